@@ -1,0 +1,43 @@
+/* Arenas: memory that lives and dies together (one configuration, one candidate, one plan).
+ *
+ * Blocks grow on demand; nothing is freed one by one. Not thread-safe: one arena, one thread.
+ */
+#ifndef SBP_BASE_ARENA_H
+#define SBP_BASE_ARENA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct sbp_arena {
+    struct sbp_arena_block *head; /* newest block; NULL when empty */
+    size_t used_bytes;            /* handed out, alignment included */
+};
+
+/* A position to return to; everything allocated later is released together. */
+struct sbp_arena_mark {
+    struct sbp_arena_block *block;
+    size_t block_used_bytes;
+    size_t used_bytes;
+};
+
+/* A zeroed struct sbp_arena is empty and ready; init does just that. */
+void sbp_arena_init(struct sbp_arena *arena);
+/* Accepts NULL and an empty arena. */
+void sbp_arena_free(struct sbp_arena *arena);
+
+/* count * size zeroed bytes, aligned to 16; NULL when the product overflows or memory is out.
+ * A count of 0 gives a valid pointer to nothing. */
+void *sbp_arena_alloc(struct sbp_arena *arena, size_t count, size_t size);
+/* A copy of text in the arena; NULL when memory is out. */
+char *sbp_arena_strdup(struct sbp_arena *arena, const char *text);
+
+struct sbp_arena_mark sbp_arena_mark(const struct sbp_arena *arena);
+void sbp_arena_release(struct sbp_arena *arena, struct sbp_arena_mark mark);
+
+#define SBP_NEW(arena, type, count) ((type *)sbp_arena_alloc((arena), (size_t)(count), sizeof(type)))
+
+/* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
+_Bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);
+_Bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum);
+
+#endif

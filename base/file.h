@@ -1,0 +1,19 @@
+/* Files: read whole, written whole or not at all. */
+#ifndef SBP_BASE_FILE_H
+#define SBP_BASE_FILE_H
+
+#include <stddef.h>
+
+#include "base/status.h"
+
+/* The whole file, NUL-terminated; *text is owned by the caller (free). E_IO names the file and the
+ * reason; files over 1 GiB are refused. */
+enum sbp_status sbp_file_read(const char *path, char **text, size_t *length,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Writes a temporary file beside path, flushes it to disk and renames it over path. On failure the
+ * old file stands as it was and nothing is left behind. */
+enum sbp_status sbp_file_write(const char *path, const char *text, size_t length,
+                               struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,21 @@
+/* Small statistics: order statistics, a distribution-free interval, least squares. */
+#ifndef SBP_BASE_STATS_H
+#define SBP_BASE_STATS_H
+
+#include <stdbool.h>
+
+/* Sorts values (n) in place and returns the median (mean of the middle two for even n); n >= 1. */
+double sbp_median(double *values, int n);
+/* Linear-interpolation quantile of *sorted* values, q in [0, 1]. */
+double sbp_quantile(const double *sorted, int n, double q);
+/* Order-statistic confidence interval of the median of *sorted* values (binomial, exact): the
+ * widest-needed ranks at `confidence` (e.g. 0.95). False (and the whole range) when n is too small
+ * to reach the confidence. Le Boudec, Performance Evaluation, table A.1. */
+bool sbp_median_interval(const double *sorted, int n, double confidence, double *low, double *high);
+
+/* Minimises sum_i (weight_i (x_i a + y_i b - t_i))^2 over a, b >= 0; rows: n of each array.
+ * Returns false when the system is empty or all weights are zero; degenerate columns get 0. */
+bool sbp_fit_nonnegative(int n, const double *x, const double *y, const double *t,
+                         const double *weight, double *a, double *b);
+
+#endif

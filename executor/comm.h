@@ -1,0 +1,73 @@
+/* Communication backends: one rank's endpoint behind one table (threads, mpi; nccl slots in here).
+ *
+ * All calls of a table are blocking. Groups are created once, in the same order on all ranks, and
+ * collectives are issued in one order that all members share. A call that fails, or whose peer
+ * failed, returns E_PEER or E_BACKEND with the reason in the endpoint's diag; `abort` releases all
+ * others, so that one failing rank ends all.
+ */
+#ifndef SBP_EXECUTOR_COMM_H
+#define SBP_EXECUTOR_COMM_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "kernels/kernels.h"
+
+enum sbp_reduction { SBP_SUM, SBP_MAX };
+
+struct sbp_comm; /* an endpoint; opaque to callers */
+
+struct sbp_comm_ops {
+    const char *name;
+    int (*rank)(const struct sbp_comm *comm);
+    int (*size)(const struct sbp_comm *comm);
+
+    /* Registers a group that this rank is a member of: `ranks` in group order, this rank among
+     * them. Collective over the members (mpi: MPI_Comm_create_group with `key` as tag, so that
+     * disjoint groups may be made at the same time). *group is a handle of this endpoint. */
+    enum sbp_status (*group)(struct sbp_comm *comm, const int *ranks, int count, int key,
+                             int *group);
+
+    /* In place, count elements. */
+    enum sbp_status (*all_reduce)(struct sbp_comm *comm, int group, void *buffer, int64_t count,
+                                  enum sbp_real real, enum sbp_reduction reduction);
+    /* receive(group size, count): block i is member i's send(count). */
+    enum sbp_status (*all_gather)(struct sbp_comm *comm, int group, void *receive,
+                                  const void *send, int64_t count, enum sbp_real real);
+    /* send(group size, count); receive(count) = sum over members of their block for this rank,
+     * folded in group order, so that the result does not depend on timing. */
+    enum sbp_status (*reduce_scatter)(struct sbp_comm *comm, int group, void *receive,
+                                      const void *send, int64_t count, enum sbp_real real);
+    /* send(group size, count), receive(group size, count): block j of member i becomes block i of
+     * member j. */
+    enum sbp_status (*all_to_all)(struct sbp_comm *comm, int group, void *receive,
+                                  const void *send, int64_t count, enum sbp_real real);
+    /* From member `root` (group order) to all; in place. */
+    enum sbp_status (*broadcast)(struct sbp_comm *comm, int group, int root, void *buffer,
+                                 int64_t count, enum sbp_real real);
+    /* Point to point between world ranks. */
+    enum sbp_status (*send)(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                            int64_t bytes);
+    enum sbp_status (*receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                               int64_t bytes);
+    enum sbp_status (*barrier)(struct sbp_comm *comm);
+    /* Ends the run for all ranks with a reason: peers blocked in a call return E_PEER and find the
+     * reason with `reason` (mpi: prints it and calls MPI_Abort). */
+    void (*abort)(struct sbp_comm *comm, const char *reason);
+    const char *(*reason)(const struct sbp_comm *comm);
+};
+
+/* What a rank runs: returns a status; anything but OK aborts the others with diag's text. */
+typedef enum sbp_status (*sbp_rank_main)(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                         void *argument, struct sbp_diag *diag);
+
+/* Runs `ranks` ranks as threads of this process and joins them. The first failure's status and text
+ * come back. 1 <= ranks <= 1024. */
+enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Runs this process as one rank of MPI_COMM_WORLD (initialises MPI if need be, finalises it at the
+ * end, failure ends all ranks). A build without MPI returns E_UNSUPPORTED and says so. */
+enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,171 @@
+/* The numeric operators on one device, behind one table per device and element type.
+ *
+ * Kernels see local blocks only: they know shapes, not plans, ranks or collectives. An operator
+ * whose rows are split over ranks comes in phases; the caller reduces the small buffer between two
+ * phases. All matrices are dense and row-major, `real` means the table's element type, gradients of
+ * parameters are written, not accumulated, unless said. No buffer may alias another one unless said.
+ *
+ * Letters: T = tokens (local batch x local sequence), I, O = local input and output features,
+ * B = local batch, S = sequence (never split here), H = local heads, D = head size, V = local
+ * vocabulary rows, N = elements.
+ */
+#ifndef SBP_KERNELS_KERNELS_H
+#define SBP_KERNELS_KERNELS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/digits.h"
+#include "base/status.h"
+
+enum sbp_real { SBP_F32, SBP_F64 };
+
+/* An optimizer step's constants; the step counts from 1. */
+enum sbp_optimizer { SBP_SGD, SBP_ADAM, SBP_ADAMW };
+struct sbp_update {
+    enum sbp_optimizer optimizer;
+    double learning_rate, momentum;       /* momentum: sgd only, 0 uses no buffer */
+    double beta1, beta2, epsilon;         /* adam, adamw */
+    double weight_decay;                  /* sgd and adam: added to the gradient; adamw: decoupled */
+    double gradient_scale;                /* from clipping; 1 when off */
+    int64_t step;
+};
+
+/* Attention keeps either the probabilities or one log-sum-exp a row between forward and backward. */
+enum sbp_attention_kind { SBP_ATTENTION_MATERIALISED, SBP_ATTENTION_FLASH };
+struct sbp_attention_shape {
+    int64_t batch, sequence, heads, head_size; /* local; scores are scaled by 1/sqrt(head_size) */
+    bool causal;
+    enum sbp_attention_kind kind;
+};
+/* Elements that forward must keep for backward: B*H*S*S probabilities or B*H*S log-sum-exps. */
+int64_t sbp_attention_saved_elements(const struct sbp_attention_shape *shape);
+/* Elements of scratch that forward or backward needs at most, the same for both element types. */
+int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);
+
+/* Pointers to reals are void *: the table's type says what they hold. */
+struct sbp_kernels {
+    const char *name; /* "cpu-f32" */
+    enum sbp_real real;
+    int64_t real_bytes;
+
+    /* y(T,O) = x(T,I) w(I,O) [+ bias(O) when not NULL] */
+    void (*linear_forward)(void *y, const void *x, const void *w, const void *bias, int64_t tokens,
+                           int64_t in, int64_t out);
+    /* dx(T,I) = dy(T,O) w^T */
+    void (*linear_backward_input)(void *dx, const void *dy, const void *w, int64_t tokens,
+                                  int64_t in, int64_t out);
+    /* dw(I,O) = x^T dy; dbias(O) = column sums of dy when not NULL. With `accumulate` dw is added
+     * to (a tied weight's second use). */
+    void (*linear_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
+                                   int64_t tokens, int64_t in, int64_t out, bool accumulate);
+    /* The same with the weight stored transposed, w(O,I): the head tied to an embedding table. */
+    void (*linear_transposed_forward)(void *y, const void *x, const void *w, const void *bias,
+                                      int64_t tokens, int64_t in, int64_t out);
+    void (*linear_transposed_backward_input)(void *dx, const void *dy, const void *w,
+                                             int64_t tokens, int64_t in, int64_t out);
+    void (*linear_transposed_backward_weight)(void *dw, void *dbias, const void *x, const void *dy,
+                                              int64_t tokens, int64_t in, int64_t out,
+                                              bool accumulate);
+
+    /* Element-wise over N; gelu is the tanh form. Backward takes the forward input x. y may be x,
+     * dx may be dy. */
+    void (*relu_forward)(void *y, const void *x, int64_t n);
+    void (*relu_backward)(void *dx, const void *x, const void *dy, int64_t n);
+    void (*gelu_forward)(void *y, const void *x, int64_t n);
+    void (*gelu_backward)(void *dx, const void *x, const void *dy, int64_t n);
+    /* y = a + b (y may be either). */
+    void (*add)(void *y, const void *a, const void *b, int64_t n);
+    /* x += y, x *= factor, x = |x|, x = 0. */
+    void (*accumulate)(void *x, const void *y, int64_t n);
+    void (*scale)(void *x, double factor, int64_t n);
+    void (*absolute)(void *x, int64_t n);
+    void (*zero)(void *x, int64_t n);
+
+    /* Keeps an element with probability 1 - p and scales it by 1/(1-p); the mask (one byte an
+     * element, 1 = kept) is decided by (seed, stream, global index of the element), so it does not
+     * depend on the split. backward: dx = dy * mask / (1-p). */
+    void (*dropout_forward)(void *y, uint8_t *mask, const void *x, const struct sbp_region *region,
+                            double p, uint64_t seed, uint64_t stream);
+    void (*dropout_backward)(void *dx, const uint8_t *mask, const void *dy, int64_t n, double p);
+
+    /* Layer norm over a hidden dimension of which I of `hidden` features are local.
+     * sums(T,2) = (sum x, sum x^2) over the local features, to be summed over the ranks that share
+     * a token; then y = (x - mean) rstd gain + shift, gain(I), shift(I). backward_sums(T,2) =
+     * (sum dy gain, sum dy gain xhat), likewise; then dx, and dgain(I), dshift(I) over the local
+     * tokens. `sums` stays as forward left it (after the reduction). */
+    void (*layernorm_sums)(void *sums, const void *x, int64_t tokens, int64_t in);
+    void (*layernorm_forward)(void *y, const void *x, const void *sums, const void *gain,
+                              const void *shift, int64_t tokens, int64_t in, int64_t hidden,
+                              double epsilon);
+    void (*layernorm_backward_sums)(void *backward_sums, const void *dy, const void *x,
+                                    const void *sums, const void *gain, int64_t tokens, int64_t in,
+                                    int64_t hidden, double epsilon);
+    void (*layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
+                               const void *sums, const void *backward_sums, const void *gain,
+                               int64_t tokens, int64_t in, int64_t hidden, double epsilon);
+
+    /* Embedding: y(T,I) = table(V,I)[row of ids[t]] [+ positions(S,I)[t mod S'] when not NULL];
+     * ids(T) are global; `vocabulary` says which rows are local, others contribute 0.
+     * position_of(T) gives each token's row of the position table.
+     * backward: dtable is written (zeroed first) by scatter-add, or added to with `accumulate`;
+     * dpositions(position_rows, I) is zeroed and added to. */
+    void (*embedding_forward)(void *y, const int32_t *ids, const int32_t *position_of,
+                              const void *table, const void *positions, int64_t tokens, int64_t in,
+                              const struct sbp_digits *vocabulary);
+    void (*embedding_backward)(void *dtable, void *dpositions, const int32_t *ids,
+                               const int32_t *position_of, const void *dy, int64_t tokens,
+                               int64_t in, int64_t position_rows,
+                               const struct sbp_digits *vocabulary, bool accumulate);
+
+    /* qkv(B,S,H,3,D) -> y(B,S,H,D); saved and scratch sized by the functions above. */
+    void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
+                              const struct sbp_attention_shape *shape);
+    void (*attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
+                               const void *y, const void *saved,
+                               const struct sbp_attention_shape *shape);
+
+    /* Softmax cross-entropy over a vocabulary of which V rows are local; entries whose global index
+     * is >= valid are padding: they take no part and get no gradient.
+     * maxima(T): local row maxima (-infinity where no valid entry is local), reduced by max;
+     * sums(T,2) = (sum exp(z - max), z[label] - max if the label is local else 0), reduced by sum;
+     * loss: *sum (one real) = sum over local tokens of log(sumexp) - target;
+     * backward: dlogits = (softmax - onehot) * factor (factor = 1 / global tokens). */
+    void (*cross_entropy_maxima)(void *maxima, const void *logits, int64_t tokens, int64_t local,
+                                 const struct sbp_digits *vocabulary, int64_t valid);
+    void (*cross_entropy_sums)(void *sums, const void *logits, const int32_t *labels,
+                               const void *maxima, int64_t tokens, int64_t local,
+                               const struct sbp_digits *vocabulary, int64_t valid);
+    void (*cross_entropy_loss)(void *sum, const void *sums, int64_t tokens);
+    void (*cross_entropy_backward)(void *dlogits, const void *logits, const int32_t *labels,
+                                   const void *maxima, const void *sums, int64_t tokens,
+                                   int64_t local, const struct sbp_digits *vocabulary,
+                                   int64_t valid, double factor);
+
+    /* *sum (one real) = sum of squares times factor (1 / how many ranks hold the same elements). */
+    void (*sum_squares)(void *sum, const void *x, int64_t n, double factor);
+    /* One optimizer step over N elements; first = momentum (sgd) or first moment, second = second
+     * moment; NULL where the optimizer has none. */
+    void (*update)(void *w, const void *g, void *first, void *second, int64_t n,
+                   const struct sbp_update *update);
+
+    /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= 16) reordered: dst's
+     * dimension i is src's dimension order[i]. The boxing pack and unpack. */
+    void (*permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order);
+
+    /* Fills a block with mean + spread * normal(seed, stream, global index), or with a constant
+     * when spread is 0; elements of dimension 0 at or over valid_rows are 0 (padding). */
+    void (*fill_normal)(void *x, const struct sbp_region *region, double mean, double spread,
+                        uint64_t seed, uint64_t stream, int64_t valid_rows);
+};
+
+/* The CPU tables (OpenBLAS, one thread a call, float and double). Thread-safe. */
+const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real);
+
+/* y(M,N) = a(M,K) b(K,N) once, for calibration: the same GEMM that the linear operators call. */
+void sbp_kernels_cpu_gemm(enum sbp_real real, void *y, const void *a, const void *b, int64_t m,
+                          int64_t n, int64_t k);
+/* Keeps BLAS to one thread a call; called once by every program before it starts rank threads. */
+void sbp_kernels_cpu_setup(void);
+
+#endif

@@ -1,0 +1,173 @@
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+#define MOST_BYTES  ((size_t)1 << 30)
+#define FIRST_BYTES ((size_t)1 << 14)
+
+/* Reads to the end of the file, whose size is not asked: it may be a pipe. */
+static enum sbp_status read_stream(FILE *in, const char *path, struct sbp_text *text,
+                                   struct sbp_diag *diag)
+{
+    size_t got = 1;
+    while (got > 0) {
+        if (text->capacity - text->length < 2) {
+            const size_t capacity = text->capacity == 0 ? FIRST_BYTES : 2 * text->capacity;
+            char *bytes = realloc(text->bytes, capacity);
+            if (bytes == NULL)
+                return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory while reading", path);
+            text->bytes = bytes;
+            text->capacity = capacity;
+        }
+        errno = 0;
+        got = fread(text->bytes + text->length, 1, text->capacity - text->length - 1, in);
+        if (ferror(in))
+            return sbp_fail(diag, SBP_E_IO, "%s: cannot be read: %s", path, strerror(errno));
+        text->length += got;
+        if (text->length > MOST_BYTES)
+            return sbp_fail(diag, SBP_E_IO, "%s: larger than 1 GiB", path);
+    }
+    text->bytes[text->length] = '\0';
+    return SBP_OK;
+}
+
+enum sbp_status sbp_file_read(const char *path, char **text, size_t *length, struct sbp_diag *diag)
+{
+    FILE *in = fopen(path, "rb");
+    if (in == NULL)
+        return sbp_fail(diag, SBP_E_IO, "%s: cannot be opened: %s", path, strerror(errno));
+    struct sbp_text whole = {0};
+    const enum sbp_status status = read_stream(in, path, &whole, diag);
+    (void)fclose(in); /* nothing was written */
+    if (status != SBP_OK) {
+        sbp_text_free(&whole);
+        return status;
+    }
+    *text = whole.bytes;
+    *length = whole.length;
+    return SBP_OK;
+}
+
+static bool write_all(int file, const char *text, size_t length)
+{
+    while (length > 0) {
+        const ssize_t written = write(file, text, length);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return false;
+        text += written;
+        length -= (size_t)written;
+    }
+    return true;
+}
+
+/* A name beside `target` that nobody has; the file is open for writing. -1 on failure. */
+static int open_beside(const char *target, struct sbp_text *name)
+{
+    for (int attempt = 0; attempt < 100; attempt++) {
+        name->length = 0;
+        sbp_text_add(name, "%s.%ld.%d.tmp", target, (long)getpid(), attempt);
+        if (name->failed) {
+            errno = ENOMEM;
+            return -1;
+        }
+        const int file = open(name->bytes, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file >= 0 || errno != EEXIST)
+            return file;
+    }
+    return -1;
+}
+
+/* The rename itself reaches the disk with the folder. Best effort: the new file is whole already,
+ * and some file systems refuse to sync folders. */
+static void sync_folder(const char *target)
+{
+    struct sbp_text folder = {0};
+    const char *slash = strrchr(target, '/');
+    sbp_text_add(&folder, "%.*s", slash == NULL ? 1 : (int)(slash - target) + 1,
+                 slash == NULL ? "." : target);
+    const int file = folder.failed ? -1 : open(folder.bytes, O_RDONLY | O_CLOEXEC);
+    if (file >= 0) {
+        (void)fsync(file);
+        (void)close(file);
+    }
+    sbp_text_free(&folder);
+}
+
+/* errno tells why on false; the temporary file is gone then. */
+static bool replace_file(const char *target, const struct stat *old, const char *text,
+                         size_t length)
+{
+    struct sbp_text name = {0};
+    const int file = open_beside(target, &name);
+    bool done = false;
+    if (file >= 0) {
+        done = write_all(file, text, length) &&
+               (old == NULL || fchmod(file, old->st_mode & 07777) == 0) && fsync(file) == 0;
+        int reason = errno;
+        if (close(file) != 0 && done) {
+            done = false;
+            reason = errno;
+        }
+        errno = reason;
+        done = done && rename(name.bytes, target) == 0;
+        if (!done) {
+            reason = errno;
+            (void)unlink(name.bytes);
+            errno = reason;
+        }
+    }
+    const int reason = errno;
+    sbp_text_free(&name);
+    if (done)
+        sync_folder(target);
+    errno = reason;
+    return done;
+}
+
+/* Terminals, pipes and /dev/null cannot be replaced; they take the bytes as they come. */
+static bool write_through(const char *path, const char *text, size_t length)
+{
+    const int file = open(path, O_WRONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    const bool written = write_all(file, text, length);
+    const int reason = errno;
+    const bool closed = close(file) == 0;
+    if (!written)
+        errno = reason;
+    return written && closed;
+}
+
+enum sbp_status sbp_file_write(const char *path, const char *text, size_t length,
+                               struct sbp_diag *diag)
+{
+    struct stat old;
+    const bool exists = stat(path, &old) == 0;
+    bool done;
+    if (exists && !S_ISREG(old.st_mode)) {
+        done = write_through(path, text, length);
+    } else if (exists) {
+        char *target = realpath(path, NULL); /* a symbolic link stays one */
+        done = target != NULL && replace_file(target, &old, text, length);
+        const int reason = errno;
+        free(target);
+        errno = reason;
+    } else {
+        done = replace_file(path, NULL, text, length);
+    }
+    if (!done)
+        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return SBP_OK;
+}

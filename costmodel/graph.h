@@ -1,0 +1,111 @@
+/* The model graph: operators, tensors and dimension classes, read from a model file.
+ *
+ * A model file is an architecture ("gpt") or a list of layers; both become the same graph. Operators
+ * stand in topological order, every activation has one producer (or is the model's input). Layers
+ * that repeat (the blocks of a transformer) share a strategy: `site` is the operator of the first
+ * repeat that stands for them all.
+ */
+#ifndef SBP_COSTMODEL_GRAPH_H
+#define SBP_COSTMODEL_GRAPH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/json.h"
+#include "costmodel/cluster.h"
+#include "costmodel/op.h"
+#include "costmodel/sbp.h"
+#include "kernels/kernels.h"
+
+enum sbp_tensor_kind { SBP_ACTIVATION, SBP_WEIGHT };
+
+struct sbp_tensor {
+    char name[64];
+    enum sbp_tensor_kind kind;
+    struct sbp_shape shape;
+    int producer;        /* operator; -1: a weight or the model's input */
+    int64_t valid_rows;  /* of a weight's dimension 0 (embedding) or 2 (untied head): padding
+                            beyond it is no parameter; otherwise the size */
+    int valid_dim;       /* which dimension that is; -1: no padding */
+    double init_mean, init_spread; /* weights: constant (spread 0) or normal */
+};
+
+struct sbp_op_node {
+    char name[64];
+    enum sbp_op_kind kind;
+    int site;                     /* operator of the first repeat; itself when there is none */
+    int repeats;                  /* how many operators have this one as site (0 when not a site) */
+    int input_count, weight_count;
+    int input[SBP_MAX_INPUTS];    /* tensors */
+    int weight[SBP_MAX_WEIGHTS];  /* linear: W, bias; embedding: table, positions; norm: gain, shift */
+    int output;                   /* tensor; -1: the loss */
+    bool transposed_weight;       /* linear whose W is an embedding table (tied): stored (out, in) */
+    double epsilon;               /* layernorm */
+    double probability;           /* dropout */
+    struct {
+        bool causal;
+        enum sbp_attention_kind kind;
+    } attention;
+    int64_t valid_vocabulary;     /* cross-entropy */
+};
+
+struct sbp_precision {
+    enum sbp_type param, grad, master, moments, activation, reduce;
+    bool has_master; /* a master copy besides the parameters */
+};
+
+struct sbp_training {
+    struct sbp_update update;  /* step and gradient_scale are the run's */
+    double clip_norm;          /* 0: no clipping */
+};
+
+struct sbp_dim_class {
+    char name[32];
+    int64_t size;
+};
+
+struct sbp_graph {
+    struct sbp_arena arena; /* owns the arrays */
+    char name[64];
+    int64_t global_batch, sequence;
+    bool input_split;       /* "input": "split": the input comes out of an earlier layer */
+    int input;              /* the model's input activation; -1: token ids (an embedding) */
+    int op_count, tensor_count, class_count;
+    struct sbp_op_node *op;
+    struct sbp_tensor *tensor;
+    struct sbp_dim_class *dim_class;
+    struct sbp_precision precision;
+    struct sbp_training training;
+    int loss;               /* the cross-entropy operator, -1: a fixed output gradient */
+    int64_t parameters;     /* exact: padding rows are not counted, tied weights once */
+};
+
+/* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
+ * object), input ("free", "split"), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
+ * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
+ * ("materialised" default, "flash"), seed of nothing; layers: [{"op", "name"?, "inputs"?: [names],
+ * ...}]. Per operator: linear {in?, out, bias? (false), out_heads? (features = heads, inner =
+ * out / heads)}; embedding {vocab, hidden, positions?}; layernorm {epsilon? 1e-5}; attention {heads,
+ * causal? (true)}: its input is a packed (heads, 3, head size) projection; dropout {p};
+ * cross_entropy {}; relu, gelu, add {}. Inputs default to the previous layer's output; "input"
+ * names the model's input. A linear tied to an embedding: {"op": "linear", "tied": "NAME"}.
+ * Architecture form: {"architecture": "gpt", "layers", "hidden", "heads", "sequence", "vocab",
+ * "vocab_multiple"? (1), "positions"? (default sequence), "ffn"? (4 hidden), "dropout"? (0),
+ * "tied"? (true), "bias"? (true), ...}: pre-norm blocks, residual adds, final norm, head,
+ * cross-entropy, as GPT-2.
+ * On failure nothing is left allocated. */
+enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph) SBP_MUST_USE;
+void sbp_graph_free(struct sbp_graph *graph);
+
+/* Tensor operands of an operator's consumers: how many operators read tensor t. */
+int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);
+
+/* Floating-point operations of one forward pass of an operator over the whole model batch (a
+ * multiplication and an addition count 2), and of backward (input and weight gradient together). */
+double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
+double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
+/* The model's own flops a step, forward and backward, for the share of peak (MFU). */
+double sbp_graph_model_flops(const struct sbp_graph *graph);
+
+#endif

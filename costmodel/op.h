@@ -1,0 +1,69 @@
+/* The operator catalogue: which roles a mesh axis can play in an operator, and what follows.
+ *
+ * A strategy gives every axis one role; a role says the state of every operand on that axis. The
+ * states of gradients follow by duality, except the two kinds that an operator declares: a
+ * parameter gradient that every member computes whole, and collectives inside an operator (layer
+ * norm over a split hidden dimension, cross-entropy over a split vocabulary).
+ *
+ * Activations have four dimensions: 0 batch, 1 sequence, 2 features, 3 inner (what is never split:
+ * head size, {q, k, v} x head size; 1 elsewhere). Parameters: 0 and 1 the input features and inner,
+ * 2 and 3 the output ones; vectors use 2 and 3. An embedding table is (vocabulary, 1, hidden, 1).
+ */
+#ifndef SBP_COSTMODEL_OP_H
+#define SBP_COSTMODEL_OP_H
+
+#include <stdbool.h>
+
+#include "costmodel/sbp.h"
+
+enum { SBP_DIM_BATCH, SBP_DIM_SEQUENCE, SBP_DIM_FEATURE, SBP_DIM_INNER };
+enum { SBP_DIM_IN, SBP_DIM_IN_INNER, SBP_DIM_OUT, SBP_DIM_OUT_INNER };
+
+#define SBP_OP_MAP(X)                                                                              \
+    X(LINEAR, "linear")                                                                            \
+    X(RELU, "relu")                                                                                \
+    X(GELU, "gelu")                                                                                \
+    X(EMBEDDING, "embedding")                                                                      \
+    X(LAYERNORM, "layernorm")                                                                      \
+    X(ATTENTION, "attention")                                                                      \
+    X(ADD, "add")                                                                                  \
+    X(DROPOUT, "dropout")                                                                          \
+    X(CROSS_ENTROPY, "cross_entropy")
+
+enum sbp_op_kind {
+#define SBP_OP_ENUM(name, text) SBP_OP_##name,
+    SBP_OP_MAP(SBP_OP_ENUM)
+#undef SBP_OP_ENUM
+        SBP_OP_KINDS
+};
+
+#define SBP_MAX_ROLES 6
+#define SBP_MAX_INPUTS 2
+#define SBP_MAX_WEIGHTS 2
+
+struct sbp_role {
+    const char *name;                          /* "batch", "column", ... */
+    struct sbp_state input[SBP_MAX_INPUTS];
+    struct sbp_state weight[SBP_MAX_WEIGHTS];
+    struct sbp_state gradient[SBP_MAX_WEIGHTS]; /* of the weight, as backward leaves it */
+    struct sbp_state output;
+    bool paper; /* in the `autoddl` space: (p0, p1, p2) = batch, column, row */
+};
+
+struct sbp_op_entry {
+    const char *name;
+    int inputs;  /* activations; of an embedding the token ids are none of them */
+    int weights; /* most it can have; bias and positions are optional */
+    /* The output has the state of the first input on every axis and no choice of its own: the
+     * operator runs wherever its input rests (element-wise operators of one operand). */
+    bool follows;
+    int role_count;
+    struct sbp_role role[SBP_MAX_ROLES];
+};
+
+const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind);
+/* -1 when unknown; names for messages, NULL-terminated, in the order of the enum. */
+int sbp_op_find(const char *name);
+const char *const *sbp_op_names(void);
+
+#endif

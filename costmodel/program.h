@@ -1,0 +1,147 @@
+/* The physical program: what one device does in a training step, in order.
+ *
+ * Compiled from graph, mesh and labelled strategy through the boxing planner. All ranks run the same
+ * program on blocks of the same sizes (SPMD). The cost model prices its instructions, the memory
+ * model is its buffer layout, the executor interprets it: what is priced is what runs.
+ */
+#ifndef SBP_COSTMODEL_PROGRAM_H
+#define SBP_COSTMODEL_PROGRAM_H
+
+#include "costmodel/boxing.h"
+#include "costmodel/strategy.h"
+
+/* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type. */
+enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE };
+
+enum sbp_buffer_use {
+    SBP_USE_WEIGHT,     /* persistent */
+    SBP_USE_GRADIENT,   /* of a weight, persistent */
+    SBP_USE_MOMENT,     /* optimizer state, persistent */
+    SBP_USE_MASTER,     /* master copy of a weight in mixed precision, persistent */
+    SBP_USE_INDEX,      /* token ids, positions, labels: persistent */
+    SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
+    SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
+};
+
+struct sbp_buffer {
+    enum sbp_buffer_use use;
+    enum sbp_buffer_type type;
+    int tensor;           /* the logical tensor, -1: none */
+    struct sbp_dist dist; /* of that tensor (its gradient's where it is one) */
+    int64_t elements;
+    int first, last;      /* instructions between which it lives, both included; persistent: all */
+    int64_t offset_bytes; /* in the arena, a multiple of 64 */
+};
+
+#define SBP_INSTR_MAP(X)                                                                           \
+    X(INPUT, "input")                       /* out0 = this rank's block of the model's input */    \
+    X(FORWARD, "forward")                   /* operator op, phase */                               \
+    X(BACKWARD, "backward")                 /* operator op, phase */                               \
+    X(BOX, "box")                           /* one boxing step: out0 from in0, work buffers */     \
+    X(REDUCE, "reduce")                     /* in-place all-reduce of out0 over axes */            \
+    X(ADD_GRADIENT, "add-gradient")         /* out0 += in0 */                                      \
+    X(OUTPUT_GRADIENT, "output-gradient")   /* out0 = the fixed gradient of a lossless model */    \
+    X(NORM, "norm")                         /* out0 = sum of squares of all weight gradients */    \
+    X(UPDATE, "update")                     /* weight out0 from gradient in0, moments in1, in2 */
+
+enum sbp_instr_kind {
+#define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
+    SBP_INSTR_MAP(SBP_INSTR_ENUM)
+#undef SBP_INSTR_ENUM
+};
+const char *sbp_instr_name(enum sbp_instr_kind kind);
+
+/* Why a collective is there, for reports. */
+enum sbp_cause {
+    SBP_CAUSE_NONE,
+    SBP_CAUSE_ACTIVATION, /* boxing of an activation, forward */
+    SBP_CAUSE_ACTIVATION_GRADIENT,
+    SBP_CAUSE_WEIGHT_GRADIENT,
+    SBP_CAUSE_OPERATOR,   /* inside a composite operator */
+    SBP_CAUSE_SCALAR,     /* loss, gradient norm */
+};
+const char *sbp_cause_name(enum sbp_cause cause);
+
+#define SBP_INSTR_BUFFERS 12
+/* Buffers by place; -1: none. Meaning per instruction and phase: program.c, table at the top. */
+struct sbp_instr {
+    enum sbp_instr_kind kind;
+    int op, phase;
+    int tensor;                       /* BOX, ADD_GRADIENT, INPUT, UPDATE: the logical tensor */
+    int buffer[SBP_INSTR_BUFFERS];
+    struct sbp_boxing_step box;       /* BOX; REDUCE uses kind and axes and elements */
+    int reduction;                    /* REDUCE: enum sbp_reduction (0 sum, 1 max) */
+    enum sbp_cause cause;
+    double factor;                    /* loss scaling, norm weights */
+    double compute_s, communication_s; /* the price */
+};
+
+struct sbp_program {
+    struct sbp_arena arena;           /* owns the arrays */
+    const struct sbp_graph *graph;    /* borrowed, must outlive the program */
+    struct sbp_mesh mesh;
+    struct sbp_strategy strategy;     /* a copy */
+    int instr_count, buffer_count;
+    struct sbp_instr *instr;
+    struct sbp_buffer *buffer;
+    int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
+    int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
+    int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
+    int64_t arena_bytes;              /* high-water mark: end of the last buffer */
+};
+
+/* Place of each operand in instr.buffer. Places not named are work buffers in the order of the
+ * kernel's arguments. */
+enum {
+    SBP_AT_OUT = 0,   /* output (forward), input gradient (backward), target (others) */
+    SBP_AT_IN = 1,    /* first input (forward and backward), source (others) */
+    SBP_AT_IN2 = 2,   /* second input: add */
+    SBP_AT_W = 3,     /* weight: linear W, table, gain */
+    SBP_AT_W2 = 4,    /* bias, positions, shift */
+    SBP_AT_DY = 5,    /* backward: output gradient */
+    SBP_AT_DW = 6,    /* backward: gradients of W and W2 */
+    SBP_AT_DW2 = 7,
+    SBP_AT_SAVED = 8, /* mask, attention's saved part, norm sums, cross-entropy maxima */
+    SBP_AT_SAVED2 = 9, /* cross-entropy sums, norm backward sums, attention's output in backward */
+    SBP_AT_WORK = 10, /* scratch; boxing: pack buffer */
+    SBP_AT_WORK2 = 11, /* boxing: unpack buffer */
+};
+
+struct sbp_element_bytes {
+    int64_t weight, gradient, master, moment, activation; /* master 0: no copy */
+};
+/* Element sizes of a model's precision policy, and of a run in one floating-point type. */
+struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
+struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
+
+/* Compiles, lays out and prices. `bytes` decides buffer sizes and traffic; `cluster` the prices.
+ * The strategy must be closed (sbp_strategy_close). E_RANGE when a size passes 2^62. */
+enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
+                                 const struct sbp_mesh *mesh, const struct sbp_strategy *strategy,
+                                 const struct sbp_element_bytes *bytes, struct sbp_program *program,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_program_free(struct sbp_program *program);
+
+struct sbp_totals {
+    double step_s, compute_s, communication_s, optimizer_s;
+    double by_cause_s[8];
+    double communication_bytes;          /* sent by a device in a step */
+    double forward_activation_elements;  /* boxed forward: AutoDDL figure 3's measure */
+    int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, activation_bytes, work_bytes;
+    int64_t device_bytes;                /* arena + reserve */
+};
+struct sbp_totals sbp_program_totals(const struct sbp_program *program,
+                                     const struct sbp_cluster *cluster);
+
+/* One entry of the list that a run's log must equal. */
+struct sbp_call {
+    enum sbp_collective kind;
+    sbp_axes axes;
+    int64_t count; /* elements as the backend gets them: all-reduce: count; others: per member */
+    int instr;
+};
+/* Calls of one step in order; *calls is allocated in the arena. */
+enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_arena *arena,
+                                  struct sbp_call **calls, int *count) SBP_MUST_USE;
+
+#endif

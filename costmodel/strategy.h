@@ -1,0 +1,43 @@
+/* A labelled strategy: the role of every axis in every operator, and where outputs rest.
+ *
+ * "Labelled" means that axes are named; searches work on unlabelled counts (planner/space.h). Between
+ * two operators every activation rests in a split state (AutoDDL, section 4.2): the producer reduce-
+ * scatters what it left partial, a consumer all-to-alls and all-gathers what it needs otherwise.
+ */
+#ifndef SBP_COSTMODEL_STRATEGY_H
+#define SBP_COSTMODEL_STRATEGY_H
+
+#include "costmodel/graph.h"
+
+enum sbp_boxing_mode { SBP_BOXING_FULL, SBP_BOXING_PAPER };
+
+struct sbp_labels {
+    uint8_t role[SBP_MAX_AXES]; /* index into the operator's roles */
+};
+
+struct sbp_strategy {
+    struct sbp_labels *op;     /* (op_count); followers' entries are ignored */
+    struct sbp_dist *rest;     /* (tensor_count) where each activation rests: splits only */
+    sbp_axes *split;           /* (class_count) axes that split a class anywhere: the digits */
+};
+
+enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
+                                   struct sbp_strategy *strategy) SBP_MUST_USE;
+
+/* Distributions of an operator's operands; a follower's are its input's rest state. */
+struct sbp_dist sbp_strategy_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   const struct sbp_strategy *strategy, int op, int input);
+struct sbp_dist sbp_strategy_weight(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op, int weight);
+struct sbp_dist sbp_strategy_gradient(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                      const struct sbp_strategy *strategy, int op, int weight);
+struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op);
+
+/* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
+ * splits that keep the producer's splits, tied weights agree, and the product of all axes that split
+ * a class anywhere divides it. E_INPUT names the operator or class and what would be legal. */
+enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   struct sbp_strategy *strategy, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

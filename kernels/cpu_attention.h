@@ -1,0 +1,7 @@
+/* The tile size of CPU attention, on which the scratch sizes depend. */
+#ifndef SBP_KERNELS_CPU_ATTENTION_H
+#define SBP_KERNELS_CPU_ATTENTION_H
+
+enum { CPU_ATTENTION_TILE = 64 };
+
+#endif

@@ -1,0 +1,39 @@
+/* The plan file: a model, a cluster, a labelled strategy for them, and what it costs.
+ *
+ * A plan carries its inputs whole, so that it can be explained, priced again and run without them.
+ * Reading re-checks everything: legality, divisibility, and that the collectives listed in the file
+ * are those that the strategy compiles to.
+ */
+#ifndef SBP_PLANNER_PLAN_H
+#define SBP_PLANNER_PLAN_H
+
+#include "costmodel/cluster.h"
+#include "costmodel/graph.h"
+#include "costmodel/mesh.h"
+#include "costmodel/program.h"
+#include "costmodel/strategy.h"
+
+struct cJSON;
+
+struct sbp_plan {
+    struct sbp_arena arena;
+    struct cJSON *model_json, *cluster_json; /* owned; what graph and cluster were read from */
+    struct sbp_graph graph;
+    struct sbp_cluster cluster;
+    struct sbp_mesh mesh;
+    struct sbp_strategy strategy;
+    struct cJSON *search; /* owned, may be NULL: how the plan was found (space, algorithm, seed,
+                             status, lower_bound_s, evaluations, wall_s, command) */
+};
+
+/* *plan is zeroed first; on failure nothing is left allocated. */
+enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_plan_free(struct sbp_plan *plan);
+
+/* The whole plan as JSON (caller deletes): version, hashes of model and cluster, model, cluster,
+ * search, strategy (layers[] with roles by axis and per level, rests), cost, memory, collectives. */
+enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

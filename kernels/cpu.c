@@ -28,7 +28,7 @@ int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape)
     const int64_t sequence = shape->sequence;
     const int64_t tile = sequence < CPU_ATTENTION_TILE ? sequence : CPU_ATTENTION_TILE;
     if (shape->kind == SBP_ATTENTION_FLASH)
-        return 2 * tile * tile + 2 * tile; /* two score tiles, two numbers a row */
+        return 2 * tile * tile + 2 * tile;    /* two score tiles, two numbers a row */
     return plus(times(tile, sequence), tile); /* score gradients of some rows, a number a row */
 }
 

@@ -85,7 +85,8 @@ static void parameter_tile(real *dgain, real *dshift, const real *dy, const real
     }
 }
 
-/* dx = rstd (dxhat - mean(dxhat) - xhat mean(dxhat xhat)) with dxhat = dy gain (Ba et al., 2016). */
+/* dx = rstd (dxhat - mean(dxhat) - xhat mean(dxhat xhat)) with dxhat = dy gain (Ba et al., 2016).
+ */
 void CPU(layernorm_backward)(void *dx, void *dgain, void *dshift, const void *dy, const void *x,
                              const void *sums, const void *backward_sums, const void *gain,
                              int64_t tokens, int64_t in, int64_t hidden, double epsilon)

@@ -99,7 +99,8 @@ void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, dou
         for (int64_t i = 0; i < filled && spread == 0; i++)
             to[i] = (real)mean;
         for (int64_t i = 0; i < filled && spread != 0; i++)
-            to[i] = (real)(mean + spread * sbp_counter_normal(seed, stream, (uint64_t)(global + i)));
+            to[i] =
+                (real)(mean + spread * sbp_counter_normal(seed, stream, (uint64_t)(global + i)));
         CPU(zero)(to + filled, run - filled);
     }
 }

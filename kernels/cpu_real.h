@@ -1,8 +1,8 @@
 /* The element type of one compilation of the CPU kernels.
  *
- * Every cpu_*.c file with operators is compiled twice, with SBP_REAL_F64 = 0 (float) and 1 (double).
- * CPU(name) is the operator's symbol in this compilation, `real` its element type. Sums over long
- * runs are kept in double in both.
+ * Every cpu_*.c file with operators is compiled twice, with SBP_REAL_F64 = 0 (float) and 1
+ * (double). CPU(name) is the operator's symbol in this compilation, `real` its element type. Sums
+ * over long runs are kept in double in both.
  */
 #ifndef SBP_KERNELS_CPU_REAL_H
 #define SBP_KERNELS_CPU_REAL_H
@@ -17,24 +17,24 @@
 
 #if SBP_REAL_F64
 typedef double real;
-#define CPU(name)  sbp_cpu_f64_##name
-#define BLAS_GEMM  cblas_dgemm
-#define real_exp   exp
-#define real_log   log
-#define real_sqrt  sqrt
-#define real_fabs  fabs
-#define CPU_NAME   "cpu-f64"
-#define CPU_REAL   SBP_F64
+#define CPU(name) sbp_cpu_f64_##name
+#define BLAS_GEMM cblas_dgemm
+#define real_exp  exp
+#define real_log  log
+#define real_sqrt sqrt
+#define real_fabs fabs
+#define CPU_NAME  "cpu-f64"
+#define CPU_REAL  SBP_F64
 #else
 typedef float real;
-#define CPU(name)  sbp_cpu_f32_##name
-#define BLAS_GEMM  cblas_sgemm
-#define real_exp   expf
-#define real_log   logf
-#define real_sqrt  sqrtf
-#define real_fabs  fabsf
-#define CPU_NAME   "cpu-f32"
-#define CPU_REAL   SBP_F32
+#define CPU(name) sbp_cpu_f32_##name
+#define BLAS_GEMM cblas_sgemm
+#define real_exp  expf
+#define real_log  logf
+#define real_sqrt sqrtf
+#define real_fabs fabsf
+#define CPU_NAME  "cpu-f32"
+#define CPU_REAL  SBP_F32
 #endif
 
 /* Every function pointer of struct sbp_kernels. */

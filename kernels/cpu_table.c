@@ -4,7 +4,7 @@
 
 #define CPU_ENTRY(name) .name = CPU(name),
 const struct sbp_kernels CPU(table) = {
-    CPU_OPERATORS(CPU_ENTRY).name = CPU_NAME, .real = CPU_REAL, .real_bytes = sizeof(real)};
+    .name = CPU_NAME, .real = CPU_REAL, .real_bytes = sizeof(real), CPU_OPERATORS(CPU_ENTRY)};
 
 void CPU(gemm)(void *y, const void *a, const void *b, int64_t m, int64_t n, int64_t k)
 {

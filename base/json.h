@@ -47,6 +47,10 @@ enum sbp_status sbp_json_member(const struct sbp_json *object, const char *key,
 enum sbp_status sbp_json_length(const struct sbp_json *array, int *length) SBP_MUST_USE;
 enum sbp_status sbp_json_element(const struct sbp_json *array, int index,
                                  struct sbp_json *element) SBP_MUST_USE;
+/* As element, but *element stands on array[index - 1] already and moves on: a long array is walked
+ * in linear time (element counts from the start each time). */
+enum sbp_status sbp_json_next(const struct sbp_json *array, int index,
+                              struct sbp_json *element) SBP_MUST_USE;
 
 /* Scalars, bounds included. int64 must be a whole number that a double holds exactly (<= 2^53). */
 enum sbp_status sbp_json_int64(const struct sbp_json *at, int64_t least, int64_t most,

@@ -206,15 +206,17 @@ enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int in
 
 #define FORMAT_BYTES 32 /* what a caller's buffer holds at least */
 
-/* `digits` significant digits, without an exponent below 10^digits. */
+/* `digits` significant digits, without an exponent where people would write none. */
 static void format_scaled(double value, int digits, const char *unit, char *buffer)
 {
     int decimals = digits - 1;
     for (double limit = 10; decimals > 0 && fabs(value) >= limit - 0.5 * pow(10, -decimals);
          limit *= 10)
         decimals--;
-    (void)snprintf(buffer, FORMAT_BYTES, fabs(value) < 1e9 ? "%.*f%s" : "%.*g%s", decimals, value,
-                   unit);
+    if (fabs(value) >= 0.1 && fabs(value) < 1e9)
+        (void)snprintf(buffer, FORMAT_BYTES, "%.*f%s", decimals, value, unit);
+    else
+        (void)snprintf(buffer, FORMAT_BYTES, "%.*g%s", digits, value, unit);
 }
 
 struct unit {
@@ -233,9 +235,9 @@ static const char *format_in_units(double value, const struct unit *units, int d
         (void)snprintf(buffer, FORMAT_BYTES, "%g%s", value, unit->name);
         return buffer;
     }
-    const double half_of_last = 0.5 * pow(10, 3 - digits);
     for (; unit[1].name != NULL; unit++) {
         const double limit = unit[1].size / unit->size;
+        const double half_of_last = 0.5 * pow(10, (limit < 100 ? 2 : 3) - digits);
         if (fabs(value) / unit->size < limit - half_of_last)
             break;
     }

@@ -5,7 +5,7 @@
  * all-to-all over all axes that go S(i) -> S(j), one all-gather over all axes that end in B, in this
  * order, so that the all-to-all moves the smallest shard. An axis P -> B is a member of the first
  * and of the last; when nothing but such axes changes, the two are one all-reduce. Local steps
- * (slices of B, zero padding to P) move nothing. Never more than four steps.
+ * (slices of B, zero padding to P) move nothing and come last. Never more than four steps.
  */
 #ifndef SBP_COSTMODEL_BOXING_H
 #define SBP_COSTMODEL_BOXING_H

@@ -106,3 +106,115 @@ enum sbp_status sbp_boxing_make(const struct sbp_layout *layout, const struct sb
     add_step(layout, shape, SBP_LOCAL, change.slice | change.pad, to, &current, boxing);
     return SBP_OK;
 }
+
+/* One digit (or rest) of a local block. */
+struct part {
+    int axis; /* -1: the rest of a dimension */
+    int dim;
+    int64_t size;
+};
+
+/* Digits of a block that run locally, most significant first, sizes of 1 left out. */
+static int local_parts(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                       const struct sbp_dist *dist, struct part *parts)
+{
+    const struct sbp_mesh *mesh = layout->mesh;
+    int count = 0;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        int64_t rest = shape->size[dim];
+        const int dim_class = shape->dim_class[dim];
+        const sbp_axes splits = dim_class == SBP_NO_CLASS ? 0 : layout->split[dim_class];
+        const sbp_axes own = sbp_dist_split(mesh, dist, dim);
+        for (int i = 0; i < mesh->axis_count; i++) {
+            if (!(splits >> i & 1))
+                continue;
+            rest /= mesh->axis[i].size;
+            if (!(own >> i & 1))
+                parts[count++] = (struct part){i, dim, mesh->axis[i].size};
+        }
+        if (rest > 1)
+            parts[count++] = (struct part){-1, dim, rest};
+    }
+    return count;
+}
+
+/* Whether a part is the digit by which axis a of the group splits in `dist`. */
+static bool is_group_digit(const struct part *part, sbp_axes axes, const struct sbp_dist *dist)
+{
+    return part->axis >= 0 && axes >> part->axis & 1 &&
+           dist->axis[part->axis].kind == SBP_SPLIT && dist->axis[part->axis].dim == part->dim;
+}
+
+/* Order of a block's parts with the group's digits in front: front[i] = place in the block. */
+static void group_first(const struct part *parts, int count, sbp_axes axes,
+                        const struct sbp_dist *dist, int *front)
+{
+    int used = 0;
+    for (int axis = 0; axis < SBP_MAX_AXES; axis++)
+        for (int i = 0; i < count; i++)
+            if (parts[i].axis == axis && is_group_digit(&parts[i], axes, dist))
+                front[used++] = i;
+    for (int i = 0; i < count; i++)
+        if (!is_group_digit(&parts[i], axes, dist))
+            front[used++] = i;
+}
+
+/* Merges neighbours of src that stay neighbours in dst. */
+static void merge(const int64_t *shape, const int *order, int count, struct sbp_permutation *out)
+{
+    int start_of[4 * SBP_MAX_AXES], run_of[4 * SBP_MAX_AXES], runs = 0;
+    bool starts[4 * SBP_MAX_AXES];
+    for (int i = 0; i < count; i++)
+        starts[i] = true;
+    for (int i = 1; i < count; i++)
+        if (order[i] == order[i - 1] + 1)
+            starts[order[i]] = false;
+    for (int i = 0; i < count; i++) {
+        if (starts[i]) {
+            start_of[runs] = i;
+            out->shape[runs++] = 1;
+        }
+        run_of[i] = runs - 1;
+        out->shape[runs - 1] *= shape[i];
+    }
+    out->dims = 0;
+    for (int i = 0; i < count; i++)
+        if (start_of[run_of[order[i]]] == order[i])
+            out->order[out->dims++] = run_of[order[i]];
+    out->needed = runs > 1;
+}
+
+void sbp_boxing_pack(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                     const struct sbp_boxing_step *step, struct sbp_permutation *pack)
+{
+    struct part parts[4 * SBP_MAX_AXES];
+    int64_t sizes[4 * SBP_MAX_AXES];
+    int front[4 * SBP_MAX_AXES];
+    *pack = (struct sbp_permutation){0};
+    if (step->kind != SBP_REDUCE_SCATTER && step->kind != SBP_ALL_TO_ALL)
+        return;
+    const int count = local_parts(layout, shape, &step->from, parts);
+    for (int i = 0; i < count; i++)
+        sizes[i] = parts[i].size;
+    group_first(parts, count, step->axes, &step->to, front);
+    merge(sizes, front, count, pack);
+}
+
+void sbp_boxing_unpack(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                       const struct sbp_boxing_step *step, struct sbp_permutation *unpack)
+{
+    struct part parts[4 * SBP_MAX_AXES];
+    int64_t sizes[4 * SBP_MAX_AXES];
+    int front[4 * SBP_MAX_AXES], place[4 * SBP_MAX_AXES];
+    *unpack = (struct sbp_permutation){0};
+    if (step->kind != SBP_ALL_GATHER && step->kind != SBP_ALL_TO_ALL)
+        return;
+    /* Received: the group's digits as the members held them, then the rest; wanted: the block. */
+    const int count = local_parts(layout, shape, &step->to, parts);
+    group_first(parts, count, step->axes, &step->from, front);
+    for (int i = 0; i < count; i++) {
+        sizes[i] = parts[front[i]].size;
+        place[front[i]] = i;
+    }
+    merge(sizes, place, count, unpack);
+}

@@ -32,4 +32,20 @@ enum sbp_status sbp_boxing_make(const struct sbp_layout *layout, const struct sb
                                 const struct sbp_dist *from, const struct sbp_dist *to,
                                 struct sbp_boxing *boxing, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* The reordering before (pack) and after (unpack) a step's exchange, as arguments of the permute
+ * kernel: dst's dimension i is src's dimension order[i]. Pack brings the digits of the group's axes
+ * to the front, in group order, so that member j's part is block j; unpack puts received blocks in
+ * their places. Dimensions that stay together are merged; `needed` is false when nothing moves (the
+ * exchange can use the block as it lies). */
+struct sbp_permutation {
+    bool needed;
+    int dims;
+    int64_t shape[4 * SBP_MAX_AXES]; /* of src */
+    int order[4 * SBP_MAX_AXES];
+};
+void sbp_boxing_pack(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                     const struct sbp_boxing_step *step, struct sbp_permutation *pack);
+void sbp_boxing_unpack(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                       const struct sbp_boxing_step *step, struct sbp_permutation *unpack);
+
 #endif

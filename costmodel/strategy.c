@@ -1,0 +1,218 @@
+#include "costmodel/strategy.h"
+
+enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
+                                   struct sbp_strategy *strategy)
+{
+    strategy->op = SBP_NEW(arena, struct sbp_labels, graph->op_count);
+    strategy->rest = SBP_NEW(arena, struct sbp_dist, graph->tensor_count);
+    strategy->split = SBP_NEW(arena, sbp_axes, graph->class_count);
+    if (strategy->op == NULL || strategy->rest == NULL || strategy->split == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < graph->tensor_count; t++)
+        strategy->rest[t] = sbp_dist_all(SBP_STATE_B);
+    return SBP_OK;
+}
+
+/* The role an operator plays on an axis; -1 where a follower's input rests in a state that it has
+ * no role for. */
+static int role_of(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op,
+                   int axis)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    if (!entry->follows)
+        return strategy->op[op].role[axis] < entry->role_count ? strategy->op[op].role[axis] : -1;
+    const struct sbp_state state = strategy->rest[node->input[0]].axis[axis];
+    for (int role = 0; role < entry->role_count; role++)
+        if (sbp_state_equal(entry->role[role].input[0], state))
+            return role;
+    return -1;
+}
+
+/* The role's state of one kind of operand on every axis. */
+enum operand { INPUT, WEIGHT, GRADIENT, OUTPUT };
+
+static struct sbp_dist operand_dist(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op,
+                                    enum operand operand, int index)
+{
+    const struct sbp_op_entry *entry = sbp_op(graph->op[op].kind);
+    struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const int r = role_of(graph, strategy, op, axis);
+        if (r < 0)
+            continue;
+        const struct sbp_role *role = &entry->role[r];
+        dist.axis[axis] = operand == INPUT      ? role->input[index]
+                          : operand == WEIGHT   ? role->weight[index]
+                          : operand == GRADIENT ? role->gradient[index]
+                                                : role->output;
+    }
+    return dist;
+}
+
+/* A tied weight is stored the other way round: in and out change places. */
+static struct sbp_dist transpose(const struct sbp_mesh *mesh, struct sbp_dist dist)
+{
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (dist.axis[axis].kind == SBP_SPLIT)
+            dist.axis[axis].dim = dist.axis[axis].dim == SBP_DIM_IN ? SBP_DIM_OUT : SBP_DIM_IN;
+    return dist;
+}
+
+struct sbp_dist sbp_strategy_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   const struct sbp_strategy *strategy, int op, int input)
+{
+    return operand_dist(graph, mesh, strategy, op, INPUT, input);
+}
+
+struct sbp_dist sbp_strategy_weight(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op, int weight)
+{
+    const struct sbp_dist dist = operand_dist(graph, mesh, strategy, op, WEIGHT, weight);
+    return graph->op[op].transposed_weight && weight == 0 ? transpose(mesh, dist) : dist;
+}
+
+struct sbp_dist sbp_strategy_gradient(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                      const struct sbp_strategy *strategy, int op, int weight)
+{
+    const struct sbp_dist dist = operand_dist(graph, mesh, strategy, op, GRADIENT, weight);
+    return graph->op[op].transposed_weight && weight == 0 ? transpose(mesh, dist) : dist;
+}
+
+struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op)
+{
+    return operand_dist(graph, mesh, strategy, op, OUTPUT, 0);
+}
+
+/* Records which axes split the tensor's classes; an axis may split one dimension once. */
+static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp_tensor *tensor,
+                                   const struct sbp_dist *dist, struct sbp_strategy *strategy,
+                                   struct sbp_diag *diag)
+{
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const struct sbp_state state = dist->axis[axis];
+        if (state.kind != SBP_SPLIT)
+            continue;
+        const int dim_class =
+            state.dim < SBP_MAX_DIMS ? tensor->shape.dim_class[state.dim] : SBP_NO_CLASS;
+        if (dim_class == SBP_NO_CLASS)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "strategy: %s: dimension %d cannot be split, axis %d does so",
+                            tensor->name, state.dim, axis);
+        strategy->split[dim_class] |= (sbp_axes)1 << axis;
+    }
+    return SBP_OK;
+}
+
+/* A rest state is all splits, and keeps what the producer has split already. */
+static enum sbp_status check_rest(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                  const struct sbp_strategy *strategy, int op,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const struct sbp_dist output = sbp_strategy_output(graph, mesh, strategy, op);
+    const struct sbp_dist *rest = &strategy->rest[node->output];
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const struct sbp_state a = output.axis[axis], b = rest->axis[axis];
+        if (b.kind != SBP_SPLIT)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "strategy: %s: the output rests unsplit on axis %d, a split is legal",
+                            node->name, axis);
+        if (a.kind == SBP_SPLIT && a.dim != b.dim)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "strategy: %s: axis %d splits dimension %d of the output, it cannot "
+                            "rest split by dimension %d",
+                            node->name, axis, a.dim, b.dim);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status check_roles(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   const struct sbp_strategy *strategy, int op,
+                                   struct sbp_diag *diag)
+{
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (role_of(graph, strategy, op, axis) < 0)
+            return sbp_fail(diag, SBP_E_INPUT, "strategy: %s: axis %d has no legal role in %s",
+                            graph->op[op].name, axis, sbp_op(graph->op[op].kind)->name);
+    return SBP_OK;
+}
+
+/* All users of a weight must hold it alike. */
+static enum sbp_status check_weight(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op, int weight,
+                                    int *first_user, struct sbp_diag *diag)
+{
+    const int tensor = graph->op[op].weight[weight];
+    if (first_user[tensor] == 0) {
+        first_user[tensor] = 1 + op;
+        return SBP_OK;
+    }
+    const int other = first_user[tensor] - 1;
+    const struct sbp_dist here = sbp_strategy_weight(graph, mesh, strategy, op, weight);
+    const struct sbp_dist there = sbp_strategy_weight(graph, mesh, strategy, other, 0);
+    if (!sbp_dist_equal(mesh, &here, &there))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "strategy: %s: shares its weight with %s and must split it alike",
+                        graph->op[op].name, graph->op[other].name);
+    return SBP_OK;
+}
+
+static enum sbp_status close_op(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                struct sbp_strategy *strategy, int op, int *first_user,
+                                struct sbp_diag *diag)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    SBP_TRY(check_roles(graph, mesh, strategy, op, diag));
+    for (int i = 0; i < node->input_count; i++) {
+        const struct sbp_dist dist = sbp_strategy_input(graph, mesh, strategy, op, i);
+        SBP_TRY(note_splits(mesh, &graph->tensor[node->input[i]], &dist, strategy, diag));
+    }
+    for (int w = 0; w < node->weight_count; w++) {
+        const struct sbp_dist dist = sbp_strategy_weight(graph, mesh, strategy, op, w);
+        SBP_TRY(note_splits(mesh, &graph->tensor[node->weight[w]], &dist, strategy, diag));
+        SBP_TRY(check_weight(graph, mesh, strategy, op, w, first_user, diag));
+    }
+    if (node->output < 0)
+        return SBP_OK;
+    SBP_TRY(check_rest(graph, mesh, strategy, op, diag));
+    return note_splits(mesh, &graph->tensor[node->output], &strategy->rest[node->output], strategy,
+                       diag);
+}
+
+static enum sbp_status check_classes(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                     const struct sbp_strategy *strategy, struct sbp_diag *diag)
+{
+    for (int c = 0; c < graph->class_count; c++) {
+        const int64_t parts = sbp_mesh_group_size(mesh, strategy->split[c]);
+        if (graph->dim_class[c].size % parts != 0)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "strategy: %s: the axes that split it anywhere in the plan make %lld "
+                            "parts, which do not divide its size %lld",
+                            graph->dim_class[c].name, (long long)parts,
+                            (long long)graph->dim_class[c].size);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   struct sbp_strategy *strategy, struct sbp_diag *diag)
+{
+    struct sbp_arena scratch;
+    sbp_arena_init(&scratch);
+    int *first_user = SBP_NEW(&scratch, int, graph->tensor_count);
+    enum sbp_status status = first_user == NULL ? SBP_E_MEMORY : SBP_OK;
+    for (int c = 0; c < graph->class_count; c++)
+        strategy->split[c] = 0;
+    if (status == SBP_OK && graph->input >= 0)
+        status = note_splits(mesh, &graph->tensor[graph->input], &strategy->rest[graph->input],
+                             strategy, diag);
+    for (int op = 0; op < graph->op_count && status == SBP_OK; op++)
+        status = close_op(graph, mesh, strategy, op, first_user, diag);
+    if (status == SBP_OK)
+        status = check_classes(graph, mesh, strategy, diag);
+    sbp_arena_free(&scratch);
+    return status;
+}

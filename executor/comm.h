@@ -1,9 +1,11 @@
 /* Communication backends: one rank's endpoint behind one table (threads, mpi; nccl slots in here).
  *
  * All calls of a table are blocking. Groups are created once, in the same order on all ranks, and
- * collectives are issued in one order that all members share. A call that fails, or whose peer
- * failed, returns E_PEER or E_BACKEND with the reason in the endpoint's diag; `abort` releases all
- * others, so that one failing rank ends all.
+ * collectives are issued in one order that all members share. Two buffers of one call never overlap;
+ * a buffer of no elements may be NULL. A call that fails, or whose peer failed, returns E_PEER,
+ * E_BACKEND or E_MEMORY with the reason in the endpoint's diag; `abort` releases all others, so that
+ * one failing rank ends all. `threads` also reports (E_BACKEND) what would hang or corrupt: members
+ * whose calls differ, a message of another length, ranks that all wait.
  */
 #ifndef SBP_EXECUTOR_COMM_H
 #define SBP_EXECUTOR_COMM_H
@@ -34,8 +36,9 @@ struct sbp_comm_ops {
     /* receive(group size, count): block i is member i's send(count). */
     enum sbp_status (*all_gather)(struct sbp_comm *comm, int group, void *receive,
                                   const void *send, int64_t count, enum sbp_real real);
-    /* send(group size, count); receive(count) = sum over members of their block for this rank,
-     * folded in group order, so that the result does not depend on timing. */
+    /* send(group size, count); receive(count) = sum over members of their block for this rank.
+     * Reductions do not depend on timing: threads folds in group order, so that an all-reduce has
+     * the bits of a reduce-scatter and an all-gather; mpi leaves the order to the library. */
     enum sbp_status (*reduce_scatter)(struct sbp_comm *comm, int group, void *receive,
                                       const void *send, int64_t count, enum sbp_real real);
     /* send(group size, count), receive(group size, count): block j of member i becomes block i of
@@ -45,7 +48,8 @@ struct sbp_comm_ops {
     /* From member `root` (group order) to all; in place. */
     enum sbp_status (*broadcast)(struct sbp_comm *comm, int group, int root, void *buffer,
                                  int64_t count, enum sbp_real real);
-    /* Point to point between world ranks. */
+    /* Point to point between world ranks, matched by (peer, tag), tag >= 0, in the order sent. send
+     * copies the message and does not wait for the receiver; receive wants exactly these bytes. */
     enum sbp_status (*send)(struct sbp_comm *comm, int peer, int tag, const void *buffer,
                             int64_t bytes);
     enum sbp_status (*receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
@@ -67,7 +71,8 @@ enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Runs this process as one rank of MPI_COMM_WORLD (initialises MPI if need be, finalises it at the
- * end, failure ends all ranks). A build without MPI returns E_UNSUPPORTED and says so. */
+ * end, failure ends all ranks: reason on stderr, then MPI_Abort). A build without MPI returns
+ * E_UNSUPPORTED and says so. */
 enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -22,11 +22,13 @@ struct sbp_digits {
     int64_t rest;                     /* radix of the least significant part, >= 1 */
 };
 
-/* A tensor's block on one rank: its dimensions row-major, the last fastest. */
+/* A tensor's block on one rank: its dimensions row-major, the last fastest. A tensor with fewer
+ * dimensions has count 0 and rest 1 in the others. */
 struct sbp_region {
     struct sbp_digits dim[SBP_MAX_DIMS];
 };
 
+/* Sizes saturate at INT64_MAX; the index functions below need sizes that fit. */
 int64_t sbp_digits_global_size(const struct sbp_digits *digits);
 int64_t sbp_digits_local_size(const struct sbp_digits *digits);
 /* Global index of a local one, 0 <= local < local size. */

@@ -11,8 +11,10 @@
 enum sbp_status sbp_file_read(const char *path, char **text, size_t *length,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Writes a temporary file beside path, flushes it to disk and renames it over path. On failure the
- * old file stands as it was and nothing is left behind. */
+/* Writes a temporary file beside path, flushes it to disk and renames it over path; an older file's
+ * mode and a symbolic link to it stay. On failure the old file stands as it was and nothing is left
+ * behind. What is no regular file (a pipe, /dev/stdout) is written directly. E_IO names path and
+ * reason. */
 enum sbp_status sbp_file_write(const char *path, const char *text, size_t length,
                                struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -9,12 +9,14 @@ double sbp_median(double *values, int n);
 /* Linear-interpolation quantile of *sorted* values, q in [0, 1]. */
 double sbp_quantile(const double *sorted, int n, double q);
 /* Order-statistic confidence interval of the median of *sorted* values (binomial, exact): the
- * widest-needed ranks at `confidence` (e.g. 0.95). False (and the whole range) when n is too small
- * to reach the confidence. Le Boudec, Performance Evaluation, table A.1. */
+ * innermost symmetric pair of ranks that reaches `confidence` (e.g. 0.95), so never narrower than
+ * Le Boudec, Performance Evaluation, table A.1, which also takes lopsided pairs. False (and the
+ * whole range) when n is too small to reach the confidence; n >= 1. */
 bool sbp_median_interval(const double *sorted, int n, double confidence, double *low, double *high);
 
 /* Minimises sum_i (weight_i (x_i a + y_i b - t_i))^2 over a, b >= 0; rows: n of each array.
- * Returns false when the system is empty or all weights are zero; degenerate columns get 0. */
+ * Returns false when the system is empty, all weights are zero or something is not finite;
+ * degenerate columns get 0. */
 bool sbp_fit_nonnegative(int n, const double *x, const double *y, const double *t,
                          const double *weight, double *a, double *b);
 

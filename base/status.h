@@ -44,7 +44,8 @@ struct sbp_diag {
 const char *sbp_status_name(enum sbp_status status);
 const char *sbp_status_text(enum sbp_status status);
 
-/* The process exit code of a status: 0 done, 1 the answer is no, 2 everything else. */
+/* The process exit code of a status: 0 done (also when stopped early, with what there is by then),
+ * 1 the answer is no, 2 everything else. */
 int sbp_status_exit_code(enum sbp_status status);
 
 /* Writes the message into diag (may be NULL; an older message is kept, the first cause counts) and

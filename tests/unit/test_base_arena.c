@@ -1,0 +1,154 @@
+/* Arenas: alignment, zeroing, marks against a model of live allocations, sizes that overflow. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/random.h"
+
+#define SEED UINT64_C(20240611)
+
+static void assert_bytes(const unsigned char *bytes, size_t count, unsigned char value)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] != value)
+            fail_msg("byte %zu of %zu is %d, expected %d", i, count, bytes[i], value);
+}
+
+static void test_alignment_and_zeroing(void **state)
+{
+    (void)state;
+    struct sbp_arena arena;
+    sbp_arena_init(&arena);
+    for (size_t size = 0; size < 300; size++) {
+        unsigned char *bytes = sbp_arena_alloc(&arena, size, 1);
+        assert_non_null(bytes);
+        assert_int_equal((uintptr_t)bytes % 16, 0);
+        assert_bytes(bytes, size, 0);
+        memset(bytes, 0xff, size);
+    }
+    sbp_arena_free(&arena);
+    assert_null(arena.head);
+    sbp_arena_free(&arena);
+    sbp_arena_free(NULL);
+}
+
+static void test_nothing_has_an_address(void **state)
+{
+    (void)state;
+    struct sbp_arena arena = {0};
+    const void *first = sbp_arena_alloc(&arena, 0, 8);
+    const void *second = sbp_arena_alloc(&arena, 8, 0);
+    assert_non_null(first);
+    assert_non_null(second);
+    assert_ptr_not_equal(first, second);
+    sbp_arena_free(&arena);
+}
+
+static void test_overflow_is_refused(void **state)
+{
+    (void)state;
+    struct sbp_arena arena = {0};
+    assert_null(sbp_arena_alloc(&arena, SIZE_MAX / 2 + 1, 2));
+    assert_null(sbp_arena_alloc(&arena, SIZE_MAX, 1));
+    assert_null(sbp_arena_alloc(&arena, SIZE_MAX - 16, 1));
+    assert_null(sbp_arena_alloc(&arena, (size_t)1 << 32, (size_t)1 << 32));
+    assert_int_equal(arena.used_bytes, 0);
+    assert_non_null(SBP_NEW(&arena, double, 3)); /* still usable */
+    assert_int_equal(arena.used_bytes, 32);
+    sbp_arena_free(&arena);
+}
+
+static void test_strdup(void **state)
+{
+    (void)state;
+    struct sbp_arena arena = {0};
+    char text[] = "layers";
+    const char *copy = sbp_arena_strdup(&arena, text);
+    text[0] = 'p';
+    assert_string_equal(copy, "layers");
+    assert_string_equal(sbp_arena_strdup(&arena, ""), "");
+    sbp_arena_free(&arena);
+}
+
+/* Random allocations, nested marks and releases: what lives keeps its bytes, the count is exact. */
+static void test_marks_against_a_model(void **state)
+{
+    (void)state;
+    enum { MOST = 400, DEPTH = 8 };
+    struct {
+        unsigned char *bytes;
+        size_t size;
+    } live[MOST];
+    struct {
+        struct sbp_arena_mark mark;
+        size_t count, used_bytes;
+    } marks[DEPTH];
+    size_t count = 0, depth = 0, used_bytes = 0;
+    struct sbp_arena arena = {0};
+    struct sbp_random random;
+    print_message("seed %llu\n", (unsigned long long)SEED);
+    sbp_random_seed(&random, SEED);
+    for (int step = 0; step < 20000; step++) {
+        const uint64_t what = sbp_random_below(&random, 20);
+        if (what == 0 && depth < DEPTH) {
+            marks[depth].mark = sbp_arena_mark(&arena);
+            marks[depth].count = count;
+            marks[depth++].used_bytes = used_bytes;
+        } else if ((what == 1 || count == MOST) && depth > 0) {
+            depth = (size_t)sbp_random_below(&random, depth);
+            sbp_arena_release(&arena, marks[depth].mark);
+            count = marks[depth].count;
+            used_bytes = marks[depth].used_bytes;
+        } else if (count < MOST) {
+            const size_t size = 1 + (size_t)sbp_random_below(&random, what == 2 ? 60000 : 200);
+            live[count].bytes = sbp_arena_alloc(&arena, size, 1);
+            live[count].size = size;
+            assert_non_null(live[count].bytes);
+            assert_bytes(live[count].bytes, size, 0);
+            memset(live[count].bytes, (int)(count % 255) + 1, size);
+            count++;
+            used_bytes += (size + 15) / 16 * 16;
+        }
+        assert_int_equal(arena.used_bytes, used_bytes);
+        if (count > 0) {
+            const size_t probe = (size_t)sbp_random_below(&random, count);
+            assert_bytes(live[probe].bytes, live[probe].size, (unsigned char)(probe % 255 + 1));
+        }
+    }
+    sbp_arena_free(&arena);
+}
+
+static void test_checked_sizes(void **state)
+{
+    (void)state;
+    int64_t result = -5;
+    assert_true(sbp_mul_i64(INT64_C(1) << 31, INT64_C(1) << 31, &result));
+    assert_int_equal(result, INT64_C(1) << 62);
+    assert_true(sbp_mul_i64(INT64_MAX, 1, &result));
+    assert_int_equal(result, INT64_MAX);
+    assert_true(sbp_add_i64(INT64_MAX - 3, 3, &result));
+    assert_int_equal(result, INT64_MAX);
+    result = 42;
+    assert_false(sbp_mul_i64(INT64_C(1) << 62, 2, &result));
+    assert_false(sbp_mul_i64(-1, 1, &result));
+    assert_false(sbp_mul_i64(0, -1, &result));
+    assert_false(sbp_add_i64(INT64_MAX, 1, &result));
+    assert_false(sbp_add_i64(-1, 2, &result));
+    assert_int_equal(result, 42); /* untouched by refusals */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_alignment_and_zeroing), cmocka_unit_test(test_nothing_has_an_address),
+        cmocka_unit_test(test_overflow_is_refused),   cmocka_unit_test(test_strdup),
+        cmocka_unit_test(test_marks_against_a_model), cmocka_unit_test(test_checked_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,230 @@
+#include "tests/kernels/check.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+
+static uint64_t first_seed(void)
+{
+    const char *text = getenv("SBP_TEST_SEED");
+    return text ? strtoull(text, NULL, 10) : 1;
+}
+
+static void run_rounds(void (*body)(struct check *check), int rounds, enum sbp_real real)
+{
+    for (int round = 0; round < rounds; round++) {
+        struct check check = {.kernels = sbp_kernels_cpu(real), .round = round};
+        check.seed = first_seed() + (uint64_t)round;
+        sbp_random_seed(&check.random, check.seed);
+        body(&check);
+        for (int i = 0; i < check.buffers; i++)
+            free(check.buffer[i]);
+    }
+}
+
+void check_tables(void (*body)(struct check *check), int rounds)
+{
+    run_rounds(body, rounds, SBP_F32);
+    run_rounds(body, rounds, SBP_F64);
+}
+
+void check_double(void (*body)(struct check *check), int rounds)
+{
+    run_rounds(body, rounds, SBP_F64);
+}
+
+int64_t check_integer(struct check *check, int64_t low, int64_t high)
+{
+    return low + (int64_t)sbp_random_below(&check->random, (uint64_t)(high - low + 1));
+}
+
+int64_t check_size(struct check *check, int64_t high)
+{
+    switch (check_integer(check, 0, 3)) {
+    case 0:
+        return 1;
+    case 1:
+        return check_integer(check, 0, (high - 1) / 2) * 2 + 1;
+    default:
+        return check_integer(check, 1, high);
+    }
+}
+
+static void *allocate(struct check *check, int64_t n, size_t size)
+{
+    assert_true(check->buffers < CHECK_MAX_BUFFERS);
+    void *buffer = calloc(n > 0 ? (size_t)n : 1, size);
+    assert_non_null(buffer);
+    check->buffer[check->buffers++] = buffer;
+    return buffer;
+}
+
+double *check_zeros(struct check *check, int64_t n)
+{
+    return allocate(check, n, sizeof(double));
+}
+
+double *check_whole(struct check *check, int64_t n)
+{
+    double *values = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (double)check_integer(check, -4, 4);
+    return values;
+}
+
+double *check_uniform(struct check *check, int64_t n)
+{
+    double *values = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (double)check_integer(check, -512, 511) / 256;
+    return values;
+}
+
+int32_t *check_ids(struct check *check, int64_t n, int64_t below)
+{
+    int32_t *ids = allocate(check, n, sizeof *ids);
+    for (int64_t i = 0; i < n; i++)
+        ids[i] = (int32_t)check_integer(check, 0, below - 1);
+    return ids;
+}
+
+uint8_t *check_bytes(struct check *check, int64_t n)
+{
+    return allocate(check, n, 1);
+}
+
+static void put(const struct check *check, void *reals, int64_t i, double value)
+{
+    if (check->kernels->real == SBP_F64)
+        ((double *)reals)[i] = value;
+    else
+        ((float *)reals)[i] = (float)value;
+}
+
+void *check_blank(struct check *check, int64_t n)
+{
+    void *reals = allocate(check, n, (size_t)check->kernels->real_bytes);
+    for (int64_t i = 0; i < n; i++)
+        put(check, reals, i, (double)NAN);
+    return reals;
+}
+
+void *check_reals(struct check *check, const double *values, int64_t n)
+{
+    void *reals = check_blank(check, n);
+    for (int64_t i = 0; i < n; i++)
+        put(check, reals, i, values[i]);
+    return reals;
+}
+
+double check_at(const struct check *check, const void *reals, int64_t i)
+{
+    return check->kernels->real == SBP_F64 ? ((const double *)reals)[i]
+                                           : (double)((const float *)reals)[i];
+}
+
+double *check_doubles(struct check *check, const void *reals, int64_t n)
+{
+    double *values = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = check_at(check, reals, i);
+    return values;
+}
+
+void check_near(const struct check *check, const char *what, const void *got, const double *want,
+                int64_t n, double tolerance)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double value = check_at(check, got, i);
+        if (value == want[i] || fabs(value - want[i]) <= tolerance * (1 + fabs(want[i])))
+            continue;
+        fail_msg("%s %s[%" PRId64 "] of %" PRId64 ": got %.17g, want %.17g, tolerance %g "
+                 "(SBP_TEST_SEED=%" PRIu64 ")",
+                 check->kernels->name, what, i, n, value, want[i], tolerance, check->seed);
+    }
+}
+
+void check_equal(const struct check *check, const char *what, const void *got, const double *want,
+                 int64_t n)
+{
+    check_near(check, what, got, want, n, 0);
+}
+
+double check_tolerance(const struct check *check, double f32, double f64)
+{
+    return check->kernels->real == SBP_F64 ? f64 : f32;
+}
+
+double *check_gradient(struct check *check, double (*evaluate)(void *context), void *context,
+                       double *x, int64_t n)
+{
+    const double step = 0x1p-17; /* balances truncation (step^2) and roundoff (2^-53 / step) */
+    double *gradient = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++) {
+        const double kept = x[i];
+        x[i] = kept + step;
+        const double above = evaluate(context);
+        x[i] = kept - step;
+        const double below = evaluate(context);
+        x[i] = kept;
+        gradient[i] = (above - below) / (2 * step);
+    }
+    return gradient;
+}
+
+double check_dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+struct check_split check_split(struct check *check, int64_t highest_rest)
+{
+    struct check_split split = {.ranks = 1};
+    split.whole.count = (int)check_integer(check, 0, 3);
+    split.whole.rest = check_integer(check, 1, highest_rest);
+    for (int i = 0; i < split.whole.count; i++) {
+        split.whole.size[i] = check_integer(check, 1, 3);
+        split.whole.fixed[i] = -1;
+        split.split[i] = check_integer(check, 0, 1) == 1;
+        if (split.split[i])
+            split.ranks *= split.whole.size[i];
+    }
+    split.global = sbp_digits_global_size(&split.whole);
+    split.local = split.global / split.ranks;
+    return split;
+}
+
+struct sbp_digits check_rank_digits(const struct check_split *split, int64_t rank)
+{
+    struct sbp_digits digits = split->whole;
+    for (int i = 0; i < digits.count; i++) {
+        if (!split->split[i])
+            continue;
+        digits.fixed[i] = rank % digits.size[i];
+        rank /= digits.size[i];
+    }
+    return digits;
+}
+
+double *check_columns(struct check *check, const double *whole, int64_t rows,
+                      const struct sbp_digits *digits)
+{
+    const int64_t local = sbp_digits_local_size(digits), global = sbp_digits_global_size(digits);
+    double *part = check_zeros(check, rows * local);
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < local; i++)
+            part[t * local + i] = whole[t * global + sbp_digits_global(digits, i)];
+    return part;
+}
+
+void check_put_columns(double *whole, const double *part, int64_t rows,
+                       const struct sbp_digits *digits)
+{
+    const int64_t local = sbp_digits_local_size(digits), global = sbp_digits_global_size(digits);
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t i = 0; i < local; i++)
+            whole[t * global + sbp_digits_global(digits, i)] = part[t * local + i];
+}

@@ -1,0 +1,84 @@
+/* What the kernel tests share: seeded inputs, buffers of a table's type, comparisons that print
+ * seed, place and both values, numeric gradients, and simulated splits of a dimension.
+ *
+ * Inputs and oracles are double; every input is exact in float, so that both tables see the same.
+ */
+#ifndef SBP_TESTS_KERNELS_CHECK_H
+#define SBP_TESTS_KERNELS_CHECK_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "kernels/kernels.h"
+
+enum { CHECK_MAX_BUFFERS = 512 };
+
+/* One round of one test on one table. */
+struct check {
+    const struct sbp_kernels *kernels;
+    struct sbp_random random;
+    uint64_t seed;
+    int round;
+    int buffers;
+    void *buffer[CHECK_MAX_BUFFERS]; /* freed after the round */
+};
+
+/* Runs body `rounds` times on each table, with a seed of its own each round; the first seed is
+ * SBP_TEST_SEED from the environment, or 1. */
+void check_tables(void (*body)(struct check *check), int rounds);
+/* The same on the double table alone. */
+void check_double(void (*body)(struct check *check), int rounds);
+
+/* Uniform whole number in [low, high]. */
+int64_t check_integer(struct check *check, int64_t low, int64_t high);
+/* A size that is often 1 or odd, at most `high`. */
+int64_t check_size(struct check *check, int64_t high);
+
+/* n doubles: whole numbers in [-4, 4]; multiples of 1/256 in [-2, 2); zeros. */
+double *check_whole(struct check *check, int64_t n);
+double *check_uniform(struct check *check, int64_t n);
+double *check_zeros(struct check *check, int64_t n);
+int32_t *check_ids(struct check *check, int64_t n, int64_t below);
+uint8_t *check_bytes(struct check *check, int64_t n);
+
+/* n reals of the table's type: copied, or not-a-number so that what is not written shows. */
+void *check_reals(struct check *check, const double *values, int64_t n);
+void *check_blank(struct check *check, int64_t n);
+double check_at(const struct check *check, const void *reals, int64_t i);
+double *check_doubles(struct check *check, const void *reals, int64_t n);
+
+/* |got - want| <= tolerance (1 + |want|) for all n; `got` holds reals, `want` doubles. */
+void check_near(const struct check *check, const char *what, const void *got, const double *want,
+                int64_t n, double tolerance);
+void check_equal(const struct check *check, const char *what, const void *got, const double *want,
+                 int64_t n);
+/* f32 for the float table, f64 for the other. */
+double check_tolerance(const struct check *check, double f32, double f64);
+
+/* Central differences of evaluate(context) by each of the n elements of x. */
+double *check_gradient(struct check *check, double (*evaluate)(void *context), void *context,
+                       double *x, int64_t n);
+/* sum a b */
+double check_dot(const double *a, const double *b, int64_t n);
+
+/* A dimension of random digits whose split ones await their rank; ranks counts the combinations of
+ * their coordinates. */
+struct check_split {
+    struct sbp_digits whole;
+    bool split[SBP_MAX_AXES];
+    int64_t ranks, global, local;
+};
+struct check_split check_split(struct check *check, int64_t highest_rest);
+struct sbp_digits check_rank_digits(const struct check_split *split, int64_t rank);
+/* The columns (a dimension of `rows` rows) that a rank owns, out of and back into the whole. */
+double *check_columns(struct check *check, const double *whole, int64_t rows,
+                      const struct sbp_digits *digits);
+void check_put_columns(double *whole, const double *part, int64_t rows,
+                       const struct sbp_digits *digits);
+
+#endif

@@ -1,0 +1,181 @@
+/* Element-wise operators against their formulas in long double, gradients by central
+ * differences. */
+#include <math.h>
+
+#include "tests/kernels/check.h"
+
+static long double gelu(long double x)
+{
+    const long double root = 0.79788456080286535588L; /* sqrt(2/pi) */
+    return x / 2 * (1 + tanhl(root * (x + 0.044715L * x * x * x)));
+}
+
+static void relu(struct check *check)
+{
+    const int64_t n = check_size(check, 100);
+    const double *x = check_whole(check, n), *dy = check_whole(check, n);
+    double *want = check_zeros(check, n), *want_dx = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++) {
+        want[i] = fmax(x[i], 0);
+        want_dx[i] = x[i] > 0 ? dy[i] : 0;
+    }
+    void *y = check_blank(check, n), *dx = check_blank(check, n);
+    check->kernels->relu_forward(y, check_reals(check, x, n), n);
+    check_equal(check, "y", y, want, n);
+    check->kernels->relu_backward(dx, check_reals(check, x, n), check_reals(check, dy, n), n);
+    check_equal(check, "dx", dx, want_dx, n);
+    void *in_place = check_reals(check, x, n);
+    check->kernels->relu_forward(in_place, in_place, n);
+    check_equal(check, "y in place", in_place, want, n);
+    in_place = check_reals(check, dy, n);
+    check->kernels->relu_backward(in_place, check_reals(check, x, n), in_place, n);
+    check_equal(check, "dx in place", in_place, want_dx, n);
+}
+
+static void gelu_both(struct check *check)
+{
+    const int64_t n = check_size(check, 200);
+    double *x = check_uniform(check, n);
+    const double *dy = check_whole(check, n);
+    double *want = check_zeros(check, n), *want_dx = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++) {
+        x[i] *= 4; /* reaches both tails */
+        want[i] = (double)gelu((long double)x[i]);
+        const long double h = 0x1p-20L, at = (long double)x[i];
+        want_dx[i] = dy[i] * (double)((gelu(at + h) - gelu(at - h)) / (2 * h));
+    }
+    void *y = check_blank(check, n), *dx = check_reals(check, dy, n);
+    check->kernels->gelu_forward(y, check_reals(check, x, n), n);
+    check_near(check, "y", y, want, n, check_tolerance(check, 1e-6, 1e-14));
+    check->kernels->gelu_backward(dx, check_reals(check, x, n), dx, n);
+    check_near(check, "dx", dx, want_dx, n, check_tolerance(check, 4e-6, 1e-10));
+}
+
+/* Far out gelu is the identity or zero, never an overflow. */
+static void gelu_tails(struct check *check)
+{
+    const double x[] = {-1e4, -100, 0, 100, 1e4}, y[] = {0, 0, 0, 100, 1e4};
+    const double dx[] = {0, 0, 0.5, 1, 1}, ones[] = {1, 1, 1, 1, 1};
+    void *got = check_blank(check, 5);
+    check->kernels->gelu_forward(got, check_reals(check, x, 5), 5);
+    check_equal(check, "y", got, y, 5);
+    check->kernels->gelu_backward(got, check_reals(check, x, 5), check_reals(check, ones, 5), 5);
+    check_equal(check, "dx", got, dx, 5);
+}
+
+static void arithmetic(struct check *check)
+{
+    const struct sbp_kernels *k = check->kernels;
+    const int64_t n = check_size(check, 100);
+    const double *a = check_whole(check, n), *b = check_whole(check, n);
+    double *sum = check_zeros(check, n), *scaled = check_zeros(check, n);
+    double *positive = check_zeros(check, n);
+    for (int64_t i = 0; i < n; i++) {
+        sum[i] = a[i] + b[i];
+        scaled[i] = a[i] * -0.375;
+        positive[i] = fabs(a[i]);
+    }
+    void *y = check_blank(check, n), *left = check_reals(check, a, n);
+    const void *right = check_reals(check, b, n);
+    k->add(y, left, right, n);
+    check_equal(check, "a + b", y, sum, n);
+    k->accumulate(left, right, n);
+    check_equal(check, "a += b", left, sum, n);
+    y = check_reals(check, a, n);
+    k->scale(y, -0.375, n);
+    check_equal(check, "scaled", y, scaled, n);
+    y = check_reals(check, a, n);
+    k->absolute(y, n);
+    check_equal(check, "absolute", y, positive, n);
+    k->zero(y, n);
+    check_equal(check, "zero", y, check_zeros(check, n), n);
+    k->zero(NULL, 0);
+}
+
+/* A region of one random split a dimension, and the whole's elements. */
+struct block {
+    struct check_split split[SBP_MAX_DIMS];
+    int64_t elements, ranks;
+};
+
+static struct block draw_block(struct check *check)
+{
+    struct block block = {.elements = 1, .ranks = 1};
+    for (int i = 0; i < SBP_MAX_DIMS; i++) {
+        block.split[i] = check_split(check, 3);
+        block.elements *= block.split[i].global;
+        block.ranks *= block.split[i].ranks;
+    }
+    return block;
+}
+
+static struct sbp_region rank_region(const struct block *block, int64_t rank)
+{
+    struct sbp_region region;
+    for (int i = 0; i < SBP_MAX_DIMS; i++) {
+        region.dim[i] = check_rank_digits(&block->split[i], rank % block->split[i].ranks);
+        rank /= block->split[i].ranks;
+    }
+    return region;
+}
+
+/* Every rank's mask is the whole's at its global indices, and follows the counter generator. */
+static void dropout(struct check *check)
+{
+    const struct block block = draw_block(check);
+    const double p = check->round % 4 == 0 ? 0 : 0.25;
+    const double *x = check_whole(check, block.elements);
+    for (int64_t rank = 0; rank < block.ranks && rank < 4; rank++) {
+        const struct sbp_region region = rank_region(&block, rank);
+        const int64_t n = block.elements / block.ranks;
+        double *local = check_zeros(check, n), *want = check_zeros(check, n);
+        for (int64_t i = 0; i < n; i++) {
+            const int64_t at = sbp_region_global(&region, i);
+            local[i] = x[at];
+            want[i] = sbp_counter_unit(7, 3, (uint64_t)at) >= p ? x[at] / (1 - p) : 0;
+        }
+        void *y = check_blank(check, n), *dx = check_blank(check, n);
+        const void *from = check_reals(check, local, n);
+        uint8_t *mask = check_bytes(check, n);
+        check->kernels->dropout_forward(y, mask, from, &region, p, 7, 3);
+        check_near(check, "y", y, want, n, check_tolerance(check, 1e-6, 1e-15));
+        check->kernels->dropout_backward(dx, mask, from, n, p);
+        check_equal(check, "dx of dy = x", dx, check_doubles(check, y, n), n);
+    }
+}
+
+static void test_relu(void **state)
+{
+    (void)state;
+    check_tables(relu, 20);
+}
+
+static void test_gelu(void **state)
+{
+    (void)state;
+    check_tables(gelu_both, 20);
+    check_tables(gelu_tails, 1);
+}
+
+static void test_arithmetic(void **state)
+{
+    (void)state;
+    check_tables(arithmetic, 20);
+}
+
+static void test_dropout(void **state)
+{
+    (void)state;
+    check_tables(dropout, 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_relu),
+        cmocka_unit_test(test_gelu),
+        cmocka_unit_test(test_arithmetic),
+        cmocka_unit_test(test_dropout),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

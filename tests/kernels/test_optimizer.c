@@ -1,0 +1,114 @@
+/* Optimizer steps against the textbook formulas in double, and the sum of squares. */
+#include <math.h>
+
+#include "tests/kernels/check.h"
+
+/* One weight's state. */
+struct weight {
+    double w, first, second;
+};
+
+static void textbook_sgd(struct weight *at, double g, const struct sbp_update *u)
+{
+    g = g * u->gradient_scale + u->weight_decay * at->w;
+    at->first = u->momentum * at->first + g;
+    at->w -= u->learning_rate * at->first;
+}
+
+static void textbook_adam(struct weight *at, double g, const struct sbp_update *u)
+{
+    g *= u->gradient_scale;
+    if (u->optimizer == SBP_ADAMW)
+        at->w -= u->learning_rate * u->weight_decay * at->w;
+    else
+        g += u->weight_decay * at->w;
+    at->first = u->beta1 * at->first + (1 - u->beta1) * g;
+    at->second = u->beta2 * at->second + (1 - u->beta2) * g * g;
+    const double mean = at->first / (1 - pow(u->beta1, (double)u->step));
+    const double square = at->second / (1 - pow(u->beta2, (double)u->step));
+    at->w -= u->learning_rate * mean / (sqrt(square) + u->epsilon);
+}
+
+static struct sbp_update draw_update(struct check *check)
+{
+    return (struct sbp_update){.optimizer = (enum sbp_optimizer)check_integer(check, 0, 2),
+                               .learning_rate = 0.0625,
+                               .momentum = check_integer(check, 0, 1) ? 0.875 : 0,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .epsilon = 1e-8,
+                               .weight_decay = check_integer(check, 0, 1) ? 0.125 : 0,
+                               .gradient_scale = check_integer(check, 0, 1) ? 0.5 : 1};
+}
+
+static void update(struct check *check)
+{
+    struct sbp_update u = draw_update(check);
+    const bool adam = u.optimizer != SBP_SGD;
+    const int64_t n = check_size(check, 50);
+    double *want = check_uniform(check, n);
+    double *first = check_zeros(check, n), *second = check_zeros(check, n);
+    void *w = check_reals(check, want, n);
+    void *moment = adam || u.momentum != 0 ? check_reals(check, first, n) : NULL;
+    void *square = adam ? check_reals(check, second, n) : NULL;
+    for (u.step = 1; u.step <= 4; u.step++) {
+        const double *g = check_uniform(check, n);
+        check->kernels->update(w, check_reals(check, g, n), moment, square, n, &u);
+        for (int64_t i = 0; i < n; i++) {
+            struct weight at = {want[i], first[i], second[i]};
+            (adam ? textbook_adam : textbook_sgd)(&at, g[i], &u);
+            want[i] = at.w;
+            first[i] = at.first;
+            second[i] = at.second;
+        }
+        const double tolerance = check_tolerance(check, 3e-6, 1e-13);
+        check_near(check, "w", w, want, n, tolerance);
+        if (moment)
+            check_near(check, "first moment", moment, first, n, tolerance);
+        if (square)
+            check_near(check, "second moment", square, second, n, tolerance);
+    }
+}
+
+static void sum_squares(struct check *check)
+{
+    const int64_t n = check->round == 0 ? 0 : check_size(check, 100);
+    const double *x = check_whole(check, n), want = 0.25 * check_dot(x, x, n);
+    void *sum = check_blank(check, 1);
+    check->kernels->sum_squares(sum, check_reals(check, x, n), n, 0.25);
+    check_equal(check, "sum", sum, &want, 1);
+}
+
+/* 2^25 ones: a float accumulator would stop at 2^24. */
+static void long_sum(struct check *check)
+{
+    const int64_t n = INT64_C(1) << 25;
+    const struct sbp_region region = {{{.rest = n}, {.rest = 1}, {.rest = 1}, {.rest = 1}}};
+    void *x = check_blank(check, n), *sum = check_blank(check, 1);
+    check->kernels->fill_normal(x, &region, 1, 0, 0, 0, n);
+    check->kernels->sum_squares(sum, x, n, 1);
+    const double want = (double)n;
+    check_equal(check, "sum", sum, &want, 1);
+}
+
+static void test_update(void **state)
+{
+    (void)state;
+    check_tables(update, 60);
+}
+
+static void test_sum_squares(void **state)
+{
+    (void)state;
+    check_tables(sum_squares, 20);
+    check_tables(long_sum, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_update),
+        cmocka_unit_test(test_sum_squares),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -388,9 +388,11 @@ static enum sbp_status refuse_range(const struct sbp_json *at, double least, dou
     (void)show_number(at->node->valuedouble, number);
     (void)show_number(least, low);
     (void)show_number(most, high);
-    if (most >= huge && least > -huge)
+    if (most >= huge && least <= -huge)
+        return sbp_json_refuse(at, "%s is out of range, legal is any finite number", number);
+    if (most >= huge)
         return sbp_json_refuse(at, "%s is out of range, legal is %s or more", number, low);
-    if (least <= -huge && most < huge)
+    if (least <= -huge)
         return sbp_json_refuse(at, "%s is out of range, legal is %s or less", number, high);
     return sbp_json_refuse(at, "%s is out of range, legal is %s to %s", number, low, high);
 }

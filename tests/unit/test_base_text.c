@@ -1,0 +1,397 @@
+/* Text: growing strings, tables, units, numbers, nearest names (against a recursive distance). */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "base/text.h"
+
+#define SEED         UINT64_C(5150)
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static void test_strings_grow(void **state)
+{
+    (void)state;
+    struct sbp_text text = {0};
+    char expected[4000] = "";
+    for (int i = 0; i < 500; i++) {
+        sbp_text_add(&text, "%d,%s", i, i % 2 == 0 ? "" : "odd");
+        const size_t length = strlen(expected);
+        (void)snprintf(expected + length, sizeof expected - length, "%d,%s", i,
+                       i % 2 == 0 ? "" : "odd");
+        assert_int_equal(text.length, strlen(expected));
+        assert_string_equal(text.bytes, expected);
+    }
+    assert_false(text.failed);
+    sbp_text_free(&text);
+    assert_null(text.bytes);
+    sbp_text_add(&text, "again");
+    assert_string_equal(text.bytes, "again");
+    sbp_text_free(&text);
+    sbp_text_free(NULL);
+}
+
+static void test_failure_stays(void **state)
+{
+    (void)state;
+    struct sbp_text text = {.failed = true};
+    sbp_text_add(&text, "x");
+    assert_null(text.bytes);
+    assert_true(text.failed);
+}
+
+static void assert_prints(const struct sbp_table *table, int indent, const char *expected)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&bytes, &length);
+    assert_non_null(out);
+    assert_int_equal(sbp_table_print(table, out, indent), SBP_OK);
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(bytes, expected);
+    free(bytes);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"layer", "time", "share", "roles"};
+    struct sbp_table table;
+    sbp_table_init(&table, 4, titles);
+    sbp_table_cell(&table, "%s", "qkv");
+    sbp_table_cell(&table, "%.1f ms", 12.25);
+    sbp_table_cell(&table, "%d%%", 7);
+    sbp_table_cell(&table, "4 x 8");
+    sbp_table_cell(&table, "%s", "caf\xc3\xa9");
+    sbp_table_cell(&table, "%s", "-");
+    sbp_table_cell(&table, "%s", "100%");
+    sbp_table_cell(&table, "%s", "batch");
+    assert_prints(&table, 2,
+                  "  layer     time  share  roles\n"
+                  "  -----  -------  -----  -----\n"
+                  "  qkv    12.2 ms     7%  4 x 8\n"
+                  "  caf\xc3\xa9         -   100%  batch\n");
+    sbp_table_free(&table);
+    sbp_table_free(NULL);
+}
+
+static void test_table_without_rows(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"a", "name"};
+    struct sbp_table table;
+    sbp_table_init(&table, 2, titles);
+    assert_prints(&table, 0, "a  name\n-  ----\n");
+    sbp_table_free(&table);
+}
+
+static void test_table_failures(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"a"};
+    struct sbp_table table;
+    sbp_table_init(&table, 1, titles);
+    FILE *full = fopen("/dev/full", "w");
+    if (full != NULL) {
+        assert_int_equal(setvbuf(full, NULL, _IONBF, 0), 0);
+        assert_int_equal(sbp_table_print(&table, full, 0), SBP_E_IO);
+        (void)fclose(full);
+    }
+    table.cells.failed = true;
+    assert_int_equal(sbp_table_print(&table, stderr, 0), SBP_E_MEMORY);
+    sbp_table_free(&table);
+}
+
+struct format_row {
+    double value;
+    const char *expected;
+};
+
+static void assert_formats(const char *(*format)(double, char *), const struct format_row *rows,
+                           size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char buffer[32];
+        assert_ptr_equal(format(rows[i].value, buffer), buffer);
+        if (strcmp(buffer, rows[i].expected) != 0)
+            fail_msg("%.17g is \"%s\", expected \"%s\"", rows[i].value, buffer, rows[i].expected);
+    }
+}
+
+static void test_units(void **state)
+{
+    (void)state;
+    static const struct format_row seconds[] = {
+        {0, "0 s"},           {0.0123, "12.3 ms"},   {0.01234, "12.3 ms"},
+        {1, "1.00 s"},        {0.9994, "999 ms"},    {0.9996, "1.00 s"},
+        {9.996, "10.0 s"},    {59.94, "59.9 s"},     {59.96, "1.00 min"},
+        {5400, "1.50 h"},     {86400, "1.00 d"},     {86390, "1.00 d"},
+        {3.5e-6, "3.50 us"},  {2e-9, "2.00 ns"},     {3e-12, "0.003 ns"},
+        {8.64e9, "100000 d"}, {-0.0123, "-12.3 ms"}, {INFINITY, "inf s"},
+        {1e30, "1.16e+25 d"},
+    };
+    static const struct format_row bytes[] = {
+        {0, "0 B"},
+        {512, "512 B"},
+        {1000, "1000 B"},
+        {1023, "1023 B"},
+        {1024, "1.00 KiB"},
+        {1.25 * 0x1p30, "1.25 GiB"},
+        {1023.4 * 1024, "1023 KiB"},
+        {1023.6 * 1024, "1.00 MiB"},
+        {16 * 0x1p20, "16.0 MiB"},
+        {0x1p63, "8.00 EiB"},
+    };
+    static const struct format_row counts[] = {
+        {0, "0"},
+        {7, "7"},
+        {999, "999"},
+        {1000, "1.000 k"},
+        {0.5, "0.500"},
+        {1234, "1.234 k"},
+        {124439808, "124.4 M"},
+        {999960, "1.000 M"},
+        {999940, "999.9 k"},
+        {3.1e12, "3.100 T"},
+        {68.6e6, "68.60 M"},
+    };
+    assert_formats(sbp_format_seconds, seconds, COUNT(seconds));
+    assert_formats(sbp_format_bytes, bytes, COUNT(bytes));
+    assert_formats(sbp_format_count, counts, COUNT(counts));
+}
+
+/* Whatever the value, the text stays near it and inside the buffer. */
+static void test_units_keep_the_value(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    print_message("seed %llu\n", (unsigned long long)SEED);
+    sbp_random_seed(&random, SEED);
+    for (int i = 0; i < 20000; i++) {
+        static const char prefixes[] = " kMGTPE";
+        char buffer[32];
+        const double value = pow(10, 20 * sbp_random_unit(&random));
+        (void)sbp_format_count(value, buffer);
+        char *end;
+        double shown = strtod(buffer, &end);
+        if (*end == ' ')
+            shown *= pow(1000, (double)(strchr(prefixes, end[1]) - prefixes));
+        if (!(fabs(shown - value) <= 5.1e-4 * value) || strlen(buffer) > 10)
+            fail_msg("%.17g is \"%s\"", value, buffer);
+    }
+}
+
+static void test_parse_size(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t bytes; /* -1: no size */
+    } rows[] = {
+        {"0", 0},
+        {"4096", 4096},
+        {"16M", 16 << 20},
+        {"16m", 16 << 20},
+        {"1.5G", 1610612736},
+        {"1K", 1024},
+        {"2KiB", 2048},
+        {"0.3K", 307},
+        {"1T", INT64_C(1) << 40},
+        {"8P", INT64_C(1) << 53},
+        {"9007199254740992", INT64_C(1) << 53},
+        {"1e3", 1000},
+        {"", -1},
+        {"K", -1},
+        {"-1", -1},
+        {"+1", -1},
+        {" 1", -1},
+        {"1 K", -1},
+        {"1.5", -1},
+        {"1KB", -1},
+        {"1Ki", -1},
+        {"16Q", -1},
+        {"1MM", -1},
+        {"9P", -1},
+        {"4611686018427387904", -1},
+        {"1e999", -1},
+        {"nan", -1},
+        {"inf", -1},
+        {"0x10", -1},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        int64_t bytes = -7;
+        const bool is_size = sbp_parse_size(rows[i].text, &bytes);
+        const int64_t expected = rows[i].bytes < 0 ? -7 : rows[i].bytes;
+        if (is_size != (rows[i].bytes >= 0) || bytes != expected)
+            fail_msg("\"%s\" gives %d and %lld, expected %lld", rows[i].text, is_size,
+                     (long long)bytes, (long long)expected);
+    }
+}
+
+static void test_parse_numbers(void **state)
+{
+    (void)state;
+    static const char *const bad_numbers[] = {"",      " 1",    "1 ",  "1x", "nan", "inf", "-inf",
+                                              "0x1p3", "1e999", "--1", ".",  "-",   "e5",  "1,5"};
+    static const char *const bad_integers[] = {
+        "",   " 1", "1 ", "1.0", "1e3", "0x10", "9223372036854775808", "-9223372036854775809",
+        ".5", "-",  "ten"};
+    double number = 42;
+    int64_t whole = 42;
+    for (size_t i = 0; i < COUNT(bad_numbers); i++)
+        if (sbp_parse_double(bad_numbers[i], &number))
+            fail_msg("\"%s\" was taken for %g", bad_numbers[i], number);
+    for (size_t i = 0; i < COUNT(bad_integers); i++)
+        if (sbp_parse_int64(bad_integers[i], &whole))
+            fail_msg("\"%s\" was taken for %lld", bad_integers[i], (long long)whole);
+    assert_true(number == 42 && whole == 42);
+    assert_true(sbp_parse_double("-1.5e-3", &number) && number == -1.5e-3);
+    assert_true(sbp_parse_double(".5", &number) && number == 0.5);
+    assert_true(sbp_parse_int64("-9223372036854775808", &whole) && whole == INT64_MIN);
+    assert_true(sbp_parse_int64("9223372036854775807", &whole) && whole == INT64_MAX);
+}
+
+static void test_nearest(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"linear",    "relu",          "gelu", "embedding",
+                                        "layernorm", "cross_entropy", "add",  NULL};
+    static const char *const rows[][2] = {
+        {"linar", "linear"},
+        {"Linear", "linear"},
+        {"lienar", "linear"},
+        {"rleu", "relu"},
+        {"elu", "relu"},
+        {"embeding", "embedding"},
+        {"layer_norm", "layernorm"},
+        {"cross-entorpy", "cross_entropy"},
+        {"ad", "add"},
+        {"a", NULL},
+        {"", NULL},
+        {"convolution", NULL},
+        {"pool", NULL},
+        {"add", "add"},
+    };
+    for (size_t i = 0; i < COUNT(rows); i++) {
+        const char *nearest = sbp_nearest(rows[i][0], names);
+        if ((nearest == NULL) != (rows[i][1] == NULL) ||
+            (nearest != NULL && strcmp(nearest, rows[i][1]) != 0))
+            fail_msg("nearest to \"%s\" is %s, expected %s", rows[i][0],
+                     nearest == NULL ? "none" : nearest, rows[i][1] == NULL ? "none" : rows[i][1]);
+    }
+    char long_word[200];
+    memset(long_word, 'x', sizeof long_word);
+    long_word[199] = '\0';
+    assert_null(sbp_nearest(long_word, names));
+    static const char *const none[] = {NULL};
+    assert_null(sbp_nearest("linear", none));
+}
+
+/* Optimal string alignment by its recursive definition. */
+static int naive_distance(const char *a, int m, const char *b, int n)
+{
+    if (m == 0 || n == 0)
+        return m + n;
+    int best = naive_distance(a, m - 1, b, n - 1) + (a[m - 1] != b[n - 1]);
+    const int deleted = naive_distance(a, m - 1, b, n) + 1;
+    const int inserted = naive_distance(a, m, b, n - 1) + 1;
+    best = deleted < best ? deleted : best;
+    best = inserted < best ? inserted : best;
+    if (m > 1 && n > 1 && a[m - 1] == b[n - 2] && a[m - 2] == b[n - 1]) {
+        const int swapped = naive_distance(a, m - 2, b, n - 2) + 1;
+        best = swapped < best ? swapped : best;
+    }
+    return best;
+}
+
+static void test_nearest_against_definition(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    print_message("seed %llu\n", (unsigned long long)SEED);
+    sbp_random_seed(&random, SEED);
+    int near = 0;
+    for (int round = 0; round < 3000; round++) {
+        char words[2][8];
+        for (int i = 0; i < 2; i++) {
+            const int length = 1 + (int)sbp_random_below(&random, 7);
+            for (int j = 0; j < length; j++)
+                words[i][j] = (char)('a' + sbp_random_below(&random, 2));
+            words[i][length] = '\0';
+        }
+        const char *const names[] = {words[1], NULL};
+        const int m = (int)strlen(words[0]), n = (int)strlen(words[1]);
+        const int longer = m > n ? m : n;
+        const int distance = naive_distance(words[0], m, words[1], n);
+        const bool expected = distance < longer && distance <= (longer < 6 ? 1 : 2);
+        near += expected;
+        if ((sbp_nearest(words[0], names) != NULL) != expected)
+            fail_msg("\"%s\" and \"%s\": distance %d", words[0], words[1], distance);
+    }
+    assert_true(near > 300 && near < 2700);
+}
+
+static void test_clocks_and_progress(void **state)
+{
+    (void)state;
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    volatile double sink = 0;
+    for (int i = 0; i < 2000000; i++)
+        sink = sink + 1;
+    const double wall_spent_s = sbp_clock_s() - wall_s;
+    const double cpu_spent_s = sbp_thread_cpu_s() - cpu_s;
+    assert_true(cpu_spent_s > 0 && wall_spent_s > 0);
+    struct sbp_progress progress;
+    sbp_progress_start(&progress);
+    sbp_progress_show(&progress, "%d %%", 50); /* too early to show anything */
+    assert_false(progress.shown);
+    sbp_progress_end(&progress);
+}
+
+/* The line itself, with the waiting time set back. */
+static void test_progress_line(void **state)
+{
+    (void)state;
+    struct sbp_progress progress;
+    sbp_progress_start(&progress);
+    progress.terminal = false;
+    progress.start_s -= 2;
+    progress.last_s -= 2;
+    sbp_progress_show(&progress, "not on a pipe");
+    assert_false(progress.shown);
+    progress.terminal = true;
+    sbp_progress_show(&progress, "%0200d", 1); /* longer than a line */
+    assert_true(progress.shown);
+    const double last_s = progress.last_s;
+    sbp_progress_show(&progress, "too soon");
+    assert_true(progress.last_s == last_s || progress.last_s - last_s >= 0.1);
+    sbp_progress_end(&progress);
+    assert_false(progress.shown);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strings_grow),
+        cmocka_unit_test(test_failure_stays),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_table_without_rows),
+        cmocka_unit_test(test_table_failures),
+        cmocka_unit_test(test_units),
+        cmocka_unit_test(test_units_keep_the_value),
+        cmocka_unit_test(test_parse_size),
+        cmocka_unit_test(test_parse_numbers),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_nearest_against_definition),
+        cmocka_unit_test(test_clocks_and_progress),
+        cmocka_unit_test(test_progress_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

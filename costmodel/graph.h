@@ -13,10 +13,10 @@
 
 #include "base/arena.h"
 #include "base/json.h"
+#include "base/numeric.h"
 #include "costmodel/cluster.h"
 #include "costmodel/op.h"
 #include "costmodel/sbp.h"
-#include "kernels/kernels.h"
 
 enum sbp_tensor_kind { SBP_ACTIVATION, SBP_WEIGHT };
 
@@ -52,7 +52,9 @@ struct sbp_op_node {
 
 struct sbp_precision {
     enum sbp_type param, grad, master, moments, activation, reduce;
-    bool has_master; /* a master copy besides the parameters */
+    /* A master copy besides the parameters, and, for the update, the gradients converted to the
+     * master's type and descaled: 4 and 4 of Myelin's 20 bytes a parameter (section V.B). */
+    bool has_master;
 };
 
 struct sbp_training {
@@ -61,7 +63,7 @@ struct sbp_training {
 };
 
 struct sbp_dim_class {
-    char name[32];
+    char name[64]; /* "batch", "sequence", "hidden", "block0.heads", ... */
     int64_t size;
 };
 
@@ -82,9 +84,11 @@ struct sbp_graph {
 };
 
 /* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
- * object), input ("free", "split"), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
+ * object {"param", "grad", "master", "moments", "activation", "reduce"}: param defaults to fp32, grad
+ * and activation to param, moments to master, else param, reduce to grad; no master, no copy), input
+ * ("free", "split"), features (of the input; default: `in` of a linear that reads it), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
  * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
- * ("materialised" default, "flash"), seed of nothing; layers: [{"op", "name"?, "inputs"?: [names],
+ * ("materialised" default, "flash"), notes (anything, for people); layers: [{"op", "name"?, "inputs"?: [names],
  * ...}]. Per operator: linear {in?, out, bias? (false), out_heads? (features = heads, inner =
  * out / heads)}; embedding {vocab, hidden, positions?}; layernorm {epsilon? 1e-5}; attention {heads,
  * causal? (true)}: its input is a packed (heads, 3, head size) projection; dropout {p};
@@ -92,20 +96,34 @@ struct sbp_graph {
  * names the model's input. A linear tied to an embedding: {"op": "linear", "tied": "NAME"}.
  * Architecture form: {"architecture": "gpt", "layers", "hidden", "heads", "sequence", "vocab",
  * "vocab_multiple"? (1), "positions"? (default sequence), "ffn"? (4 hidden), "dropout"? (0),
- * "tied"? (true), "bias"? (true), ...}: pre-norm blocks, residual adds, final norm, head,
- * cross-entropy, as GPT-2.
+ * "tied"? (true), "bias"? (true), "epsilon"? (1e-5), ...}: pre-norm blocks, residual adds, final
+ * norm, head, cross-entropy, as GPT-2. Every output but the last layer's must be read by a layer,
+ * and a loss is the last layer.
  * On failure nothing is left allocated. */
 enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph) SBP_MUST_USE;
 void sbp_graph_free(struct sbp_graph *graph);
 
-/* Tensor operands of an operator's consumers: how many operators read tensor t. */
+/* Operators that read a tensor, weights included: how many, and the first `capacity` of them in
+ * `ops` (may be NULL when capacity is 0). */
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);
 
 /* Floating-point operations of one forward pass of an operator over the whole model batch (a
- * multiplication and an addition count 2), and of backward (input and weight gradient together). */
+ * multiplication and an addition count 2), and of backward (input and weight gradient together; a
+ * linear that reads a free input has no input gradient). They are what a device does: padding
+ * counts, and causal attention forms S(S+1)/2 of the S^2 scores. */
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
-/* The model's own flops a step, forward and backward, for the share of peak (MFU). */
+/* The model's own flops a step, forward and backward, for the share of peak (MFU): products only,
+ * without padding, all S^2 scores, backward twice forward, so that the share compares with published
+ * ones (Chowdhery et al., PaLM, appendix B; Narayanan et al., 2021, section 5). */
 double sbp_graph_model_flops(const struct sbp_graph *graph);
+
+/* Elements of a weight that are parameters: without padding. */
+int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor);
+/* Moments that the optimizer keeps for each parameter: 0, 1 (sgd with momentum) or 2. */
+int sbp_training_moments(const struct sbp_training *training);
+/* Bytes that a parameter takes with its gradient, master copies and so many moments: 20 for `mixed`
+ * under Adam, 16 for `fp32`. */
+int64_t sbp_precision_parameter_bytes(const struct sbp_precision *precision, int moments);
 
 #endif

@@ -34,15 +34,15 @@ struct sbp_buffer {
 };
 
 #define SBP_INSTR_MAP(X)                                                                           \
-    X(INPUT, "input")                       /* out0 = this rank's block of the model's input */    \
+    X(INPUT, "input")                       /* OUT = this rank's block of the model's input */     \
     X(FORWARD, "forward")                   /* operator op, phase */                               \
     X(BACKWARD, "backward")                 /* operator op, phase */                               \
-    X(BOX, "box")                           /* one boxing step: out0 from in0, work buffers */     \
-    X(REDUCE, "reduce")                     /* in-place all-reduce of out0 over axes */            \
-    X(ADD_GRADIENT, "add-gradient")         /* out0 += in0 */                                      \
-    X(OUTPUT_GRADIENT, "output-gradient")   /* out0 = the fixed gradient of a lossless model */    \
-    X(NORM, "norm")                         /* out0 = sum of squares of all weight gradients */    \
-    X(UPDATE, "update")                     /* weight out0 from gradient in0, moments in1, in2 */
+    X(BOX, "box")                           /* one boxing step: OUT from IN, WORK, WORK2 */        \
+    X(REDUCE, "reduce")                     /* in-place all-reduce of OUT over box.axes */         \
+    X(ADD_GRADIENT, "add-gradient")         /* OUT = IN + IN2, three buffers */                    \
+    X(OUTPUT_GRADIENT, "output-gradient")   /* OUT = the fixed gradient of a lossless model */     \
+    X(NORM, "norm")                         /* OUT = sum of squares of all weight gradients */     \
+    X(UPDATE, "update")                     /* weight W from gradient DW, moments SAVED, SAVED2 */
 
 enum sbp_instr_kind {
 #define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
@@ -63,7 +63,6 @@ enum sbp_cause {
 const char *sbp_cause_name(enum sbp_cause cause);
 
 #define SBP_INSTR_BUFFERS 12
-/* Buffers by place; -1: none. Meaning per instruction and phase: program.c, table at the top. */
 struct sbp_instr {
     enum sbp_instr_kind kind;
     int op, phase;
@@ -76,10 +75,18 @@ struct sbp_instr {
     double compute_s, communication_s; /* the price */
 };
 
+struct sbp_element_bytes {
+    int64_t weight, gradient, master, moment, activation; /* master 0: no copy */
+};
+/* Element sizes of a model's precision policy, and of a run in one floating-point type. */
+struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
+struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
+
 struct sbp_program {
     struct sbp_arena arena;           /* owns the arrays */
     const struct sbp_graph *graph;    /* borrowed, must outlive the program */
     struct sbp_mesh mesh;
+    struct sbp_element_bytes bytes;
     struct sbp_strategy strategy;     /* a copy */
     int instr_count, buffer_count;
     struct sbp_instr *instr;
@@ -90,8 +97,7 @@ struct sbp_program {
     int64_t arena_bytes;              /* high-water mark: end of the last buffer */
 };
 
-/* Place of each operand in instr.buffer. Places not named are work buffers in the order of the
- * kernel's arguments. */
+/* Place of each operand in instr.buffer; -1 where the instruction has none. */
 enum {
     SBP_AT_OUT = 0,   /* output (forward), input gradient (backward), target (others) */
     SBP_AT_IN = 1,    /* first input (forward and backward), source (others) */
@@ -107,12 +113,14 @@ enum {
     SBP_AT_WORK2 = 11, /* boxing: unpack buffer */
 };
 
-struct sbp_element_bytes {
-    int64_t weight, gradient, master, moment, activation; /* master 0: no copy */
-};
-/* Element sizes of a model's precision policy, and of a run in one floating-point type. */
-struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
-struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
+/* Phases. Embedding: IN = token ids, IN2 = row of the position table. Layer norm: forward 0 writes
+ * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2 =
+ * labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT =
+ * logits' gradient times instr.factor. Attention: OUT = y, SAVED = what backward needs, WORK =
+ * scratch; backward: OUT = gradient of IN, SAVED2 = y. Linear: backward 0 writes OUT = input gradient,
+ * 1 writes DW and DW2 from IN and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to
+ * DW instead of writing it (the second use of a tied weight). Where the box of an instruction's
+ * output has P axes, one member (coordinate 0 on all of them) adds bias or positions. */
 
 /* Compiles, lays out and prices. `bytes` decides buffer sizes and traffic; `cluster` the prices.
  * The strategy must be closed (sbp_strategy_close). E_RANGE when a size passes 2^62. */
@@ -121,6 +129,10 @@ enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp
                                  const struct sbp_element_bytes *bytes, struct sbp_program *program,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_program_free(struct sbp_program *program);
+/* Bytes of a buffer, not rounded; -1 when they overflow. */
+int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
+/* Sets the price of every instruction (price.c); sbp_program_make has called it. */
+void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster);
 
 struct sbp_totals {
     double step_s, compute_s, communication_s, optimizer_s;

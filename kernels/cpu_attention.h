@@ -2,6 +2,8 @@
 #ifndef SBP_KERNELS_CPU_ATTENTION_H
 #define SBP_KERNELS_CPU_ATTENTION_H
 
-enum { CPU_ATTENTION_TILE = 64 };
+#include "base/numeric.h"
+
+enum { CPU_ATTENTION_TILE = SBP_ATTENTION_TILE };
 
 #endif

@@ -16,32 +16,8 @@
 #include <stdint.h>
 
 #include "base/digits.h"
+#include "base/numeric.h"
 #include "base/status.h"
-
-enum sbp_real { SBP_F32, SBP_F64 };
-
-/* An optimizer step's constants; the step counts from 1. */
-enum sbp_optimizer { SBP_SGD, SBP_ADAM, SBP_ADAMW };
-struct sbp_update {
-    enum sbp_optimizer optimizer;
-    double learning_rate, momentum;       /* momentum: sgd only, 0 uses no buffer */
-    double beta1, beta2, epsilon;         /* adam, adamw */
-    double weight_decay;                  /* sgd and adam: added to the gradient; adamw: decoupled */
-    double gradient_scale;                /* from clipping; 1 when off */
-    int64_t step;
-};
-
-/* Attention keeps either the probabilities or one log-sum-exp a row between forward and backward. */
-enum sbp_attention_kind { SBP_ATTENTION_MATERIALISED, SBP_ATTENTION_FLASH };
-struct sbp_attention_shape {
-    int64_t batch, sequence, heads, head_size; /* local; scores are scaled by 1/sqrt(head_size) */
-    bool causal;
-    enum sbp_attention_kind kind;
-};
-/* Elements that forward must keep for backward: B*H*S*S probabilities or B*H*S log-sum-exps. */
-int64_t sbp_attention_saved_elements(const struct sbp_attention_shape *shape);
-/* Elements of scratch that forward or backward needs at most, the same for both element types. */
-int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);
 
 /* Pointers to reals are void *: the table's type says what they hold. */
 struct sbp_kernels {

@@ -1,0 +1,29 @@
+#include "base/numeric.h"
+
+/* Products stop at the largest count instead of wrapping: no allocation of that size succeeds. */
+static int64_t times(int64_t a, int64_t b)
+{
+    int64_t product;
+    return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
+static int64_t plus(int64_t a, int64_t b)
+{
+    int64_t sum;
+    return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
+}
+
+int64_t sbp_attention_saved_elements(const struct sbp_attention_shape *shape)
+{
+    const int64_t rows = times(times(shape->batch, shape->heads), shape->sequence);
+    return shape->kind == SBP_ATTENTION_FLASH ? rows : times(rows, shape->sequence);
+}
+
+int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape)
+{
+    const int64_t sequence = shape->sequence;
+    const int64_t tile = sequence < SBP_ATTENTION_TILE ? sequence : SBP_ATTENTION_TILE;
+    if (shape->kind == SBP_ATTENTION_FLASH)
+        return 2 * tile * tile + 2 * tile;    /* two score tiles, two numbers a row */
+    return plus(times(tile, sequence), tile); /* score gradients of some rows, a number a row */
+}

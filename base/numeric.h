@@ -1,0 +1,37 @@
+/* Numeric vocabulary that the cost model and the kernels share: element types, an optimizer step,
+ * and the sizes of what attention keeps, so that what is allocated is what was predicted.
+ */
+#ifndef SBP_BASE_NUMERIC_H
+#define SBP_BASE_NUMERIC_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum sbp_real { SBP_F32, SBP_F64 };
+
+/* An optimizer step's constants; the step counts from 1. */
+enum sbp_optimizer { SBP_SGD, SBP_ADAM, SBP_ADAMW };
+struct sbp_update {
+    enum sbp_optimizer optimizer;
+    double learning_rate, momentum;       /* momentum: sgd only, 0 uses no buffer */
+    double beta1, beta2, epsilon;         /* adam, adamw */
+    double weight_decay;                  /* sgd and adam: added to the gradient; adamw: decoupled */
+    double gradient_scale;                /* from clipping; 1 when off */
+    int64_t step;
+};
+
+/* Attention keeps either the probabilities or one log-sum-exp a row between forward and backward. */
+enum sbp_attention_kind { SBP_ATTENTION_MATERIALISED, SBP_ATTENTION_FLASH };
+struct sbp_attention_shape {
+    int64_t batch, sequence, heads, head_size; /* local; scores are scaled by 1/sqrt(head_size) */
+    bool causal;
+    enum sbp_attention_kind kind;
+};
+/* Elements that forward must keep for backward: B*H*S*S probabilities or B*H*S log-sum-exps. */
+int64_t sbp_attention_saved_elements(const struct sbp_attention_shape *shape);
+/* Elements of scratch that forward or backward needs at most, the same for both element types. */
+int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);
+/* Rows of queries (and columns of keys) that attention handles at a time. */
+#define SBP_ATTENTION_TILE 64
+
+#endif

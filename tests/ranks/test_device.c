@@ -1,0 +1,91 @@
+/* The cpu device, and what sbp_device says about devices that are not there. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "executor/device.h"
+
+static const struct sbp_device_ops *cpu(void)
+{
+    struct sbp_diag diag = {0};
+    const struct sbp_device_ops *device = sbp_device("cpu", &diag);
+    assert_non_null(device);
+    assert_string_equal(device->name, "cpu");
+    assert_string_equal(diag.text, "");
+    return device;
+}
+
+static void test_memory(void **state)
+{
+    static const int64_t sizes[] = {0, 1, 63, 64, 65, 4097, 1 << 20};
+    const struct sbp_device_ops *device = cpu();
+    (void)state;
+    for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+        unsigned char *memory = device->allocate(sizes[s]);
+        assert_non_null(memory);
+        assert_int_equal((uintptr_t)memory % 64, 0);
+        for (int64_t i = 0; i < sizes[s]; i++)
+            assert_int_equal(memory[i], 0);
+        memset(memory, 0xff, (size_t)sizes[s]); /* so that reused memory is not zero by itself */
+        device->release(memory);
+    }
+    device->release(NULL);
+    assert_null(device->allocate(-1));
+    assert_null(device->allocate(INT64_MAX));
+}
+
+static void test_copies(void **state)
+{
+    const struct sbp_device_ops *device = cpu();
+    char back[8] = {0};
+    (void)state;
+    char *memory = device->allocate(8);
+    assert_non_null(memory);
+    assert_int_equal(device->from_host(memory, "abcdefg", 8), SBP_OK);
+    assert_int_equal(device->finish(), SBP_OK);
+    assert_int_equal(device->to_host(back, memory, 8), SBP_OK);
+    assert_string_equal(back, "abcdefg");
+    assert_int_equal(device->to_host(NULL, NULL, 0), SBP_OK);
+    assert_int_equal(device->to_host(back, memory, -1), SBP_E_RANGE);
+    device->release(memory);
+}
+
+static void test_tables(void **state)
+{
+    const struct sbp_device_ops *device = cpu();
+    (void)state;
+    assert_int_equal(device->kernels(SBP_F32)->real, SBP_F32);
+    assert_int_equal(device->kernels(SBP_F64)->real, SBP_F64);
+    const double before_s = device->compute_s();
+    volatile double sink = 0;
+    while (device->compute_s() <= before_s) /* this thread's time moves when it works */
+        sink = sink + 1;
+    assert_true(before_s >= 0);
+}
+
+static void test_names(void **state)
+{
+    struct sbp_diag diag = {0};
+    (void)state;
+    assert_null(sbp_device("cuda", &diag));
+    assert_non_null(strstr(diag.text, "not in this build"));
+    diag.text[0] = '\0';
+    assert_null(sbp_device("tpu", &diag));
+    assert_non_null(strstr(diag.text, "legal are cpu and cuda"));
+    assert_null(sbp_device("tpu", NULL));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

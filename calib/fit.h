@@ -1,0 +1,47 @@
+/* From measured times to the alpha and beta of a network level (AutoDDL, section 3.2).
+ *
+ * Each point is one equation of the paper's linear system, t = steps(kind, g) alpha +
+ * share(kind, g) n beta, with the coefficients of costmodel/collective.h: what is fitted is what is
+ * priced. Solved by least squares with alpha, beta >= 0.
+ */
+#ifndef SBP_CALIB_FIT_H
+#define SBP_CALIB_FIT_H
+
+#include "base/status.h"
+#include "costmodel/collective.h"
+
+#define SBP_FIT_KINDS SBP_LOCAL /* all-reduce .. send-recv */
+
+/* One measured collective. */
+struct sbp_fit_point {
+    enum sbp_collective kind; /* not LOCAL */
+    int members;              /* g >= 2 */
+    double bytes;             /* n of the cost formula, > 0 */
+    double time_s;            /* > 0 */
+};
+
+/* What least squares minimises: the squared errors as they stand, which the largest messages
+ * decide alone (the paper's), or those relative to the measured time (weights 1/t). */
+enum sbp_fit_weights { SBP_FIT_PLAIN, SBP_FIT_RELATIVE };
+
+/* |predicted - measured| / measured over some points; 0 when there are none. */
+struct sbp_fit_error {
+    int points;
+    double median, max;
+};
+
+struct sbp_fit {
+    double alpha_s, beta_s_per_byte;
+    struct sbp_fit_error all, kind[SBP_FIT_KINDS];
+};
+
+/* E_INPUT: no points, a point out of range, or points that cannot tell alpha from beta (all have
+ * the same ratio of steps to bytes); E_MEMORY. */
+enum sbp_status sbp_fit_points(const struct sbp_fit_point *points, int count,
+                               enum sbp_fit_weights weights, struct sbp_fit *fit,
+                               struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Seconds that a pair of parameters predicts for a point. */
+double sbp_fit_predict_s(double alpha_s, double beta_s_per_byte, const struct sbp_fit_point *point);
+
+#endif

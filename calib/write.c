@@ -1,0 +1,388 @@
+#include "calib/write.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/file.h"
+#include "base/text.h"
+
+#define PATH_BYTES 4096
+
+void sbp_calibration_free(struct sbp_calibration *calibration)
+{
+    if (calibration != NULL)
+        sbp_collective_times_free(&calibration->collectives);
+}
+
+bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
+{
+    return calibration->origin.ranks_per_host > calibration->origin.cores;
+}
+
+/* --- from samples to parameters --- */
+
+/* Medians of the points that were timed, of one kind or of all (SBP_FIT_KINDS). */
+static int list_medians(const struct sbp_collective_times *times, enum sbp_collective kind,
+                        struct sbp_fit_point *points)
+{
+    int count = 0;
+    for (int i = 0; i < times->count; i++) {
+        const struct sbp_collective_point *point = &times->point[i];
+        if (times->samples[i].count == 0 || (kind != SBP_FIT_KINDS && point->kind != kind))
+            continue;
+        points[count++] = (struct sbp_fit_point){point->kind, point->members, (double)point->bytes,
+                                                 times->samples[i].median_s};
+    }
+    return count;
+}
+
+static enum sbp_status fit_all(const struct sbp_collective_times *times,
+                               struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
+                               struct sbp_diag *diag)
+{
+    const int count = list_medians(times, SBP_FIT_KINDS, points);
+    SBP_TRY(sbp_fit_points(points, count, SBP_FIT_RELATIVE, &calibrated->fit, diag));
+    SBP_TRY(sbp_fit_points(points, count, SBP_FIT_PLAIN, &calibrated->plain, diag));
+    for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
+        const int own = list_medians(times, (enum sbp_collective)kind, points);
+        struct sbp_fit *alone = &calibrated->alone[kind];
+        /* A kind that is not determined by itself has no fit of its own: that is no failure. */
+        if (sbp_fit_points(points, own, SBP_FIT_RELATIVE, alone, NULL) != SBP_OK)
+            *alone = (struct sbp_fit){0};
+    }
+    return SBP_OK;
+}
+
+static void count_points(const struct sbp_collective_times *times,
+                         struct sbp_calibrated *calibrated)
+{
+    for (int i = 0; i < times->count; i++) {
+        calibrated->points += times->samples[i].count > 0;
+        calibrated->settled += times->samples[i].settled;
+        calibrated->kind_settled[times->point[i].kind] += times->samples[i].settled;
+    }
+}
+
+static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    const struct sbp_samples *copy = &times->samples[0];
+    if (copy->count > 0)
+        calibrated->copy_bytes_per_s = 2 * (double)times->copy_bytes / copy->median_s;
+    for (int i = 0; i < times->gemm_count; i++) {
+        const struct sbp_gemm_point *gemm = &times->gemm[i];
+        const struct sbp_samples *samples = &times->samples[i + 1];
+        if (samples->count == 0)
+            continue;
+        const double flops = 2 * (double)gemm->m * (double)gemm->n * (double)gemm->k;
+        calibrated->gemm_flops[i] = flops / samples->median_s;
+        calibrated->flops[gemm->type] =
+            fmax(calibrated->flops[gemm->type], calibrated->gemm_flops[i]);
+    }
+}
+
+/* A median of 0 s comes from a clock too coarse for the kernel. */
+static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+{
+    const double rates[] = {calibrated->flops[SBP_FP32], calibrated->flops[SBP_FP64],
+                            calibrated->copy_bytes_per_s};
+    for (int i = 0; i < 3; i++)
+        if (!(rates[i] > 0) || !isfinite(rates[i]))
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "calibrate: a compute rate came out as %g, is the thread's CPU clock "
+                            "working?",
+                            rates[i]);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
+                              struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+{
+    const struct sbp_collective_times *times = &calibration->collectives;
+    *calibrated = (struct sbp_calibrated){0};
+    struct sbp_fit_point *points = calloc((size_t)times->count + 1, sizeof *points);
+    if (points == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", times->count);
+    const enum sbp_status status = fit_all(times, points, calibrated, diag);
+    free(points);
+    SBP_TRY(status);
+    count_points(times, calibrated);
+    rate_compute(&calibration->compute, calibrated);
+    return check_rates(calibrated, diag);
+}
+
+/* --- the cluster file --- */
+
+/* Builds JSON without a check a line: once memory is out everything does nothing. */
+struct builder {
+    bool failed;
+};
+
+static cJSON *keep(struct builder *builder, cJSON *node)
+{
+    builder->failed = builder->failed || node == NULL;
+    return node;
+}
+
+/* Six significant digits: no measurement has more. */
+static double rounded(double value)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.6g", value);
+    return strtod(text, NULL);
+}
+
+static void add_measured(struct builder *builder, cJSON *object, const char *key, double value)
+{
+    (void)keep(builder, cJSON_AddNumberToObject(object, key, rounded(value)));
+}
+
+static void add_whole(struct builder *builder, cJSON *object, const char *key, int64_t value)
+{
+    (void)keep(builder, cJSON_AddNumberToObject(object, key, (double)value));
+}
+
+static void add_string(struct builder *builder, cJSON *object, const char *key, const char *value)
+{
+    (void)keep(builder, cJSON_AddStringToObject(object, key, value));
+}
+
+static void add_bool(struct builder *builder, cJSON *object, const char *key, bool value)
+{
+    (void)keep(builder, cJSON_AddBoolToObject(object, key, value));
+}
+
+static cJSON *add_object(struct builder *builder, cJSON *object, const char *key)
+{
+    return keep(builder, cJSON_AddObjectToObject(object, key));
+}
+
+static cJSON *add_array(struct builder *builder, cJSON *object, const char *key)
+{
+    return keep(builder, cJSON_AddArrayToObject(object, key));
+}
+
+static cJSON *add_element(struct builder *builder, cJSON *array)
+{
+    cJSON *element = keep(builder, cJSON_CreateObject());
+    if (element == NULL || !cJSON_AddItemToArray(array, element)) {
+        cJSON_Delete(element);
+        builder->failed = true;
+        return NULL;
+    }
+    return element;
+}
+
+static void add_levels(struct builder *builder, cJSON *root,
+                       const struct sbp_calibration *calibration,
+                       const struct sbp_calibrated *calibrated)
+{
+    cJSON *level = add_element(builder, add_array(builder, root, "levels"));
+    add_string(builder, level, "name", "rank");
+    add_whole(builder, level, "size", calibration->origin.ranks);
+    add_measured(builder, level, "alpha_s", calibrated->fit.alpha_s);
+    add_measured(builder, level, "beta_s_per_byte", calibrated->fit.beta_s_per_byte);
+    add_whole(builder, level, "ports", 1);
+}
+
+static void add_device(struct builder *builder, cJSON *root,
+                       const struct sbp_calibration *calibration,
+                       const struct sbp_calibrated *calibrated)
+{
+    cJSON *device = add_object(builder, root, "device");
+    add_whole(builder, device, "memory_bytes", calibration->origin.memory_bytes);
+    cJSON *flops = add_object(builder, device, "flops");
+    add_measured(builder, flops, "fp32", calibrated->flops[SBP_FP32]);
+    add_measured(builder, flops, "fp64", calibrated->flops[SBP_FP64]);
+    add_measured(builder, device, "memory_bytes_per_s", calibrated->copy_bytes_per_s);
+    cJSON *gemms = add_array(builder, device, "gemm");
+    for (int i = 0; i < calibration->compute.gemm_count; i++) {
+        const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
+        if (gemm->type != SBP_FP32 || !(calibrated->gemm_flops[i] > 0))
+            continue;
+        cJSON *element = add_element(builder, gemms);
+        add_whole(builder, element, "m", gemm->m);
+        add_whole(builder, element, "n", gemm->n);
+        add_whole(builder, element, "k", gemm->k);
+        add_measured(builder, element, "efficiency",
+                     calibrated->gemm_flops[i] / calibrated->flops[SBP_FP32]);
+    }
+}
+
+static void add_origin(struct builder *builder, cJSON *measured,
+                       const struct sbp_calibration *calibration)
+{
+    const struct sbp_calibration_origin *origin = &calibration->origin;
+    const bool crowded = sbp_calibration_is_crowded(calibration);
+    add_string(builder, measured, "date", origin->date);
+    add_string(builder, measured, "command", origin->command);
+    add_string(builder, measured, "version", origin->version);
+    add_string(builder, measured, "compiler", origin->compiler);
+    add_string(builder, measured, "host", origin->host);
+    add_string(builder, measured, "system", origin->system);
+    add_string(builder, measured, "cpu", origin->cpu);
+    add_string(builder, measured, "backend", origin->backend);
+    add_whole(builder, measured, "ranks", origin->ranks);
+    add_whole(builder, measured, "hosts", origin->hosts);
+    add_whole(builder, measured, "ranks_per_host", origin->ranks_per_host);
+    add_whole(builder, measured, "cores", origin->cores);
+    add_bool(builder, measured, "oversubscribed", crowded);
+    add_string(builder, measured, "communication_clock",
+               crowded
+                   ? "wall time, largest over ranks; it holds waiting for a core, because there "
+                     "are more ranks than cores"
+                   : "wall time, largest over ranks");
+    add_string(builder, measured, "compute_clock",
+               crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
+                         "to itself, which ranks here share"
+                       : "thread CPU time, largest over ranks");
+    add_whole(builder, measured, "seed", (int64_t)origin->seed);
+    add_measured(builder, measured, "budget_s", origin->budget_s);
+    add_measured(builder, measured, "wall_s", origin->wall_s);
+}
+
+static void add_error(struct builder *builder, cJSON *object, const struct sbp_fit_error *error)
+{
+    add_measured(builder, object, "median_relative_error", error->median);
+    add_measured(builder, object, "max_relative_error", error->max);
+}
+
+static void add_parameters(struct builder *builder, cJSON *object, const struct sbp_fit *fit)
+{
+    add_measured(builder, object, "alpha_s", fit->alpha_s);
+    add_measured(builder, object, "beta_s_per_byte", fit->beta_s_per_byte);
+    add_error(builder, object, &fit->all);
+}
+
+static void add_fits(struct builder *builder, cJSON *measured,
+                     const struct sbp_calibration *calibration,
+                     const struct sbp_calibrated *calibrated)
+{
+    add_string(builder, measured, "method", "paper");
+    add_string(builder, measured, "weights", "relative");
+    add_whole(builder, measured, "points", calibrated->points);
+    add_whole(builder, measured, "points_planned", calibration->collectives.count);
+    add_whole(builder, measured, "points_settled", calibrated->settled);
+    add_error(builder, measured, &calibrated->fit.all);
+    add_parameters(builder, add_object(builder, measured, "unweighted"), &calibrated->plain);
+    cJSON *kinds = add_array(builder, measured, "collectives");
+    for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
+        const struct sbp_fit *alone = &calibrated->alone[kind];
+        cJSON *element = add_element(builder, kinds);
+        add_string(builder, element, "kind", sbp_collective_name((enum sbp_collective)kind));
+        add_whole(builder, element, "points", calibrated->fit.kind[kind].points);
+        add_whole(builder, element, "points_settled", calibrated->kind_settled[kind]);
+        add_error(builder, element, &calibrated->fit.kind[kind]);
+        if (alone->all.points > 0)
+            add_parameters(builder, add_object(builder, element, "alone"), alone);
+    }
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
+                                     const struct sbp_calibrated *calibrated,
+                                     const char *samples_path, char **text, struct sbp_diag *diag)
+{
+    struct builder builder = {false};
+    cJSON *root = keep(&builder, cJSON_CreateObject());
+    add_string(&builder, root, "name", calibration->origin.name);
+    add_levels(&builder, root, calibration, calibrated);
+    add_device(&builder, root, calibration, calibrated);
+    cJSON *measured = add_object(&builder, root, "measured");
+    add_origin(&builder, measured, calibration);
+    add_string(&builder, measured, "samples", base_name(samples_path));
+    add_fits(&builder, measured, calibration, calibrated);
+    *text = builder.failed ? NULL : cJSON_Print(root);
+    cJSON_Delete(root);
+    if (*text == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the cluster file");
+    return SBP_OK;
+}
+
+/* --- the samples --- */
+
+static void add_compute_samples(struct sbp_text *text, const struct sbp_compute_times *times)
+{
+    const struct sbp_samples *copy = &times->samples[0];
+    for (int i = 0; i < copy->count; i++)
+        sbp_text_add(text, "copy,,%lld,,,,%d,%.9g\n", (long long)times->copy_bytes, i,
+                     copy->time_s[i]);
+    for (int g = 0; g < times->gemm_count; g++) {
+        const struct sbp_gemm_point *gemm = &times->gemm[g];
+        const struct sbp_samples *samples = &times->samples[g + 1];
+        for (int i = 0; i < samples->count; i++)
+            sbp_text_add(text, "gemm-%s,,,%lld,%lld,%lld,%d,%.9g\n", sbp_type_name(gemm->type),
+                         (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, i,
+                         samples->time_s[i]);
+    }
+}
+
+static void add_collective_samples(struct sbp_text *text, const struct sbp_collective_times *times)
+{
+    for (int p = 0; p < times->count; p++) {
+        const struct sbp_collective_point *point = &times->point[p];
+        for (int i = 0; i < times->samples[p].count; i++)
+            sbp_text_add(text, "%s,%d,%lld,,,,%d,%.9g\n", sbp_collective_name(point->kind),
+                         point->members, (long long)point->bytes, i, times->samples[p].time_s[i]);
+    }
+}
+
+enum sbp_status sbp_samples_path(const char *path, char *samples_path, int size,
+                                 struct sbp_diag *diag)
+{
+    static const char suffix[] = ".json";
+    size_t stem = strlen(path);
+    const size_t cut = sizeof suffix - 1;
+    if (stem > cut && strcmp(path + stem - cut, suffix) == 0)
+        stem -= cut;
+    if (stem >= (size_t)size - sizeof ".samples.csv")
+        return sbp_fail(diag, SBP_E_RANGE, "%.80s...: the path is too long", path);
+    (void)snprintf(samples_path, (size_t)size, "%.*s.samples.csv", (int)stem, path);
+    return SBP_OK;
+}
+
+static enum sbp_status write_samples(const struct sbp_calibration *calibration, const char *path,
+                                     struct sbp_diag *diag)
+{
+    struct sbp_text text = {0};
+    sbp_text_add(&text, "kind,members,bytes,m,n,k,repetition,seconds\n");
+    add_compute_samples(&text, &calibration->compute);
+    add_collective_samples(&text, &calibration->collectives);
+    const enum sbp_status status =
+        text.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for the samples")
+                    : sbp_file_write(path, text.bytes, text.length, diag);
+    sbp_text_free(&text);
+    return status;
+}
+
+enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
+                                      const struct sbp_calibrated *calibrated, const char *path,
+                                      struct sbp_diag *diag)
+{
+    char samples_path[PATH_BYTES];
+    SBP_TRY(sbp_samples_path(path, samples_path, PATH_BYTES, diag));
+    char *json;
+    SBP_TRY(sbp_calibration_text(calibration, calibrated, samples_path, &json, diag));
+    struct sbp_text text = {0};
+    sbp_text_add(&text, "%s\n", json);
+    free(json);
+    enum sbp_status status = text.failed
+                                 ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", path)
+                                 : write_samples(calibration, samples_path, diag);
+    if (status == SBP_OK) {
+        status = sbp_file_write(path, text.bytes, text.length, diag);
+        if (status != SBP_OK)
+            (void)unlink(samples_path);
+    }
+    sbp_text_free(&text);
+    return status;
+}

@@ -215,9 +215,66 @@ static void test_failures(void **state)
         }
 }
 
+enum { LONG = 200000 };
+
+struct stop_race {
+    int spins;     /* of rank 3 before it ends the run */
+    double bad[3]; /* an element of a result that came with OK and is not the sum, 0 if none */
+};
+
+static enum sbp_status reduce_ones(const struct sbp_comm_ops *ops, struct sbp_comm *comm, int group,
+                                   double *bad)
+{
+    double *buffer = malloc(LONG * sizeof *buffer);
+    if (buffer == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < LONG; i++)
+        buffer[i] = 1;
+    const enum sbp_status status = ops->all_reduce(comm, group, buffer, LONG, SBP_F64, SBP_SUM);
+    for (int i = 0; i < LONG && status == SBP_OK; i++)
+        *bad = buffer[i] != 3 ? buffer[i] : *bad;
+    free(buffer);
+    return status;
+}
+
+/* Ranks 0 to 2 reduce until rank 3 ends the run, at any moment: a result that came with OK must be
+ * whole, which it is not if a member left while others still moved data. */
+static enum sbp_status stopped_reduction(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                         void *argument, struct sbp_diag *diag)
+{
+    static const int ranks[] = {0, 1, 2};
+    struct stop_race *race = argument;
+    const int rank = ops->rank(comm);
+    int group;
+    (void)diag;
+    if (rank == 3) {
+        for (volatile int spin = race->spins; spin > 0; spin--)
+            continue;
+        return SBP_NO;
+    }
+    SBP_TRY(ops->group(comm, ranks, 3, 0, &group));
+    enum sbp_status status = SBP_OK;
+    while (status == SBP_OK)
+        status = reduce_ones(ops, comm, group, &race->bad[rank]);
+    return status;
+}
+
+static void test_stop_while_moving(void **state)
+{
+    struct sbp_random random;
+    sbp_random_seed(&random, *(const uint64_t *)*state);
+    for (int repeat = 0; repeat < 40; repeat++) {
+        struct sbp_diag diag = {0};
+        struct stop_race race = {.spins = (int)sbp_random_below(&random, 5000000)};
+        assert_int_equal(sbp_threads_run(4, stopped_reduction, &race, &diag), SBP_NO);
+        for (int r = 0; r < 3; r++)
+            if (race.bad[r] != 0)
+                fail_msg("rank %d: an element is %g, expected 3", r, race.bad[r]);
+    }
+}
+
 /* What does not match ----------------------------------------------------------------------- */
 
-struct mismatch;
 typedef enum sbp_status (*call_f)(const struct sbp_comm_ops *ops, struct sbp_comm *comm, int group);
 
 /* Rank 1 of 3 calls `odd`, rank 0 calls `even` in the same group, rank 2 waits in a barrier. */
@@ -469,6 +526,7 @@ int main(void)
         cmocka_unit_test_prestate(test_many, &seed),
         cmocka_unit_test_prestate(test_nan, &seed),
         cmocka_unit_test_prestate(test_failures, &seed),
+        cmocka_unit_test_prestate(test_stop_while_moving, &seed),
         cmocka_unit_test_prestate(test_mismatches, &seed),
         cmocka_unit_test_prestate(test_stuck, &seed),
         cmocka_unit_test_prestate(test_arguments, &seed),

@@ -139,8 +139,10 @@ struct sbp_totals {
     double by_cause_s[8];
     double communication_bytes;          /* sent by a device in a step */
     double forward_activation_elements;  /* boxed forward: AutoDDL figure 3's measure */
-    int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, activation_bytes, work_bytes;
-    int64_t device_bytes;                /* arena + reserve */
+    /* activation_bytes: the arena above what persists, at its high-water mark: activations kept for
+     * backward, boxing and work buffers. device_bytes: arena + reserve. */
+    int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, activation_bytes;
+    int64_t device_bytes;
 };
 struct sbp_totals sbp_program_totals(const struct sbp_program *program,
                                      const struct sbp_cluster *cluster);

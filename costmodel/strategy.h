@@ -16,6 +16,7 @@ struct sbp_labels {
 };
 
 struct sbp_strategy {
+    enum sbp_boxing_mode boxing;
     struct sbp_labels *op;     /* (op_count); followers' entries are ignored */
     struct sbp_dist *rest;     /* (tensor_count) where each activation rests: splits only */
     sbp_axes *split;           /* (class_count) axes that split a class anywhere: the digits */

@@ -26,7 +26,14 @@ struct sbp_plan {
                              status, lower_bound_s, evaluations, wall_s, command) */
 };
 
-/* *plan is zeroed first; on failure nothing is left allocated. */
+/* A plan without a strategy yet: takes over model and cluster (also on failure), reads graph,
+ * cluster and mesh from them; names are for messages. *plan is zeroed first; on failure nothing is
+ * left allocated. */
+enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, struct cJSON *cluster,
+                               const char *cluster_file, struct sbp_plan *plan,
+                               struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Reads a plan file and re-checks it. *plan is zeroed first; on failure nothing is left allocated. */
 enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_plan_free(struct sbp_plan *plan);

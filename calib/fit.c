@@ -10,6 +10,19 @@
  * would have to be right to one in ten thousand to tell the parameters apart. */
 #define LEAST_SINE_SQUARED 1e-8
 
+/* The symmetric fit is solved by reweighting; each round shrinks what is left at least by the
+ * spread of t / p about 1, so few are needed. */
+#define MOST_ROUNDS 500
+#define CONVERGED   1e-12
+
+const char *sbp_fit_weights_name(enum sbp_fit_weights weights)
+{
+    static const char *const names[] = {[SBP_FIT_RELATIVE] = "relative",
+                                        [SBP_FIT_SYMMETRIC] = "symmetric",
+                                        [SBP_FIT_NONE] = "none"};
+    return names[weights];
+}
+
 double sbp_fit_predict_s(double alpha_s, double beta_s_per_byte, const struct sbp_fit_point *point)
 {
     const struct sbp_cluster cluster = {
@@ -65,7 +78,7 @@ static bool system_make(const struct sbp_fit_point *points, int count, enum sbp_
         system->steps[i] = sbp_fit_predict_s(1, 0, &points[i]);
         system->bytes[i] = sbp_fit_predict_s(0, 1, &points[i]);
         system->time_s[i] = points[i].time_s;
-        system->weight[i] = weights == SBP_FIT_RELATIVE ? 1 / points[i].time_s : 1;
+        system->weight[i] = weights == SBP_FIT_NONE ? 1 : 1 / points[i].time_s;
     }
     return true;
 }
@@ -84,35 +97,68 @@ static bool system_is_determined(const struct linear_system *system)
     return 1 - xy / xx * (xy / yy) > LEAST_SINE_SQUARED;
 }
 
-/* Errors of the points of one kind, or of all for kind SBP_FIT_KINDS; scratch(count). */
-static struct sbp_fit_error error_of(const struct sbp_fit *fit, const struct sbp_fit_point *points,
-                                     int count, enum sbp_collective kind, double *scratch)
+static bool solve_once(const struct linear_system *system, struct sbp_fit *fit)
 {
-    struct sbp_fit_error error = {0};
-    for (int i = 0; i < count; i++) {
-        if (kind != SBP_FIT_KINDS && points[i].kind != kind)
-            continue;
-        const double predicted_s =
-            sbp_fit_predict_s(fit->alpha_s, fit->beta_s_per_byte, &points[i]);
-        const double off = fabs(predicted_s - points[i].time_s) / points[i].time_s;
-        error.max = fmax(error.max, off);
-        scratch[error.points++] = off;
-    }
-    if (error.points > 0)
-        error.median = sbp_median(scratch, error.points);
-    return error;
+    return sbp_fit_nonnegative(system->count, system->steps, system->bytes, system->time_s,
+                               system->weight, &fit->alpha_s, &fit->beta_s_per_byte);
 }
 
-static enum sbp_status solve(const struct linear_system *system, struct sbp_fit *fit,
-                             struct sbp_diag *diag)
+/* (p - t)^2 / (p t) = p/t + t/p - 2 is convex in p, which is linear in the parameters: there is one
+ * minimum, where sum x (p - t) (p + t) / (t p^2) = 0 for both columns x. These are the normal
+ * equations with weights w^2 = (p + t) / (t p^2); p is that of the round before. */
+static bool solve_symmetric(const struct linear_system *system, struct sbp_fit *fit)
+{
+    for (int round = 0; round < MOST_ROUNDS; round++) {
+        const struct sbp_fit before = *fit;
+        for (int i = 0; i < system->count; i++) {
+            const double t = system->time_s[i];
+            const double p =
+                before.alpha_s * system->steps[i] + before.beta_s_per_byte * system->bytes[i];
+            system->weight[i] = sqrt((p + t) / t) / p;
+        }
+        if (!solve_once(system, fit))
+            return false;
+        if (fabs(fit->alpha_s - before.alpha_s) <= CONVERGED * before.alpha_s &&
+            fabs(fit->beta_s_per_byte - before.beta_s_per_byte) <=
+                CONVERGED * before.beta_s_per_byte)
+            break;
+    }
+    return true;
+}
+
+static enum sbp_status solve(const struct linear_system *system, enum sbp_fit_weights weights,
+                             struct sbp_fit *fit, struct sbp_diag *diag)
 {
     if (!system_is_determined(system))
         return sbp_fail(diag, SBP_E_INPUT,
                         "fit: %d points cannot tell latency from bandwidth: more sizes are needed",
                         system->count);
-    if (!sbp_fit_nonnegative(system->count, system->steps, system->bytes, system->time_s,
-                             system->weight, &fit->alpha_s, &fit->beta_s_per_byte))
+    if (!solve_once(system, fit) || (weights == SBP_FIT_SYMMETRIC && !solve_symmetric(system, fit)))
         return sbp_fail(diag, SBP_E_INPUT, "fit: the measured times overflow least squares");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_fit_judge(double alpha_s, double beta_s_per_byte,
+                              const struct sbp_fit_point *points, int count,
+                              struct sbp_fit_error *error, struct sbp_diag *diag)
+{
+    *error = (struct sbp_fit_error){.points = count};
+    if (count == 0)
+        return SBP_OK;
+    double *off = calloc((size_t)count, sizeof *off);
+    if (off == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "fit: out of memory for %d points", count);
+    double logarithms = 0;
+    for (int i = 0; i < count; i++) {
+        const double ratio =
+            sbp_fit_predict_s(alpha_s, beta_s_per_byte, &points[i]) / points[i].time_s;
+        off[i] = fabs(ratio - 1);
+        error->max = fmax(error->max, off[i]);
+        logarithms += log(ratio);
+    }
+    error->ratio = exp(logarithms / count);
+    error->median = sbp_median(off, count);
+    free(off);
     return SBP_OK;
 }
 
@@ -125,18 +171,8 @@ enum sbp_status sbp_fit_points(const struct sbp_fit_point *points, int count,
     if (!system_make(points, count, weights, &system))
         return sbp_fail(diag, SBP_E_MEMORY, "fit: out of memory for %d points", count);
     *fit = (struct sbp_fit){0};
-    const enum sbp_status status = solve(&system, fit, diag);
-    if (status == SBP_OK) {
-        double *scratch = system.memory; /* the system is solved */
-        for (int kind = 0; kind <= (int)SBP_FIT_KINDS; kind++) {
-            const struct sbp_fit_error error =
-                error_of(fit, points, count, (enum sbp_collective)kind, scratch);
-            if (kind == (int)SBP_FIT_KINDS)
-                fit->all = error;
-            else
-                fit->kind[kind] = error;
-        }
-    }
+    const enum sbp_status status = solve(&system, weights, fit, diag);
     free(system.memory);
-    return status;
+    SBP_TRY(status);
+    return sbp_fit_judge(fit->alpha_s, fit->beta_s_per_byte, points, count, &fit->error, diag);
 }

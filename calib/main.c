@@ -27,6 +27,7 @@ struct options {
     int64_t max_bytes, seed;
     double budget_s;
     enum backend backend;
+    enum sbp_fit_weights weights;
     bool json, quiet, help;
 };
 
@@ -67,6 +68,16 @@ static bool set_method(struct options *options, const char *value)
     return strcmp(value, "paper") == 0;
 }
 
+static bool set_weights(struct options *options, const char *value)
+{
+    for (int w = 0; w < SBP_FIT_WEIGHTS; w++) {
+        options->weights = (enum sbp_fit_weights)w;
+        if (strcmp(value, sbp_fit_weights_name(options->weights)) == 0)
+            return true;
+    }
+    return false;
+}
+
 static bool set_seed(struct options *options, const char *value)
 {
     return sbp_parse_int64(value, &options->seed) && options->seed >= 0 &&
@@ -97,23 +108,19 @@ static const struct option_row {
     bool (*set)(struct options *options, const char *value);
 } rows[] = {
     {"-o", "FILE", "a file name",
-     "cluster file to write (default cluster.json); every sample goes "
-     "beside it",
-     set_output},
+     "cluster file to write (default cluster.json); every sample goes beside it", set_output},
     {"-n", "RANKS", "2 to 1024", "ranks of the threads backend (default 4)", set_ranks},
     {"--backend", "NAME", "mpi and threads",
-     "mpi (default when started by an MPI launcher) or "
-     "threads",
-     set_backend},
+     "mpi (default when started by an MPI launcher) or threads", set_backend},
     {"--max-bytes", "BYTES", "4K to 1G", "largest message (default 16M)", set_max_bytes},
     {"--budget-s", "SECONDS", "numbers above 0 up to 86400",
-     "time for all measurements (default "
-     "30)",
-     set_budget},
+     "time for all measurements (default 30)", set_budget},
     {"--method", "NAME", "paper (curves are not in this version)",
-     "how times become alpha and beta: "
-     "paper (default), least squares of relative errors over all collectives",
+     "how times become alpha and beta: paper (default), least squares over the collectives",
      set_method},
+    {"--weights", "NAME", "relative, symmetric and none",
+     "of the errors: relative to the measured time (default), symmetric (to both times) or none",
+     set_weights},
     {"--seed", "NUMBER", "0 to 2^53", "of the order of measuring (default 1)", set_seed},
     {"--json", NULL, NULL, "print the cluster file instead of a table", set_json},
     {"--quiet", NULL, NULL, "print nothing but errors", set_quiet},
@@ -312,7 +319,7 @@ static enum sbp_status finish(const struct calibration_run *run, struct sbp_diag
 {
     const struct options *options = run->options;
     struct sbp_calibrated calibrated;
-    SBP_TRY(sbp_calibrate(&run->found, &calibrated, diag));
+    SBP_TRY(sbp_calibrate(&run->found, options->weights, &calibrated, diag));
     SBP_TRY(sbp_calibration_write(&run->found, &calibrated, options->output, diag));
     if (options->json)
         return print_json(&run->found, &calibrated, options->output, diag);

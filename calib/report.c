@@ -8,47 +8,62 @@ static void add_error_cells(struct sbp_table *table, const struct sbp_fit_error 
 {
     sbp_table_cell(table, "%.1f %%", 100 * error->median);
     sbp_table_cell(table, "%.1f %%", 100 * error->max);
+    sbp_table_cell(table, "%.2f", error->ratio);
 }
 
-/* Alpha and the bandwidth 1/beta. */
-static void add_parameter_cells(struct sbp_table *table, const struct sbp_fit *fit)
+/* Alpha, the bandwidth 1/beta and the median error of a kind's own fit. */
+static void add_alone_cells(struct sbp_table *table, const struct sbp_fit *alone)
 {
     char text[UNIT];
-    sbp_table_cell(table, "%s", sbp_format_seconds(fit->alpha_s, text));
-    if (fit->beta_s_per_byte > 0)
-        sbp_table_cell(table, "%s/s", sbp_format_bytes(1 / fit->beta_s_per_byte, text));
+    if (alone->error.points == 0) {
+        for (int i = 0; i < 3; i++)
+            sbp_table_cell(table, "-");
+        return;
+    }
+    sbp_table_cell(table, "%s", sbp_format_seconds(alone->alpha_s, text));
+    if (alone->beta_s_per_byte > 0)
+        sbp_table_cell(table, "%s/s", sbp_format_bytes(1 / alone->beta_s_per_byte, text));
     else
         sbp_table_cell(table, "-");
+    sbp_table_cell(table, "%.1f %%", 100 * alone->error.median);
 }
 
 static enum sbp_status print_collectives(const struct sbp_calibrated *calibrated, FILE *out)
 {
-    static const char *const titles[] = {"collective",    "points",          "settled",
-                                         "median error",  "max error",       "own alpha",
-                                         "own bandwidth", "own median error"};
+    static const char *const titles[] = {"collective",   "points",        "settled",
+                                         "median error", "max error",     "predicted/measured",
+                                         "own alpha",    "own bandwidth", "own median error"};
     struct sbp_table table;
-    sbp_table_init(&table, 8, titles);
+    sbp_table_init(&table, 9, titles);
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
-        const struct sbp_fit_error *error = &calibrated->fit.kind[kind];
-        const struct sbp_fit *alone = &calibrated->alone[kind];
-        sbp_table_cell(&table, "%s", sbp_collective_name((enum sbp_collective)kind));
-        sbp_table_cell(&table, "%d", error->points);
+        sbp_table_cell(&table, "%s%s", sbp_collective_name((enum sbp_collective)kind),
+                       kind == SBP_SEND_RECV ? " (not fitted)" : "");
+        sbp_table_cell(&table, "%d", calibrated->kind_error[kind].points);
         sbp_table_cell(&table, "%d", calibrated->kind_settled[kind]);
-        add_error_cells(&table, error);
-        if (alone->all.points > 0) {
-            add_parameter_cells(&table, alone);
-            sbp_table_cell(&table, "%.1f %%", 100 * alone->all.median);
-        } else {
-            for (int i = 0; i < 3; i++)
-                sbp_table_cell(&table, "-");
-        }
+        add_error_cells(&table, &calibrated->kind_error[kind]);
+        add_alone_cells(&table, &calibrated->alone[kind]);
     }
-    sbp_table_cell(&table, "all");
-    sbp_table_cell(&table, "%d", calibrated->points);
-    sbp_table_cell(&table, "%d", calibrated->settled);
-    add_error_cells(&table, &calibrated->fit.all);
-    for (int i = 0; i < 3; i++)
-        sbp_table_cell(&table, "-");
+    const enum sbp_status status = sbp_table_print(&table, out, 2);
+    sbp_table_free(&table);
+    return status;
+}
+
+/* The three ways to weigh the errors, the one that the cluster file gets marked. */
+static enum sbp_status print_fits(const struct sbp_calibrated *calibrated, FILE *out)
+{
+    static const char *const titles[] = {
+        "weights", "", "alpha", "beta s/byte", "median error", "max error", "predicted/measured"};
+    char text[UNIT];
+    struct sbp_table table;
+    sbp_table_init(&table, 7, titles);
+    for (int w = 0; w < SBP_FIT_WEIGHTS; w++) {
+        const struct sbp_fit *fit = &calibrated->fit[w];
+        sbp_table_cell(&table, "%s", sbp_fit_weights_name((enum sbp_fit_weights)w));
+        sbp_table_cell(&table, "%s", w == (int)calibrated->weights ? "taken" : "");
+        sbp_table_cell(&table, "%s", sbp_format_seconds(fit->alpha_s, text));
+        sbp_table_cell(&table, "%.3g", fit->beta_s_per_byte);
+        add_error_cells(&table, &fit->error);
+    }
     const enum sbp_status status = sbp_table_print(&table, out, 2);
     sbp_table_free(&table);
     return status;
@@ -72,22 +87,13 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
     return done;
 }
 
-static bool print_parameters(const struct sbp_calibrated *calibrated, FILE *out)
+static bool print_bounds(const struct sbp_calibrated *calibrated, FILE *out)
 {
-    const struct sbp_fit *fit = &calibrated->fit;
-    char alpha[UNIT], plain_alpha[UNIT];
-    bool done = fprintf(out,
-                        "level rank: alpha %s, beta %.3g s/byte (least squares, relative errors; "
-                        "unweighted: %s, %.3g s/byte, median error %.1f %%)\n",
-                        sbp_format_seconds(fit->alpha_s, alpha), fit->beta_s_per_byte,
-                        sbp_format_seconds(calibrated->plain.alpha_s, plain_alpha),
-                        calibrated->plain.beta_s_per_byte, 100 * calibrated->plain.all.median) >= 0;
-    if (!(fit->alpha_s > 0) || !(fit->beta_s_per_byte > 0))
-        done = done && fprintf(out,
-                               "note: %s came out as 0, its bound: the times do not follow the "
-                               "formulas\n",
-                               fit->alpha_s > 0 ? "beta" : "alpha") >= 0;
-    return done;
+    const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
+    if (fit->alpha_s > 0 && fit->beta_s_per_byte > 0)
+        return true;
+    return fprintf(out, "note: %s came out as 0, its bound: the times do not follow the formulas\n",
+                   fit->alpha_s > 0 ? "beta" : "alpha") >= 0;
 }
 
 static bool print_device(const struct sbp_calibration *calibration,
@@ -116,7 +122,11 @@ static bool print_device(const struct sbp_calibration *calibration,
 enum sbp_status sbp_calibration_print(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, FILE *out)
 {
-    if (!print_origin(calibration, out) || !print_parameters(calibrated, out))
+    if (!print_origin(calibration, out) ||
+        fprintf(out, "level rank, least squares of four collectives together:\n") < 0)
+        return SBP_E_IO;
+    SBP_TRY(print_fits(calibrated, out));
+    if (!print_bounds(calibrated, out))
         return SBP_E_IO;
     SBP_TRY(print_collectives(calibrated, out));
     return print_device(calibration, calibrated, out) ? SBP_OK : SBP_E_IO;

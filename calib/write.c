@@ -26,14 +26,14 @@ bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
 
 /* --- from samples to parameters --- */
 
-/* Medians of the points that were timed, of one kind or of all (SBP_FIT_KINDS). */
-static int list_medians(const struct sbp_collective_times *times, enum sbp_collective kind,
+/* Medians of the points that were timed, of the kinds in a bit set. */
+static int list_medians(const struct sbp_collective_times *times, unsigned kinds,
                         struct sbp_fit_point *points)
 {
     int count = 0;
     for (int i = 0; i < times->count; i++) {
         const struct sbp_collective_point *point = &times->point[i];
-        if (times->samples[i].count == 0 || (kind != SBP_FIT_KINDS && point->kind != kind))
+        if (times->samples[i].count == 0 || !(kinds >> point->kind & 1))
             continue;
         points[count++] = (struct sbp_fit_point){point->kind, point->members, (double)point->bytes,
                                                  times->samples[i].median_s};
@@ -41,18 +41,30 @@ static int list_medians(const struct sbp_collective_times *times, enum sbp_colle
     return count;
 }
 
-static enum sbp_status fit_all(const struct sbp_collective_times *times,
-                               struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
-                               struct sbp_diag *diag)
+/* AutoDDL fits its four collectives together; points(times->count) is scratch. */
+static enum sbp_status fit_together(const struct sbp_collective_times *times,
+                                    struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
+                                    struct sbp_diag *diag)
 {
-    const int count = list_medians(times, SBP_FIT_KINDS, points);
-    SBP_TRY(sbp_fit_points(points, count, SBP_FIT_RELATIVE, &calibrated->fit, diag));
-    SBP_TRY(sbp_fit_points(points, count, SBP_FIT_PLAIN, &calibrated->plain, diag));
+    const unsigned collectives = (1u << SBP_FIT_KINDS) - 1 - (1u << SBP_SEND_RECV);
+    const int count = list_medians(times, collectives, points);
+    for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
+        SBP_TRY(sbp_fit_points(points, count, (enum sbp_fit_weights)w, &calibrated->fit[w], diag));
+    return SBP_OK;
+}
+
+static enum sbp_status judge_kinds(const struct sbp_collective_times *times,
+                                   struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
-        const int own = list_medians(times, (enum sbp_collective)kind, points);
+        const int count = list_medians(times, 1u << kind, points);
+        SBP_TRY(sbp_fit_judge(fit->alpha_s, fit->beta_s_per_byte, points, count,
+                              &calibrated->kind_error[kind], diag));
         struct sbp_fit *alone = &calibrated->alone[kind];
         /* A kind that is not determined by itself has no fit of its own: that is no failure. */
-        if (sbp_fit_points(points, own, SBP_FIT_RELATIVE, alone, NULL) != SBP_OK)
+        if (sbp_fit_points(points, count, calibrated->weights, alone, NULL) != SBP_OK)
             *alone = (struct sbp_fit){0};
     }
     return SBP_OK;
@@ -100,14 +112,17 @@ static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, stru
 }
 
 enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+                              enum sbp_fit_weights weights, struct sbp_calibrated *calibrated,
+                              struct sbp_diag *diag)
 {
     const struct sbp_collective_times *times = &calibration->collectives;
-    *calibrated = (struct sbp_calibrated){0};
+    *calibrated = (struct sbp_calibrated){.weights = weights};
     struct sbp_fit_point *points = calloc((size_t)times->count + 1, sizeof *points);
     if (points == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", times->count);
-    const enum sbp_status status = fit_all(times, points, calibrated, diag);
+    enum sbp_status status = fit_together(times, points, calibrated, diag);
+    if (status == SBP_OK)
+        status = judge_kinds(times, points, calibrated, diag);
     free(points);
     SBP_TRY(status);
     count_points(times, calibrated);
@@ -184,8 +199,9 @@ static void add_levels(struct builder *builder, cJSON *root,
     cJSON *level = add_element(builder, add_array(builder, root, "levels"));
     add_string(builder, level, "name", "rank");
     add_whole(builder, level, "size", calibration->origin.ranks);
-    add_measured(builder, level, "alpha_s", calibrated->fit.alpha_s);
-    add_measured(builder, level, "beta_s_per_byte", calibrated->fit.beta_s_per_byte);
+    const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
+    add_measured(builder, level, "alpha_s", fit->alpha_s);
+    add_measured(builder, level, "beta_s_per_byte", fit->beta_s_per_byte);
     add_whole(builder, level, "ports", 1);
 }
 
@@ -249,36 +265,46 @@ static void add_error(struct builder *builder, cJSON *object, const struct sbp_f
 {
     add_measured(builder, object, "median_relative_error", error->median);
     add_measured(builder, object, "max_relative_error", error->max);
+    add_measured(builder, object, "predicted_to_measured", error->ratio);
 }
 
-static void add_parameters(struct builder *builder, cJSON *object, const struct sbp_fit *fit)
+static void add_fit(struct builder *builder, cJSON *object, const struct sbp_fit *fit)
 {
     add_measured(builder, object, "alpha_s", fit->alpha_s);
     add_measured(builder, object, "beta_s_per_byte", fit->beta_s_per_byte);
-    add_error(builder, object, &fit->all);
+    add_error(builder, object, &fit->error);
 }
 
+/* Every way of weighting, so that another one can be taken without measuring again. */
 static void add_fits(struct builder *builder, cJSON *measured,
                      const struct sbp_calibration *calibration,
                      const struct sbp_calibrated *calibrated)
 {
     add_string(builder, measured, "method", "paper");
-    add_string(builder, measured, "weights", "relative");
+    add_string(builder, measured, "weights", sbp_fit_weights_name(calibrated->weights));
     add_whole(builder, measured, "points", calibrated->points);
     add_whole(builder, measured, "points_planned", calibration->collectives.count);
     add_whole(builder, measured, "points_settled", calibrated->settled);
-    add_error(builder, measured, &calibrated->fit.all);
-    add_parameters(builder, add_object(builder, measured, "unweighted"), &calibrated->plain);
+    cJSON *fits = add_object(builder, measured, "fits");
+    for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
+        add_fit(builder, add_object(builder, fits, sbp_fit_weights_name((enum sbp_fit_weights)w)),
+                &calibrated->fit[w]);
+}
+
+static void add_kinds(struct builder *builder, cJSON *measured,
+                      const struct sbp_calibrated *calibrated)
+{
     cJSON *kinds = add_array(builder, measured, "collectives");
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
         const struct sbp_fit *alone = &calibrated->alone[kind];
         cJSON *element = add_element(builder, kinds);
         add_string(builder, element, "kind", sbp_collective_name((enum sbp_collective)kind));
-        add_whole(builder, element, "points", calibrated->fit.kind[kind].points);
+        add_bool(builder, element, "fitted", kind != SBP_SEND_RECV);
+        add_whole(builder, element, "points", calibrated->kind_error[kind].points);
         add_whole(builder, element, "points_settled", calibrated->kind_settled[kind]);
-        add_error(builder, element, &calibrated->fit.kind[kind]);
-        if (alone->all.points > 0)
-            add_parameters(builder, add_object(builder, element, "alone"), alone);
+        add_error(builder, element, &calibrated->kind_error[kind]);
+        if (alone->error.points > 0)
+            add_fit(builder, add_object(builder, element, "alone"), alone);
     }
 }
 
@@ -301,6 +327,7 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     add_origin(&builder, measured, calibration);
     add_string(&builder, measured, "samples", base_name(samples_path));
     add_fits(&builder, measured, calibration, calibrated);
+    add_kinds(&builder, measured, calibrated);
     *text = builder.failed ? NULL : cJSON_Print(root);
     cJSON_Delete(root);
     if (*text == NULL)

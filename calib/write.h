@@ -34,10 +34,11 @@ bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration);
 
 /* What the samples come to. */
 struct sbp_calibrated {
-    struct sbp_fit fit;   /* weighted by relative error: what the cluster file gets */
-    struct sbp_fit plain; /* unweighted, as a comparison */
-    struct sbp_fit alone[SBP_FIT_KINDS]; /* each kind by itself; all.points = 0: not determined */
-    int points, settled;                 /* of the collectives, timed at all and to the tolerance */
+    enum sbp_fit_weights weights;        /* whose fit the cluster file gets */
+    struct sbp_fit fit[SBP_FIT_WEIGHTS]; /* of the paper's four collectives (all but send-recv) */
+    struct sbp_fit_error kind_error[SBP_FIT_KINDS]; /* of that fit; send-recv is predicted only */
+    struct sbp_fit alone[SBP_FIT_KINDS]; /* each kind by itself; error.points = 0: not determined */
+    int points, settled;                 /* timed at all and to the tolerance */
     int kind_settled[SBP_FIT_KINDS];
     double flops[SBP_TYPES]; /* best of each type; 0: not timed */
     double gemm_flops[SBP_MAX_GEMMS];
@@ -46,7 +47,7 @@ struct sbp_calibrated {
 
 /* E_INPUT: the samples do not determine the parameters; E_MEMORY. */
 enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              struct sbp_calibrated *calibrated,
+                              enum sbp_fit_weights weights, struct sbp_calibrated *calibrated,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The name of the samples' file: path with ".json" replaced by ".samples.csv" (appended where path

@@ -1,0 +1,101 @@
+/* The strategy space: a graph on a mesh, as variables with unlabelled factor tuples.
+ *
+ * A choice says, for each family of interchangeable axes (level and prime), how many of its axes
+ * play each role. Variables are the operators that choose, and the rest states of outputs that a
+ * producer may leave partial; everything else follows. Between two variables the cost is the least
+ * over all ways to line their axes up (design, section 4, "Labels").
+ */
+#ifndef SBP_PLANNER_SPACE_H
+#define SBP_PLANNER_SPACE_H
+
+#include "costmodel/price.h"
+#include "planner/optimise.h"
+#include "planner/problem.h"
+
+/* How a rest state was reached under boxing=paper (AutoDDL, section 4.3): partial sums became the
+ * features' split (the general case and p0 = p0') or the batch's (p1 = p2'). */
+enum sbp_rest_tag { SBP_REST_ANY, SBP_REST_FEATURE, SBP_REST_BATCH };
+
+struct sbp_space_variable {
+    int op;     /* site; -1: a rest state */
+    int tensor; /* a rest state's tensor (of the site), else -1 */
+    int role_count;
+    struct sbp_state state[SBP_MAX_ROLES]; /* how each role leaves the output; a rest's split */
+    int choice_count;
+    uint8_t *count; /* (choice, family, role) */
+    uint8_t *tag;   /* (choice) enum sbp_rest_tag */
+};
+
+/* A tensor on its way from where it rests into an operator's input. */
+struct sbp_transfer {
+    int from, to; /* variables */
+    int op, input, tensor;
+    int repeats;
+};
+
+/* An operator's output on its way into its rest state. */
+struct sbp_keep {
+    int op_variable, rest_variable, op;
+};
+
+struct sbp_space {
+    struct sbp_arena arena;
+    const struct sbp_graph *graph;
+    const struct sbp_cluster *cluster;
+    const struct sbp_mesh *mesh;
+    const struct sbp_request *request;
+    struct sbp_pricing pricing;
+    int variable_count, transfer_count, keep_count;
+    struct sbp_space_variable *variable;
+    struct sbp_transfer *transfer;
+    struct sbp_keep *keep;
+    int *op_variable;                  /* (op_count) -1: a follower */
+    uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
+    int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
+    int64_t *class_limit;              /* (class_count) most parts a class may be split in */
+    double constant_s;                 /* costs that no choice changes */
+    double constant_bytes;             /* memory that no choice changes */
+};
+
+/* A mesh for the `megatron` space: how many axes of each family go to data parallelism. */
+struct sbp_megatron_mesh {
+    int batch[SBP_MAX_AXES];
+};
+
+/* Enumerates domains. class_limit (class_count) may be NULL; megatron only for that space. E_INPUT
+ * when a variable's domain is empty, naming the layer and its sizes. */
+enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
+                               const int64_t *class_limit, const struct sbp_megatron_mesh *megatron,
+                               struct sbp_space *space, struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_space_free(struct sbp_space *space);
+
+/* The pairwise problem of a space: variables in the same order. */
+enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,
+                                  struct sbp_problem *problem, struct sbp_diag *diag) SBP_MUST_USE;
+
+static inline const uint8_t *sbp_space_count(const struct sbp_space *space, int variable,
+                                             int choice, int family)
+{
+    const size_t row = (size_t)choice * (size_t)space->mesh->family_count + (size_t)family;
+    return space->variable[variable].count + row * SBP_MAX_ROLES;
+}
+
+/* Factors of a choice by the operator's own roles, and the levels that each spans. */
+struct sbp_factors {
+    double factor[SBP_MAX_ROLES];
+    unsigned levels[SBP_MAX_ROLES];
+};
+struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable, int choice,
+                                     int op);
+
+/* Unary cost and memory of a variable's choice (space_cost.c). */
+double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
+double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice);
+/* All-to-all of a transfer between two choices, SBP_FORBIDDEN when the path does not exist. */
+double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                            int from_choice, int to_choice);
+/* Whether an output in a choice of its operator can rest in a choice of the rest variable. */
+bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                        int rest_choice);
+
+#endif

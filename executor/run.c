@@ -1,0 +1,269 @@
+#include "executor/run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "executor/rank.h"
+#include "executor/verify.h"
+
+enum { TAG_REPORT = 1, TAG_INTERVALS = 2 };
+static const double SCALE_FAULT = 1.0 + 1.0 / 64;
+
+/* What all rank mains share; only rank 0 writes to the result. */
+struct job {
+    const struct sbp_program *program;
+    const struct sbp_cluster *cluster;
+    const struct sbp_run_options *options;
+    struct sbp_run_result *result;
+};
+
+/* One rank under way. */
+struct runner {
+    const struct job *job;
+    struct sbp_arena arena;
+    struct sbp_channel channel;
+    struct sbp_rank rank;
+    struct sbp_verifier *verifier; /* NULL: no verification */
+    struct sbp_interval *intervals; /* (instructions) */
+};
+
+/* A rank's share of a step's report, sent as bytes. */
+struct report {
+    struct sbp_run_step step;
+    int64_t high_water_bytes;
+};
+
+static bool is_lead(const struct runner *runner)
+{
+    return runner->rank.rank == 0;
+}
+
+/* Spoils an instruction's result on the last rank. */
+static void scale_result(struct runner *runner, const struct sbp_instr *instr)
+{
+    struct sbp_rank *rank = &runner->rank;
+    const int out = instr->buffer[SBP_AT_OUT];
+    if (rank->rank == rank->program->mesh.devices - 1 && out >= 0)
+        rank->kernels->scale(sbp_rank_buffer(rank, out), SCALE_FAULT,
+                             rank->program->buffer[out].elements);
+}
+
+static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag *diag)
+{
+    const struct sbp_run_options *options = runner->job->options;
+    const struct sbp_instr *instr = &runner->rank.program->instr[index];
+    const bool faulty = options->fault != SBP_FAULT_NONE && options->fault_instr == index;
+    runner->channel.skip = faulty && options->fault == SBP_FAULT_SKIP;
+    if (runner->verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
+        SBP_TRY(sbp_verifier_update(runner->verifier, instr, diag));
+    else
+        SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
+    if (faulty && options->fault == SBP_FAULT_SCALE)
+        scale_result(runner, instr);
+    if (runner->verifier != NULL)
+        SBP_TRY(sbp_verifier_watch(runner->verifier, index, diag));
+    return SBP_OK;
+}
+
+/* Runs an instruction and takes its time, without what verification adds to it. */
+static enum sbp_status execute_timed(struct runner *runner, int index, double step_start_s,
+                                     struct sbp_diag *diag)
+{
+    const struct sbp_device_ops *device = runner->rank.device;
+    const struct sbp_channel *channel = &runner->channel;
+    const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
+    const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
+    const double extra_s = sbp_verifier_spent_s(runner->verifier);
+    SBP_TRY(execute(runner, index, diag));
+    const enum sbp_status status = device->finish();
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "device %s failed", device->name);
+    const double verify_s = sbp_verifier_spent_s(runner->verifier) - extra_s;
+    struct sbp_interval *interval = &runner->intervals[index];
+    interval->start_s = wall_s - step_start_s;
+    interval->wall_s = sbp_clock_s() - wall_s;
+    interval->communication_s = channel->wall_s - exchange_wall_s;
+    interval->compute_s =
+        fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) - verify_s);
+    return SBP_OK;
+}
+
+static enum sbp_status check_high_water(const struct runner *runner, struct sbp_diag *diag)
+{
+    const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    if (rounded == runner->rank.program->arena_bytes)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INTERNAL, "rank %lld used %lld bytes of its arena, the plan says %lld",
+                    (long long)runner->rank.rank, (long long)rounded,
+                    (long long)runner->rank.program->arena_bytes);
+}
+
+static enum sbp_status run_instructions(struct runner *runner, struct report *report,
+                                        struct sbp_diag *diag)
+{
+    const struct sbp_comm_ops *ops = runner->channel.ops;
+    sbp_channel_begin_step(&runner->channel);
+    const enum sbp_status status = ops->barrier(runner->channel.comm);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
+    const double start_s = sbp_clock_s();
+    for (int i = 0; i < runner->rank.program->instr_count; i++) {
+        SBP_TRY(execute_timed(runner, i, start_s, diag));
+        report->step.compute_s += runner->intervals[i].compute_s;
+        report->step.communication_s += runner->intervals[i].communication_s;
+    }
+    report->step.wall_s = sbp_clock_s() - start_s;
+    SBP_TRY(sbp_channel_check(&runner->channel, diag));
+    SBP_TRY(check_high_water(runner, diag));
+    SBP_TRY(sbp_rank_loss(&runner->rank, &report->step.loss, diag));
+    report->step.grad_norm = runner->rank.grad_norm;
+    report->high_water_bytes = (runner->rank.high_water_bytes + 63) / 64 * 64;
+    return SBP_OK;
+}
+
+static void keep_maxima(struct sbp_run_result *result, int step, const struct report *report)
+{
+    struct sbp_run_step *most = &result->step[step];
+    most->wall_s = fmax(most->wall_s, report->step.wall_s);
+    most->compute_s = fmax(most->compute_s, report->step.compute_s);
+    most->communication_s = fmax(most->communication_s, report->step.communication_s);
+    if (report->high_water_bytes > result->high_water_bytes)
+        result->high_water_bytes = report->high_water_bytes;
+}
+
+static enum sbp_status gather_reports(struct runner *runner, int step, const struct report *report,
+                                      struct sbp_diag *diag)
+{
+    struct sbp_run_result *result = runner->job->result;
+    if (!is_lead(runner))
+        return sbp_channel_send(&runner->channel, 0, TAG_REPORT, report, sizeof *report, diag);
+    result->step[step] = report->step;
+    keep_maxima(result, step, report);
+    for (int peer = 1; peer < result->ranks; peer++) {
+        struct report other;
+        SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_REPORT, &other, sizeof other,
+                                    diag));
+        keep_maxima(result, step, &other);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *diag)
+{
+    struct sbp_run_result *result = runner->job->result;
+    const int count = runner->rank.program->instr_count;
+    const int64_t bytes = count * (int64_t)sizeof *runner->intervals;
+    if (!runner->job->options->trace)
+        return SBP_OK;
+    if (!is_lead(runner))
+        return sbp_channel_send(&runner->channel, 0, TAG_INTERVALS, runner->intervals, bytes, diag);
+    memcpy(result->intervals, runner->intervals, (size_t)bytes);
+    for (int peer = 1; peer < result->ranks; peer++)
+        SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_INTERVALS,
+                                    result->intervals + (int64_t)peer * count, bytes, diag));
+    return SBP_OK;
+}
+
+static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag *diag)
+{
+    struct report report = {0};
+    SBP_TRY(sbp_rank_begin_step(&runner->rank, step + 1, diag));
+    if (runner->verifier != NULL)
+        SBP_TRY(sbp_verifier_begin_step(runner->verifier, diag));
+    SBP_TRY(run_instructions(runner, &report, diag));
+    if (runner->verifier != NULL)
+        SBP_TRY(sbp_verifier_end_step(runner->verifier, diag));
+    return gather_reports(runner, step, &report, diag);
+}
+
+static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
+{
+    for (int step = 0; step < runner->job->options->steps; step++)
+        SBP_TRY(run_step(runner, step, diag));
+    SBP_TRY(gather_intervals(runner, diag));
+    if (!is_lead(runner))
+        return SBP_OK;
+    struct sbp_run_result *result = runner->job->result;
+    result->calls = runner->channel.call_count;
+    if (runner->verifier != NULL) {
+        const struct sbp_findings *findings = sbp_verifier_findings(runner->verifier);
+        result->finding = findings->first;
+        result->worst_ratio = findings->worst_ratio;
+    }
+    result->filled = true;
+    return SBP_OK;
+}
+
+static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_ops *ops,
+                                   struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    const struct job *job = runner->job;
+    const struct sbp_device_ops *device = sbp_device(job->options->device, diag);
+    if (device == NULL)
+        return SBP_E_UNSUPPORTED;
+    SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->program,
+                             device->kernels(job->options->real), &runner->arena, diag));
+    runner->intervals = SBP_NEW(&runner->arena, struct sbp_interval, job->program->instr_count);
+    if (runner->intervals == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
+    SBP_TRY(sbp_rank_open(&runner->rank, job->program, device, job->options->real,
+                          job->options->seed, ops->rank(comm), &runner->channel, diag));
+    if (!job->options->verify)
+        return SBP_OK;
+    return sbp_verifier_open(&runner->rank, job->cluster, &runner->verifier, diag);
+}
+
+static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                 void *argument, struct sbp_diag *diag)
+{
+    struct runner runner = {.job = argument};
+    enum sbp_status status = open_runner(&runner, ops, comm, diag);
+    if (status == SBP_OK)
+        status = run_steps(&runner, diag);
+    sbp_verifier_close(runner.verifier);
+    sbp_rank_close(&runner.rank);
+    sbp_arena_free(&runner.arena);
+    return status;
+}
+
+static enum sbp_status open_result(const struct sbp_program *program,
+                                   const struct sbp_run_options *options,
+                                   struct sbp_run_result *result, struct sbp_diag *diag)
+{
+    *result = (struct sbp_run_result){.ranks = (int)program->mesh.devices,
+                                      .steps = options->steps,
+                                      .verified = options->verify};
+    result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
+    int64_t count = 0;
+    if (options->trace && sbp_mul_i64(program->mesh.devices, program->instr_count, &count))
+        result->intervals = SBP_NEW(&result->arena, struct sbp_interval, count);
+    if (result->step == NULL || (options->trace && result->intervals == NULL))
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the run's results");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                        const struct sbp_run_options *options, struct sbp_run_result *result,
+                        struct sbp_diag *diag)
+{
+    struct job job = {program, cluster, options, result};
+    enum sbp_status status = open_result(program, options, result, diag);
+    if (status == SBP_OK && strcmp(options->backend, "mpi") == 0)
+        status = sbp_mpi_run(rank_main, &job, diag);
+    else if (status == SBP_OK && program->mesh.devices > 1024)
+        status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                          (long long)program->mesh.devices);
+    else if (status == SBP_OK)
+        status = sbp_threads_run((int)program->mesh.devices, rank_main, &job, diag);
+    if (status != SBP_OK)
+        sbp_run_free(result);
+    return status;
+}
+
+void sbp_run_free(struct sbp_run_result *result)
+{
+    sbp_arena_free(&result->arena);
+    *result = (struct sbp_run_result){0};
+}

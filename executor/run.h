@@ -1,0 +1,68 @@
+/* A run: all ranks of a plan train some steps, are timed, counted and, if asked, verified.
+ *
+ * Every rank logs its backend calls and watches how much of its arena it touches; both must equal
+ * what the program says, step by step. Rank 0 gathers times and findings and fills the result.
+ */
+#ifndef SBP_EXECUTOR_RUN_H
+#define SBP_EXECUTOR_RUN_H
+
+#include "base/arena.h"
+#include "costmodel/program.h"
+#include "executor/comm.h"
+#include "executor/finding.h"
+
+/* Faults that tests plant to see them caught. */
+enum sbp_fault {
+    SBP_FAULT_NONE,
+    SBP_FAULT_SKIP,  /* an instruction's communication exchanges nothing */
+    SBP_FAULT_SCALE, /* an instruction's result is off by a factor on one rank */
+};
+
+struct sbp_run_options {
+    int steps;   /* >= 1 */
+    bool verify; /* every step, against one device in double */
+    bool trace;  /* keep the intervals of the last step */
+    enum sbp_real real;
+    uint64_t seed;
+    const char *backend; /* "threads" or "mpi" */
+    const char *device;  /* "cpu" */
+    enum sbp_fault fault;
+    int fault_instr;
+};
+
+/* What an instruction took on a rank. Compute is the device's time (thread CPU time on a CPU),
+ * communication is wall time inside the backend, waiting included. */
+struct sbp_interval {
+    double start_s, wall_s; /* since the step's start */
+    double compute_s, communication_s;
+};
+
+/* Maxima over the ranks. wall_s is a parallel time only when every rank has a core of its own. */
+struct sbp_run_step {
+    double loss;      /* mean over tokens; NaN without a loss */
+    double grad_norm; /* -1 without clipping */
+    double wall_s, compute_s, communication_s;
+};
+
+struct sbp_run_result {
+    struct sbp_arena arena; /* owns the arrays */
+    bool filled;            /* this process ran rank 0 */
+    int ranks, steps, calls; /* calls: of one step, per rank */
+    struct sbp_run_step *step;      /* (steps) */
+    struct sbp_interval *intervals; /* (ranks, instructions) of the last step, NULL without trace */
+    int64_t high_water_bytes;       /* the most over the ranks */
+    bool verified;                  /* verification was asked for */
+    struct sbp_finding finding;     /* the first tensor that is off */
+    double worst_ratio;             /* largest difference / bound seen */
+};
+
+/* Runs a program. `cluster` prices the reference (nothing of the result depends on it). With mpi
+ * every process of the launcher calls this; the others' results stay unfilled. A log or a high-
+ * water mark that differs from the program is E_INTERNAL; a failed verification is no error: see
+ * result->finding. On failure nothing is left allocated. */
+enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                        const struct sbp_run_options *options, struct sbp_run_result *result,
+                        struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_run_free(struct sbp_run_result *result);
+
+#endif

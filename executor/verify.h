@@ -1,0 +1,46 @@
+/* Verification of a run: every step is computed once more on one device in double precision.
+ *
+ * At a step's start rank 0 collects the run's parameters and loads them into a reference: the same
+ * graph compiled for a mesh of one device, on the same data. At the end it compares, on every rank,
+ * every parameter gradient (replicas included), the loss, the norm that clipping used, and, where
+ * the model has no loss, its outputs. Each rank checks its own optimizer updates against the
+ * textbook formulas, from the run's own gradients, weights and moments.
+ *
+ * Bound of a sum of n terms x_i over p ranks in unit roundoff u (design, section 7):
+ *     |difference| <= c (sqrt(n) + log2 p) u sum|x_i|,   c = 8,
+ * with sum|x_i| accumulated by the weight-gradient kernels themselves on |x| and |dy|. Where that
+ * sum is 0 (padding, rows of a table that no token looks up) both must be equal.
+ */
+#ifndef SBP_EXECUTOR_VERIFY_H
+#define SBP_EXECUTOR_VERIFY_H
+
+#include "executor/finding.h"
+#include "executor/rank.h"
+
+struct sbp_verifier;
+
+/* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);
+ * NULL on failure. */
+enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
+                                  struct sbp_verifier **verifier, struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_verifier_close(struct sbp_verifier *verifier);
+
+/* After sbp_rank_begin_step, before the step's first instruction. */
+enum sbp_status sbp_verifier_begin_step(struct sbp_verifier *verifier,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* Executes an UPDATE in pieces and checks each of them. */
+enum sbp_status sbp_verifier_update(struct sbp_verifier *verifier, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+/* After every instruction: keeps the model's outputs before their memory is used again. */
+enum sbp_status sbp_verifier_watch(struct sbp_verifier *verifier, int instr,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* After the step's last instruction: runs the reference and compares. */
+enum sbp_status sbp_verifier_end_step(struct sbp_verifier *verifier,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+
+/* All findings so far; complete on rank 0 only. */
+const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *verifier);
+/* This thread's CPU seconds spent checking inside a step; 0 for NULL. */
+double sbp_verifier_spent_s(const struct sbp_verifier *verifier);
+
+#endif

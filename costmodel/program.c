@@ -221,8 +221,12 @@ static enum sbp_status forward_inputs(struct builder *b, int op)
             instr->tensor = tensor;
             instr->buffer[SBP_AT_OUT] = buffer;
         } else {
-            SBP_TRY(add_boxing(b, tensor, &b->strategy->rest[tensor], &want,
-                               SBP_CAUSE_ACTIVATION, false, &buffer));
+            struct sbp_dist at = b->strategy->rest[tensor], via;
+            if (sbp_strategy_waypoint(b->graph, b->mesh, b->strategy, op, i, &via)) {
+                SBP_TRY(add_boxing(b, tensor, &at, &via, SBP_CAUSE_ACTIVATION, false, &buffer));
+                at = via;
+            }
+            SBP_TRY(add_boxing(b, tensor, &at, &want, SBP_CAUSE_ACTIVATION, false, &buffer));
         }
         b->input[op][i] = buffer;
     }
@@ -358,9 +362,13 @@ static enum sbp_status give_gradient(struct builder *b, int op, int input, int b
 {
     const int tensor = b->graph->op[op].input[input];
     const struct sbp_dist want = sbp_strategy_input(b->graph, b->mesh, b->strategy, op, input);
-    const struct sbp_dist dual = sbp_dist_dual(b->mesh, &want);
-    SBP_TRY(add_boxing(b, tensor, &dual, &b->strategy->rest[tensor],
-                       SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
+    struct sbp_dist at = sbp_dist_dual(b->mesh, &want), via;
+    if (sbp_strategy_waypoint(b->graph, b->mesh, b->strategy, op, input, &via)) {
+        SBP_TRY(add_boxing(b, tensor, &at, &via, SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
+        at = via; /* its own dual: it is split everywhere */
+    }
+    SBP_TRY(add_boxing(b, tensor, &at, &b->strategy->rest[tensor], SBP_CAUSE_ACTIVATION_GRADIENT,
+                       false, &buffer));
     if (b->gradient[tensor] < 0) {
         b->gradient[tensor] = buffer;
         return SBP_OK;
@@ -799,6 +807,7 @@ static enum sbp_status copy_strategy(struct builder *b, const struct sbp_strateg
 {
     struct sbp_program *program = b->program;
     SBP_TRY(sbp_strategy_alloc(b->graph, &program->arena, &program->strategy));
+    program->strategy.boxing = strategy->boxing;
     memcpy(program->strategy.op, strategy->op,
            (size_t)b->graph->op_count * sizeof *strategy->op);
     memcpy(program->strategy.rest, strategy->rest,

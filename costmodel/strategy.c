@@ -86,6 +86,25 @@ struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct 
     return operand_dist(graph, mesh, strategy, op, OUTPUT, 0);
 }
 
+bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                           const struct sbp_strategy *strategy, int op, int input,
+                           struct sbp_dist *waypoint)
+{
+    const struct sbp_dist *rest = &strategy->rest[graph->op[op].input[input]];
+    const struct sbp_dist want = sbp_strategy_input(graph, mesh, strategy, op, input);
+    const bool batch_stays = sbp_dist_split(mesh, rest, SBP_DIM_BATCH) ==
+                             sbp_dist_split(mesh, &want, SBP_DIM_BATCH);
+    const bool features_stay = sbp_dist_split(mesh, rest, SBP_DIM_FEATURE) ==
+                               sbp_dist_split(mesh, &want, SBP_DIM_FEATURE);
+    if (strategy->boxing == SBP_BOXING_FULL || batch_stays || features_stay)
+        return false;
+    *waypoint = want;
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (want.axis[axis].kind == SBP_BROADCAST)
+            waypoint->axis[axis] = SBP_STATE_S(SBP_DIM_FEATURE);
+    return true;
+}
+
 /* Records which axes split the tensor's classes; an axis may split one dimension once. */
 static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp_tensor *tensor,
                                    const struct sbp_dist *dist, struct sbp_strategy *strategy,
@@ -167,8 +186,10 @@ static enum sbp_status close_op(const struct sbp_graph *graph, const struct sbp_
     const struct sbp_op_node *node = &graph->op[op];
     SBP_TRY(check_roles(graph, mesh, strategy, op, diag));
     for (int i = 0; i < node->input_count; i++) {
-        const struct sbp_dist dist = sbp_strategy_input(graph, mesh, strategy, op, i);
+        struct sbp_dist dist = sbp_strategy_input(graph, mesh, strategy, op, i);
         SBP_TRY(note_splits(mesh, &graph->tensor[node->input[i]], &dist, strategy, diag));
+        if (sbp_strategy_waypoint(graph, mesh, strategy, op, i, &dist))
+            SBP_TRY(note_splits(mesh, &graph->tensor[node->input[i]], &dist, strategy, diag));
     }
     for (int w = 0; w < node->weight_count; w++) {
         const struct sbp_dist dist = sbp_strategy_weight(graph, mesh, strategy, op, w);

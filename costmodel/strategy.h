@@ -35,6 +35,13 @@ struct sbp_dist sbp_strategy_gradient(const struct sbp_graph *graph, const struc
 struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                     const struct sbp_strategy *strategy, int op);
 
+/* Under boxing=paper an input that changes both its batch and its feature split passes through a
+ * state that is split on every axis, features where it then becomes B (AutoDDL, section 4.3): writes
+ * that state and returns true. False: the way from the rest state is direct. */
+bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                           const struct sbp_strategy *strategy, int op, int input,
+                           struct sbp_dist *waypoint);
+
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
  * splits that keep the producer's splits, tied weights agree, and the product of all axes that split
  * a class anywhere divides it. E_INPUT names the operator or class and what would be legal. */

@@ -261,16 +261,18 @@ static bool add_word(char *line, size_t size, const char *word)
     return added > 0 && (size_t)added < size - used;
 }
 
-/* "PROGRAM -n 3", or "LAUNCHER... PROGRAM". */
+/* "PROGRAM -n 3", or "LAUNCHER... PROGRAM"; absolute, because it is run in another folder. */
 static bool make_start(char *line, size_t size, int argc, char **argv)
 {
+    char *program = realpath(argv[1], NULL);
+    bool fits = program != NULL;
     line[0] = '\0';
-    bool fits = true;
     for (int i = 2; i < argc; i++)
         fits = fits && add_word(line, size, argv[i]);
-    fits = fits && add_word(line, size, argv[1]);
+    fits = fits && add_word(line, size, program);
     if (argc == 2)
         fits = fits && add_word(line, size, "-n") && add_word(line, size, "3");
+    free(program);
     return fits;
 }
 

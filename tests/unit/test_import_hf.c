@@ -211,12 +211,13 @@ static void test_shipped_gpt2(void **state)
     if (access(config, R_OK) != 0) {
         print_message("skipped: %s is not there\n", config);
         skip();
+        return;
     }
     struct sbp_diag diag = {{0}};
-    struct cJSON *tree, *model;
+    struct cJSON *tree = NULL, *model = NULL;
     struct sbp_json at;
-    char *text;
-    size_t length;
+    char *text = NULL;
+    size_t length = 0;
     if (sbp_json_open(config, &tree, &at, &diag) != SBP_OK ||
         sbp_import_hf(&at, &options, &model, &diag) != SBP_OK ||
         sbp_file_read(shipped, &text, &length, &diag) != SBP_OK)

@@ -8,9 +8,6 @@
 
 enum { LEAST_ROOM = 8 };
 
-/* What summing 10^4 usages may lose in double precision, as a share of the capacity. */
-#define CAPACITY_ROUND_OFF 1e-12
-
 static uint64_t pair_hash(int a, int b)
 {
     const uint64_t low = (uint64_t)(a < b ? a : b), high = (uint64_t)(a < b ? b : a);
@@ -220,7 +217,7 @@ double sbp_problem_peak_usage(const struct sbp_problem *problem, const int *choi
 
 bool sbp_problem_fits(const struct sbp_problem *problem, double usage)
 {
-    return usage <= problem->capacity + CAPACITY_ROUND_OFF * fabs(problem->capacity);
+    return usage <= problem->capacity + SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity);
 }
 
 /* The edge's table with rows of `from`: entry (i, j) of the copy is the cost of from = i and the

@@ -16,6 +16,8 @@
 #include "base/status.h"
 
 #define SBP_FORBIDDEN 1e18
+/* What summing 10^4 usages may lose in double precision, as a share of the capacity. */
+#define SBP_CAPACITY_ROUND_OFF 1e-12
 
 struct sbp_interval {
     int64_t from, to; /* half-open; from == to: never live */
@@ -66,7 +68,7 @@ double *sbp_problem_edge_table(struct sbp_problem *problem, int a, int b, bool *
  * (INFINITY when there is no memory to sort the times). */
 double sbp_problem_cost(const struct sbp_problem *problem, const int *choice);
 double sbp_problem_peak_usage(const struct sbp_problem *problem, const int *choice);
-/* Whether a usage is within the capacity, up to the round-off of summing it (10^-12 of it). */
+/* Whether a usage is within the capacity, up to the round-off of summing it. */
 bool sbp_problem_fits(const struct sbp_problem *problem, double usage);
 
 /* The JSON format of the public IOPDDL benchmark: {"problem": {"name"?, "nodes": {"intervals":

@@ -1,13 +1,13 @@
 /* Solvers over the pairwise problem, one table entry each (design, section 6).
  *
- * exact: variable elimination (bucket elimination in min-fill order) with Pareto labels over cost and
- *        usage under a capacity; optimal on chains and on graphs of small width; refuses, with the
+ * exact: variable elimination (bucket elimination in min-fill order) with Pareto labels over cost
+ * and usage under a capacity; optimal on chains and on graphs of small width; refuses, with the
  *        table size it would need, where the width is too large.
  * exhaustive: every assignment, depth first, the innermost variable vectorised; prunes nothing, so
  *        that its count of evaluations is the size of the space.
- * random, coordinate-descent (restarts at a fixed point), metropolis-hastings (one variable changes,
- *        accepted with min(1, exp(-beta * (new - current)))): AutoDDL, section 4.6.
- * ilp: GLPK, one 0/1 variable per choice, products linearised per edge; refuses over a stated size.
+ * random, coordinate-descent (restarts at a fixed point), metropolis-hastings (one variable
+ * changes, accepted with min(1, exp(-beta * (new - current)))): AutoDDL, section 4.6. ilp: GLPK,
+ * one 0/1 variable per choice, products linearised per edge; refuses over a stated size.
  *
  * All are deterministic for a seed, and stop on time, evaluations or a flag with the best so far.
  */
@@ -29,11 +29,11 @@ enum sbp_plan_status {
 const char *sbp_plan_status_name(enum sbp_plan_status status); /* "optimal", ... */
 
 struct sbp_solver_options {
-    uint64_t seed;               /* default 0 */
-    double time_limit_s;         /* 0: none */
-    int64_t max_evaluations;     /* 0: none (heuristics then use their own default, stated there) */
-    int restarts;                /* coordinate-descent, metropolis-hastings: 0 = default 100 */
-    double mh_beta;              /* 0: chosen from the spread of costs */
+    uint64_t seed;           /* default 0 */
+    double time_limit_s;     /* 0: none */
+    int64_t max_evaluations; /* 0: none (heuristics then use their own default, stated there) */
+    int restarts;            /* coordinate-descent, metropolis-hastings: 0 = default 100 */
+    double mh_beta;          /* 0: chosen from the spread of costs */
     const volatile sig_atomic_t *stop; /* may be NULL; non-zero ends the search */
     /* Called now and then with the best so far; may be NULL. */
     void (*progress)(void *context, int64_t evaluations, double best, double elapsed_s);
@@ -48,15 +48,15 @@ struct sbp_curve_point {
 
 struct sbp_solution {
     enum sbp_plan_status status;
-    int *choice;             /* (variable_count), owned; NULL when there is none */
-    double cost;             /* of choice; INFINITY when there is none */
-    double lower_bound;      /* -INFINITY when the solver has none */
-    double shortfall;        /* infeasible: least possible peak usage minus capacity, else 0 */
-    int64_t evaluations;     /* assignments whose cost was formed, or bounded away one by one */
+    int *choice;         /* (variable_count), owned; NULL when there is none */
+    double cost;         /* of choice; INFINITY when there is none */
+    double lower_bound;  /* -INFINITY when the solver has none */
+    double shortfall;    /* infeasible: least possible peak usage minus capacity, else 0 */
+    int64_t evaluations; /* assignments whose cost was formed, or bounded away one by one */
     double wall_s;
-    int curve_count;         /* best so far over time, newest last, thinned to fit */
+    int curve_count; /* best so far over time, newest last, thinned to fit */
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
-    bool stopped;            /* by time, evaluations or the flag */
+    bool stopped; /* by time, evaluations or the flag */
 };
 void sbp_solution_free(struct sbp_solution *solution);
 

@@ -56,7 +56,7 @@ struct sbp_outcome {
     bool stopped;
     int64_t needed_bytes;     /* infeasible: least memory per device that a strategy was seen to need */
     const char *algorithm;    /* the solver that answered */
-    int64_t space_size_log10; /* digits of the number of unlabelled strategies */
+    double space_size_log10;  /* of the number of unlabelled strategies */
     int curve_count;
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };

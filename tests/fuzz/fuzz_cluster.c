@@ -1,0 +1,42 @@
+/* Cluster files: whatever is accepted prices products and shrinks without a surprise. */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "costmodel/cluster.h"
+#include "tests/fuzz/fuzz.h"
+
+static void check(const struct sbp_cluster *cluster)
+{
+    const int64_t devices = sbp_cluster_devices(cluster);
+    fuzz_check(devices >= 1 && devices <= (int64_t)1 << 31, "devices within bounds");
+    for (int type = 0; type < SBP_TYPES; type++)
+        fuzz_check(!isnan(sbp_cluster_gemm_s(cluster, (enum sbp_type)type, 96, 100, 7)),
+                   "a time of a product");
+    for (int64_t wanted = 1; wanted <= 64; wanted *= 2) {
+        struct sbp_cluster smaller = *cluster;
+        struct sbp_diag reason = {0};
+        if (sbp_cluster_shrink(&smaller, wanted, &reason) == SBP_OK)
+            fuzz_check(sbp_cluster_devices(&smaller) == wanted, "as many devices as asked for");
+        else
+            fuzz_check(reason.text[0] != '\0', "a reason after a refusal");
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size);
+    struct cJSON *root = NULL;
+    struct sbp_diag diag = {0};
+    struct sbp_json cursor;
+    if (sbp_json_parse(text, "input", &root, &cursor, &diag) == SBP_OK) {
+        struct sbp_cluster cluster;
+        if (sbp_cluster_read(&cursor, &cluster) == SBP_OK)
+            check(&cluster);
+        else
+            fuzz_check(diag.text[0] != '\0', "a reason after a refusal");
+    }
+    cJSON_Delete(root);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,23 @@
+#!/bin/sh
+# Every header compiles alone, twice over.
+# Usage: headers.sh ROOT COMPILER...
+root=$1
+shift
+work=$(mktemp -d) || exit 99
+trap 'rm -rf "$work"' EXIT
+bad=0
+for header in $(cd "$root" && ls base/*.h costmodel/*.h planner/*.h kernels/*.h executor/*.h \
+    calib/*.h 2>/dev/null); do
+    case $header in
+    kernels/*) [ -z "$SBP_NO_BLAS" ] || continue ;;
+    esac
+    printf '#include "%s"\n#include "%s"\ntypedef int one_declaration;\n' "$header" "$header" \
+        >"$work/alone.c"
+    # shellcheck disable=SC2086 # flags are words
+    if ! "$@" -std=gnu17 -D_GNU_SOURCE -DSBP_REAL_F64=0 -Wall -Wextra -Wconversion -Wshadow \
+        -Wno-sign-conversion -Werror $SBP_INCLUDE_FLAGS -I"$root" -fsyntax-only "$work/alone.c"; then
+        echo "$header does not compile alone"
+        bad=1
+    fi
+done
+exit $bad

@@ -36,7 +36,9 @@ static void walk(const struct sbp_json *at)
     if (sbp_json_length(at, &length) == SBP_OK) {
         struct sbp_json element;
         for (int i = 0; i < length; i++) {
-            fuzz_check(sbp_json_next(at, i, &element) == SBP_OK, "an element below the length");
+            fuzz_check((i == 0 ? sbp_json_element(at, 0, &element)
+                               : sbp_json_next(at, i, &element)) == SBP_OK,
+                       "an element below the length");
             walk(&element);
         }
         fuzz_check(sbp_json_element(at, length, &element) != SBP_OK, "no element at the length");

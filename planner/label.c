@@ -152,7 +152,7 @@ static int count_broken_rests(const struct labeller *l, const uint8_t *role)
         const uint8_t *a = role + (size_t)keep->op_variable * SBP_MAX_AXES;
         const uint8_t *b = role + (size_t)keep->rest_variable * SBP_MAX_AXES;
         for (int axis = 0; axis < space->mesh->axis_count; axis++) {
-            const struct sbp_state left = space->variable[keep->op_variable].state[a[axis]];
+            const struct sbp_state left = sbp_space_output_state(space, keep->op, a[axis]);
             const struct sbp_state rest = space->variable[keep->rest_variable].state[b[axis]];
             broken += left.kind == SBP_SPLIT && !sbp_state_equal(left, rest);
         }
@@ -261,7 +261,7 @@ static void label_rest(const struct labeller *l, const struct sbp_keep *keep)
     for (int axis = 0; axis < space->mesh->axis_count; axis++)
         for (int r = 0; r < space->variable[keep->rest_variable].role_count; r++)
             fits[axis][r] =
-                sbp_state_equal(space->variable[keep->op_variable].state[have[axis]],
+                sbp_state_equal(sbp_space_output_state(space, keep->op, have[axis]),
                                 space->variable[keep->rest_variable].state[r]);
     label_by_fit(l, keep->rest_variable, fits);
 }

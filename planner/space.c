@@ -176,6 +176,11 @@ struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable
     return factors;
 }
 
+struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, int role)
+{
+    return entry_of(space->graph, op)->role[space->op_role[op][role]].output;
+}
+
 /* Whether the parts that roles make of a tensor's dimensions divide them and keep the limits. */
 static bool divides(const struct sbp_space *space, const struct sbp_shape *shape, int roles,
                     const struct sbp_state *states, size_t stride,

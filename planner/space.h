@@ -88,6 +88,10 @@ struct sbp_factors {
 struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable, int choice,
                                      int op);
 
+/* How an operator that a variable decides leaves its output, by the variable's role (a tied head
+ * plays the embedding's roles transposed). */
+struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, int role);
+
 /* Unary cost and memory of a variable's choice (space_cost.c). */
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
 double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice);

@@ -385,11 +385,14 @@ double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_tran
 bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
                         int rest_choice)
 {
-    const struct sbp_space_variable *op = &space->variable[keep->op_variable];
     const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
+    const int roles = space->variable[keep->op_variable].role_count;
+    struct sbp_state output[SBP_MAX_ROLES];
+    for (int r = 0; r < roles; r++)
+        output[r] = sbp_space_output_state(space, keep->op, r);
     for (int f = 0; f < space->mesh->family_count; f++) {
         const uint8_t *count = sbp_space_count(space, keep->op_variable, op_choice, f);
-        const struct family_state a = family_state(count, op->role_count, op->state);
+        const struct family_state a = family_state(count, roles, output);
         const struct family_state b =
             family_state(sbp_space_count(space, keep->rest_variable, rest_choice, f),
                          rest->role_count, rest->state);

@@ -141,8 +141,8 @@ static int local_parts(const struct sbp_layout *layout, const struct sbp_shape *
 /* Whether a part is the digit by which axis a of the group splits in `dist`. */
 static bool is_group_digit(const struct part *part, sbp_axes axes, const struct sbp_dist *dist)
 {
-    return part->axis >= 0 && axes >> part->axis & 1 &&
-           dist->axis[part->axis].kind == SBP_SPLIT && dist->axis[part->axis].dim == part->dim;
+    return part->axis >= 0 && axes >> part->axis & 1 && dist->axis[part->axis].kind == SBP_SPLIT &&
+           dist->axis[part->axis].dim == part->dim;
 }
 
 /* Order of a block's parts with the group's digits in front: front[i] = place in the block. */

@@ -2,10 +2,10 @@
  *
  * One function for the cost model, which prices the list, and the executor, which runs it. The list
  * is in normal form (design, section 4): one reduce-scatter over all axes that leave P, one
- * all-to-all over all axes that go S(i) -> S(j), one all-gather over all axes that end in B, in this
- * order, so that the all-to-all moves the smallest shard. An axis P -> B is a member of the first
- * and of the last; when nothing but such axes changes, the two are one all-reduce. Local steps
- * (slices of B, zero padding to P) move nothing and come last. Never more than four steps.
+ * all-to-all over all axes that go S(i) -> S(j), one all-gather over all axes that end in B, in
+ * this order, so that the all-to-all moves the smallest shard. An axis P -> B is a member of the
+ * first and of the last; when nothing but such axes changes, the two are one all-reduce. Local
+ * steps (slices of B, zero padding to P) move nothing and come last. Never more than four steps.
  */
 #ifndef SBP_COSTMODEL_BOXING_H
 #define SBP_COSTMODEL_BOXING_H
@@ -15,9 +15,9 @@
 
 struct sbp_boxing_step {
     enum sbp_collective kind;
-    sbp_axes axes;             /* the group */
-    struct sbp_dist from, to;  /* before and after */
-    int64_t elements;          /* n of the cost formula, per device */
+    sbp_axes axes;            /* the group */
+    struct sbp_dist from, to; /* before and after */
+    int64_t elements;         /* n of the cost formula, per device */
 };
 
 #define SBP_MAX_BOXING_STEPS 4

@@ -11,7 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 
-#define SBP_MAX_LEVELS 4
+#define SBP_MAX_LEVELS       4
 #define SBP_MAX_EFFICIENCIES 64
 
 enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16 };
@@ -37,8 +37,8 @@ struct sbp_cluster {
     char name[64];
     int level_count;
     struct sbp_level level[SBP_MAX_LEVELS];
-    int64_t memory_bytes; /* of a device */
-    int64_t reserve_bytes; /* runtime's own share of it, default 0 */
+    int64_t memory_bytes;    /* of a device */
+    int64_t reserve_bytes;   /* runtime's own share of it, default 0 */
     double flops[SBP_TYPES]; /* peak rate by type; 0: not given */
     double memory_bytes_per_s;
     int efficiency_count; /* 0: the peak is reached */
@@ -47,18 +47,19 @@ struct sbp_cluster {
 
 /* Reads {"name", "levels": [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"}...], "device":
  * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s", "gemm"?:
- * [{"m","n","k","efficiency"}...]}, "measured"?: {...}, "source"?: ...}. "measured" and "source" are
- * carried along, not interpreted. Devices in all: 1 .. 2^31. */
-enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *cluster) SBP_MUST_USE;
+ * [{"m","n","k","efficiency"}...]}, "measured"?: {...}, "source"?: ...}. "measured" and "source"
+ * are carried along, not interpreted. Devices in all: 1 .. 2^31. */
+enum sbp_status sbp_cluster_read(const struct sbp_json *at,
+                                 struct sbp_cluster *cluster) SBP_MUST_USE;
 
 int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
 /* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when it does not divide. */
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth) (design,
- * section 5). The efficiency of a shape between measured ones is their average weighted by inverse
- * squared distance in (log m, log n, log k). */
+/* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth)
+ * (design, section 5). The efficiency of a shape between measured ones is their average weighted by
+ * inverse squared distance in (log m, log n, log k). */
 double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
                           double k);
 /* Seconds of a kernel that does `flops` at the peak rate and moves `bytes`. */

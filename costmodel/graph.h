@@ -1,9 +1,9 @@
 /* The model graph: operators, tensors and dimension classes, read from a model file.
  *
- * A model file is an architecture ("gpt") or a list of layers; both become the same graph. Operators
- * stand in topological order, every activation has one producer (or is the model's input). Layers
- * that repeat (the blocks of a transformer) share a strategy: `site` is the operator of the first
- * repeat that stands for them all.
+ * A model file is an architecture ("gpt") or a list of layers; both become the same graph.
+ * Operators stand in topological order, every activation has one producer (or is the model's
+ * input). Layers that repeat (the blocks of a transformer) share a strategy: `site` is the operator
+ * of the first repeat that stands for them all.
  */
 #ifndef SBP_COSTMODEL_GRAPH_H
 #define SBP_COSTMODEL_GRAPH_H
@@ -24,30 +24,31 @@ struct sbp_tensor {
     char name[64];
     enum sbp_tensor_kind kind;
     struct sbp_shape shape;
-    int producer;        /* operator; -1: a weight or the model's input */
-    int64_t valid_rows;  /* of a weight's dimension 0 (embedding) or 2 (untied head): padding
-                            beyond it is no parameter; otherwise the size */
-    int valid_dim;       /* which dimension that is; -1: no padding */
+    int producer;       /* operator; -1: a weight or the model's input */
+    int64_t valid_rows; /* of a weight's dimension 0 (embedding) or 2 (untied head): padding
+                           beyond it is no parameter; otherwise the size */
+    int valid_dim;      /* which dimension that is; -1: no padding */
     double init_mean, init_spread; /* weights: constant (spread 0) or normal */
 };
 
 struct sbp_op_node {
     char name[64];
     enum sbp_op_kind kind;
-    int site;                     /* operator of the first repeat; itself when there is none */
-    int repeats;                  /* how many operators have this one as site (0 when not a site) */
+    int site;    /* operator of the first repeat; itself when there is none */
+    int repeats; /* how many operators have this one as site (0 when not a site) */
     int input_count, weight_count;
-    int input[SBP_MAX_INPUTS];    /* tensors */
-    int weight[SBP_MAX_WEIGHTS];  /* linear: W, bias; embedding: table, positions; norm: gain, shift */
-    int output;                   /* tensor; -1: the loss */
-    bool transposed_weight;       /* linear whose W is an embedding table (tied): stored (out, in) */
-    double epsilon;               /* layernorm */
-    double probability;           /* dropout */
+    int input[SBP_MAX_INPUTS];   /* tensors */
+    int weight[SBP_MAX_WEIGHTS]; /* linear: W, bias; embedding: table, positions; norm: gain, shift
+                                  */
+    int output;                  /* tensor; -1: the loss */
+    bool transposed_weight;      /* linear whose W is an embedding table (tied): stored (out, in) */
+    double epsilon;              /* layernorm */
+    double probability;          /* dropout */
     struct {
         bool causal;
         enum sbp_attention_kind kind;
     } attention;
-    int64_t valid_vocabulary;     /* cross-entropy */
+    int64_t valid_vocabulary; /* cross-entropy */
 };
 
 struct sbp_precision {
@@ -58,8 +59,8 @@ struct sbp_precision {
 };
 
 struct sbp_training {
-    struct sbp_update update;  /* step and gradient_scale are the run's */
-    double clip_norm;          /* 0: no clipping */
+    struct sbp_update update; /* step and gradient_scale are the run's */
+    double clip_norm;         /* 0: no clipping */
 };
 
 struct sbp_dim_class {
@@ -71,27 +72,30 @@ struct sbp_graph {
     struct sbp_arena arena; /* owns the arrays */
     char name[64];
     int64_t global_batch, sequence;
-    bool input_split;       /* "input": "split": the input comes out of an earlier layer */
-    int input;              /* the model's input activation; -1: token ids (an embedding) */
+    bool input_split; /* "input": "split": the input comes out of an earlier layer */
+    int input;        /* the model's input activation; -1: token ids (an embedding) */
     int op_count, tensor_count, class_count;
     struct sbp_op_node *op;
     struct sbp_tensor *tensor;
     struct sbp_dim_class *dim_class;
     struct sbp_precision precision;
     struct sbp_training training;
-    int loss;               /* the cross-entropy operator, -1: a fixed output gradient */
-    int64_t parameters;     /* exact: padding rows are not counted, tied weights once */
+    int loss;           /* the cross-entropy operator, -1: a fixed output gradient */
+    int64_t parameters; /* exact: padding rows are not counted, tied weights once */
 };
 
-/* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
- * object {"param", "grad", "master", "moments", "activation", "reduce"}: param defaults to fp32, grad
- * and activation to param, moments to master, else param, reduce to grad; no master, no copy), input
- * ("free", "split"), features (of the input; default: `in` of a linear that reads it), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
- * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
- * ("materialised" default, "flash"), notes (anything, for people); layers: [{"op", "name"?, "inputs"?: [names],
+/* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32",
+ * "mixed", object {"param", "grad", "master", "moments", "activation", "reduce"}: param defaults to
+ * fp32, grad and activation to param, moments to master, else param, reduce to grad; no master, no
+ * copy), input
+ * ("free", "split"), features (of the input; default: `in` of a linear that reads it), optimizer
+ * ("adam" default, "adamw", "sgd", or an object {"name", "learning_rate", "momentum", "beta1",
+ * "beta2", "epsilon", "weight_decay"}), clip_norm, attention
+ * ("materialised" default, "flash"), notes (anything, for people); layers: [{"op", "name"?,
+ * "inputs"?: [names],
  * ...}]. Per operator: linear {in?, out, bias? (false), out_heads? (features = heads, inner =
- * out / heads)}; embedding {vocab, hidden, positions?}; layernorm {epsilon? 1e-5}; attention {heads,
- * causal? (true)}: its input is a packed (heads, 3, head size) projection; dropout {p};
+ * out / heads)}; embedding {vocab, hidden, positions?}; layernorm {epsilon? 1e-5}; attention
+ * {heads, causal? (true)}: its input is a packed (heads, 3, head size) projection; dropout {p};
  * cross_entropy {}; relu, gelu, add {}. Inputs default to the previous layer's output; "input"
  * names the model's input. A linear tied to an embedding: {"op": "linear", "tied": "NAME"}.
  * Architecture form: {"architecture": "gpt", "layers", "hidden", "heads", "sequence", "vocab",
@@ -114,8 +118,8 @@ int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
 /* The model's own flops a step, forward and backward, for the share of peak (MFU): products only,
- * without padding, all S^2 scores, backward twice forward, so that the share compares with published
- * ones (Chowdhery et al., PaLM, appendix B; Narayanan et al., 2021, section 5). */
+ * without padding, all S^2 scores, backward twice forward, so that the share compares with
+ * published ones (Chowdhery et al., PaLM, appendix B; Narayanan et al., 2021, section 5). */
 double sbp_graph_model_flops(const struct sbp_graph *graph);
 
 /* Elements of a weight that are parameters: without padding. */

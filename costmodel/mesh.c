@@ -7,9 +7,8 @@ static enum sbp_status add_family(struct sbp_mesh *mesh, int level, int64_t prim
         return sbp_fail(diag, SBP_E_INPUT,
                         "levels: the devices have more than %d prime factors, at most %d are legal",
                         SBP_MAX_AXES, SBP_MAX_AXES);
-    mesh->family[mesh->family_count] =
-        (struct sbp_family){.level = level, .first = mesh->axis_count, .count = count,
-                            .prime = prime};
+    mesh->family[mesh->family_count] = (struct sbp_family){
+        .level = level, .first = mesh->axis_count, .count = count, .prime = prime};
     for (int i = 0; i < count; i++)
         mesh->axis[mesh->axis_count++] =
             (struct sbp_axis){.level = level, .family = mesh->family_count, .size = prime};

@@ -37,12 +37,12 @@ enum sbp_op_kind {
         SBP_OP_KINDS
 };
 
-#define SBP_MAX_ROLES 6
-#define SBP_MAX_INPUTS 2
+#define SBP_MAX_ROLES   6
+#define SBP_MAX_INPUTS  2
 #define SBP_MAX_WEIGHTS 2
 
 struct sbp_role {
-    const char *name;                          /* "batch", "column", ... */
+    const char *name; /* "batch", "column", ... */
     struct sbp_state input[SBP_MAX_INPUTS];
     struct sbp_state weight[SBP_MAX_WEIGHTS];
     struct sbp_state gradient[SBP_MAX_WEIGHTS]; /* of the weight, as backward leaves it */

@@ -17,11 +17,10 @@ struct sbp_op_local sbp_op_whole(const struct sbp_graph *graph, int op)
     const struct sbp_op_node *node = &graph->op[op];
     const int tensor = node->kind == SBP_OP_EMBEDDING ? node->output : node->input[0];
     const int64_t *size = graph->tensor[tensor].shape.size;
-    struct sbp_op_local whole = {.tokens = (double)size[SBP_DIM_BATCH] *
-                                           (double)size[SBP_DIM_SEQUENCE],
-                                 .in = 1,
-                                 .out = (double)size[SBP_DIM_FEATURE] *
-                                        (double)size[SBP_DIM_INNER]};
+    struct sbp_op_local whole = {
+        .tokens = (double)size[SBP_DIM_BATCH] * (double)size[SBP_DIM_SEQUENCE],
+        .in = 1,
+        .out = (double)size[SBP_DIM_FEATURE] * (double)size[SBP_DIM_INNER]};
     if (node->kind == SBP_OP_LINEAR) {
         const int64_t *out = graph->tensor[node->output].shape.size;
         whole.in = whole.out;
@@ -64,8 +63,8 @@ static double share_of(const struct sbp_graph *graph, int op, const struct sbp_o
 static double moved_s(const struct sbp_pricing *pricing, int op, const struct sbp_op_local *local,
                       double flops, double passes)
 {
-    const double elements = passes * local->tokens * local->out +
-                            passes / 2 * probabilities(pricing->graph, op, local);
+    const double elements =
+        passes * local->tokens * local->out + passes / 2 * probabilities(pricing->graph, op, local);
     return sbp_cluster_kernel_s(pricing->cluster, pricing->type, flops,
                                 elements * (double)pricing->bytes.activation);
 }
@@ -77,10 +76,9 @@ double sbp_price_forward_s(const struct sbp_pricing *pricing, int op,
     if (kind == SBP_OP_LINEAR)
         return sbp_cluster_gemm_s(pricing->cluster, pricing->type, local->tokens, local->out,
                                   local->in);
-    const double flops = kind == SBP_OP_ATTENTION
-                             ? sbp_op_forward_flops(pricing->graph, op) *
-                                   share_of(pricing->graph, op, local)
-                             : 0;
+    const double flops = kind == SBP_OP_ATTENTION ? sbp_op_forward_flops(pricing->graph, op) *
+                                                        share_of(pricing->graph, op, local)
+                                                  : 0;
     return moved_s(pricing, op, local, flops, passes_of[kind].forward);
 }
 
@@ -93,10 +91,9 @@ double sbp_price_input_gradient_s(const struct sbp_pricing *pricing, int op,
                                   local->out);
     if (kind == SBP_OP_EMBEDDING)
         return 0;
-    const double flops = kind == SBP_OP_ATTENTION
-                             ? sbp_op_backward_flops(pricing->graph, op) *
-                                   share_of(pricing->graph, op, local)
-                             : 0;
+    const double flops = kind == SBP_OP_ATTENTION ? sbp_op_backward_flops(pricing->graph, op) *
+                                                        share_of(pricing->graph, op, local)
+                                                  : 0;
     return moved_s(pricing, op, local, flops, passes_of[kind].backward);
 }
 
@@ -133,7 +130,8 @@ static double block(const struct sbp_program *program, int buffer, int dim)
                                   &b->dist, dim);
 }
 
-static struct sbp_op_local local_of(const struct sbp_program *program, const struct sbp_instr *instr)
+static struct sbp_op_local local_of(const struct sbp_program *program,
+                                    const struct sbp_instr *instr)
 {
     const struct sbp_op_node *node = &program->graph->op[instr->op];
     const int weight = instr->buffer[SBP_AT_W];
@@ -147,10 +145,10 @@ static struct sbp_op_local local_of(const struct sbp_program *program, const str
     }
     if (node->kind == SBP_OP_LINEAR) {
         const bool transposed = node->transposed_weight;
-        const double in = block(program, weight, SBP_DIM_IN) * block(program, weight,
-                                                                     SBP_DIM_IN_INNER);
-        const double out = block(program, weight, SBP_DIM_OUT) * block(program, weight,
-                                                                       SBP_DIM_OUT_INNER);
+        const double in =
+            block(program, weight, SBP_DIM_IN) * block(program, weight, SBP_DIM_IN_INNER);
+        const double out =
+            block(program, weight, SBP_DIM_OUT) * block(program, weight, SBP_DIM_OUT_INNER);
         local.in = transposed ? out : in;
         local.out = transposed ? in : out;
     } else if (node->kind == SBP_OP_EMBEDDING) {
@@ -181,9 +179,8 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
 
 static double box_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
-    const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT
-                                ? program->bytes.gradient
-                                : program->bytes.activation;
+    const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.gradient
+                                                                      : program->bytes.activation;
     return (double)instr->box.elements * (double)element;
 }
 
@@ -204,8 +201,7 @@ static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_
 
 void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster)
 {
-    const struct sbp_pricing pricing =
-        sbp_pricing_make(program->graph, cluster, &program->bytes);
+    const struct sbp_pricing pricing = sbp_pricing_make(program->graph, cluster, &program->bytes);
     for (int i = 0; i < program->instr_count; i++) {
         struct sbp_instr *instr = &program->instr[i];
         instr->compute_s = instr->communication_s = 0;
@@ -265,9 +261,8 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
         totals.communication_bytes += sbp_collective_traffic_bytes(
             &program->mesh, instr->box.kind, instr->box.axes, box_bytes(program, instr));
         if (instr->cause == SBP_CAUSE_ACTIVATION)
-            totals.forward_activation_elements +=
-                sbp_collective_traffic_bytes(&program->mesh, instr->box.kind, instr->box.axes,
-                                             (double)instr->box.elements);
+            totals.forward_activation_elements += sbp_collective_traffic_bytes(
+                &program->mesh, instr->box.kind, instr->box.axes, (double)instr->box.elements);
     }
     totals.step_s = totals.compute_s + totals.communication_s;
     add_memory(program, &totals);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "costmodel/program_layout.h"
+
 static const char *const instr_names[] = {
 #define SBP_INSTR_TEXT(name, text) text,
     SBP_INSTR_MAP(SBP_INSTR_TEXT)
@@ -15,8 +17,8 @@ const char *sbp_instr_name(enum sbp_instr_kind kind)
 
 const char *sbp_cause_name(enum sbp_cause cause)
 {
-    static const char *const names[] = {"none",     "activation", "activation-gradient",
-                                        "weight-gradient", "operator",   "scalar"};
+    static const char *const names[] = {
+        "none", "activation", "activation-gradient", "weight-gradient", "operator", "scalar"};
     return names[cause];
 }
 
@@ -46,11 +48,11 @@ struct builder {
     struct sbp_layout layout;
     struct sbp_diag *diag;
     int instr_capacity, buffer_capacity;
-    int *value;         /* (tensor_count) buffer of an activation where it rests; -1 */
-    int *gradient;      /* (tensor_count) buffer of its gradient there; -1 until the first one */
-    int *uses_left;     /* (tensor_count) of a weight: gradients still to come */
+    int *value;     /* (tensor_count) buffer of an activation where it rests; -1 */
+    int *gradient;  /* (tensor_count) buffer of its gradient there; -1 until the first one */
+    int *uses_left; /* (tensor_count) of a weight: gradients still to come */
     int (*input)[SBP_MAX_INPUTS]; /* (op_count) buffers that the operator read, boxed */
-    int *saved, *saved2; /* (op_count) what forward kept for backward */
+    int *saved, *saved2;          /* (op_count) what forward kept for backward */
 };
 
 static void *grown(struct sbp_arena *arena, const void *old, int count, int capacity, size_t size)
@@ -105,8 +107,7 @@ static enum sbp_status add_buffer(struct builder *b, enum sbp_buffer_use use,
 static enum sbp_status add_block(struct builder *b, enum sbp_buffer_use use, int tensor,
                                  const struct sbp_dist *dist, int *buffer)
 {
-    const int64_t elements =
-        sbp_local_elements(b->mesh, &b->graph->tensor[tensor].shape, dist);
+    const int64_t elements = sbp_local_elements(b->mesh, &b->graph->tensor[tensor].shape, dist);
     return add_buffer(b, use, SBP_BUFFER_REAL, tensor, dist, elements, buffer);
 }
 
@@ -570,8 +571,7 @@ static enum sbp_status add_weights(struct builder *b)
     for (int op = 0; op < b->graph->op_count; op++)
         for (int w = 0; w < b->graph->op[op].weight_count; w++) {
             const int tensor = b->graph->op[op].weight[w];
-            const struct sbp_dist dist =
-                sbp_strategy_weight(b->graph, b->mesh, b->strategy, op, w);
+            const struct sbp_dist dist = sbp_strategy_weight(b->graph, b->mesh, b->strategy, op, w);
             b->uses_left[tensor]++;
             if (b->program->weight_buffer[tensor] < 0)
                 SBP_TRY(add_weight(b, tensor, &dist));
@@ -608,165 +608,6 @@ static enum sbp_status add_updates(struct builder *b)
     return SBP_OK;
 }
 
-/* ---- layout -------------------------------------------------------------------------------- */
-
-static bool persistent(const struct sbp_buffer *buffer)
-{
-    return buffer->use <= SBP_USE_INDEX;
-}
-
-int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
-{
-    const struct sbp_buffer *b = &program->buffer[buffer];
-    int64_t element = program->bytes.activation;
-    if (b->type == SBP_BUFFER_INT32)
-        element = 4;
-    else if (b->type == SBP_BUFFER_BYTE)
-        element = 1;
-    else if (b->use == SBP_USE_WEIGHT)
-        element = program->bytes.weight;
-    else if (b->use == SBP_USE_GRADIENT)
-        element = program->bytes.gradient;
-    else if (b->use == SBP_USE_MOMENT)
-        element = program->bytes.moment;
-    else if (b->use == SBP_USE_MASTER)
-        element = program->bytes.master;
-    int64_t bytes = 0;
-    return sbp_mul_i64(b->elements, element, &bytes) && bytes <= INT64_MAX - 64 ? bytes : -1;
-}
-
-static void find_lifetimes(struct sbp_program *program)
-{
-    for (int i = 0; i < program->instr_count; i++)
-        for (int k = 0; k < SBP_INSTR_BUFFERS; k++) {
-            if (program->instr[i].buffer[k] < 0)
-                continue;
-            struct sbp_buffer *buffer = &program->buffer[program->instr[i].buffer[k]];
-            if (buffer->first < 0)
-                buffer->first = i;
-            buffer->last = i;
-        }
-    /* The loss is read after the step. */
-    if (program->loss_buffer >= 0)
-        program->buffer[program->loss_buffer].last = program->instr_count - 1;
-    for (int i = 0; i < program->buffer_count; i++)
-        if (persistent(&program->buffer[i])) {
-            program->buffer[i].first = 0;
-            program->buffer[i].last = program->instr_count - 1;
-        }
-}
-
-/* A free stretch of the arena below the high-water mark. */
-struct hole {
-    int64_t offset, bytes;
-};
-
-struct heap {
-    struct hole *hole; /* by offset */
-    int count;
-    int64_t top;
-};
-
-/* Lowest hole that is large enough, else the top (grown from a hole that touches it). */
-static int64_t take(struct heap *heap, int64_t bytes)
-{
-    for (int i = 0; i < heap->count; i++) {
-        struct hole *hole = &heap->hole[i];
-        const bool at_top = hole->offset + hole->bytes == heap->top;
-        if (hole->bytes < bytes && !at_top)
-            continue;
-        const int64_t offset = hole->offset;
-        if (hole->bytes > bytes) {
-            hole->offset += bytes;
-            hole->bytes -= bytes;
-        } else {
-            if (offset + bytes > heap->top)
-                heap->top = offset + bytes;
-            memmove(hole, hole + 1, (size_t)(heap->count - i - 1) * sizeof *hole);
-            heap->count--;
-        }
-        return offset;
-    }
-    const int64_t offset = heap->top;
-    heap->top += bytes;
-    return offset;
-}
-
-static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
-{
-    int at = 0;
-    while (at < heap->count && heap->hole[at].offset < offset)
-        at++;
-    memmove(&heap->hole[at + 1], &heap->hole[at], (size_t)(heap->count - at) * sizeof *heap->hole);
-    heap->hole[at] = (struct hole){offset, bytes};
-    heap->count++;
-    for (int i = at > 0 ? at - 1 : 0; i + 1 < heap->count && i <= at;) {
-        struct hole *here = &heap->hole[i], *next = here + 1;
-        if (here->offset + here->bytes != next->offset) {
-            i++;
-            continue;
-        }
-        here->bytes += next->bytes;
-        memmove(next, next + 1, (size_t)(heap->count - i - 2) * sizeof *next);
-        heap->count--;
-        at--;
-    }
-}
-
-static int64_t rounded(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-/* Persistent buffers first, then a sweep over time: a buffer takes the lowest hole when it is born
- * and leaves it after its last use. */
-static enum sbp_status lay_out(struct builder *b)
-{
-    struct sbp_program *program = b->program;
-    struct heap heap = {
-        .hole = SBP_NEW(&program->arena, struct hole, program->buffer_count + 1)};
-    int *by_last = SBP_NEW(&program->arena, int, program->buffer_count);
-    int *head = SBP_NEW(&program->arena, int, program->instr_count + 1);
-    if (heap.hole == NULL || by_last == NULL || head == NULL)
-        return SBP_E_MEMORY;
-    for (int i = 0; i <= program->instr_count; i++)
-        head[i] = -1;
-    int64_t total = 0;
-    for (int i = 0; i < program->buffer_count; i++) {
-        const int64_t bytes = sbp_program_buffer_bytes(program, i);
-        if (bytes < 0 || !sbp_add_i64(total, rounded(bytes), &total))
-            return sbp_fail(b->diag, SBP_E_RANGE,
-                            "memory: a device's buffers pass 2^63 bytes, fewer are legal");
-        if (persistent(&program->buffer[i]))
-            program->buffer[i].offset_bytes = take(&heap, rounded(bytes));
-    }
-    int *born = SBP_NEW(&program->arena, int, program->instr_count + 1);
-    int *next_born = SBP_NEW(&program->arena, int, program->buffer_count);
-    if (born == NULL || next_born == NULL)
-        return SBP_E_MEMORY;
-    for (int i = 0; i <= program->instr_count; i++)
-        born[i] = -1;
-    for (int i = program->buffer_count - 1; i >= 0; i--) {
-        const struct sbp_buffer *buffer = &program->buffer[i];
-        if (persistent(buffer) || buffer->first < 0)
-            continue;
-        next_born[i] = born[buffer->first];
-        born[buffer->first] = i;
-        by_last[i] = head[buffer->last];
-        head[buffer->last] = i;
-    }
-    for (int t = 0; t < program->instr_count; t++) {
-        for (int i = t > 0 ? head[t - 1] : -1; i >= 0; i = by_last[i])
-            give_back(&heap, program->buffer[i].offset_bytes,
-                      rounded(sbp_program_buffer_bytes(program, i)));
-        for (int i = born[t]; i >= 0; i = next_born[i])
-            program->buffer[i].offset_bytes =
-                take(&heap, rounded(sbp_program_buffer_bytes(program, i)));
-    }
-    program->arena_bytes = heap.top;
-    return SBP_OK;
-}
-
 /* ---- assembly ------------------------------------------------------------------------------ */
 
 static int *filled(struct sbp_arena *arena, int count, int value)
@@ -799,7 +640,7 @@ static enum sbp_status prepare(struct builder *b)
         b->gradient == NULL || b->uses_left == NULL || b->saved == NULL || b->saved2 == NULL ||
         inputs == NULL)
         return SBP_E_MEMORY;
-    b->input = (int (*)[SBP_MAX_INPUTS])inputs;
+    b->input = (int(*)[SBP_MAX_INPUTS])inputs;
     return SBP_OK;
 }
 
@@ -808,8 +649,7 @@ static enum sbp_status copy_strategy(struct builder *b, const struct sbp_strateg
     struct sbp_program *program = b->program;
     SBP_TRY(sbp_strategy_alloc(b->graph, &program->arena, &program->strategy));
     program->strategy.boxing = strategy->boxing;
-    memcpy(program->strategy.op, strategy->op,
-           (size_t)b->graph->op_count * sizeof *strategy->op);
+    memcpy(program->strategy.op, strategy->op, (size_t)b->graph->op_count * sizeof *strategy->op);
     memcpy(program->strategy.rest, strategy->rest,
            (size_t)b->graph->tensor_count * sizeof *strategy->rest);
     memcpy(program->strategy.split, strategy->split,
@@ -840,8 +680,7 @@ static enum sbp_status assemble(struct builder *b, const struct sbp_strategy *st
     for (int op = b->graph->op_count - 1; op >= 0; op--)
         SBP_TRY(backward_op(b, op));
     SBP_TRY(add_updates(b));
-    find_lifetimes(b->program);
-    return lay_out(b);
+    return sbp_program_lay_out(b->program, b->diag);
 }
 
 enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
@@ -882,12 +721,12 @@ enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_
         if (!collective || instr->box.kind == SBP_LOCAL)
             continue;
         const int64_t members = sbp_mesh_group_size(&program->mesh, instr->box.axes);
-        (*calls)[(*count)++] = (struct sbp_call){
-            .kind = instr->box.kind,
-            .axes = instr->box.axes,
-            .count = instr->box.kind == SBP_ALL_REDUCE ? instr->box.elements
-                                                       : instr->box.elements / members,
-            .instr = i};
+        (*calls)[(*count)++] = (struct sbp_call){.kind = instr->box.kind,
+                                                 .axes = instr->box.axes,
+                                                 .count = instr->box.kind == SBP_ALL_REDUCE
+                                                              ? instr->box.elements
+                                                              : instr->box.elements / members,
+                                                 .instr = i};
     }
     return SBP_OK;
 }

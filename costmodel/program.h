@@ -1,8 +1,8 @@
 /* The physical program: what one device does in a training step, in order.
  *
- * Compiled from graph, mesh and labelled strategy through the boxing planner. All ranks run the same
- * program on blocks of the same sizes (SPMD). The cost model prices its instructions, the memory
- * model is its buffer layout, the executor interprets it: what is priced is what runs.
+ * Compiled from graph, mesh and labelled strategy through the boxing planner. All ranks run the
+ * same program on blocks of the same sizes (SPMD). The cost model prices its instructions, the
+ * memory model is its buffer layout, the executor interprets it: what is priced is what runs.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_H
 #define SBP_COSTMODEL_PROGRAM_H
@@ -34,15 +34,15 @@ struct sbp_buffer {
 };
 
 #define SBP_INSTR_MAP(X)                                                                           \
-    X(INPUT, "input")                       /* OUT = this rank's block of the model's input */     \
-    X(FORWARD, "forward")                   /* operator op, phase */                               \
-    X(BACKWARD, "backward")                 /* operator op, phase */                               \
-    X(BOX, "box")                           /* one boxing step: OUT from IN, WORK, WORK2 */        \
-    X(REDUCE, "reduce")                     /* in-place all-reduce of OUT over box.axes */         \
-    X(ADD_GRADIENT, "add-gradient")         /* OUT = IN + IN2, three buffers */                    \
-    X(OUTPUT_GRADIENT, "output-gradient")   /* OUT = the fixed gradient of a lossless model */     \
-    X(NORM, "norm")                         /* OUT = sum of squares of all weight gradients */     \
-    X(UPDATE, "update")                     /* weight W from gradient DW, moments SAVED, SAVED2 */
+    X(INPUT, "input")                     /* OUT = this rank's block of the model's input */       \
+    X(FORWARD, "forward")                 /* operator op, phase */                                 \
+    X(BACKWARD, "backward")               /* operator op, phase */                                 \
+    X(BOX, "box")                         /* one boxing step: OUT from IN, WORK, WORK2 */          \
+    X(REDUCE, "reduce")                   /* in-place all-reduce of OUT over box.axes */           \
+    X(ADD_GRADIENT, "add-gradient")       /* OUT = IN + IN2, three buffers */                      \
+    X(OUTPUT_GRADIENT, "output-gradient") /* OUT = the fixed gradient of a lossless model */       \
+    X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \
+    X(UPDATE, "update")                   /* weight W from gradient DW, moments SAVED, SAVED2 */
 
 enum sbp_instr_kind {
 #define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
@@ -57,8 +57,8 @@ enum sbp_cause {
     SBP_CAUSE_ACTIVATION, /* boxing of an activation, forward */
     SBP_CAUSE_ACTIVATION_GRADIENT,
     SBP_CAUSE_WEIGHT_GRADIENT,
-    SBP_CAUSE_OPERATOR,   /* inside a composite operator */
-    SBP_CAUSE_SCALAR,     /* loss, gradient norm */
+    SBP_CAUSE_OPERATOR, /* inside a composite operator */
+    SBP_CAUSE_SCALAR,   /* loss, gradient norm */
 };
 const char *sbp_cause_name(enum sbp_cause cause);
 
@@ -66,12 +66,12 @@ const char *sbp_cause_name(enum sbp_cause cause);
 struct sbp_instr {
     enum sbp_instr_kind kind;
     int op, phase;
-    int tensor;                       /* BOX, ADD_GRADIENT, INPUT, UPDATE: the logical tensor */
+    int tensor; /* BOX, ADD_GRADIENT, INPUT, UPDATE: the logical tensor */
     int buffer[SBP_INSTR_BUFFERS];
-    struct sbp_boxing_step box;       /* BOX; REDUCE uses kind and axes and elements */
-    int reduction;                    /* REDUCE: enum sbp_reduction (0 sum, 1 max) */
+    struct sbp_boxing_step box; /* BOX; REDUCE uses kind and axes and elements */
+    int reduction;              /* REDUCE: enum sbp_reduction (0 sum, 1 max) */
     enum sbp_cause cause;
-    double factor;                    /* loss scaling, norm weights */
+    double factor;                     /* loss scaling, norm weights */
     double compute_s, communication_s; /* the price */
 };
 
@@ -83,44 +83,45 @@ struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precis
 struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
 
 struct sbp_program {
-    struct sbp_arena arena;           /* owns the arrays */
-    const struct sbp_graph *graph;    /* borrowed, must outlive the program */
+    struct sbp_arena arena;        /* owns the arrays */
+    const struct sbp_graph *graph; /* borrowed, must outlive the program */
     struct sbp_mesh mesh;
     struct sbp_element_bytes bytes;
-    struct sbp_strategy strategy;     /* a copy */
+    struct sbp_strategy strategy; /* a copy */
     int instr_count, buffer_count;
     struct sbp_instr *instr;
     struct sbp_buffer *buffer;
     int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
     int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
     int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
-    int64_t arena_bytes;              /* high-water mark: end of the last buffer */
+    int64_t arena_bytes; /* high-water mark: end of the last buffer */
 };
 
 /* Place of each operand in instr.buffer; -1 where the instruction has none. */
 enum {
-    SBP_AT_OUT = 0,   /* output (forward), input gradient (backward), target (others) */
-    SBP_AT_IN = 1,    /* first input (forward and backward), source (others) */
-    SBP_AT_IN2 = 2,   /* second input: add */
-    SBP_AT_W = 3,     /* weight: linear W, table, gain */
-    SBP_AT_W2 = 4,    /* bias, positions, shift */
-    SBP_AT_DY = 5,    /* backward: output gradient */
-    SBP_AT_DW = 6,    /* backward: gradients of W and W2 */
+    SBP_AT_OUT = 0, /* output (forward), input gradient (backward), target (others) */
+    SBP_AT_IN = 1,  /* first input (forward and backward), source (others) */
+    SBP_AT_IN2 = 2, /* second input: add */
+    SBP_AT_W = 3,   /* weight: linear W, table, gain */
+    SBP_AT_W2 = 4,  /* bias, positions, shift */
+    SBP_AT_DY = 5,  /* backward: output gradient */
+    SBP_AT_DW = 6,  /* backward: gradients of W and W2 */
     SBP_AT_DW2 = 7,
-    SBP_AT_SAVED = 8, /* mask, attention's saved part, norm sums, cross-entropy maxima */
+    SBP_AT_SAVED = 8,  /* mask, attention's saved part, norm sums, cross-entropy maxima */
     SBP_AT_SAVED2 = 9, /* cross-entropy sums, norm backward sums, attention's output in backward */
-    SBP_AT_WORK = 10, /* scratch; boxing: pack buffer */
+    SBP_AT_WORK = 10,  /* scratch; boxing: pack buffer */
     SBP_AT_WORK2 = 11, /* boxing: unpack buffer */
 };
 
 /* Phases. Embedding: IN = token ids, IN2 = row of the position table. Layer norm: forward 0 writes
- * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2 =
- * labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT =
- * logits' gradient times instr.factor. Attention: OUT = y, SAVED = what backward needs, WORK =
- * scratch; backward: OUT = gradient of IN, SAVED2 = y. Linear: backward 0 writes OUT = input gradient,
- * 1 writes DW and DW2 from IN and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds to
- * DW instead of writing it (the second use of a tied weight). Where the box of an instruction's
- * output has P axes, one member (coordinate 0 on all of them) adds bias or positions. */
+ * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2
+ * = labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT
+ * = logits' gradient times instr.factor. Attention: OUT = y, SAVED = what backward needs, WORK =
+ * scratch; backward: OUT = gradient of IN, SAVED2 = y. Linear: backward 0 writes OUT = input
+ * gradient, 1 writes DW and DW2 from IN and DY. Dropout: SAVED = mask. Backward with instr.factor
+ * == 1 adds to DW instead of writing it (the second use of a tied weight). Where the box of an
+ * instruction's output has P axes, one member (coordinate 0 on all of them) adds bias or positions.
+ */
 
 /* Compiles, lays out and prices. `bytes` decides buffer sizes and traffic; `cluster` the prices.
  * The strategy must be closed (sbp_strategy_close). E_RANGE when a size passes 2^62. */
@@ -137,8 +138,8 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
 struct sbp_totals {
     double step_s, compute_s, communication_s, optimizer_s;
     double by_cause_s[8];
-    double communication_bytes;          /* sent by a device in a step */
-    double forward_activation_elements;  /* boxed forward: AutoDDL figure 3's measure */
+    double communication_bytes;         /* sent by a device in a step */
+    double forward_activation_elements; /* boxed forward: AutoDDL figure 3's measure */
     /* activation_bytes: the arena above what persists, at its high-water mark: activations kept for
      * backward, boxing and work buffers. device_bytes: arena + reserve. */
     int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, activation_bytes;

@@ -85,8 +85,7 @@ void sbp_region_of(const struct sbp_layout *layout, const struct sbp_shape *shap
             if (!(splits >> i & 1))
                 continue;
             digits->size[digits->count] = mesh->axis[i].size;
-            digits->fixed[digits->count++] =
-                own >> i & 1 ? sbp_mesh_coordinate(mesh, rank, i) : -1;
+            digits->fixed[digits->count++] = own >> i & 1 ? sbp_mesh_coordinate(mesh, rank, i) : -1;
             digits->rest /= mesh->axis[i].size;
         }
     }

@@ -19,8 +19,8 @@ struct sbp_state {
     uint8_t kind; /* enum sbp_kind */
     uint8_t dim;  /* of a split, else 0 */
 };
-#define SBP_STATE_B ((struct sbp_state){SBP_BROADCAST, 0})
-#define SBP_STATE_P ((struct sbp_state){SBP_PARTIAL, 0})
+#define SBP_STATE_B    ((struct sbp_state){SBP_BROADCAST, 0})
+#define SBP_STATE_P    ((struct sbp_state){SBP_PARTIAL, 0})
 #define SBP_STATE_S(d) ((struct sbp_state){SBP_SPLIT, (d)})
 
 /* State of every axis of a mesh. */
@@ -43,7 +43,8 @@ struct sbp_layout {
 };
 
 bool sbp_state_equal(struct sbp_state a, struct sbp_state b);
-bool sbp_dist_equal(const struct sbp_mesh *mesh, const struct sbp_dist *a, const struct sbp_dist *b);
+bool sbp_dist_equal(const struct sbp_mesh *mesh, const struct sbp_dist *a,
+                    const struct sbp_dist *b);
 struct sbp_dist sbp_dist_all(struct sbp_state state);
 /* Gradient's distribution: S stays, B becomes P, P becomes B. */
 struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist *dist);

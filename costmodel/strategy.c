@@ -92,10 +92,10 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
 {
     const struct sbp_dist *rest = &strategy->rest[graph->op[op].input[input]];
     const struct sbp_dist want = sbp_strategy_input(graph, mesh, strategy, op, input);
-    const bool batch_stays = sbp_dist_split(mesh, rest, SBP_DIM_BATCH) ==
-                             sbp_dist_split(mesh, &want, SBP_DIM_BATCH);
-    const bool features_stay = sbp_dist_split(mesh, rest, SBP_DIM_FEATURE) ==
-                               sbp_dist_split(mesh, &want, SBP_DIM_FEATURE);
+    const bool batch_stays =
+        sbp_dist_split(mesh, rest, SBP_DIM_BATCH) == sbp_dist_split(mesh, &want, SBP_DIM_BATCH);
+    const bool features_stay =
+        sbp_dist_split(mesh, rest, SBP_DIM_FEATURE) == sbp_dist_split(mesh, &want, SBP_DIM_FEATURE);
     if (strategy->boxing == SBP_BOXING_FULL || batch_stays || features_stay)
         return false;
     *waypoint = want;

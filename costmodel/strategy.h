@@ -1,8 +1,9 @@
 /* A labelled strategy: the role of every axis in every operator, and where outputs rest.
  *
- * "Labelled" means that axes are named; searches work on unlabelled counts (planner/space.h). Between
- * two operators every activation rests in a split state (AutoDDL, section 4.2): the producer reduce-
- * scatters what it left partial, a consumer all-to-alls and all-gathers what it needs otherwise.
+ * "Labelled" means that axes are named; searches work on unlabelled counts (planner/space.h).
+ * Between two operators every activation rests in a split state (AutoDDL, section 4.2): the
+ * producer reduce- scatters what it left partial, a consumer all-to-alls and all-gathers what it
+ * needs otherwise.
  */
 #ifndef SBP_COSTMODEL_STRATEGY_H
 #define SBP_COSTMODEL_STRATEGY_H
@@ -17,9 +18,9 @@ struct sbp_labels {
 
 struct sbp_strategy {
     enum sbp_boxing_mode boxing;
-    struct sbp_labels *op;     /* (op_count); followers' entries are ignored */
-    struct sbp_dist *rest;     /* (tensor_count) where each activation rests: splits only */
-    sbp_axes *split;           /* (class_count) axes that split a class anywhere: the digits */
+    struct sbp_labels *op; /* (op_count); followers' entries are ignored */
+    struct sbp_dist *rest; /* (tensor_count) where each activation rests: splits only */
+    sbp_axes *split;       /* (class_count) axes that split a class anywhere: the digits */
 };
 
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
@@ -36,16 +37,18 @@ struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct 
                                     const struct sbp_strategy *strategy, int op);
 
 /* Under boxing=paper an input that changes both its batch and its feature split passes through a
- * state that is split on every axis, features where it then becomes B (AutoDDL, section 4.3): writes
- * that state and returns true. False: the way from the rest state is direct. */
+ * state that is split on every axis, features where it then becomes B (AutoDDL, section 4.3):
+ * writes that state and returns true. False: the way from the rest state is direct. */
 bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                            const struct sbp_strategy *strategy, int op, int input,
                            struct sbp_dist *waypoint);
 
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
- * splits that keep the producer's splits, tied weights agree, and the product of all axes that split
- * a class anywhere divides it. E_INPUT names the operator or class and what would be legal. */
+ * splits that keep the producer's splits, tied weights agree, and the product of all axes that
+ * split a class anywhere divides it. E_INPUT names the operator or class and what would be legal.
+ */
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
-                                   struct sbp_strategy *strategy, struct sbp_diag *diag) SBP_MUST_USE;
+                                   struct sbp_strategy *strategy,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

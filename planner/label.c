@@ -12,19 +12,18 @@ struct labeller {
     const struct sbp_space *space;
     const int *choice;
     struct sbp_arena arena;
-    uint8_t *role;        /* (variable, axis) being worked on */
+    uint8_t *role; /* (variable, axis) being worked on */
     uint8_t *best_role;
-    int *class_count;     /* (variable, role) how many classes the role splits */
-    int **classes;        /* (variable, role) which */
-    sbp_axes *split;      /* (class_count) scratch */
-    double bound_s;       /* the unlabelled price of all transfers */
+    int *class_count; /* (variable, role) how many classes the role splits */
+    int **classes;    /* (variable, role) which */
+    sbp_axes *split;  /* (class_count) scratch */
+    double bound_s;   /* the unlabelled price of all transfers */
 };
 
 struct score {
     double transfer_s;
     int broken_rests, broken_classes, broken_class;
 };
-
 
 /* ---- which classes a role splits ------------------------------------------------------------ */
 
@@ -90,9 +89,9 @@ static enum sbp_status prepare(struct labeller *l)
         note_op(l, op);
     note_slots(l);
     for (int i = 0; i < space->transfer_count; i++)
-        l->bound_s += sbp_space_transfer_s(space, &space->transfer[i],
-                                           l->choice[space->transfer[i].from],
-                                           l->choice[space->transfer[i].to]);
+        l->bound_s +=
+            sbp_space_transfer_s(space, &space->transfer[i], l->choice[space->transfer[i].from],
+                                 l->choice[space->transfer[i].to]);
     return SBP_OK;
 }
 
@@ -214,9 +213,9 @@ static void label_in_order(const struct labeller *l, int variable)
 }
 
 /* Gives each axis of a variable the role that suits it best: first those where what the axis held
- * stays, then the rest in order. `fits` (axis, role) says what stays; left counts what is to give. */
-static void label_by_fit(const struct labeller *l, int variable,
-                         const bool (*fits)[SBP_MAX_ROLES])
+ * stays, then the rest in order. `fits` (axis, role) says what stays; left counts what is to give.
+ */
+static void label_by_fit(const struct labeller *l, int variable, const bool (*fits)[SBP_MAX_ROLES])
 {
     const struct sbp_space *space = l->space;
     const int roles = space->variable[variable].role_count;
@@ -260,9 +259,8 @@ static void label_rest(const struct labeller *l, const struct sbp_keep *keep)
     bool fits[SBP_MAX_AXES][SBP_MAX_ROLES] = {{false}};
     for (int axis = 0; axis < space->mesh->axis_count; axis++)
         for (int r = 0; r < space->variable[keep->rest_variable].role_count; r++)
-            fits[axis][r] =
-                sbp_state_equal(sbp_space_output_state(space, keep->op, have[axis]),
-                                space->variable[keep->rest_variable].state[r]);
+            fits[axis][r] = sbp_state_equal(sbp_space_output_state(space, keep->op, have[axis]),
+                                            space->variable[keep->rest_variable].state[r]);
     label_by_fit(l, keep->rest_variable, fits);
 }
 

@@ -1,8 +1,8 @@
 /* Labels: which axis of a family plays which role, for the whole graph at once.
  *
  * A solved space says how many axes of each family play each role; labels name them so that every
- * transfer moves as little as the unlabelled price promised, outputs rest where their producers left
- * them, and the axes that split a dimension class anywhere in the plan divide it.
+ * transfer moves as little as the unlabelled price promised, outputs rest where their producers
+ * left them, and the axes that split a dimension class anywhere in the plan divide it.
  */
 #ifndef SBP_PLANNER_LABEL_H
 #define SBP_PLANNER_LABEL_H
@@ -10,9 +10,9 @@
 #include "planner/space.h"
 
 struct sbp_labelling {
-    double transfer_s;  /* all-to-alls of the labelled transfers */
-    int broken_rests;   /* axes on which an output cannot rest where its variable says */
-    int broken_class;   /* a class whose splits do not divide it, -1: none */
+    double transfer_s; /* all-to-alls of the labelled transfers */
+    int broken_rests;  /* axes on which an output cannot rest where its variable says */
+    int broken_class;  /* a class whose splits do not divide it, -1: none */
 };
 
 /* Labels a full choice of the space's variables and writes it into *strategy (allocated by

@@ -55,8 +55,8 @@ struct job {
     struct candidate trial, best; /* best.objective_s is INFINITY before the first */
     int64_t limit_bytes;
     int64_t *class_limit;
-    double least_bytes;  /* least memory that was seen or proved to be needed */
-    double bound_s;      /* over the spaces searched so far: the least of their bounds */
+    double least_bytes; /* least memory that was seen or proved to be needed */
+    double bound_s;     /* over the spaces searched so far: the least of their bounds */
 };
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
@@ -177,8 +177,8 @@ static enum sbp_status price_trial(struct job *job)
     SBP_TRY(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &job->trial.strategy,
                              &bytes, &program, job->diag));
     const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
-    job->trial.objective_s = job->request->objective == SBP_COMMUNICATION ? totals.communication_s
-                                                                          : totals.step_s;
+    job->trial.objective_s =
+        job->request->objective == SBP_COMMUNICATION ? totals.communication_s : totals.step_s;
     job->trial.device_bytes = totals.device_bytes;
     sbp_program_free(&program);
     return SBP_OK;
@@ -235,8 +235,8 @@ static enum sbp_status try_round(struct job *job, double capacity_bytes, double 
     enum sbp_status status = solve_space(job, &space, capacity_bytes, &choice, bound_s, shortfall);
     *verdict = NO_CHOICE;
     if (status == SBP_OK && choice != NULL) {
-        status = sbp_label(&space, choice, job->request->solver_options.seed,
-                           &job->trial.strategy, &labelling);
+        status = sbp_label(&space, choice, job->request->solver_options.seed, &job->trial.strategy,
+                           &labelling);
         *verdict = NOT_LABELLED;
         *broken_class = labelling.broken_class;
     }
@@ -253,8 +253,8 @@ static enum sbp_status try_round(struct job *job, double capacity_bytes, double 
 }
 
 /* Searches one space: first without a capacity, which is quick and mostly enough; then with one, of
- * which the space's memory model is a lower bound, tightened by what the compiled program showed. The
- * bounds of the first two rounds hold for the space; later rounds only look for a plan. */
+ * which the space's memory model is a lower bound, tightened by what the compiled program showed.
+ * The bounds of the first two rounds hold for the space; later rounds only look for a plan. */
 static enum sbp_status search_space(struct job *job)
 {
     double capacity = INFINITY, space_bound = -INFINITY;
@@ -364,9 +364,8 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
                       .outcome = outcome,
                       .diag = diag,
                       .best = {.objective_s = INFINITY},
-                      .limit_bytes = request->memory_limit_bytes > 0
-                                         ? request->memory_limit_bytes
-                                         : plan->cluster.memory_bytes,
+                      .limit_bytes = request->memory_limit_bytes > 0 ? request->memory_limit_bytes
+                                                                     : plan->cluster.memory_bytes,
                       .least_bytes = INFINITY,
                       .bound_s = INFINITY};
     const enum sbp_status status = optimise(&job);

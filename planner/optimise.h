@@ -1,7 +1,8 @@
 /* The search: a model and a cluster in, the cheapest labelled strategy out.
  *
  * space (which strategies) -> pairwise problem -> solver -> labels -> exact price of the compiled
- * program. A plan is `optimal` only if its labelled price equals the bound of the unlabelled search.
+ * program. A plan is `optimal` only if its labelled price equals the bound of the unlabelled
+ * search.
  */
 #ifndef SBP_PLANNER_OPTIMISE_H
 #define SBP_PLANNER_OPTIMISE_H
@@ -43,20 +44,20 @@ struct sbp_request {
     int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     int fix_count;
-    const struct sbp_fix *fix;       /* (fix_count) */
+    const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
 };
 
 struct sbp_outcome {
     enum sbp_plan_status status;
-    double objective_s;       /* of the plan found, INFINITY without one */
-    double lower_bound_s;     /* of the objective over the space; -INFINITY: none */
+    double objective_s;   /* of the plan found, INFINITY without one */
+    double lower_bound_s; /* of the objective over the space; -INFINITY: none */
     int64_t evaluations;
     double wall_s;
     bool stopped;
-    int64_t needed_bytes;     /* infeasible: least memory per device that a strategy was seen to need */
-    const char *algorithm;    /* the solver that answered */
-    double space_size_log10;  /* of the number of unlabelled strategies */
+    int64_t needed_bytes; /* infeasible: least memory per device that a strategy was seen to need */
+    const char *algorithm;   /* the solver that answered */
+    double space_size_log10; /* of the number of unlabelled strategies */
     int curve_count;
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };
@@ -70,6 +71,7 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
 
 /* Builds the pairwise problem alone, split states folded away (for `solve`, benchmarks, tests). */
 enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,
-                                     struct sbp_problem *problem, struct sbp_diag *diag) SBP_MUST_USE;
+                                     struct sbp_problem *problem,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -23,7 +23,8 @@ struct sbp_plan {
     struct sbp_mesh mesh;
     struct sbp_strategy strategy;
     struct cJSON *search; /* owned, may be NULL: how the plan was found (space, algorithm, seed,
-                             status, lower_bound_s, evaluations, wall_s, command) */
+                             status, lower_bound_s, evaluations, command); no times of the clock,
+                             so that a seed fixes the file byte by byte */
 };
 
 /* A plan without a strategy yet: takes over model and cluster (also on failure), reads graph,
@@ -38,9 +39,20 @@ enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_plan_free(struct sbp_plan *plan);
 
-/* The whole plan as JSON (caller deletes): version, hashes of model and cluster, model, cluster,
- * search, strategy (layers[] with roles by axis and per level, rests), cost, memory, collectives. */
+/* The strategy compiled and priced in the model's own precision. */
+enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+#define SBP_PLAN_FORMAT  "sbplan plan"
+#define SBP_PLAN_VERSION 1
+/* The whole plan as JSON (caller deletes): format, version, hashes of model and cluster, model,
+ * cluster, search, strategy (boxing, axes; for every layer its roles by axis and per level and where
+ * its output rests), cost, memory, collectives. */
 enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
                               struct sbp_diag *diag) SBP_MUST_USE;
+/* A state as the file has it: "S0" splits dimension 0, "B", "P". */
+const char *sbp_state_name(struct sbp_state state);
+/* The list of the collectives of a step, as it stands in the file; NULL when memory is out. */
+struct cJSON *sbp_plan_collectives(const struct sbp_program *program);
 
 #endif

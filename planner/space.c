@@ -111,9 +111,8 @@ static void assign_slot(struct sbp_space *space, int op)
     } else {
         const int rest = add_variable(space, -1, node->output);
         space->slot[node->output] = rest;
-        space->keep[space->keep_count++] =
-            (struct sbp_keep){.op_variable = space->op_variable[op], .rest_variable = rest,
-                              .op = op};
+        space->keep[space->keep_count++] = (struct sbp_keep){
+            .op_variable = space->op_variable[op], .rest_variable = rest, .op = op};
     }
 }
 
@@ -249,8 +248,8 @@ static int64_t level_factor(const struct sbp_space *space, const uint8_t *count,
 {
     int64_t factor = 1;
     for (int f = 0; f < space->mesh->family_count; f++)
-        for (int k = 0; space->mesh->family[f].level == level &&
-                        k < count[f * SBP_MAX_ROLES + role]; k++)
+        for (int k = 0;
+             space->mesh->family[f].level == level && k < count[f * SBP_MAX_ROLES + role]; k++)
             factor *= space->mesh->family[f].prime;
     return factor;
 }
@@ -301,8 +300,8 @@ static unsigned allowed_roles(const struct sbp_space *space, int variable)
         return 1;
     unsigned allowed = 0;
     for (int r = 0; r < v->role_count; r++) {
-        const bool paper = v->op >= 0 ? entry_of(space->graph, v->op)->role[r].paper
-                                      : r != SBP_DIM_SEQUENCE;
+        const bool paper =
+            v->op >= 0 ? entry_of(space->graph, v->op)->role[r].paper : r != SBP_DIM_SEQUENCE;
         if (kind == SBP_SPACE_FULL || paper)
             allowed |= 1u << r;
     }
@@ -374,10 +373,10 @@ static enum sbp_status enumerate(struct maker *maker, int variable, unsigned all
         if (count > 0 && !(allowed >> role & 1))
             break;
         v->count[(size_t)v->choice_count * row + at] = (uint8_t)count;
-        const int next_left = last ? (next_family < space->mesh->family_count
-                                          ? space->mesh->family[next_family].count
-                                          : 0)
-                                   : left - count;
+        const int next_left =
+            last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
+                                                            : 0)
+                 : left - count;
         SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
         v->count[(size_t)v->choice_count * row + at] = 0;
     }
@@ -437,8 +436,8 @@ static enum sbp_status make_domain(struct maker *maker, int variable)
 
 /* ---- assembly ------------------------------------------------------------------------------- */
 
-/* Megatron's pairs: a linear fed by a column-split one, through element-wise operators or attention,
- * is split by rows; others by columns. */
+/* Megatron's pairs: a linear fed by a column-split one, through element-wise operators or
+ * attention, is split by rows; others by columns. */
 static void pair_linears(struct maker *maker)
 {
     const struct sbp_graph *graph = maker->space->graph;
@@ -446,9 +445,9 @@ static void pair_linears(struct maker *maker)
         if (graph->op[op].kind != SBP_OP_LINEAR)
             continue;
         int at = graph->tensor[graph->op[op].input[0]].producer;
-        while (at >= 0 && (graph->op[at].kind == SBP_OP_RELU || graph->op[at].kind == SBP_OP_GELU ||
-                           graph->op[at].kind == SBP_OP_DROPOUT ||
-                           graph->op[at].kind == SBP_OP_ATTENTION))
+        while (at >= 0 &&
+               (graph->op[at].kind == SBP_OP_RELU || graph->op[at].kind == SBP_OP_GELU ||
+                graph->op[at].kind == SBP_OP_DROPOUT || graph->op[at].kind == SBP_OP_ATTENTION))
             at = graph->tensor[graph->op[at].input[0]].producer;
         maker->row_linear[op] =
             at >= 0 && graph->op[at].kind == SBP_OP_LINEAR && !maker->row_linear[at];
@@ -487,7 +486,7 @@ static enum sbp_status allocate(struct maker *maker, const int64_t *class_limit)
         space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
         roles == NULL || maker->row_linear == NULL)
         return SBP_E_MEMORY;
-    space->op_role = (uint8_t (*)[SBP_MAX_ROLES])roles;
+    space->op_role = (uint8_t(*)[SBP_MAX_ROLES])roles;
     for (int c = 0; c < graph->class_count; c++)
         space->class_limit[c] = class_limit != NULL ? class_limit[c] : graph->dim_class[c].size;
     return SBP_OK;
@@ -518,8 +517,7 @@ enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_req
                                 .cluster = &plan->cluster,
                                 .mesh = &plan->mesh,
                                 .request = request,
-                                .pricing =
-                                    sbp_pricing_make(&plan->graph, &plan->cluster, &bytes)};
+                                .pricing = sbp_pricing_make(&plan->graph, &plan->cluster, &bytes)};
     struct maker maker = {.space = space, .plan = plan, .megatron = megatron, .diag = diag};
     const enum sbp_status status = build(&maker, class_limit);
     if (status == SBP_E_MEMORY)

@@ -1,4 +1,5 @@
-/* Prices of the space: what an operator's choice costs by itself, and what two choices cost together.
+/* Prices of the space: what an operator's choice costs by itself, and what two choices cost
+ * together.
  *
  * A sum over these equals the price of the compiled program whenever axes can be labelled so that
  * every transfer reaches its least all-to-all; the tests hold the two against each other.
@@ -115,10 +116,10 @@ static double gradient_sync_s(const struct sbp_space *space, int op,
     double seconds = 0;
     for (int w = 0; w < node->weight_count; w++)
         if (owns_weight(space, op, w))
-            seconds += collective_s(
-                space, SBP_ALL_REDUCE,
-                group_of(sbp_op(node->kind), factors, GRADIENT, w, SBP_PARTIAL),
-                local_weight(space, op, w, factors) * (double)space->pricing.bytes.gradient);
+            seconds += collective_s(space, SBP_ALL_REDUCE,
+                                    group_of(sbp_op(node->kind), factors, GRADIENT, w, SBP_PARTIAL),
+                                    local_weight(space, op, w, factors) *
+                                        (double)space->pricing.bytes.gradient);
     return seconds;
 }
 
@@ -129,8 +130,8 @@ static struct sbp_op_local local_of(const struct sbp_space *space, int op,
     const struct sbp_op_node *node = &space->graph->op[op];
     const struct sbp_op_entry *entry = sbp_op(node->kind);
     for (int r = 0; r < entry->role_count; r++) {
-        const struct sbp_state in = entry->inputs > 0 ? entry->role[r].input[0]
-                                                      : entry->role[r].output;
+        const struct sbp_state in =
+            entry->inputs > 0 ? entry->role[r].input[0] : entry->role[r].output;
         if (in.kind == SBP_SPLIT && in.dim <= SBP_DIM_SEQUENCE)
             local.tokens /= factors->factor[r];
         else if (entry->weights > 0 && entry->role[r].weight[0].kind == SBP_SPLIT &&
@@ -231,10 +232,10 @@ static double fan_out_s(const struct sbp_space *space, int tensor)
             given += space->graph->op[op].input[i] == tensor;
     if (given < 2)
         return 0;
-    return (given - 1) * sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                              3 * elements_of(space, tensor) /
-                                                  (double)space->mesh->devices *
-                                                  (double)space->pricing.bytes.activation);
+    return (given - 1) *
+           sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                3 * elements_of(space, tensor) / (double)space->mesh->devices *
+                                    (double)space->pricing.bytes.activation);
 }
 
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
@@ -256,8 +257,8 @@ double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /* Certainly live together when the forward pass ends: weights and their states, and the gathered
- * copies that weight gradients need. A lower bound of the program's arena, so that what it rules out
- * is ruled out; the compiled program has the last word. */
+ * copies that weight gradients need. A lower bound of the program's arena, so that what it rules
+ * out is ruled out; the compiled program has the last word. */
 static double op_bytes(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
@@ -364,8 +365,8 @@ double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_tran
     for (int f = 0; f < space->mesh->family_count; f++) {
         a[f] = family_state(sbp_space_count(space, transfer->from, from_choice, f),
                             from->role_count, from->state);
-        b[f] = family_state(sbp_space_count(space, transfer->to, to_choice, f), to->role_count,
-                            want);
+        b[f] =
+            family_state(sbp_space_count(space, transfer->to, to_choice, f), to->role_count, want);
         moves[f] = least_moves(&a[f], &b[f]);
     }
     if (space->request->boxing == SBP_BOXING_PAPER &&
@@ -397,8 +398,9 @@ bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *ke
             family_state(sbp_space_count(space, keep->rest_variable, rest_choice, f),
                          rest->role_count, rest->state);
         for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
-            const bool fixed = (rest->tag[rest_choice] == SBP_REST_FEATURE && dim == SBP_DIM_BATCH) ||
-                               (rest->tag[rest_choice] == SBP_REST_BATCH && dim == SBP_DIM_FEATURE);
+            const bool fixed =
+                (rest->tag[rest_choice] == SBP_REST_FEATURE && dim == SBP_DIM_BATCH) ||
+                (rest->tag[rest_choice] == SBP_REST_BATCH && dim == SBP_DIM_FEATURE);
             if (a.split[dim] > b.split[dim] || (fixed && a.split[dim] != b.split[dim]))
                 return false;
         }
@@ -416,8 +418,8 @@ static double constant_s(const struct sbp_space *space)
         struct group all = {(double)space->mesh->devices, 0};
         for (int f = 0; f < space->mesh->family_count; f++)
             all.levels |= 1u << space->mesh->family[f].level;
-        seconds += collective_s(space, SBP_ALL_REDUCE, all,
-                                (double)space->pricing.bytes.activation);
+        seconds +=
+            collective_s(space, SBP_ALL_REDUCE, all, (double)space->pricing.bytes.activation);
     }
     for (int t = 0; space->request->objective == SBP_STEP_TIME && t < space->graph->tensor_count;
          t++)
@@ -469,8 +471,7 @@ static enum sbp_status add_transfers(const struct sbp_space *space, struct sbp_p
             continue;
         }
         bool transposed = false;
-        double *table =
-            sbp_problem_edge_table(problem, transfer->from, transfer->to, &transposed);
+        double *table = sbp_problem_edge_table(problem, transfer->from, transfer->to, &transposed);
         if (table == NULL)
             return SBP_E_MEMORY;
         const int rows = space->variable[transfer->from].choice_count;
@@ -489,8 +490,8 @@ static enum sbp_status add_keeps(const struct sbp_space *space, struct sbp_probl
     for (int i = 0; i < space->keep_count; i++) {
         const struct sbp_keep *keep = &space->keep[i];
         bool transposed = false;
-        double *table = sbp_problem_edge_table(problem, keep->op_variable, keep->rest_variable,
-                                               &transposed);
+        double *table =
+            sbp_problem_edge_table(problem, keep->op_variable, keep->rest_variable, &transposed);
         if (table == NULL)
             return SBP_E_MEMORY;
         const int rows = space->variable[keep->op_variable].choice_count;
@@ -507,8 +508,8 @@ static enum sbp_status add_keeps(const struct sbp_space *space, struct sbp_probl
 enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,
                                   struct sbp_problem *problem, struct sbp_diag *diag)
 {
-    enum sbp_status status = sbp_problem_init(problem, space->variable_count,
-                                              space->transfer_count + space->keep_count);
+    enum sbp_status status =
+        sbp_problem_init(problem, space->variable_count, space->transfer_count + space->keep_count);
     if (status == SBP_OK) {
         problem->capacity = capacity_bytes;
         status = add_unaries(space, problem);

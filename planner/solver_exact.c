@@ -157,13 +157,23 @@ static bool raise_bound(struct exact *exact)
     return true;
 }
 
+/* Whether variables without a choice leave room for the others, which labels take for granted. */
+static bool fixed_part_fits(const struct exact *exact)
+{
+    const double capacity = exact->problem->capacity;
+    for (int p = 0; p < exact->live.point_count; p++)
+        if (exact->room[p] < -SBP_CAPACITY_ROUND_OFF * fabs(capacity))
+            return false;
+    return true;
+}
+
 /* Labels decide what the bounds left open. *proved is false when the search is over. */
 static enum sbp_status run_labels(struct exact *exact, bool *proved, struct sbp_diag *diag)
 {
     struct sbp_pareto_result result;
     bool done;
     double bound;
-    *proved = exact->tree.count == 0; /* one choice in all, and it does not fit */
+    *proved = exact->tree.count == 0 || !fixed_part_fits(exact);
     if (*proved)
         return SBP_OK;
     sbp_elimination_price(&exact->tree, &exact->live, exact->price);

@@ -28,13 +28,7 @@ int sbp_output_instr(const struct sbp_program *program, int tensor)
     return found;
 }
 
-static int64_t elements_of(const struct sbp_tensor *tensor)
-{
-    int64_t elements = 1;
-    for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
-        elements *= tensor->shape.size[dim]; /* the graph keeps them below 2^59 */
-    return elements;
-}
+/* ---- opening and closing ------------------------------------------------------------------- */
 
 static enum sbp_status compile(struct sbp_reference *reference, const struct sbp_cluster *cluster,
                                struct sbp_diag *diag)
@@ -42,60 +36,98 @@ static enum sbp_status compile(struct sbp_reference *reference, const struct sbp
     struct sbp_cluster one = *cluster;
     struct sbp_mesh mesh;
     struct sbp_strategy strategy;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_run(SBP_F64);
+    const struct sbp_element_bytes wide = sbp_element_bytes_run(SBP_F64);
+    const struct sbp_element_bytes narrow = sbp_element_bytes_run(SBP_F32);
     SBP_TRY(sbp_cluster_shrink(&one, 1, diag));
     SBP_TRY(sbp_mesh_make(&one, &mesh, diag));
     SBP_TRY(sbp_strategy_alloc(&reference->graph, &reference->arena, &strategy));
     SBP_TRY(sbp_strategy_close(&reference->graph, &mesh, &strategy, diag));
-    return sbp_program_make(&reference->graph, &one, &mesh, &strategy, &bytes, &reference->program,
-                            diag);
+    SBP_TRY(sbp_program_make(&reference->graph, &one, &mesh, &strategy, &wide, &reference->program,
+                             diag));
+    return sbp_program_make(&reference->graph, &one, &mesh, &strategy, &narrow,
+                            &reference->shadow_program, diag);
 }
 
-static enum sbp_status allocate(double **array, int64_t elements, struct sbp_diag *diag)
+/* Tables have an output a row, everything else an output a column. */
+static bool is_table(const struct sbp_graph *graph, int tensor)
 {
-    *array = calloc((size_t)elements, sizeof **array);
-    if (*array == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference of the verification");
-    return SBP_OK;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int w = 0; w < graph->op[op].weight_count; w++)
+            if (graph->op[op].weight[w] == tensor && graph->op[op].kind == SBP_OP_EMBEDDING)
+                return true;
+    return false;
 }
 
-static enum sbp_status allocate_all(struct sbp_reference *reference, struct sbp_diag *diag)
+static enum sbp_status open_magnitude(struct sbp_reference *reference, int tensor)
+{
+    struct sbp_magnitude *magnitude = SBP_NEW(&reference->arena, struct sbp_magnitude, 1);
+    reference->magnitude[tensor] = magnitude;
+    if (magnitude == NULL)
+        return SBP_E_MEMORY;
+    return sbp_magnitude_open(magnitude, &reference->graph.tensor[tensor].shape,
+                              is_table(&reference->graph, tensor));
+}
+
+static enum sbp_status open_output(struct sbp_reference *reference, int tensor)
+{
+    const int64_t *size = reference->graph.tensor[tensor].shape.size;
+    const int64_t features = size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
+    const int64_t tokens = size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE];
+    struct sbp_reference_output *output =
+        SBP_NEW(&reference->arena, struct sbp_reference_output, 1);
+    reference->output[tensor] = output;
+    if (output == NULL)
+        return SBP_E_MEMORY;
+    output->features = features;
+    output->value = SBP_NEW(&reference->arena, double, tokens * features);
+    output->sum = SBP_NEW(&reference->arena, double, tokens * features);
+    output->inherited = SBP_NEW(&reference->arena, double, tokens);
+    return output->value == NULL || output->sum == NULL || output->inherited == NULL ? SBP_E_MEMORY
+                                                                                     : SBP_OK;
+}
+
+static enum sbp_status open_sizes(struct sbp_reference *reference)
 {
     const struct sbp_graph *graph = &reference->graph;
-    reference->magnitude = SBP_NEW(&reference->arena, double *, graph->tensor_count);
-    reference->output = SBP_NEW(&reference->arena, double *, graph->tensor_count);
-    reference->output_magnitude = SBP_NEW(&reference->arena, double *, graph->tensor_count);
-    reference->output_terms = SBP_NEW(&reference->arena, double, graph->tensor_count);
-    if (reference->magnitude == NULL || reference->output == NULL ||
-        reference->output_magnitude == NULL || reference->output_terms == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference of the verification");
+    reference->magnitude = SBP_NEW(&reference->arena, struct sbp_magnitude *, graph->tensor_count);
+    reference->output =
+        SBP_NEW(&reference->arena, struct sbp_reference_output *, graph->tensor_count);
+    if (reference->magnitude == NULL || reference->output == NULL)
+        return SBP_E_MEMORY;
     for (int t = 0; t < graph->tensor_count; t++) {
         if (reference->program.weight_buffer[t] >= 0)
-            SBP_TRY(allocate(&reference->magnitude[t], elements_of(&graph->tensor[t]), diag));
-        if (!is_output(graph, t))
-            continue;
-        SBP_TRY(allocate(&reference->output[t], elements_of(&graph->tensor[t]), diag));
-        SBP_TRY(allocate(&reference->output_magnitude[t], elements_of(&graph->tensor[t]), diag));
+            SBP_TRY(open_magnitude(reference, t));
+        else if (is_output(graph, t))
+            SBP_TRY(open_output(reference, t));
     }
     return SBP_OK;
 }
 
+/* Host memory and host kernels, whatever the run's device is. */
+static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_device_ops *device = sbp_device("cpu", diag);
+    if (device == NULL)
+        return SBP_E_UNSUPPORTED;
+    SBP_TRY(sbp_rank_open(&reference->rank, &reference->program, device, SBP_F64, seed, 0, NULL,
+                          diag));
+    SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_program, device, SBP_F32, seed, 0,
+                          NULL, diag));
+    if (open_sizes(reference) != SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference of the verification");
+    return SBP_OK;
+}
+
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, uint64_t seed,
+                                   const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag)
 {
-    *reference = (struct sbp_reference){.graph = *graph};
+    *reference = (struct sbp_reference){.graph = *graph, .scale = u / 0x1p-24};
     reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
-    /* Host memory and host kernels, whatever the run's device is. */
-    const struct sbp_device_ops *device = sbp_device("cpu", diag);
-    enum sbp_status status = device == NULL ? SBP_E_UNSUPPORTED : SBP_OK;
+    enum sbp_status status = compile(reference, cluster, diag);
     if (status == SBP_OK)
-        status = compile(reference, cluster, diag);
-    if (status == SBP_OK)
-        status = sbp_rank_open(&reference->rank, &reference->program, device, SBP_F64, seed, 0,
-                               NULL, diag);
-    if (status == SBP_OK)
-        status = allocate_all(reference, diag);
+        status = open_ranks(reference, seed, diag);
     if (status != SBP_OK)
         sbp_reference_close(reference);
     return status;
@@ -103,203 +135,170 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct
 
 void sbp_reference_close(struct sbp_reference *reference)
 {
-    for (int t = 0; t < reference->graph.tensor_count; t++) {
-        if (reference->magnitude != NULL)
-            free(reference->magnitude[t]);
-        if (reference->output != NULL)
-            free(reference->output[t]);
-        if (reference->output_magnitude != NULL)
-            free(reference->output_magnitude[t]);
-    }
+    for (int t = 0; reference->magnitude != NULL && t < reference->graph.tensor_count; t++)
+        if (reference->magnitude[t] != NULL)
+            sbp_magnitude_close(reference->magnitude[t]);
     sbp_rank_close(&reference->rank);
+    sbp_rank_close(&reference->shadow);
     sbp_program_free(&reference->program);
+    sbp_program_free(&reference->shadow_program);
     sbp_arena_free(&reference->arena);
     *reference = (struct sbp_reference){0};
 }
 
-double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
+void sbp_reference_set_weight(struct sbp_reference *reference, int tensor, int64_t index,
+                              double value)
+{
+    double *weight =
+        sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
+    float *shadow =
+        sbp_rank_buffer(&reference->shadow, reference->shadow_program.weight_buffer[tensor]);
+    weight[index] = value;
+    shadow[index] = (float)value;
+}
+
+const double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
 {
     return sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
 }
 
-double *sbp_reference_gradient(struct sbp_reference *reference, int tensor)
+const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor)
 {
     return sbp_rank_buffer(&reference->rank, reference->program.gradient_buffer[tensor]);
 }
 
-/* A copy of an operand's absolute values; NULL when memory is out. */
-static double *absolute_of(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
-{
-    const int buffer = instr->buffer[place];
-    const int64_t elements = rank->program->buffer[buffer].elements;
-    const double *from = sbp_rank_buffer(rank, buffer);
-    double *copy = malloc((size_t)elements * sizeof *copy);
-    for (int64_t i = 0; copy != NULL && i < elements; i++)
-        copy[i] = fabs(from[i]);
-    return copy;
-}
+/* ---- a step -------------------------------------------------------------------------------- */
 
-static double *magnitude_of(const struct sbp_reference *reference, const struct sbp_instr *instr,
-                            int weight)
+static struct sbp_lockstep lockstep(struct sbp_reference *reference)
 {
-    const struct sbp_op_node *node = &reference->graph.op[instr->op];
-    return weight < node->weight_count ? reference->magnitude[node->weight[weight]] : NULL;
-}
-
-static enum sbp_status linear_magnitude(struct sbp_reference *reference,
-                                        const struct sbp_instr *instr)
-{
-    struct sbp_rank *rank = &reference->rank;
-    const struct sbp_kernels *k = rank->kernels;
-    double *x = absolute_of(rank, instr, SBP_AT_IN), *dy = absolute_of(rank, instr, SBP_AT_DY);
-    if (x != NULL && dy != NULL)
-        (reference->graph.op[instr->op].transposed_weight ? k->linear_transposed_backward_weight
-                                                          : k->linear_backward_weight)(
-            magnitude_of(reference, instr, 0), magnitude_of(reference, instr, 1), x, dy,
-            sbp_rank_tokens(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_IN),
-            sbp_rank_features(rank, instr, SBP_AT_DY), instr->factor == 1.0);
-    const enum sbp_status status = x != NULL && dy != NULL ? SBP_OK : SBP_E_MEMORY;
-    free(x);
-    free(dy);
-    return status;
-}
-
-static enum sbp_status embedding_magnitude(struct sbp_reference *reference,
-                                           const struct sbp_instr *instr)
-{
-    struct sbp_rank *rank = &reference->rank;
-    struct sbp_digits vocabulary;
-    const struct sbp_op_node *node = &reference->graph.op[instr->op];
-    double *dy = absolute_of(rank, instr, SBP_AT_DY);
-    if (dy == NULL)
-        return SBP_E_MEMORY;
-    sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
-    const int64_t positions =
-        node->weight_count > 1 ? reference->graph.tensor[node->weight[1]].shape.size[0] : 0;
-    rank->kernels->embedding_backward(
-        magnitude_of(reference, instr, 0), magnitude_of(reference, instr, 1),
-        sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN]),
-        sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN2]), dy,
-        sbp_rank_tokens(rank, instr, SBP_AT_DY), sbp_rank_features(rank, instr, SBP_AT_DY),
-        positions, &vocabulary, instr->factor == 1.0);
-    free(dy);
-    return SBP_OK;
-}
-
-/* dgain sums dy (x - mean) rstd: x and the mean are terms of their own; dshift sums dy. */
-static void layernorm_magnitude(struct sbp_reference *reference, const struct sbp_instr *instr)
-{
-    struct sbp_rank *rank = &reference->rank;
-    const double *x = sbp_rank_buffer(rank, instr->buffer[SBP_AT_IN]);
-    const double *dy = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DY]);
-    const double *sums = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]);
-    double *gain = magnitude_of(reference, instr, 0), *shift = magnitude_of(reference, instr, 1);
-    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
-    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
-    memset(gain, 0, (size_t)features * sizeof *gain);
-    memset(shift, 0, (size_t)features * sizeof *shift);
-    for (int64_t t = 0; t < tokens; t++) {
-        const double mean = sums[2 * t] / (double)features;
-        const double variance = fmax(0, sums[2 * t + 1] / (double)features - mean * mean);
-        const double scale = 1 / sqrt(variance + reference->graph.op[instr->op].epsilon);
-        for (int64_t i = 0; i < features; i++) {
-            const int64_t at = t * features + i;
-            gain[i] += fabs(dy[at]) * (fabs(x[at]) + fabs(mean)) * scale;
-            shift[i] += fabs(dy[at]);
-        }
-    }
+    return (struct sbp_lockstep){&reference->rank, &reference->shadow, reference->scale,
+                                 reference->magnitude};
 }
 
 /* Terms of the mean loss: log sum exp(z - max) and target - max, each with the rounding of the
  * logits that it is made of; the sum of exponentials adds 1 (its relative error is an absolute one
- * of its logarithm). */
-static void loss_magnitude(struct sbp_reference *reference, const struct sbp_instr *instr)
+ * of its logarithm). A token's loss has the gradient p - onehot in its logits, whose square is at
+ * most 2: that times the logits' variance is what it inherits. */
+static enum sbp_status note_loss(struct sbp_reference *reference, const struct sbp_instr *instr)
 {
     struct sbp_rank *rank = &reference->rank;
+    const struct sbp_lockstep both = lockstep(reference);
     const double *maxima = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]);
     const double *sums = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2]);
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
-    double sum = 0;
-    for (int64_t t = 0; t < tokens; t++)
+    double *variance = malloc((size_t)tokens * sizeof *variance);
+    double sum = 0, inherited = 0;
+    if (variance == NULL)
+        return SBP_E_MEMORY;
+    sbp_token_variance(&both, instr, SBP_AT_IN, variance);
+    for (int64_t t = 0; t < tokens; t++) {
         sum += 1 + fabs(log(sums[2 * t])) + fabs(sums[2 * t + 1]) + fabs(maxima[t]);
-    reference->loss_magnitude = sum / (double)tokens;
-}
-
-static enum sbp_status note_magnitudes(struct sbp_reference *reference,
-                                       const struct sbp_instr *instr)
-{
-    if (instr->kind != SBP_INSTR_BACKWARD)
-        return SBP_OK;
-    const enum sbp_op_kind kind = reference->graph.op[instr->op].kind;
-    if (kind == SBP_OP_CROSS_ENTROPY)
-        loss_magnitude(reference, instr);
-    if (!sbp_rank_is_weight_gradient(instr))
-        return SBP_OK;
-    if (kind == SBP_OP_LINEAR)
-        return linear_magnitude(reference, instr);
-    if (kind == SBP_OP_EMBEDDING)
-        return embedding_magnitude(reference, instr);
-    layernorm_magnitude(reference, instr);
+        inherited += 2 * variance[t];
+    }
+    free(variance);
+    reference->loss_sum = sum / (double)tokens;
+    reference->loss_inherited = sqrt(inherited) / (double)tokens;
     return SBP_OK;
 }
 
-/* |x| |w| + |bias| for a product; elsewhere the largest |element| stands for what was summed. */
-static enum sbp_status output_magnitude(struct sbp_reference *reference,
-                                        const struct sbp_instr *instr, int tensor)
+/* |x| |w| + |bias| of a product. */
+static enum sbp_status product_sum(struct sbp_reference *reference, const struct sbp_instr *instr,
+                                   double *sum)
 {
     struct sbp_rank *rank = &reference->rank;
-    const struct sbp_op_node *node = &reference->graph.op[instr->op];
-    const int64_t elements = elements_of(&reference->graph.tensor[tensor]);
-    double *to = reference->output_magnitude[tensor], largest = 0;
-    if (node->kind == SBP_OP_LINEAR) {
-        const struct sbp_kernels *k = rank->kernels;
-        const bool has_bias = instr->buffer[SBP_AT_W2] >= 0;
-        double *x = absolute_of(rank, instr, SBP_AT_IN), *w = absolute_of(rank, instr, SBP_AT_W);
-        double *bias = has_bias ? absolute_of(rank, instr, SBP_AT_W2) : NULL;
-        const bool ready = x != NULL && w != NULL && (bias != NULL || !has_bias);
-        const int64_t in = sbp_rank_features(rank, instr, SBP_AT_IN);
-        if (ready)
-            (node->transposed_weight ? k->linear_transposed_forward : k->linear_forward)(
-                to, x, w, bias, sbp_rank_tokens(rank, instr, SBP_AT_IN), in,
-                sbp_rank_features(rank, instr, SBP_AT_OUT));
-        reference->output_terms[tensor] = (double)in;
-        free(x);
-        free(w);
-        free(bias);
-        return ready ? SBP_OK : SBP_E_MEMORY;
+    const struct sbp_kernels *k = rank->kernels;
+    const int place[3] = {SBP_AT_IN, SBP_AT_W, SBP_AT_W2};
+    double *absolute[3] = {NULL, NULL, NULL};
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < 3; i++) {
+        const int buffer = instr->buffer[place[i]];
+        if (buffer < 0)
+            continue;
+        const int64_t elements = rank->program->buffer[buffer].elements;
+        absolute[i] = malloc((size_t)elements * sizeof(double));
+        if (absolute[i] == NULL) {
+            status = SBP_E_MEMORY;
+            continue;
+        }
+        memcpy(absolute[i], sbp_rank_buffer(rank, buffer), (size_t)elements * sizeof(double));
+        k->absolute(absolute[i], elements);
     }
-    for (int64_t i = 0; i < elements; i++)
-        largest = fmax(largest, fabs(reference->output[tensor][i]));
-    for (int64_t i = 0; i < elements; i++)
-        to[i] = largest;
-    reference->output_terms[tensor] = (double)sbp_rank_features(rank, instr, SBP_AT_OUT);
+    if (status == SBP_OK)
+        (reference->graph.op[instr->op].transposed_weight ? k->linear_transposed_forward
+                                                          : k->linear_forward)(
+            sum, absolute[0], absolute[1], absolute[2], sbp_rank_tokens(rank, instr, SBP_AT_IN),
+            sbp_rank_features(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_OUT));
+    for (int i = 0; i < 3; i++)
+        free(absolute[i]);
+    return status;
+}
+
+/* Keeps an output; where it is no product, the value itself stands for its terms. */
+static enum sbp_status keep_output(struct sbp_reference *reference, const struct sbp_instr *instr,
+                                   struct sbp_reference_output *output)
+{
+    struct sbp_rank *rank = &reference->rank;
+    const struct sbp_lockstep both = lockstep(reference);
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
+    const size_t bytes = (size_t)(tokens * output->features) * sizeof(double);
+    const bool product = reference->graph.op[instr->op].kind == SBP_OP_LINEAR;
+    memcpy(output->value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
+    sbp_token_variance(&both, instr, SBP_AT_OUT, output->inherited);
+    for (int64_t t = 0; t < tokens; t++)
+        output->inherited[t] = sqrt(output->inherited[t]);
+    output->terms =
+        (double)(product ? sbp_rank_features(rank, instr, SBP_AT_IN) : output->features);
+    if (product)
+        return product_sum(reference, instr, output->sum);
+    memcpy(output->sum, output->value, bytes);
+    rank->kernels->absolute(output->sum, tokens * output->features);
     return SBP_OK;
 }
 
-static enum sbp_status keep_output(struct sbp_reference *reference, int index)
+static enum sbp_status note_sizes(struct sbp_reference *reference, int index)
 {
     const struct sbp_program *program = &reference->program;
-    const int out = program->instr[index].buffer[SBP_AT_OUT];
+    const struct sbp_instr *instr = &program->instr[index];
+    const struct sbp_lockstep both = lockstep(reference);
+    const int out = instr->buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
-    if (tensor < 0 || reference->output[tensor] == NULL ||
-        sbp_output_instr(program, tensor) != index)
+    if (tensor >= 0 && reference->output[tensor] != NULL &&
+        sbp_output_instr(program, tensor) == index)
+        return keep_output(reference, instr, reference->output[tensor]);
+    if (instr->kind != SBP_INSTR_BACKWARD)
         return SBP_OK;
-    memcpy(reference->output[tensor], sbp_rank_buffer(&reference->rank, out),
-           (size_t)program->buffer[out].elements * sizeof(double));
-    return output_magnitude(reference, &program->instr[index], tensor);
+    if (reference->graph.op[instr->op].kind == SBP_OP_CROSS_ENTROPY)
+        return note_loss(reference, instr);
+    return sbp_magnitude_note(&both, instr);
+}
+
+/* The shadow needs no parameter gradients, only what flows on. */
+static bool shadow_needs(const struct sbp_instr *instr)
+{
+    return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_OUT] >= 0;
+}
+
+static enum sbp_status run_instr(struct sbp_reference *reference, int index, struct sbp_diag *diag)
+{
+    const struct sbp_instr *instr = &reference->program.instr[index];
+    const struct sbp_lockstep both = lockstep(reference);
+    if (instr->kind == SBP_INSTR_FORWARD && reference->graph.op[instr->op].kind == SBP_OP_RELU)
+        sbp_align_relu(&both, instr);
+    SBP_TRY(sbp_rank_execute(&reference->rank, instr, diag));
+    if (shadow_needs(instr))
+        SBP_TRY(sbp_rank_execute(&reference->shadow, instr, diag));
+    const enum sbp_status status = note_sizes(reference, index);
+    return status == SBP_OK ? SBP_OK
+                            : sbp_fail(diag, status, "out of memory for the verification");
 }
 
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
                                   struct sbp_diag *diag)
 {
     SBP_TRY(sbp_rank_begin_step(&reference->rank, step, diag));
-    for (int i = 0; i < reference->program.instr_count; i++) {
-        const struct sbp_instr *instr = &reference->program.instr[i];
-        if (instr->kind == SBP_INSTR_UPDATE || instr->kind == SBP_INSTR_NORM)
-            continue;
-        SBP_TRY(sbp_rank_execute(&reference->rank, instr, diag));
-        if (keep_output(reference, i) != SBP_OK || note_magnitudes(reference, instr) != SBP_OK)
-            return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
-    }
+    SBP_TRY(sbp_rank_begin_step(&reference->shadow, step, diag));
+    for (int i = 0; i < reference->program.instr_count; i++)
+        if (reference->program.instr[i].kind != SBP_INSTR_UPDATE)
+            SBP_TRY(run_instr(reference, i, diag));
     return sbp_rank_loss(&reference->rank, &reference->loss, diag);
 }

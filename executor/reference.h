@@ -1,34 +1,44 @@
-/* The reference of a verification: the same graph on one device in double, with magnitudes.
+/* The reference of a verification: the same graph on one device in double, and its error sizes.
  *
- * A magnitude is the sum of the absolute values of what a parameter gradient (or the loss) adds up,
- * which the rounding error of any order of summation is proportional to.
+ * A shadow computes the step in single precision alongside, instruction by instruction; what it
+ * deviates by tells how large errors are that a value inherits (executor/magnitude.h).
  */
 #ifndef SBP_EXECUTOR_REFERENCE_H
 #define SBP_EXECUTOR_REFERENCE_H
 
+#include "executor/magnitude.h"
 #include "executor/rank.h"
+
+/* A value that is no parameter gradient, with the sizes that its bound is made of. */
+struct sbp_reference_output {
+    double *value, *sum;     /* (elements) and the sum of the absolute values of its terms */
+    double *inherited;       /* (tokens) standard deviation of an element */
+    double terms;
+    int64_t features;
+};
 
 struct sbp_reference {
     struct sbp_arena arena;
     struct sbp_graph graph; /* the run's, borrowed arrays; no optimizer state, no clipping */
-    struct sbp_program program;
-    struct sbp_rank rank;
-    double **magnitude; /* (tensor_count), of weights' gradients; NULL for others; owned */
-    double **output;    /* (tensor_count), of activations that nobody reads; NULL for others */
-    double **output_magnitude; /* of these */
-    double *output_terms;      /* (tensor_count) how many terms an element of them sums */
-    double loss, loss_magnitude;
+    struct sbp_program program, shadow_program;
+    struct sbp_rank rank, shadow;
+    double scale;                         /* u of the run / 2^-24 */
+    struct sbp_magnitude **magnitude;     /* (tensor_count), NULL for what is no parameter */
+    struct sbp_reference_output **output; /* (tensor_count), NULL unless nobody reads it */
+    double loss, loss_sum, loss_inherited;
 };
 
-/* On failure nothing is left allocated. */
+/* u: the run's unit roundoff. On failure nothing is left allocated. */
 enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
-                                   const struct sbp_cluster *cluster, uint64_t seed,
+                                   const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_reference_close(struct sbp_reference *reference);
 
-/* The whole tensor on the reference, row-major; NULL for what is no weight. */
-double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
-double *sbp_reference_gradient(struct sbp_reference *reference, int tensor);
+/* One element of a weight, row-major; the whole weight, and its gradient after a run. */
+void sbp_reference_set_weight(struct sbp_reference *reference, int tensor, int64_t index,
+                              double value);
+const double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
+const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor);
 
 /* Forward and backward of a step from the weights as they stand. */
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,

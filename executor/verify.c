@@ -227,13 +227,13 @@ static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_
                         const void *values, int64_t count)
 {
     const struct sbp_program *program = v->rank->program;
-    double *weight = sbp_reference_weight(v->reference, tensor) + global;
+    const double *weight = sbp_reference_weight(v->reference, tensor) + global;
     const struct sbp_dist *dist = &program->buffer[program->weight_buffer[tensor]].dist;
     const bool first = first_replica(v, dist, rank);
     for (int64_t i = 0; i < count; i++) {
         const double value = real_at(v, values, i);
         if (first)
-            weight[i] = value;
+            sbp_reference_set_weight(v->reference, tensor, global + i, value);
         else if (!(weight[i] == value))
             report(v, "replica of the weight", program->graph->tensor[tensor].name, rank,
                    global + i, value, weight[i], 0);
@@ -369,25 +369,28 @@ enum sbp_status sbp_verifier_update(struct sbp_verifier *v, const struct sbp_ins
 
 /* ---- the step's end: gradients, outputs, loss, norm ---------------------------------------- */
 
-static double bound_factor(const struct sbp_verifier *v, double terms)
+/* The bound of verify.h; `inherited` < 0: both must be the same. */
+static double bound_of(const struct sbp_verifier *v, double terms, double sum, double inherited)
 {
-    return C * (sqrt(terms) + v->log2_ranks) * v->u;
+    return inherited < 0 ? 0 : C * ((sqrt(terms) + v->log2_ranks) * v->u * sum + inherited);
 }
 
 static void take_gradient(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
                           const void *values, int64_t count)
 {
     const struct sbp_program *program = v->rank->program;
-    const double *gradient = sbp_reference_gradient(v->reference, tensor) + global;
-    const double *magnitude = v->reference->magnitude[tensor] + global;
+    const double *gradient = sbp_reference_gradient(v->reference, tensor);
+    const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
     const struct sbp_dist *dist = &program->buffer[program->gradient_buffer[tensor]].dist;
     const bool counts = first_replica(v, dist, rank);
-    const double factor = bound_factor(v, (double)v->tokens);
     double squares = 0;
     for (int64_t i = 0; i < count; i++) {
+        const int64_t at = global + i;
         const double value = real_at(v, values, i);
-        compare(v, "gradient", program->graph->tensor[tensor].name, rank, global + i, value,
-                gradient[i], factor * magnitude[i]);
+        const double bound = bound_of(v, (double)v->tokens, magnitude->sum[at],
+                                      sbp_magnitude_inherited(magnitude, at));
+        compare(v, "gradient", program->graph->tensor[tensor].name, rank, at, value, gradient[at],
+                bound);
         squares += value * value;
     }
     if (counts)
@@ -397,12 +400,14 @@ static void take_gradient(struct sbp_verifier *v, int tensor, int64_t rank, int6
 static void take_output(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
                         const void *values, int64_t count)
 {
-    const double *output = v->reference->output[tensor] + global;
-    const double *magnitude = v->reference->output_magnitude[tensor] + global;
-    const double factor = bound_factor(v, v->reference->output_terms[tensor]);
-    for (int64_t i = 0; i < count; i++)
-        compare(v, "output", v->rank->program->graph->tensor[tensor].name, rank, global + i,
-                real_at(v, values, i), output[i], factor * magnitude[i]);
+    const struct sbp_reference_output *output = v->reference->output[tensor];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = global + i;
+        const double bound = bound_of(v, output->terms, output->sum[at],
+                                      output->inherited[at / output->features]);
+        compare(v, "output", v->rank->program->graph->tensor[tensor].name, rank, at,
+                real_at(v, values, i), output->value[at], bound);
+    }
 }
 
 static enum sbp_status collect_outputs(struct sbp_verifier *v, struct sbp_diag *diag)
@@ -431,7 +436,7 @@ static void check_summary(struct sbp_verifier *v, int64_t rank, const struct sum
     const struct sbp_reference *reference = v->reference;
     if (v->rank->program->loss_buffer >= 0)
         compare(v, "loss", "", rank, 0, summary->loss, reference->loss,
-                bound_factor(v, (double)v->tokens) * reference->loss_magnitude);
+                bound_of(v, (double)v->tokens, reference->loss_sum, reference->loss_inherited));
     if (clip > 0) {
         const double norm = sqrt(v->squares), scale = norm > clip ? clip / norm : 1;
         const double bound = C * (2 + v->log2_ranks) * v->u;
@@ -508,7 +513,7 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     if (reference == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
     const enum sbp_status status = sbp_reference_open(reference, v->rank->program->graph, cluster,
-                                                      v->rank->seed, diag);
+                                                      v->rank->seed, v->u, diag);
     if (status == SBP_OK)
         v->reference = reference;
     else

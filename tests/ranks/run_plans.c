@@ -1,0 +1,227 @@
+#include "run_plans.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <cmocka.h>
+#include <cjson/cJSON.h>
+
+static void check(enum sbp_status status, const struct sbp_diag *diag, const char *what)
+{
+    if (status != SBP_OK)
+        fail_msg("%s: %s: %s", what, sbp_status_name(status), diag->text);
+}
+
+static void read_cluster(const int *levels, struct sbp_cluster *cluster)
+{
+    char text[1024];
+    int used = snprintf(text, sizeof text, "{\"name\": \"test\", \"levels\": [");
+    for (int i = 0; levels[i] > 0; i++)
+        used += snprintf(text + used, sizeof text - (size_t)used,
+                         "%s{\"name\": \"level%d\", \"size\": %d, \"alpha_s\": 1e-6, "
+                         "\"beta_s_per_byte\": 1e-9, \"ports\": 1}",
+                         i > 0 ? ", " : "", i, levels[i]);
+    (void)snprintf(text + used, sizeof text - (size_t)used,
+                   "], \"device\": {\"memory_bytes\": 1073741824, \"flops\": {\"fp32\": 1e10, "
+                   "\"fp64\": 5e9}, \"memory_bytes_per_s\": 1e10}}");
+    struct cJSON *root = NULL;
+    struct sbp_json at;
+    struct sbp_diag diag = {0};
+    check(sbp_json_parse(text, "cluster", &root, &at, &diag), &diag, "cluster");
+    check(sbp_cluster_read(&at, cluster), &diag, "cluster");
+    cJSON_Delete(root);
+}
+
+void plan_open(struct plan *plan, const char *model, const int *levels)
+{
+    struct cJSON *root = NULL;
+    struct sbp_json at;
+    struct sbp_diag diag = {0};
+    *plan = (struct plan){0};
+    read_cluster(levels, &plan->cluster);
+    check(sbp_mesh_make(&plan->cluster, &plan->mesh, &diag), &diag, "mesh");
+    check(sbp_json_parse(model, "model", &root, &at, &diag), &diag, model);
+    check(sbp_graph_read(&at, &plan->graph), &diag, model);
+    cJSON_Delete(root);
+}
+
+void plan_close(struct plan *plan)
+{
+    sbp_program_free(&plan->program);
+    sbp_graph_free(&plan->graph);
+    sbp_arena_free(&plan->arena);
+}
+
+static int below(struct sbp_random *random, int bound)
+{
+    return (int)sbp_random_below(random, (uint64_t)bound);
+}
+
+/* The table's user decides for the tied head: the roles that split the weight alike. */
+static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int op, int axis)
+{
+    static const char *const matching[][2] = {{"vocab", "column"}, {"column", "row"}};
+    int table_user = 0;
+    while (plan->graph.op[table_user].kind != SBP_OP_EMBEDDING)
+        table_user++;
+    const struct sbp_op_entry *embedding = sbp_op(SBP_OP_EMBEDDING), *linear = sbp_op(SBP_OP_LINEAR);
+    const char *role = embedding->role[plan->strategy.op[table_user].role[axis]].name;
+    const char *want = below(random, 2) == 0 ? "batch" : "sequence";
+    for (int i = 0; i < 2; i++)
+        if (strcmp(role, matching[i][0]) == 0)
+            want = matching[i][1];
+    for (int r = 0; r < linear->role_count; r++)
+        if (strcmp(linear->role[r].name, want) == 0)
+            return (uint8_t)r;
+    fail_msg("linear has no role %s for operator %d", want, op);
+    return 0;
+}
+
+/* Dimensions an activation may rest split by: producers' splits stay, sizes of 1 do not split. */
+static struct sbp_state random_rest(struct sbp_random *random, const struct sbp_shape *shape,
+                                    struct sbp_state output)
+{
+    if (output.kind == SBP_SPLIT)
+        return output;
+    for (;;) {
+        const int dim = below(random, 3);
+        if (shape->size[dim] > 1)
+            return SBP_STATE_S((uint8_t)dim);
+    }
+}
+
+static void randomise_op(struct plan *plan, struct sbp_random *random, int op)
+{
+    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+        plan->strategy.op[op].role[axis] =
+            node->transposed_weight ? tied_role(random, plan, op, axis)
+                                    : (uint8_t)below(random, entry->role_count);
+    if (node->output < 0)
+        return;
+    const struct sbp_dist output =
+        sbp_strategy_output(&plan->graph, &plan->mesh, &plan->strategy, op);
+    for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+        plan->strategy.rest[node->output].axis[axis] = random_rest(
+            random, &plan->graph.tensor[node->output].shape, output.axis[axis]);
+}
+
+static bool try_random(struct plan *plan, struct sbp_random *random)
+{
+    struct sbp_diag diag = {0};
+    const int input = plan->graph.input;
+    if (input >= 0)
+        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+            plan->strategy.rest[input].axis[axis] =
+                plan->graph.input_split
+                    ? random_rest(random, &plan->graph.tensor[input].shape, SBP_STATE_B)
+                    : SBP_STATE_B;
+    for (int op = 0; op < plan->graph.op_count; op++)
+        randomise_op(plan, random, op);
+    return sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) == SBP_OK;
+}
+
+void plan_randomise(struct plan *plan, struct sbp_random *random, enum sbp_real real)
+{
+    const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
+    struct sbp_diag diag = {0};
+    check(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), &diag, "strategy");
+    int tries = 0;
+    while (!try_random(plan, random))
+        if (++tries == 200000)
+            fail_msg("no legal strategy for %s in 200000 tries", plan->graph.name);
+    check(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,
+                           &plan->program, &diag),
+          &diag, "program");
+}
+
+static const char *random_optimizer(struct sbp_random *random)
+{
+    static const char *const optimizers[] = {
+        "\"sgd\"",
+        "{\"name\": \"sgd\", \"learning_rate\": 0.05, \"momentum\": 0.9, \"weight_decay\": 0.01}",
+        "\"adam\"",
+        "{\"name\": \"adam\", \"learning_rate\": 0.01, \"weight_decay\": 0.1}",
+        "{\"name\": \"adamw\", \"learning_rate\": 0.002, \"weight_decay\": 0.1}",
+    };
+    return optimizers[below(random, 5)];
+}
+
+/* Widths whose factors leave room for every mesh of the tests. */
+static int random_width(struct sbp_random *random)
+{
+    static const int widths[] = {24, 48, 72};
+    return widths[below(random, 3)];
+}
+
+static void random_perceptron(struct sbp_random *random, bool residual, struct sbp_text *text)
+{
+    static const char *const activations[] = {"relu", "gelu"};
+    const int layers = 1 + below(random, 3), width = random_width(random);
+    sbp_text_add(text, "\"global_batch\": %d, \"sequence\": %d, \"input\": \"%s\", \"layers\": [",
+                 below(random, 2) ? 24 : 48, below(random, 3) == 0 ? 24 : 1,
+                 below(random, 2) ? "free" : "split");
+    sbp_text_add(text, "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d, "
+                       "\"bias\": true}",
+                 random_width(random), width);
+    for (int i = 0; i < layers; i++) {
+        const char *from = i == 0 ? "first" : residual ? "sum" : "out";
+        sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"fc%d\", \"inputs\": [\"%s",
+                     i, from);
+        if (i > 0)
+            sbp_text_add(text, "%d", i - 1);
+        sbp_text_add(text, "\"], \"out\": %d, \"bias\": %s}, {\"op\": \"%s\"}",
+                     residual ? width : random_width(random), below(random, 2) ? "true" : "false",
+                     activations[below(random, 2)]);
+        sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"out%d\", \"out\": %d}", i, width);
+        if (residual)
+            sbp_text_add(text, ", {\"op\": \"add\", \"name\": \"sum%d\", \"inputs\": [\"out%d\", "
+                               "\"%s", i, i, from);
+        if (residual && i > 0)
+            sbp_text_add(text, "%d", i - 1);
+        if (residual)
+            sbp_text_add(text, "\"]}");
+    }
+    if (below(random, 2))
+        sbp_text_add(text, ", {\"op\": \"cross_entropy\"}");
+    sbp_text_add(text, "]");
+}
+
+static void random_gpt(struct sbp_random *random, struct sbp_text *text)
+{
+    sbp_text_add(text, "\"global_batch\": %d, \"architecture\": \"gpt\", \"layers\": %d, "
+                       "\"hidden\": %d, \"heads\": %d, \"sequence\": %d, \"vocab\": %d, "
+                       "\"vocab_multiple\": 24, \"dropout\": %s, \"tied\": %s, \"bias\": %s, "
+                       "\"attention\": \"%s\"",
+                 24, 1 + below(random, 2), below(random, 2) ? 48 : 24, 24, 24, 31 + below(random, 40),
+                 below(random, 2) ? "0.1" : "0", below(random, 3) ? "true" : "false",
+                 below(random, 3) ? "true" : "false",
+                 below(random, 2) ? "materialised" : "flash");
+}
+
+void random_model(struct sbp_random *random, int kind, char *buffer, int size)
+{
+    struct sbp_text text = {0};
+    sbp_text_add(&text, "{\"name\": \"random%d\", \"optimizer\": %s, \"clip_norm\": %s, ", kind,
+                 random_optimizer(random), below(random, 2) ? "0.5" : "0");
+    if (kind < 2)
+        random_perceptron(random, kind == 1, &text);
+    else
+        random_gpt(random, &text);
+    sbp_text_add(&text, "}");
+    assert_false(text.failed);
+    assert_true(snprintf(buffer, (size_t)size, "%s", text.bytes) < size);
+    sbp_text_free(&text);
+}
+
+const int *random_levels(struct sbp_random *random)
+{
+    static const int meshes[][4] = {{2, 0},    {4, 0},    {2, 2, 0}, {6, 0},
+                                    {2, 3, 0}, {3, 2, 0}, {8, 0},    {2, 2, 2, 0}};
+    return meshes[below(random, (int)(sizeof meshes / sizeof meshes[0]))];
+}

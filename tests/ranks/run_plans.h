@@ -1,0 +1,29 @@
+/* Small models, meshes and random legal strategies for the tests of the executor. */
+#ifndef SBP_TESTS_RUN_PLANS_H
+#define SBP_TESTS_RUN_PLANS_H
+
+#include "base/random.h"
+#include "base/text.h"
+#include "costmodel/program.h"
+
+struct plan {
+    struct sbp_arena arena;
+    struct sbp_cluster cluster;
+    struct sbp_mesh mesh;
+    struct sbp_graph graph;
+    struct sbp_strategy strategy;
+    struct sbp_program program;
+};
+
+/* A model file as text and a mesh of levels (outermost first, 0 ends). Fails the test on error. */
+void plan_open(struct plan *plan, const char *model, const int *levels);
+/* A random strategy that sbp_strategy_close accepts, compiled for a run in `real`. */
+void plan_randomise(struct plan *plan, struct sbp_random *random, enum sbp_real real);
+void plan_close(struct plan *plan);
+
+/* A random model as text: kind 0 perceptron, 1 residual perceptron, 2 GPT. */
+void random_model(struct sbp_random *random, int kind, char *text, int size);
+/* Levels of a mesh of 2, 4, 6 or 8 ranks. */
+const int *random_levels(struct sbp_random *random);
+
+#endif

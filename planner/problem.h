@@ -28,7 +28,7 @@ struct sbp_variable {
     int domain;                          /* >= 1 */
     double *cost;                        /* (domain) */
     int interval_count;                  /* >= 0; 0: uses nothing */
-    const struct sbp_interval *interval; /* (interval_count), disjoint */
+    const struct sbp_interval *interval; /* (interval_count); where some overlap, usages add up */
     double *usage;                       /* (interval_count, domain), >= 0; NULL when count is 0 */
 };
 

@@ -47,6 +47,9 @@ struct exhaustive {
     double constant;   /* of variables without a choice */
     double *zeros, *row, *row_peak;
     double *fixed_usage; /* (points) of variables without a choice */
+    int inner_count;     /* points at which the innermost level is live */
+    int *inner_point;    /* (inner_count) */
+    double *inner_usage; /* (inner_count, inner domain) */
     double least_peak;   /* of assignments that are not forbidden; while none is feasible */
     int *choice;         /* (variable_count) */
     int at[MOST_LEVELS]; /* choices of the levels */
@@ -162,6 +165,34 @@ static bool add_edge(struct exhaustive *exhaustive, const struct sbp_edge *edge)
     return true;
 }
 
+/* Usages of the innermost level, one row for each point at which it is live. */
+static bool list_inner_points(struct exhaustive *exhaustive)
+{
+    if (exhaustive->level_count == 0)
+        return true;
+    const struct sbp_live *live = &exhaustive->live;
+    const int inner = exhaustive->level[exhaustive->level_count - 1].variable;
+    const size_t domain = exhaustive->row_length, points = (size_t)live->point_count;
+    exhaustive->inner_point = SBP_NEW(&exhaustive->arena, int, points);
+    exhaustive->inner_usage = sbp_arena_alloc(&exhaustive->arena, points, domain * sizeof(double));
+    if (exhaustive->inner_point == NULL || exhaustive->inner_usage == NULL)
+        return false;
+    for (int p = 0; p < live->point_count; p++) {
+        double *row = exhaustive->inner_usage + (size_t)exhaustive->inner_count * domain;
+        bool is_live = false;
+        for (int s = live->begin[inner]; s < live->begin[inner + 1]; s++) {
+            if (live->span[s].first > p || p >= live->span[s].last)
+                continue;
+            is_live = true;
+            for (size_t k = 0; k < domain; k++)
+                row[k] += live->span[s].usage[k];
+        }
+        if (is_live)
+            exhaustive->inner_point[exhaustive->inner_count++] = p;
+    }
+    return true;
+}
+
 static bool build(struct exhaustive *exhaustive)
 {
     const struct sbp_problem *problem = exhaustive->search.problem;
@@ -179,6 +210,8 @@ static bool build(struct exhaustive *exhaustive)
     for (int l = 0; l < exhaustive->level_count; l++)
         if (!init_level(exhaustive, l))
             return false;
+    if (!list_inner_points(exhaustive))
+        return false;
     for (int v = 0; v < problem->variable_count; v++) {
         if (problem->variable[v].domain > 1)
             continue;
@@ -213,12 +246,12 @@ static void limit_row(struct exhaustive *exhaustive, const double *usage)
         outer_peak = usage[p] > outer_peak ? usage[p] : outer_peak;
     for (size_t k = 0; k < count; k++)
         peak[k] = outer_peak;
-    for (int s = live->begin[inner->variable]; s < live->begin[inner->variable + 1]; s++)
-        for (int p = live->span[s].first; p < live->span[s].last; p++)
-            for (size_t k = 0; k < count; k++) {
-                const double sum = usage[p] + live->span[s].usage[k];
-                peak[k] = sum > peak[k] ? sum : peak[k];
-            }
+    for (int i = 0; i < exhaustive->inner_count; i++) {
+        const double *own = exhaustive->inner_usage + (size_t)i * count;
+        const double outer = usage[exhaustive->inner_point[i]];
+        for (size_t k = 0; k < count; k++)
+            peak[k] = outer + own[k] > peak[k] ? outer + own[k] : peak[k];
+    }
     for (size_t k = 0; k < count; k++) {
         if (row[k] < INFINITY && peak[k] < exhaustive->least_peak)
             exhaustive->least_peak = peak[k];

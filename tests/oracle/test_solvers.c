@@ -52,7 +52,7 @@ static double draw_usage(struct sbp_random *random, const struct recipe *recipe)
     return recipe->whole ? (double)sbp_random_below(random, 10) : sbp_random_unit(random) * 10;
 }
 
-/* Up to two disjoint intervals; one may be empty. */
+/* Up to two intervals, some empty, some overlapping. */
 static int draw_intervals(struct sbp_random *random, enum capacity capacity,
                           struct sbp_interval *intervals)
 {
@@ -67,6 +67,8 @@ static int draw_intervals(struct sbp_random *random, enum capacity capacity,
         intervals[i].from = from;
         from += (int64_t)sbp_random_below(random, LAST_TIME / 3);
         intervals[i].to = from;
+        if (sbp_random_below(random, 4) == 0)
+            from = 0;
     }
     return count;
 }
@@ -501,6 +503,24 @@ static void test_perceptron(void **state)
     check_perceptron(12, 32768);
 }
 
+/* Optima of these two settings that were known before this code. */
+static void test_perceptron_values(void **state)
+{
+    (void)state;
+    static const struct {
+        double batch, optimum_s;
+    } known[] = {{1024, 2.4968192e-3}, {32768, 20.2808128e-3}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct sbp_problem problem;
+        assert_int_equal(perceptron_build(&problem, 7, known[i].batch), SBP_OK);
+        const double optimum = solve_perceptron("exact", &problem, 0);
+        if (fabs(optimum - known[i].optimum_s) > 1e-12)
+            fail_msg("batch %g: %.17g s, known %.17g s", known[i].batch, optimum,
+                     known[i].optimum_s);
+        sbp_problem_free(&problem);
+    }
+}
+
 /* --- stopping, limits, determinism --- */
 
 static void test_deterministic_and_curve(void **state)
@@ -510,7 +530,7 @@ static void test_deterministic_and_curve(void **state)
     assert_int_equal(perceptron_build(&problem, 7, 1024), SBP_OK);
     for (const struct sbp_solver *solver = sbp_solvers; solver->name != NULL; solver++) {
         if (strcmp(solver->name, "ilp") == 0)
-            continue; /* GLPK on 4 variables of 36 values: seconds */
+            continue; /* its curve is GLPK's business */
         const struct sbp_solver_options options = {.seed = 7};
         struct sbp_solution first, second;
         run(solver->name, &problem, &options, &first);
@@ -630,6 +650,7 @@ int main(void)
         cmocka_unit_test(test_metropolis_hastings),
         cmocka_unit_test(test_exact_against_exhaustive_on_long_domains),
         cmocka_unit_test(test_perceptron),
+        cmocka_unit_test(test_perceptron_values),
         cmocka_unit_test(test_deterministic_and_curve),
         cmocka_unit_test(test_flag_stops),
         cmocka_unit_test(test_evaluations_stop),

@@ -34,7 +34,8 @@ enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, stru
                                const char *cluster_file, struct sbp_plan *plan,
                                struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Reads a plan file and re-checks it. *plan is zeroed first; on failure nothing is left allocated. */
+/* Reads a plan file and re-checks it. *plan is zeroed first; on failure nothing is left allocated.
+ */
 enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_plan_free(struct sbp_plan *plan);
@@ -46,8 +47,8 @@ enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program
 #define SBP_PLAN_FORMAT  "sbplan plan"
 #define SBP_PLAN_VERSION 1
 /* The whole plan as JSON (caller deletes): format, version, hashes of model and cluster, model,
- * cluster, search, strategy (boxing, axes; for every layer its roles by axis and per level and where
- * its output rests), cost, memory, collectives. */
+ * cluster, search, strategy (boxing, axes; for every layer its roles by axis and per level and
+ * where its output rests), cost, memory, collectives. */
 enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
                               struct sbp_diag *diag) SBP_MUST_USE;
 /* A state as the file has it: "S0" splits dimension 0, "B", "P". */

@@ -1,0 +1,283 @@
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/cli.h"
+#include "planner/json_out.h"
+#include "planner/report.h"
+#include "planner/roles.h"
+
+#define DIST_BYTES 96
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+/* --- how the plan was found --- */
+
+static enum sbp_status print_origin(const struct sbp_plan *plan)
+{
+    static const char *const KEYS[] = {"command", "status"};
+    for (int i = 0; i < 2; i++) {
+        const struct cJSON *member =
+            plan->search == NULL ? NULL : cJSON_GetObjectItemCaseSensitive(plan->search, KEYS[i]);
+        if (cJSON_IsString(member))
+            PRINT("%-10s %s\n", i == 0 ? "made by" : "status", member->valuestring);
+    }
+    return SBP_OK;
+}
+
+/* --- tensors of a layer --- */
+
+struct operand {
+    const char *use; /* "reads", "weight", ... */
+    int tensor;
+    struct sbp_dist dist;
+};
+#define MOST_OPERANDS (SBP_MAX_INPUTS + 2 * SBP_MAX_WEIGHTS + 2)
+
+static int operands_of(const struct sbp_plan *plan, int op, struct operand operand[MOST_OPERANDS])
+{
+    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_op_node *node = &graph->op[op];
+    const struct sbp_strategy *strategy = &plan->strategy;
+    int count = 0;
+    for (int i = 0; i < node->input_count; i++)
+        operand[count++] = (struct operand){
+            "input", node->input[i], sbp_strategy_input(graph, &plan->mesh, strategy, op, i)};
+    for (int w = 0; w < node->weight_count; w++) {
+        operand[count++] = (struct operand){
+            "weight", node->weight[w], sbp_strategy_weight(graph, &plan->mesh, strategy, op, w)};
+        operand[count++] =
+            (struct operand){"gradient", node->weight[w],
+                             sbp_strategy_gradient(graph, &plan->mesh, strategy, op, w)};
+    }
+    if (node->output >= 0) {
+        operand[count++] = (struct operand){"output", node->output,
+                                            sbp_strategy_output(graph, &plan->mesh, strategy, op)};
+        operand[count++] = (struct operand){"rests", node->output, strategy->rest[node->output]};
+    }
+    return count;
+}
+
+static const char *shape_text(const struct sbp_shape *shape, char *buffer, size_t size)
+{
+    int used = 0;
+    buffer[0] = '\0';
+    for (int dim = 0; dim < SBP_MAX_DIMS && used < (int)size; dim++)
+        used += snprintf(buffer + used, size - (size_t)used, "%s%lld", dim == 0 ? "" : "x",
+                         (long long)shape->size[dim]);
+    return buffer;
+}
+
+static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
+{
+    static const char *const TITLES[] = {"use", "tensor", "shape", "distribution"};
+    struct operand operand[MOST_OPERANDS];
+    const int count = operands_of(plan, op, operand);
+    struct sbp_table table;
+    sbp_table_init(&table, 4, TITLES);
+    for (int i = 0; i < count; i++) {
+        const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
+        char shape[96], dist[DIST_BYTES];
+        sbp_table_cell(&table, "%s", operand[i].use);
+        sbp_table_cell(&table, "%s", tensor->name);
+        sbp_table_cell(&table, "%s", shape_text(&tensor->shape, shape, sizeof shape));
+        sbp_table_cell(&table, "%s",
+                       sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist));
+    }
+    const enum sbp_status status = sbp_table_print(&table, stdout, 2);
+    sbp_table_free(&table);
+    return status;
+}
+
+/* --- collectives of a layer --- */
+
+static bool is_collective(const struct sbp_instr *instr)
+{
+    return (instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE) &&
+           instr->box.kind != SBP_LOCAL;
+}
+
+/* Bytes of the cost formula: of a weight's gradient in its own type, else as activations. */
+static double collective_bytes(const struct sbp_report *report, const struct sbp_instr *instr)
+{
+    const struct sbp_element_bytes *bytes = &report->program.bytes;
+    return (double)instr->box.elements * (double)(instr->cause == SBP_CAUSE_WEIGHT_GRADIENT
+                                                      ? bytes->gradient
+                                                      : bytes->activation);
+}
+
+static const char *moved_name(const struct sbp_report *report, const struct sbp_instr *instr)
+{
+    return instr->tensor < 0 ? "-" : report->plan->graph.tensor[instr->tensor].name;
+}
+
+static void collective_row(struct sbp_table *table, const struct sbp_report *report,
+                           const struct sbp_instr *instr)
+{
+    char bytes[32], seconds[32];
+    sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
+    sbp_table_cell(table, "%lld",
+                   (long long)sbp_mesh_group_size(&report->plan->mesh, instr->box.axes));
+    sbp_table_cell(table, "%s", sbp_format_bytes(collective_bytes(report, instr), bytes));
+    sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s, seconds));
+    sbp_table_cell(table, "%s", sbp_cause_name(instr->cause));
+    sbp_table_cell(table, "%s", moved_name(report, instr));
+}
+
+static enum sbp_status print_collectives(const struct sbp_report *report, int op)
+{
+    static const char *const TITLES[] = {"collective", "members", "bytes",
+                                         "time",       "cause",   "tensor"};
+    struct sbp_table table;
+    sbp_table_init(&table, 6, TITLES);
+    for (int i = 0; i < report->program.instr_count; i++)
+        if (report->owner[i] == op && is_collective(&report->program.instr[i]))
+            collective_row(&table, report, &report->program.instr[i]);
+    enum sbp_status status = SBP_OK;
+    if (table.rows > 1)
+        status = sbp_table_print(&table, stdout, 2);
+    sbp_table_free(&table);
+    return status;
+}
+
+static enum sbp_status print_layer(const struct sbp_report *report, int op)
+{
+    const struct sbp_plan *plan = report->plan;
+    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_site_cost *cost = &report->site[op];
+    char roles[SBP_ROLES_BYTES], compute[32], communication[32];
+    PRINT("\n%s (%s): %s", node->name, sbp_op(node->kind)->name, sbp_roles_text(plan, op, roles));
+    if (node->repeats > 1)
+        PRINT("; x%d, the first is shown", node->repeats);
+    PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
+          sbp_format_seconds(cost->communication_s, communication),
+          node->repeats > 1 ? " (all repeats)" : "");
+    SBP_TRY(print_operands(plan, op));
+    return print_collectives(report, op);
+}
+
+static enum sbp_status print_causes(const struct sbp_report *report)
+{
+    const struct sbp_totals *totals = &report->summary.totals;
+    char seconds[32], bytes[32];
+    PRINT("traffic    %s a device and step", sbp_format_bytes(totals->communication_bytes, bytes));
+    for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_SCALAR; cause++)
+        if (totals->by_cause_s[cause] > 0)
+            PRINT(", %s %s", sbp_cause_name((enum sbp_cause)cause),
+                  sbp_precise_seconds(totals->by_cause_s[cause], seconds));
+    PRINT("\n");
+    return SBP_OK;
+}
+
+static enum sbp_status print_text(const struct sbp_report *report)
+{
+    const struct sbp_report_options options = {0};
+    SBP_TRY(print_origin(report->plan));
+    SBP_TRY(sbp_report_print_model(report->plan, stdout));
+    SBP_TRY(sbp_report_print_cost(report, &options, stdout));
+    SBP_TRY(print_causes(report));
+    PRINT("\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
+          "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
+          "parts.\n");
+    for (int op = 0; op < report->plan->graph.op_count; op++)
+        if (report->plan->graph.op[op].site == op)
+            SBP_TRY(print_layer(report, op));
+    if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
+        char compute[32], communication[32];
+        PRINT("\nthe step as a whole\n  compute %s, communication %s\n",
+              sbp_format_seconds(report->whole.compute_s, compute),
+              sbp_format_seconds(report->whole.communication_s, communication));
+        SBP_TRY(print_collectives(report, -1));
+    }
+    return SBP_OK;
+}
+
+/* --- JSON --- */
+
+static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op, bool *failed)
+{
+    struct operand operand[MOST_OPERANDS];
+    const int count = operands_of(plan, op, operand);
+    struct cJSON *tensors = sbp_put_array(layer, "tensors", failed);
+    for (int i = 0; i < count && !*failed; i++) {
+        const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
+        char dist[DIST_BYTES];
+        struct cJSON *item = sbp_push_object(tensors, failed);
+        sbp_put_text(item, "use", operand[i].use, failed);
+        sbp_put_text(item, "name", tensor->name, failed);
+        struct cJSON *shape = sbp_put_array(item, "shape", failed);
+        for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
+            sbp_push_number(shape, (double)tensor->shape.size[dim], failed);
+        sbp_put_text(item, "distribution",
+                     sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist), failed);
+    }
+}
+
+static void put_sites(struct cJSON *json, const struct sbp_plan *plan, bool *failed)
+{
+    struct cJSON *sites = sbp_put_array(json, "tensors", failed);
+    for (int op = 0; op < plan->graph.op_count && !*failed; op++) {
+        if (plan->graph.op[op].site != op)
+            continue;
+        struct cJSON *site = sbp_push_object(sites, failed);
+        sbp_put_text(site, "layer", plan->graph.op[op].name, failed);
+        put_tensors(site, plan, op, failed);
+    }
+}
+
+static void put_collectives(struct cJSON *json, const struct sbp_report *report, bool *failed)
+{
+    struct cJSON *list = sbp_put_array(json, "collectives", failed);
+    for (int i = 0; i < report->program.instr_count && !*failed; i++) {
+        const struct sbp_instr *instr = &report->program.instr[i];
+        if (!is_collective(instr))
+            continue;
+        const int op = report->owner[i];
+        struct cJSON *item = sbp_push_object(list, failed);
+        sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
+        sbp_put_number(item, "members",
+                       (double)sbp_mesh_group_size(&report->plan->mesh, instr->box.axes), failed);
+        sbp_put_number(item, "bytes", collective_bytes(report, instr), failed);
+        sbp_put_number(item, "communication_s", instr->communication_s, failed);
+        sbp_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
+        if (op >= 0)
+            sbp_put_text(item, "layer", report->plan->graph.op[op].name, failed);
+        if (instr->tensor >= 0)
+            sbp_put_text(item, "tensor", moved_name(report, instr), failed);
+    }
+}
+
+static enum sbp_status print_json(const struct sbp_report *report, struct sbp_diag *diag)
+{
+    const struct sbp_report_options options = {0};
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    if (report->plan->search != NULL)
+        sbp_put_item(json, "search", cJSON_Duplicate(report->plan->search, true), &failed);
+    sbp_report_put(json, report, &options, &failed);
+    put_sites(json, report->plan, &failed);
+    put_collectives(json, report, &failed);
+    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
+enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_plan plan;
+    struct sbp_report report;
+    SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
+    enum sbp_status status = sbp_report_make(&plan, &report, diag);
+    if (status == SBP_OK) {
+        status = arguments->json ? print_json(&report, diag) : print_text(&report);
+        sbp_report_free(&report);
+    }
+    sbp_plan_free(&plan);
+    return status;
+}

@@ -1,0 +1,34 @@
+#include "planner/launch.h"
+#include "planner/plan.h"
+
+enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI };
+
+/* A plan that is wrong is refused here, once, and not by every rank. */
+static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_diag *diag)
+{
+    struct sbp_plan plan;
+    SBP_TRY(sbp_plan_read(path, &plan, diag));
+    *ranks = plan.mesh.devices;
+    sbp_plan_free(&plan);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_command_run(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool mpi = arguments->backend == BACKEND_MPI;
+    struct sbp_launch launch = {.program = "sbplan-run",
+                                .build_folder = "executor",
+                                .arguments = arguments,
+                                .extra = {"--backend", mpi ? "mpi" : "threads", NULL}};
+    int64_t ranks = 0;
+    if (arguments->device > 0) {
+        launch.extra[2] = "--device";
+        launch.extra[3] = "cpu";
+    }
+    if (mpi && !sbp_launch_has_mpirun())
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "sbplan run: --backend mpi needs mpirun, which is not in $PATH");
+    SBP_TRY(count_ranks(arguments->operands.word[0], &ranks, diag));
+    launch.ranks = mpi ? ranks : 0;
+    return sbp_launch(&launch, diag);
+}

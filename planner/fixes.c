@@ -1,0 +1,310 @@
+/* Strategies given by hand: --fix words, strategy files, plan files. */
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/inputs.h"
+
+#define MOST_FACTOR (INT64_C(1) << 31)
+
+struct fixes {
+    const struct sbp_plan *plan;
+    struct sbp_arena *arena;
+    struct sbp_fix *fix;
+    int count;
+};
+
+static int find_op(const struct sbp_graph *graph, const char *name)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        if (strcmp(graph->op[op].name, name) == 0)
+            return op;
+    return -1;
+}
+
+static bool chooses(const struct sbp_graph *graph, int op)
+{
+    return graph->op[op].site == op && !sbp_op(graph->op[op].kind)->follows;
+}
+
+/* Why a name is no layer that a strategy can be given to; *op is its place otherwise. */
+static enum sbp_status find_layer(const struct fixes *fixes, const char *where, const char *name,
+                                  int *op, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = &fixes->plan->graph;
+    *op = find_op(graph, name);
+    if (*op >= 0 && sbp_op(graph->op[*op].kind)->follows)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "%s: \"%.60s\" has no strategy of its own: %s runs as its input is split",
+                        where, name, sbp_op(graph->op[*op].kind)->name);
+    if (*op >= 0)
+        return SBP_OK;
+    const char **names = SBP_NEW(fixes->arena, const char *, graph->op_count + 1);
+    int count = 0;
+    for (int i = 0; names != NULL && i < graph->op_count; i++)
+        if (chooses(graph, i))
+            names[count++] = graph->op[i].name;
+    const char *nearest = names == NULL ? NULL : sbp_nearest(name, names);
+    if (nearest != NULL)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "%s: the model has no layer \"%.60s\", did you mean \"%s\"?", where, name,
+                        nearest);
+    return sbp_fail(diag, SBP_E_INPUT, "%s: the model has no layer \"%.60s\"", where, name);
+}
+
+static void role_names(const struct sbp_plan *plan, int op, const char *names[SBP_MAX_ROLES + 1])
+{
+    const struct sbp_op_entry *entry = sbp_op(plan->graph.op[op].kind);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        names[role] = role < entry->role_count ? entry->role[role].name : NULL;
+    names[SBP_MAX_ROLES] = NULL;
+}
+
+static struct sbp_fix *add_fix(struct fixes *fixes, int op, int64_t factor)
+{
+    struct sbp_fix *fix = &fixes->fix[fixes->count++];
+    *fix = (struct sbp_fix){.layer = ""};
+    (void)snprintf(fix->layer, sizeof fix->layer, "%s", fixes->plan->graph.op[op].name);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->factor[role][level] = factor;
+    return fix;
+}
+
+/* --- --fix --- */
+
+#define REFUSE_FIX(...) sbp_fail(diag, SBP_E_USAGE, __VA_ARGS__)
+
+/* "4/2" or "4", one factor a level. */
+static bool parse_factors(char *text, int levels, int64_t *factor)
+{
+    for (int level = 0; level < levels; level++) {
+        char *slash = strchr(text, '/');
+        if ((slash == NULL) != (level + 1 == levels))
+            return false;
+        if (slash != NULL)
+            *slash = '\0';
+        if (!sbp_parse_int64(text, &factor[level]) || factor[level] < 1 ||
+            factor[level] > MOST_FACTOR)
+            return false;
+        text = slash == NULL ? text : slash + 1;
+    }
+    return true;
+}
+
+static enum sbp_status parse_role(const struct fixes *fixes, int op, const char *word, char *item,
+                                  struct sbp_fix *fix, struct sbp_diag *diag)
+{
+    const char *names[SBP_MAX_ROLES + 1];
+    const int levels = fixes->plan->cluster.level_count;
+    char *colon = strchr(item, ':');
+    role_names(fixes->plan, op, names);
+    if (colon == NULL)
+        return REFUSE_FIX("--fix %.80s: \"%.40s\": legal is ROLE:FACTOR", word, item);
+    *colon = '\0';
+    int role = 0;
+    while (names[role] != NULL && strcmp(names[role], item) != 0)
+        role++;
+    if (names[role] == NULL) {
+        const char *nearest = sbp_nearest(item, names);
+        return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\"%s%s%s", word,
+                          sbp_op(fixes->plan->graph.op[op].kind)->name, item,
+                          nearest == NULL ? ", see sbplan explain" : ", did you mean \"",
+                          nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+    }
+    if (!parse_factors(colon + 1, levels, fix->factor[role]))
+        return REFUSE_FIX("--fix %.80s: role %s needs %d factor%s of 1 and more, as in %s:%s", word,
+                          item, levels, levels == 1 ? "" : "s, one a level, outermost first,", item,
+                          levels == 1 ? "4" : "4/2");
+    return SBP_OK;
+}
+
+static enum sbp_status parse_fix(struct fixes *fixes, const char *word, struct sbp_diag *diag)
+{
+    char *copy = sbp_arena_strdup(fixes->arena, word);
+    if (copy == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    char *equals = strchr(copy, '='), *rest = NULL;
+    if (equals == NULL || equals == copy || equals[1] == '\0')
+        return REFUSE_FIX("--fix %.80s: legal is LAYER=ROLE:FACTOR,...", word);
+    *equals = '\0';
+    int op;
+    char where[128];
+    (void)snprintf(where, sizeof where, "--fix %.100s", word);
+    SBP_TRY(find_layer(fixes, where, copy, &op, diag));
+    op = fixes->plan->graph.op[op].site;
+    for (int i = 0; i < fixes->count; i++)
+        if (strcmp(fixes->fix[i].layer, fixes->plan->graph.op[op].name) == 0)
+            return REFUSE_FIX("--fix %.80s: %s is fixed twice", word, fixes->fix[i].layer);
+    struct sbp_fix *fix = add_fix(fixes, op, SBP_ANY);
+    for (char *item = strtok_r(equals + 1, ",", &rest); item != NULL;
+         item = strtok_r(NULL, ",", &rest))
+        SBP_TRY(parse_role(fixes, op, word, item, fix, diag));
+    return SBP_OK;
+}
+
+enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
+                                struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
+                                struct sbp_diag *diag)
+{
+    struct fixes fixes = {.plan = plan, .arena = arena};
+    fixes.fix = SBP_NEW(arena, struct sbp_fix, words->count + 1);
+    if (fixes.fix == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    for (int i = 0; i < words->count; i++)
+        SBP_TRY(parse_fix(&fixes, words->word[i], diag));
+    *fix = fixes.fix;
+    *count = fixes.count;
+    return SBP_OK;
+}
+
+/* --- files --- */
+
+/* One role's factors: an array, one a level; with one level a number does. */
+static enum sbp_status read_factors(const struct sbp_json *at, int levels, int64_t *factor)
+{
+    struct sbp_json element;
+    int length = 0;
+    if (levels == 1 && cJSON_IsNumber(at->node))
+        return sbp_json_int64(at, 1, MOST_FACTOR, factor);
+    SBP_TRY(sbp_json_length(at, &length));
+    if (length != levels)
+        return sbp_json_refuse(at, "has %d factors, the cluster has %d levels", length, levels);
+    for (int level = 0; level < levels; level++) {
+        SBP_TRY(sbp_json_element(at, level, &element));
+        SBP_TRY(sbp_json_int64(&element, 1, MOST_FACTOR, &factor[level]));
+    }
+    return SBP_OK;
+}
+
+/* The factors of a level make up the level. */
+static enum sbp_status check_products(const struct sbp_json *at, const struct sbp_plan *plan,
+                                      const struct sbp_fix *fix)
+{
+    for (int level = 0; level < plan->cluster.level_count; level++) {
+        int64_t product = 1;
+        for (int role = 0; role < SBP_MAX_ROLES; role++)
+            if (!sbp_mul_i64(product, fix->factor[role][level], &product))
+                return sbp_json_refuse(at, "the factors pass 2^63");
+        if (product != plan->cluster.level[level].size)
+            return sbp_json_refuse(at,
+                                   "the factors at level \"%s\" make %lld parts, it has %lld "
+                                   "members",
+                                   plan->cluster.level[level].name, (long long)product,
+                                   (long long)plan->cluster.level[level].size);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_roles(const struct sbp_json *roles, const struct fixes *fixes, int op,
+                                  struct sbp_fix *fix)
+{
+    const char *names[SBP_MAX_ROLES + 1];
+    struct sbp_json member;
+    role_names(fixes->plan, op, names);
+    SBP_TRY(sbp_json_keys(roles, names));
+    for (int role = 0; names[role] != NULL; role++) {
+        if (!sbp_json_has(roles, names[role]))
+            continue;
+        SBP_TRY(sbp_json_member(roles, names[role], &member));
+        SBP_TRY(read_factors(&member, fixes->plan->cluster.level_count, fix->factor[role]));
+    }
+    return check_products(roles, fixes->plan, fix);
+}
+
+/* Repeats share a strategy: what is given for them must be given alike. */
+static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixes, int op)
+{
+    const struct sbp_fix *mine = &fixes->fix[fixes->count - 1];
+    for (int i = 0; i + 1 < fixes->count; i++) {
+        if (strcmp(fixes->fix[i].layer, mine->layer) != 0)
+            continue;
+        if (memcmp(fixes->fix[i].factor, mine->factor, sizeof mine->factor) != 0)
+            return sbp_json_refuse(layer, "%s shares its strategy with %s and is split otherwise",
+                                   fixes->plan->graph.op[op].name, mine->layer);
+        fixes->count--;
+        return SBP_OK;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fixes)
+{
+    static const char *const KEYS[] = {"name",    "op",      "roles",           "axes",
+                                       "rest",    "repeats", "communication_s", "compute_s",
+                                       "follows", NULL};
+    struct sbp_json name_at, roles;
+    const char *name;
+    bool follows = false;
+    int op;
+    SBP_TRY(sbp_json_keys(layer, KEYS));
+    SBP_TRY(sbp_json_get_bool(layer, "follows", &follows));
+    SBP_TRY(sbp_json_member(layer, "name", &name_at));
+    SBP_TRY(sbp_json_string(&name_at, &name));
+    if (follows || (sbp_json_has(layer, "rest") && !sbp_json_has(layer, "axes")))
+        return SBP_OK; /* a follower's entry in a plan or in the output of search */
+    char where[256];
+    (void)snprintf(where, sizeof where, "%.120s: %.120s", layer->file, name_at.path);
+    SBP_TRY(find_layer(fixes, where, name, &op, layer->diag));
+    SBP_TRY(sbp_json_member(layer, "roles", &roles));
+    struct sbp_fix *fix = add_fix(fixes, fixes->plan->graph.op[op].site, 1);
+    SBP_TRY(read_roles(&roles, fixes, op, fix));
+    return take_fix(layer, fixes, op);
+}
+
+static bool is_given(const struct fixes *fixes, int op)
+{
+    for (int i = 0; i < fixes->count; i++)
+        if (strcmp(fixes->fix[i].layer, fixes->plan->graph.op[op].name) == 0)
+            return true;
+    return false;
+}
+
+static enum sbp_status check_complete(const struct sbp_json *layers, const struct fixes *fixes)
+{
+    const struct sbp_graph *graph = &fixes->plan->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        if (chooses(graph, op) && !is_given(fixes, op))
+            return sbp_json_refuse(layers,
+                                   "layer \"%s\" (%s) is missing: price needs the strategy "
+                                   "of every layer that has a choice",
+                                   graph->op[op].name, sbp_op(graph->op[op].kind)->name);
+    return SBP_OK;
+}
+
+static enum sbp_status read_layers(const struct sbp_json *root, struct fixes *fixes)
+{
+    struct sbp_json holder = *root, layers, layer;
+    int count = 0;
+    if (sbp_json_has(root, "strategy"))
+        SBP_TRY(sbp_json_member(root, "strategy", &holder));
+    SBP_TRY(sbp_json_member(&holder, "layers", &layers));
+    SBP_TRY(sbp_json_length(&layers, &count));
+    fixes->fix = SBP_NEW(fixes->arena, struct sbp_fix, count + 1);
+    if (fixes->fix == NULL)
+        return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
+    for (int i = 0; i < count; i++) {
+        if (i == 0)
+            SBP_TRY(sbp_json_element(&layers, 0, &layer));
+        else
+            SBP_TRY(sbp_json_next(&layers, i, &layer));
+        SBP_TRY(read_layer(&layer, fixes));
+    }
+    return check_complete(&layers, fixes);
+}
+
+enum sbp_status sbp_fixes_read(const struct sbp_plan *plan, const char *path,
+                               struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
+                               struct sbp_diag *diag)
+{
+    struct fixes fixes = {.plan = plan, .arena = arena};
+    struct cJSON *root;
+    struct sbp_json at;
+    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    const enum sbp_status status = read_layers(&at, &fixes);
+    cJSON_Delete(root);
+    *fix = fixes.fix;
+    *count = fixes.count;
+    return status;
+}

@@ -1,0 +1,108 @@
+#include "planner/json_out.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/random.h"
+
+void sbp_put_item(struct cJSON *object, const char *key, struct cJSON *item, bool *failed)
+{
+    if (item != NULL && cJSON_AddItemToObject(object, key, item))
+        return;
+    cJSON_Delete(item);
+    *failed = true;
+}
+
+void sbp_put_number(struct cJSON *object, const char *key, double value, bool *failed)
+{
+    sbp_put_item(object, key, cJSON_CreateNumber(value), failed);
+}
+
+void sbp_put_text(struct cJSON *object, const char *key, const char *text, bool *failed)
+{
+    sbp_put_item(object, key, cJSON_CreateString(text), failed);
+}
+
+void sbp_put_bool(struct cJSON *object, const char *key, bool value, bool *failed)
+{
+    sbp_put_item(object, key, cJSON_CreateBool(value), failed);
+}
+
+struct cJSON *sbp_put_object(struct cJSON *object, const char *key, bool *failed)
+{
+    struct cJSON *member = cJSON_AddObjectToObject(object, key);
+    *failed = *failed || member == NULL;
+    return member;
+}
+
+struct cJSON *sbp_put_array(struct cJSON *object, const char *key, bool *failed)
+{
+    struct cJSON *member = cJSON_AddArrayToObject(object, key);
+    *failed = *failed || member == NULL;
+    return member;
+}
+
+/* The element when it could be added, else NULL. */
+static struct cJSON *push(struct cJSON *array, struct cJSON *item, bool *failed)
+{
+    if (item != NULL && cJSON_AddItemToArray(array, item))
+        return item;
+    cJSON_Delete(item);
+    *failed = true;
+    return NULL;
+}
+
+struct cJSON *sbp_push_object(struct cJSON *array, bool *failed)
+{
+    return push(array, cJSON_CreateObject(), failed);
+}
+
+void sbp_push_text(struct cJSON *array, const char *text, bool *failed)
+{
+    (void)push(array, cJSON_CreateString(text), failed);
+}
+
+void sbp_push_number(struct cJSON *array, double value, bool *failed)
+{
+    (void)push(array, cJSON_CreateNumber(value), failed);
+}
+
+char *sbp_json_text(const struct cJSON *json)
+{
+    char *printed = cJSON_Print(json);
+    if (printed == NULL)
+        return NULL;
+    const size_t length = strlen(printed);
+    char *text = malloc(length + 2);
+    if (text != NULL) {
+        memcpy(text, printed, length);
+        memcpy(text + length, "\n", 2);
+    }
+    cJSON_free(printed);
+    return text;
+}
+
+enum sbp_status sbp_json_print(const struct cJSON *json, FILE *out, struct sbp_diag *diag)
+{
+    char *text = json == NULL ? NULL : sbp_json_text(json);
+    if (text == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    const bool printed = fputs(text, out) >= 0;
+    free(text);
+    return printed ? SBP_OK : sbp_fail(diag, SBP_E_IO, "cannot print: %s", strerror(errno));
+}
+
+bool sbp_json_hash(const struct cJSON *json, char *buffer)
+{
+    char *text = cJSON_PrintUnformatted(json);
+    if (text == NULL)
+        return false;
+    (void)snprintf(buffer, SBP_HASH_BYTES, "fnv1a64:%016" PRIx64,
+                   sbp_hash_bytes(text, strlen(text)));
+    cJSON_free(text);
+    return true;
+}

@@ -1,0 +1,49 @@
+#include "planner/plan.h"
+
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/plan_load.h"
+
+enum sbp_status sbp_plan_load(const struct sbp_json *model, const struct sbp_json *cluster,
+                              struct sbp_plan *plan)
+{
+    SBP_TRY(sbp_graph_read(model, &plan->graph));
+    SBP_TRY(sbp_cluster_read(cluster, &plan->cluster));
+    return sbp_mesh_make(&plan->cluster, &plan->mesh, model->diag);
+}
+
+enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, struct cJSON *cluster,
+                               const char *cluster_file, struct sbp_plan *plan,
+                               struct sbp_diag *diag)
+{
+    struct sbp_json model_at, cluster_at;
+    *plan = (struct sbp_plan){.model_json = model, .cluster_json = cluster};
+    sbp_json_at(model, model_file, diag, &model_at);
+    sbp_json_at(cluster, cluster_file, diag, &cluster_at);
+    const enum sbp_status status = sbp_plan_load(&model_at, &cluster_at, plan);
+    if (status != SBP_OK)
+        sbp_plan_free(plan);
+    return status;
+}
+
+void sbp_plan_free(struct sbp_plan *plan)
+{
+    if (plan == NULL)
+        return;
+    sbp_graph_free(&plan->graph);
+    sbp_arena_free(&plan->arena);
+    cJSON_Delete(plan->model_json);
+    cJSON_Delete(plan->cluster_json);
+    cJSON_Delete(plan->search);
+    *plan = (struct sbp_plan){0};
+}
+
+enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
+                                 struct sbp_diag *diag)
+{
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    return sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,
+                            program, diag);
+}

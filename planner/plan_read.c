@@ -1,0 +1,298 @@
+/* Reading plans: nothing in the file is believed that can be worked out again. */
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/json_out.h"
+#include "planner/plan.h"
+#include "planner/plan_load.h"
+#include "planner/roles.h"
+#include "planner/summary.h"
+
+/* Prices may differ in the last digits between mathematics libraries. */
+#define COST_TOLERANCE 1e-6
+
+/* --- head --- */
+
+static enum sbp_status check_version(const struct sbp_json *root)
+{
+    static const char *const KEYS[] = {
+        "format", "version",  "made_by", "model_hash", "cluster_hash", "model", "cluster",
+        "search", "strategy", "cost",    "memory",     "collectives",  NULL};
+    struct sbp_json member;
+    const char *format;
+    double version;
+    SBP_TRY(sbp_json_member(root, "format", &member));
+    SBP_TRY(sbp_json_string(&member, &format));
+    if (strcmp(format, SBP_PLAN_FORMAT) != 0)
+        return sbp_json_refuse(&member, "is not \"" SBP_PLAN_FORMAT "\": this is no plan file");
+    SBP_TRY(sbp_json_member(root, "version", &member));
+    SBP_TRY(sbp_json_double(&member, -INFINITY, INFINITY, &version));
+    if (version < SBP_PLAN_VERSION || version > SBP_PLAN_VERSION)
+        return sbp_json_refuse(&member, "version %g of the format, this sbplan reads version %d",
+                               version, SBP_PLAN_VERSION);
+    return sbp_json_keys(root, KEYS);
+}
+
+static enum sbp_status check_hash(const struct sbp_json *root, const char *key,
+                                  const char *hash_key)
+{
+    struct sbp_json member, hash;
+    const char *given;
+    char found[SBP_HASH_BYTES];
+    SBP_TRY(sbp_json_member(root, key, &member));
+    SBP_TRY(sbp_json_member(root, hash_key, &hash));
+    SBP_TRY(sbp_json_string(&hash, &given));
+    if (!sbp_json_hash(member.node, found))
+        return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
+    if (strcmp(given, found) != 0)
+        return sbp_json_refuse(&hash,
+                               "\"%.40s\" is not the hash of the %s in the file, which is %s: the "
+                               "plan was made for another %s, search again",
+                               given, key, found, key);
+    return SBP_OK;
+}
+
+static enum sbp_status read_inputs(const struct sbp_json *root, struct sbp_plan *plan)
+{
+    struct sbp_json model, cluster, search;
+    SBP_TRY(check_hash(root, "model", "model_hash"));
+    SBP_TRY(check_hash(root, "cluster", "cluster_hash"));
+    SBP_TRY(sbp_json_member(root, "model", &model));
+    SBP_TRY(sbp_json_member(root, "cluster", &cluster));
+    plan->model_json = cJSON_Duplicate(model.node, true);
+    plan->cluster_json = cJSON_Duplicate(cluster.node, true);
+    bool complete = plan->model_json != NULL && plan->cluster_json != NULL;
+    if (sbp_json_has(root, "search")) {
+        SBP_TRY(sbp_json_member(root, "search", &search));
+        plan->search = cJSON_Duplicate(search.node, true);
+        complete = complete && plan->search != NULL;
+    }
+    if (!complete)
+        return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
+    return sbp_plan_load(&model, &cluster, plan);
+}
+
+/* --- strategy --- */
+
+/* An array with an element for every axis. */
+static enum sbp_status axis_array(const struct sbp_json *object, const char *key,
+                                  const struct sbp_mesh *mesh, struct sbp_json *array)
+{
+    int count = 0;
+    SBP_TRY(sbp_json_member(object, key, array));
+    SBP_TRY(sbp_json_length(array, &count));
+    if (count != mesh->axis_count)
+        return sbp_json_refuse(array, "has %d elements, the cluster has %d axes", count,
+                               mesh->axis_count);
+    return SBP_OK;
+}
+
+static enum sbp_status read_rest(const struct sbp_json *object, const char *key,
+                                 const struct sbp_mesh *mesh, struct sbp_dist *rest)
+{
+    static const char *const NAMES[] = {"S0", "S1", "S2", "S3", "B", "P", NULL};
+    struct sbp_json states, element;
+    int choice;
+    SBP_TRY(axis_array(object, key, mesh, &states));
+    *rest = sbp_dist_all(SBP_STATE_B);
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        SBP_TRY(sbp_json_element(&states, axis, &element));
+        SBP_TRY(sbp_json_choice(&element, NAMES, &choice));
+        rest->axis[axis] = choice < SBP_MAX_DIMS    ? SBP_STATE_S((uint8_t)choice)
+                           : choice == SBP_MAX_DIMS ? SBP_STATE_B
+                                                    : SBP_STATE_P;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_labels(const struct sbp_json *layer, const struct sbp_plan *plan,
+                                   int op)
+{
+    const struct sbp_op_entry *entry = sbp_op(plan->graph.op[op].kind);
+    const char *names[SBP_MAX_ROLES + 1] = {0};
+    struct sbp_json labels, element, roles;
+    int choice;
+    for (int role = 0; role < entry->role_count; role++)
+        names[role] = entry->role[role].name;
+    SBP_TRY(axis_array(layer, "axes", &plan->mesh, &labels));
+    for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
+        SBP_TRY(sbp_json_element(&labels, axis, &element));
+        SBP_TRY(sbp_json_choice(&element, names, &choice));
+        plan->strategy.op[op].role[axis] = (uint8_t)choice;
+    }
+    SBP_TRY(sbp_json_member(layer, "roles", &roles));
+    struct cJSON *expected = sbp_roles_json(plan, op);
+    if (expected == NULL)
+        return sbp_fail(layer->diag, SBP_E_MEMORY, "%s: out of memory", layer->file);
+    const bool same = cJSON_Compare(roles.node, expected, true);
+    cJSON_Delete(expected);
+    return same ? SBP_OK : sbp_json_refuse(&roles, "do not match \"axes\"");
+}
+
+static enum sbp_status expect_text(const struct sbp_json *object, const char *key,
+                                   const char *expected)
+{
+    struct sbp_json member;
+    const char *text = "";
+    SBP_TRY(sbp_json_member(object, key, &member));
+    SBP_TRY(sbp_json_string(&member, &text));
+    if (strcmp(text, expected) != 0)
+        return sbp_json_refuse(&member, "\"%.60s\" stands where the model has \"%s\"", text,
+                               expected);
+    return SBP_OK;
+}
+
+static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp_plan *plan, int op)
+{
+    static const char *const KEYS[] = {"name", "op", "roles", "axes", "rest", NULL};
+    const struct sbp_op_node *node = &plan->graph.op[op];
+    SBP_TRY(sbp_json_keys(layer, KEYS));
+    SBP_TRY(expect_text(layer, "name", node->name));
+    SBP_TRY(expect_text(layer, "op", sbp_op(node->kind)->name));
+    if (!sbp_op(node->kind)->follows)
+        SBP_TRY(read_labels(layer, plan, op));
+    if (node->output < 0)
+        return SBP_OK;
+    return read_rest(layer, "rest", &plan->mesh, &plan->strategy.rest[node->output]);
+}
+
+static enum sbp_status read_axes(const struct sbp_json *strategy, const struct sbp_plan *plan)
+{
+    struct sbp_json axes, element, member;
+    int64_t size;
+    SBP_TRY(axis_array(strategy, "axes", &plan->mesh, &axes));
+    for (int i = 0; i < plan->mesh.axis_count; i++) {
+        const struct sbp_axis *axis = &plan->mesh.axis[i];
+        SBP_TRY(sbp_json_element(&axes, i, &element));
+        SBP_TRY(expect_text(&element, "level", plan->cluster.level[axis->level].name));
+        SBP_TRY(sbp_json_member(&element, "size", &member));
+        SBP_TRY(sbp_json_int64(&member, axis->size, axis->size, &size));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_layers(const struct sbp_json *strategy, const struct sbp_plan *plan)
+{
+    struct sbp_json layers, layer;
+    int count = 0;
+    SBP_TRY(sbp_json_member(strategy, "layers", &layers));
+    SBP_TRY(sbp_json_length(&layers, &count));
+    if (count != plan->graph.op_count)
+        return sbp_json_refuse(&layers, "has %d layers, the model has %d", count,
+                               plan->graph.op_count);
+    for (int op = 0; op < count; op++) {
+        if (op == 0)
+            SBP_TRY(sbp_json_element(&layers, op, &layer));
+        else
+            SBP_TRY(sbp_json_next(&layers, op, &layer));
+        SBP_TRY(read_layer(&layer, plan, op));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_plan *plan)
+{
+    static const char *const KEYS[] = {"boxing", "axes", "input", "layers", NULL};
+    static const char *const BOXINGS[] = {"full", "paper", NULL};
+    struct sbp_json strategy, member;
+    int boxing = 0;
+    SBP_TRY(sbp_json_member(root, "strategy", &strategy));
+    SBP_TRY(sbp_json_keys(&strategy, KEYS));
+    if (sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy) != SBP_OK)
+        return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
+    SBP_TRY(sbp_json_member(&strategy, "boxing", &member));
+    SBP_TRY(sbp_json_choice(&member, BOXINGS, &boxing));
+    plan->strategy.boxing = boxing == 0 ? SBP_BOXING_FULL : SBP_BOXING_PAPER;
+    SBP_TRY(read_axes(&strategy, plan));
+    if (plan->graph.input >= 0)
+        SBP_TRY(
+            read_rest(&strategy, "input", &plan->mesh, &plan->strategy.rest[plan->graph.input]));
+    SBP_TRY(read_layers(&strategy, plan));
+    struct sbp_diag why = {0};
+    const enum sbp_status status =
+        sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &why);
+    return status == SBP_OK ? SBP_OK : sbp_fail(root->diag, status, "%s: %s", root->file, why.text);
+}
+
+/* --- what follows from it --- */
+
+static enum sbp_status check_collectives(const struct sbp_json *root,
+                                         const struct sbp_program *program)
+{
+    struct sbp_json list, element;
+    int count = 0;
+    SBP_TRY(sbp_json_member(root, "collectives", &list));
+    SBP_TRY(sbp_json_length(&list, &count));
+    struct cJSON *expected = sbp_plan_collectives(program);
+    if (expected == NULL)
+        return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
+    const struct cJSON *given = list.node->child, *right = expected->child;
+    int index = 0;
+    for (; given != NULL && right != NULL && cJSON_Compare(given, right, true); index++) {
+        given = given->next;
+        right = right->next;
+    }
+    enum sbp_status status = SBP_OK;
+    if (given != NULL && right != NULL) {
+        status = sbp_json_element(&list, index, &element);
+        char *text = cJSON_PrintUnformatted(right);
+        if (status == SBP_OK)
+            status = sbp_json_refuse(&element, "is not what the strategy compiles to: %s",
+                                     text == NULL ? "something else" : text);
+        cJSON_free(text);
+    } else if (given != NULL || right != NULL) {
+        status = sbp_json_refuse(&list, "lists %d collectives, the strategy compiles to %d", count,
+                                 cJSON_GetArraySize(expected));
+    }
+    cJSON_Delete(expected);
+    return status;
+}
+
+static enum sbp_status check_number(const struct sbp_json *root, const char *object,
+                                    const char *key, double expected)
+{
+    struct sbp_json at, member;
+    double given = 0;
+    SBP_TRY(sbp_json_member(root, object, &at));
+    SBP_TRY(sbp_json_member(&at, key, &member));
+    SBP_TRY(sbp_json_double(&member, 0, INFINITY, &given));
+    if (fabs(given - expected) > COST_TOLERANCE * expected)
+        return sbp_json_refuse(&member, "says %.17g, the strategy's is %.17g", given, expected);
+    return SBP_OK;
+}
+
+static enum sbp_status check_results(const struct sbp_json *root, const struct sbp_plan *plan)
+{
+    struct sbp_program program;
+    SBP_TRY(sbp_plan_compile(plan, &program, root->diag));
+    const struct sbp_summary summary = sbp_summary_make(plan, &program);
+    enum sbp_status status = check_collectives(root, &program);
+    if (status == SBP_OK)
+        status = check_number(root, "cost", "step_s", summary.totals.step_s);
+    if (status == SBP_OK)
+        status = check_number(root, "memory", "device_bytes", (double)summary.totals.device_bytes);
+    sbp_program_free(&program);
+    return status;
+}
+
+enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan, struct sbp_diag *diag)
+{
+    struct cJSON *root;
+    struct sbp_json at;
+    *plan = (struct sbp_plan){0};
+    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    enum sbp_status status = check_version(&at);
+    if (status == SBP_OK)
+        status = read_inputs(&at, plan);
+    if (status == SBP_OK)
+        status = read_strategy(&at, plan);
+    if (status == SBP_OK)
+        status = check_results(&at, plan);
+    cJSON_Delete(root);
+    if (status != SBP_OK)
+        sbp_plan_free(plan);
+    return status;
+}

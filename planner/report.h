@@ -1,0 +1,59 @@
+/* Reports of a plan: text for people, JSON for programs, from the same compiled program.
+ */
+#ifndef SBP_PLANNER_REPORT_H
+#define SBP_PLANNER_REPORT_H
+
+#include <stdio.h>
+
+#include "planner/optimise.h"
+#include "planner/summary.h"
+
+/* What the operators of a site, all repeats, cost in a step. */
+struct sbp_site_cost {
+    double compute_s, communication_s;
+};
+
+/* A plan compiled, priced and added up by layer. */
+struct sbp_report {
+    const struct sbp_plan *plan; /* borrowed */
+    struct sbp_program program;
+    struct sbp_summary summary;
+    struct sbp_arena arena;
+    int *owner;                 /* (instructions) operator, -1: the step as a whole */
+    struct sbp_site_cost *site; /* (operators) filled for sites */
+    struct sbp_site_cost whole; /* what no operator owns */
+};
+enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *report,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_report_free(struct sbp_report *report);
+
+/* What an option adds to a report: 0 or NULL, nothing. */
+struct sbp_report_options {
+    double tokens;              /* of the whole training */
+    int64_t memory_limit_bytes; /* 0: the cluster's device memory */
+};
+
+/* Lines for people: model, cluster, step, memory; then a row for every layer. */
+enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
+                                      const struct sbp_report_options *options,
+                                      FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *out) SBP_MUST_USE;
+/* "parameters 1.2 GiB, gradients ...": parts of the memory that are not 0. */
+#define SBP_PARTS_BYTES 256
+const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buffer);
+/* The largest part, by name. */
+const char *sbp_report_largest_part(const struct sbp_summary *summary);
+
+/* Members model, cost, memory, parallel and layers of a JSON object, and training with tokens. */
+void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
+                    const struct sbp_report_options *options, bool *failed);
+
+/* "2.4968192 ms": as many digits as a comparison of strategies needs; at least 32 bytes. */
+const char *sbp_precise_seconds(double seconds, char *buffer);
+/* "batch 4 x column 8 (12), ...": which strategies how many layers have, the most frequent first.
+ */
+#define SBP_PLAN_LINE_BYTES 200
+const char *sbp_report_plan_line(const struct sbp_plan *plan, char *buffer);
+
+#endif

@@ -1,0 +1,154 @@
+/* What the commands search and price print: the plan that was found, or why there is none. */
+#include <math.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/json_out.h"
+#include "planner/search_run.h"
+
+static struct sbp_report_options report_options(const struct sbp_search_job *job)
+{
+    return (struct sbp_report_options){.tokens = job->arguments->tokens,
+                                       .memory_limit_bytes = job->arguments->memory_limit_bytes};
+}
+
+/* --- text --- */
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+static enum sbp_status print_search(const struct sbp_search_job *job)
+{
+    const struct sbp_outcome *outcome = &job->outcome;
+    char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
+    PRINT("search     space %s, 10^%lld strategies, %s boxing; %s: %s\n",
+          sbp_space_name(job->request.space), (long long)outcome->space_size_log10,
+          job->request.boxing == SBP_BOXING_PAPER ? "paper" : "full",
+          outcome->algorithm == NULL ? "none" : outcome->algorithm,
+          sbp_outcome_verdict(outcome, verdict));
+    PRINT("           %s evaluations in %s, seed %lld\n",
+          sbp_format_count((double)outcome->evaluations, count),
+          sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);
+    return SBP_OK;
+}
+
+static enum sbp_status print_text(const struct sbp_search_job *job, const struct sbp_report *report)
+{
+    const struct sbp_report_options options = report_options(job);
+    SBP_TRY(sbp_report_print_model(&job->plan, stdout));
+    SBP_TRY(print_search(job));
+    SBP_TRY(sbp_report_print_cost(report, &options, stdout));
+    PRINT("\n");
+    SBP_TRY(sbp_report_print_layers(report, stdout));
+    if (job->arguments->output != NULL)
+        PRINT("\nwrote %s\n", job->arguments->output);
+    return SBP_OK;
+}
+
+static enum sbp_status print_shortage(const struct sbp_search_job *job,
+                                      const struct sbp_shortage *shortage)
+{
+    char needed[32], limit[32];
+    SBP_TRY(sbp_report_print_model(&job->plan, stdout));
+    SBP_TRY(print_search(job));
+    if (job->outcome.status != SBP_PLAN_INFEASIBLE) {
+        PRINT("\nstopped before any strategy that fits was found\n");
+        return SBP_OK;
+    }
+    PRINT("\ninfeasible: no strategy of space %s fits %s a device",
+          sbp_space_name(job->request.space), sbp_format_bytes(shortage->limit_bytes, limit));
+    if (shortage->needed_bytes > 0)
+        PRINT("; the least seen is %s", sbp_format_bytes(shortage->needed_bytes, needed));
+    PRINT("\n");
+    if (shortage->parts[0] != '\0')
+        PRINT("%s dominate: %s\n", shortage->largest, shortage->parts);
+    PRINT("more devices, a larger space, or another precision may help\n");
+    return SBP_OK;
+}
+
+/* --- JSON --- */
+
+static void put_curve(struct cJSON *json, const struct sbp_outcome *outcome, bool *failed)
+{
+    struct cJSON *curve = sbp_put_array(json, "curve", failed);
+    for (int i = 0; i < outcome->curve_count && !*failed; i++) {
+        struct cJSON *point = sbp_push_object(curve, failed);
+        sbp_put_number(point, "evaluations", (double)outcome->curve[i].evaluations, failed);
+        sbp_put_number(point, "elapsed_s", outcome->curve[i].elapsed_s, failed);
+        sbp_put_number(point, "best_s", outcome->curve[i].best, failed);
+    }
+}
+
+static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
+{
+    struct cJSON *json = cJSON_CreateObject();
+    *failed = json == NULL;
+    sbp_put_search(json, job->arguments, &job->request, &job->outcome, failed);
+    sbp_put_number(json, "wall_s", job->outcome.wall_s, failed);
+    sbp_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
+    sbp_put_text(json, "version", SBP_VERSION, failed);
+    return json;
+}
+
+static enum sbp_status end_json(struct cJSON *json, bool failed, struct sbp_diag *diag)
+{
+    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
+static enum sbp_status print_json(const struct sbp_search_job *job, const struct sbp_report *report,
+                                  struct sbp_diag *diag)
+{
+    bool failed;
+    const struct sbp_report_options options = report_options(job);
+    struct cJSON *json = begin_json(job, &failed);
+    sbp_report_put(json, report, &options, &failed);
+    put_curve(json, &job->outcome, &failed);
+    return end_json(json, failed, diag);
+}
+
+static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
+                                           const struct sbp_shortage *shortage,
+                                           struct sbp_diag *diag)
+{
+    bool failed;
+    struct cJSON *json = begin_json(job, &failed);
+    sbp_put_model(json, &job->plan.graph, &failed);
+    struct cJSON *memory = sbp_put_object(json, "memory", &failed);
+    sbp_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
+    if (shortage->needed_bytes > 0)
+        sbp_put_number(memory, "needed_bytes", shortage->needed_bytes, &failed);
+    if (shortage->largest[0] != '\0')
+        sbp_put_text(memory, "dominates", shortage->largest, &failed);
+    return end_json(json, failed, diag);
+}
+
+/* --- either --- */
+
+static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_shortage shortage;
+    sbp_shortage_find(&job->plan, &job->request, &job->outcome, &shortage);
+    SBP_TRY(job->arguments->json ? print_shortage_json(job, &shortage, diag)
+                                 : print_shortage(job, &shortage));
+    return SBP_NO;
+}
+
+enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    if (!sbp_outcome_has_plan(&job->outcome))
+        return answer_no(job, diag);
+    SBP_TRY(sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag));
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
+    const enum sbp_status status =
+        job->arguments->json ? print_json(job, &report, diag) : print_text(job, &report);
+    sbp_report_free(&report);
+    return status;
+}

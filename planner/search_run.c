@@ -1,0 +1,161 @@
+#include "planner/search_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "planner/json_out.h"
+
+#define SHORTAGE_LIMIT_S 5.0 /* what explaining an infeasible space may take at most */
+
+struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings)
+{
+    return (struct sbp_request){
+        .space = (enum sbp_space_kind)arguments->space,
+        .solver = arguments->algorithm > 0 ? &sbp_solvers[arguments->algorithm - 1] : NULL,
+        .objective = (enum sbp_objective)arguments->objective,
+        .boxing = settings->boxing,
+        .max_batch_split = settings->max_batch_split,
+        .memory_limit_bytes = arguments->memory_limit_bytes,
+        .solver_options = {.seed = (uint64_t)arguments->seed,
+                           .time_limit_s = arguments->time_limit_s,
+                           .max_evaluations = arguments->max_evaluations,
+                           .restarts = (int)arguments->restarts,
+                           .stop = arguments->stop},
+    };
+}
+
+static void show_progress(void *context, int64_t evaluations, double best, double elapsed_s)
+{
+    char count[32], cost[32];
+    sbp_progress_show(context, "searching: %s strategies, best %s, %.0f s",
+                      sbp_format_count((double)evaluations, count),
+                      isfinite(best) ? sbp_format_seconds(best, cost) : "none yet", elapsed_s);
+}
+
+enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
+                               struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct sbp_progress progress;
+    struct sbp_request watched = *request;
+    watched.solver_options.progress = show_progress;
+    watched.solver_options.progress_context = &progress;
+    sbp_progress_start(&progress);
+    const enum sbp_status status = sbp_optimise(plan, &watched, outcome, diag);
+    sbp_progress_end(&progress);
+    return status;
+}
+
+bool sbp_outcome_has_plan(const struct sbp_outcome *outcome)
+{
+    return outcome->status == SBP_PLAN_OPTIMAL || outcome->status == SBP_PLAN_FEASIBLE;
+}
+
+/* --- records --- */
+
+void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
+                    const struct sbp_request *request, const struct sbp_outcome *outcome,
+                    bool *failed)
+{
+    const bool communication = request->objective == SBP_COMMUNICATION;
+    sbp_put_text(json, "status", sbp_plan_status_name(outcome->status), failed);
+    if (outcome->stopped)
+        sbp_put_bool(json, "stopped", true, failed);
+    sbp_put_text(json, "space", sbp_space_name(request->space), failed);
+    sbp_put_text(json, "objective", communication ? "communication" : "step-time", failed);
+    sbp_put_number(json, "objective_s", outcome->objective_s, failed);
+    sbp_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
+    sbp_put_text(json, "algorithm", outcome->algorithm == NULL ? "none" : outcome->algorithm,
+                 failed);
+    sbp_put_number(json, "seed", (double)request->solver_options.seed, failed);
+    sbp_put_number(json, "evaluations", (double)outcome->evaluations, failed);
+    if (request->memory_limit_bytes > 0)
+        sbp_put_number(json, "memory_limit_bytes", (double)request->memory_limit_bytes, failed);
+    if (request->max_batch_split > 0)
+        sbp_put_number(json, "max_batch_split", (double)request->max_batch_split, failed);
+    sbp_put_text(json, "command", arguments->record, failed);
+}
+
+static enum sbp_status write_json(const struct cJSON *json, const char *path, struct sbp_diag *diag)
+{
+    char *text = sbp_json_text(json);
+    if (text == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", path);
+    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
+    free(text);
+    return status;
+}
+
+enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                 const struct sbp_request *request,
+                                 const struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct cJSON *json;
+    bool failed = false;
+    if (arguments->output == NULL)
+        return SBP_OK;
+    cJSON_Delete(plan->search);
+    plan->search = cJSON_CreateObject();
+    sbp_put_search(plan->search, arguments, request, outcome, &failed);
+    if (failed)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
+    SBP_TRY(sbp_plan_json(plan, &json, diag));
+    const enum sbp_status status = write_json(json, arguments->output, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
+void sbp_search_job_free(struct sbp_search_job *job)
+{
+    sbp_plan_free(&job->plan);
+    sbp_arena_free(&job->arena);
+}
+
+/* --- verdicts --- */
+
+const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
+{
+    const char *stopped = outcome->stopped ? ", stopped early" : "";
+    char bound[32];
+    if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
+        const double gap = outcome->objective_s / outcome->lower_bound_s - 1;
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %.3g %% above the bound %s%s",
+                       100 * gap, sbp_precise_seconds(outcome->lower_bound_s, bound), stopped);
+    } else {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s", sbp_plan_status_name(outcome->status),
+                       stopped);
+    }
+    return buffer;
+}
+
+void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                       const struct sbp_outcome *outcome, struct sbp_shortage *shortage)
+{
+    struct sbp_request roomy = *request;
+    struct sbp_outcome second;
+    struct sbp_report report;
+    struct sbp_diag unsaid = {0};
+    *shortage = (struct sbp_shortage){.needed_bytes = (double)outcome->needed_bytes,
+                                      .limit_bytes = request->memory_limit_bytes > 0
+                                                         ? (double)request->memory_limit_bytes
+                                                         : (double)plan->cluster.memory_bytes};
+    if (outcome->needed_bytes <= 0)
+        return;
+    /* The bound may be a little under what a compiled program takes. */
+    roomy.memory_limit_bytes = outcome->needed_bytes + outcome->needed_bytes / 50;
+    roomy.solver_options.time_limit_s = SHORTAGE_LIMIT_S;
+    if (sbp_search_run(plan, &roomy, &second, &unsaid) != SBP_OK ||
+        !sbp_outcome_has_plan(&second) || sbp_report_make(plan, &report, &unsaid) != SBP_OK)
+        return;
+    shortage->needed_bytes =
+        fmin((double)report.summary.totals.device_bytes, (double)roomy.memory_limit_bytes);
+    (void)sbp_report_memory_parts(&report.summary, shortage->parts);
+    (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",
+                   sbp_report_largest_part(&report.summary));
+    sbp_report_free(&report);
+}

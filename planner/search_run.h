@@ -1,0 +1,57 @@
+/* A search as the commands run it: options to request, progress, what is recorded of it.
+ */
+#ifndef SBP_PLANNER_SEARCH_RUN_H
+#define SBP_PLANNER_SEARCH_RUN_H
+
+#include "planner/inputs.h"
+#include "planner/report.h"
+
+/* The request of a command line; fixes are the caller's to add. */
+struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings);
+
+/* sbp_optimise with a progress line. */
+enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
+                               struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+/* Whether the outcome left a strategy in the plan. */
+bool sbp_outcome_has_plan(const struct sbp_outcome *outcome);
+
+/* Members space, objective, algorithm, seed, status, lower bound, ...: what a plan keeps of its
+ * search. */
+void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
+                    const struct sbp_request *request, const struct sbp_outcome *outcome,
+                    bool *failed);
+/* Writes the plan, with how it was found, where -o says; nothing without -o. */
+enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                 const struct sbp_request *request,
+                                 const struct sbp_outcome *outcome,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+/* "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped before ..."; the buffer
+ * holds SBP_VERDICT_BYTES; returns it. */
+#define SBP_VERDICT_BYTES 128
+const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer);
+
+/* One search from the command line on; zeroed but for the arguments at first. */
+struct sbp_search_job {
+    const struct sbp_arguments *arguments;
+    struct sbp_arena arena;
+    struct sbp_settings settings;
+    struct sbp_plan plan;
+    struct sbp_request request;
+    struct sbp_outcome outcome;
+};
+void sbp_search_job_free(struct sbp_search_job *job);
+/* Writes the plan and prints the report; SBP_NO, with the reason printed, where there is none. */
+enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Why there is no plan, and which memory there would have to be: an infeasible space is searched
+ * once more with the least memory that was seen to do. parts is "" when that is not known. */
+struct sbp_shortage {
+    double needed_bytes, limit_bytes;
+    char parts[SBP_PARTS_BYTES], largest[32];
+};
+void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                       const struct sbp_outcome *outcome, struct sbp_shortage *shortage);
+
+#endif

@@ -7,6 +7,9 @@
 /* Bounds are compared with this share of the numbers that went into them as round-off. */
 #define BOUND_ROUND_OFF 1e-12
 
+/* Long lists are thinned in quadratic time: the clock is read once in so many labels. */
+enum { LABELS_A_CHECK = 1024 };
+
 /* A point of time at which something of the bucket's subtree is live. */
 struct point {
     int index;      /* among all points */
@@ -359,6 +362,8 @@ static bool undominated(struct pareto *pareto, const struct labels *labels, size
     sort_order(labels, order, labels->count);
     size_t kept = 0;
     for (size_t i = 0; i < labels->count; i++) {
+        if (i % LABELS_A_CHECK == LABELS_A_CHECK - 1 && sbp_search_check(pareto->search))
+            return false;
         const double *usage = usage_at(labels, order[i]);
         bool needed = true;
         size_t j = labels->usage_count == 1 && kept > 0 ? kept - 1 : 0;
@@ -461,7 +466,9 @@ static bool join_child(struct pareto *pareto, const struct growth *growth, int c
     const struct table *table = growth->table, *child = &pareto->table[table->child[c]];
     const size_t entry = child_entry(growth, c);
     labels_reset(pareto, to, from->usage_count, from->origin_count);
-    for (size_t i = 0; i < from->count; i++)
+    for (size_t i = 0; i < from->count; i++) {
+        if (sbp_search_over(pareto->search))
+            return false;
         for (size_t j = child->first[entry]; j < child->first[entry + 1]; j++) {
             if (!labels_reserve(pareto, to))
                 return false;
@@ -479,6 +486,7 @@ static bool join_child(struct pareto *pareto, const struct growth *growth, int c
             origin_at(to, to->count)[1 + c] = (int32_t)j;
             to->count++;
         }
+    }
     return true;
 }
 
@@ -614,7 +622,7 @@ static enum sbp_status run(struct pareto *pareto, int *choice, struct sbp_pareto
     if (rows == NULL || label == NULL || !init_tables(pareto))
         return SBP_E_MEMORY;
     result->done = solve_buckets(pareto, rows);
-    if (pareto->status != SBP_OK || !result->done)
+    if (!result->done) /* over, or an error */
         return pareto->status;
     const struct labels *last = &pareto->table[tree->count - 1].kept;
     result->found = last->count > 0;

@@ -154,6 +154,7 @@ void sbp_search_end(struct sbp_search *search, bool proved)
         free(solution->choice);
         solution->choice = NULL;
         solution->status = proved ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
+        solution->stopped = solution->stopped || !proved; /* a heuristic's budget is used up */
     }
     solution->wall_s = sbp_clock_s() - search->start_s;
 }

@@ -1,13 +1,21 @@
 /* Solvers over the pairwise problem, one table entry each (design, section 6).
  *
  * exact: variable elimination (bucket elimination in min-fill order) with Pareto labels over cost
- * and usage under a capacity; optimal on chains and on graphs of small width; refuses, with the
- *        table size it would need, where the width is too large.
+ * and usage under a capacity, cut by a Lagrangean bound; optimal on chains and on graphs of small
+ *        width; refuses, with the size, where tables or labels would need more than 1 GiB.
  * exhaustive: every assignment, depth first, the innermost variable vectorised; prunes nothing, so
- *        that its count of evaluations is the size of the space.
- * random, coordinate-descent (restarts at a fixed point), metropolis-hastings (one variable
- * changes, accepted with min(1, exp(-beta * (new - current)))): AutoDDL, section 4.6. ilp: GLPK,
- * one 0/1 variable per choice, products linearised per edge; refuses over a stated size.
+ *        that its count of evaluations is the size of the space; refuses above 10^12 assignments
+ *        (10^18 under a limit).
+ * random: independent draws; by default up to 10^6, fewer on large problems.
+ * coordinate-descent: the best value of one variable at a time, to a fixed point, restarted; by
+ *        default 100 times without a limit of evaluations.
+ * metropolis-hastings: one variable changes, accepted with min(1, exp(-beta * (new - current)))
+ *        (AutoDDL, section 4.6); by default 2000 moves a value of the problem, 10^6 to 10^8, shared
+ *        by 100 restarts. beta is 1 over a low quantile of the uphill changes seen after a first
+ *        descent; restarts take 1, 4, 16 and 1/4 times it in turn.
+ * ilp: GLPK, one 0/1 variable per choice, products linearised per edge; refuses above 50,000
+ * columns (choices and pairs of choices). Its evaluations are nodes of branch and bound. Under a
+ * capacity the two local searches pay for excess and keep feasible choices only.
  *
  * All are deterministic for a seed, and stop on time, evaluations or a flag with the best so far.
  */

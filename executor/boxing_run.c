@@ -12,8 +12,8 @@ static enum sbp_status permute(const struct sbp_kernels *kernels,
         return sbp_fail(diag, SBP_E_INTERNAL, "a boxing step lacks its pack or unpack buffer");
     if (order->dims > MAX_PERMUTE_DIMS)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "a boxing step reorders %d groups of digits, %d is the most",
-                        order->dims, MAX_PERMUTE_DIMS);
+                        "a boxing step reorders %d groups of digits, %d is the most", order->dims,
+                        MAX_PERMUTE_DIMS);
     kernels->permute(dst, src, order->dims, order->shape, order->order);
     return SBP_OK;
 }
@@ -24,14 +24,14 @@ static void copy(const struct sbp_kernels *kernels, void *dst, const void *src, 
     kernels->permute(dst, src, 1, &elements, &order);
 }
 
-static enum sbp_status run_all_reduce(const struct sbp_boxing_run *run,
-                                      struct sbp_channel *channel, struct sbp_diag *diag)
+static enum sbp_status run_all_reduce(const struct sbp_boxing_run *run, struct sbp_channel *channel,
+                                      struct sbp_diag *diag)
 {
     const int64_t elements = sbp_local_elements(run->layout->mesh, run->shape, &run->step->to);
     if (run->in != run->out)
         copy(channel->kernels, run->out, run->in, elements);
-    const struct sbp_exchange exchange = {
-        SBP_ALL_REDUCE, run->step->axes, SBP_SUM, run->out, NULL, elements};
+    const struct sbp_exchange exchange = {SBP_ALL_REDUCE, run->step->axes, SBP_SUM, run->out,
+                                          NULL,           elements};
     return sbp_channel_exchange(channel, &exchange, diag);
 }
 
@@ -62,7 +62,8 @@ static enum sbp_status run_exchange(const struct sbp_boxing_run *run, struct sbp
 }
 
 /* A local step as nested loops over the digits that run in both blocks. A digit that runs in one
- * block only stands at this rank's coordinate there: a slice of the source, a place in the target. */
+ * block only stands at this rank's coordinate there: a slice of the source, a place in the target.
+ */
 struct loops {
     int count;
     struct {
@@ -78,8 +79,7 @@ struct loops {
 static void add_loop(struct loops *loops, int64_t size)
 {
     const int last = loops->count - 1;
-    if (last >= 0 &&
-        loops->loop[last].from_stride * loops->loop[last].size == loops->from_stride &&
+    if (last >= 0 && loops->loop[last].from_stride * loops->loop[last].size == loops->from_stride &&
         loops->loop[last].to_stride * loops->loop[last].size == loops->to_stride) {
         loops->loop[last].size *= size;
     } else {
@@ -141,8 +141,8 @@ static void copy_loops(const struct sbp_boxing_run *run, const struct sbp_kernel
                        const struct loops *loops, int depth, int64_t from, int64_t to)
 {
     const int64_t bytes = kernels->real_bytes;
-    const bool dense = depth == 0 && loops->loop[0].from_stride == 1 &&
-                       loops->loop[0].to_stride == 1;
+    const bool dense =
+        depth == 0 && loops->loop[0].from_stride == 1 && loops->loop[0].to_stride == 1;
     if (depth < 0 || dense) {
         copy(kernels, (char *)run->out + to * bytes, (const char *)run->in + from * bytes,
              dense ? loops->loop[0].size : 1);
@@ -158,8 +158,7 @@ static void run_local(const struct sbp_boxing_run *run, const struct sbp_kernels
     struct loops loops;
     local_loops(run, &loops);
     if (loops.padded || loops.silent)
-        kernels->zero(run->out,
-                      sbp_local_elements(run->layout->mesh, run->shape, &run->step->to));
+        kernels->zero(run->out, sbp_local_elements(run->layout->mesh, run->shape, &run->step->to));
     if (!loops.silent)
         copy_loops(run, kernels, &loops, loops.count - 1, loops.from_start, loops.to_start);
 }

@@ -60,10 +60,9 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
         return sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",
                         (long long)program->mesh.devices, running);
     struct sbp_call *calls = NULL;
-    *channel = (struct sbp_channel){
-        .ops = ops, .comm = comm, .mesh = &program->mesh, .kernels = kernels};
-    const enum sbp_status status =
-        sbp_program_calls(program, arena, &calls, &channel->call_count);
+    *channel =
+        (struct sbp_channel){.ops = ops, .comm = comm, .mesh = &program->mesh, .kernels = kernels};
+    const enum sbp_status status = sbp_program_calls(program, arena, &calls, &channel->call_count);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "the program's list of collectives: %s",
                         sbp_status_text(status));
@@ -95,13 +94,12 @@ static void copy(const struct sbp_channel *channel, void *to, const void *from, 
 }
 
 /* What a rank is left with when its peers send nothing: its own data in every place. */
-static void exchange_nothing(const struct sbp_channel *channel,
-                             const struct sbp_exchange *exchange)
+static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
 {
     const int64_t members = sbp_mesh_group_size(channel->mesh, exchange->axes);
     const int64_t bytes = exchange->count * channel->kernels->real_bytes;
-    const int64_t place = sbp_mesh_group_place(channel->mesh, exchange->axes,
-                                               channel->ops->rank(channel->comm));
+    const int64_t place =
+        sbp_mesh_group_place(channel->mesh, exchange->axes, channel->ops->rank(channel->comm));
     if (exchange->kind == SBP_REDUCE_SCATTER)
         copy(channel, exchange->receive, (const char *)exchange->send + place * bytes,
              exchange->count);
@@ -165,8 +163,7 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
         const struct sbp_call *listed = &channel->calls[i];
         const struct sbp_logged_call *made = &channel->log[i];
         if (made->kind != listed->kind || made->axes != listed->axes ||
-            made->count != listed->count ||
-            made->element_bytes != channel->kernels->real_bytes)
+            made->count != listed->count || made->element_bytes != channel->kernels->real_bytes)
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "collective %d of the step: ran %s over axes 0x%x of %lld elements of "
                             "%lld bytes, the plan lists %s over axes 0x%x of %lld elements of %lld "

@@ -22,8 +22,8 @@ struct sbp_channel {
     const struct sbp_mesh *mesh;       /* borrowed */
     const struct sbp_kernels *kernels; /* of the run's real type */
     int group_count;
-    sbp_axes *group_axes; /* (group_count) */
-    int *group;           /* (group_count) handles of the backend */
+    sbp_axes *group_axes;         /* (group_count) */
+    int *group;                   /* (group_count) handles of the backend */
     const struct sbp_call *calls; /* the program's list of a step, (call_count) */
     int call_count;
     struct sbp_logged_call *log; /* of the step under way, (call_count) */

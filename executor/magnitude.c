@@ -7,66 +7,85 @@
 
 #include "executor/rank_ops.h"
 
-static const double OUTLIER = 16; /* squared deviations over this many variances stand alone */
-static const double EITHER = 8;   /* standard deviations in which a sign is open */
+static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
+static const double EITHER = 8;  /* standard deviations in which a sign is open */
 
 /* ---- storage ------------------------------------------------------------------------------- */
+
+/* The vectors of a magnitude, for loops over them: place and whether it has an entry a row. */
+struct vectors {
+    double **row[3], **column[3];
+};
+
+static struct vectors vectors_of(struct sbp_magnitude *m)
+{
+    return (struct vectors){{&m->row, &m->row_square, &m->row_variance},
+                            {&m->column, &m->column_square, &m->column_variance}};
+}
 
 enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct sbp_shape *shape,
                                    bool by_row)
 {
     const int64_t rows = shape->size[0] * shape->size[1];
     const int64_t columns = shape->size[2] * shape->size[3];
-    *magnitude = (struct sbp_magnitude){
-        .rows = rows,
-        .columns = columns,
-        .by_row = by_row,
-        .sum = calloc((size_t)(rows * columns), sizeof(double)),
-        .row = calloc((size_t)rows, sizeof(double)),
-        .column = calloc((size_t)columns, sizeof(double)),
-        .live = calloc((size_t)(by_row ? rows : columns), sizeof(bool)),
-    };
-    const bool complete = magnitude->sum != NULL && magnitude->row != NULL &&
-                          magnitude->column != NULL && magnitude->live != NULL;
+    *magnitude = (struct sbp_magnitude){.rows = rows, .columns = columns, .by_row = by_row};
+    const struct vectors vectors = vectors_of(magnitude);
+    magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
+    magnitude->live = calloc((size_t)(by_row ? rows : columns), sizeof(bool));
+    bool complete = magnitude->sum != NULL && magnitude->live != NULL;
+    for (int i = 0; i < 3; i++) {
+        *vectors.row[i] = calloc((size_t)rows, sizeof(double));
+        *vectors.column[i] = calloc((size_t)columns, sizeof(double));
+        complete = complete && *vectors.row[i] != NULL && *vectors.column[i] != NULL;
+    }
     return complete ? SBP_OK : SBP_E_MEMORY;
 }
 
 void sbp_magnitude_close(struct sbp_magnitude *magnitude)
 {
+    const struct vectors vectors = vectors_of(magnitude);
+    for (int i = 0; i < 3; i++) {
+        free(*vectors.row[i]);
+        free(*vectors.column[i]);
+    }
     free(magnitude->sum);
-    free(magnitude->row);
-    free(magnitude->column);
     free(magnitude->live);
     *magnitude = (struct sbp_magnitude){0};
 }
 
-double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t index)
+double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t index)
 {
-    const int64_t row = index / magnitude->columns, column = index % magnitude->columns;
-    if (!magnitude->live[magnitude->by_row ? row : column])
+    const int64_t i = index / m->columns, j = index % m->columns;
+    if (!m->live[m->by_row ? i : j])
         return -1;
-    return sqrt(magnitude->row[row] + magnitude->column[column]);
+    return sqrt(m->row[i] + m->column[j] + m->row_square[i] * m->column_variance[j] +
+                m->row_variance[i] * m->column_square[j]);
 }
 
 static void clear(struct sbp_magnitude *magnitude)
 {
+    const struct vectors vectors = vectors_of(magnitude);
     const int64_t outputs = magnitude->by_row ? magnitude->rows : magnitude->columns;
-    memset(magnitude->row, 0, (size_t)magnitude->rows * sizeof *magnitude->row);
-    memset(magnitude->column, 0, (size_t)magnitude->columns * sizeof *magnitude->column);
+    for (int i = 0; i < 3; i++) {
+        memset(*vectors.row[i], 0, (size_t)magnitude->rows * sizeof(double));
+        memset(*vectors.column[i], 0, (size_t)magnitude->columns * sizeof(double));
+    }
     memset(magnitude->live, 0, (size_t)outputs * sizeof *magnitude->live);
 }
 
 /* ---- operands in both precisions ----------------------------------------------------------- */
 
-/* An operand (tokens, features) with what is known of its errors, by token. */
+/* An operand (tokens, features) with what is known of its errors. */
 struct operand {
     int64_t tokens, features;
     const double *exact;
     const float *shadow;
     double scale;
-    double *variance; /* (tokens) */
-    double *largest;  /* (tokens) square of the largest element */
-    double *absolute; /* (tokens, features) */
+    double *variance;   /* (tokens) mean over the features */
+    double *largest;    /* (tokens) square of the largest element */
+    double *by_feature; /* (features) mean over the tokens */
+    double *square;     /* (features) sum of the squares over the tokens */
+    double *absolute;   /* (tokens, features) */
 };
 
 static double squared_deviation(const struct operand *operand, int64_t at)
@@ -112,6 +131,8 @@ static void close_operand(struct operand *operand)
 {
     free(operand->variance);
     free(operand->largest);
+    free(operand->by_feature);
+    free(operand->square);
     free(operand->absolute);
 }
 
@@ -122,26 +143,39 @@ static enum sbp_status open_operand(const struct sbp_lockstep *both, const struc
     const int64_t elements = operand->tokens * operand->features;
     operand->variance = malloc((size_t)operand->tokens * sizeof(double));
     operand->largest = malloc((size_t)operand->tokens * sizeof(double));
+    operand->by_feature = calloc((size_t)operand->features, sizeof(double));
+    operand->square = calloc((size_t)operand->features, sizeof(double));
     operand->absolute = malloc((size_t)elements * sizeof(double));
-    if (operand->variance == NULL || operand->largest == NULL || operand->absolute == NULL)
+    if (operand->variance == NULL || operand->largest == NULL || operand->by_feature == NULL ||
+        operand->square == NULL || operand->absolute == NULL)
         return SBP_E_MEMORY;
     for (int64_t t = 0; t < operand->tokens; t++) {
         double largest = 0;
-        for (int64_t at = t * operand->features; at < (t + 1) * operand->features; at++) {
+        for (int64_t i = 0; i < operand->features; i++) {
+            const int64_t at = t * operand->features + i;
+            const double square = operand->exact[at] * operand->exact[at];
             operand->absolute[at] = fabs(operand->exact[at]);
-            largest = fmax(largest, operand->absolute[at]);
+            operand->by_feature[i] += squared_deviation(operand, at) / (double)operand->tokens;
+            operand->square[i] += square;
+            largest = fmax(largest, square);
         }
-        operand->largest[t] = largest * largest;
+        operand->largest[t] = largest;
         operand->variance[t] = token_variance(operand, t);
     }
     return SBP_OK;
 }
 
-/* Squared error of an element: the token's, or its own where it stands out. */
-static double element_variance(const struct operand *operand, int64_t token, int64_t at)
+static double expected_variance(const struct operand *operand, int64_t token, int64_t feature)
 {
-    const double own = squared_deviation(operand, at);
-    return own > OUTLIER * operand->variance[token] ? own : operand->variance[token];
+    return operand->variance[token] + operand->by_feature[feature];
+}
+
+/* What is expected of the element, or its own squared deviation where that stands out. */
+static double element_variance(const struct operand *operand, int64_t token, int64_t feature)
+{
+    const double own = squared_deviation(operand, token * operand->features + feature);
+    const double expected = expected_variance(operand, token, feature);
+    return own > OUTLIER * expected ? own : expected;
 }
 
 /* ---- operators ----------------------------------------------------------------------------- */
@@ -156,9 +190,16 @@ static void add_product_variance(const struct operand *of, const struct operand 
             const int64_t at = t * of->features + i;
             const double own = squared_deviation(of, at);
             variance[i] += other->variance[t] * of->absolute[at] * of->absolute[at];
-            if (own > OUTLIER * of->variance[t])
+            if (own > OUTLIER * expected_variance(of, t, i))
                 variance[i] += own * other->largest[t];
         }
+}
+
+/* What is measured by feature: (squares, variances) of one operand. */
+static void set_features(const struct operand *of, double *square, double *variance)
+{
+    memcpy(square, of->square, (size_t)of->features * sizeof(double));
+    memcpy(variance, of->by_feature, (size_t)of->features * sizeof(double));
 }
 
 static void note_live(const struct operand *dy, bool *live)
@@ -175,7 +216,7 @@ static void note_column_sums(const struct operand *dy, struct sbp_magnitude *mag
     note_live(dy, magnitude->live);
     for (int64_t t = 0; t < dy->tokens; t++)
         for (int64_t i = 0; i < dy->features; i++)
-            magnitude->column[i] += element_variance(dy, t, t * dy->features + i);
+            magnitude->column[i] += element_variance(dy, t, i);
 }
 
 static void note_product(const struct sbp_lockstep *both, const struct sbp_instr *instr,
@@ -191,8 +232,13 @@ static void note_product(const struct sbp_lockstep *both, const struct sbp_instr
         x->features, dy->features, accumulate);
     if (!accumulate)
         clear(weight);
-    add_product_variance(x, dy, node->transposed_weight ? weight->column : weight->row);
-    add_product_variance(dy, x, node->transposed_weight ? weight->row : weight->column);
+    const bool transposed = node->transposed_weight;
+    add_product_variance(x, dy, transposed ? weight->column : weight->row);
+    add_product_variance(dy, x, transposed ? weight->row : weight->column);
+    set_features(x, transposed ? weight->column_square : weight->row_square,
+                 transposed ? weight->column_variance : weight->row_variance);
+    set_features(dy, transposed ? weight->row_square : weight->column_square,
+                 transposed ? weight->row_variance : weight->column_variance);
     note_live(dy, weight->live);
     if (bias != NULL)
         note_column_sums(dy, bias);
@@ -218,7 +264,7 @@ static void note_rows(const struct operand *dy, const int32_t *row_of,
     for (int64_t t = 0; t < dy->tokens; t++) {
         double variance = 0;
         for (int64_t i = 0; i < dy->features; i++)
-            variance = fmax(variance, element_variance(dy, t, t * dy->features + i));
+            variance = fmax(variance, element_variance(dy, t, i));
         magnitude->row[row_of[t]] += variance;
         magnitude->live[row_of[t]] = true;
     }
@@ -270,19 +316,16 @@ static struct moments moments_of(double sum, double squares, int64_t features, d
 /* A norm's gain: dgain = sum dy xhat. The terms of xhat are x / deviation and mean / deviation; the
  * error of xhat is measured like that of any operand. */
 static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *instr,
-                      const struct operand *x, const struct operand *dy,
-                      struct sbp_magnitude *gain)
+                      const struct operand *x, const struct operand *dy, struct sbp_magnitude *gain)
 {
     const double epsilon = both->exact->program->graph->op[instr->op].epsilon;
     const double *sums = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_SAVED]);
     const float *shadow_sums = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_SAVED]);
     const int64_t features = x->features;
     for (int64_t t = 0; t < x->tokens; t++) {
-        const struct moments exact =
-            moments_of(sums[2 * t], sums[2 * t + 1], features, epsilon);
-        const struct moments shadow =
-            moments_of((double)shadow_sums[2 * t], (double)shadow_sums[2 * t + 1], features,
-                       epsilon);
+        const struct moments exact = moments_of(sums[2 * t], sums[2 * t + 1], features, epsilon);
+        const struct moments shadow = moments_of((double)shadow_sums[2 * t],
+                                                 (double)shadow_sums[2 * t + 1], features, epsilon);
         double squares = 0;
         for (int pass = 0; pass < 2; pass++) /* the token's mean square first, then its use */
             for (int64_t i = 0; i < features; i++) {
@@ -298,7 +341,7 @@ static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *i
                 }
                 gain->sum[i] += absolute * (x->absolute[at] + fabs(exact.mean)) * exact.scale;
                 gain->column[i] += fmax(squares, own) * absolute * absolute +
-                                   element_variance(dy, t, at) * xhat * xhat;
+                                   element_variance(dy, t, i) * xhat * xhat;
             }
     }
 }
@@ -344,20 +387,34 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct
     }
 }
 
-/* ---- relu ---------------------------------------------------------------------------------- */
+/* ---- relu and gelu ------------------------------------------------------------------------- */
 
-void sbp_align_relu(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+/* `deviation`: the token's, in the run's scale. */
+static float relu_input(double exact, float shadow, double deviation)
 {
+    const bool either = fabs(exact) <= EITHER * deviation;
+    const bool positive = (exact > 0) != either;
+    if ((shadow > 0) == positive)
+        return shadow;
+    return positive ? fmaxf(FLT_MIN, fabsf((float)exact)) : -fabsf((float)exact);
+}
+
+/* `deviation`: the token's, as the shadow has it. */
+static float gelu_input(double exact, float shadow, double deviation)
+{
+    const double own = (double)shadow - exact;
+    return fabs(own) >= deviation ? shadow : (float)(exact + copysign(deviation, own));
+}
+
+void sbp_shadow_bend(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+{
+    const bool relu = both->exact->program->graph->op[instr->op].kind == SBP_OP_RELU;
     const struct operand x = look_at(both, instr, SBP_AT_IN);
     float *shadow = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_IN]);
     for (int64_t t = 0; t < x.tokens; t++) {
-        const double open = EITHER * sqrt(token_variance(&x, t));
-        for (int64_t at = t * x.features; at < (t + 1) * x.features; at++) {
-            const bool flipped = fabs(x.exact[at]) <= open;
-            const bool positive = (x.exact[at] > 0) != flipped;
-            if ((shadow[at] > 0) != positive)
-                shadow[at] = positive ? fmaxf(FLT_MIN, fabsf((float)x.exact[at]))
-                                      : -fabsf((float)x.exact[at]);
-        }
+        const double deviation = sqrt(token_variance(&x, t));
+        for (int64_t at = t * x.features; at < (t + 1) * x.features; at++)
+            shadow[at] = relu ? relu_input(x.exact[at], shadow[at], deviation)
+                              : gelu_input(x.exact[at], shadow[at], deviation / x.scale);
     }
 }

@@ -8,11 +8,15 @@
  * is that of the sum before it. The errors of different tokens come from different roundings, so
  * they add up as their variances do (the same reasoning that puts sqrt(n) above):
  *     variance = sum_t (s_t^2 dy_t^2 + x_t^2 r_t^2),
- * with s_t, r_t the typical size of e_t, d_t in the token. These are measured: a shadow of the
+ * with s_t, r_t the typical size of e_t, d_t. These are measured: a shadow of the
  * reference computes the same step in single precision on one device; first-order errors are
- * proportional to the unit roundoff, so its deviation times u / 2^-24 is their size in the run. The
- * root mean square over a token's features estimates s_t; an element that deviates by over four
- * times that counts by itself.
+ * proportional to the unit roundoff, so its deviation times u / 2^-24 is their size in the run (and
+ * times 2^-53 / 2^-24 in the reference itself, which a run in double is compared with). Mean
+ * squares over a token's features and over a feature's tokens estimate the variance of an element
+ * (their sum: some tokens and some features are worse than others); an element that deviates by
+ * over twice that counts by itself. Behind a gelu few elements may carry all of a token's error
+ * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
+ * moved to deviate by no less than is typical of their token.
  */
 #ifndef SBP_EXECUTOR_MAGNITUDE_H
 #define SBP_EXECUTOR_MAGNITUDE_H
@@ -22,10 +26,13 @@
 /* Of one parameter tensor seen as a matrix: rows are its dimensions 0 and 1, columns 2 and 3. */
 struct sbp_magnitude {
     int64_t rows, columns;
-    double *sum;              /* (rows, columns) sum of the absolute values of the terms */
-    double *row, *column;     /* variance of an element = row[i] + column[j] */
-    bool by_row;              /* whether the operator's outputs are the rows (tables) */
-    bool *live;               /* (rows or columns) of outputs; the others get exactly 0 */
+    double *sum; /* (rows, columns) sum of the absolute values of the terms */
+    /* Variance of an element (i, j) = row[i] + column[j] + row_square[i] column_variance[j] +
+     * row_variance[i] column_square[j]: what is measured by token, and by feature. */
+    double *row, *column;
+    double *row_square, *row_variance, *column_square, *column_variance;
+    bool by_row; /* whether the operator's outputs are the rows (tables) */
+    bool *live;  /* (rows or columns) of outputs; the others get exactly 0 */
 };
 
 /* On failure (E_MEMORY) free it all the same. */
@@ -39,7 +46,7 @@ double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t in
 /* The reference in double and its shadow in single precision, both in host memory. */
 struct sbp_lockstep {
     struct sbp_rank *exact, *shadow;
-    double scale;                     /* u of the run / 2^-24 */
+    double scale;                     /* sqrt(u^2 of the run + u^2 of the reference) / 2^-24 */
     struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
 };
 
@@ -48,12 +55,13 @@ struct sbp_lockstep {
 enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both,
                                    const struct sbp_instr *instr) SBP_MUST_USE;
 
-/* Variance of the elements of an operand, by token: (tokens) in the caller's array. */
+/* Mean variance of the elements of an operand, by token: (tokens) in the caller's array. */
 void sbp_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr, int place,
                         double *variance);
 
-/* Gives a relu's inputs the same sign in the shadow, except where the run may have either: there it
- * gets the other one, so that what a flip changes is part of the deviation. */
-void sbp_align_relu(const struct sbp_lockstep *both, const struct sbp_instr *instr);
+/* Before a relu or gelu: moves the shadow's inputs. A gelu's deviate by at least the token's
+ * standard deviation. A relu's get the sign that the exact ones have, except where the run may have
+ * either: there they get the other one, so that what a flip changes is part of the deviation. */
+void sbp_shadow_bend(const struct sbp_lockstep *both, const struct sbp_instr *instr);
 
 #endif

@@ -84,8 +84,8 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *p
                               .seed = seed,
                               .grad_norm = -1,
                               .gradient_scale = 1};
-    rank->layout = (struct sbp_layout){&program->mesh, program->graph->class_count,
-                                       program->strategy.split};
+    rank->layout =
+        (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     rank->memory = device->allocate(program->arena_bytes);
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "rank %lld: no %lld bytes on device %s",
@@ -143,8 +143,7 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
     for (int64_t row = 0; row < rows; row++)
         for (int64_t column = 0; column < columns; column++)
             entries[row * columns + column] =
-                table_entry(rank, table, valid,
-                            sbp_digits_global(&region.dim[SBP_DIM_BATCH], row),
+                table_entry(rank, table, valid, sbp_digits_global(&region.dim[SBP_DIM_BATCH], row),
                             sbp_digits_global(&region.dim[SBP_DIM_SEQUENCE], column));
     const enum sbp_status status =
         rank->device->from_host(sbp_rank_buffer(rank, buffer), entries, (int64_t)bytes);

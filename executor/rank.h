@@ -20,7 +20,7 @@ struct sbp_rank {
     struct sbp_layout layout;
     int64_t rank;
     uint64_t seed;
-    unsigned char *memory; /* (program->arena_bytes), the device's */
+    unsigned char *memory;    /* (program->arena_bytes), the device's */
     int64_t high_water_bytes; /* end of the highest buffer touched */
     int64_t step;             /* from 1 */
     uint64_t step_seed;       /* the data differ from step to step */
@@ -42,7 +42,8 @@ enum sbp_status sbp_rank_execute(struct sbp_rank *rank, const struct sbp_instr *
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The mean loss over the global tokens, the same on all ranks after the step; NaN without one. */
-enum sbp_status sbp_rank_loss(struct sbp_rank *rank, double *loss, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_rank_loss(struct sbp_rank *rank, double *loss,
+                              struct sbp_diag *diag) SBP_MUST_USE;
 
 /* A buffer's memory (NULL for -1), and the block it holds. */
 void *sbp_rank_buffer(struct sbp_rank *rank, int buffer);

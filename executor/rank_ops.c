@@ -158,9 +158,9 @@ static enum sbp_status embedding_backward(struct sbp_rank *rank, const struct sb
     const bool positions = instr->buffer[SBP_AT_DW2] >= 0;
     rank->kernels->embedding_backward(
         operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
-        operand(rank, instr, SBP_AT_IN),
-        operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_DY),
-        sbp_rank_tokens(rank, instr, SBP_AT_DY), sbp_rank_features(rank, instr, SBP_AT_DY),
+        operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_IN2),
+        operand(rank, instr, SBP_AT_DY), sbp_rank_tokens(rank, instr, SBP_AT_DY),
+        sbp_rank_features(rank, instr, SBP_AT_DY),
         positions ? local_size(rank, buffer_of(rank, instr, SBP_AT_DW2), SBP_DIM_IN) : 0,
         &vocabulary, instr->factor == 1.0);
     return SBP_OK;
@@ -270,11 +270,10 @@ static enum sbp_status dropout_forward(struct sbp_rank *rank, const struct sbp_i
     struct sbp_region region;
     sbp_rank_region(rank, instr->buffer[SBP_AT_OUT], &region);
     /* The mask's stream starts beyond those of the data. */
-    rank->kernels->dropout_forward(operand(rank, instr, SBP_AT_OUT),
-                                   operand(rank, instr, SBP_AT_SAVED),
-                                   operand(rank, instr, SBP_AT_IN), &region,
-                                   node_of(rank, instr)->probability, rank->step_seed,
-                                   (uint64_t)instr->op + 16);
+    rank->kernels->dropout_forward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_IN), &region, node_of(rank, instr)->probability,
+        rank->step_seed, (uint64_t)instr->op + 16);
     return SBP_OK;
 }
 
@@ -282,11 +281,10 @@ static enum sbp_status dropout_backward(struct sbp_rank *rank, const struct sbp_
                                         struct sbp_diag *diag)
 {
     (void)diag;
-    rank->kernels->dropout_backward(operand(rank, instr, SBP_AT_OUT),
-                                    operand(rank, instr, SBP_AT_SAVED),
-                                    operand(rank, instr, SBP_AT_DY),
-                                    buffer_of(rank, instr, SBP_AT_OUT)->elements,
-                                    node_of(rank, instr)->probability);
+    rank->kernels->dropout_backward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements,
+        node_of(rank, instr)->probability);
     return SBP_OK;
 }
 
@@ -306,8 +304,8 @@ static enum sbp_status cross_entropy_forward(struct sbp_rank *rank, const struct
     else if (instr->phase == 1)
         rank->kernels->cross_entropy_sums(
             operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_IN),
-            operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_SAVED),
-            tokens, local, &vocabulary, valid);
+            operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_SAVED), tokens, local,
+            &vocabulary, valid);
     else
         rank->kernels->cross_entropy_loss(operand(rank, instr, SBP_AT_OUT),
                                           operand(rank, instr, SBP_AT_SAVED2), tokens);
@@ -333,10 +331,14 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
                                  struct sbp_diag *diag)
 {
     static const run_op forward[SBP_OP_KINDS] = {
-        [SBP_OP_LINEAR] = linear_forward,       [SBP_OP_RELU] = relu_forward,
-        [SBP_OP_GELU] = gelu_forward,           [SBP_OP_EMBEDDING] = embedding_forward,
-        [SBP_OP_LAYERNORM] = layernorm_forward, [SBP_OP_ATTENTION] = attention_forward,
-        [SBP_OP_ADD] = add_forward,             [SBP_OP_DROPOUT] = dropout_forward,
+        [SBP_OP_LINEAR] = linear_forward,
+        [SBP_OP_RELU] = relu_forward,
+        [SBP_OP_GELU] = gelu_forward,
+        [SBP_OP_EMBEDDING] = embedding_forward,
+        [SBP_OP_LAYERNORM] = layernorm_forward,
+        [SBP_OP_ATTENTION] = attention_forward,
+        [SBP_OP_ADD] = add_forward,
+        [SBP_OP_DROPOUT] = dropout_forward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_forward,
     };
     return forward[node_of(rank, instr)->kind](rank, instr, diag);

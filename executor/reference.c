@@ -12,17 +12,34 @@ static bool is_output(const struct sbp_graph *graph, int tensor)
            sbp_graph_consumers(graph, tensor, NULL, 0) == 0;
 }
 
-int sbp_output_instr(const struct sbp_program *program, int tensor)
+static bool is_split_input(const struct sbp_graph *graph, int tensor)
 {
+    return tensor == graph->input && graph->input_split;
+}
+
+static bool is_forward(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_FORWARD ||
+           (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION);
+}
+
+static bool is_backward(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_BACKWARD || instr->kind == SBP_INSTR_ADD_GRADIENT ||
+           (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION_GRADIENT);
+}
+
+int sbp_end_instr(const struct sbp_program *program, int tensor)
+{
+    const bool output = is_output(program->graph, tensor);
     int found = -1;
-    if (!is_output(program->graph, tensor))
+    if (!output && !is_split_input(program->graph, tensor))
         return -1;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        const bool makes = instr->kind == SBP_INSTR_FORWARD ||
-                           (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION);
         const int out = instr->buffer[SBP_AT_OUT];
-        if (makes && out >= 0 && program->buffer[out].tensor == tensor)
+        if ((output ? is_forward : is_backward)(instr) && out >= 0 &&
+            program->buffer[out].tensor == tensor)
             found = i;
     }
     return found;
@@ -79,8 +96,8 @@ static enum sbp_status open_output(struct sbp_reference *reference, int tensor)
     if (output == NULL)
         return SBP_E_MEMORY;
     output->features = features;
-    output->value = SBP_NEW(&reference->arena, double, tokens * features);
-    output->sum = SBP_NEW(&reference->arena, double, tokens * features);
+    output->value = SBP_NEW(&reference->arena, double, tokens *features);
+    output->sum = SBP_NEW(&reference->arena, double, tokens *features);
     output->inherited = SBP_NEW(&reference->arena, double, tokens);
     return output->value == NULL || output->sum == NULL || output->inherited == NULL ? SBP_E_MEMORY
                                                                                      : SBP_OK;
@@ -97,7 +114,7 @@ static enum sbp_status open_sizes(struct sbp_reference *reference)
     for (int t = 0; t < graph->tensor_count; t++) {
         if (reference->program.weight_buffer[t] >= 0)
             SBP_TRY(open_magnitude(reference, t));
-        else if (is_output(graph, t))
+        else if (is_output(graph, t) || is_split_input(graph, t))
             SBP_TRY(open_output(reference, t));
     }
     return SBP_OK;
@@ -110,8 +127,8 @@ static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed
     const struct sbp_device_ops *device = sbp_device("cpu", diag);
     if (device == NULL)
         return SBP_E_UNSUPPORTED;
-    SBP_TRY(sbp_rank_open(&reference->rank, &reference->program, device, SBP_F64, seed, 0, NULL,
-                          diag));
+    SBP_TRY(
+        sbp_rank_open(&reference->rank, &reference->program, device, SBP_F64, seed, 0, NULL, diag));
     SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_program, device, SBP_F32, seed, 0,
                           NULL, diag));
     if (open_sizes(reference) != SBP_OK)
@@ -123,7 +140,7 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct
                                    const struct sbp_cluster *cluster, uint64_t seed, double u,
                                    struct sbp_diag *diag)
 {
-    *reference = (struct sbp_reference){.graph = *graph, .scale = u / 0x1p-24};
+    *reference = (struct sbp_reference){.graph = *graph, .scale = hypot(u, 0x1p-53) / 0x1p-24};
     reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
     enum sbp_status status = compile(reference, cluster, diag);
     if (status == SBP_OK)
@@ -149,8 +166,7 @@ void sbp_reference_close(struct sbp_reference *reference)
 void sbp_reference_set_weight(struct sbp_reference *reference, int tensor, int64_t index,
                               double value)
 {
-    double *weight =
-        sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
+    double *weight = sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
     float *shadow =
         sbp_rank_buffer(&reference->shadow, reference->shadow_program.weight_buffer[tensor]);
     weight[index] = value;
@@ -201,16 +217,34 @@ static enum sbp_status note_loss(struct sbp_reference *reference, const struct s
     return SBP_OK;
 }
 
-/* |x| |w| + |bias| of a product. */
+/* A product on absolute values: |x| |w| + |bias|, or backward |dy| |w|^T. */
+static void absolute_product(struct sbp_reference *reference, const struct sbp_instr *instr,
+                             double *const *operand, double *sum)
+{
+    const struct sbp_rank *rank = &reference->rank;
+    const struct sbp_kernels *k = rank->kernels;
+    const bool transposed = reference->graph.op[instr->op].transposed_weight;
+    const bool forward = instr->kind == SBP_INSTR_FORWARD;
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
+    const int64_t to = sbp_rank_features(rank, instr, SBP_AT_OUT);
+    const int64_t from = sbp_rank_features(rank, instr, forward ? SBP_AT_IN : SBP_AT_DY);
+    if (forward)
+        (transposed ? k->linear_transposed_forward
+                    : k->linear_forward)(sum, operand[0], operand[1], operand[2], tokens, from, to);
+    else
+        (transposed ? k->linear_transposed_backward_input
+                    : k->linear_backward_input)(sum, operand[0], operand[1], tokens, to, from);
+}
+
 static enum sbp_status product_sum(struct sbp_reference *reference, const struct sbp_instr *instr,
                                    double *sum)
 {
     struct sbp_rank *rank = &reference->rank;
-    const struct sbp_kernels *k = rank->kernels;
-    const int place[3] = {SBP_AT_IN, SBP_AT_W, SBP_AT_W2};
+    const int place[3] = {instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY, SBP_AT_W,
+                          SBP_AT_W2};
     double *absolute[3] = {NULL, NULL, NULL};
     enum sbp_status status = SBP_OK;
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3 && status == SBP_OK; i++) {
         const int buffer = instr->buffer[place[i]];
         if (buffer < 0)
             continue;
@@ -218,22 +252,19 @@ static enum sbp_status product_sum(struct sbp_reference *reference, const struct
         absolute[i] = malloc((size_t)elements * sizeof(double));
         if (absolute[i] == NULL) {
             status = SBP_E_MEMORY;
-            continue;
+        } else {
+            memcpy(absolute[i], sbp_rank_buffer(rank, buffer), (size_t)elements * sizeof(double));
+            rank->kernels->absolute(absolute[i], elements);
         }
-        memcpy(absolute[i], sbp_rank_buffer(rank, buffer), (size_t)elements * sizeof(double));
-        k->absolute(absolute[i], elements);
     }
     if (status == SBP_OK)
-        (reference->graph.op[instr->op].transposed_weight ? k->linear_transposed_forward
-                                                          : k->linear_forward)(
-            sum, absolute[0], absolute[1], absolute[2], sbp_rank_tokens(rank, instr, SBP_AT_IN),
-            sbp_rank_features(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_OUT));
+        absolute_product(reference, instr, absolute, sum);
     for (int i = 0; i < 3; i++)
         free(absolute[i]);
     return status;
 }
 
-/* Keeps an output; where it is no product, the value itself stands for its terms. */
+/* Keeps an end; where it is no product, the value itself stands for its terms. */
 static enum sbp_status keep_output(struct sbp_reference *reference, const struct sbp_instr *instr,
                                    struct sbp_reference_output *output)
 {
@@ -241,13 +272,14 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
     const struct sbp_lockstep both = lockstep(reference);
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
     const size_t bytes = (size_t)(tokens * output->features) * sizeof(double);
-    const bool product = reference->graph.op[instr->op].kind == SBP_OP_LINEAR;
+    const bool product = instr->op >= 0 && reference->graph.op[instr->op].kind == SBP_OP_LINEAR &&
+                         (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD);
     memcpy(output->value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
     sbp_token_variance(&both, instr, SBP_AT_OUT, output->inherited);
     for (int64_t t = 0; t < tokens; t++)
         output->inherited[t] = sqrt(output->inherited[t]);
-    output->terms =
-        (double)(product ? sbp_rank_features(rank, instr, SBP_AT_IN) : output->features);
+    const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
+    output->terms = (double)(product ? sbp_rank_features(rank, instr, from) : output->features);
     if (product)
         return product_sum(reference, instr, output->sum);
     memcpy(output->sum, output->value, bytes);
@@ -262,8 +294,7 @@ static enum sbp_status note_sizes(struct sbp_reference *reference, int index)
     const struct sbp_lockstep both = lockstep(reference);
     const int out = instr->buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
-    if (tensor >= 0 && reference->output[tensor] != NULL &&
-        sbp_output_instr(program, tensor) == index)
+    if (tensor >= 0 && reference->output[tensor] != NULL && sbp_end_instr(program, tensor) == index)
         return keep_output(reference, instr, reference->output[tensor]);
     if (instr->kind != SBP_INSTR_BACKWARD)
         return SBP_OK;
@@ -278,18 +309,22 @@ static bool shadow_needs(const struct sbp_instr *instr)
     return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_OUT] >= 0;
 }
 
+static bool bends(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_RELU || kind == SBP_OP_GELU;
+}
+
 static enum sbp_status run_instr(struct sbp_reference *reference, int index, struct sbp_diag *diag)
 {
     const struct sbp_instr *instr = &reference->program.instr[index];
     const struct sbp_lockstep both = lockstep(reference);
-    if (instr->kind == SBP_INSTR_FORWARD && reference->graph.op[instr->op].kind == SBP_OP_RELU)
-        sbp_align_relu(&both, instr);
+    if (instr->kind == SBP_INSTR_FORWARD && bends(reference->graph.op[instr->op].kind))
+        sbp_shadow_bend(&both, instr);
     SBP_TRY(sbp_rank_execute(&reference->rank, instr, diag));
     if (shadow_needs(instr))
         SBP_TRY(sbp_rank_execute(&reference->shadow, instr, diag));
     const enum sbp_status status = note_sizes(reference, index);
-    return status == SBP_OK ? SBP_OK
-                            : sbp_fail(diag, status, "out of memory for the verification");
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "out of memory for the verification");
 }
 
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,

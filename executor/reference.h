@@ -11,8 +11,8 @@
 
 /* A value that is no parameter gradient, with the sizes that its bound is made of. */
 struct sbp_reference_output {
-    double *value, *sum;     /* (elements) and the sum of the absolute values of its terms */
-    double *inherited;       /* (tokens) standard deviation of an element */
+    double *value, *sum; /* (elements) and the sum of the absolute values of its terms */
+    double *inherited;   /* (tokens) standard deviation of an element */
     double terms;
     int64_t features;
 };
@@ -22,9 +22,9 @@ struct sbp_reference {
     struct sbp_graph graph; /* the run's, borrowed arrays; no optimizer state, no clipping */
     struct sbp_program program, shadow_program;
     struct sbp_rank rank, shadow;
-    double scale;                         /* u of the run / 2^-24 */
+    double scale;                         /* as in struct sbp_lockstep */
     struct sbp_magnitude **magnitude;     /* (tensor_count), NULL for what is no parameter */
-    struct sbp_reference_output **output; /* (tensor_count), NULL unless nobody reads it */
+    struct sbp_reference_output **output; /* (tensor_count), NULL unless sbp_end_instr says so */
     double loss, loss_sum, loss_inherited;
 };
 
@@ -44,8 +44,9 @@ const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor
 enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The instruction that completes an activation that no operator reads, where it rests, or -1; for
- * any program of the graph. Its buffer holds the block when the instruction is over. */
-int sbp_output_instr(const struct sbp_program *program, int tensor);
+/* The ends of a step, besides parameters: an activation that no operator reads, and the gradient of
+ * an input that comes out of an earlier layer. The instruction that completes it where it rests, in
+ * any program of the graph, or -1; its OUT holds the block when the instruction is over. */
+int sbp_end_instr(const struct sbp_program *program, int tensor);
 
 #endif

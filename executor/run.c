@@ -25,7 +25,7 @@ struct runner {
     struct sbp_arena arena;
     struct sbp_channel channel;
     struct sbp_rank rank;
-    struct sbp_verifier *verifier; /* NULL: no verification */
+    struct sbp_verifier *verifier;  /* NULL: no verification */
     struct sbp_interval *intervals; /* (instructions) */
 };
 
@@ -95,7 +95,8 @@ static enum sbp_status check_high_water(const struct runner *runner, struct sbp_
     const int64_t rounded = (runner->rank.high_water_bytes + 63) / 64 * 64;
     if (rounded == runner->rank.program->arena_bytes)
         return SBP_OK;
-    return sbp_fail(diag, SBP_E_INTERNAL, "rank %lld used %lld bytes of its arena, the plan says %lld",
+    return sbp_fail(diag, SBP_E_INTERNAL,
+                    "rank %lld used %lld bytes of its arena, the plan says %lld",
                     (long long)runner->rank.rank, (long long)rounded,
                     (long long)runner->rank.program->arena_bytes);
 }
@@ -143,8 +144,8 @@ static enum sbp_status gather_reports(struct runner *runner, int step, const str
     keep_maxima(result, step, report);
     for (int peer = 1; peer < result->ranks; peer++) {
         struct report other;
-        SBP_TRY(sbp_channel_receive(&runner->channel, peer, TAG_REPORT, &other, sizeof other,
-                                    diag));
+        SBP_TRY(
+            sbp_channel_receive(&runner->channel, peer, TAG_REPORT, &other, sizeof other, diag));
         keep_maxima(result, step, &other);
     }
     return SBP_OK;
@@ -232,9 +233,8 @@ static enum sbp_status open_result(const struct sbp_program *program,
                                    const struct sbp_run_options *options,
                                    struct sbp_run_result *result, struct sbp_diag *diag)
 {
-    *result = (struct sbp_run_result){.ranks = (int)program->mesh.devices,
-                                      .steps = options->steps,
-                                      .verified = options->verify};
+    *result = (struct sbp_run_result){
+        .ranks = (int)program->mesh.devices, .steps = options->steps, .verified = options->verify};
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;
     if (options->trace && sbp_mul_i64(program->mesh.devices, program->instr_count, &count))
@@ -253,8 +253,9 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
     if (status == SBP_OK && strcmp(options->backend, "mpi") == 0)
         status = sbp_mpi_run(rank_main, &job, diag);
     else if (status == SBP_OK && program->mesh.devices > 1024)
-        status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
-                          (long long)program->mesh.devices);
+        status =
+            sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
+                     (long long)program->mesh.devices);
     else if (status == SBP_OK)
         status = sbp_threads_run((int)program->mesh.devices, rank_main, &job, diag);
     if (status != SBP_OK)

@@ -42,8 +42,8 @@ static void adam(const struct sbp_update *update, struct value g, double u,
     const double beta1 = update->beta1, beta2 = update->beta2, t = (double)update->step;
     const double correction1 = 1 - pow(beta1, t), correction2 = 1 - pow(beta2, t);
     after->first = beta1 * before->first + (1 - beta1) * g.exact;
-    bound->first = (1 - beta1) * g.error +
-                   4 * u * (beta1 * fabs(before->first) + (1 - beta1) * fabs(g.exact));
+    bound->first =
+        (1 - beta1) * g.error + 4 * u * (beta1 * fabs(before->first) + (1 - beta1) * fabs(g.exact));
     after->second = beta2 * before->second + (1 - beta2) * g.exact * g.exact;
     /* Squares of small gradients underflow in single precision. */
     bound->second = (1 - beta2) * (2 * fabs(g.exact) + g.error) * g.error + 6 * u * after->second +

@@ -10,8 +10,8 @@
 #include "executor/textbook.h"
 
 enum { TAG_GO = 11, TAG_BLOCK = 12, TAG_STEP = 13 };
-enum { PIECE = 1 << 16 }; /* elements of a message or of a piece of an update */
-static const double C = 8;  /* of the bound in verify.h */
+enum { PIECE = 1 << 16 };  /* elements of a message or of a piece of an update */
+static const double C = 8; /* of the bound in verify.h */
 
 /* What every rank tells rank 0 at a step's end. */
 struct summary {
@@ -26,10 +26,10 @@ struct sbp_verifier {
     int64_t tokens;
     struct sbp_findings findings; /* of this rank's updates; on rank 0 all */
     double spent_s;
-    void *piece;        /* (PIECE) reals of the run */
-    void *before[3];    /* (PIECE) reals: weight and moments before an update */
-    int *output_instr;  /* (tensor_count), -1: no output */
-    void **output;      /* (tensor_count) this rank's block of an output, host memory; or NULL */
+    void *piece;     /* (PIECE) reals of the run */
+    void *before[3]; /* (PIECE) reals: weight and moments before an update */
+    int *end_instr;  /* (tensor_count), see sbp_end_instr */
+    void **output;   /* (tensor_count) this rank's block of such a value, host memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     double squares;                  /* rank 0: of the step's gradients, each element once */
 };
@@ -158,8 +158,8 @@ static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks 
         if (peer == 0)
             SBP_TRY(load_piece(v, blocks, start, count, diag));
         else
-            SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_BLOCK, v->piece, count * bytes,
-                                        diag));
+            SBP_TRY(
+                sbp_channel_receive(v->channel, peer, TAG_BLOCK, v->piece, count * bytes, diag));
         take_piece(v, blocks, peer, &region, start, count);
     }
     return SBP_OK;
@@ -252,7 +252,7 @@ enum sbp_status sbp_verifier_watch(struct sbp_verifier *v, int instr, struct sbp
     const struct sbp_program *program = v->rank->program;
     const int out = program->instr[instr].buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
-    if (tensor < 0 || v->output_instr[tensor] != instr)
+    if (tensor < 0 || v->end_instr[tensor] != instr)
         return SBP_OK;
     const double start_s = sbp_thread_cpu_s();
     SBP_TRY(to_host(v, v->output[tensor], sbp_rank_buffer(v->rank, out),
@@ -403,10 +403,11 @@ static void take_output(struct sbp_verifier *v, int tensor, int64_t rank, int64_
     const struct sbp_reference_output *output = v->reference->output[tensor];
     for (int64_t i = 0; i < count; i++) {
         const int64_t at = global + i;
-        const double bound = bound_of(v, output->terms, output->sum[at],
-                                      output->inherited[at / output->features]);
-        compare(v, "output", v->rank->program->graph->tensor[tensor].name, rank, at,
-                real_at(v, values, i), output->value[at], bound);
+        const double bound =
+            bound_of(v, output->terms, output->sum[at], output->inherited[at / output->features]);
+        compare(v, tensor == v->rank->program->graph->input ? "gradient" : "output",
+                v->rank->program->graph->tensor[tensor].name, rank, at, real_at(v, values, i),
+                output->value[at], bound);
     }
 }
 
@@ -414,9 +415,9 @@ static enum sbp_status collect_outputs(struct sbp_verifier *v, struct sbp_diag *
 {
     const struct sbp_program *program = v->rank->program;
     for (int t = 0; t < program->graph->tensor_count; t++) {
-        if (v->output_instr[t] < 0)
+        if (v->end_instr[t] < 0)
             continue;
-        const int out = program->instr[v->output_instr[t]].buffer[SBP_AT_OUT];
+        const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
         const struct blocks blocks = {.tensor = t,
                                       .dist = &program->buffer[out].dist,
                                       .memory = v->output[t],
@@ -479,15 +480,15 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v)
 {
     const struct sbp_program *program = v->rank->program;
     const int count = program->graph->tensor_count;
-    v->output_instr = calloc((size_t)count + 1, sizeof *v->output_instr);
+    v->end_instr = calloc((size_t)count + 1, sizeof *v->end_instr);
     v->output = calloc((size_t)count + 1, sizeof *v->output);
-    if (v->output_instr == NULL || v->output == NULL)
+    if (v->end_instr == NULL || v->output == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < count; t++) {
-        v->output_instr[t] = sbp_output_instr(program, t);
-        if (v->output_instr[t] < 0)
+        v->end_instr[t] = sbp_end_instr(program, t);
+        if (v->end_instr[t] < 0)
             continue;
-        const int out = program->instr[v->output_instr[t]].buffer[SBP_AT_OUT];
+        const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
         v->output[t] = malloc((size_t)program->buffer[out].elements * sizeof(double));
         if (v->output[t] == NULL)
             return SBP_E_MEMORY;
@@ -512,8 +513,8 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     struct sbp_reference *reference = malloc(sizeof *reference);
     if (reference == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
-    const enum sbp_status status = sbp_reference_open(reference, v->rank->program->graph, cluster,
-                                                      v->rank->seed, v->u, diag);
+    const enum sbp_status status =
+        sbp_reference_open(reference, v->rank->program->graph, cluster, v->rank->seed, v->u, diag);
     if (status == SBP_OK)
         v->reference = reference;
     else
@@ -556,7 +557,7 @@ void sbp_verifier_close(struct sbp_verifier *v)
     for (int t = 0; v->output != NULL && t < v->rank->program->graph->tensor_count; t++)
         free(v->output[t]);
     free(v->output);
-    free(v->output_instr);
+    free(v->end_instr);
     for (int i = 0; i < 3; i++)
         free(v->before[i]);
     free(v->piece);

@@ -2,9 +2,10 @@
  *
  * At a step's start rank 0 collects the run's parameters and loads them into a reference: the same
  * graph compiled for a mesh of one device, on the same data. At the end it compares, on every rank,
- * every parameter gradient (replicas included), the loss, the norm that clipping used, and, where
- * the model has no loss, its outputs. Each rank checks its own optimizer updates against the
- * textbook formulas, from the run's own gradients, weights and moments.
+ * every parameter gradient (replicas included), the loss, the norm that clipping used, outputs of a
+ * model without loss, and the gradient of an input that comes out of an earlier layer. Each rank
+ * checks its own optimizer updates against the textbook formulas, from the run's own gradients,
+ * weights and moments.
  *
  * Bound of a sum of n terms x_i over p ranks in unit roundoff u:
  *     |difference| <= c ((sqrt(n) + log2 p) u sum|x_i| + inherited),   c = 8,
@@ -26,7 +27,8 @@ struct sbp_verifier;
 /* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);
  * NULL on failure. */
 enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
-                                  struct sbp_verifier **verifier, struct sbp_diag *diag) SBP_MUST_USE;
+                                  struct sbp_verifier **verifier,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_verifier_close(struct sbp_verifier *verifier);
 
 /* After sbp_rank_begin_step, before the step's first instruction. */
@@ -35,7 +37,8 @@ enum sbp_status sbp_verifier_begin_step(struct sbp_verifier *verifier,
 /* Executes an UPDATE in pieces and checks each of them. */
 enum sbp_status sbp_verifier_update(struct sbp_verifier *verifier, const struct sbp_instr *instr,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-/* After every instruction: keeps the model's outputs before their memory is used again. */
+/* After every instruction: keeps outputs and the input's gradient before their memory is used
+ * again. */
 enum sbp_status sbp_verifier_watch(struct sbp_verifier *verifier, int instr,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* After the step's last instruction: runs the reference and compares. */

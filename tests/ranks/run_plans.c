@@ -68,7 +68,8 @@ static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int
     int table_user = 0;
     while (plan->graph.op[table_user].kind != SBP_OP_EMBEDDING)
         table_user++;
-    const struct sbp_op_entry *embedding = sbp_op(SBP_OP_EMBEDDING), *linear = sbp_op(SBP_OP_LINEAR);
+    const struct sbp_op_entry *embedding = sbp_op(SBP_OP_EMBEDDING),
+                              *linear = sbp_op(SBP_OP_LINEAR);
     const char *role = embedding->role[plan->strategy.op[table_user].role[axis]].name;
     const char *want = below(random, 2) == 0 ? "batch" : "sequence";
     for (int i = 0; i < 2; i++)
@@ -99,16 +100,16 @@ static void randomise_op(struct plan *plan, struct sbp_random *random, int op)
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_op_entry *entry = sbp_op(node->kind);
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        plan->strategy.op[op].role[axis] =
-            node->transposed_weight ? tied_role(random, plan, op, axis)
-                                    : (uint8_t)below(random, entry->role_count);
+        plan->strategy.op[op].role[axis] = node->transposed_weight
+                                               ? tied_role(random, plan, op, axis)
+                                               : (uint8_t)below(random, entry->role_count);
     if (node->output < 0)
         return;
     const struct sbp_dist output =
         sbp_strategy_output(&plan->graph, &plan->mesh, &plan->strategy, op);
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        plan->strategy.rest[node->output].axis[axis] = random_rest(
-            random, &plan->graph.tensor[node->output].shape, output.axis[axis]);
+        plan->strategy.rest[node->output].axis[axis] =
+            random_rest(random, &plan->graph.tensor[node->output].shape, output.axis[axis]);
 }
 
 static bool try_random(struct plan *plan, struct sbp_random *random)
@@ -166,13 +167,13 @@ static void random_perceptron(struct sbp_random *random, bool residual, struct s
     sbp_text_add(text, "\"global_batch\": %d, \"sequence\": %d, \"input\": \"%s\", \"layers\": [",
                  below(random, 2) ? 24 : 48, below(random, 3) == 0 ? 24 : 1,
                  below(random, 2) ? "free" : "split");
-    sbp_text_add(text, "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d, "
-                       "\"bias\": true}",
+    sbp_text_add(text,
+                 "{\"op\": \"linear\", \"name\": \"first\", \"in\": %d, \"out\": %d, "
+                 "\"bias\": true}",
                  random_width(random), width);
     for (int i = 0; i < layers; i++) {
         const char *from = i == 0 ? "first" : residual ? "sum" : "out";
-        sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"fc%d\", \"inputs\": [\"%s",
-                     i, from);
+        sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"fc%d\", \"inputs\": [\"%s", i, from);
         if (i > 0)
             sbp_text_add(text, "%d", i - 1);
         sbp_text_add(text, "\"], \"out\": %d, \"bias\": %s}, {\"op\": \"%s\"}",
@@ -180,8 +181,10 @@ static void random_perceptron(struct sbp_random *random, bool residual, struct s
                      activations[below(random, 2)]);
         sbp_text_add(text, ", {\"op\": \"linear\", \"name\": \"out%d\", \"out\": %d}", i, width);
         if (residual)
-            sbp_text_add(text, ", {\"op\": \"add\", \"name\": \"sum%d\", \"inputs\": [\"out%d\", "
-                               "\"%s", i, i, from);
+            sbp_text_add(text,
+                         ", {\"op\": \"add\", \"name\": \"sum%d\", \"inputs\": [\"out%d\", "
+                         "\"%s",
+                         i, i, from);
         if (residual && i > 0)
             sbp_text_add(text, "%d", i - 1);
         if (residual)
@@ -194,13 +197,14 @@ static void random_perceptron(struct sbp_random *random, bool residual, struct s
 
 static void random_gpt(struct sbp_random *random, struct sbp_text *text)
 {
-    sbp_text_add(text, "\"global_batch\": %d, \"architecture\": \"gpt\", \"layers\": %d, "
-                       "\"hidden\": %d, \"heads\": %d, \"sequence\": %d, \"vocab\": %d, "
-                       "\"vocab_multiple\": 24, \"dropout\": %s, \"tied\": %s, \"bias\": %s, "
-                       "\"attention\": \"%s\"",
-                 24, 1 + below(random, 2), below(random, 2) ? 48 : 24, 24, 24, 31 + below(random, 40),
-                 below(random, 2) ? "0.1" : "0", below(random, 3) ? "true" : "false",
-                 below(random, 3) ? "true" : "false",
+    sbp_text_add(text,
+                 "\"global_batch\": %d, \"architecture\": \"gpt\", \"layers\": %d, "
+                 "\"hidden\": %d, \"heads\": %d, \"sequence\": %d, \"vocab\": %d, "
+                 "\"vocab_multiple\": 24, \"dropout\": %s, \"tied\": %s, \"bias\": %s, "
+                 "\"attention\": \"%s\"",
+                 24, 1 + below(random, 2), below(random, 2) ? 48 : 24, 24, 24,
+                 31 + below(random, 40), below(random, 2) ? "0.1" : "0",
+                 below(random, 3) ? "true" : "false", below(random, 3) ? "true" : "false",
                  below(random, 2) ? "materialised" : "flash");
 }
 

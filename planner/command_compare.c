@@ -73,7 +73,7 @@ static void why_cell(struct sbp_table *table, const struct row *row)
 {
     char needed[32], limit[32];
     if (row->refused)
-        sbp_table_cell(table, "%s", row->why.text);
+        sbp_table_cell(table, "no legal strategy, see below");
     else if (row->outcome.status != SBP_PLAN_INFEASIBLE)
         sbp_table_cell(table, "stopped before a strategy that fits was found");
     else if (row->shortage.needed_bytes > 0)
@@ -106,6 +106,16 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
     sbp_table_cell(table, "%s", row->line);
 }
 
+/* Too long for a cell. */
+static enum sbp_status print_refusals(const struct comparison *comparison)
+{
+    for (int i = 0; i < ROWS; i++)
+        if (comparison->row[i].refused &&
+            printf("\n%s: %s\n", sbp_space_name(ORDER[i]), comparison->row[i].why.text) < 0)
+            return SBP_E_IO;
+    return SBP_OK;
+}
+
 static enum sbp_status print_text(const struct comparison *comparison)
 {
     static const char *const TITLES[] = {"space",  "status", "step ms",      "communication ms",
@@ -119,7 +129,7 @@ static enum sbp_status print_text(const struct comparison *comparison)
         print_row(&table, comparison, i);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
-    return status;
+    return status == SBP_OK ? print_refusals(comparison) : status;
 }
 
 /* --- JSON --- */

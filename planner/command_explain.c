@@ -171,7 +171,8 @@ static enum sbp_status print_causes(const struct sbp_report *report)
         if (totals->by_cause_s[cause] > 0)
             PRINT(", %s %s", sbp_cause_name((enum sbp_cause)cause),
                   sbp_precise_seconds(totals->by_cause_s[cause], seconds));
-    PRINT("\n");
+    PRINT("\n           %.9g x 2^30 elements of activations forward\n",
+          totals->forward_activation_elements / 0x1p30);
     return SBP_OK;
 }
 

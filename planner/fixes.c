@@ -242,8 +242,10 @@ static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fi
     SBP_TRY(sbp_json_get_bool(layer, "follows", &follows));
     SBP_TRY(sbp_json_member(layer, "name", &name_at));
     SBP_TRY(sbp_json_string(&name_at, &name));
-    if (follows || (sbp_json_has(layer, "rest") && !sbp_json_has(layer, "axes")))
-        return SBP_OK; /* a follower's entry in a plan or in the output of search */
+    op = find_op(&fixes->plan->graph, name);
+    const bool follower = op >= 0 && sbp_op(fixes->plan->graph.op[op].kind)->follows;
+    if (follows || (follower && !sbp_json_has(layer, "roles")))
+        return SBP_OK; /* in a plan, or in the output of search */
     char where[256];
     (void)snprintf(where, sizeof where, "%.120s: %.120s", layer->file, name_at.path);
     SBP_TRY(find_layer(fixes, where, name, &op, layer->diag));

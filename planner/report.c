@@ -211,6 +211,13 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
         sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].compute_s);
         sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].communication_s);
     }
+    if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
+        sbp_table_cell(&table, "(whole step)");
+        sbp_table_cell(&table, "norm");
+        sbp_table_cell(&table, "-");
+        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.compute_s);
+        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.communication_s);
+    }
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
     return status;

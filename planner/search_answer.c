@@ -25,9 +25,10 @@ static struct sbp_report_options report_options(const struct sbp_search_job *job
 static enum sbp_status print_search(const struct sbp_search_job *job)
 {
     const struct sbp_outcome *outcome = &job->outcome;
-    char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
-    PRINT("search     space %s, 10^%lld strategies, %s boxing; %s: %s\n",
-          sbp_space_name(job->request.space), (long long)outcome->space_size_log10,
+    char verdict[SBP_VERDICT_BYTES], count[32], wall[32], size[32] = "1 strategy";
+    if (outcome->space_size_log10 > 0)
+        (void)snprintf(size, sizeof size, "10^%.1f strategies", outcome->space_size_log10);
+    PRINT("search     space %s, %s, %s boxing; %s: %s\n", sbp_space_name(job->request.space), size,
           job->request.boxing == SBP_BOXING_PAPER ? "paper" : "full",
           outcome->algorithm == NULL ? "none" : outcome->algorithm,
           sbp_outcome_verdict(outcome, verdict));

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "planner/json_out.h"
 
-#define SHORTAGE_LIMIT_S 5.0 /* what explaining an infeasible space may take at most */
+#define SHORTAGE_LIMIT_S 2.0 /* a round of explaining an infeasible space takes at most */
 
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings)
@@ -136,24 +136,25 @@ const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
 void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
                        const struct sbp_outcome *outcome, struct sbp_shortage *shortage)
 {
+    /* The least memory that was seen is a bound, a little under what a compiled program takes. */
+    static const double FACTORS[] = {1.001, 1.02, 1.1, 1.4, 2};
     struct sbp_request roomy = *request;
-    struct sbp_outcome second;
+    struct sbp_outcome second = {.status = SBP_PLAN_INFEASIBLE};
     struct sbp_report report;
     struct sbp_diag unsaid = {0};
     *shortage = (struct sbp_shortage){.needed_bytes = (double)outcome->needed_bytes,
                                       .limit_bytes = request->memory_limit_bytes > 0
                                                          ? (double)request->memory_limit_bytes
                                                          : (double)plan->cluster.memory_bytes};
-    if (outcome->needed_bytes <= 0)
-        return;
-    /* The bound may be a little under what a compiled program takes. */
-    roomy.memory_limit_bytes = outcome->needed_bytes + outcome->needed_bytes / 50;
     roomy.solver_options.time_limit_s = SHORTAGE_LIMIT_S;
-    if (sbp_search_run(plan, &roomy, &second, &unsaid) != SBP_OK ||
-        !sbp_outcome_has_plan(&second) || sbp_report_make(plan, &report, &unsaid) != SBP_OK)
+    for (int i = 0; i < 5 && outcome->needed_bytes > 0 && !sbp_outcome_has_plan(&second); i++) {
+        roomy.memory_limit_bytes = (int64_t)((double)outcome->needed_bytes * FACTORS[i]);
+        if (sbp_search_run(plan, &roomy, &second, &unsaid) != SBP_OK || second.stopped)
+            break;
+    }
+    if (!sbp_outcome_has_plan(&second) || sbp_report_make(plan, &report, &unsaid) != SBP_OK)
         return;
-    shortage->needed_bytes =
-        fmin((double)report.summary.totals.device_bytes, (double)roomy.memory_limit_bytes);
+    shortage->needed_bytes = (double)report.summary.totals.device_bytes;
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",
                    sbp_report_largest_part(&report.summary));

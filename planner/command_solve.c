@@ -73,7 +73,7 @@ static enum sbp_status print_text(const struct answer *answer)
           sbp_format_seconds(solution->wall_s, wall), (long long)answer->arguments->seed);
     if (solution->choice != NULL)
         PRINT("cost       %.12g\n", solution->cost);
-    if (isfinite(solution->lower_bound))
+    if (solution->choice != NULL && isfinite(solution->lower_bound))
         PRINT("bound      %.12g\n", solution->lower_bound);
     if (solution->choice != NULL && isfinite(problem->capacity))
         PRINT("usage      %.9g at most\n", answer->peak_usage);

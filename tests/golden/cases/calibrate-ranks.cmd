@@ -1,0 +1,1 @@
+sbplan calibrate -n 1

@@ -1,0 +1,1 @@
+sbplan compare gpt2-medium gcp-a100-2x16

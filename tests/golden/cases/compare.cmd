@@ -1,0 +1,1 @@
+sbplan compare autoddl-mlp flat-128

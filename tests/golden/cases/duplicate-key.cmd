@@ -1,0 +1,1 @@
+sbplan search "$DATA/duplicate.json" laptop-4

@@ -1,0 +1,1 @@
+sbplan run --help

@@ -1,0 +1,1 @@
+sbplan search "$DATA/huge-elements.json" laptop-4

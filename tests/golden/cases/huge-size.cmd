@@ -1,0 +1,1 @@
+sbplan search "$DATA/huge.json" laptop-4

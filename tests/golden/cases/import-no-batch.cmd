@@ -1,0 +1,1 @@
+sbplan import hf "$DATA/gpt2-config.json" --sequence 64

@@ -1,0 +1,1 @@
+sbplan search autoddl-attention flat-64 --memory-limit 8G

@@ -1,0 +1,1 @@
+sbplan search tiny-mlp somewhere-else

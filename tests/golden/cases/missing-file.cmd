@@ -1,0 +1,1 @@
+sbplan search nowhere.json laptop-4

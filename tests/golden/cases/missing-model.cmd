@@ -1,0 +1,1 @@
+sbplan search tiny-mpl laptop-4

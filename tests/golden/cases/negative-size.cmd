@@ -1,0 +1,1 @@
+sbplan search "$DATA/negative.json" laptop-4

@@ -1,0 +1,1 @@
+sbplan search autoddl-mlp flat-128 --space autoddl --objective communication

@@ -1,0 +1,1 @@
+sbplan solve "$DATA/problem.json" --algorithm exhaustive --json | grep -v elapsed

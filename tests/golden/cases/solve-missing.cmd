@@ -1,0 +1,1 @@
+sbplan solve nowhere.json

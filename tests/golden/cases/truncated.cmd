@@ -1,0 +1,1 @@
+sbplan search "$DATA/truncated.json" laptop-4

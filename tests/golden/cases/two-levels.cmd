@@ -1,0 +1,1 @@
+sbplan search gpt2-medium gcp-a100-2x16 --space autoddl

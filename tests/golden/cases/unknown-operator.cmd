@@ -1,0 +1,1 @@
+sbplan search "$DATA/unknown-operator.json" laptop-4

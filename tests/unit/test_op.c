@@ -1,0 +1,617 @@
+/* The operator catalogue, by arithmetic: every role of a linear layer and of an embedding is played
+ * with real numbers on real shards. If each member multiplies what the role says it holds, do the
+ * members together hold what the role says of the output, of the input's gradient (by duality) and
+ * of the parameters' gradients? Also against OneFlow's signatures (matmul_op.cpp, gather).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "costmodel/op.h"
+#include "tests/unit/sbp_oracle.h"
+
+#define SEED UINT64_C(4208)
+
+/* A tensor with its true values. */
+struct whole {
+    struct sbp_shape shape;
+    int64_t *value;
+};
+
+/* What the ranks hold of it: values over global indices, and which of them are there. */
+#define MOST_RANKS 8
+struct shards {
+    int64_t *value[MOST_RANKS];
+    bool *there[MOST_RANKS];
+};
+
+struct stage {
+    struct sbp_mesh mesh;
+    sbp_axes split[8];
+    struct sbp_layout layout;
+};
+
+enum { BATCH, SEQUENCE, IN, OUT, VOCABULARY };
+
+static void *zeroed(int64_t count, size_t size)
+{
+    void *memory = calloc((size_t)count, size);
+    assert_non_null(memory);
+    return memory;
+}
+
+static struct whole whole_of(const int64_t size[4], const int dim_class[4], uint64_t stream)
+{
+    struct whole whole;
+    for (int i = 0; i < 4; i++) {
+        whole.shape.size[i] = size[i];
+        whole.shape.dim_class[i] = dim_class[i];
+    }
+    whole.value = zeroed(oracle_size(&whole.shape), sizeof(int64_t));
+    for (int64_t i = 0; i < oracle_size(&whole.shape); i++)
+        whole.value[i] = (int64_t)(sbp_counter_bits(SEED, stream, (uint64_t)i) % 19) - 9;
+    return whole;
+}
+
+static bool element_there(const struct stage *stage, const struct sbp_shape *shape,
+                          const struct sbp_dist *dist, int64_t rank, int64_t element)
+{
+    for (int d = 3; d >= 0; d--) {
+        if (!oracle_owns_index(&stage->layout, shape, dist, rank, d, element % shape->size[d]))
+            return false;
+        element /= shape->size[d];
+    }
+    return true;
+}
+
+static struct shards shards_empty(const struct stage *stage, const struct sbp_shape *shape)
+{
+    struct shards shards;
+    for (int64_t r = 0; r < stage->mesh.devices; r++) {
+        shards.value[r] = zeroed(oracle_size(shape), sizeof(int64_t));
+        shards.there[r] = zeroed(oracle_size(shape), sizeof(bool));
+    }
+    return shards;
+}
+
+static void shards_drop(const struct stage *stage, struct shards *shards)
+{
+    for (int64_t r = 0; r < stage->mesh.devices; r++) {
+        free(shards->value[r]);
+        free(shards->there[r]);
+    }
+}
+
+static sbp_axes axes_in(const struct stage *stage, const struct sbp_dist *dist, int kind)
+{
+    sbp_axes axes = 0;
+    for (int i = 0; i < stage->mesh.axis_count; i++)
+        if (dist->axis[i].kind == kind)
+            axes |= (sbp_axes)1 << i;
+    return axes;
+}
+
+static int64_t place_in(const struct stage *stage, sbp_axes axes, int64_t rank)
+{
+    int64_t place = 0;
+    for (int i = 0; i < stage->mesh.axis_count; i++)
+        if (axes >> i & 1)
+            place = place * stage->mesh.axis[i].size + oracle_coordinate(&stage->mesh, rank, i);
+    return place;
+}
+
+/* Deals a tensor out; of a partial sum the first holder has the difference to the others' draws. */
+static struct shards deal(const struct stage *stage, const struct whole *whole,
+                          const struct sbp_dist *dist)
+{
+    struct shards shards = shards_empty(stage, &whole->shape);
+    const sbp_axes partial = axes_in(stage, dist, SBP_PARTIAL);
+    const int64_t holders = oracle_product(&stage->mesh, partial);
+    for (int64_t r = 0; r < stage->mesh.devices; r++)
+        for (int64_t i = 0; i < oracle_size(&whole->shape); i++) {
+            const int64_t place = place_in(stage, partial, r);
+            int64_t value = 0;
+            for (int64_t h = 1; h < holders; h++) {
+                const int64_t draw =
+                    (int64_t)(sbp_counter_bits(SEED, 99 + (uint64_t)h, (uint64_t)i) % 11);
+                value += place == h ? draw : place == 0 ? -draw : 0;
+            }
+            shards.value[r][i] = value + (place == 0 ? whole->value[i] : 0);
+            shards.there[r][i] = element_there(stage, &whole->shape, dist, r, i);
+        }
+    return shards;
+}
+
+/* What the members made is the distribution of what one device makes. */
+static void must_be(const char *what, const struct stage *stage, const struct whole *whole,
+                    const struct sbp_dist *dist, const struct shards *shards)
+{
+    const sbp_axes partial = axes_in(stage, dist, SBP_PARTIAL);
+    char text[128];
+    for (int64_t r = 0; r < stage->mesh.devices; r++)
+        for (int64_t i = 0; i < oracle_size(&whole->shape); i++) {
+            const bool there = element_there(stage, &whole->shape, dist, r, i);
+            int64_t sum = 0;
+            if (there != shards->there[r][i])
+                fail_msg("%s is not %s: rank %lld, element %lld", what,
+                         sbp_dist_text(&stage->mesh, dist, text, sizeof text), (long long)r,
+                         (long long)i);
+            for (int64_t o = 0; o < stage->mesh.devices && there; o++)
+                if (oracle_same_group(&stage->mesh, partial, r, o))
+                    sum += shards->value[o][i];
+            if (there && sum != whole->value[i])
+                fail_msg("%s is not %s: rank %lld, element %lld is %lld, expected %lld", what,
+                         sbp_dist_text(&stage->mesh, dist, text, sizeof text), (long long)r,
+                         (long long)i, (long long)sum, (long long)whole->value[i]);
+        }
+}
+
+/* --- arithmetic over global indices --- */
+
+/* One term list of a bilinear operator: out[o] += a[x] * b[y]. A member can form a term when it
+ * holds both factors; an output is there when a member has met it in some term. */
+struct term {
+    int64_t out, a, b;
+};
+struct terms {
+    struct term *term;
+    int64_t count;
+};
+
+static void whole_product(const struct terms *terms, const struct whole *a, const struct whole *b,
+                          struct whole *out)
+{
+    for (int64_t i = 0; i < terms->count; i++) {
+        const struct term t = terms->term[i];
+        out->value[t.out] += a->value[t.a] * b->value[t.b];
+    }
+}
+
+static void shard_products(const struct stage *stage, const struct terms *terms,
+                           const struct shards *a, const struct shards *b, struct shards *out)
+{
+    for (int64_t r = 0; r < stage->mesh.devices; r++)
+        for (int64_t i = 0; i < terms->count; i++) {
+            const struct term t = terms->term[i];
+            if (!a->there[r][t.a] || !b->there[r][t.b])
+                continue;
+            out->value[r][t.out] += a->value[r][t.a] * b->value[r][t.b];
+            out->there[r][t.out] = true;
+        }
+}
+
+/* --- roles on the axes of a mesh --- */
+
+static void dists_of(const struct stage *stage, enum sbp_op_kind kind, const int *role,
+                     struct sbp_dist *input, struct sbp_dist *weight, struct sbp_dist *gradient,
+                     struct sbp_dist *output)
+{
+    for (int i = 0; i < stage->mesh.axis_count; i++) {
+        const struct sbp_role *r = &sbp_op(kind)->role[role[i]];
+        input->axis[i] = r->input[0];
+        output->axis[i] = r->output;
+        for (int w = 0; w < SBP_MAX_WEIGHTS; w++) {
+            weight[w].axis[i] = r->weight[w];
+            gradient[w].axis[i] = r->gradient[w];
+        }
+    }
+}
+
+static void stage_make(struct stage *stage, int levels, const int64_t *size)
+{
+    const struct sbp_cluster cluster = oracle_cluster(levels, size);
+    struct sbp_diag diag = {{0}};
+    assert_int_equal(sbp_mesh_make(&cluster, &stage->mesh, &diag), SBP_OK);
+    /* Every axis has a digit in every class: all roles are legal in one plan. */
+    for (int i = 0; i < 8; i++)
+        stage->split[i] = ((sbp_axes)1 << stage->mesh.axis_count) - 1;
+    stage->layout = (struct sbp_layout){&stage->mesh, 8, stage->split};
+}
+
+#define NONE SBP_NO_CLASS
+
+static struct terms terms_new(int64_t count)
+{
+    return (struct terms){zeroed(count, sizeof(struct term)), 0};
+}
+
+static void terms_add(struct terms *terms, int64_t out, int64_t a, int64_t b)
+{
+    terms->term[terms->count++] = (struct term){out, a, b};
+}
+
+/* Swapped places of a product's factors: the terms of its derivatives. */
+static struct terms derivative(const struct terms *terms, bool of_a)
+{
+    struct terms swapped = terms_new(terms->count);
+    for (int64_t i = 0; i < terms->count; i++) {
+        const struct term t = terms->term[i];
+        if (of_a)
+            terms_add(&swapped, t.a, t.out, t.b); /* da += dout b */
+        else
+            terms_add(&swapped, t.b, t.out, t.a); /* db += dout a */
+    }
+    return swapped;
+}
+
+static void zero_whole(struct whole *whole)
+{
+    memset(whole->value, 0, (size_t)oracle_size(&whole->shape) * sizeof(int64_t));
+}
+
+/* --- linear --- */
+
+struct linear {
+    struct whole x, w, bias, y, dy, dx, dw, dbias;
+    struct terms product;
+};
+
+static void linear_make(struct linear *l, int64_t n)
+{
+    const int64_t x[] = {n, n, n, 2}, w[] = {n, 2, 2 * n, 1}, b[] = {1, 1, 2 * n, 1},
+                  y[] = {n, n, 2 * n, 1};
+    const int xc[] = {BATCH, SEQUENCE, IN, NONE}, wc[] = {IN, NONE, OUT, NONE},
+              bc[] = {NONE, NONE, OUT, NONE}, yc[] = {BATCH, SEQUENCE, OUT, NONE};
+    l->x = whole_of(x, xc, 1);
+    l->w = whole_of(w, wc, 2);
+    l->bias = whole_of(b, bc, 3);
+    l->y = whole_of(y, yc, 4);
+    l->dy = whole_of(y, yc, 5);
+    l->dx = whole_of(x, xc, 6);
+    l->dw = whole_of(w, wc, 7);
+    l->dbias = whole_of(b, bc, 8);
+    l->product = terms_new(n * n * n * 2 * 2 * n);
+    for (int64_t row = 0; row < n * n; row++)
+        for (int64_t i = 0; i < 2 * n; i++)
+            for (int64_t o = 0; o < 2 * n; o++)
+                terms_add(&l->product, row * 2 * n + o, row * 2 * n + i, i * 2 * n + o);
+}
+
+static void linear_drop(struct linear *l)
+{
+    struct whole *all[] = {&l->x, &l->w, &l->bias, &l->y, &l->dy, &l->dx, &l->dw, &l->dbias};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]->value);
+    free(l->product.term);
+}
+
+/* y += bias; where y is partial, one member adds (coordinate 0). */
+static void add_bias(const struct stage *stage, struct linear *l, const struct sbp_dist *out,
+                     const struct shards *bias, struct shards *y)
+{
+    const int64_t features = l->y.shape.size[2];
+    const sbp_axes partial = axes_in(stage, out, SBP_PARTIAL);
+    for (int64_t r = 0; r < stage->mesh.devices; r++)
+        for (int64_t i = 0; i < oracle_size(&l->y.shape); i++) {
+            if (!y->there[r][i])
+                continue;
+            assert_true(bias->there[r][i % features]); /* whoever has an output has its bias */
+            if (place_in(stage, partial, r) == 0)
+                y->value[r][i] += bias->value[r][i % features];
+        }
+    for (int64_t i = 0; i < oracle_size(&l->y.shape); i++)
+        l->y.value[i] += l->bias.value[i % features];
+}
+
+static void bias_gradient(const struct stage *stage, struct linear *l, const struct shards *dy,
+                          struct shards *dbias)
+{
+    const int64_t features = l->y.shape.size[2];
+    zero_whole(&l->dbias);
+    for (int64_t i = 0; i < oracle_size(&l->y.shape); i++) {
+        l->dbias.value[i % features] += l->dy.value[i];
+        for (int64_t r = 0; r < stage->mesh.devices; r++)
+            if (dy->there[r][i]) {
+                dbias->value[r][i % features] += dy->value[r][i];
+                dbias->there[r][i % features] = true;
+            }
+    }
+}
+
+static void play_linear(const struct stage *stage, struct linear *l, const int *role)
+{
+    struct sbp_dist input, weight[2], gradient[2], output;
+    dists_of(stage, SBP_OP_LINEAR, role, &input, weight, gradient, &output);
+    const struct sbp_dist dual_in = sbp_dist_dual(&stage->mesh, &input);
+    const struct sbp_dist dual_out = sbp_dist_dual(&stage->mesh, &output);
+    struct shards x = deal(stage, &l->x, &input), w = deal(stage, &l->w, &weight[0]),
+                  bias = deal(stage, &l->bias, &weight[1]), dy = deal(stage, &l->dy, &dual_out),
+                  y = shards_empty(stage, &l->y.shape), dx = shards_empty(stage, &l->x.shape),
+                  dw = shards_empty(stage, &l->w.shape), db = shards_empty(stage, &l->bias.shape);
+    const struct terms of_x = derivative(&l->product, true), of_w = derivative(&l->product, false);
+    zero_whole(&l->y);
+    zero_whole(&l->dx);
+    zero_whole(&l->dw);
+    whole_product(&l->product, &l->x, &l->w, &l->y);
+    whole_product(&of_x, &l->dy, &l->w, &l->dx);
+    whole_product(&of_w, &l->dy, &l->x, &l->dw);
+    shard_products(stage, &l->product, &x, &w, &y);
+    shard_products(stage, &of_x, &dy, &w, &dx);
+    shard_products(stage, &of_w, &dy, &x, &dw);
+    must_be("X W", stage, &l->y, &output, &y);
+    must_be("dX", stage, &l->dx, &dual_in, &dx);
+    must_be("dW", stage, &l->dw, &gradient[0], &dw);
+    add_bias(stage, l, &output, &bias, &y);
+    must_be("X W + b", stage, &l->y, &output, &y);
+    bias_gradient(stage, l, &dy, &db);
+    must_be("db", stage, &l->dbias, &gradient[1], &db);
+    struct shards *all[] = {&x, &w, &bias, &dy, &y, &dx, &dw, &db};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        shards_drop(stage, all[i]);
+    free(of_x.term);
+    free(of_w.term);
+}
+
+/* All pairs of roles on meshes of two axes: roles of different axes do not disturb each other. */
+static void test_linear_roles(void **state)
+{
+    (void)state;
+    const int64_t sizes[][2] = {{2, 3}, {3, 2}, {2, 2}, {1, 2}, {1, 3}};
+    const int roles = sbp_op(SBP_OP_LINEAR)->role_count;
+    for (size_t m = 0; m < sizeof sizes / sizeof sizes[0]; m++) {
+        struct stage stage;
+        struct linear linear;
+        stage_make(&stage, 2, sizes[m]);
+        linear_make(&linear, stage.mesh.devices);
+        const int second = stage.mesh.axis_count > 1 ? roles : 1;
+        for (int a = 0; a < roles; a++)
+            for (int b = 0; b < second; b++)
+                play_linear(&stage, &linear, (int[]){a, b});
+        linear_drop(&linear);
+    }
+}
+
+/* --- embedding --- */
+
+struct embedding {
+    struct whole table, positions, y, dy, dtable, dpositions, one; /* one: a token's indicator */
+    struct terms rows, places; /* y += 1 * table row, y += 1 * position row */
+};
+
+static void embedding_make(struct embedding *e, int64_t n)
+{
+    const int64_t vocabulary = 2 * n, hidden = n, tokens = n * n;
+    const int64_t table[] = {vocabulary, 1, hidden, 1}, positions[] = {n, 1, hidden, 1},
+                  y[] = {n, n, hidden, 1}, one[] = {n, n, 1, 1};
+    const int tc[] = {VOCABULARY, NONE, IN, NONE}, pc[] = {SEQUENCE, NONE, IN, NONE},
+              yc[] = {BATCH, SEQUENCE, IN, NONE}, oc[] = {BATCH, SEQUENCE, NONE, NONE};
+    e->table = whole_of(table, tc, 11);
+    e->positions = whole_of(positions, pc, 12);
+    e->y = whole_of(y, yc, 13);
+    e->dy = whole_of(y, yc, 14);
+    e->dtable = whole_of(table, tc, 15);
+    e->dpositions = whole_of(positions, pc, 16);
+    e->one = whole_of(one, oc, 17);
+    e->rows = terms_new(tokens * hidden);
+    e->places = terms_new(tokens * hidden);
+    for (int64_t t = 0; t < tokens; t++) {
+        const int64_t id =
+            (int64_t)(sbp_counter_bits(SEED, 18, (uint64_t)t) % (uint64_t)vocabulary);
+        e->one.value[t] = 1;
+        for (int64_t h = 0; h < hidden; h++) {
+            terms_add(&e->rows, t * hidden + h, t, id * hidden + h);
+            terms_add(&e->places, t * hidden + h, t, (t % n) * hidden + h);
+        }
+    }
+}
+
+static void embedding_drop(struct embedding *e)
+{
+    struct whole *all[] = {&e->table,  &e->positions,  &e->y,  &e->dy,
+                           &e->dtable, &e->dpositions, &e->one};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        free(all[i]->value);
+    free(e->rows.term);
+    free(e->places.term);
+}
+
+/* Tokens lie where the output's rows lie. A member without a token's table row adds 0, and writes
+ * zeros to gradients of rows that it holds and nobody asked for. */
+static struct sbp_dist tokens_of(const struct stage *stage, const struct sbp_dist *output)
+{
+    struct sbp_dist ids = *output;
+    for (int i = 0; i < stage->mesh.axis_count; i++)
+        if (ids.axis[i].kind != SBP_SPLIT || ids.axis[i].dim > SBP_DIM_SEQUENCE)
+            ids.axis[i] = SBP_STATE_B;
+    return ids;
+}
+
+static void allow_zeros(const struct stage *stage, const struct sbp_shape *shape,
+                        const struct sbp_dist *dist, struct shards *shards)
+{
+    for (int64_t r = 0; r < stage->mesh.devices; r++)
+        for (int64_t i = 0; i < oracle_size(shape); i++)
+            shards->there[r][i] |= element_there(stage, shape, dist, r, i);
+}
+
+/* Gradients: a member adds into the rows that it holds of what it holds of dy. */
+static void table_gradient(const struct stage *stage, const struct terms *terms,
+                           const struct whole *dy, const struct shards *dys,
+                           const struct shards *held, struct whole *whole, struct shards *shards)
+{
+    zero_whole(whole);
+    for (int64_t i = 0; i < terms->count; i++) {
+        const struct term t = terms->term[i];
+        whole->value[t.b] += dy->value[t.out];
+        for (int64_t r = 0; r < stage->mesh.devices; r++)
+            if (dys->there[r][t.out] && held->there[r][t.b])
+                shards->value[r][t.b] += dys->value[r][t.out];
+    }
+}
+
+static void play_embedding(const struct stage *stage, struct embedding *e, const int *role)
+{
+    struct sbp_dist input, weight[2], gradient[2], output;
+    dists_of(stage, SBP_OP_EMBEDDING, role, &input, weight, gradient, &output);
+    const struct sbp_dist ids = tokens_of(stage, &output);
+    const struct sbp_dist dual_out = sbp_dist_dual(&stage->mesh, &output);
+    const sbp_axes partial = axes_in(stage, &output, SBP_PARTIAL);
+    struct shards one = deal(stage, &e->one, &ids), table = deal(stage, &e->table, &weight[0]),
+                  positions = deal(stage, &e->positions, &weight[1]),
+                  dy = deal(stage, &e->dy, &dual_out), y = shards_empty(stage, &e->y.shape),
+                  dt = shards_empty(stage, &e->table.shape),
+                  dp = shards_empty(stage, &e->positions.shape);
+    zero_whole(&e->y);
+    whole_product(&e->rows, &e->one, &e->table, &e->y);
+    shard_products(stage, &e->rows, &one, &table, &y);
+    allow_zeros(stage, &e->y.shape, &output, &y);
+    must_be("rows of the table", stage, &e->y, &output, &y);
+    for (int64_t r = 0; r < stage->mesh.devices; r++)
+        for (int64_t i = 0; i < e->places.count && place_in(stage, partial, r) == 0; i++) {
+            const struct term t = e->places.term[i];
+            if (y.there[r][t.out]) {
+                assert_true(positions.there[r][t.b]);
+                y.value[r][t.out] += positions.value[r][t.b];
+            }
+        }
+    whole_product(&e->places, &e->one, &e->positions, &e->y);
+    must_be("table and positions", stage, &e->y, &output, &y);
+    table_gradient(stage, &e->rows, &e->dy, &dy, &table, &e->dtable, &dt);
+    allow_zeros(stage, &e->table.shape, &gradient[0], &dt);
+    must_be("gradient of the table", stage, &e->dtable, &gradient[0], &dt);
+    table_gradient(stage, &e->places, &e->dy, &dy, &positions, &e->dpositions, &dp);
+    allow_zeros(stage, &e->positions.shape, &gradient[1], &dp);
+    must_be("gradient of positions", stage, &e->dpositions, &gradient[1], &dp);
+    struct shards *all[] = {&one, &table, &positions, &dy, &y, &dt, &dp};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        shards_drop(stage, all[i]);
+}
+
+static void test_embedding_roles(void **state)
+{
+    (void)state;
+    const int64_t sizes[][2] = {{2, 3}, {3, 2}, {2, 2}, {1, 2}, {1, 3}};
+    const int roles = sbp_op(SBP_OP_EMBEDDING)->role_count;
+    for (size_t m = 0; m < sizeof sizes / sizeof sizes[0]; m++) {
+        struct stage stage;
+        struct embedding embedding;
+        stage_make(&stage, 2, sizes[m]);
+        embedding_make(&embedding, stage.mesh.devices);
+        const int second = stage.mesh.axis_count > 1 ? roles : 1;
+        for (int a = 0; a < roles; a++)
+            for (int b = 0; b < second; b++)
+                play_embedding(&stage, &embedding, (int[]){a, b});
+        embedding_drop(&embedding);
+    }
+}
+
+/* --- signatures --- */
+
+/* 'm', 'k', 'n': splits of that extent of (m, k) x (k, n); 'B', 'P'. */
+static char letter(struct sbp_state state, const char *dims)
+{
+    return state.kind == SBP_SPLIT ? dims[state.dim] : state.kind == SBP_BROADCAST ? 'B' : 'P';
+}
+
+static void test_linear_is_in_oneflow(void **state)
+{
+    (void)state;
+    const char *signatures[] = {"mBm", "Bnn", "kkP", "PBP", "BPP", "BBB"};
+    const struct sbp_op_entry *linear = sbp_op(SBP_OP_LINEAR);
+    for (int i = 0; i < linear->role_count; i++) {
+        const struct sbp_role *role = &linear->role[i];
+        const char have[] = {letter(role->input[0], "mmkk"), letter(role->weight[0], "kknn"),
+                             letter(role->output, "mmnn"), '\0'};
+        bool found = false;
+        for (size_t j = 0; j < sizeof signatures / sizeof signatures[0]; j++)
+            found |= strcmp(have, signatures[j]) == 0;
+        if (!found)
+            fail_msg("role %s: %s is no signature of a product", role->name, have);
+    }
+}
+
+static const struct sbp_role *role_named(enum sbp_op_kind kind, const char *name)
+{
+    const struct sbp_op_entry *entry = sbp_op(kind);
+    for (int i = 0; i < entry->role_count; i++)
+        if (strcmp(entry->role[i].name, name) == 0)
+            return &entry->role[i];
+    fail_msg("%s has no role %s", entry->name, name);
+    return NULL;
+}
+
+/* AutoDDL, section 4.2.2: I (S0, B, S1), W (B, S1, S0), O (S0, S1, P). */
+static void test_paper_roles(void **state)
+{
+    (void)state;
+    const char *names[] = {"batch", "column", "row"}, *have[] = {"mBm", "Bnn", "kkP"};
+    for (int i = 0; i < 3; i++) {
+        const struct sbp_role *role = role_named(SBP_OP_LINEAR, names[i]);
+        assert_true(role->paper);
+        assert_int_equal(letter(role->input[0], "mmkk"), have[i][0]);
+        assert_int_equal(letter(role->weight[0], "kknn"), have[i][1]);
+        assert_int_equal(letter(role->output, "mmnn"), have[i][2]);
+    }
+    assert_false(role_named(SBP_OP_LINEAR, "sequence")->paper);
+    /* The two gradients that an operator declares, not duality: whole on every member. */
+    assert_int_equal(role_named(SBP_OP_LINEAR, "row")->gradient[1].kind, SBP_BROADCAST);
+    assert_int_equal(role_named(SBP_OP_EMBEDDING, "vocab")->gradient[1].kind, SBP_BROADCAST);
+}
+
+/* Splits that change nothing for an element-wise operator; the others have no cross terms along
+ * what they may split: rows of a norm, batches and heads of attention. */
+static void test_other_roles(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SBP_OP_KINDS; kind++) {
+        const struct sbp_op_entry *entry = sbp_op((enum sbp_op_kind)kind);
+        assert_in_range(entry->role_count, 1, SBP_MAX_ROLES);
+        for (int i = 0; i < entry->role_count; i++) {
+            const struct sbp_role *role = &entry->role[i];
+            if (kind == SBP_OP_LINEAR || kind == SBP_OP_EMBEDDING)
+                continue;
+            for (int j = 0; j < entry->inputs; j++) {
+                assert_int_equal(role->input[j].kind, SBP_SPLIT);
+                assert_true(sbp_state_equal(role->input[j], role->input[0]));
+            }
+            if (kind != SBP_OP_CROSS_ENTROPY)
+                assert_true(sbp_state_equal(role->output, role->input[0]));
+            if (kind == SBP_OP_ATTENTION)
+                assert_true(role->input[0].dim != SBP_DIM_SEQUENCE);
+            for (int j = 0; j < entry->weights; j++) {
+                /* gains and shifts: a row's gradient is a term of their sum */
+                const bool rows = role->input[0].dim != SBP_DIM_FEATURE;
+                assert_int_equal(role->weight[j].kind, rows ? SBP_BROADCAST : SBP_SPLIT);
+                assert_int_equal(role->gradient[j].kind, rows ? SBP_PARTIAL : SBP_SPLIT);
+                if (!rows)
+                    assert_int_equal(role->weight[j].dim, SBP_DIM_OUT);
+            }
+        }
+    }
+    /* Means over tokens add up over members; a loss over a split vocabulary is whole on each. */
+    assert_int_equal(role_named(SBP_OP_CROSS_ENTROPY, "batch")->output.kind, SBP_PARTIAL);
+    assert_int_equal(role_named(SBP_OP_CROSS_ENTROPY, "sequence")->output.kind, SBP_PARTIAL);
+    assert_int_equal(role_named(SBP_OP_CROSS_ENTROPY, "vocab")->output.kind, SBP_BROADCAST);
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    const char *const *names = sbp_op_names();
+    int count = 0;
+    while (names[count] != NULL)
+        count++;
+    assert_int_equal(count, SBP_OP_KINDS);
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(sbp_op_find(names[i]), i);
+        assert_string_equal(sbp_op((enum sbp_op_kind)i)->name, names[i]);
+    }
+    assert_int_equal(sbp_op_find("linar"), -1);
+    assert_int_equal(sbp_op_find(""), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear_roles),         cmocka_unit_test(test_embedding_roles),
+        cmocka_unit_test(test_linear_is_in_oneflow), cmocka_unit_test(test_paper_roles),
+        cmocka_unit_test(test_other_roles),          cmocka_unit_test(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,5 +1,5 @@
-/* Feeds a fuzz target every file of the folders it is given, and every tenth of each as truncated
- * input: what libFuzzer found once stays found, with any compiler. */
+/* Feeds a fuzz target the files it is given and those in the folders it is given, whole and cut off
+ * after every tenth: what libFuzzer found once stays found, with any compiler. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,12 +23,12 @@ static int replay(const char *path)
     return 1;
 }
 
-static int replay_folder(const char *folder)
+static int replay_all(const char *folder)
 {
     DIR *entries = opendir(folder);
     int count = 0;
     if (entries == NULL)
-        return 0;
+        return replay(folder);
     for (const struct dirent *entry = readdir(entries); entry != NULL; entry = readdir(entries)) {
         char path[4096];
         if (entry->d_name[0] == '.')
@@ -43,7 +43,7 @@ static int replay_folder(const char *folder)
 int main(int argc, char **argv)
 {
     for (int i = 1; i < argc; i++) {
-        const int count = replay_folder(argv[i]);
+        const int count = replay_all(argv[i]);
         printf("%s: %d files\n", argv[i], count);
         if (count == 0)
             return EXIT_FAILURE;

@@ -94,7 +94,7 @@ const struct sbp_command sbp_commands[] = {
      .options = "--steps --verify --backend --device --dtype --seed --trace --json --help",
      .forwards = true,
      .run = sbp_command_run},
-    {NULL},
+    {.name = NULL},
 };
 
 static const struct sbp_command *find_command(const char *name)

@@ -161,7 +161,7 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
           sbp_precise_seconds(totals->step_s, step),
           sbp_precise_seconds(totals->compute_s, compute),
           sbp_precise_seconds(totals->communication_s, communication));
-    PRINT("           %s tokens/s, MFU %.1f %%, %.3g GPU-hours a thousand steps\n",
+    PRINT("           %s tokens/s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
           sbp_format_count(summary->tokens_per_s, rate), 100 * summary->mfu,
           1000 * summary->gpu_hours_per_step);
     if (options->tokens > 0) {

@@ -44,7 +44,7 @@ struct sbp_exchange {
 };
 
 /* Creates the groups that the program's calls use, in their order; collective over all ranks.
- * Everything is allocated in the arena. E_INPUT when the number of ranks is not the mesh's. */
+ * Everything is allocated in the arena. As many ranks as the mesh has devices. */
 enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
                                  struct sbp_comm *comm, const struct sbp_program *program,
                                  const struct sbp_kernels *kernels, struct sbp_arena *arena,

@@ -17,11 +17,12 @@ struct job {
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     struct sbp_run_result *result;
+    int refused; /* how many ranks there are, where the plan is for another number; else 0 */
 };
 
 /* One rank under way. */
 struct runner {
-    const struct job *job;
+    struct job *job;
     struct sbp_arena arena;
     struct sbp_channel channel;
     struct sbp_rank rank;
@@ -220,6 +221,11 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
                                  void *argument, struct sbp_diag *diag)
 {
     struct runner runner = {.job = argument};
+    if (ops->size(comm) != runner.job->program->mesh.devices) {
+        /* Every rank sees it: no need to end the others. */
+        runner.job->refused = ops->size(comm);
+        return SBP_OK;
+    }
     enum sbp_status status = open_runner(&runner, ops, comm, diag);
     if (status == SBP_OK)
         status = run_steps(&runner, diag);
@@ -248,7 +254,7 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag)
 {
-    struct job job = {program, cluster, options, result};
+    struct job job = {program, cluster, options, result, 0};
     enum sbp_status status = open_result(program, options, result, diag);
     if (status == SBP_OK && strcmp(options->backend, "mpi") == 0)
         status = sbp_mpi_run(rank_main, &job, diag);
@@ -258,6 +264,9 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
                      (long long)program->mesh.devices);
     else if (status == SBP_OK)
         status = sbp_threads_run((int)program->mesh.devices, rank_main, &job, diag);
+    if (status == SBP_OK && job.refused > 0)
+        status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",
+                          (long long)program->mesh.devices, job.refused);
     if (status != SBP_OK)
         sbp_run_free(result);
     return status;

@@ -1,0 +1,239 @@
+/* sbplan-run: trains some steps as a plan says, measures them, and compares with one device.
+ *
+ * Runs as every rank of an MPI job, or as all ranks of a process with the threads backend. The
+ * process that holds rank 0 prints.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "executor/run_report.h"
+#include "planner/plan.h"
+
+#define PROGRAM    "sbplan-run"
+#define MOST_STEPS 1000000
+
+struct options {
+    const char *plan, *trace;
+    struct sbp_run_options run;
+    bool json, help;
+};
+
+/* ---- command line -------------------------------------------------------------------------- */
+
+static bool set_steps(struct options *options, const char *value)
+{
+    int64_t steps;
+    if (!sbp_parse_int64(value, &steps) || steps < 1 || steps > MOST_STEPS)
+        return false;
+    options->run.steps = (int)steps;
+    return true;
+}
+
+static bool set_verify(struct options *options, const char *value)
+{
+    (void)value;
+    return options->run.verify = true;
+}
+
+static bool set_backend(struct options *options, const char *value)
+{
+    options->run.backend = value;
+    return strcmp(value, "threads") == 0 || strcmp(value, "mpi") == 0;
+}
+
+static bool set_device(struct options *options, const char *value)
+{
+    options->run.device = value;
+    return strcmp(value, "cpu") == 0;
+}
+
+static bool set_type(struct options *options, const char *value)
+{
+    options->run.real = strcmp(value, "f64") == 0 ? SBP_F64 : SBP_F32;
+    return strcmp(value, "f32") == 0 || strcmp(value, "f64") == 0;
+}
+
+static bool set_seed(struct options *options, const char *value)
+{
+    int64_t seed;
+    if (!sbp_parse_int64(value, &seed) || seed < 0 || seed > (int64_t)1 << 53)
+        return false;
+    options->run.seed = (uint64_t)seed;
+    return true;
+}
+
+static bool set_trace(struct options *options, const char *value)
+{
+    options->trace = value;
+    options->run.trace = true;
+    return *value != '\0';
+}
+
+static bool set_json(struct options *options, const char *value)
+{
+    (void)value;
+    return options->json = true;
+}
+
+static bool set_help(struct options *options, const char *value)
+{
+    (void)value;
+    return options->help = true;
+}
+
+/* One table for the parser and for --help. `legal` says what the setter takes. */
+static const struct option_row {
+    const char *name, *argument, *legal, *help;
+    bool (*set)(struct options *options, const char *value);
+} rows[] = {
+    {"--steps", "N", "1 to 1000000", "training steps (default 1)", set_steps},
+    {"--verify", NULL, NULL, "compute every step once more on one device in double and compare",
+     set_verify},
+    {"--backend", "NAME", "threads and mpi",
+     "mpi (default when started by an MPI launcher) or threads", set_backend},
+    {"--device", "NAME", "cpu", "where the ranks compute (default cpu)", set_device},
+    {"--dtype", "NAME", "f32 and f64", "f32 (default) or f64: of the run", set_type},
+    {"--seed", "N", "0 to 2^53", "of weights, data and dropout (default 0)", set_seed},
+    {"--trace", "FILE", "a file name", "write the timeline of the last step", set_trace},
+    {"--json", NULL, NULL, "print one JSON object", set_json},
+    {"--help", NULL, NULL, "print this", set_help},
+};
+enum { ROWS = sizeof rows / sizeof *rows };
+
+static enum sbp_status refuse_unknown(const char *word, struct sbp_diag *diag)
+{
+    const char *names[ROWS + 1] = {0};
+    for (int i = 0; i < ROWS; i++)
+        names[i] = rows[i].name;
+    const char *nearest = sbp_nearest(word, names);
+    return sbp_fail(diag, SBP_E_USAGE, "unknown option \"%.60s\"%s%s%s", word,
+                    nearest == NULL ? ", see --help" : ", did you mean \"",
+                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+}
+
+/* Takes the option at argv[*at]; steps over its value. */
+static enum sbp_status take_option(int argc, char **argv, int *at, struct options *options,
+                                   struct sbp_diag *diag)
+{
+    const char *word = argv[*at];
+    for (int i = 0; i < ROWS; i++) {
+        const struct option_row *row = &rows[i];
+        if (strcmp(word, row->name) != 0)
+            continue;
+        if (row->argument != NULL && ++*at >= argc)
+            return sbp_fail(diag, SBP_E_USAGE, "%s needs a value: %s", word, row->argument);
+        if (!row->set(options, argv[*at]))
+            return sbp_fail(diag, SBP_E_USAGE, "%s: \"%.60s\" is not legal; legal: %s", word,
+                            argv[*at], row->legal);
+        return SBP_OK;
+    }
+    return refuse_unknown(word, diag);
+}
+
+static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
+{
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] == '-') {
+            SBP_TRY(take_option(argc, argv, &i, options, diag));
+            continue;
+        }
+        if (options->plan != NULL)
+            return sbp_fail(diag, SBP_E_USAGE, "one plan at a time: \"%.60s\" is a second one",
+                            argv[i]);
+        options->plan = argv[i];
+    }
+    if (options->plan == NULL && !options->help)
+        return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
+    return SBP_OK;
+}
+
+static void print_help(void)
+{
+    (void)printf("Usage: " PROGRAM " PLAN [options]\n"
+                 "       mpirun -n RANKS " PROGRAM " PLAN [options]\n"
+                 "Trains some steps as a plan says, and measures them beside its prediction.\n"
+                 "Exit status: 0 done, 1 verification failed, 2 bad usage or bad input.\n\n");
+    for (int i = 0; i < ROWS; i++)
+        (void)printf("  %-10s %-5s %s\n", rows[i].name,
+                     rows[i].argument == NULL ? "" : rows[i].argument, rows[i].help);
+}
+
+/* ---- the run ------------------------------------------------------------------------------- */
+
+static int online_cores(void)
+{
+    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    return cores > 0 ? (int)cores : 1;
+}
+
+static enum sbp_status report_run(const struct options *options,
+                                  const struct sbp_run_report *report, struct sbp_diag *diag)
+{
+    if (options->trace != NULL)
+        SBP_TRY(sbp_run_write_trace(report, options->trace, diag));
+    SBP_TRY((options->json ? sbp_run_print_json : sbp_run_print)(report, diag));
+    return report->result->finding.found ? SBP_NO : SBP_OK;
+}
+
+static enum sbp_status run_program(const struct options *options, const struct sbp_plan *plan,
+                                   const struct sbp_program *program, struct sbp_diag *diag)
+{
+    struct sbp_run_result result;
+    SBP_TRY(sbp_run(program, &plan->cluster, &options->run, &result, diag));
+    const struct sbp_run_report report = {options->plan, program, &plan->cluster,
+                                          &options->run, &result, online_cores()};
+    const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
+    sbp_run_free(&result);
+    return status;
+}
+
+static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
+{
+    const struct sbp_element_bytes bytes = sbp_element_bytes_run(options->run.real);
+    struct sbp_plan plan;
+    struct sbp_program program;
+    SBP_TRY(sbp_plan_read(options->plan, &plan, diag));
+    enum sbp_status status = sbp_program_make(&plan.graph, &plan.cluster, &plan.mesh,
+                                              &plan.strategy, &bytes, &program, diag);
+    if (status == SBP_OK) {
+        status = run_program(options, &plan, &program, diag);
+        sbp_program_free(&program);
+    }
+    sbp_plan_free(&plan);
+    return status;
+}
+
+/* This process's rank as launchers announce it, -1 without one: who speaks before MPI is up, and
+ * the default backend. */
+static int64_t launcher_rank(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        int64_t rank;
+        if (value != NULL && sbp_parse_int64(value, &rank) && rank >= 0)
+            return rank;
+    }
+    return -1;
+}
+
+int main(int argc, char **argv)
+{
+    struct sbp_diag diag = {0};
+    struct options options = {.run = {.steps = 1, .real = SBP_F32, .device = "cpu"}};
+    options.run.backend = launcher_rank() >= 0 ? "mpi" : "threads";
+    const bool speaks = launcher_rank() <= 0;
+    enum sbp_status status = parse(argc, argv, &options, &diag);
+    sbp_kernels_cpu_setup();
+    if (status == SBP_OK && options.help && speaks)
+        print_help();
+    else if (status == SBP_OK && !options.help)
+        status = run_plan(&options, &diag);
+    if (status < 0 && speaks)
+        (void)fprintf(stderr, PROGRAM ": %s\n",
+                      diag.text[0] != '\0' ? diag.text : sbp_status_text(status));
+    return sbp_status_exit_code(status);
+}

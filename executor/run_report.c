@@ -1,0 +1,299 @@
+#include "executor/run_report.h"
+
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "planner/json_out.h"
+
+/* Where ranks outnumber cores they take turns: wall time then says nothing about the plan. The
+ * replay does: the slowest rank's own computing plus what the plan expects of the network. */
+static bool wall_is_parallel(const struct sbp_run_report *report)
+{
+    return report->result->ranks <= report->cores;
+}
+
+static double replay_s(const struct sbp_run_report *report, const struct sbp_totals *totals,
+                       int step)
+{
+    return report->result->step[step].compute_s + totals->communication_s;
+}
+
+static enum sbp_status written(int printed, struct sbp_diag *diag)
+{
+    return printed >= 0 ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
+}
+
+/* ---- text ---------------------------------------------------------------------------------- */
+
+static void add_optional(struct sbp_table *table, bool present, double value)
+{
+    if (present)
+        sbp_table_cell(table, "%.6g", value);
+    else
+        sbp_table_cell(table, "-");
+}
+
+static void add_seconds(struct sbp_table *table, double seconds)
+{
+    char text[32];
+    sbp_table_cell(table, "%s", sbp_format_seconds(seconds, text));
+}
+
+static enum sbp_status print_steps(const struct sbp_run_report *report,
+                                   const struct sbp_totals *totals)
+{
+    static const char *const titles[] = {"step",          "loss",   "gradient norm", "compute",
+                                         "communication", "replay", "wall"};
+    struct sbp_table table;
+    sbp_table_init(&table, 7, titles);
+    for (int i = 0; i < report->result->steps; i++) {
+        const struct sbp_run_step *step = &report->result->step[i];
+        sbp_table_cell(&table, "%d", i + 1);
+        add_optional(&table, isfinite(step->loss), step->loss);
+        add_optional(&table, step->grad_norm >= 0, step->grad_norm);
+        add_seconds(&table, step->compute_s);
+        add_seconds(&table, step->communication_s);
+        add_seconds(&table, replay_s(report, totals, i));
+        add_seconds(&table, step->wall_s);
+    }
+    sbp_table_cell(&table, "predicted");
+    sbp_table_cell(&table, "-");
+    sbp_table_cell(&table, "-");
+    add_seconds(&table, totals->compute_s);
+    add_seconds(&table, totals->communication_s);
+    add_seconds(&table, totals->step_s);
+    add_seconds(&table, totals->step_s);
+    const enum sbp_status status = sbp_table_print(&table, stdout, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+static int print_legend(const struct sbp_run_report *report)
+{
+    int printed =
+        printf("\ncompute: the slowest rank's %s; communication: wall time inside "
+               "the backend, waiting included;\nreplay: measured compute plus predicted "
+               "communication\n",
+               strcmp(report->options->device, "cpu") == 0 ? "thread CPU time" : "device time");
+    if (printed >= 0 && !wall_is_parallel(report))
+        printed = printf("%d ranks share %d cores: wall and communication are not times of a "
+                         "parallel machine, compare the replay\n",
+                         report->result->ranks, report->cores);
+    return printed;
+}
+
+static int print_verdict(const struct sbp_run_report *report)
+{
+    char text[512];
+    const struct sbp_run_result *result = report->result;
+    if (!result->verified)
+        return printf("not verified (--verify)\n");
+    if (result->finding.found)
+        return printf("verification FAILED: %s\n",
+                      sbp_finding_text(&result->finding, text, (int)sizeof text));
+    return printf("verified: every gradient, loss and update agrees with one device in double; "
+                  "largest difference is %.2f of its bound\n",
+                  result->worst_ratio);
+}
+
+enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_diag *diag)
+{
+    char bytes[32];
+    const struct sbp_run_result *result = report->result;
+    const struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
+    SBP_TRY(
+        written(printf("%s: %s on %d ranks (%s, %s, %s), seed %llu\n\n", report->plan,
+                       report->program->graph->name, result->ranks, report->options->backend,
+                       report->options->device, report->options->real == SBP_F64 ? "f64" : "f32",
+                       (unsigned long long)report->options->seed),
+                diag));
+    const enum sbp_status status = print_steps(report, &totals);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "standard output: %s", sbp_status_text(status));
+    SBP_TRY(written(print_legend(report), diag));
+    SBP_TRY(
+        written(printf("%d collective calls a step and %s of arena a rank, as the plan says\n",
+                       result->calls, sbp_format_bytes((double)result->high_water_bytes, bytes)),
+                diag));
+    SBP_TRY(written(print_verdict(report), diag));
+    return written(fflush(stdout) == 0 ? 0 : -1, diag);
+}
+
+/* ---- JSON ---------------------------------------------------------------------------------- */
+
+static void put_steps(const struct sbp_run_report *report, const struct sbp_totals *totals,
+                      struct cJSON *root, bool *failed)
+{
+    struct cJSON *steps = sbp_put_array(root, "steps", failed);
+    for (int i = 0; i < report->result->steps; i++) {
+        const struct sbp_run_step *step = &report->result->step[i];
+        struct cJSON *entry = sbp_push_object(steps, failed);
+        sbp_put_number(entry, "loss", step->loss, failed);
+        sbp_put_number(entry, "grad_norm", step->grad_norm >= 0 ? step->grad_norm : (double)NAN,
+                       failed);
+        sbp_put_number(entry, "compute_s", step->compute_s, failed);
+        sbp_put_number(entry, "communication_wall_s", step->communication_s, failed);
+        sbp_put_number(entry, "replay_s", replay_s(report, totals, i), failed);
+        sbp_put_number(entry, "wall_s", step->wall_s, failed);
+    }
+    struct cJSON *predicted = sbp_put_object(root, "predicted", failed);
+    sbp_put_number(predicted, "step_s", totals->step_s, failed);
+    sbp_put_number(predicted, "compute_s", totals->compute_s, failed);
+    sbp_put_number(predicted, "communication_s", totals->communication_s, failed);
+}
+
+static void put_verification(const struct sbp_run_result *result, struct cJSON *root, bool *failed)
+{
+    struct cJSON *verification = sbp_put_object(root, "verification", failed);
+    const struct sbp_finding *finding = &result->finding;
+    sbp_put_text(verification, "status",
+                 !result->verified ? "off"
+                 : finding->found  ? "failed"
+                                   : "passed",
+                 failed);
+    if (result->verified)
+        sbp_put_number(verification, "worst_ratio", result->worst_ratio, failed);
+    if (!finding->found)
+        return;
+    struct cJSON *first = sbp_put_object(verification, "first", failed);
+    sbp_put_number(first, "step", (double)finding->step, failed);
+    sbp_put_text(first, "what", finding->what, failed);
+    sbp_put_text(first, "tensor", finding->tensor, failed);
+    sbp_put_number(first, "index", (double)finding->index, failed);
+    sbp_put_number(first, "rank", (double)finding->rank, failed);
+    sbp_put_number(first, "run", finding->run, failed);
+    sbp_put_number(first, "reference", finding->reference, failed);
+    sbp_put_number(first, "bound", finding->bound, failed);
+}
+
+enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct sbp_diag *diag)
+{
+    const struct sbp_run_result *result = report->result;
+    const struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
+    struct cJSON *root = cJSON_CreateObject();
+    bool failed = root == NULL;
+    sbp_put_text(root, "plan", report->plan, &failed);
+    sbp_put_text(root, "model", report->program->graph->name, &failed);
+    sbp_put_number(root, "ranks", result->ranks, &failed);
+    sbp_put_number(root, "cores", report->cores, &failed);
+    sbp_put_text(root, "backend", report->options->backend, &failed);
+    sbp_put_text(root, "device", report->options->device, &failed);
+    sbp_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
+    sbp_put_number(root, "seed", (double)report->options->seed, &failed);
+    sbp_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
+    put_steps(report, &totals, root, &failed);
+    sbp_put_number(root, "calls", result->calls, &failed);
+    sbp_put_number(root, "arena_bytes", (double)report->program->arena_bytes, &failed);
+    sbp_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
+    put_verification(result, root, &failed);
+    enum sbp_status status = SBP_E_MEMORY;
+    if (failed)
+        sbp_fail(diag, status, "out of memory");
+    else
+        status = sbp_json_print(root, stdout, diag);
+    cJSON_Delete(root);
+    return status;
+}
+
+/* ---- trace --------------------------------------------------------------------------------- */
+
+static void name_instr(const struct sbp_program *program, const struct sbp_instr *instr, char *name,
+                       int size)
+{
+    const bool collective = instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE;
+    const char *of = instr->tensor >= 0 ? program->graph->tensor[instr->tensor].name
+                     : instr->op >= 0   ? program->graph->op[instr->op].name
+                                        : "";
+    const char *what =
+        collective ? sbp_collective_name(instr->box.kind) : sbp_instr_name(instr->kind);
+    if (instr->phase > 0)
+        (void)snprintf(name, (size_t)size, "%s %s.%d", what, of, instr->phase);
+    else
+        (void)snprintf(name, (size_t)size, "%s%s%s", what, of[0] == '\0' ? "" : " ", of);
+}
+
+static struct cJSON *push_event(struct cJSON *events, const char *name, const char *phase, int pid,
+                                bool *failed)
+{
+    struct cJSON *event = sbp_push_object(events, failed);
+    sbp_put_text(event, "name", name, failed);
+    sbp_put_text(event, "ph", phase, failed);
+    sbp_put_number(event, "pid", pid, failed);
+    sbp_put_number(event, "tid", 0, failed);
+    return event;
+}
+
+static void push_process(struct cJSON *events, int pid, const char *name, bool *failed)
+{
+    struct cJSON *event = push_event(events, "process_name", "M", pid, failed);
+    sbp_put_text(sbp_put_object(event, "args", failed), "name", name, failed);
+}
+
+/* Microseconds, as the format wants them. */
+static void push_interval(struct cJSON *events, const char *name, int pid, double start_s,
+                          double length_s, double compute_s, double communication_s, bool *failed)
+{
+    struct cJSON *event = push_event(events, name, "X", pid, failed);
+    sbp_put_number(event, "ts", 1e6 * start_s, failed);
+    sbp_put_number(event, "dur", 1e6 * length_s, failed);
+    struct cJSON *args = sbp_put_object(event, "args", failed);
+    sbp_put_number(args, "compute_s", compute_s, failed);
+    sbp_put_number(args, "communication_s", communication_s, failed);
+}
+
+static void push_predicted(const struct sbp_program *program, struct cJSON *events, bool *failed)
+{
+    char name[160];
+    double now_s = 0;
+    push_process(events, 0, "predicted", failed);
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const double length_s = instr->compute_s + instr->communication_s;
+        name_instr(program, instr, name, (int)sizeof name);
+        push_interval(events, name, 0, now_s, length_s, instr->compute_s, instr->communication_s,
+                      failed);
+        now_s += length_s;
+    }
+}
+
+static void push_measured(const struct sbp_run_report *report, int rank, struct cJSON *events,
+                          bool *failed)
+{
+    const struct sbp_program *program = report->program;
+    const struct sbp_interval *interval =
+        report->result->intervals + (int64_t)rank * program->instr_count;
+    char name[160];
+    (void)snprintf(name, sizeof name, "measured, rank %d%s", rank,
+                   wall_is_parallel(report) ? "" : " (ranks share cores)");
+    push_process(events, rank + 1, name, failed);
+    for (int i = 0; i < program->instr_count; i++) {
+        name_instr(program, &program->instr[i], name, (int)sizeof name);
+        push_interval(events, name, rank + 1, interval[i].start_s, interval[i].wall_s,
+                      interval[i].compute_s, interval[i].communication_s, failed);
+    }
+}
+
+enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const char *path,
+                                    struct sbp_diag *diag)
+{
+    struct cJSON *root = cJSON_CreateObject();
+    bool failed = root == NULL;
+    sbp_put_text(root, "displayTimeUnit", "ms", &failed);
+    struct cJSON *events = sbp_put_array(root, "traceEvents", &failed);
+    push_predicted(report->program, events, &failed);
+    for (int rank = 0; rank < report->result->ranks; rank++)
+        push_measured(report, rank, events, &failed);
+    char *text = failed ? NULL : sbp_json_text(root);
+    cJSON_Delete(root);
+    if (text == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory for the trace", path);
+    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
+    free(text);
+    return status;
+}

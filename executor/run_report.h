@@ -1,0 +1,27 @@
+/* A run's outcome for people, for programs, and as a timeline. */
+#ifndef SBP_EXECUTOR_RUN_REPORT_H
+#define SBP_EXECUTOR_RUN_REPORT_H
+
+#include "costmodel/program.h"
+#include "executor/run.h"
+
+struct sbp_run_report {
+    const char *plan; /* its file */
+    const struct sbp_program *program;
+    const struct sbp_cluster *cluster;
+    const struct sbp_run_options *options;
+    const struct sbp_run_result *result;
+    int cores; /* that this machine has online */
+};
+
+/* Text on stdout; one JSON object on stdout. E_IO, E_MEMORY. */
+enum sbp_status sbp_run_print(const struct sbp_run_report *report,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_run_print_json(const struct sbp_run_report *report,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* Chrome's trace format: the predicted intervals of a step, and every rank's measured ones of the
+ * last step, under the same names. */
+enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const char *path,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

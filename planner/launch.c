@@ -41,8 +41,9 @@ static bool find_program(const struct sbp_launch *launch, char *path)
         if (is_program(own, launch->program, path))
             return true;
         const int length = snprintf(sibling, sizeof sibling, "%s/../%s", own, launch->build_folder);
-        if (length > 0 && (size_t)length < sizeof sibling &&
-            is_program(sibling, launch->program, path))
+        char folder[PATH_MAX];
+        if (length > 0 && (size_t)length < sizeof sibling && realpath(sibling, folder) != NULL &&
+            is_program(folder, launch->program, path))
             return true;
     }
     return find_in_path(launch->program, path);

@@ -105,6 +105,12 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
     return true;
 }
 
+/* Whether a tensor arrives in whatever distribution its readers want: it rests nowhere. */
+static bool is_free(const struct sbp_graph *graph, int tensor)
+{
+    return tensor == graph->input && !graph->input_split;
+}
+
 /* Records which axes split the tensor's classes; an axis may split one dimension once. */
 static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp_tensor *tensor,
                                    const struct sbp_dist *dist, struct sbp_strategy *strategy,
@@ -188,7 +194,8 @@ static enum sbp_status close_op(const struct sbp_graph *graph, const struct sbp_
     for (int i = 0; i < node->input_count; i++) {
         struct sbp_dist dist = sbp_strategy_input(graph, mesh, strategy, op, i);
         SBP_TRY(note_splits(mesh, &graph->tensor[node->input[i]], &dist, strategy, diag));
-        if (sbp_strategy_waypoint(graph, mesh, strategy, op, i, &dist))
+        if (!is_free(graph, node->input[i]) &&
+            sbp_strategy_waypoint(graph, mesh, strategy, op, i, &dist))
             SBP_TRY(note_splits(mesh, &graph->tensor[node->input[i]], &dist, strategy, diag));
     }
     for (int w = 0; w < node->weight_count; w++) {
@@ -218,6 +225,22 @@ static enum sbp_status check_classes(const struct sbp_graph *graph, const struct
     return SBP_OK;
 }
 
+/* The input of a model that is cut out of a deeper one rests like any other output. */
+static enum sbp_status close_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                   struct sbp_strategy *strategy, struct sbp_diag *diag)
+{
+    if (graph->input < 0 || is_free(graph, graph->input))
+        return SBP_OK;
+    const struct sbp_dist *rest = &strategy->rest[graph->input];
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (rest->axis[axis].kind != SBP_SPLIT)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "strategy: %s: the model's input rests unsplit on axis %d, a split is "
+                            "legal",
+                            graph->tensor[graph->input].name, axis);
+    return note_splits(mesh, &graph->tensor[graph->input], rest, strategy, diag);
+}
+
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy, struct sbp_diag *diag)
 {
@@ -227,9 +250,8 @@ enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct s
     enum sbp_status status = first_user == NULL ? SBP_E_MEMORY : SBP_OK;
     for (int c = 0; c < graph->class_count; c++)
         strategy->split[c] = 0;
-    if (status == SBP_OK && graph->input >= 0)
-        status = note_splits(mesh, &graph->tensor[graph->input], &strategy->rest[graph->input],
-                             strategy, diag);
+    if (status == SBP_OK)
+        status = close_input(graph, mesh, strategy, diag);
     for (int op = 0; op < graph->op_count && status == SBP_OK; op++)
         status = close_op(graph, mesh, strategy, op, first_user, diag);
     if (status == SBP_OK)

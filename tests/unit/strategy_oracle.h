@@ -1,0 +1,255 @@
+/* Models from text, random labelled strategies, and which of them are legal, by the wording of the
+ * contract: for the tests of strategies and of the programs that are compiled from them.
+ */
+#ifndef SBP_TESTS_UNIT_STRATEGY_ORACLE_H
+#define SBP_TESTS_UNIT_STRATEGY_ORACLE_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "costmodel/strategy.h"
+#include "tests/unit/sbp_oracle.h"
+
+struct oracle_model {
+    struct cJSON *tree;
+    struct sbp_graph graph;
+    struct sbp_diag diag;
+};
+
+static inline enum sbp_status oracle_model_parse(struct oracle_model *model, const char *text,
+                                                 bool is_path)
+{
+    struct sbp_json root;
+    memset(model, 0, sizeof *model);
+    enum sbp_status status =
+        is_path ? sbp_json_open(text, &model->tree, &root, &model->diag)
+                : sbp_json_parse(text, "m.json", &model->tree, &root, &model->diag);
+    if (status == SBP_OK)
+        status = sbp_graph_read(&root, &model->graph);
+    return status;
+}
+
+static inline void oracle_model_read(struct oracle_model *model, const char *text)
+{
+    if (oracle_model_parse(model, text, false) != SBP_OK)
+        fail_msg("%s was refused: %s", text, model->diag.text);
+}
+
+static inline void oracle_model_open(struct oracle_model *model, const char *name)
+{
+    const char *root = getenv("SBP_SOURCE_ROOT");
+    char path[4096];
+    (void)snprintf(path, sizeof path, "%s/configs/models/%s.json", root == NULL ? "." : root, name);
+    if (oracle_model_parse(model, path, true) != SBP_OK)
+        fail_msg("%s", model->diag.text);
+}
+
+static inline void oracle_model_drop(struct oracle_model *model)
+{
+    sbp_graph_free(&model->graph);
+    cJSON_Delete(model->tree);
+}
+
+static inline int oracle_op_named(const struct sbp_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->op_count; i++)
+        if (strcmp(graph->op[i].name, name) == 0)
+            return i;
+    fail_msg("no operator %s", name);
+    return -1;
+}
+
+static inline int oracle_role_named(enum sbp_op_kind kind, const char *name)
+{
+    const struct sbp_op_entry *entry = sbp_op(kind);
+    for (int i = 0; i < entry->role_count; i++)
+        if (strcmp(entry->role[i].name, name) == 0)
+            return i;
+    fail_msg("%s has no role %s", entry->name, name);
+    return -1;
+}
+
+/* --- states of operands, from roles --- */
+
+/* The role that an axis plays: a follower plays the one that fits what its input rests in; NULL
+ * when there is none. */
+static inline const struct sbp_role *
+oracle_role(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op, int axis)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    for (int i = 0; i < entry->role_count; i++) {
+        if (entry->follows ? sbp_state_equal(entry->role[i].input[0],
+                                             strategy->rest[node->input[0]].axis[axis])
+                           : i == strategy->op[op].role[axis])
+            return &entry->role[i];
+    }
+    return NULL;
+}
+
+/* A tied linear reads its weight transposed. */
+static inline struct sbp_state oracle_stored(const struct sbp_op_node *node, int weight,
+                                             struct sbp_state state)
+{
+    if (node->transposed_weight && weight == 0 && state.kind == SBP_SPLIT)
+        state.dim = state.dim == SBP_DIM_IN ? SBP_DIM_OUT : SBP_DIM_IN;
+    return state;
+}
+
+/* --- legality --- */
+
+struct oracle_legality {
+    bool legal;
+    sbp_axes split[SBP_MAX_CLASSES];
+};
+
+static inline void oracle_note(const struct sbp_graph *graph, struct oracle_legality *legality,
+                               int tensor, struct sbp_state state, int axis)
+{
+    if (state.kind != SBP_SPLIT)
+        return;
+    const int dim_class = graph->tensor[tensor].shape.dim_class[state.dim];
+    if (dim_class == SBP_NO_CLASS)
+        legality->legal = false;
+    else
+        legality->split[dim_class] |= (sbp_axes)1 << axis;
+}
+
+static inline void oracle_note_op(const struct sbp_graph *graph,
+                                  const struct sbp_strategy *strategy, int op, int axis,
+                                  struct oracle_legality *legality)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const struct sbp_role *role = oracle_role(graph, strategy, op, axis);
+    if (role == NULL) {
+        legality->legal = false;
+        return;
+    }
+    for (int i = 0; i < node->input_count; i++)
+        oracle_note(graph, legality, node->input[i], role->input[i], axis);
+    for (int i = 0; i < node->weight_count; i++)
+        oracle_note(graph, legality, node->weight[i], oracle_stored(node, i, role->weight[i]),
+                    axis);
+    if (node->output < 0)
+        return;
+    oracle_note(graph, legality, node->output, role->output, axis);
+    const struct sbp_state rest = strategy->rest[node->output].axis[axis];
+    legality->legal &= rest.kind == SBP_SPLIT;
+    legality->legal &= role->output.kind != SBP_SPLIT || sbp_state_equal(rest, role->output);
+    oracle_note(graph, legality, node->output, rest, axis);
+}
+
+/* Whether two uses of a weight hold the same block. */
+static inline bool oracle_uses_agree(const struct sbp_graph *graph,
+                                     const struct sbp_strategy *strategy, int a, int b, int axis)
+{
+    const struct sbp_op_node *first = &graph->op[a], *second = &graph->op[b];
+    const struct sbp_role *one = oracle_role(graph, strategy, a, axis);
+    const struct sbp_role *two = oracle_role(graph, strategy, b, axis);
+    if (one == NULL || two == NULL || first->weight_count == 0 || second->weight_count == 0 ||
+        first->weight[0] != second->weight[0])
+        return true;
+    return sbp_state_equal(oracle_stored(first, 0, one->weight[0]),
+                           oracle_stored(second, 0, two->weight[0]));
+}
+
+static inline void oracle_judge(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                const struct sbp_strategy *strategy,
+                                struct oracle_legality *legality)
+{
+    memset(legality, 0, sizeof *legality);
+    legality->legal = true;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        for (int op = 0; op < graph->op_count; op++) {
+            oracle_note_op(graph, strategy, op, axis, legality);
+            for (int other = 0; other < op; other++)
+                legality->legal &= oracle_uses_agree(graph, strategy, other, op, axis);
+        }
+        if (graph->input >= 0 && graph->input_split) {
+            const struct sbp_state rest = strategy->rest[graph->input].axis[axis];
+            legality->legal &= rest.kind == SBP_SPLIT;
+            oracle_note(graph, legality, graph->input, rest, axis);
+        }
+    }
+    for (int i = 0; i < graph->class_count; i++)
+        legality->legal &= graph->dim_class[i].size % oracle_product(mesh, legality->split[i]) == 0;
+}
+
+/* --- random strategies --- */
+
+/* Labels at random, rests that keep what the producer splits; a tied linear mostly takes the role
+ * that its table has. Sequences of one are not split, or hardly anything would be legal. */
+static inline void oracle_draw(struct sbp_random *random, const struct sbp_graph *graph,
+                               const struct sbp_mesh *mesh, struct sbp_strategy *strategy)
+{
+    const uint8_t row = (uint8_t)oracle_role_named(SBP_OP_LINEAR, "row");
+    const uint8_t column = (uint8_t)oracle_role_named(SBP_OP_LINEAR, "column");
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        if (graph->input >= 0) {
+            const int64_t draw = oracle_below(random, graph->sequence > 1 ? 3 : 2);
+            strategy->rest[graph->input].axis[axis] =
+                SBP_STATE_S((uint8_t)(draw == 1   ? SBP_DIM_FEATURE
+                                      : draw == 2 ? 1
+                                                  : 0));
+        }
+        for (int op = 0; op < graph->op_count; op++) {
+            const struct sbp_op_node *node = &graph->op[op];
+            const struct sbp_op_entry *entry = sbp_op(node->kind);
+            uint8_t *role = &strategy->op[op].role[axis];
+            const struct sbp_state *from = &strategy->rest[node->input[0]].axis[axis];
+            do
+                *role = (uint8_t)oracle_below(random, entry->role_count);
+            while (graph->sequence == 1 && strcmp(entry->role[*role].name, "sequence") == 0);
+            if (node->transposed_weight && oracle_below(random, 8) > 0) {
+                const struct sbp_role *table = oracle_role(graph, strategy, 0, axis);
+                if (table->weight[0].kind == SBP_SPLIT)
+                    *role = table->weight[0].dim == SBP_DIM_IN ? column : row;
+                else if (*role == column || *role == row)
+                    *role = 0;
+            }
+            if (node->output < 0)
+                continue;
+            struct sbp_state rest = entry->follows ? *from : entry->role[*role].output;
+            while (rest.kind != SBP_SPLIT || (graph->sequence == 1 && rest.dim == SBP_DIM_SEQUENCE))
+                rest = SBP_STATE_S((uint8_t)oracle_below(random, 3));
+            strategy->rest[node->output].axis[axis] = rest;
+        }
+    }
+}
+
+/* Perceptrons with and without biases, and small transformers, all of extents rich in 2 and 3. */
+static const char *const oracle_models[] = {
+    "{\"name\": \"chain\", \"global_batch\": 24, \"precision\": \"fp32\", \"layers\": ["
+    "{\"op\": \"linear\", \"name\": \"a\", \"in\": 24, \"out\": 48},"
+    "{\"op\": \"relu\"}, {\"op\": \"linear\", \"name\": \"b\", \"in\": 48, \"out\": 72},"
+    "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"name\": \"c\", \"in\": 72, \"out\": 24}]}",
+    "{\"name\": \"biased\", \"global_batch\": 24, \"precision\": \"mixed\", \"optimizer\": "
+    "{\"name\": \"sgd\", \"momentum\": 0.9}, \"input\": \"split\", \"layers\": ["
+    "{\"op\": \"linear\", \"name\": \"a\", \"in\": 48, \"out\": 24, \"bias\": true},"
+    "{\"op\": \"gelu\"}, {\"op\": \"dropout\", \"p\": 0.1},"
+    "{\"op\": \"linear\", \"name\": \"b\", \"in\": 24, \"out\": 48, \"bias\": true}]}",
+    "{\"name\": \"classifier\", \"global_batch\": 12, \"sequence\": 12, \"precision\": \"fp32\","
+    "\"clip_norm\": 1.0, \"layers\": ["
+    "{\"op\": \"linear\", \"name\": \"a\", \"in\": 12, \"out\": 24, \"bias\": true},"
+    "{\"op\": \"layernorm\", \"name\": \"n\"},"
+    "{\"op\": \"linear\", \"name\": \"b\", \"in\": 24, \"out\": 24, \"bias\": true},"
+    "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"n\", \"b\"]},"
+    "{\"op\": \"linear\", \"name\": \"c\", \"in\": 24, \"out\": 36},"
+    "{\"op\": \"cross_entropy\", \"name\": \"loss\"}]}",
+    "{\"name\": \"tied\", \"architecture\": \"gpt\", \"layers\": 2, \"hidden\": 48, \"heads\": 12,"
+    "\"sequence\": 24, \"vocab\": 45, \"vocab_multiple\": 48, \"global_batch\": 24, "
+    "\"dropout\": 0.1, \"precision\": \"fp32\", \"clip_norm\": 1.0}",
+    "{\"name\": \"untied\", \"architecture\": \"gpt\", \"layers\": 1, \"hidden\": 48, \"heads\": "
+    "12,"
+    "\"sequence\": 24, \"vocab\": 72, \"global_batch\": 24, \"tied\": false, \"bias\": false,"
+    "\"attention\": \"flash\", \"optimizer\": \"sgd\", \"precision\": \"mixed\"}",
+};
+#define ORACLE_MODELS 5
+
+static const int64_t oracle_meshes[][3] = {{2, 2, 1}, {2, 3, 1}, {3, 2, 1}, {4, 1, 1}, {6, 1, 1},
+                                           {2, 2, 2}, {1, 1, 1}, {2, 1, 1}, {1, 12, 1}};
+#define ORACLE_MESHES 9
+
+#endif

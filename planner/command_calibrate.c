@@ -6,17 +6,17 @@ enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI };
 
 enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    const bool mpirun = sbp_launch_has_mpirun();
-    const bool mpi =
-        arguments->backend == BACKEND_MPI || (arguments->backend == BACKEND_AUTO && mpirun);
+    const bool available = sbp_launch_has_mpirun(), rank = sbp_launch_is_rank();
+    const bool mpi = arguments->backend == BACKEND_MPI ||
+                     (arguments->backend == BACKEND_AUTO && (available || rank));
     struct sbp_launch launch = {.program = "sbplan-calibrate",
                                 .build_folder = "calib",
                                 .arguments = arguments,
                                 .extra = {"--backend", mpi ? "mpi" : "threads", NULL}};
-    if (mpi && !mpirun)
+    if (mpi && !available && !rank)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "sbplan calibrate: --backend mpi needs mpirun, which is not in $PATH");
-    if (mpi)
+    if (mpi && !rank)
         launch.ranks = arguments->ranks > 0 ? arguments->ranks : DEFAULT_RANKS;
     return sbp_launch(&launch, diag);
 }

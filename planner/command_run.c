@@ -13,22 +13,31 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
     return SBP_OK;
 }
 
+/* Without a backend sbplan-run takes mpi when a launcher started it, else threads. */
+static void choose(const struct sbp_arguments *arguments, struct sbp_launch *launch)
+{
+    int count = 0;
+    if (arguments->backend != BACKEND_AUTO) {
+        launch->extra[count++] = "--backend";
+        launch->extra[count++] = arguments->backend == BACKEND_MPI ? "mpi" : "threads";
+    }
+    if (arguments->device > 0) {
+        launch->extra[count++] = "--device";
+        launch->extra[count++] = "cpu";
+    }
+}
+
 enum sbp_status sbp_command_run(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    const bool mpi = arguments->backend == BACKEND_MPI;
-    struct sbp_launch launch = {.program = "sbplan-run",
-                                .build_folder = "executor",
-                                .arguments = arguments,
-                                .extra = {"--backend", mpi ? "mpi" : "threads", NULL}};
+    const bool mpirun = arguments->backend == BACKEND_MPI && !sbp_launch_is_rank();
+    struct sbp_launch launch = {
+        .program = "sbplan-run", .build_folder = "executor", .arguments = arguments};
     int64_t ranks = 0;
-    if (arguments->device > 0) {
-        launch.extra[2] = "--device";
-        launch.extra[3] = "cpu";
-    }
-    if (mpi && !sbp_launch_has_mpirun())
+    choose(arguments, &launch);
+    if (mpirun && !sbp_launch_has_mpirun())
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "sbplan run: --backend mpi needs mpirun, which is not in $PATH");
     SBP_TRY(count_ranks(arguments->operands.word[0], &ranks, diag));
-    launch.ranks = mpi ? ranks : 0;
+    launch.ranks = mpirun ? ranks : 0;
     return sbp_launch(&launch, diag);
 }

@@ -12,6 +12,8 @@ enum { PRICE_ROUNDS = 60 };
 
 /* Budget of the descent that looks for a first feasible choice. */
 enum { DESCENT_RESTARTS = 16 };
+/* Points that are looked at alone before the costly proof. */
+enum { HOPELESS_POINTS = 8 };
 #define DESCENT_EVALUATIONS ((int64_t)1000000)
 #define STOPPED_EVALUATIONS ((int64_t)200000)
 
@@ -319,11 +321,32 @@ static enum sbp_status find_shortfall(struct exact *exact, double allowed_peak,
     return SBP_OK;
 }
 
+/* Whether some point alone needs more than the capacity: a quick proof that nothing fits. */
+static enum sbp_status find_hopeless(const struct exact *exact, bool *hopeless,
+                                     struct sbp_diag *diag)
+{
+    bool solved = true;
+    *hopeless = false;
+    for (int p = 0; p < exact->live.point_count && p < HOPELESS_POINTS && !*hopeless; p++) {
+        double least;
+        SBP_TRY(least_at_point(exact, p, &least, &solved, diag));
+        *hopeless = solved && !sbp_problem_fits(exact->problem, least);
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status solve_capacity(struct exact *exact, bool *proved, struct sbp_diag *diag)
 {
     struct sbp_solution *solution = exact->search.solution;
     const double allowed_peak = sbp_problem_peak_usage(exact->problem, exact->choice);
     SBP_TRY(offer_descent(exact, diag));
+    bool hopeless = false;
+    if (!(solution->cost < INFINITY))
+        SBP_TRY(find_hopeless(exact, &hopeless, diag));
+    if (hopeless) {
+        *proved = true;
+        return exact->peak_is_asked ? find_shortfall(exact, allowed_peak, diag) : SBP_OK;
+    }
     if (!raise_bound(exact))
         return SBP_OK;
     if (solution->cost <= solution->lower_bound) {

@@ -53,8 +53,6 @@ struct sbp_space {
     uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
     int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
     int64_t *class_limit;              /* (class_count) most parts a class may be split in */
-    double constant_s;                 /* costs that no choice changes */
-    double constant_bytes;             /* memory that no choice changes */
 };
 
 /* A mesh for the `megatron` space: how many axes of each family go to data parallelism. */
@@ -94,6 +92,7 @@ struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, i
 
 /* Unary cost and memory of a variable's choice (space_cost.c). */
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
+double sbp_space_constant_bytes(const struct sbp_space *space); /* that no choice changes */
 double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice);
 /* All-to-all of a transfer between two choices, SBP_FORBIDDEN when the path does not exist. */
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,

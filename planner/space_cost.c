@@ -256,9 +256,76 @@ double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* Certainly live together when the forward pass ends: weights and their states, and the gathered
- * copies that weight gradients need. A lower bound of the program's arena, so that what it rules
+/* What is certainly live together when the forward pass ends: weights and their states, what backward
+ * reads of activations, gathered copies. A lower bound of the program's arena, so that what it rules
  * out is ruled out; the compiled program has the last word. */
+
+/* Whether backward reads the tensor in the block where it rests (or in one of the same size). */
+static bool kept_at_rest(const struct sbp_graph *graph, int tensor)
+{
+    const int producer = graph->tensor[tensor].producer;
+    if (producer >= 0 && graph->op[producer].kind == SBP_OP_ATTENTION)
+        return true;
+    for (int op = 0; op < graph->op_count; op++) {
+        const enum sbp_op_kind kind = graph->op[op].kind;
+        const bool reads = kind == SBP_OP_RELU || kind == SBP_OP_GELU ||
+                           kind == SBP_OP_LAYERNORM || kind == SBP_OP_ATTENTION ||
+                           kind == SBP_OP_CROSS_ENTROPY;
+        if (reads && graph->op[op].input[0] == tensor)
+            return true;
+    }
+    return false;
+}
+
+/* Bytes that an operator keeps beside its operands, over all devices. */
+static double saved_bytes(const struct sbp_graph *graph, int op, double element_bytes)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    if (node->output < 0)
+        return 0;
+    const int64_t *size = graph->tensor[node->output].shape.size;
+    if (node->kind == SBP_OP_DROPOUT)
+        return (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3];
+    if (node->kind != SBP_OP_ATTENTION)
+        return 0;
+    const struct sbp_attention_shape whole = {.batch = size[SBP_DIM_BATCH],
+                                              .sequence = size[SBP_DIM_SEQUENCE],
+                                              .heads = size[SBP_DIM_FEATURE],
+                                              .head_size = size[SBP_DIM_INNER],
+                                              .kind = node->attention.kind};
+    return (double)sbp_attention_saved_elements(&whole) * element_bytes;
+}
+
+double sbp_space_constant_bytes(const struct sbp_space *space)
+{
+    const struct sbp_graph *graph = space->graph;
+    const double element = (double)space->pricing.bytes.activation;
+    double bytes = 0;
+    for (int t = 0; t < graph->tensor_count; t++)
+        if (graph->tensor[t].kind == SBP_ACTIVATION && kept_at_rest(graph, t))
+            bytes += elements_of(space, t) * element;
+    for (int op = 0; op < graph->op_count; op++)
+        bytes += saved_bytes(graph, op, element);
+    return bytes / (double)space->mesh->devices;
+}
+
+/* A linear keeps its input: a copy of its own when it is gathered or free, else the block at rest,
+ * which is counted once for all readers. */
+static double kept_input_bytes(const struct sbp_space *space, int op,
+                               const struct sbp_factors *factors)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const struct group split = group_of(sbp_op(node->kind), factors, INPUT, 0, SBP_SPLIT);
+    const struct group gather = group_of(sbp_op(node->kind), factors, INPUT, 0, SBP_BROADCAST);
+    int reader = -1;
+    const int readers = sbp_graph_consumers(space->graph, node->input[0], &reader, 1);
+    const bool own_copy = gather.members > 1 || is_free_input(space, op, 0);
+    if (!own_copy && (readers > 1 || kept_at_rest(space->graph, node->input[0])))
+        return 0;
+    return elements_of(space, node->input[0]) / split.members *
+           (double)space->pricing.bytes.activation;
+}
+
 static double op_bytes(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
@@ -267,16 +334,10 @@ static double op_bytes(const struct sbp_space *space, int op, const struct sbp_f
     const double moments = update->optimizer != SBP_SGD ? 2 : update->momentum != 0 ? 1 : 0;
     const double a_parameter = (double)(bytes->weight + bytes->gradient + 2 * bytes->master) +
                                moments * (double)bytes->moment;
-    double total = 0;
+    double total = node->kind == SBP_OP_LINEAR ? kept_input_bytes(space, op, factors) : 0;
     for (int w = 0; w < node->weight_count; w++)
         if (owns_weight(space, op, w))
             total += a_parameter * local_weight(space, op, w, factors);
-    if (node->kind != SBP_OP_LINEAR)
-        return total;
-    const struct group split = group_of(sbp_op(node->kind), factors, INPUT, 0, SBP_SPLIT);
-    const struct group gather = group_of(sbp_op(node->kind), factors, INPUT, 0, SBP_BROADCAST);
-    if (gather.members > 1 || is_free_input(space, op, 0))
-        total += elements_of(space, node->input[0]) / split.members * (double)bytes->activation;
     return total;
 }
 

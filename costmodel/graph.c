@@ -210,15 +210,18 @@ double sbp_op_backward_flops(const struct sbp_graph *graph, int op)
 
 double sbp_graph_model_flops(const struct sbp_graph *graph)
 {
-    double forward = 0;
+    double forward = 0, unneeded = 0;
     for (int i = 0; i < graph->op_count; i++) {
         const struct sbp_op_node *op = &graph->op[i];
         if (op->kind == SBP_OP_LINEAR) {
             const struct sbp_tensor *weight = &graph->tensor[op->weight[0]];
-            forward += 2 * tokens_of(graph) * (double)sbp_tensor_parameters(weight);
+            const double flops = 2 * tokens_of(graph) * (double)sbp_tensor_parameters(weight);
+            forward += flops;
+            if (op->input[0] == graph->input && !graph->input_split)
+                unneeded += flops; /* the gradient of a free input is not computed */
         } else if (op->kind == SBP_OP_ATTENTION) {
             forward += 2 * attention_scores(graph, op, false).product;
         }
     }
-    return 3 * forward;
+    return 3 * forward - unneeded;
 }

@@ -51,6 +51,7 @@ struct builder {
     int *value;     /* (tensor_count) buffer of an activation where it rests; -1 */
     int *gradient;  /* (tensor_count) buffer of its gradient there; -1 until the first one */
     int *uses_left; /* (tensor_count) of a weight: gradients still to come */
+    int *owner;     /* (tensor_count) of a weight: its first user */
     int (*input)[SBP_MAX_INPUTS]; /* (op_count) buffers that the operator read, boxed */
     int *saved, *saved2;          /* (op_count) what forward kept for backward */
 };
@@ -117,10 +118,11 @@ static enum sbp_status add_work(struct builder *b, int64_t elements, int *buffer
 }
 
 /* Boxes `*buffer`, the tensor's block in `from`, into `to`; *buffer becomes the result. With
- * `in_place` (weight gradients) a single all-reduce works on the buffer itself. */
-static enum sbp_status add_boxing(struct builder *b, int tensor, const struct sbp_dist *from,
-                                  const struct sbp_dist *to, enum sbp_cause cause, bool in_place,
-                                  int *buffer)
+ * `in_place` (weight gradients) a single all-reduce works on the buffer itself. `op`: the operator
+ * whose strategy asks for it. */
+static enum sbp_status add_boxing(struct builder *b, int op, int tensor,
+                                  const struct sbp_dist *from, const struct sbp_dist *to,
+                                  enum sbp_cause cause, bool in_place, int *buffer)
 {
     const struct sbp_shape *shape = &b->graph->tensor[tensor].shape;
     struct sbp_boxing boxing;
@@ -137,7 +139,7 @@ static enum sbp_status add_boxing(struct builder *b, int tensor, const struct sb
             SBP_TRY(add_work(b, sbp_local_elements(b->mesh, shape, &step->from), &work));
         if (unpack.needed)
             SBP_TRY(add_work(b, sbp_local_elements(b->mesh, shape, &step->to), &work2));
-        struct sbp_instr *instr = add_instr(b, SBP_INSTR_BOX, -1, 0);
+        struct sbp_instr *instr = add_instr(b, SBP_INSTR_BOX, op, 0);
         if (instr == NULL)
             return SBP_E_MEMORY;
         instr->tensor = tensor;
@@ -224,10 +226,10 @@ static enum sbp_status forward_inputs(struct builder *b, int op)
         } else {
             struct sbp_dist at = b->strategy->rest[tensor], via;
             if (sbp_strategy_waypoint(b->graph, b->mesh, b->strategy, op, i, &via)) {
-                SBP_TRY(add_boxing(b, tensor, &at, &via, SBP_CAUSE_ACTIVATION, false, &buffer));
+                SBP_TRY(add_boxing(b, op, tensor, &at, &via, SBP_CAUSE_ACTIVATION, false, &buffer));
                 at = via;
             }
-            SBP_TRY(add_boxing(b, tensor, &at, &want, SBP_CAUSE_ACTIVATION, false, &buffer));
+            SBP_TRY(add_boxing(b, op, tensor, &at, &want, SBP_CAUSE_ACTIVATION, false, &buffer));
         }
         b->input[op][i] = buffer;
     }
@@ -344,7 +346,7 @@ static enum sbp_status forward_op(struct builder *b, int op)
     default:
         SBP_TRY(add_forward(b, op, 0, output, -1));
     }
-    SBP_TRY(add_boxing(b, node->output, &dist, &b->strategy->rest[node->output],
+    SBP_TRY(add_boxing(b, op, node->output, &dist, &b->strategy->rest[node->output],
                        SBP_CAUSE_ACTIVATION, false, &output));
     b->value[node->output] = output;
     return SBP_OK;
@@ -365,11 +367,12 @@ static enum sbp_status give_gradient(struct builder *b, int op, int input, int b
     const struct sbp_dist want = sbp_strategy_input(b->graph, b->mesh, b->strategy, op, input);
     struct sbp_dist at = sbp_dist_dual(b->mesh, &want), via;
     if (sbp_strategy_waypoint(b->graph, b->mesh, b->strategy, op, input, &via)) {
-        SBP_TRY(add_boxing(b, tensor, &at, &via, SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
+        SBP_TRY(
+            add_boxing(b, op, tensor, &at, &via, SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
         at = via; /* its own dual: it is split everywhere */
     }
-    SBP_TRY(add_boxing(b, tensor, &at, &b->strategy->rest[tensor], SBP_CAUSE_ACTIVATION_GRADIENT,
-                       false, &buffer));
+    SBP_TRY(add_boxing(b, op, tensor, &at, &b->strategy->rest[tensor],
+                       SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
     if (b->gradient[tensor] < 0) {
         b->gradient[tensor] = buffer;
         return SBP_OK;
@@ -430,7 +433,7 @@ static enum sbp_status finish_weight_gradients(struct builder *b, int op)
         const struct sbp_dist from = sbp_strategy_gradient(b->graph, b->mesh, b->strategy, op, w);
         const struct sbp_dist to = sbp_strategy_weight(b->graph, b->mesh, b->strategy, op, w);
         int buffer = b->program->gradient_buffer[tensor];
-        SBP_TRY(add_boxing(b, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
+        SBP_TRY(add_boxing(b, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
     }
     return SBP_OK;
 }
@@ -515,8 +518,8 @@ static enum sbp_status output_gradient(struct builder *b, int op, const struct s
     }
     const struct sbp_dist dual = sbp_dist_dual(b->mesh, dist);
     *dy = b->gradient[tensor];
-    return add_boxing(b, tensor, &b->strategy->rest[tensor], &dual, SBP_CAUSE_ACTIVATION_GRADIENT,
-                      false, dy);
+    return add_boxing(b, op, tensor, &b->strategy->rest[tensor], &dual,
+                      SBP_CAUSE_ACTIVATION_GRADIENT, false, dy);
 }
 
 static enum sbp_status backward_op(struct builder *b, int op)
@@ -573,6 +576,8 @@ static enum sbp_status add_weights(struct builder *b)
             const int tensor = b->graph->op[op].weight[w];
             const struct sbp_dist dist = sbp_strategy_weight(b->graph, b->mesh, b->strategy, op, w);
             b->uses_left[tensor]++;
+            if (b->owner[tensor] < 0)
+                b->owner[tensor] = op;
             if (b->program->weight_buffer[tensor] < 0)
                 SBP_TRY(add_weight(b, tensor, &dist));
         }
@@ -595,7 +600,7 @@ static enum sbp_status add_updates(struct builder *b)
     for (int tensor = 0; tensor < b->graph->tensor_count; tensor++) {
         if (program->weight_buffer[tensor] < 0)
             continue;
-        struct sbp_instr *instr = add_instr(b, SBP_INSTR_UPDATE, -1, 0);
+        struct sbp_instr *instr = add_instr(b, SBP_INSTR_UPDATE, b->owner[tensor], 0);
         if (instr == NULL)
             return SBP_E_MEMORY;
         instr->tensor = tensor;
@@ -632,13 +637,14 @@ static enum sbp_status prepare(struct builder *b)
     b->value = filled(arena, tensors, -1);
     b->gradient = filled(arena, tensors, -1);
     b->uses_left = filled(arena, tensors, 0);
+    b->owner = filled(arena, tensors, -1);
     b->saved = filled(arena, ops, -1);
     b->saved2 = filled(arena, ops, -1);
     int *inputs = filled(arena, ops * SBP_MAX_INPUTS, -1);
     if (program->weight_buffer == NULL || program->gradient_buffer == NULL ||
         program->first_moment == NULL || program->second_moment == NULL || b->value == NULL ||
-        b->gradient == NULL || b->uses_left == NULL || b->saved == NULL || b->saved2 == NULL ||
-        inputs == NULL)
+        b->gradient == NULL || b->uses_left == NULL || b->owner == NULL || b->saved == NULL ||
+        b->saved2 == NULL || inputs == NULL)
         return SBP_E_MEMORY;
     b->input = (int(*)[SBP_MAX_INPUTS])inputs;
     return SBP_OK;

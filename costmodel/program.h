@@ -65,8 +65,8 @@ const char *sbp_cause_name(enum sbp_cause cause);
 #define SBP_INSTR_BUFFERS 12
 struct sbp_instr {
     enum sbp_instr_kind kind;
-    int op, phase;
-    int tensor; /* BOX, ADD_GRADIENT, INPUT, UPDATE: the logical tensor */
+    int op, phase; /* op: whom it serves; -1: the step as a whole (input at rest, norm) */
+    int tensor;    /* BOX, ADD_GRADIENT, INPUT, UPDATE: the logical tensor */
     int buffer[SBP_INSTR_BUFFERS];
     struct sbp_boxing_step box; /* BOX; REDUCE uses kind and axes and elements */
     int reduction;              /* REDUCE: enum sbp_reduction (0 sum, 1 max) */

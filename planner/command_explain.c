@@ -137,7 +137,7 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
     struct sbp_table table;
     sbp_table_init(&table, 6, TITLES);
     for (int i = 0; i < report->program.instr_count; i++)
-        if (report->owner[i] == op && is_collective(&report->program.instr[i]))
+        if (report->program.instr[i].op == op && is_collective(&report->program.instr[i]))
             collective_row(&table, report, &report->program.instr[i]);
     enum sbp_status status = SBP_OK;
     if (table.rows > 1)
@@ -239,7 +239,7 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
         const struct sbp_instr *instr = &report->program.instr[i];
         if (!is_collective(instr))
             continue;
-        const int op = report->owner[i];
+        const int op = report->program.instr[i].op;
         struct cJSON *item = sbp_push_object(list, failed);
         sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
         sbp_put_number(item, "members",

@@ -7,7 +7,6 @@
 
 #include "base/text.h"
 #include "planner/json_out.h"
-#include "planner/owners.h"
 #include "planner/roles.h"
 
 #define UNIT_BYTES 32
@@ -19,7 +18,7 @@ static void add_sites(struct sbp_report *report)
     const struct sbp_program *program = &report->program;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        const int op = report->owner[i];
+        const int op = instr->op;
         struct sbp_site_cost *cost =
             op < 0 ? &report->whole : &report->site[program->graph->op[op].site];
         cost->compute_s += instr->compute_s;
@@ -33,13 +32,11 @@ enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *
     *report = (struct sbp_report){.plan = plan};
     SBP_TRY(sbp_plan_compile(plan, &report->program, diag));
     report->summary = sbp_summary_make(plan, &report->program);
-    report->owner = SBP_NEW(&report->arena, int, report->program.instr_count);
     report->site = SBP_NEW(&report->arena, struct sbp_site_cost, plan->graph.op_count);
-    if (report->owner == NULL || report->site == NULL) {
+    if (report->site == NULL) {
         sbp_report_free(report);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     }
-    sbp_program_owners(&report->program, report->owner);
     add_sites(report);
     return SBP_OK;
 }

@@ -19,7 +19,6 @@ struct sbp_report {
     struct sbp_program program;
     struct sbp_summary summary;
     struct sbp_arena arena;
-    int *owner;                 /* (instructions) operator, -1: the step as a whole */
     struct sbp_site_cost *site; /* (operators) filled for sites */
     struct sbp_site_cost whole; /* what no operator owns */
 };

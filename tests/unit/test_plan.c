@@ -18,7 +18,6 @@
 #include "base/file.h"
 #include "planner/json_out.h"
 #include "planner/optimise.h"
-#include "planner/owners.h"
 #include "planner/report.h"
 
 #define SEED 20260101u
@@ -177,7 +176,7 @@ static void check_owners(const struct sbp_plan *plan, uint64_t seed)
     }
     for (int i = 0; i < report.program.instr_count; i++) {
         const struct sbp_instr *instr = &report.program.instr[i];
-        const int op = report.owner[i];
+        const int op = instr->op;
         if (instr->kind != SBP_INSTR_BOX)
             continue;
         assert_true(op >= 0);

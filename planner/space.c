@@ -1,6 +1,7 @@
 #include "planner/space.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -396,6 +397,23 @@ static enum sbp_status single_megatron_choice(struct maker *maker, int variable,
     return choice_is_legal(space, variable) ? accept_choice(maker, variable, capacity) : SBP_OK;
 }
 
+/* "batch 4, sequence 64, hidden 768": what the variable's tensor could be split by. */
+static const char *splittable_sizes(const struct sbp_space *space,
+                                    const struct sbp_space_variable *v, char *text, int size)
+{
+    const struct sbp_op_node *node = v->op >= 0 ? &space->graph->op[v->op] : NULL;
+    const int of_op = node == NULL ? -1 : node->input_count > 0 ? node->input[0] : node->output;
+    const struct sbp_shape *shape = &space->graph->tensor[node == NULL ? v->tensor : of_op].shape;
+    int used = 0;
+    text[0] = '\0';
+    for (int dim = 0; dim < SBP_MAX_DIMS && used < size; dim++)
+        if (shape->dim_class[dim] != SBP_NO_CLASS && shape->size[dim] > 1)
+            used += snprintf(text + used, (size_t)(size - used), "%s%s %lld", used > 0 ? ", " : "",
+                             space->graph->dim_class[shape->dim_class[dim]].name,
+                             (long long)shape->size[dim]);
+    return text;
+}
+
 static enum sbp_status refuse_empty(const struct maker *maker, int variable)
 {
     const struct sbp_space *space = maker->space;
@@ -408,11 +426,12 @@ static enum sbp_status refuse_empty(const struct maker *maker, int variable)
                         "fix: %s: no legal strategy of space %s has these factors; a level's "
                         "factors multiply to its size and divide the layer's dimensions",
                         name, sbp_space_name(space->request->space));
+    char sizes[128];
     return sbp_fail(maker->diag, SBP_E_INPUT,
-                    "model: %s: no strategy of space %s splits it over %lld devices: the sizes of "
-                    "its dimensions (batch, sequence, features) must be divisible by the "
-                    "parts that the devices make of them",
-                    name, sbp_space_name(space->request->space), (long long)space->mesh->devices);
+                    "model: %s: no strategy of space %s splits it over %lld devices: the parts "
+                    "that a split makes must divide the size (%s)",
+                    name, sbp_space_name(space->request->space), (long long)space->mesh->devices,
+                    splittable_sizes(space, v, sizes, (int)sizeof sizes));
 }
 
 static enum sbp_status make_domain(struct maker *maker, int variable)

@@ -55,7 +55,7 @@ static int64_t valid_rows(const struct sbp_tensor *tensor)
     return tensor->valid_dim == 0 ? tensor->valid_rows : tensor->shape.size[0];
 }
 
-static void fill_weights(struct sbp_rank *rank)
+void sbp_rank_fill_weights(struct sbp_rank *rank)
 {
     const struct sbp_graph *graph = rank->program->graph;
     for (int t = 0; t < graph->tensor_count; t++) {
@@ -90,7 +90,6 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *p
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "rank %lld: no %lld bytes on device %s",
                         (long long)place, (long long)program->arena_bytes, device->name);
-    fill_weights(rank);
     return SBP_OK;
 }
 

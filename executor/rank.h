@@ -28,12 +28,15 @@ struct sbp_rank {
     double gradient_scale;    /* what clipping multiplies gradients by */
 };
 
-/* Allocates the arena and fills the weights. E_MEMORY; on failure nothing is left allocated. */
+/* Allocates the arena, zeroed. E_MEMORY; on failure nothing is left allocated. */
 enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *program,
                               const struct sbp_device_ops *device, enum sbp_real real,
                               uint64_t seed, int64_t place, struct sbp_channel *channel,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_rank_close(struct sbp_rank *rank);
+
+/* Fills this rank's blocks of the weights with their initial values. */
+void sbp_rank_fill_weights(struct sbp_rank *rank);
 
 /* Fills token ids, labels and positions of a step. */
 enum sbp_status sbp_rank_begin_step(struct sbp_rank *rank, int64_t step,

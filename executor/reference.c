@@ -163,19 +163,14 @@ void sbp_reference_close(struct sbp_reference *reference)
     *reference = (struct sbp_reference){0};
 }
 
-void sbp_reference_set_weight(struct sbp_reference *reference, int tensor, int64_t index,
-                              double value)
-{
-    double *weight = sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
-    float *shadow =
-        sbp_rank_buffer(&reference->shadow, reference->shadow_program.weight_buffer[tensor]);
-    weight[index] = value;
-    shadow[index] = (float)value;
-}
-
-const double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
+double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
 {
     return sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
+}
+
+float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->shadow, reference->shadow_program.weight_buffer[tensor]);
 }
 
 const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor)

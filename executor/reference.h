@@ -34,10 +34,10 @@ enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_reference_close(struct sbp_reference *reference);
 
-/* One element of a weight, row-major; the whole weight, and its gradient after a run. */
-void sbp_reference_set_weight(struct sbp_reference *reference, int tensor, int64_t index,
-                              double value);
-const double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
+/* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run; the
+ * gradient is there after it. */
+double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
+float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor);
 const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor);
 
 /* Forward and backward of a step from the weights as they stand. */

@@ -76,18 +76,19 @@ static enum sbp_status execute_timed(struct runner *runner, int index, double st
     const struct sbp_channel *channel = &runner->channel;
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
-    const double extra_s = sbp_verifier_spent_s(runner->verifier);
+    const struct sbp_spent spent = sbp_verifier_spent(runner->verifier);
     SBP_TRY(execute(runner, index, diag));
     const enum sbp_status status = device->finish();
     if (status != SBP_OK)
         return sbp_fail(diag, status, "device %s failed", device->name);
-    const double verify_s = sbp_verifier_spent_s(runner->verifier) - extra_s;
+    const struct sbp_spent now = sbp_verifier_spent(runner->verifier);
     struct sbp_interval *interval = &runner->intervals[index];
     interval->start_s = wall_s - step_start_s;
-    interval->wall_s = sbp_clock_s() - wall_s;
+    interval->wall_s = sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
     interval->communication_s = channel->wall_s - exchange_wall_s;
     interval->compute_s =
-        fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) - verify_s);
+        fmax(0, device->compute_s() - compute_s - (channel->cpu_s - exchange_cpu_s) -
+                    (now.cpu_s - spent.cpu_s));
     return SBP_OK;
 }
 
@@ -110,13 +111,15 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     const enum sbp_status status = ops->barrier(runner->channel.comm);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
+    const struct sbp_spent spent = sbp_verifier_spent(runner->verifier);
     const double start_s = sbp_clock_s();
     for (int i = 0; i < runner->rank.program->instr_count; i++) {
         SBP_TRY(execute_timed(runner, i, start_s, diag));
         report->step.compute_s += runner->intervals[i].compute_s;
         report->step.communication_s += runner->intervals[i].communication_s;
     }
-    report->step.wall_s = sbp_clock_s() - start_s;
+    report->step.wall_s =
+        sbp_clock_s() - start_s - (sbp_verifier_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
     SBP_TRY(sbp_rank_loss(&runner->rank, &report->step.loss, diag));
@@ -212,6 +215,7 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_rank_open(&runner->rank, job->program, device, job->options->real,
                           job->options->seed, ops->rank(comm), &runner->channel, diag));
+    sbp_rank_fill_weights(&runner->rank);
     if (!job->options->verify)
         return SBP_OK;
     return sbp_verifier_open(&runner->rank, job->cluster, &runner->verifier, diag);

@@ -9,18 +9,22 @@ struct value {
 };
 
 /* Scaled gradient plus coupled decay. */
-static struct value effective_gradient(const struct sbp_update *update, double gradient,
-                                       double weight, double u)
+static struct value effective_gradient(const struct sbp_textbook *textbook, double gradient,
+                                       double weight)
 {
+    const struct sbp_update *update = &textbook->update;
+    const double u = textbook->u;
     const double decay = update->optimizer == SBP_ADAMW ? 0 : update->weight_decay;
     const double scaled = gradient * update->gradient_scale, decayed = decay * weight;
     return (struct value){scaled + decayed, 4 * u * (fabs(scaled) + fabs(decayed))};
 }
 
-static void sgd(const struct sbp_update *update, struct value g, double u,
+static void sgd(const struct sbp_textbook *textbook, struct value g,
                 const struct sbp_parameter *before, struct sbp_parameter *after,
                 struct sbp_parameter *bound)
 {
+    const struct sbp_update *update = &textbook->update;
+    const double u = textbook->u;
     struct value step = g;
     if (update->momentum != 0) {
         const double kept = update->momentum * before->first;
@@ -35,12 +39,13 @@ static void sgd(const struct sbp_update *update, struct value g, double u,
 }
 
 /* Kingma and Ba, 2015, algorithm 1; Loshchilov and Hutter, 2019, algorithm 2. */
-static void adam(const struct sbp_update *update, struct value g, double u,
+static void adam(const struct sbp_textbook *textbook, struct value g,
                  const struct sbp_parameter *before, struct sbp_parameter *after,
                  struct sbp_parameter *bound)
 {
-    const double beta1 = update->beta1, beta2 = update->beta2, t = (double)update->step;
-    const double correction1 = 1 - pow(beta1, t), correction2 = 1 - pow(beta2, t);
+    const struct sbp_update *update = &textbook->update;
+    const double u = textbook->u, beta1 = update->beta1, beta2 = update->beta2;
+    const double correction1 = textbook->correction1, correction2 = textbook->correction2;
     after->first = beta1 * before->first + (1 - beta1) * g.exact;
     bound->first =
         (1 - beta1) * g.error + 4 * u * (beta1 * fabs(before->first) + (1 - beta1) * fabs(g.exact));
@@ -62,12 +67,19 @@ static void adam(const struct sbp_update *update, struct value g, double u,
     bound->weight = delta_error + 4 * u * (fabs(before->weight) + fabs(decay) + fabs(delta));
 }
 
-void sbp_textbook_update(const struct sbp_update *update, double gradient, double u,
+struct sbp_textbook sbp_textbook_make(const struct sbp_update *update, double u)
+{
+    const double step = (double)update->step;
+    return (struct sbp_textbook){*update, u, 1 - pow(update->beta1, step),
+                                 1 - pow(update->beta2, step)};
+}
+
+void sbp_textbook_update(const struct sbp_textbook *textbook, double gradient,
                          const struct sbp_parameter *before, struct sbp_parameter *after,
                          struct sbp_parameter *bound)
 {
-    const struct value g = effective_gradient(update, gradient, before->weight, u);
+    const struct value g = effective_gradient(textbook, gradient, before->weight);
     *after = *before;
     *bound = (struct sbp_parameter){0};
-    (update->optimizer == SBP_SGD ? sgd : adam)(update, g, u, before, after, bound);
+    (textbook->update.optimizer == SBP_SGD ? sgd : adam)(textbook, g, before, after, bound);
 }

@@ -25,7 +25,7 @@ struct sbp_verifier {
     double u, log2_ranks;
     int64_t tokens;
     struct sbp_findings findings; /* of this rank's updates; on rank 0 all */
-    double spent_s;
+    struct sbp_spent spent;
     void *piece;     /* (PIECE) reals of the run */
     void *before[3]; /* (PIECE) reals: weight and moments before an update */
     int *end_instr;  /* (tensor_count), see sbp_end_instr */
@@ -78,6 +78,17 @@ static enum sbp_status to_host(const struct sbp_verifier *v, void *host, const v
     const enum sbp_status status =
         ops->to_host(host, device, elements * v->rank->kernels->real_bytes);
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "copying from device %s", ops->name);
+}
+
+static struct sbp_spent start_of_check(void)
+{
+    return (struct sbp_spent){sbp_thread_cpu_s(), sbp_clock_s()};
+}
+
+static void spend_since(struct sbp_verifier *v, struct sbp_spent start)
+{
+    v->spent.cpu_s += sbp_thread_cpu_s() - start.cpu_s;
+    v->spent.wall_s += sbp_clock_s() - start.wall_s;
 }
 
 /* ---- blocks of all ranks, on rank 0 -------------------------------------------------------- */
@@ -227,16 +238,19 @@ static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_
                         const void *values, int64_t count)
 {
     const struct sbp_program *program = v->rank->program;
-    const double *weight = sbp_reference_weight(v->reference, tensor) + global;
+    double *weight = sbp_reference_weight(v->reference, tensor) + global;
+    float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + global;
     const struct sbp_dist *dist = &program->buffer[program->weight_buffer[tensor]].dist;
     const bool first = first_replica(v, dist, rank);
     for (int64_t i = 0; i < count; i++) {
         const double value = real_at(v, values, i);
-        if (first)
-            sbp_reference_set_weight(v->reference, tensor, global + i, value);
-        else if (!(weight[i] == value))
+        if (first) {
+            weight[i] = value;
+            shadow[i] = (float)value;
+        } else if (!(weight[i] == value)) {
             report(v, "replica of the weight", program->graph->tensor[tensor].name, rank,
                    global + i, value, weight[i], 0);
+        }
     }
 }
 
@@ -254,10 +268,10 @@ enum sbp_status sbp_verifier_watch(struct sbp_verifier *v, int instr, struct sbp
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
     if (tensor < 0 || v->end_instr[tensor] != instr)
         return SBP_OK;
-    const double start_s = sbp_thread_cpu_s();
+    const struct sbp_spent start = start_of_check();
     SBP_TRY(to_host(v, v->output[tensor], sbp_rank_buffer(v->rank, out),
                     program->buffer[out].elements, diag));
-    v->spent_s += sbp_thread_cpu_s() - start_s;
+    spend_since(v, start);
     return SBP_OK;
 }
 
@@ -265,6 +279,7 @@ enum sbp_status sbp_verifier_watch(struct sbp_verifier *v, int instr, struct sbp
 struct update_at {
     const struct sbp_instr *instr;
     struct sbp_update update;
+    struct sbp_textbook textbook;
     char *state[3]; /* weight, first and second moment; NULL where there is none */
     char *gradient;
     int64_t start, count;
@@ -311,7 +326,7 @@ static enum sbp_status check_piece(struct sbp_verifier *v, const struct update_a
         const struct sbp_parameter run = {state_at(v, now[0], i), state_at(v, now[1], i),
                                           state_at(v, now[2], i)};
         struct sbp_parameter after, bound;
-        sbp_textbook_update(&at->update, real_at(v, v->piece, i), v->u, &before, &after, &bound);
+        sbp_textbook_update(&at->textbook, real_at(v, v->piece, i), &before, &after, &bound);
         compare_update(v, at, &run, &after, &bound, at->start + i);
     }
     return SBP_OK;
@@ -324,19 +339,19 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
     const int64_t skip = at->start * v->rank->kernels->real_bytes;
     char *state[3];
     void *now[3] = {NULL, NULL, NULL};
-    double start_s = sbp_thread_cpu_s();
+    struct sbp_spent start = start_of_check();
     for (int i = 0; i < 3; i++) {
         state[i] = at->state[i] == NULL ? NULL : at->state[i] + skip;
         if (state[i] != NULL)
             SBP_TRY(to_host(v, v->before[i], state[i], at->count, diag));
     }
     SBP_TRY(to_host(v, v->piece, at->gradient + skip, at->count, diag));
-    v->spent_s += sbp_thread_cpu_s() - start_s;
+    spend_since(v, start);
     v->rank->kernels->update(state[0], at->gradient + skip, state[1], state[2], at->count,
                              &at->update);
     if (v->rank->device->finish() != SBP_OK)
         return sbp_fail(diag, SBP_E_BACKEND, "device %s failed", v->rank->device->name);
-    start_s = sbp_thread_cpu_s();
+    start = start_of_check();
     enum sbp_status status = SBP_OK;
     for (int i = 0; i < 3 && status == SBP_OK; i++) {
         now[i] = state[i] == NULL ? NULL : (char *)v->before[i] + PIECE * sizeof(double);
@@ -345,7 +360,7 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
     }
     if (status == SBP_OK)
         status = check_piece(v, at, now);
-    v->spent_s += sbp_thread_cpu_s() - start_s;
+    spend_since(v, start);
     return status;
 }
 
@@ -360,6 +375,7 @@ enum sbp_status sbp_verifier_update(struct sbp_verifier *v, const struct sbp_ins
                            .gradient = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW])};
     const int64_t elements = rank->program->buffer[instr->buffer[SBP_AT_W]].elements;
     SBP_TRY(sbp_rank_prepare_update(rank, instr, &at.update, diag));
+    at.textbook = sbp_textbook_make(&at.update, v->u);
     for (; at.start < elements; at.start += PIECE) {
         at.count = elements - at.start < PIECE ? elements - at.start : PIECE;
         SBP_TRY(update_piece(v, &at, diag));
@@ -569,7 +585,7 @@ const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *v)
     return &v->findings;
 }
 
-double sbp_verifier_spent_s(const struct sbp_verifier *v)
+struct sbp_spent sbp_verifier_spent(const struct sbp_verifier *v)
 {
-    return v == NULL ? 0 : v->spent_s;
+    return v == NULL ? (struct sbp_spent){0} : v->spent;
 }

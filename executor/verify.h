@@ -47,7 +47,10 @@ enum sbp_status sbp_verifier_end_step(struct sbp_verifier *verifier,
 
 /* All findings so far; complete on rank 0 only. */
 const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *verifier);
-/* This thread's CPU seconds spent checking inside a step; 0 for NULL. */
-double sbp_verifier_spent_s(const struct sbp_verifier *verifier);
+/* Time that checking added to the steps so far, of this thread: CPU and wall; 0 for NULL. */
+struct sbp_spent {
+    double cpu_s, wall_s;
+};
+struct sbp_spent sbp_verifier_spent(const struct sbp_verifier *verifier);
 
 #endif

@@ -3,6 +3,7 @@
  * usage: test_run [SEED] */
 #include <stdarg.h>
 #include <stddef.h>
+#include <math.h>
 #include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <cmocka.h>
 
 #include "executor/run.h"
+#include "executor/textbook.h"
 #include "run_plans.h"
 
 enum { PERCEPTRON, RESIDUAL, GPT };
@@ -209,6 +211,74 @@ static void scaled_results_are_found(void **state)
         check_faults(SBP_FAULT_SCALE, false, kinds[i], 6);
 }
 
+/* ---- updates ------------------------------------------------------------------------------- */
+
+static struct sbp_update random_update(struct sbp_random *random)
+{
+    return (struct sbp_update){.optimizer = (enum sbp_optimizer)sbp_random_below(random, 3),
+                               .learning_rate = 0.1 * sbp_random_unit(random),
+                               .momentum = sbp_random_below(random, 2) ? 0.9 : 0,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .epsilon = 1e-8,
+                               .weight_decay = sbp_random_below(random, 2) ? 0.1 : 0,
+                               .gradient_scale = sbp_random_below(random, 2) ? 1 : 0.3,
+                               .step = 1 + (int64_t)sbp_random_below(random, 5)};
+}
+
+/* Of any size, so that gradients cancel against decay and moments, and vanish. */
+static float random_value(struct sbp_random *random)
+{
+    const double power = 24 * sbp_random_unit(random) - 20;
+    const double value = sbp_random_below(random, 16) == 0 ? 0 : pow(10, power);
+    return (float)(sbp_random_below(random, 2) ? value : -value);
+}
+
+static bool off_bound(double run, double reference, double bound)
+{
+    return !(fabs(run - reference) <= bound);
+}
+
+/* The single-precision kernel stays within the textbook's bound; a rate off by 1 % does not. */
+static void updates_follow_the_textbook(void **state)
+{
+    enum { ROUNDS = 20000 };
+    const struct sbp_kernels *kernels = sbp_kernels_cpu(SBP_F32);
+    struct sbp_random random;
+    int found = 0, moved = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 7);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct sbp_update update = random_update(&random);
+        const struct sbp_textbook textbook = sbp_textbook_make(&update, 0x1p-24);
+        const float gradient = random_value(&random);
+        float weight = random_value(&random), first = random_value(&random);
+        float second = fabsf(random_value(&random));
+        const struct sbp_parameter before = {(double)weight, (double)first, (double)second};
+        float wrong[3] = {weight, first, second};
+        struct sbp_parameter after, bound;
+        sbp_textbook_update(&textbook, (double)gradient, &before, &after, &bound);
+        kernels->update(&weight, &gradient, &first, &second, 1, &update);
+        if (off_bound((double)weight, after.weight, bound.weight) ||
+            off_bound((double)first, after.first, bound.first) ||
+            off_bound((double)second, after.second, bound.second))
+            fail_msg("seed %llu, optimizer %d, step %lld, w %g m %g v %g g %g: kernel (%.9g, %.9g, "
+                     "%.9g), textbook (%.9g, %.9g, %.9g), bounds (%.3g, %.3g, %.3g)",
+                     (unsigned long long)seed, (int)update.optimizer, (long long)update.step,
+                     before.weight, before.first, before.second, (double)gradient, (double)weight,
+                     (double)first, (double)second, after.weight, after.first, after.second,
+                     bound.weight, bound.first, bound.second);
+        update.learning_rate *= 1.01;
+        kernels->update(&wrong[0], &gradient, &wrong[1], &wrong[2], 1, &update);
+        if (fabs(after.weight - before.weight) > 1e-3 * fabs(before.weight)) {
+            moved++;
+            found += off_bound((double)wrong[0], after.weight, bound.weight);
+        }
+    }
+    assert_true(moved > ROUNDS / 20);
+    assert_true(found > moved * 9 / 10);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -218,6 +288,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(scaled_results_are_found),
+        cmocka_unit_test(updates_follow_the_textbook),
     };
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);

@@ -5,9 +5,10 @@
 
 #include "base/text.h"
 #include "planner/label.h"
+#include "planner/refine.h"
 #include "planner/space.h"
 
-enum { MOST_TIGHTENINGS = 16, MOST_FOLDED_CELLS = 1 << 22 };
+enum { MOST_TIGHTENINGS = 16, MOST_STEPS = 12, MOST_HALVINGS = 4, MOST_FOLDED_CELLS = 1 << 22 };
 
 static const char *const space_names[] = {
 #define SBP_SPACE_TEXT(name, text, summary) text,
@@ -55,9 +56,12 @@ struct job {
     struct candidate trial, best; /* best.objective_s is INFINITY before the first */
     int64_t limit_bytes;
     int64_t *class_limit;
-    double least_bytes; /* least memory that was seen or proved to be needed */
+    double least_bytes; /* least memory that a compiled strategy was seen to need */
     double bound_s;     /* over the spaces searched so far: the least of their bounds */
 };
+
+/* Instead of a capacity: the choice that needs the least memory by the space's model. */
+#define LEAST_BYTES (-1.0)
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
 
@@ -129,11 +133,26 @@ static void note_solution(struct job *job, const struct sbp_solution *solution, 
     }
 }
 
-/* Solves the space under a capacity. *choice (arena) stays NULL without a choice; *bound_s is what
- * no strategy of the space can beat, -INFINITY when the solver proves nothing. */
+/* Turns the problem into one of memory: the least modelled bytes of a choice that is not forbidden;
+ * seconds, taken for bytes, decide between equal ones. */
+static void count_bytes(struct sbp_problem *problem)
+{
+    for (int v = 0; v < problem->variable_count; v++) {
+        struct sbp_variable *variable = &problem->variable[v];
+        for (int c = 0; variable->interval_count > 0 && c < variable->domain; c++)
+            if (variable->cost[c] < SBP_FORBIDDEN)
+                variable->cost[c] += variable->usage[c];
+        variable->interval_count = 0;
+        variable->usage = NULL;
+    }
+    problem->capacity = INFINITY;
+}
+
+/* Solves the space under a capacity, or for LEAST_BYTES. *choice (arena) stays NULL without a
+ * choice; *bound_s is what no strategy of the space can beat, -INFINITY when the solver proves
+ * nothing. */
 static enum sbp_status solve_space(struct job *job, const struct sbp_space *space,
-                                   double capacity_bytes, int **choice, double *bound_s,
-                                   double *shortfall)
+                                   double capacity_bytes, int **choice, double *bound_s)
 {
     struct sbp_problem problem;
     struct sbp_solution solution = {0};
@@ -145,14 +164,16 @@ static enum sbp_status solve_space(struct job *job, const struct sbp_space *spac
     int *copy = SBP_NEW(&job->scratch, int, space->variable_count + 1);
     if (steps == NULL || copy == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_space_problem(space, capacity_bytes, &problem, job->diag));
+    SBP_TRY(sbp_space_problem(space, capacity_bytes - sbp_space_constant_bytes(space), &problem,
+                              job->diag));
+    if (capacity_bytes == LEAST_BYTES)
+        count_bytes(&problem);
     enum sbp_status status = fold_rests(space, &problem, steps, &folded);
     if (status == SBP_OK)
         status = run_solver(job, &problem, &solution, &name);
     if (status == SBP_OK) {
         note_solution(job, &solution, name);
         *bound_s = solution.status == SBP_PLAN_INFEASIBLE ? INFINITY : solution.lower_bound;
-        *shortfall = solution.shortfall;
         if (solution.status == SBP_PLAN_TIME_LIMIT)
             *bound_s = -INFINITY;
         if (solution.choice != NULL) {
@@ -168,18 +189,22 @@ static enum sbp_status solve_space(struct job *job, const struct sbp_space *spac
 
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
+/* E_INPUT, with no text: the strategy is not legal (a way between two rests splits a class further
+ * than the space knows). */
 static enum sbp_status price_trial(struct job *job)
 {
     struct sbp_plan *plan = job->plan;
     struct sbp_program program;
+    struct sbp_diag refusal = {{0}};
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
-    SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, job->diag));
+    SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
     SBP_TRY(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &job->trial.strategy,
                              &bytes, &program, job->diag));
     const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
     job->trial.objective_s =
         job->request->objective == SBP_COMMUNICATION ? totals.communication_s : totals.step_s;
     job->trial.device_bytes = totals.device_bytes;
+    job->least_bytes = fmin(job->least_bytes, (double)totals.device_bytes);
     sbp_program_free(&program);
     return SBP_OK;
 }
@@ -219,72 +244,186 @@ static bool tighten_class(struct job *job, int dim_class)
 enum verdict { FITS, TOO_LARGE, NOT_LABELLED, NO_CHOICE };
 
 /* One round: space, choice, labels, price. */
-static enum sbp_status try_round(struct job *job, double capacity_bytes, double *bound_s,
-                                 double *shortfall, enum verdict *verdict, int *broken_class)
+struct round {
+    double capacity_bytes; /* in: of the space's memory model, INFINITY, or LEAST_BYTES */
+    double modelled_bytes; /* of the choice, by that model */
+    double bound_s;        /* no strategy of the round's space beats it */
+    enum verdict verdict;
+    int broken_class; /* not labelled: a class whose splits do not divide it, -1: none */
+};
+
+static double log10_size(const struct sbp_space *space)
+{
+    double digits = 0;
+    for (int v = 0; v < space->variable_count; v++)
+        if (space->variable[v].op >= 0)
+            digits += log10(space->variable[v].choice_count);
+    return digits;
+}
+
+static double modelled_bytes(const struct sbp_space *space, const int *choice)
+{
+    double bytes = sbp_space_constant_bytes(space);
+    for (int v = 0; v < space->variable_count; v++)
+        if (space->variable[v].op >= 0)
+            bytes += sbp_space_unary_bytes(space, v, choice[v]);
+    return bytes;
+}
+
+static enum sbp_status try_round(struct job *job, struct round *round)
 {
     struct sbp_space space;
     struct sbp_labelling labelling = {0};
     int *choice = NULL;
+    *round = (struct round){.capacity_bytes = round->capacity_bytes,
+                            .bound_s = -INFINITY,
+                            .verdict = NO_CHOICE,
+                            .broken_class = -1};
     SBP_TRY(sbp_space_make(job->plan, job->request, job->class_limit, job->megatron, &space,
                            job->diag));
-    double digits = 0;
-    for (int v = 0; v < space.variable_count; v++)
-        if (space.variable[v].op >= 0)
-            digits += log10(space.variable[v].choice_count);
-    job->outcome->space_size_log10 = digits;
-    enum sbp_status status = solve_space(job, &space, capacity_bytes, &choice, bound_s, shortfall);
-    *verdict = NO_CHOICE;
+    job->outcome->space_size_log10 = log10_size(&space);
+    enum sbp_status status =
+        solve_space(job, &space, round->capacity_bytes, &choice, &round->bound_s);
     if (status == SBP_OK && choice != NULL) {
         status = sbp_label(&space, choice, job->request->solver_options.seed, &job->trial.strategy,
                            &labelling);
-        *verdict = NOT_LABELLED;
-        *broken_class = labelling.broken_class;
+        round->modelled_bytes = modelled_bytes(&space, choice);
+        round->verdict = NOT_LABELLED;
+        round->broken_class = labelling.broken_class;
     }
     sbp_space_free(&space);
     if (status != SBP_OK || choice == NULL || labelling.broken_class >= 0 ||
         labelling.broken_rests > 0)
         return status;
-    SBP_TRY(price_trial(job));
+    status = price_trial(job);
+    if (status == SBP_E_INPUT)
+        return SBP_OK;
+    SBP_TRY(status);
     keep_better(job);
-    *verdict = job->trial.device_bytes <= job->limit_bytes ? FITS : TOO_LARGE;
-    if ((double)job->trial.device_bytes < job->least_bytes)
-        job->least_bytes = (double)job->trial.device_bytes;
+    round->verdict = job->trial.device_bytes <= job->limit_bytes ? FITS : TOO_LARGE;
     return SBP_OK;
 }
 
-/* Searches one space: first without a capacity, which is quick and mostly enough; then with one, of
- * which the space's memory model is a lower bound, tightened by what the compiled program showed.
- * The bounds of the first two rounds hold for the space; later rounds only look for a plan. */
-static enum sbp_status search_space(struct job *job)
+/* What the strategy really needs that needs least by the model. */
+static enum sbp_status note_need(struct job *job)
 {
-    double capacity = INFINITY, space_bound = -INFINITY;
+    struct round round = {.capacity_bytes = LEAST_BYTES};
+    SBP_TRY(try_round(job, &round));
+    if (isinf(job->least_bytes))
+        job->least_bytes = round.modelled_bytes + (double)job->plan->cluster.reserve_bytes;
+    return SBP_OK;
+}
+
+/* The memory model is a lower bound, and its best choice within the room was too large for the
+ * machine: looks for the largest capacity whose choice fits, in steps from the room down to the
+ * least capacity that leaves a choice, then by halves. */
+static enum sbp_status squeeze(struct job *job, double room_bytes)
+{
+    struct round round = {.capacity_bytes = LEAST_BYTES};
+    SBP_TRY(try_round(job, &round));
+    const double least = round.modelled_bytes * (1 + 1e-9);
+    double too_large = room_bytes, fits = -1;
+    for (int i = MOST_STEPS - 1; i >= 0 && fits < 0 && !job->outcome->stopped; i--) {
+        round.capacity_bytes = least + (room_bytes - least) * i / MOST_STEPS;
+        SBP_TRY(try_round(job, &round));
+        *(round.verdict == FITS ? &fits : &too_large) = round.capacity_bytes;
+    }
+    for (int i = 0; i < MOST_HALVINGS && fits >= 0 && !job->outcome->stopped; i++) {
+        round.capacity_bytes = (fits + too_large) / 2;
+        SBP_TRY(try_round(job, &round));
+        *(round.verdict == FITS ? &fits : &too_large) = round.capacity_bytes;
+    }
+    return SBP_OK;
+}
+
+/* The unlabelled search: first without a capacity, which is quick and mostly enough; then with one.
+ * The bounds hold for the space until classes are tightened; later rounds only look for a plan. */
+static enum sbp_status search_unlabelled(struct job *job, double *bound_s, bool *too_large)
+{
     const double room = (double)(job->limit_bytes - job->plan->cluster.reserve_bytes);
-    bool bounding = true;
-    for (int c = 0; c < job->plan->graph.class_count; c++)
-        job->class_limit[c] = job->plan->graph.dim_class[c].size;
-    for (int round = 0; round < MOST_TIGHTENINGS; round++) {
-        double bound_s = -INFINITY, shortfall = 0;
-        enum verdict verdict = NO_CHOICE;
-        int broken_class = -1;
-        SBP_TRY(try_round(job, capacity, &bound_s, &shortfall, &verdict, &broken_class));
-        if (bounding && bound_s > space_bound)
-            space_bound = bound_s;
-        if (verdict == NO_CHOICE && bounding && isinf(bound_s) && bound_s > 0)
-            job->least_bytes = fmin(job->least_bytes, (double)job->limit_bytes + shortfall);
-        if (verdict == FITS || verdict == NO_CHOICE || job->outcome->stopped)
-            break;
-        if (verdict == NOT_LABELLED) {
-            if (broken_class < 0 || !tighten_class(job, broken_class))
-                break;
-            bounding = false;
-        } else if (isinf(capacity)) {
-            capacity = room;
+    struct round round = {.capacity_bytes = INFINITY};
+    bool tightened = false;
+    for (int i = 0; i < MOST_TIGHTENINGS; i++) {
+        struct sbp_diag refusal = {{0}}, *const diag = job->diag;
+        job->diag = &refusal;
+        const enum sbp_status status = try_round(job, &round);
+        job->diag = diag;
+        if (status == SBP_E_INPUT && tightened)
+            return SBP_OK;
+        if (status != SBP_OK)
+            return sbp_fail(diag, status, "%s", refusal.text);
+        if (!tightened)
+            *bound_s = fmax(*bound_s, round.bound_s);
+        if (round.verdict == FITS || job->outcome->stopped)
+            return SBP_OK;
+        if (round.verdict == NO_CHOICE)
+            return tightened || isinf(round.capacity_bytes) ? SBP_OK : note_need(job);
+        if (round.verdict == TOO_LARGE) {
+            *too_large = true;
+            if (!isinf(round.capacity_bytes))
+                return squeeze(job, room);
+            round.capacity_bytes = room;
         } else {
-            capacity -= (double)(job->trial.device_bytes - job->limit_bytes);
-            bounding = false;
+            if (round.broken_class < 0 || !tighten_class(job, round.broken_class))
+                return SBP_OK;
+            tightened = true;
         }
     }
-    job->bound_s = fmin(job->bound_s, space_bound);
+    return SBP_OK;
+}
+
+static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
+{
+    struct job *const job = context;
+    SBP_TRY(price_trial(job));
+    keep_better(job);
+    *fits = job->trial.device_bytes <= job->limit_bytes;
+    *best_s = job->best.objective_s;
+    return SBP_OK;
+}
+
+/* Closes the gap between plan and bound where the labelled space is small. */
+static enum sbp_status refine_space(struct job *job, bool too_large, double *bound_s)
+{
+    const double room = (double)(job->limit_bytes - job->plan->cluster.reserve_bytes);
+    struct sbp_refinement refinement = {.plan = job->plan,
+                                        .request = job->request,
+                                        .capacity_bytes = too_large ? room : INFINITY,
+                                        .trial = &job->trial.strategy,
+                                        .price = price_refined,
+                                        .context = job,
+                                        .best_s = job->best.objective_s};
+    SBP_TRY(sbp_refine(&refinement, job->diag));
+    job->outcome->evaluations += refinement.evaluations;
+    job->outcome->stopped |= refinement.stopped;
+    *bound_s = fmax(*bound_s, refinement.bound_s);
+    return SBP_OK;
+}
+
+static bool is_proved(const struct job *job, double bound_s)
+{
+    return job->best.objective_s <= bound_s * (1 + 1e-9);
+}
+
+/* A heuristic that found a plan, and a search that has used up what it was given, leave it there.
+ */
+static bool may_refine(const struct job *job, double bound_s)
+{
+    return job->megatron == NULL && !job->outcome->stopped &&
+           job->request->solver_options.max_evaluations == 0 && !is_proved(job, bound_s) &&
+           (isfinite(bound_s) || isinf(job->best.objective_s));
+}
+
+static enum sbp_status search_space(struct job *job)
+{
+    double bound_s = -INFINITY;
+    bool too_large = false;
+    for (int c = 0; c < job->plan->graph.class_count; c++)
+        job->class_limit[c] = job->plan->graph.dim_class[c].size;
+    SBP_TRY(search_unlabelled(job, &bound_s, &too_large));
+    if (may_refine(job, bound_s))
+        SBP_TRY(refine_space(job, too_large, &bound_s));
+    job->bound_s = fmin(job->bound_s, bound_s);
     return SBP_OK;
 }
 
@@ -331,7 +470,7 @@ static void conclude(struct job *job)
         return;
     }
     /* Search and program add the same numbers in different order: equal up to roundoff. */
-    const bool proved = job->best.objective_s <= job->bound_s * (1 + 1e-9);
+    const bool proved = is_proved(job, job->bound_s);
     outcome->status = proved ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
     if (proved)
         outcome->lower_bound_s = job->best.objective_s;

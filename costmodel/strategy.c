@@ -86,16 +86,33 @@ struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct 
     return operand_dist(graph, mesh, strategy, op, OUTPUT, 0);
 }
 
+/* Axes on which the operator that made a tensor left it partial, whatever ran in its rest state
+ * since. */
+static sbp_axes partial_axes(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                             const struct sbp_strategy *strategy, int tensor)
+{
+    int op = graph->tensor[tensor].producer;
+    while (op >= 0 && sbp_op(graph->op[op].kind)->follows)
+        op = graph->tensor[graph->op[op].input[0]].producer;
+    if (op < 0)
+        return 0;
+    const struct sbp_dist output = sbp_strategy_output(graph, mesh, strategy, op);
+    return sbp_dist_of_kind(mesh, &output, SBP_PARTIAL);
+}
+
 bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                            const struct sbp_strategy *strategy, int op, int input,
                            struct sbp_dist *waypoint)
 {
-    const struct sbp_dist *rest = &strategy->rest[graph->op[op].input[input]];
+    const int tensor = graph->op[op].input[input];
+    const struct sbp_dist *rest = &strategy->rest[tensor];
     const struct sbp_dist want = sbp_strategy_input(graph, mesh, strategy, op, input);
+    const sbp_axes features = sbp_dist_split(mesh, rest, SBP_DIM_FEATURE);
     const bool batch_stays =
         sbp_dist_split(mesh, rest, SBP_DIM_BATCH) == sbp_dist_split(mesh, &want, SBP_DIM_BATCH);
-    const bool features_stay =
-        sbp_dist_split(mesh, rest, SBP_DIM_FEATURE) == sbp_dist_split(mesh, &want, SBP_DIM_FEATURE);
+    /* p1 = p2': features that were split before partial sums joined them are not p1. */
+    const bool features_stay = features == sbp_dist_split(mesh, &want, SBP_DIM_FEATURE) &&
+                               (features & partial_axes(graph, mesh, strategy, tensor)) == 0;
     if (strategy->boxing == SBP_BOXING_FULL || batch_stays || features_stay)
         return false;
     *waypoint = want;

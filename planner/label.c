@@ -97,16 +97,21 @@ static enum sbp_status prepare(struct labeller *l)
 
 /* ---- judging a labelling -------------------------------------------------------------------- */
 
-/* Axes of a labelled transfer that change the dimension they split. */
-static sbp_axes moving_axes(const struct labeller *l, const uint8_t *role,
-                            const struct sbp_transfer *transfer)
+/* Axes of a labelled transfer that change what they split. */
+struct moves {
+    sbp_axes conflict; /* a split that is wanted in another dimension */
+    sbp_axes batch, features;
+};
+
+static struct moves moves_of(const struct labeller *l, const uint8_t *role,
+                             const struct sbp_transfer *transfer)
 {
     const struct sbp_space *space = l->space;
     const struct sbp_space_variable *from = &space->variable[transfer->from];
     const struct sbp_op_entry *entry = sbp_op(space->graph->op[transfer->op].kind);
     const uint8_t *a = role + (size_t)transfer->from * SBP_MAX_AXES;
     const uint8_t *b = role + (size_t)transfer->to * SBP_MAX_AXES;
-    sbp_axes conflict = 0, batch_changes = 0, features_change = 0;
+    struct moves moves = {0, 0, 0};
     for (int axis = 0; axis < space->mesh->axis_count; axis++) {
         const struct sbp_state have = from->state[a[axis]];
         const struct sbp_state want =
@@ -115,15 +120,26 @@ static sbp_axes moving_axes(const struct labeller *l, const uint8_t *role,
         const struct sbp_state batch = SBP_STATE_S(SBP_DIM_BATCH);
         const struct sbp_state features = SBP_STATE_S(SBP_DIM_FEATURE);
         if (want.kind == SBP_SPLIT && !sbp_state_equal(have, want))
-            conflict |= bit;
+            moves.conflict |= bit;
         if (sbp_state_equal(have, batch) != sbp_state_equal(want, batch))
-            batch_changes |= bit;
+            moves.batch |= bit;
         if (sbp_state_equal(have, features) != sbp_state_equal(want, features))
-            features_change |= bit;
+            moves.features |= bit;
     }
-    if (space->request->boxing == SBP_BOXING_FULL)
-        return conflict;
-    return batch_changes == 0 || features_change == 0 ? 0 : batch_changes;
+    return moves;
+}
+
+/* Axes of a transfer's all-to-all. */
+static sbp_axes moving_axes(const struct labeller *l, const uint8_t *role,
+                            const struct sbp_transfer *transfer)
+{
+    const struct moves moves = moves_of(l, role, transfer);
+    if (l->space->request->boxing == SBP_BOXING_FULL)
+        return moves.conflict;
+    const int tag = l->space->variable[transfer->from].tag[l->choice[transfer->from]];
+    const bool is_free = (moves.batch == 0 && tag != SBP_REST_BATCH) ||
+                         (moves.features == 0 && tag != SBP_REST_FEATURE);
+    return is_free ? 0 : moves.batch;
 }
 
 static double transfers_s(const struct labeller *l, const uint8_t *role)
@@ -142,6 +158,27 @@ static double transfers_s(const struct labeller *l, const uint8_t *role)
     return seconds;
 }
 
+static int count_axes(sbp_axes axes)
+{
+    int count = 0;
+    for (; axes != 0; axes &= axes - 1)
+        count++;
+    return count;
+}
+
+/* Partial sums that joined the batch (p1 = p2') leave the reader's features where they were. */
+static int count_broken_ways(const struct labeller *l, const uint8_t *role)
+{
+    const struct sbp_space *space = l->space;
+    int broken = 0;
+    for (int i = 0; i < space->transfer_count; i++) {
+        const struct sbp_transfer *transfer = &space->transfer[i];
+        if (space->variable[transfer->from].tag[l->choice[transfer->from]] == SBP_REST_BATCH)
+            broken += count_axes(moves_of(l, role, transfer).features);
+    }
+    return broken;
+}
+
 static int count_broken_rests(const struct labeller *l, const uint8_t *role)
 {
     const struct sbp_space *space = l->space;
@@ -156,7 +193,7 @@ static int count_broken_rests(const struct labeller *l, const uint8_t *role)
             broken += left.kind == SBP_SPLIT && !sbp_state_equal(left, rest);
         }
     }
-    return broken;
+    return broken + count_broken_ways(l, role);
 }
 
 static struct score judge(const struct labeller *l, const uint8_t *role)

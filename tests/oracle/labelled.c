@@ -1,0 +1,490 @@
+#include "labelled.h"
+
+#include <math.h>
+#include <string.h>
+
+struct walk {
+    const struct sbp_graph *graph;
+    const struct sbp_mesh *mesh;
+    const struct sbp_request *request;
+    sbp_axes data;             /* megatron: the axes of data parallelism */
+    bool row[SBP_MAX_CLASSES]; /* megatron: (op_count) the second linear of a pair */
+    int first_choice; /* the decision whose order of axes is fixed; -1: the model's input */
+    struct sbp_strategy strategy;
+    /* Which strategy the walk must equal (membership), or NULL. */
+    const struct sbp_strategy *wanted;
+    enum sbp_status (*visit)(struct walk *walk);
+    void *context;
+    int64_t visited, most;
+};
+
+static const struct sbp_op_entry *entry_of(const struct walk *walk, int op)
+{
+    return sbp_op(walk->graph->op[op].kind);
+}
+
+/* --- what a space allows on one axis --- */
+
+/* A linear fed by the first of a pair through operators that leave its split alone is the second; a
+ * tied head is split like its table, by the vocabulary. */
+static void find_pairs(struct walk *walk)
+{
+    const struct sbp_graph *graph = walk->graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        int from = op;
+        do {
+            const int input = graph->op[from].input_count > 0 ? graph->op[from].input[0] : -1;
+            from = input >= 0 ? graph->tensor[input].producer : -1;
+        } while (from >= 0 &&
+                 (graph->op[from].kind == SBP_OP_RELU || graph->op[from].kind == SBP_OP_GELU ||
+                  graph->op[from].kind == SBP_OP_DROPOUT ||
+                  graph->op[from].kind == SBP_OP_ATTENTION));
+        walk->row[op] = graph->op[op].kind == SBP_OP_LINEAR && !graph->op[op].transposed_weight &&
+                        from >= 0 && graph->op[from].kind == SBP_OP_LINEAR && !walk->row[from];
+    }
+}
+
+static const char *tensor_role(const struct walk *walk, int op)
+{
+    switch (walk->graph->op[op].kind) {
+    case SBP_OP_LINEAR:
+        return walk->row[op] ? "row" : "column";
+    case SBP_OP_EMBEDDING:
+        return "vocab";
+    case SBP_OP_ATTENTION:
+        return "head";
+    default:
+        return "feature";
+    }
+}
+
+static bool role_allowed(const struct walk *walk, int op, int role, int axis)
+{
+    const struct sbp_role *entry = &entry_of(walk, op)->role[role];
+    const bool data = (walk->data >> axis & 1) != 0;
+    switch (walk->request->space) {
+    case SBP_SPACE_AUTODDL:
+        return entry->paper;
+    case SBP_SPACE_DATA_PARALLEL:
+        return strcmp(entry->name, "batch") == 0;
+    case SBP_SPACE_MEGATRON:
+        return strcmp(entry->name, data ? "batch" : tensor_role(walk, op)) == 0;
+    default:
+        return true;
+    }
+}
+
+/* Where a partial sum, or the model's input, may rest. */
+static bool rest_allowed(const struct walk *walk, int dim, int axis)
+{
+    const bool data = (walk->data >> axis & 1) != 0;
+    switch (walk->request->space) {
+    case SBP_SPACE_AUTODDL:
+        return dim != SBP_DIM_SEQUENCE;
+    case SBP_SPACE_DATA_PARALLEL:
+        return dim == SBP_DIM_BATCH;
+    case SBP_SPACE_MEGATRON:
+        return dim == (data ? SBP_DIM_BATCH : SBP_DIM_FEATURE);
+    default:
+        return true;
+    }
+}
+
+/* --- legality, kept while choosing --- */
+
+static bool divides(const struct walk *walk, int dim_class)
+{
+    int64_t parts = 1;
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++)
+        if ((walk->strategy.split[dim_class] >> axis & 1) != 0)
+            parts *= walk->mesh->axis[axis].size;
+    return walk->graph->dim_class[dim_class].size % parts == 0;
+}
+
+static bool note(struct walk *walk, int tensor, int axis, struct sbp_state state)
+{
+    if (state.kind != SBP_SPLIT)
+        return true;
+    const int dim_class = walk->graph->tensor[tensor].shape.dim_class[state.dim];
+    if (dim_class == SBP_NO_CLASS)
+        return false;
+    walk->strategy.split[dim_class] |= (sbp_axes)1 << axis;
+    return divides(walk, dim_class);
+}
+
+static struct sbp_state weight_state(const struct walk *walk, int op, int weight, int role)
+{
+    struct sbp_state state = entry_of(walk, op)->role[role].weight[weight];
+    if (walk->graph->op[op].transposed_weight && weight == 0 && state.kind == SBP_SPLIT)
+        state.dim = state.dim == SBP_DIM_IN ? SBP_DIM_OUT : SBP_DIM_IN;
+    return state;
+}
+
+static int role_on(const struct walk *walk, int op, int axis)
+{
+    if (!entry_of(walk, op)->follows)
+        return walk->strategy.op[op].role[axis];
+    const struct sbp_state at = walk->strategy.rest[walk->graph->op[op].input[0]].axis[axis];
+    for (int role = 0; role < entry_of(walk, op)->role_count; role++)
+        if (sbp_state_equal(entry_of(walk, op)->role[role].input[0], at))
+            return role;
+    return -1;
+}
+
+/* An earlier user of the same weight must hold it in the same state. */
+static bool weights_agree(const struct walk *walk, int op, int axis, int role)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    for (int other = 0; other < op; other++)
+        for (int v = 0; v < walk->graph->op[other].weight_count; v++)
+            for (int w = 0; w < node->weight_count; w++)
+                if (walk->graph->op[other].weight[v] == node->weight[w] &&
+                    !sbp_state_equal(weight_state(walk, op, w, role),
+                                     weight_state(walk, other, v, role_on(walk, other, axis))))
+                    return false;
+    return true;
+}
+
+static bool note_role(struct walk *walk, int op, int axis, int role)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    for (int i = 0; i < node->input_count; i++)
+        if (!note(walk, node->input[i], axis, entry_of(walk, op)->role[role].input[i]))
+            return false;
+    for (int w = 0; w < node->weight_count; w++)
+        if (!note(walk, node->weight[w], axis, weight_state(walk, op, w, role)))
+            return false;
+    return weights_agree(walk, op, axis, role);
+}
+
+/* --- bounds on whole operators --- */
+
+static int64_t parts_at(const struct walk *walk, int op, int role, int level)
+{
+    int64_t parts = 1;
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++)
+        if (role_on(walk, op, axis) == role && (level < 0 || walk->mesh->axis[axis].level == level))
+            parts *= walk->mesh->axis[axis].size;
+    return parts;
+}
+
+static bool keeps_fixes(const struct walk *walk, int op)
+{
+    for (int i = 0; i < walk->request->fix_count; i++) {
+        const struct sbp_fix *fix = &walk->request->fix[i];
+        if (strcmp(fix->layer, walk->graph->op[walk->graph->op[op].site].name) != 0)
+            continue;
+        for (int role = 0; role < entry_of(walk, op)->role_count; role++)
+            for (int level = 0; level < walk->mesh->level_count; level++)
+                if (fix->factor[role][level] != SBP_ANY &&
+                    fix->factor[role][level] != parts_at(walk, op, role, level))
+                    return false;
+    }
+    return true;
+}
+
+static bool keeps_batch_bound(const struct walk *walk, int op)
+{
+    const int64_t most = walk->request->max_batch_split;
+    return most == 0 || walk->graph->op[op].kind != SBP_OP_LINEAR ||
+           parts_at(walk, op, 0, -1) <= most;
+}
+
+/* A repeat has as many axes of each family in each role, and in each split of its output's rest, as
+ * its site; a follower has no choice to repeat. */
+static bool keeps_site(const struct walk *walk, int op)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    if (node->site == op || entry_of(walk, op)->follows)
+        return true;
+    int balance[SBP_MAX_AXES][SBP_MAX_ROLES + SBP_MAX_DIMS] = {{0}};
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++) {
+        int *const at = balance[walk->mesh->axis[axis].family];
+        at[role_on(walk, op, axis)]++;
+        at[role_on(walk, node->site, axis)]--;
+        at[SBP_MAX_ROLES + walk->strategy.rest[node->output].axis[axis].dim]++;
+        at[SBP_MAX_ROLES +
+           walk->strategy.rest[walk->graph->op[node->site].output].axis[axis].dim]--;
+    }
+    for (int family = 0; family < walk->mesh->family_count; family++)
+        for (int i = 0; i < SBP_MAX_ROLES + SBP_MAX_DIMS; i++)
+            if (balance[family][i] != 0)
+                return false;
+    return true;
+}
+
+/* --- the recursion --- */
+
+static enum sbp_status walk_op(struct walk *walk, int op, int axis);
+
+static bool is_wanted_rest(const struct walk *walk, int tensor, int axis)
+{
+    return walk->wanted == NULL || sbp_state_equal(walk->wanted->rest[tensor].axis[axis],
+                                                   walk->strategy.rest[tensor].axis[axis]);
+}
+
+/* Interchangeable axes stand in one order at the first decision; memory alone tells them apart
+ * (which digits are packed before a collective). */
+static bool in_order(const struct walk *walk, int decision, int tensor, int axis)
+{
+    if (walk->wanted != NULL || walk->request->memory_limit_bytes > 0 ||
+        decision != walk->first_choice || axis == 0 ||
+        walk->mesh->axis[axis].family != walk->mesh->axis[axis - 1].family ||
+        (walk->data >> axis & 1) != (walk->data >> (axis - 1) & 1))
+        return true;
+    const int dim = walk->strategy.rest[tensor].axis[axis].dim;
+    const int last_dim = walk->strategy.rest[tensor].axis[axis - 1].dim;
+    if (decision < 0)
+        return last_dim <= dim;
+    const int role = walk->strategy.op[decision].role[axis];
+    const int last_role = walk->strategy.op[decision].role[axis - 1];
+    return last_role < role || (last_role == role && last_dim <= dim);
+}
+
+static enum sbp_status walk_rest(struct walk *walk, int op, int tensor, int axis,
+                                 struct sbp_state state)
+{
+    const int dim_class = walk->graph->tensor[tensor].shape.dim_class[state.dim];
+    if (state.kind == SBP_SPLIT && dim_class == SBP_NO_CLASS)
+        return SBP_OK;
+    const sbp_axes before = state.kind == SBP_SPLIT ? walk->strategy.split[dim_class] : 0;
+    walk->strategy.rest[tensor].axis[axis] = state;
+    enum sbp_status status = SBP_OK;
+    if (note(walk, tensor, axis, state) && is_wanted_rest(walk, tensor, axis) &&
+        in_order(walk, op, tensor, axis))
+        status = walk_op(walk, op, axis + 1);
+    if (state.kind == SBP_SPLIT)
+        walk->strategy.split[dim_class] = before;
+    return status;
+}
+
+/* The output's rest on one axis, the role being chosen. */
+static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct sbp_state state)
+{
+    const int tensor = walk->graph->op[op].output;
+    if (tensor < 0)
+        return walk_op(walk, op, axis + 1);
+    if (state.kind != SBP_PARTIAL)
+        return walk_rest(walk, op, tensor, axis, state);
+    for (int dim = 0; dim < SBP_MAX_DIMS - 1; dim++)
+        if (rest_allowed(walk, dim, axis))
+            SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_S((uint8_t)dim)));
+    return SBP_OK;
+}
+
+static enum sbp_status walk_role(struct walk *walk, int op, int axis, int role)
+{
+    if (walk->wanted != NULL && !entry_of(walk, op)->follows &&
+        walk->wanted->op[op].role[axis] != role)
+        return SBP_OK;
+    sbp_axes before[64];
+    if (walk->graph->class_count > 64)
+        return SBP_E_UNSUPPORTED;
+    memcpy(before, walk->strategy.split, (size_t)walk->graph->class_count * sizeof *before);
+    walk->strategy.op[op].role[axis] = (uint8_t)role;
+    enum sbp_status status = SBP_OK;
+    if (note_role(walk, op, axis, role))
+        status = walk_output(walk, op, axis, entry_of(walk, op)->role[role].output);
+    memcpy(walk->strategy.split, before, (size_t)walk->graph->class_count * sizeof *before);
+    return status;
+}
+
+/* AutoDDL, section 4.3: partial sums all join the features, or all join the batch where the reader
+ * keeps the features as the writer split them (p1 = p2'). Chains only. */
+static bool keeps_paper_paths(const struct walk *walk)
+{
+    for (int op = 0; op < walk->graph->op_count; op++) {
+        if (walk->graph->op[op].kind != SBP_OP_LINEAR)
+            continue;
+        int reader = op + 1;
+        while (reader < walk->graph->op_count && entry_of(walk, reader)->follows)
+            reader++;
+        bool to_batch = false, to_features = false, features_stay = true;
+        for (int axis = 0; axis < walk->mesh->axis_count; axis++) {
+            const struct sbp_state left = entry_of(walk, op)->role[role_on(walk, op, axis)].output;
+            const int rest = walk->strategy.rest[walk->graph->op[op].output].axis[axis].dim;
+            to_batch |= left.kind == SBP_PARTIAL && rest == SBP_DIM_BATCH;
+            to_features |= left.kind == SBP_PARTIAL && rest == SBP_DIM_FEATURE;
+            if (reader == walk->graph->op_count)
+                continue;
+            const struct sbp_state want =
+                entry_of(walk, reader)->role[role_on(walk, reader, axis)].input[0];
+            const struct sbp_state features = SBP_STATE_S(SBP_DIM_FEATURE);
+            features_stay &= sbp_state_equal(left, features) == sbp_state_equal(want, features);
+        }
+        if (to_batch && (to_features || !features_stay))
+            return false;
+    }
+    return true;
+}
+
+static enum sbp_status leaf(struct walk *walk)
+{
+    if (walk->request->boxing == SBP_BOXING_PAPER && !keeps_paper_paths(walk))
+        return SBP_OK;
+    walk->visited++;
+    if (walk->visited > walk->most)
+        return SBP_STOPPED;
+    return walk->visit == NULL ? SBP_OK : walk->visit(walk);
+}
+
+static enum sbp_status walk_op(struct walk *walk, int op, int axis)
+{
+    if (op == walk->graph->op_count)
+        return leaf(walk);
+    if (axis == walk->mesh->axis_count) {
+        if (op >= 0 &&
+            (!keeps_fixes(walk, op) || !keeps_batch_bound(walk, op) || !keeps_site(walk, op)))
+            return SBP_OK;
+        return walk_op(walk, op + 1, 0);
+    }
+    if (op < 0) {
+        for (int dim = 0; dim < SBP_MAX_DIMS - 1; dim++)
+            if (rest_allowed(walk, dim, axis))
+                SBP_TRY(walk_rest(walk, op, walk->graph->input, axis, SBP_STATE_S((uint8_t)dim)));
+        return SBP_OK;
+    }
+    if (entry_of(walk, op)->follows) {
+        const int role = role_on(walk, op, axis);
+        return role < 0 ? SBP_OK : walk_role(walk, op, axis, role);
+    }
+    for (int role = 0; role < entry_of(walk, op)->role_count; role++)
+        if (role_allowed(walk, op, role, axis))
+            SBP_TRY(walk_role(walk, op, axis, role));
+    return SBP_OK;
+}
+
+/* A free input has no resting place unless an operator runs wherever it rests. */
+static bool input_rests(const struct sbp_graph *graph)
+{
+    if (graph->input < 0)
+        return false;
+    bool followed = graph->input_split;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int i = 0; i < graph->op[op].input_count; i++)
+            followed |=
+                graph->op[op].input[i] == graph->input && sbp_op(graph->op[op].kind)->follows;
+    return followed;
+}
+
+static enum sbp_status walk_all(struct walk *walk)
+{
+    const struct sbp_graph *graph = walk->graph;
+    const bool rests = input_rests(graph);
+    walk->first_choice = -1;
+    if (!rests)
+        for (walk->first_choice = 0;
+             walk->first_choice < graph->op_count && entry_of(walk, walk->first_choice)->follows;)
+            walk->first_choice++;
+    if (walk->request->space != SBP_SPACE_MEGATRON)
+        return walk_op(walk, rests ? -1 : 0, 0);
+    find_pairs(walk);
+    for (sbp_axes data = 0; data >> walk->mesh->axis_count == 0; data++) {
+        walk->data = data;
+        SBP_TRY(walk_op(walk, rests ? -1 : 0, 0));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status start(const struct sbp_plan *plan, const struct sbp_request *request,
+                             int64_t most, struct sbp_arena *arena, struct walk *walk)
+{
+    *walk =
+        (struct walk){.graph = &plan->graph, .mesh = &plan->mesh, .request = request, .most = most};
+    sbp_arena_init(arena);
+    return sbp_strategy_alloc(&plan->graph, arena, &walk->strategy);
+}
+
+/* --- what is done with every strategy --- */
+
+int64_t labelled_count(const struct sbp_plan *plan, const struct sbp_request *request, int64_t most)
+{
+    struct walk walk;
+    struct sbp_arena arena;
+    enum sbp_status status = start(plan, request, most, &arena, &walk);
+    if (status == SBP_OK)
+        status = walk_all(&walk);
+    sbp_arena_free(&arena);
+    return status == SBP_OK || status == SBP_STOPPED ? walk.visited : -1;
+}
+
+struct pricing {
+    const struct sbp_plan *plan;
+    int64_t memory_limit_bytes;
+    struct labelled_best *best;
+    struct sbp_diag *diag;
+};
+
+static enum sbp_status price(struct walk *walk)
+{
+    struct pricing *const pricing = walk->context;
+    struct labelled_best *const best = pricing->best;
+    const struct sbp_plan *const plan = pricing->plan;
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    sbp_axes split[64];
+    memcpy(split, walk->strategy.split, (size_t)plan->graph.class_count * sizeof *split);
+    walk->strategy.boxing = walk->request->boxing;
+    struct sbp_diag refusal = {{0}};
+    if (sbp_strategy_close(&plan->graph, &plan->mesh, &walk->strategy, &refusal) != SBP_OK) {
+        memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
+        walk->visited--;
+        /* The paper's way between two rests may split a class further than both ends do. */
+        return walk->request->boxing == SBP_BOXING_PAPER
+                   ? SBP_OK
+                   : sbp_fail(pricing->diag, SBP_E_INTERNAL, "%s", refusal.text);
+    }
+    struct sbp_program program;
+    SBP_TRY(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &walk->strategy, &bytes,
+                             &program, pricing->diag));
+    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
+    sbp_program_free(&program);
+    memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
+    const double objective =
+        walk->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
+    best->unlimited_s = fmin(best->unlimited_s, objective);
+    if (totals.device_bytes < best->least_device_bytes)
+        best->least_device_bytes = totals.device_bytes;
+    if (totals.device_bytes <= pricing->memory_limit_bytes && objective < best->objective_s) {
+        best->objective_s = objective;
+        best->device_bytes = totals.device_bytes;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status labelled_search(const struct sbp_plan *plan, const struct sbp_request *request,
+                                int64_t most, struct labelled_best *best, struct sbp_diag *diag)
+{
+    *best = (struct labelled_best){
+        .objective_s = INFINITY, .unlimited_s = INFINITY, .least_device_bytes = INT64_MAX};
+    struct walk walk;
+    struct sbp_arena arena;
+    enum sbp_status status = start(plan, request, most, &arena, &walk);
+    struct pricing pricing = {plan,
+                              request->memory_limit_bytes > 0 ? request->memory_limit_bytes
+                                                              : plan->cluster.memory_bytes,
+                              best, diag};
+    walk.visit = price;
+    walk.context = &pricing;
+    if (status == SBP_OK)
+        status = walk_all(&walk);
+    sbp_arena_free(&arena);
+    best->visited = walk.visited;
+    best->gave_up = status == SBP_STOPPED;
+    return best->gave_up ? SBP_OK : status;
+}
+
+enum sbp_status labelled_check(const struct sbp_plan *plan, const struct sbp_request *request,
+                               const struct sbp_strategy *strategy, struct sbp_diag *diag)
+{
+    struct walk walk;
+    struct sbp_arena arena;
+    enum sbp_status status = start(plan, request, INT64_MAX, &arena, &walk);
+    walk.wanted = strategy;
+    if (status == SBP_OK)
+        status = walk_all(&walk);
+    sbp_arena_free(&arena);
+    SBP_TRY(status);
+    return walk.visited > 0
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_INPUT, "the strategy is none of the space's labelled ones");
+}

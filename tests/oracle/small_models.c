@@ -1,0 +1,235 @@
+#include "small_models.h"
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static const char *const kind_names[] = {
+#define SMALL_NAME(name, text) text,
+    SMALL_MODELS_MAP(SMALL_NAME)
+#undef SMALL_NAME
+};
+
+const char *small_kind_name(enum small_kind kind)
+{
+    return kind_names[kind];
+}
+
+static void put(struct small_text *text, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* What does not fit is cut off, and then no JSON: the reader says so. */
+static void put(struct small_text *text, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    const int room = (int)sizeof text->text - text->length;
+    const int written = vsnprintf(text->text + text->length, (size_t)room, format, arguments);
+    va_end(arguments);
+    text->length += written < room ? written : room - 1;
+}
+
+static int pick(struct sbp_random *random, const int *values, int count)
+{
+    return values[sbp_random_below(random, (uint64_t)count)];
+}
+#define PICK(random, ...)                                                                          \
+    pick((random), (const int[]){__VA_ARGS__}, (int)(sizeof((int[]){__VA_ARGS__}) / sizeof(int)))
+
+static bool chance(struct sbp_random *random, double share)
+{
+    return sbp_random_unit(random) < share;
+}
+
+static const char *yes_no(bool value)
+{
+    return value ? "true" : "false";
+}
+
+static void put_head(struct sbp_random *random, struct small_text *text, int features, int batch,
+                     int sequence)
+{
+    put(text, "{\"name\": \"small\", \"global_batch\": %d, \"sequence\": %d, ", batch, sequence);
+    if (features > 0)
+        put(text, "\"features\": %d, \"input\": \"%s\", ", features,
+            chance(random, 0.5) ? "split" : "free");
+    put(text, "\"precision\": \"%s\", \"layers\": [", chance(random, 0.7) ? "fp32" : "mixed");
+}
+
+static void put_linear(struct sbp_random *random, struct small_text *text, const char *name, int in,
+                       int out)
+{
+    put(text, "{\"op\": \"linear\", \"name\": \"%s\", \"in\": %d, \"out\": %d, \"bias\": %s}", name,
+        in, out, yes_no(chance(random, 0.4)));
+}
+
+static void put_activation(struct sbp_random *random, struct small_text *text)
+{
+    if (chance(random, 0.5))
+        put(text, ", {\"op\": \"%s\"}",
+            ((const char *const[]){"relu", "gelu"})[sbp_random_below(random, 2)]);
+}
+
+static void put_tail(struct sbp_random *random, struct small_text *text)
+{
+    if (chance(random, 0.5))
+        put(text, ", {\"op\": \"cross_entropy\", \"name\": \"loss\"}");
+    put(text, "]}");
+}
+
+/* Sizes with few and with many divisors, so that divisibility binds now and then. */
+static int draw_size(struct sbp_random *random)
+{
+    return PICK(random, 2, 4, 6, 8, 12, 16, 24, 32, 48, 64, 128, 1024);
+}
+
+static int draw_batch(struct sbp_random *random)
+{
+    return PICK(random, 1, 2, 3, 4, 6, 8, 12, 24, 64, 512);
+}
+
+static int draw_sequence(struct sbp_random *random)
+{
+    return PICK(random, 1, 1, 1, 1, 2, 3, 4, 6, 8);
+}
+
+static void draw_chain(struct sbp_random *random, struct small_model *model)
+{
+    struct small_text *const text = &model->model;
+    int in = draw_size(random);
+    put_head(random, text, in, draw_batch(random), draw_sequence(random));
+    for (int i = 0; i < model->linears; i++) {
+        const int out = draw_size(random);
+        char name[16];
+        snprintf(name, sizeof name, "fc%d", i);
+        put(text, i > 0 ? ", " : "");
+        put_linear(random, text, name, in, out);
+        put_activation(random, text);
+        in = out;
+    }
+    put_tail(random, text);
+}
+
+/* One linear, a branch of one or two, and the sum of both ways. */
+static void draw_residual(struct sbp_random *random, struct small_model *model, bool normed)
+{
+    struct small_text *const text = &model->model;
+    const int size = draw_size(random), wide = draw_size(random);
+    const bool around_input = chance(random, 0.3), two = chance(random, 0.6);
+    put_head(random, text, size, draw_batch(random), draw_sequence(random));
+    if (!around_input) {
+        put_linear(random, text, "stem", size, size);
+        put(text, ", ");
+    }
+    if (normed)
+        put(text, "{\"op\": \"layernorm\", \"name\": \"norm\"}, ");
+    if (two) {
+        put_linear(random, text, "up", size, wide);
+        put_activation(random, text);
+        put(text, ", ");
+    }
+    put_linear(random, text, "down", two ? wide : size, size);
+    put(text, ", {\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"%s\", \"down\"]}",
+        around_input ? "input" : "stem");
+    if (chance(random, 0.4)) {
+        put(text, ", ");
+        put_linear(random, text, "out", size, draw_size(random));
+    }
+    put_tail(random, text);
+}
+
+static void draw_transformer(struct sbp_random *random, struct small_model *model)
+{
+    struct small_text *const text = &model->model;
+    const int heads = PICK(random, 2, 3, 4, 6), hidden = heads * PICK(random, 2, 4);
+    put_head(random, text, hidden, draw_batch(random), PICK(random, 1, 2, 3, 4));
+    if (chance(random, 0.5))
+        put(text, "{\"op\": \"layernorm\", \"name\": \"norm\"}, ");
+    put(text,
+        "{\"op\": \"linear\", \"name\": \"qkv\", \"in\": %d, \"out\": %d, \"out_heads\": %d, "
+        "\"bias\": %s}, {\"op\": \"attention\", \"name\": \"attention\", \"heads\": %d}, ",
+        hidden, 3 * hidden, heads, yes_no(chance(random, 0.5)), heads);
+    put_linear(random, text, "projection", hidden, hidden);
+    if (chance(random, 0.5))
+        put(text,
+            ", {\"op\": \"add\", \"name\": \"sum\", \"inputs\": [\"input\", \"projection\"]}");
+    put_tail(random, text);
+}
+
+static void draw_language(struct sbp_random *random, struct small_model *model)
+{
+    struct small_text *const text = &model->model;
+    const int hidden = draw_size(random), vocab = draw_size(random) + PICK(random, 0, 0, 1);
+    put_head(random, text, 0, draw_batch(random), PICK(random, 1, 2, 3, 4));
+    put(text, "{\"op\": \"embedding\", \"name\": \"tokens\", \"vocab\": %d, \"hidden\": %d%s}, ",
+        vocab, hidden, chance(random, 0.5) ? ", \"positions\": 8" : "");
+    if (chance(random, 0.4))
+        put(text, "{\"op\": \"layernorm\", \"name\": \"norm\"}, ");
+    if (chance(random, 0.4)) {
+        put_linear(random, text, "fc", hidden, hidden);
+        put(text, ", ");
+    }
+    if (chance(random, 0.6))
+        put(text, "{\"op\": \"linear\", \"name\": \"head\", \"tied\": \"tokens\"}");
+    else
+        put_linear(random, text, "head", hidden, vocab);
+    put_tail(random, text);
+}
+
+/* Sequences of one token and batches of one sequence keep the number of strategies down. */
+static void draw_gpt(struct sbp_random *random, struct small_model *model)
+{
+    const int heads = PICK(random, 2, 3, 4);
+    const bool tied = chance(random, 0.6);
+    put(&model->model,
+        "{\"name\": \"small\", \"architecture\": \"gpt\", \"layers\": %d, \"hidden\": %d, "
+        "\"heads\": %d, \"sequence\": %d, \"vocab\": %d, \"global_batch\": %d, \"tied\": %s, "
+        "\"bias\": %s, \"precision\": \"fp32\"}",
+        PICK(random, 1, 2, 3), heads * PICK(random, 2, 4, 8), heads, PICK(random, 1, 5),
+        PICK(random, 8, 12, 31, 60), PICK(random, 1, 2, 4, 6), yes_no(tied),
+        yes_no(chance(random, 0.5)));
+}
+
+void small_model_draw(struct sbp_random *random, enum small_kind kind, struct small_model *model)
+{
+    model->kind = kind;
+    model->model = (struct small_text){.length = 0};
+    if (kind == SMALL_CHAIN)
+        draw_chain(random, model);
+    else if (kind == SMALL_RESIDUAL || kind == SMALL_NORMED)
+        draw_residual(random, model, kind == SMALL_NORMED);
+    else if (kind == SMALL_TRANSFORMER)
+        draw_transformer(random, model);
+    else if (kind == SMALL_LANGUAGE)
+        draw_language(random, model);
+    else
+        draw_gpt(random, model);
+}
+
+static double draw_log(struct sbp_random *random, double least, double decades)
+{
+    double value = least;
+    for (double left = decades * sbp_random_unit(random); left > 0; left -= 0.1)
+        value *= 1.2589254117941673;
+    return value;
+}
+
+void small_cluster_draw(struct sbp_random *random, int outer, int inner, struct small_text *cluster)
+{
+    *cluster = (struct small_text){.length = 0};
+    put(cluster, "{\"name\": \"small\", \"levels\": [");
+    if (inner > 1)
+        put(cluster,
+            "{\"name\": \"node\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g, "
+            "\"ports\": %d}, ",
+            outer, draw_log(random, 1e-7, 3), draw_log(random, 1e-11, 2), PICK(random, 1, 2));
+    put(cluster,
+        "{\"name\": \"device\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g, "
+        "\"ports\": 1}], ",
+        inner > 1 ? inner : outer, draw_log(random, 1e-9, 4), draw_log(random, 1e-11, 2));
+    put(cluster,
+        "\"device\": {\"memory_bytes\": 1000000000000, \"flops\": {\"fp32\": %.3g, \"bf16\": "
+        "%.3g}, "
+        "\"memory_bytes_per_s\": %.3g}}",
+        draw_log(random, 1e9, 4), draw_log(random, 1e10, 4), draw_log(random, 1e9, 3));
+}

@@ -1,0 +1,442 @@
+/* The strategy space: how many tuples a variable has, what sizes and requests leave of them, and
+ * that its prices are what compiled plans cost. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/random.h"
+#include "planner/label.h"
+#include "planner/space.h"
+
+static void open_plan(const char *model, const char *levels, struct sbp_plan *plan)
+{
+    char cluster[1024];
+    snprintf(cluster, sizeof cluster,
+             "{\"name\": \"c\", \"levels\": [%s], \"device\": {\"memory_bytes\": 1e15, \"flops\": "
+             "{\"fp32\": 1e12}, \"memory_bytes_per_s\": 1e11}}",
+             levels);
+    struct sbp_diag diag = {{0}};
+    if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", plan, &diag) !=
+        SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+#define LEVEL(name, size)                                                                          \
+    "{\"name\": \"" name "\", \"size\": " #size ", \"alpha_s\": 1e-6, \"beta_s_per_byte\": 1e-9}"
+
+/* Two linear layers whose sizes are multiples of everything below. */
+#define WIDE                                                                                       \
+    "{\"name\": \"m\", \"global_batch\": 20736, \"sequence\": 20736, \"layers\": ["                \
+    "{\"op\": \"linear\", \"name\": \"a\", \"in\": 20736, \"out\": 20736}, "                       \
+    "{\"op\": \"linear\", \"name\": \"b\", \"in\": 20736, \"out\": 20736}]}"
+
+static void make(const struct sbp_plan *plan, const struct sbp_request *request,
+                 struct sbp_space *space)
+{
+    struct sbp_diag diag = {{0}};
+    if (sbp_space_make(plan, request, NULL, NULL, space, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+static const struct sbp_space_variable *variable_of(const struct sbp_space *space, const char *name)
+{
+    for (int v = 0; v < space->variable_count; v++)
+        if (space->variable[v].op >= 0 &&
+            strcmp(space->graph->op[space->variable[v].op].name, name) == 0)
+            return &space->variable[v];
+    fail_msg("no variable %s", name);
+    return NULL;
+}
+
+/* --- numbers of tuples --- */
+
+/* Ways to hand `axes` equal axes to `roles` roles: (axes + roles - 1 choose roles - 1). */
+static int64_t tuples(int axes, int roles)
+{
+    int64_t ways = 1;
+    for (int i = 1; i < roles; i++)
+        ways = ways * (axes + i) / i;
+    return ways;
+}
+
+static void check_count(const char *levels, enum sbp_space_kind kind, int64_t expected)
+{
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = kind};
+    open_plan(WIDE, levels, &plan);
+    make(&plan, &request, &space);
+    if (variable_of(&space, "a")->choice_count != expected)
+        fail_msg("%s, space %s: %d choices, expected %" PRId64, levels, sbp_space_name(kind),
+                 variable_of(&space, "a")->choice_count, expected);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+static void test_counts(void **state)
+{
+    (void)state;
+    check_count(LEVEL("l", 128), SBP_SPACE_AUTODDL, tuples(7, 3));
+    check_count(LEVEL("l", 128), SBP_SPACE_AUTODDL, 36);
+    check_count(LEVEL("l", 128), SBP_SPACE_FULL, tuples(7, 4));
+    check_count(LEVEL("l", 12), SBP_SPACE_AUTODDL, tuples(2, 3) * tuples(1, 3));
+    check_count(LEVEL("o", 6) ", " LEVEL("i", 4), SBP_SPACE_FULL,
+                tuples(1, 4) * tuples(1, 4) * tuples(2, 4));
+    check_count(LEVEL("o", 16) ", " LEVEL("i", 8), SBP_SPACE_AUTODDL, tuples(4, 3) * tuples(3, 3));
+    check_count(LEVEL("l", 64), SBP_SPACE_DATA_PARALLEL, 1);
+    check_count(LEVEL("l", 1), SBP_SPACE_FULL, 1);
+}
+
+/* The paper's 91 tuples a layer on 4096 devices, when sizes allow all of them. */
+static void test_paper_count(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    open_plan("{\"name\": \"m\", \"global_batch\": 4096, \"layers\": [{\"op\": \"linear\", "
+              "\"name\": \"a\", \"in\": 4096, \"out\": 4096}]}",
+              LEVEL("l", 4096), &plan);
+    make(&plan, &request, &space);
+    assert_int_equal(variable_of(&space, "a")->choice_count, 91);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+/* Every choice hands out exactly the axes there are, and no two are alike. */
+static void test_choices_are_tuples(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    open_plan(WIDE, LEVEL("o", 6) ", " LEVEL("i", 4), &plan);
+    make(&plan, &request, &space);
+    const size_t row = (size_t)plan.mesh.family_count * SBP_MAX_ROLES;
+    for (int v = 0; v < space.variable_count; v++)
+        for (int c = 0; c < space.variable[v].choice_count; c++) {
+            for (int f = 0; f < plan.mesh.family_count; f++) {
+                int axes = 0;
+                for (int r = 0; r < SBP_MAX_ROLES; r++)
+                    axes += sbp_space_count(&space, v, c, f)[r];
+                assert_int_equal(axes, plan.mesh.family[f].count);
+            }
+            for (int other = 0; other < c; other++)
+                assert_memory_not_equal(sbp_space_count(&space, v, c, 0),
+                                        sbp_space_count(&space, v, other, 0), row);
+        }
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+/* --- what sizes and requests leave --- */
+
+static int64_t factor(const struct sbp_space *space, int variable, int choice, int role)
+{
+    const struct sbp_factors factors =
+        sbp_space_factors(space, variable, choice, space->variable[variable].op);
+    return (int64_t)factors.factor[role];
+}
+
+enum { BATCH, SEQUENCE, COLUMN, ROW };
+
+/* Batch 6, sequence 1, 8 -> 12 features on 2 x 3: counted by hand over the factor tuples. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    open_plan("{\"name\": \"m\", \"global_batch\": 6, \"layers\": [{\"op\": \"linear\", \"name\": "
+              "\"a\", \"in\": 8, \"out\": 12}]}",
+              LEVEL("o", 2) ", " LEVEL("i", 3), &plan);
+    make(&plan, &request, &space);
+    const struct sbp_space_variable *const v = variable_of(&space, "a");
+    /* The 2 may be batch, column or row, the 3 batch or column alone: 3 does not divide 8. */
+    assert_int_equal(v->choice_count, 6);
+    for (int c = 0; c < v->choice_count; c++) {
+        const int at = (int)(v - space.variable);
+        assert_int_equal(6 % factor(&space, at, c, BATCH), 0);
+        assert_int_equal(factor(&space, at, c, SEQUENCE), 1);
+        assert_int_equal(12 % factor(&space, at, c, COLUMN), 0);
+        assert_int_equal(8 % factor(&space, at, c, ROW), 0);
+    }
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+static void test_class_limit(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_diag diag = {{0}};
+    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    open_plan(WIDE, LEVEL("l", 16), &plan);
+    int64_t limit[8];
+    assert_true(plan.graph.class_count <= 8);
+    for (int c = 0; c < plan.graph.class_count; c++)
+        limit[c] = strcmp(plan.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736;
+    assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
+    for (int v = 0; v < space.variable_count; v++)
+        for (int c = 0; c < space.variable[v].choice_count; c++)
+            assert_true(factor(&space, v, c, BATCH) <= 4);
+    /* 4 axes over three roles, at most two of them on batch. */
+    assert_int_equal(variable_of(&space, "a")->choice_count,
+                     tuples(4, 2) + tuples(3, 2) + tuples(2, 2));
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+static void test_batch_split(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL, .max_batch_split = 2};
+    open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
+    make(&plan, &request, &space);
+    const struct sbp_space_variable *const v = variable_of(&space, "a");
+    /* No axis on batch, or one of either level. */
+    assert_int_equal(v->choice_count,
+                     tuples(2, 2) * tuples(2, 2) + 2 * tuples(1, 2) * tuples(2, 2));
+    for (int c = 0; c < v->choice_count; c++)
+        assert_true(factor(&space, (int)(v - space.variable), c, BATCH) <= 2);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+static void any_fix(struct sbp_fix *fix, const char *layer)
+{
+    memset(fix, 0, sizeof *fix);
+    snprintf(fix->layer, sizeof fix->layer, "%s", layer);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->factor[role][level] = SBP_ANY;
+}
+
+static void test_fix(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_fix fix;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL, .fix = &fix, .fix_count = 1};
+    open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
+    any_fix(&fix, "b");
+    fix.factor[COLUMN][0] = 4;
+    fix.factor[ROW][1] = 2;
+    make(&plan, &request, &space);
+    /* The outer level is given away; of the inner one, one axis of three other roles is left. */
+    assert_int_equal(variable_of(&space, "b")->choice_count, 3);
+    assert_int_equal(variable_of(&space, "a")->choice_count, tuples(2, 4) * tuples(2, 4));
+    sbp_space_free(&space);
+
+    struct sbp_diag diag = {{0}};
+    fix.factor[ROW][1] = 3;
+    assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "b"));
+    diag.text[0] = '\0';
+    any_fix(&fix, "nobody");
+    assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "nobody"));
+    sbp_plan_free(&plan);
+}
+
+static void test_empty(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_diag diag = {{0}};
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    open_plan("{\"name\": \"m\", \"global_batch\": 3, \"layers\": [{\"op\": \"linear\", \"name\": "
+              "\"odd\", \"in\": 5, \"out\": 7}]}",
+              LEVEL("l", 2), &plan);
+    assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "odd"));
+    sbp_plan_free(&plan);
+}
+
+/* --- prices --- */
+
+/* Draws a choice of every operator; rests follow where the operator leaves them, else at random. */
+static bool draw_choice(struct sbp_random *random, const struct sbp_space *space,
+                        const struct sbp_problem *problem, int *choice)
+{
+    for (int tries = 0; tries < 200; tries++) {
+        for (int v = 0; v < space->variable_count; v++)
+            choice[v] = (int)sbp_random_below(random, (uint64_t)space->variable[v].choice_count);
+        for (int k = 0; k < space->keep_count; k++) {
+            const struct sbp_keep *const keep = &space->keep[k];
+            const int rests = space->variable[keep->rest_variable].choice_count;
+            const int from = (int)sbp_random_below(random, (uint64_t)rests);
+            for (int i = 0; i < rests; i++)
+                if (sbp_space_can_rest(space, keep, choice[keep->op_variable],
+                                       (from + i) % rests)) {
+                    choice[keep->rest_variable] = (from + i) % rests;
+                    break;
+                }
+        }
+        if (sbp_problem_cost(problem, choice) < SBP_FORBIDDEN)
+            return true;
+    }
+    return false;
+}
+
+struct prices {
+    int run, equal, not_labelled;
+    double largest_gap;
+};
+
+/* The problem's cost and memory are lower bounds of the labelled, compiled plan's; the cost is
+ * equal where every transfer is labelled as well as it was priced. */
+static void check_price(struct sbp_plan *plan, const struct sbp_space *space, const int *choice,
+                        double priced_s, uint64_t seed, struct prices *prices)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_labelling labelling;
+    assert_int_equal(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), SBP_OK);
+    assert_int_equal(sbp_label(space, choice, seed, &plan->strategy, &labelling), SBP_OK);
+    if (labelling.broken_class >= 0 || labelling.broken_rests > 0) {
+        prices->not_labelled++;
+        return;
+    }
+    if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    struct sbp_program program;
+    if (sbp_plan_compile(plan, &program, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
+    sbp_program_free(&program);
+    const double cost_s =
+        space->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
+    double promised_s = 0, modelled_bytes = sbp_space_constant_bytes(space);
+    for (int i = 0; i < space->transfer_count; i++)
+        promised_s +=
+            sbp_space_transfer_s(space, &space->transfer[i], choice[space->transfer[i].from],
+                                 choice[space->transfer[i].to]);
+    for (int v = 0; v < space->variable_count; v++)
+        if (space->variable[v].op >= 0)
+            modelled_bytes += sbp_space_unary_bytes(space, v, choice[v]);
+    const double gap_s = labelling.transfer_s - promised_s;
+    if (fabs(cost_s - priced_s - gap_s) > 1e-9 * cost_s || gap_s < -1e-9 * cost_s)
+        fail_msg("seed %" PRIu64 ": plan %.17g, problem %.17g, labels add %.17g", seed, cost_s,
+                 priced_s, gap_s);
+    const int64_t device_bytes = totals.device_bytes - plan->cluster.reserve_bytes;
+    if (modelled_bytes > (double)device_bytes * (1 + 1e-9))
+        fail_msg("seed %" PRIu64 ": modelled %.17g bytes, the plan takes %" PRId64, seed,
+                 modelled_bytes, device_bytes);
+    prices->run++;
+    prices->equal += gap_s <= 1e-12 * cost_s;
+    prices->largest_gap = fmax(prices->largest_gap, gap_s / cost_s);
+}
+
+static void check_prices(const char *name, const char *model, const char *levels,
+                         struct sbp_request request)
+{
+    struct prices prices = {0};
+    struct sbp_plan plan;
+    open_plan(model, levels, &plan);
+    for (int objective = 0; objective < 2; objective++) {
+        request.objective = objective == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION;
+        struct sbp_space space;
+        struct sbp_problem problem;
+        struct sbp_diag diag = {{0}};
+        make(&plan, &request, &space);
+        assert_int_equal(sbp_space_problem(&space, INFINITY, &problem, &diag), SBP_OK);
+        int *const choice = calloc((size_t)space.variable_count + 1, sizeof *choice);
+        assert_non_null(choice);
+        for (uint64_t seed = 0; seed < 60; seed++) {
+            struct sbp_random random;
+            sbp_random_seed(&random, seed);
+            if (draw_choice(&random, &space, &problem, choice))
+                check_price(&plan, &space, choice, sbp_problem_cost(&problem, choice), seed,
+                            &prices);
+        }
+        free(choice);
+        sbp_problem_free(&problem);
+        sbp_space_free(&space);
+    }
+    sbp_plan_free(&plan);
+    print_message("%-12s %3d plans, %3d at the unlabelled price, largest gap %.3g %%, %d without "
+                  "labels\n",
+                  name, prices.run, prices.equal, 100 * prices.largest_gap, prices.not_labelled);
+    assert_true(prices.run > 0);
+}
+
+#define GPT(layers, more)                                                                          \
+    "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": " #layers ", \"hidden\": 144, "      \
+    "\"heads\": 36, \"sequence\": 36, \"vocab\": 144, \"global_batch\": 36" more "}"
+
+static void test_prices(void **state)
+{
+    (void)state;
+    static const char *const flat = LEVEL("l", 12), *const two = LEVEL("o", 4) ", " LEVEL("i", 6);
+    const struct sbp_request full = {.space = SBP_SPACE_FULL}, paper = {.space = SBP_SPACE_AUTODDL};
+    static const char *const chain =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 144, \"input\": \"split\", "
+        "\"features\": 144, \"layers\": [{\"op\": \"linear\", \"out\": 288, \"bias\": true}, "
+        "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"out\": 144}, {\"op\": \"layernorm\"}, "
+        "{\"op\": \"linear\", \"out\": 144, \"bias\": true}, {\"op\": \"cross_entropy\"}]}";
+    check_prices("chain", chain, flat, full);
+    check_prices("chain", chain, two, full);
+    check_prices("chain", chain, two, paper);
+    check_prices("gpt", GPT(1, ""), flat, full);
+    check_prices("gpt", GPT(3, ""), two, full);
+    check_prices("gpt", GPT(2, ", \"tied\": false, \"dropout\": 0.1"), two, paper);
+    check_prices("gpt mixed", GPT(2, ", \"precision\": \"mixed\", \"clip_norm\": 1"), flat, full);
+}
+
+/* Only what an operator leaves split binds where it rests. */
+static void test_rests(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    open_plan(WIDE, LEVEL("l", 16), &plan);
+    make(&plan, &request, &space);
+    assert_int_equal(space.keep_count, 2);
+    for (int k = 0; k < space.keep_count; k++) {
+        const struct sbp_keep *const keep = &space.keep[k];
+        for (int c = 0; c < space.variable[keep->op_variable].choice_count; c++)
+            for (int rest = 0; rest < space.variable[keep->rest_variable].choice_count; rest++) {
+                const uint8_t *const op = sbp_space_count(&space, keep->op_variable, c, 0);
+                const uint8_t *const at = sbp_space_count(&space, keep->rest_variable, rest, 0);
+                const bool expected = op[BATCH] <= at[SBP_DIM_BATCH] &&
+                                      op[SEQUENCE] <= at[SBP_DIM_SEQUENCE] &&
+                                      op[COLUMN] <= at[SBP_DIM_FEATURE];
+                assert_int_equal(sbp_space_can_rest(&space, keep, c, rest), expected);
+            }
+    }
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_paper_count),
+        cmocka_unit_test(test_choices_are_tuples),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_class_limit),
+        cmocka_unit_test(test_batch_split),
+        cmocka_unit_test(test_fix),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_rests),
+        cmocka_unit_test(test_prices),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,22 @@
+#!/bin/sh
+# A searched plan runs and verifies on MPI ranks, and is refused on another number of them.
+# usage: run_mpi.sh SBPLAN SBPLAN-RUN CONFIGS MPIRUN FLAGS...
+set -eu
+sbplan=$1 run=$2 configs=$3
+shift 3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+"$sbplan" search "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+    -o "$folder/plan.json" >/dev/null
+"$@" -n 4 "$run" "$folder/plan.json" --backend mpi --verify --steps 2 --trace "$folder/trace.json" \
+    >"$folder/out"
+grep -q '^verified' "$folder/out"
+test -s "$folder/trace.json"
+
+status=0
+"$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \
+    >"$folder/out" 2>"$folder/err" || status=$?
+test "$status" -eq 2
+grep -q 'plan is for 4 ranks, 3 are running' "$folder/err"
+test ! -e "$folder/none.json"

@@ -31,13 +31,9 @@ static enum sbp_status add_level(struct sbp_mesh *mesh, int level, int64_t size,
             count[distinct++] = times;
         }
     }
-    if (size > 1) {
-        if (distinct > 0 && prime[distinct - 1] == size) {
-            count[distinct - 1]++;
-        } else {
-            prime[distinct] = size;
-            count[distinct++] = 1;
-        }
+    if (size > 1) { /* what no smaller prime divides is a prime of its own */
+        prime[distinct] = size;
+        count[distinct++] = 1;
     }
     for (int i = distinct - 1; i >= 0; i--)
         SBP_TRY(add_family(mesh, level, prime[i], count[i], diag));

@@ -3,6 +3,7 @@
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy)
 {
+    strategy->boxing = SBP_BOXING_FULL;
     strategy->op = SBP_NEW(arena, struct sbp_labels, graph->op_count);
     strategy->rest = SBP_NEW(arena, struct sbp_dist, graph->tensor_count);
     strategy->split = SBP_NEW(arena, sbp_axes, graph->class_count);

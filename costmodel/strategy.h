@@ -23,6 +23,7 @@ struct sbp_strategy {
     sbp_axes *split;       /* (class_count) axes that split a class anywhere: the digits */
 };
 
+/* Boxing `full`, every axis in an operator's first role, rest states still to be given. */
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy) SBP_MUST_USE;
 

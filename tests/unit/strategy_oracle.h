@@ -141,6 +141,19 @@ static inline void oracle_note_op(const struct sbp_graph *graph,
     oracle_note(graph, legality, node->output, rest, axis);
 }
 
+/* States that a tensor passes through on its way to an operator have digits too. */
+static inline void oracle_note_ways(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, int op, int axis,
+                                    struct oracle_legality *legality)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    struct sbp_dist via;
+    for (int i = 0; i < node->input_count && legality->legal; i++)
+        if ((node->input[i] != graph->input || graph->input_split) &&
+            sbp_strategy_waypoint(graph, mesh, strategy, op, i, &via))
+            oracle_note(graph, legality, node->input[i], via.axis[axis], axis);
+}
+
 /* Whether two uses of a weight hold the same block. */
 static inline bool oracle_uses_agree(const struct sbp_graph *graph,
                                      const struct sbp_strategy *strategy, int a, int b, int axis)
@@ -173,6 +186,9 @@ static inline void oracle_judge(const struct sbp_graph *graph, const struct sbp_
             oracle_note(graph, legality, graph->input, rest, axis);
         }
     }
+    for (int op = 0; op < graph->op_count; op++)
+        for (int axis = 0; axis < mesh->axis_count; axis++)
+            oracle_note_ways(graph, mesh, strategy, op, axis, legality);
     for (int i = 0; i < graph->class_count; i++)
         legality->legal &= graph->dim_class[i].size % oracle_product(mesh, legality->split[i]) == 0;
 }

@@ -590,6 +590,34 @@ static void test_other_roles(void **state)
     assert_int_equal(role_named(SBP_OP_CROSS_ENTROPY, "vocab")->output.kind, SBP_BROADCAST);
 }
 
+/* The space of the paper has every role but the split of sequences. Element-wise operators of one
+ * operand, norms and losses run where their input rests. */
+static void test_entries(void **state)
+{
+    (void)state;
+    const struct {
+        int inputs, weights;
+        bool follows;
+    } rows[SBP_OP_KINDS] = {
+        [SBP_OP_LINEAR] = {1, 2, false},       [SBP_OP_RELU] = {1, 0, true},
+        [SBP_OP_GELU] = {1, 0, true},          [SBP_OP_EMBEDDING] = {0, 2, false},
+        [SBP_OP_LAYERNORM] = {1, 2, true},     [SBP_OP_ATTENTION] = {1, 0, false},
+        [SBP_OP_ADD] = {2, 0, false},          [SBP_OP_DROPOUT] = {1, 0, true},
+        [SBP_OP_CROSS_ENTROPY] = {1, 0, true},
+    };
+    for (int kind = 0; kind < SBP_OP_KINDS; kind++) {
+        const struct sbp_op_entry *entry = sbp_op((enum sbp_op_kind)kind);
+        assert_int_equal(entry->inputs, rows[kind].inputs);
+        assert_int_equal(entry->weights, rows[kind].weights);
+        assert_int_equal(entry->follows, rows[kind].follows);
+        for (int i = 0; i < entry->role_count; i++) {
+            assert_int_equal(entry->role[i].paper, strcmp(entry->role[i].name, "sequence") != 0);
+            if (entry->role[i].output.kind != SBP_SPLIT)
+                assert_int_equal(entry->role[i].output.dim, 0);
+        }
+    }
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -609,9 +637,13 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear_roles),         cmocka_unit_test(test_embedding_roles),
-        cmocka_unit_test(test_linear_is_in_oneflow), cmocka_unit_test(test_paper_roles),
-        cmocka_unit_test(test_other_roles),          cmocka_unit_test(test_names),
+        cmocka_unit_test(test_linear_roles),
+        cmocka_unit_test(test_embedding_roles),
+        cmocka_unit_test(test_linear_is_in_oneflow),
+        cmocka_unit_test(test_paper_roles),
+        cmocka_unit_test(test_other_roles),
+        cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -204,6 +204,8 @@ static void test_text(void **state)
     assert_string_equal(sbp_dist_text(&mesh, &dist, buffer, sizeof buffer), "S0:4 B:2 P:2");
     dist = sbp_dist_all(SBP_STATE_B);
     assert_string_equal(sbp_dist_text(&mesh, &dist, buffer, sizeof buffer), "B:16");
+    dist = sbp_dist_all(SBP_STATE_S(1));
+    assert_string_equal(sbp_dist_text(&mesh, &dist, buffer, sizeof buffer), "S1:16");
     dist = sbp_dist_all(SBP_STATE_P);
     dist.axis[3] = SBP_STATE_S(2);
     const char *text = sbp_dist_text(&mesh, &dist, buffer, sizeof buffer);

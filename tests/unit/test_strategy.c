@@ -140,11 +140,12 @@ static void test_random_strategies(void **state)
     print_message("seed %llu\n", (unsigned long long)SEED);
     int legal[ORACLE_MODELS] = {0}, illegal[ORACLE_MODELS] = {0};
     for (int round = 0; round < ROUNDS; round++) {
-        struct setting s;
+        struct setting s = {0};
         const int model = round % ORACLE_MODELS;
         oracle_model_read(&s.model, oracle_models[model]);
         set_mesh(&s, 3, oracle_meshes[oracle_below(&random, ORACLE_MESHES)]);
         oracle_draw(&random, &s.model.graph, &s.mesh, &s.strategy);
+        s.strategy.boxing = oracle_below(&random, 3) == 0 ? SBP_BOXING_PAPER : SBP_BOXING_FULL;
         spoil(&random, &s);
         if (check_verdict(&s, round))
             legal[model]++;
@@ -154,7 +155,7 @@ static void test_random_strategies(void **state)
     }
     for (int i = 0; i < ORACLE_MODELS; i++) {
         print_message("model %d: %d legal, %d not\n", i, legal[i], illegal[i]);
-        assert_true(legal[i] > ROUNDS / 40 && illegal[i] > ROUNDS / 40);
+        assert_true(legal[i] > ROUNDS / 80 && illegal[i] > ROUNDS / 80);
     }
 }
 
@@ -209,7 +210,7 @@ static void accepted(struct setting *s)
 static void test_what_does_not_divide(void **state)
 {
     (void)state;
-    struct setting s;
+    struct setting s = {0};
     oracle_model_read(&s.model, PERCEPTRON("4", "4", ""));
     set_mesh(&s, 1, (int64_t[]){4});
     label_all(&s, "batch");
@@ -233,7 +234,7 @@ static void test_what_does_not_divide(void **state)
 static void test_product_over_the_plan(void **state)
 {
     (void)state;
-    struct setting s;
+    struct setting s = {0};
     oracle_model_read(&s.model, PERCEPTRON("4", "2", ""));
     set_mesh(&s, 1, (int64_t[]){4});
     const uint8_t batch = (uint8_t)oracle_role_named(SBP_OP_LINEAR, "batch");
@@ -261,7 +262,7 @@ static void test_product_over_the_plan(void **state)
 static void test_rests(void **state)
 {
     (void)state;
-    struct setting s;
+    struct setting s = {0};
     oracle_model_read(&s.model, PERCEPTRON("4", "4", ", \"input\": \"split\""));
     set_mesh(&s, 1, (int64_t[]){2});
     const int one = s.model.graph.op[oracle_op_named(&s.model.graph, "one")].output;
@@ -293,8 +294,10 @@ static void test_free_input(void **state)
 {
     (void)state;
     struct setting s;
+    memset(&s, 0xff, sizeof s); /* an allocated strategy needs no preparation */
     oracle_model_read(&s.model, PERCEPTRON("5", "6", ""));
     set_mesh(&s, 1, (int64_t[]){2});
+    assert_int_equal(s.strategy.boxing, SBP_BOXING_FULL);
     const struct sbp_state odd[] = {SBP_STATE_B, SBP_STATE_P, SBP_STATE_S(1), SBP_STATE_S(2)};
     for (int mode = 0; mode < 2; mode++)
         for (int i = 0; i < 4; i++) {
@@ -318,7 +321,7 @@ static void test_tied_weight(void **state)
         {"batch", "column", false},  {"vocab", "batch", false},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct setting s;
+        struct setting s = {0};
         oracle_model_read(&s.model,
                           "{\"name\": \"t\", \"global_batch\": 4, \"sequence\": 4, \"precision\": "
                           "\"fp32\", \"layers\": [{\"op\": \"embedding\", \"name\": \"emb\", "
@@ -347,7 +350,7 @@ static void test_tied_weight(void **state)
 static void test_waypoints(void **state)
 {
     (void)state;
-    struct setting s;
+    struct setting s = {0};
     oracle_model_read(&s.model, PERCEPTRON("64", "64", ", \"input\": \"split\""));
     set_mesh(&s, 1, (int64_t[]){8});
     struct sbp_random random;

@@ -101,6 +101,21 @@ static enum sbp_status scan_escape(struct scan *scan)
     return kind == 'u' ? scan_code(scan) : SBP_OK;
 }
 
+/* Bytes of the UTF-8 character at `at`, which begins with a byte over 127; 0 when it is none: cut
+ * short, longer than it need be, a surrogate, or beyond U+10FFFF (RFC 3629). */
+static int utf8_length(const unsigned char *at)
+{
+    const int length = at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
+    if (at[0] < 0xc2 || at[0] > 0xf4)
+        return 0;
+    for (int i = 1; i < length; i++)
+        if ((at[i] & 0xc0) != 0x80) /* stops at the text's end, too */
+            return 0;
+    const bool legal = (at[0] != 0xe0 || at[1] >= 0xa0) && (at[0] != 0xed || at[1] < 0xa0) &&
+                       (at[0] != 0xf0 || at[1] >= 0x90) && (at[0] != 0xf4 || at[1] < 0x90);
+    return legal ? length : 0;
+}
+
 /* `at` stands behind the opening quote. */
 static enum sbp_status scan_string(struct scan *scan)
 {
@@ -112,7 +127,10 @@ static enum sbp_status scan_string(struct scan *scan)
             return refuse(scan, "a string is not closed on its line");
         if (byte < ' ')
             return refuse(scan, "a string holds the control character 0x%02x", byte);
-        scan->at++;
+        const int length = byte < 128 ? 1 : utf8_length((const unsigned char *)scan->at);
+        if (length == 0)
+            return refuse(scan, "a string holds byte 0x%02x, which is no UTF-8 there", byte);
+        scan->at += length;
         if (byte == '\\')
             SBP_TRY(scan_escape(scan));
     }

@@ -112,6 +112,16 @@ static void test_broken_text(void **state)
         {"[\"\\ud800x\"]", "line 1: \\ud800 is half of a surrogate pair"},
         {"[\"\\ud800\\u0041\"]", "line 1: \\ud800 is half of a surrogate pair"},
         {"[\"\\udc00\"]", "line 1: \\udc00 is half of a surrogate pair"},
+        /* UTF-8: stray, cut, too long, a surrogate, beyond the last character */
+        {"[\"a\xff\"]", "line 1: a string holds byte 0xff, which is no UTF-8 there"},
+        {"[\"\x80\"]", "line 1: a string holds byte 0x80, which is no UTF-8 there"},
+        {"[\"\xc3\"]", "line 1: a string holds byte 0xc3, which is no UTF-8 there"},
+        {"[\"\xe2\x82", "line 1: a string holds byte 0xe2, which is no UTF-8 there"},
+        {"[\"\xc0\xaf\"]", "line 1: a string holds byte 0xc0, which is no UTF-8 there"},
+        {"[\"\xe0\x9f\xbf\"]", "line 1: a string holds byte 0xe0, which is no UTF-8 there"},
+        {"[\"\xf0\x8f\xbf\xbf\"]", "line 1: a string holds byte 0xf0, which is no UTF-8 there"},
+        {"[\"\xed\xa0\x80\"]", "line 1: a string holds byte 0xed, which is no UTF-8 there"},
+        {"[\"\xf4\x90\x80\x80\"]", "line 1: a string holds byte 0xf4, which is no UTF-8 there"},
         /* duplicates */
         {"{\"a\": 1, \"b\": 2, \"a\": 3}", "key \"a\" appears twice"},
         {"{\"layers\": [{}, {\"op\": 1, \"op\": 1}]}", "layers[1]: key \"op\" appears twice"},
@@ -158,6 +168,7 @@ static void test_legal_text(void **state)
         "\xef\xbb\xbf{}",
         "[0.5, 1E+3, 2e-7, 10]",
         "[\"\\u00e9 \\ud83d\\ude00 \\\" \\\\ \\/ \\b\\f\\n\\r\\t\"]",
+        "[\"\xc2\x80 \xe0\xa0\x80 \xed\x9f\xbf \xf0\x90\x80\x80 \xf4\x8f\xbf\xbf\"]",
         "\r\n\t{\"a\":{\"a\":[{}]}}",
         "[123456789012345678901234567890123456789012345678901234567890123]"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

@@ -1,7 +1,7 @@
 /* Reading JSON with exact diagnostics, on cJSON.
  *
  * A cursor is a value together with where it stands, so that every complaint names file, JSON path,
- * what is wrong and what is legal: `model.json: layers[3].op: unknown operator "linar", did you
+ * what is wrong and what is legal: `model.json: layers[3].op: unknown value "linar", did you
  * mean "linear"?`. Duplicate keys, NaN, infinities, trailing text and wrong types are refused.
  */
 #ifndef SBP_BASE_JSON_H

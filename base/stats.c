@@ -19,15 +19,6 @@ double sbp_median(double *values, int n)
     return values[middle - 1] + (values[middle] - values[middle - 1]) / 2;
 }
 
-double sbp_quantile(const double *sorted, int n, double q)
-{
-    const double place = q * (double)(n - 1);
-    const int below = (int)place;
-    if (below >= n - 1)
-        return sorted[n - 1];
-    return sorted[below] + (place - (double)below) * (sorted[below + 1] - sorted[below]);
-}
-
 /* Binomial(n, 1/2) weight of i - 1 from that of i. */
 static double weight_below(double weight_of_i, int i, int n)
 {

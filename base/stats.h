@@ -6,8 +6,6 @@
 
 /* Sorts values (n) in place and returns the median (mean of the middle two for even n); n >= 1. */
 double sbp_median(double *values, int n);
-/* Linear-interpolation quantile of *sorted* values, q in [0, 1]. */
-double sbp_quantile(const double *sorted, int n, double q);
 /* Order-statistic confidence interval of the median of *sorted* values (binomial, exact): the
  * innermost symmetric pair of ranks that reaches `confidence` (e.g. 0.95), so never narrower than
  * Le Boudec, Performance Evaluation, table A.1, which also takes lopsided pairs. False (and the

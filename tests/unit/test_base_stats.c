@@ -55,18 +55,6 @@ static void test_median(void **state)
     }
 }
 
-static void test_quantile(void **state)
-{
-    (void)state;
-    static const double sorted[] = {1, 2, 4, 8, 16};
-    assert_near("minimum", sbp_quantile(sorted, 5, 0), 1, 0);
-    assert_near("first quartile", sbp_quantile(sorted, 5, 0.25), 2, 0);
-    assert_near("between", sbp_quantile(sorted, 5, 0.625), 6, 0);
-    assert_near("nine tenths", sbp_quantile(sorted, 5, 0.9), 12.8, 1e-12);
-    assert_near("maximum", sbp_quantile(sorted, 5, 1), 16, 0);
-    assert_near("of one", sbp_quantile(sorted, 1, 0.3), 1, 0);
-}
-
 /* P(first <= B <= n - first) for B ~ Bin(n, 1/2), by Pascal's triangle. */
 static double naive_coverage(int n, int first)
 {
@@ -243,7 +231,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_median),
-        cmocka_unit_test(test_quantile),
         cmocka_unit_test(test_interval_is_the_tightest),
         cmocka_unit_test(test_interval_table_rows),
         cmocka_unit_test(test_interval_of_many),

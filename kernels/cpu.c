@@ -1,7 +1,6 @@
 /* Picks the CPU table of an element type. */
 #include <cblas.h>
 
-#include "kernels/cpu_attention.h"
 #include "kernels/cpu_table.h"
 
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)

@@ -5,8 +5,6 @@
  * their log-sum-exp, out of which backward recomputes the probabilities (Dao et al., 2022,
  * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
  */
-#include "kernels/cpu_attention.h"
-
 #include "kernels/cpu_gemm.h"
 
 /* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y (forward
@@ -44,13 +42,13 @@ static int64_t visible(const struct head *head, const struct tile *tile, int64_t
 
 static struct tile query_tile(const struct head *head, int64_t row)
 {
-    const int64_t rows = least(CPU_ATTENTION_TILE, head->sequence - row);
+    const int64_t rows = least(SBP_ATTENTION_TILE, head->sequence - row);
     return (struct tile){row, rows, 0, key_end(head, row, rows), head->sequence};
 }
 
 static struct tile key_tile(const struct tile *queries, int64_t column)
 {
-    const int64_t columns = least(CPU_ATTENTION_TILE, queries->columns - column);
+    const int64_t columns = least(SBP_ATTENTION_TILE, queries->columns - column);
     return (struct tile){queries->row, queries->rows, column, columns, columns};
 }
 
@@ -98,7 +96,7 @@ static void scale_row(real *row, int64_t n, real factor)
 
 static void forward_materialised(const struct head *head, real *probabilities)
 {
-    for (int64_t row = 0; row < head->sequence; row += CPU_ATTENTION_TILE) {
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
         const struct tile tile = query_tile(head, row);
         real *scores = probabilities + row * head->sequence;
         tile_scores(scores, head, &tile);
@@ -134,15 +132,15 @@ static void rescale_rows(const struct head *head, const struct tile *tile, real 
 /* scratch: one score tile, then each row's maximum and sum. */
 static void forward_flash(const struct head *head, real *log_sums, real *scratch)
 {
-    const int64_t side = least(CPU_ATTENTION_TILE, head->sequence);
+    const int64_t side = least(SBP_ATTENTION_TILE, head->sequence);
     real *scores = scratch, *maximum = scores + side * side, *sum = maximum + side;
-    for (int64_t row = 0; row < head->sequence; row += CPU_ATTENTION_TILE) {
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
         const struct tile queries = query_tile(head, row);
         for (int64_t i = 0; i < queries.rows; i++) {
             maximum[i] = -(real)INFINITY;
             sum[i] = 0;
         }
-        for (int64_t column = 0; column < queries.columns; column += CPU_ATTENTION_TILE) {
+        for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
             const struct tile tile = key_tile(&queries, column);
             tile_scores(scores, head, &tile);
             rescale_rows(head, &tile, scores, maximum, sum);
@@ -201,8 +199,8 @@ static void backward_tile(const struct head *head, const struct tile *tile, cons
 /* scratch: a number a row, then the score gradients of a tile. */
 static void backward_materialised(const struct head *head, const real *probabilities, real *scratch)
 {
-    real *inner = scratch, *ds = inner + least(CPU_ATTENTION_TILE, head->sequence);
-    for (int64_t row = 0; row < head->sequence; row += CPU_ATTENTION_TILE) {
+    real *inner = scratch, *ds = inner + least(SBP_ATTENTION_TILE, head->sequence);
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
         const struct tile tile = query_tile(head, row);
         row_terms(inner, head, &tile);
         backward_tile(head, &tile, probabilities + row * head->sequence, ds, inner);
@@ -212,12 +210,12 @@ static void backward_materialised(const struct head *head, const real *probabili
 /* scratch: a number a row, then a tile of probabilities and one of score gradients. */
 static void backward_flash(const struct head *head, const real *log_sums, real *scratch)
 {
-    const int64_t side = least(CPU_ATTENTION_TILE, head->sequence);
+    const int64_t side = least(SBP_ATTENTION_TILE, head->sequence);
     real *inner = scratch, *p = inner + side, *ds = p + side * side;
-    for (int64_t row = 0; row < head->sequence; row += CPU_ATTENTION_TILE) {
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
         const struct tile queries = query_tile(head, row);
         row_terms(inner, head, &queries);
-        for (int64_t column = 0; column < queries.columns; column += CPU_ATTENTION_TILE) {
+        for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
             const struct tile tile = key_tile(&queries, column);
             recompute_tile(p, head, &tile, log_sums);
             backward_tile(head, &tile, p, ds, inner);

@@ -1,5 +1,4 @@
 #include <assert.h>
-#include <string.h>
 
 #include "kernels/cpu_real.h"
 #include "kernels/cpu_runs.h"

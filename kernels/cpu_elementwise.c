@@ -58,11 +58,6 @@ void CPU(add)(void *y, const void *a, const void *b, int64_t n)
         to[i] = left[i] + right[i];
 }
 
-void CPU(accumulate)(void *x, const void *y, int64_t n)
-{
-    CPU(add)(x, x, y, n);
-}
-
 void CPU(scale)(void *x, double factor, int64_t n)
 {
     real *at = x;

@@ -1,7 +1,6 @@
 /* Row-major matrix products on BLAS, for one compilation's `real`.
  *
- * BLAS counts in int: a dimension or stride above INT_MAX is a broken invariant here, since block
- * sizes are checked when a plan is made.
+ * BLAS counts in int: an assertion stops the program at a dimension or stride above INT_MAX.
  */
 #ifndef SBP_KERNELS_CPU_GEMM_H
 #define SBP_KERNELS_CPU_GEMM_H

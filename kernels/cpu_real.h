@@ -50,7 +50,6 @@ typedef float real;
     X(gelu_forward)                                                                                \
     X(gelu_backward)                                                                               \
     X(add)                                                                                         \
-    X(accumulate)                                                                                  \
     X(scale)                                                                                       \
     X(absolute)                                                                                    \
     X(zero)                                                                                        \

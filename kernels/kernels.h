@@ -52,8 +52,7 @@ struct sbp_kernels {
     void (*gelu_backward)(void *dx, const void *x, const void *dy, int64_t n);
     /* y = a + b (y may be either). */
     void (*add)(void *y, const void *a, const void *b, int64_t n);
-    /* x += y, x *= factor, x = |x|, x = 0. */
-    void (*accumulate)(void *x, const void *y, int64_t n);
+    /* x *= factor, x = |x|, x = 0. */
     void (*scale)(void *x, double factor, int64_t n);
     void (*absolute)(void *x, int64_t n);
     void (*zero)(void *x, int64_t n);
@@ -81,9 +80,9 @@ struct sbp_kernels {
                                const void *sums, const void *backward_sums, const void *gain,
                                int64_t tokens, int64_t in, int64_t hidden, double epsilon);
 
-    /* Embedding: y(T,I) = table(V,I)[row of ids[t]] [+ positions(S,I)[t mod S'] when not NULL];
-     * ids(T) are global; `vocabulary` says which rows are local, others contribute 0.
-     * position_of(T) gives each token's row of the position table.
+    /* Embedding: y(T,I) = table(V,I)[row of ids[t]] [+ positions(position_rows,I)[position_of[t]]
+     * when not NULL]; ids(T) are global; `vocabulary` says which rows are local, others contribute
+     * 0. position_of(T) is not read without positions.
      * backward: dtable is written (zeroed first) by scatter-add, or added to with `accumulate`;
      * dpositions(position_rows, I) is zeroed and added to. */
     void (*embedding_forward)(void *y, const int32_t *ids, const int32_t *position_of,
@@ -94,7 +93,8 @@ struct sbp_kernels {
                                int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, bool accumulate);
 
-    /* qkv(B,S,H,3,D) -> y(B,S,H,D); saved and scratch sized by the functions above. */
+    /* qkv(B,S,H,3,D) -> y(B,S,H,D); saved and scratch are sized by the functions in
+     * base/numeric.h. */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_shape *shape);
     void (*attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,

@@ -76,7 +76,7 @@ static void forward(struct check *check, const struct problem *p, struct ranks *
         void *sums = check_blank(check, 2 * p->tokens);
         check->kernels->cross_entropy_sums(sums, ranks->logits[r], p->labels, ranks->maxima,
                                            p->tokens, p->split.local, &ranks->digits[r], p->valid);
-        check->kernels->accumulate(ranks->total, sums, 2 * p->tokens);
+        check->kernels->add(ranks->total, ranks->total, sums, 2 * p->tokens);
     }
 }
 

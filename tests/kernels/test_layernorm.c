@@ -75,7 +75,7 @@ static void all_reduce(const struct problem *p, struct rank *ranks, int64_t coun
     void *total = check_blank(p->check, 2 * p->tokens);
     k->zero(total, 2 * p->tokens);
     for (int64_t r = 0; r < count; r++)
-        k->accumulate(total, backward ? ranks[r].backward_sums : ranks[r].sums, 2 * p->tokens);
+        k->add(total, total, backward ? ranks[r].backward_sums : ranks[r].sums, 2 * p->tokens);
     for (int64_t r = 0; r < count; r++)
         memcpy(backward ? ranks[r].backward_sums : ranks[r].sums, total,
                (size_t)(2 * p->tokens * k->real_bytes));

@@ -382,6 +382,9 @@ enum sbp_status sbp_build_cross_entropy(struct sbp_builder *builder, const struc
         return sbp_json_refuse(
             &where, "logits of %lld heads x %lld: a loss needs unpacked features",
             (long long)shape->size[SBP_DIM_FEATURE], (long long)shape->size[SBP_DIM_INNER]);
+    if (features_of(shape) > INT32_MAX)
+        return sbp_json_refuse(&where, "logits of %lld features: labels are 32-bit, legal are %d",
+                               (long long)features_of(shape), INT32_MAX);
     struct sbp_op_node *op = add_op(builder, SBP_OP_CROSS_ENTROPY, name);
     op->input[op->input_count++] = logits;
     op->valid_vocabulary = valid_features(builder, logits);

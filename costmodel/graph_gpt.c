@@ -51,13 +51,11 @@ static enum sbp_status check_sizes(const struct gpt *gpt, int64_t sequence)
 static enum sbp_status read_gpt(const struct sbp_json *at, int64_t sequence, struct gpt *gpt)
 {
     const int64_t most = SBP_MOST_SIZE / 4; /* four times hidden is a size as well */
-    struct sbp_json member;
-    SBP_TRY(sbp_json_member(at, "sequence", &member));
+    SBP_TRY(require(at, "sequence", INT32_MAX, &gpt->positions)); /* positions are 32-bit */
     SBP_TRY(require(at, "layers", MOST_BLOCKS, &gpt->blocks));
     SBP_TRY(require(at, "hidden", most, &gpt->hidden));
     SBP_TRY(require(at, "heads", most, &gpt->heads));
     SBP_TRY(read_vocab(at, gpt));
-    gpt->positions = sequence;
     SBP_TRY(sbp_json_get_int64(at, "positions", 1, INT32_MAX, &gpt->positions));
     gpt->ffn = 4 * gpt->hidden;
     SBP_TRY(sbp_json_get_int64(at, "ffn", 1, SBP_MOST_SIZE, &gpt->ffn));

@@ -733,6 +733,9 @@ static const struct {
      "m.json: layers[0]: unknown key \"inputs\""},
     {HEAD "\"layers\": [{\"op\": \"embedding\", \"vocab\": 2147483648, \"hidden\": 6}]}",
      "m.json: layers[0].vocab: "},
+    {HEAD "\"layers\": [{\"op\": \"linear\", \"in\": 1, \"out\": 2147483648}, "
+          "{\"op\": \"cross_entropy\"}]}",
+     "m.json: layers[1]: logits of 2147483648 features: labels are 32-bit"},
     {HEAD "\"sequence\": 4, \"layers\": [{\"op\": \"embedding\", \"vocab\": 10, \"hidden\": 6, "
           "\"positions\": 3}]}",
      "m.json: layers[0].positions: 3 positions are fewer than the sequence's 4"},
@@ -782,6 +785,9 @@ static const struct {
     {HEAD "\"architecture\": \"gpt\", \"layers\": 1001, \"sequence\": 4}", "m.json: layers: "},
     {HEAD "\"architecture\": \"gpt\", \"hiden\": 8}",
      "m.json: unknown key \"hiden\", did you mean \"hidden\"?"},
+    {HEAD "\"architecture\": \"gpt\", \"layers\": 1, \"hidden\": 1, \"heads\": 1, \"vocab\": 1, "
+          "\"sequence\": 2147483648}",
+     "m.json: sequence: 2147483648 is out of range"},
     {GPT(", \"positions\": 9"), "m.json: positions: 9 positions are fewer than the sequence's 10"},
     {GPT(", \"dropout\": 1"), "m.json: dropout: must be at least 0 and less than 1"},
     {GPT(", \"ffn\": 9007199254740992"), "m.json: has more than 2^59 parameters"},

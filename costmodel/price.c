@@ -1,5 +1,7 @@
 #include "costmodel/price.h"
 
+#include "costmodel/program_layout.h"
+
 struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
                                     const struct sbp_cluster *cluster,
                                     const struct sbp_element_bytes *bytes)
@@ -113,9 +115,8 @@ double sbp_price_weight_gradient_s(const struct sbp_pricing *pricing, int op,
 
 double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
 {
-    const struct sbp_update *update = &pricing->graph->training.update;
     const struct sbp_element_bytes *bytes = &pricing->bytes;
-    const double moments = update->optimizer != SBP_SGD ? 2 : update->momentum != 0 ? 1 : 0;
+    const double moments = sbp_training_moments(&pricing->graph->training);
     const double a_parameter = (double)bytes->gradient + 2 * (double)bytes->weight +
                                2 * (double)bytes->master + 2 * moments * (double)bytes->moment;
     return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, parameters * a_parameter);
@@ -229,7 +230,7 @@ static void add_memory(const struct sbp_program *program, struct sbp_totals *tot
 {
     int64_t persistent = 0;
     for (int i = 0; i < program->buffer_count; i++) {
-        const int64_t bytes = (sbp_program_buffer_bytes(program, i) + 63) / 64 * 64;
+        const int64_t bytes = sbp_program_slot_bytes(program, i);
         const enum sbp_buffer_use use = program->buffer[i].use;
         if (use == SBP_USE_WEIGHT)
             totals->weight_bytes += bytes;
@@ -239,7 +240,7 @@ static void add_memory(const struct sbp_program *program, struct sbp_totals *tot
             totals->moment_bytes += bytes;
         else if (use == SBP_USE_MASTER)
             totals->master_bytes += bytes;
-        if (use <= SBP_USE_INDEX)
+        if (sbp_buffer_persists(&program->buffer[i]))
             persistent += bytes;
     }
     totals->activation_bytes = program->arena_bytes - persistent;

@@ -547,24 +547,19 @@ static enum sbp_status backward_op(struct builder *b, int op)
 
 /* ---- weights and their update -------------------------------------------------------------- */
 
-static bool needs_first_moment(const struct sbp_update *update)
-{
-    return update->optimizer != SBP_SGD || update->momentum != 0;
-}
-
 static enum sbp_status add_weight(struct builder *b, int tensor, const struct sbp_dist *dist)
 {
     struct sbp_program *program = b->program;
-    const struct sbp_update *update = &b->graph->training.update;
+    const int moments = sbp_training_moments(&b->graph->training);
     SBP_TRY(add_block(b, SBP_USE_WEIGHT, tensor, dist, &program->weight_buffer[tensor]));
     SBP_TRY(add_block(b, SBP_USE_GRADIENT, tensor, dist, &program->gradient_buffer[tensor]));
     for (int copy = 0; program->bytes.master > 0 && copy < 2; copy++) {
         int master = -1; /* of the weight, and of the gradient for the update (Myelin, V-B) */
         SBP_TRY(add_block(b, SBP_USE_MASTER, tensor, dist, &master));
     }
-    if (needs_first_moment(update))
+    if (moments > 0)
         SBP_TRY(add_block(b, SBP_USE_MOMENT, tensor, dist, &program->first_moment[tensor]));
-    if (update->optimizer != SBP_SGD)
+    if (moments > 1)
         SBP_TRY(add_block(b, SBP_USE_MOMENT, tensor, dist, &program->second_moment[tensor]));
     return SBP_OK;
 }

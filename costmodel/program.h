@@ -59,6 +59,7 @@ enum sbp_cause {
     SBP_CAUSE_WEIGHT_GRADIENT,
     SBP_CAUSE_OPERATOR, /* inside a composite operator */
     SBP_CAUSE_SCALAR,   /* loss, gradient norm */
+    SBP_CAUSES
 };
 const char *sbp_cause_name(enum sbp_cause cause);
 
@@ -124,7 +125,8 @@ enum {
  */
 
 /* Compiles, lays out and prices. `bytes` decides buffer sizes and traffic; `cluster` the prices.
- * The strategy must be closed (sbp_strategy_close). E_RANGE when a size passes 2^62. */
+ * The strategy must be closed (sbp_strategy_close). E_RANGE when a device's buffers pass 2^62
+ * bytes; E_UNSUPPORTED for a second embedding; E_MEMORY. On failure nothing is left allocated. */
 enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
                                  const struct sbp_mesh *mesh, const struct sbp_strategy *strategy,
                                  const struct sbp_element_bytes *bytes, struct sbp_program *program,
@@ -137,7 +139,7 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
 
 struct sbp_totals {
     double step_s, compute_s, communication_s, optimizer_s;
-    double by_cause_s[8];
+    double by_cause_s[SBP_CAUSES];
     double communication_bytes;         /* sent by a device in a step */
     double forward_activation_elements; /* boxed forward: AutoDDL figure 3's measure */
     /* activation_bytes: the arena above what persists, at its high-water mark: activations kept for

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-static bool persistent(const struct sbp_buffer *buffer)
+#define MOST_BYTES (INT64_C(1) << 62)
+
+bool sbp_buffer_persists(const struct sbp_buffer *buffer)
 {
     return buffer->use <= SBP_USE_INDEX;
 }
@@ -24,7 +26,12 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
     else if (b->use == SBP_USE_MASTER)
         element = program->bytes.master;
     int64_t bytes = 0;
-    return sbp_mul_i64(b->elements, element, &bytes) && bytes <= INT64_MAX - 64 ? bytes : -1;
+    return sbp_mul_i64(b->elements, element, &bytes) ? bytes : -1;
+}
+
+int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer)
+{
+    return (sbp_program_buffer_bytes(program, buffer) + 63) / 64 * 64;
 }
 
 static void find_lifetimes(struct sbp_program *program)
@@ -42,7 +49,7 @@ static void find_lifetimes(struct sbp_program *program)
     if (program->loss_buffer >= 0)
         program->buffer[program->loss_buffer].last = program->instr_count - 1;
     for (int i = 0; i < program->buffer_count; i++)
-        if (persistent(&program->buffer[i])) {
+        if (sbp_buffer_persists(&program->buffer[i])) {
             program->buffer[i].first = 0;
             program->buffer[i].last = program->instr_count - 1;
         }
@@ -109,11 +116,6 @@ static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
     merge_with_next(heap, at - 1);
 }
 
-static int64_t rounded(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
 /* Buffers by the instruction where they are born and where they die, as linked lists. */
 struct calendar {
     int *born, *died;           /* (instr_count) first buffer of the list, -1: none */
@@ -140,7 +142,7 @@ static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_are
         return SBP_E_MEMORY;
     for (int i = program->buffer_count - 1; i >= 0; i--) {
         const struct sbp_buffer *buffer = &program->buffer[i];
-        if (persistent(buffer) || buffer->first < 0)
+        if (sbp_buffer_persists(buffer) || buffer->first < 0)
             continue;
         calendar->next_born[i] = calendar->born[buffer->first];
         calendar->born[buffer->first] = i;
@@ -155,28 +157,27 @@ static enum sbp_status check_sizes(const struct sbp_program *program, struct sbp
     int64_t total = 0;
     for (int i = 0; i < program->buffer_count; i++) {
         const int64_t bytes = sbp_program_buffer_bytes(program, i);
-        if (bytes < 0 || !sbp_add_i64(total, rounded(bytes), &total))
+        if (bytes < 0 || bytes > MOST_BYTES ||
+            !sbp_add_i64(total, sbp_program_slot_bytes(program, i), &total) || total > MOST_BYTES)
             return sbp_fail(diag, SBP_E_RANGE,
-                            "memory: a device's buffers pass 2^63 bytes, fewer are legal");
+                            "memory: a device's buffers pass 2^62 bytes, fewer are legal");
     }
     return SBP_OK;
 }
 
 static void place(struct sbp_program *program, struct heap *heap, int buffer)
 {
-    program->buffer[buffer].offset_bytes =
-        take(heap, rounded(sbp_program_buffer_bytes(program, buffer)));
+    program->buffer[buffer].offset_bytes = take(heap, sbp_program_slot_bytes(program, buffer));
 }
 
 static void sweep(struct sbp_program *program, const struct calendar *calendar, struct heap *heap)
 {
     for (int i = 0; i < program->buffer_count; i++)
-        if (persistent(&program->buffer[i]))
+        if (sbp_buffer_persists(&program->buffer[i]))
             place(program, heap, i);
     for (int t = 0; t < program->instr_count; t++) {
         for (int i = t > 0 ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
-            give_back(heap, program->buffer[i].offset_bytes,
-                      rounded(sbp_program_buffer_bytes(program, i)));
+            give_back(heap, program->buffer[i].offset_bytes, sbp_program_slot_bytes(program, i));
         for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
             place(program, heap, i);
     }

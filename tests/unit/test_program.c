@@ -1229,18 +1229,21 @@ static void test_mixed_precision(void **state)
     drop(&s);
 }
 
-static void test_sizes_out_of_range(void **state)
+/* `batch` x 2^30 elements in each of four activations and gradients. */
+static void refuse_size(int64_t batch, enum sbp_real real)
 {
-    (void)state;
     struct setting s = {0};
     struct sbp_diag diag = {{0}};
-    oracle_model_read(&s.model,
-                      "{\"name\": \"m\", \"global_batch\": 536870912, \"precision\": \"fp32\","
-                      "\"layers\": [{\"op\": \"linear\", \"in\": 4, \"out\": 1073741824},"
-                      "{\"op\": \"relu\"}, {\"op\": \"linear\", \"out\": 4}]}");
+    char text[256];
+    (void)snprintf(text, sizeof text,
+                   "{\"name\": \"m\", \"global_batch\": %lld, \"precision\": \"fp32\","
+                   "\"layers\": [{\"op\": \"linear\", \"in\": 4, \"out\": 1073741824},"
+                   "{\"op\": \"relu\"}, {\"op\": \"linear\", \"out\": 4}]}",
+                   (long long)batch);
+    oracle_model_read(&s.model, text);
     const struct sbp_cluster cluster = flat(1);
     set_cluster(&s, &cluster);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_run(SBP_F64);
+    const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
     assert_int_equal(close_strategy(&s), SBP_OK);
     assert_int_equal(sbp_program_make(&s.model.graph, &s.cluster, &s.mesh, &s.strategy, &bytes,
                                       &s.program, &diag),
@@ -1248,6 +1251,13 @@ static void test_sizes_out_of_range(void **state)
     assert_true(diag.text[0] != '\0');
     s.program = (struct sbp_program){0};
     drop(&s);
+}
+
+static void test_sizes_out_of_range(void **state)
+{
+    (void)state;
+    refuse_size(INT64_C(1) << 29, SBP_F64); /* beyond 2^63 bytes */
+    refuse_size(INT64_C(1) << 28, SBP_F32); /* barely beyond 2^62 */
 }
 
 static void test_names(void **state)

@@ -58,7 +58,8 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth)
- * (design, section 5). The efficiency of a shape between measured ones is their average weighted by
+ * (design, section 5). A type that the file gives no peak for takes that of the other
+ * half-precision type, else of a wider one. The efficiency of a shape between measured ones is their average weighted by
  * inverse squared distance in (log m, log n, log k). */
 double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
                           double k);

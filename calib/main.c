@@ -382,6 +382,8 @@ int main(int argc, char **argv)
         status = calibrate(&options, command.bytes, &diag);
     }
     sbp_text_free(&command);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == SBP_OK)
+        status = sbp_fail(&diag, SBP_E_IO, "standard output: %s", strerror(errno));
     if (status != SBP_OK && speaks)
         (void)fprintf(stderr, PROGRAM ": %s\n",
                       diag.text[0] != '\0' ? diag.text : sbp_status_text(status));

@@ -86,24 +86,22 @@ struct sbp_graph {
 
 /* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32",
  * "mixed", object {"param", "grad", "master", "moments", "activation", "reduce"}: param defaults to
- * fp32, grad and activation to param, moments to master, else param, reduce to grad; no master, no
- * copy), input
- * ("free", "split"), features (of the input; default: `in` of a linear that reads it), optimizer
- * ("adam" default, "adamw", "sgd", or an object {"name", "learning_rate", "momentum", "beta1",
- * "beta2", "epsilon", "weight_decay"}), clip_norm, attention
- * ("materialised" default, "flash"), notes (anything, for people); layers: [{"op", "name"?,
- * "inputs"?: [names],
- * ...}]. Per operator: linear {in?, out, bias? (false), out_heads? (features = heads, inner =
- * out / heads)}; embedding {vocab, hidden, positions?}; layernorm {epsilon? 1e-5}; attention
- * {heads, causal? (true)}: its input is a packed (heads, 3, head size) projection; dropout {p};
- * cross_entropy {}; relu, gelu, add {}. Inputs default to the previous layer's output; "input"
- * names the model's input. A linear tied to an embedding: {"op": "linear", "tied": "NAME"}.
- * Architecture form: {"architecture": "gpt", "layers", "hidden", "heads", "sequence", "vocab",
- * "vocab_multiple"? (1), "positions"? (default sequence), "ffn"? (4 hidden), "dropout"? (0),
- * "tied"? (true), "bias"? (true), "epsilon"? (1e-5), ...}: pre-norm blocks, residual adds, final
- * norm, head, cross-entropy, as GPT-2. Every output but the last layer's must be read by a layer,
- * and a loss is the last layer.
- * On failure nothing is left allocated. */
+ * fp32, grad and activation to param, moments to master, else param, reduce to grad; without a
+ * master of another type than param there is no copy), input ("free", "split"), features (of the
+ * input; default: `in` of a linear that reads it), optimizer ("adam" default, "adamw", "sgd", or an
+ * object {"name", "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}),
+ * clip_norm, attention ("materialised" default, "flash"), notes (anything, for people);
+ * layers: [{"op", "name"?, "inputs"?: [names], ...}]. Per operator: linear {in?, out, bias?
+ * (false), out_heads? (features = heads, inner = out / heads)}; embedding {vocab, hidden,
+ * positions?}; layernorm {epsilon? 1e-5}; attention {heads, causal? (true)}: its input is a packed
+ * (heads, 3, head size) projection; dropout {p}; cross_entropy {}; relu, gelu, add {}. Inputs
+ * default to the previous layer's output; "input" names the model's input. A linear tied to an
+ * embedding: {"op": "linear", "tied": "NAME"}. Architecture form: {"architecture": "gpt", "layers",
+ * "hidden", "heads", "sequence", "vocab", "vocab_multiple"? (1), "positions"? (default sequence),
+ * "ffn"? (4 hidden), "dropout"? (0), "tied"? (true), "bias"? (true), "epsilon"? (1e-5), ...}:
+ * pre-norm blocks, residual adds, final norm, head, cross-entropy, as GPT-2. Every output but the
+ * last layer's must be read by a layer, and a loss is the last layer. On failure nothing is left
+ * allocated. */
 enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph) SBP_MUST_USE;
 void sbp_graph_free(struct sbp_graph *graph);
 
@@ -126,8 +124,5 @@ double sbp_graph_model_flops(const struct sbp_graph *graph);
 int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor);
 /* Moments that the optimizer keeps for each parameter: 0, 1 (sgd with momentum) or 2. */
 int sbp_training_moments(const struct sbp_training *training);
-/* Bytes that a parameter takes with its gradient, master copies and so many moments: 20 for `mixed`
- * under Adam, 16 for `fp32`. */
-int64_t sbp_precision_parameter_bytes(const struct sbp_precision *precision, int moments);
 
 #endif

@@ -70,15 +70,6 @@ static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_prec
     return SBP_OK;
 }
 
-int64_t sbp_precision_parameter_bytes(const struct sbp_precision *precision, int moments)
-{
-    int64_t bytes = sbp_type_bytes(precision->param) + sbp_type_bytes(precision->grad) +
-                    moments * sbp_type_bytes(precision->moments);
-    if (precision->has_master)
-        bytes += 2 * sbp_type_bytes(precision->master); /* the parameter and its gradient */
-    return bytes;
-}
-
 /* --- optimizer --- */
 
 /* What a model file that gives only a name gets; published defaults of the methods, adamw's decay

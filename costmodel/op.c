@@ -1,7 +1,6 @@
 #include "costmodel/op.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define B                                                                                          \
     {                                                                                              \
@@ -135,14 +134,6 @@ static const char *const names[] = {
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind)
 {
     return &catalogue[kind];
-}
-
-int sbp_op_find(const char *name)
-{
-    for (int kind = 0; kind < SBP_OP_KINDS; kind++)
-        if (strcmp(names[kind], name) == 0)
-            return kind;
-    return -1;
 }
 
 const char *const *sbp_op_names(void)

@@ -62,8 +62,7 @@ struct sbp_op_entry {
 };
 
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind);
-/* -1 when unknown; names for messages, NULL-terminated, in the order of the enum. */
-int sbp_op_find(const char *name);
+/* Names as in model files, NULL-terminated, in the order of the enum. */
 const char *const *sbp_op_names(void);
 
 #endif

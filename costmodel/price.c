@@ -180,7 +180,7 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
 
 static double box_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
-    const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.gradient
+    const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
                                                                       : program->bytes.activation;
     return (double)instr->box.elements * (double)element;
 }

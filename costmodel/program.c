@@ -29,14 +29,15 @@ struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precis
         .gradient = sbp_type_bytes(precision->grad),
         .master = precision->has_master ? sbp_type_bytes(precision->master) : 0,
         .moment = sbp_type_bytes(precision->moments),
-        .activation = sbp_type_bytes(precision->activation)};
+        .activation = sbp_type_bytes(precision->activation),
+        .reduce = sbp_type_bytes(precision->reduce)};
 }
 
 struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real)
 {
     const int64_t bytes = real == SBP_F32 ? 4 : 8;
     return (struct sbp_element_bytes){
-        .weight = bytes, .gradient = bytes, .moment = bytes, .activation = bytes};
+        .weight = bytes, .gradient = bytes, .moment = bytes, .activation = bytes, .reduce = bytes};
 }
 
 /* What is known while the program grows. Instructions and buffers are appended in time order. */

@@ -78,6 +78,7 @@ struct sbp_instr {
 
 struct sbp_element_bytes {
     int64_t weight, gradient, master, moment, activation; /* master 0: no copy */
+    int64_t reduce; /* of a weight gradient while it is summed over members */
 };
 /* Element sizes of a model's precision policy, and of a run in one floating-point type. */
 struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);

@@ -2,7 +2,7 @@
  *
  * "Labelled" means that axes are named; searches work on unlabelled counts (planner/space.h).
  * Between two operators every activation rests in a split state (AutoDDL, section 4.2): the
- * producer reduce- scatters what it left partial, a consumer all-to-alls and all-gathers what it
+ * producer reduce-scatters what it left partial, a consumer all-to-alls and all-gathers what it
  * needs otherwise.
  */
 #ifndef SBP_COSTMODEL_STRATEGY_H
@@ -46,8 +46,8 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
 
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
  * splits that keep the producer's splits, tied weights agree, and the product of all axes that
- * split a class anywhere divides it. E_INPUT names the operator or class and what would be legal.
- */
+ * split a class anywhere divides it. E_INPUT names the operator or class and what would be legal;
+ * E_MEMORY. */
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy,
                                    struct sbp_diag *diag) SBP_MUST_USE;

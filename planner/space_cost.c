@@ -119,7 +119,7 @@ static double gradient_sync_s(const struct sbp_space *space, int op,
             seconds += collective_s(space, SBP_ALL_REDUCE,
                                     group_of(sbp_op(node->kind), factors, GRADIENT, w, SBP_PARTIAL),
                                     local_weight(space, op, w, factors) *
-                                        (double)space->pricing.bytes.gradient);
+                                        (double)space->pricing.bytes.reduce);
     return seconds;
 }
 

@@ -637,7 +637,7 @@ static void expect_op(const struct setting *s, int op, bool *reduced, struct exp
     for (int i = 0; i < node->weight_count; i++) {
         if (!reduced[node->weight[i]])
             expect(s, SBP_CAUSE_WEIGHT_GRADIENT, true, partial[i],
-                   held[i] * (double)s->program.bytes.gradient, e);
+                   held[i] * (double)s->program.bytes.reduce, e);
         reduced[node->weight[i]] = true;
     }
     expect_inside(s, node, e);
@@ -731,7 +731,7 @@ static void check_calls(const struct setting *s)
              sbp_collective_s(&s->cluster, &s->mesh, call->kind, call->axes,
                               (double)instr->box.elements *
                                   (double)(cause == SBP_CAUSE_WEIGHT_GRADIENT
-                                               ? s->program.bytes.gradient
+                                               ? s->program.bytes.reduce
                                                : s->program.bytes.activation)),
              instr->communication_s);
     }
@@ -1229,6 +1229,35 @@ static void test_mixed_precision(void **state)
     drop(&s);
 }
 
+/* Weight gradients are summed in the type that the policy says, whatever they are kept in. */
+static void test_reduce_type(void **state)
+{
+    (void)state;
+    const enum sbp_type types[] = {SBP_BF16, SBP_FP32};
+    for (int i = 0; i < 2; i++) {
+        struct setting s = {0};
+        char text[256];
+        (void)snprintf(text, sizeof text,
+                       "{\"name\": \"m\", \"global_batch\": 8, \"precision\": {\"param\": \"bf16\","
+                       "\"master\": \"fp32\", \"reduce\": \"%s\"},"
+                       "\"layers\": [{\"op\": \"linear\", \"in\": 64, \"out\": 128}]}",
+                       sbp_type_name(types[i]));
+        oracle_model_read(&s.model, text);
+        const struct sbp_cluster cluster = flat(4);
+        set_cluster(&s, &cluster);
+        s.strategy.rest[s.model.graph.op[0].output] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
+        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+        compile(&s, &bytes);
+        check_all(&s);
+        const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+        const double n = 64 * 128 * (double)sbp_type_bytes(types[i]);
+        near("seconds", totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT], 6 * 1e-5 + 1.5 * n * 1e-10);
+        near("bytes", totals.communication_bytes, 1.5 * n);
+        assert_int_equal(totals.gradient_bytes, 2 * 64 * 128);
+        drop(&s);
+    }
+}
+
 /* `batch` x 2^30 elements in each of four activations and gradients. */
 static void refuse_size(int64_t batch, enum sbp_real real)
 {
@@ -1275,17 +1304,12 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_products_are_shared),
-        cmocka_unit_test(test_perceptron_optimum),
-        cmocka_unit_test(test_perceptron_tuples),
-        cmocka_unit_test(test_figure_3),
-        cmocka_unit_test(test_gpt2_alone),
-        cmocka_unit_test(test_gpt2_data_parallel),
-        cmocka_unit_test(test_gpt2_tensor_parallel),
-        cmocka_unit_test(test_mixed_precision),
-        cmocka_unit_test(test_sizes_out_of_range),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_random_programs),    cmocka_unit_test(test_products_are_shared),
+        cmocka_unit_test(test_perceptron_optimum), cmocka_unit_test(test_perceptron_tuples),
+        cmocka_unit_test(test_figure_3),           cmocka_unit_test(test_gpt2_alone),
+        cmocka_unit_test(test_gpt2_data_parallel), cmocka_unit_test(test_gpt2_tensor_parallel),
+        cmocka_unit_test(test_mixed_precision),    cmocka_unit_test(test_reduce_type),
+        cmocka_unit_test(test_sizes_out_of_range), cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -24,7 +24,8 @@ struct sbp_level {
     int64_t size;           /* members, >= 1 */
     double alpha_s;         /* latency of one message step */
     double beta_s_per_byte; /* inverse bandwidth of one member's link */
-    int ports;              /* network ports of one member that concurrent groups share, >= 1 */
+    int ports;              /* network ports of one member that concurrent groups share, >= 1; read
+                               and checked, prices give every group a port of its own */
 };
 
 /* Measured share of the peak rate that a (m, k) x (k, n) product reaches. */
@@ -59,8 +60,8 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
 
 /* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth)
  * (design, section 5). A type that the file gives no peak for takes that of the other
- * half-precision type, else of a wider one. The efficiency of a shape between measured ones is their average weighted by
- * inverse squared distance in (log m, log n, log k). */
+ * half-precision type, else of a wider one, else of any. The efficiency of a shape between
+ * measured ones is their average weighted by inverse squared distance in (log m, log n, log k). */
 double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
                           double k);
 /* Seconds of a kernel that does `flops` at the peak rate and moves `bytes`. */

@@ -116,8 +116,9 @@ int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
 /* The model's own flops a step, forward and backward, for the share of peak (MFU): products only,
- * without padding, all S^2 scores, backward twice forward, so that the share compares with
- * published ones (Chowdhery et al., PaLM, appendix B; Narayanan et al., 2021, section 5). */
+ * without padding, all S^2 scores, backward twice forward but for the gradient of a free input,
+ * which nobody forms, so that the share compares with published ones (Chowdhery et al., PaLM,
+ * appendix B; Narayanan et al., 2021, section 5). */
 double sbp_graph_model_flops(const struct sbp_graph *graph);
 
 /* Elements of a weight that are parameters: without padding. */

@@ -75,7 +75,7 @@ static void why_cell(struct sbp_table *table, const struct row *row)
     if (row->refused)
         sbp_table_cell(table, "no legal strategy, see below");
     else if (row->outcome.status != SBP_PLAN_INFEASIBLE)
-        sbp_table_cell(table, "stopped before a strategy that fits was found");
+        sbp_table_cell(table, "no strategy that fits was found");
     else if (row->shortage.needed_bytes > 0)
         sbp_table_cell(table, "infeasible: %s of %s a device%s%s",
                        sbp_format_bytes(row->shortage.needed_bytes, needed),

@@ -56,6 +56,7 @@ struct job {
     struct candidate trial, best; /* best.objective_s is INFINITY before the first */
     int64_t limit_bytes;
     int64_t *class_limit;
+    double start_s;
     double least_bytes; /* least memory that a compiled strategy was seen to need */
     double bound_s;     /* over the spaces searched so far: the least of their bounds */
 };
@@ -103,19 +104,32 @@ static void unfold_rests(const struct sbp_problem *problem, const struct sbp_eli
         sbp_problem_recover(problem, &steps[count], choice);
 }
 
+/* What the rounds before have left of the request's time and evaluations. */
+static struct sbp_solver_options options_left(const struct job *job)
+{
+    struct sbp_solver_options options = job->request->solver_options;
+    if (options.time_limit_s > 0)
+        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - job->start_s));
+    if (options.max_evaluations > 0)
+        options.max_evaluations = options.max_evaluations > job->outcome->evaluations
+                                      ? options.max_evaluations - job->outcome->evaluations
+                                      : 1;
+    return options;
+}
+
 static enum sbp_status run_solver(const struct job *job, const struct sbp_problem *problem,
                                   struct sbp_solution *solution, const char **name)
 {
     const struct sbp_solver *solver = job->request->solver;
+    const struct sbp_solver_options options = options_left(job);
     const bool choose = solver == NULL;
     struct sbp_diag refusal = {{0}};
     if (choose)
         solver = sbp_solver_find("exact");
-    enum sbp_status status =
-        solver->solve(problem, &job->request->solver_options, solution, &refusal);
+    enum sbp_status status = solver->solve(problem, &options, solution, &refusal);
     if (status == SBP_E_UNSUPPORTED && choose) {
         solver = sbp_solver_find("coordinate-descent");
-        status = solver->solve(problem, &job->request->solver_options, solution, &refusal);
+        status = solver->solve(problem, &options, solution, &refusal);
     }
     *name = solver->name;
     return status == SBP_OK ? SBP_OK : sbp_fail(job->diag, status, "%s", refusal.text);
@@ -392,6 +406,7 @@ static enum sbp_status refine_space(struct job *job, bool too_large, double *bou
                                         .trial = &job->trial.strategy,
                                         .price = price_refined,
                                         .context = job,
+                                        .start_s = job->start_s,
                                         .best_s = job->best.objective_s};
     SBP_TRY(sbp_refine(&refinement, job->diag));
     job->outcome->evaluations += refinement.evaluations;
@@ -465,7 +480,9 @@ static void conclude(struct job *job)
     outcome->objective_s = job->best.objective_s;
     outcome->lower_bound_s = job->bound_s;
     if (isinf(job->best.objective_s)) {
-        outcome->status = outcome->stopped ? SBP_PLAN_TIME_LIMIT : SBP_PLAN_INFEASIBLE;
+        /* Every megatron mesh was compiled; elsewhere steps of memory are looked at, not all. */
+        const bool proved = isinf(job->bound_s) || job->megatron != NULL;
+        outcome->status = proved && !outcome->stopped ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         outcome->needed_bytes = job->least_bytes < 9e18 ? (int64_t)ceil(job->least_bytes) : 0;
         return;
     }
@@ -505,6 +522,7 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
                       .best = {.objective_s = INFINITY},
                       .limit_bytes = request->memory_limit_bytes > 0 ? request->memory_limit_bytes
                                                                      : plan->cluster.memory_bytes,
+                      .start_s = start_s,
                       .least_bytes = INFINITY,
                       .bound_s = INFINITY};
     const enum sbp_status status = optimise(&job);

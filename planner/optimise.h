@@ -55,7 +55,7 @@ struct sbp_outcome {
     int64_t evaluations;
     double wall_s;
     bool stopped;
-    int64_t needed_bytes; /* infeasible: least memory per device that a strategy was seen to need */
+    int64_t needed_bytes;    /* no plan: least memory per device that a strategy was seen to need */
     const char *algorithm;   /* the solver that answered */
     double space_size_log10; /* of the number of unlabelled strategies */
     int curve_count;

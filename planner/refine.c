@@ -32,7 +32,6 @@ struct refiner {
     struct part *heap; /* least bound first */
     int part_count;
     int64_t solved;
-    double start_s;
     bool exhausted; /* parts were dropped without a look */
 };
 
@@ -195,7 +194,7 @@ static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
 {
     struct sbp_solver_options options = r->out->request->solver_options;
     if (options.time_limit_s > 0)
-        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->start_s));
+        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
     options.progress = NULL;
     for (int v = 0; v < r->space.variable_count; v++)
         for (int i = r->first[v]; i < r->first[v + 1]; i++)
@@ -360,8 +359,7 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
 {
     refinement->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
-    struct refiner r = {
-        .out = refinement, .diag = &refusal, .view = *refinement->plan, .start_s = sbp_clock_s()};
+    struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->plan};
     if (r.view.mesh.axis_count > MOST_AXES)
         return SBP_OK;
     single_families(&r.view.mesh);

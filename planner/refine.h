@@ -21,7 +21,8 @@ struct sbp_refinement {
      * legal; *best_s is the objective of the best kept, INFINITY before the first. */
     enum sbp_status (*price)(void *context, double *best_s, bool *fits);
     void *context;
-    double best_s; /* in and out */
+    double start_s; /* of the whole search, whose time limit this one keeps */
+    double best_s;  /* in and out */
     /* Out. No strategy of the space costs less; -INFINITY: not known, INFINITY: there is none. */
     double bound_s;
     int64_t evaluations;

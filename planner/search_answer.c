@@ -55,13 +55,12 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
     char needed[32], limit[32];
+    const bool proved = job->outcome.status == SBP_PLAN_INFEASIBLE;
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
-    if (job->outcome.status != SBP_PLAN_INFEASIBLE) {
-        PRINT("\nstopped before any strategy that fits was found\n");
-        return SBP_OK;
-    }
-    PRINT("\ninfeasible: no strategy of space %s fits %s a device",
+    PRINT(proved ? "\ninfeasible: no strategy of space %s fits %s a device"
+                 : "\nno strategy of space %s was found that fits %s a device, nor a proof that "
+                   "there is none",
           sbp_space_name(job->request.space), sbp_format_bytes(shortage->limit_bytes, limit));
     if (shortage->needed_bytes > 0)
         PRINT("; the least seen is %s", sbp_format_bytes(shortage->needed_bytes, needed));

@@ -126,6 +126,8 @@ const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
         const double gap = outcome->objective_s / outcome->lower_bound_s - 1;
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %.3g %% above the bound %s%s",
                        100 * gap, sbp_precise_seconds(outcome->lower_bound_s, bound), stopped);
+    } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "neither a plan nor a proof%s", stopped);
     } else {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s", sbp_plan_status_name(outcome->status),
                        stopped);

@@ -32,7 +32,7 @@ enum sbp_plan_status {
     SBP_PLAN_OPTIMAL,    /* proved */
     SBP_PLAN_FEASIBLE,   /* a choice without a proof; lower_bound says how far it may be off */
     SBP_PLAN_INFEASIBLE, /* proved; shortfall says by how much the capacity is missed */
-    SBP_PLAN_TIME_LIMIT, /* stopped before any choice was found */
+    SBP_PLAN_TIME_LIMIT, /* ended with neither a choice nor a proof that there is none */
 };
 const char *sbp_plan_status_name(enum sbp_plan_status status); /* "optimal", ... */
 

@@ -175,9 +175,9 @@ enum sbp_status sbp_solve_random(const struct sbp_problem *problem,
         status = prepare(&draw);
     if (status == SBP_OK) {
         solution->lower_bound = sbp_search_trivial_bound(problem);
-        if (draw.search.most_evaluations <= 0)
-            draw.search.most_evaluations = default_draws(problem);
-        while (!sbp_search_over(&draw.search)) {
+        const int64_t draws =
+            options->max_evaluations > 0 ? options->max_evaluations : default_draws(problem);
+        while (!sbp_search_over(&draw.search) && solution->evaluations < draws) {
             sbp_state_randomise(&draw.state, &draw.random);
             solution->evaluations++;
             offer_state(&draw);

@@ -364,6 +364,7 @@ static enum sbp_status solve_prepared(struct exact *exact, struct sbp_diag *diag
     struct sbp_solution *solution = exact->search.solution;
     bool proved = false;
     double bound;
+    solution->evaluations += exact->tree.count == 0; /* no table, but one assignment */
     sbp_elimination_price(&exact->tree, &exact->live, NULL);
     if (!sbp_elimination_up(&exact->tree, &exact->search, exact->rows, &bound)) {
         SBP_TRY(offer_descent(exact, diag));

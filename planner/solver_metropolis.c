@@ -84,6 +84,8 @@ static double find_beta(struct metropolis *metropolis)
     double uphill[512];
     int count = 0;
     for (int move = 0; move < SCALE_MOVES && count < most_uphill; move++) {
+        if (sbp_search_over(&metropolis->search))
+            break;
         int variable, value;
         draw_move(metropolis, &variable, &value);
         const struct sbp_energy change = sbp_state_move_change(&metropolis->state, variable, value);

@@ -34,7 +34,8 @@ enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, stru
                                const char *cluster_file, struct sbp_plan *plan,
                                struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Reads a plan file and re-checks it. *plan is zeroed first; on failure nothing is left allocated.
+/* Reads a plan file and re-checks it; what it says of its search is believed. *plan is zeroed
+ * first; on failure nothing is left allocated.
  */
 enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;

@@ -147,12 +147,14 @@ static enum sbp_status expect_text(const struct sbp_json *object, const char *ke
 
 static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp_plan *plan, int op)
 {
-    static const char *const KEYS[] = {"name", "op", "roles", "axes", "rest", NULL};
+    static const char *const KEYS[] = {"name", "op", "rest", "roles", "axes", NULL};
+    static const char *const FOLLOWER_KEYS[] = {"name", "op", "rest", NULL};
     const struct sbp_op_node *node = &plan->graph.op[op];
-    SBP_TRY(sbp_json_keys(layer, KEYS));
+    const bool follows = sbp_op(node->kind)->follows;
+    SBP_TRY(sbp_json_keys(layer, follows ? FOLLOWER_KEYS : KEYS));
     SBP_TRY(expect_text(layer, "name", node->name));
     SBP_TRY(expect_text(layer, "op", sbp_op(node->kind)->name));
-    if (!sbp_op(node->kind)->follows)
+    if (!follows)
         SBP_TRY(read_labels(layer, plan, op));
     if (node->output < 0)
         return SBP_OK;
@@ -161,12 +163,14 @@ static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp
 
 static enum sbp_status read_axes(const struct sbp_json *strategy, const struct sbp_plan *plan)
 {
+    static const char *const KEYS[] = {"level", "size", NULL};
     struct sbp_json axes, element, member;
     int64_t size;
     SBP_TRY(axis_array(strategy, "axes", &plan->mesh, &axes));
     for (int i = 0; i < plan->mesh.axis_count; i++) {
         const struct sbp_axis *axis = &plan->mesh.axis[i];
         SBP_TRY(sbp_json_element(&axes, i, &element));
+        SBP_TRY(sbp_json_keys(&element, KEYS));
         SBP_TRY(expect_text(&element, "level", plan->cluster.level[axis->level].name));
         SBP_TRY(sbp_json_member(&element, "size", &member));
         SBP_TRY(sbp_json_int64(&member, axis->size, axis->size, &size));
@@ -251,17 +255,46 @@ static enum sbp_status check_collectives(const struct sbp_json *root,
     return status;
 }
 
-static enum sbp_status check_number(const struct sbp_json *root, const char *object,
-                                    const char *key, double expected)
+/* Every number of an object, and of the objects in it, against what the strategy gives. */
+static enum sbp_status check_numbers(const struct sbp_json *object, const struct cJSON *expected)
 {
-    struct sbp_json at, member;
+    struct sbp_json member;
     double given = 0;
-    SBP_TRY(sbp_json_member(root, object, &at));
-    SBP_TRY(sbp_json_member(&at, key, &member));
-    SBP_TRY(sbp_json_double(&member, 0, INFINITY, &given));
-    if (fabs(given - expected) > COST_TOLERANCE * expected)
-        return sbp_json_refuse(&member, "says %.17g, the strategy's is %.17g", given, expected);
+    for (const struct cJSON *item = expected->child; item != NULL; item = item->next) {
+        SBP_TRY(sbp_json_member(object, item->string, &member));
+        if (cJSON_IsObject(item)) {
+            SBP_TRY(check_numbers(&member, item));
+            continue;
+        }
+        SBP_TRY(sbp_json_double(&member, 0, INFINITY, &given));
+        if (fabs(given - item->valuedouble) > COST_TOLERANCE * item->valuedouble)
+            return sbp_json_refuse(&member, "says %.17g, the strategy's is %.17g", given,
+                                   item->valuedouble);
+    }
+    if (cJSON_GetArraySize(object->node) != cJSON_GetArraySize(expected))
+        return sbp_json_refuse(object, "has %d members where there are %d",
+                               cJSON_GetArraySize(object->node), cJSON_GetArraySize(expected));
     return SBP_OK;
+}
+
+static enum sbp_status check_cost_and_memory(const struct sbp_json *root,
+                                             const struct sbp_summary *summary)
+{
+    struct sbp_json member;
+    struct cJSON *expected = cJSON_CreateObject();
+    bool failed = expected == NULL;
+    sbp_put_cost(expected, summary, &failed);
+    sbp_put_memory(expected, summary, &failed);
+    enum sbp_status status =
+        failed ? sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file) : SBP_OK;
+    for (const struct cJSON *item = failed ? NULL : expected->child;
+         item != NULL && status == SBP_OK; item = item->next) {
+        status = sbp_json_member(root, item->string, &member);
+        if (status == SBP_OK)
+            status = check_numbers(&member, item);
+    }
+    cJSON_Delete(expected);
+    return status;
 }
 
 static enum sbp_status check_results(const struct sbp_json *root, const struct sbp_plan *plan)
@@ -271,9 +304,7 @@ static enum sbp_status check_results(const struct sbp_json *root, const struct s
     const struct sbp_summary summary = sbp_summary_make(plan, &program);
     enum sbp_status status = check_collectives(root, &program);
     if (status == SBP_OK)
-        status = check_number(root, "cost", "step_s", summary.totals.step_s);
-    if (status == SBP_OK)
-        status = check_number(root, "memory", "device_bytes", (double)summary.totals.device_bytes);
+        status = check_cost_and_memory(root, &summary);
     sbp_program_free(&program);
     return status;
 }

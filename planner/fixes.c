@@ -113,6 +113,8 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
                           nearest == NULL ? ", see sbplan explain" : ", did you mean \"",
                           nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
     }
+    if (fix->factor[role][0] != SBP_ANY)
+        return REFUSE_FIX("--fix %.80s: role %s is given twice", word, item);
     if (!parse_factors(colon + 1, levels, fix->factor[role]))
         return REFUSE_FIX("--fix %.80s: role %s needs %d factor%s of 1 and more, as in %s:%s", word,
                           item, levels, levels == 1 ? "" : "s, one a level, outermost first,", item,

@@ -34,7 +34,8 @@ char *sbp_arena_strdup(struct sbp_arena *arena, const char *text);
 struct sbp_arena_mark sbp_arena_mark(const struct sbp_arena *arena);
 void sbp_arena_release(struct sbp_arena *arena, struct sbp_arena_mark mark);
 
-#define SBP_NEW(arena, type, count) ((type *)sbp_arena_alloc((arena), (size_t)(count), sizeof(type)))
+#define SBP_NEW(arena, type, count)                                                                \
+    ((type *)sbp_arena_alloc((arena), (size_t)(count), sizeof(type)))
 
 /* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
 _Bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);

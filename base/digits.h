@@ -16,10 +16,10 @@
 
 /* One dimension of one tensor on one rank. */
 struct sbp_digits {
-    int count;                        /* digits, the rest excluded */
-    int64_t size[SBP_MAX_AXES];       /* radix of each digit, most significant first */
-    int64_t fixed[SBP_MAX_AXES];      /* the coordinate that owns it, or -1: runs locally */
-    int64_t rest;                     /* radix of the least significant part, >= 1 */
+    int count;                   /* digits, the rest excluded */
+    int64_t size[SBP_MAX_AXES];  /* radix of each digit, most significant first */
+    int64_t fixed[SBP_MAX_AXES]; /* the coordinate that owns it, or -1: runs locally */
+    int64_t rest;                /* radix of the least significant part, >= 1 */
 };
 
 /* A tensor's block on one rank: its dimensions row-major, the last fastest. A tensor with fewer

@@ -33,7 +33,8 @@ void sbp_json_at(const struct cJSON *node, const char *file, struct sbp_diag *di
                  struct sbp_json *cursor);
 
 /* Refuses the cursor's value: `file: path: message`. */
-enum sbp_status sbp_json_refuse(const struct sbp_json *at, const char *format, ...) SBP_PRINTF(2, 3);
+enum sbp_status sbp_json_refuse(const struct sbp_json *at, const char *format, ...)
+    SBP_PRINTF(2, 3);
 
 /* The value is an object and holds no key outside `known` (NULL-terminated); an unknown key is
  * refused with the nearest known one. */

@@ -13,14 +13,15 @@ enum sbp_real { SBP_F32, SBP_F64 };
 enum sbp_optimizer { SBP_SGD, SBP_ADAM, SBP_ADAMW };
 struct sbp_update {
     enum sbp_optimizer optimizer;
-    double learning_rate, momentum;       /* momentum: sgd only, 0 uses no buffer */
-    double beta1, beta2, epsilon;         /* adam, adamw */
-    double weight_decay;                  /* sgd and adam: added to the gradient; adamw: decoupled */
-    double gradient_scale;                /* from clipping; 1 when off */
+    double learning_rate, momentum; /* momentum: sgd only, 0 uses no buffer */
+    double beta1, beta2, epsilon;   /* adam, adamw */
+    double weight_decay;            /* sgd and adam: added to the gradient; adamw: decoupled */
+    double gradient_scale;          /* from clipping; 1 when off */
     int64_t step;
 };
 
-/* Attention keeps either the probabilities or one log-sum-exp a row between forward and backward. */
+/* Attention keeps either the probabilities or one log-sum-exp a row between forward and backward.
+ */
 enum sbp_attention_kind { SBP_ATTENTION_MATERIALISED, SBP_ATTENTION_FLASH };
 struct sbp_attention_shape {
     int64_t batch, sequence, heads, head_size; /* local; scores are scaled by 1/sqrt(head_size) */

@@ -28,7 +28,7 @@ enum sbp_status {
 };
 
 #if defined(__GNUC__)
-#define SBP_MUST_USE __attribute__((warn_unused_result))
+#define SBP_MUST_USE                    __attribute__((warn_unused_result))
 #define SBP_PRINTF(format_at, first_at) __attribute__((format(printf, format_at, first_at)))
 #else
 #define SBP_MUST_USE

@@ -5,11 +5,11 @@
  */
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "base/text.h"
 #include "calib/origin.h"
 #include "calib/report.h"
@@ -33,43 +33,49 @@ struct options {
 
 /* --- command line --- */
 
-static bool set_output(struct options *options, const char *value)
+static bool set_output(void *settings, const char *value)
 {
+    struct options *options = settings;
     options->output = value;
     return *value != '\0';
 }
 
-static bool set_ranks(struct options *options, const char *value)
+static bool set_ranks(void *settings, const char *value)
 {
+    struct options *options = settings;
     return sbp_parse_int64(value, &options->ranks) && options->ranks >= 2 && options->ranks <= 1024;
 }
 
-static bool set_backend(struct options *options, const char *value)
+static bool set_backend(void *settings, const char *value)
 {
+    struct options *options = settings;
     options->backend = strcmp(value, "mpi") == 0 ? BACKEND_MPI : BACKEND_THREADS;
     return strcmp(value, "mpi") == 0 || strcmp(value, "threads") == 0;
 }
 
-static bool set_max_bytes(struct options *options, const char *value)
+static bool set_max_bytes(void *settings, const char *value)
 {
+    struct options *options = settings;
     return sbp_parse_size(value, &options->max_bytes) &&
            options->max_bytes >= SBP_LEAST_MAX_BYTES && options->max_bytes <= SBP_LARGEST_MAX_BYTES;
 }
 
-static bool set_budget(struct options *options, const char *value)
+static bool set_budget(void *settings, const char *value)
 {
+    struct options *options = settings;
     return sbp_parse_double(value, &options->budget_s) && options->budget_s > 0 &&
            options->budget_s <= 86400;
 }
 
-static bool set_method(struct options *options, const char *value)
+static bool set_method(void *settings, const char *value)
 {
-    (void)options; /* there is one */
+    (void)settings; /* there is one */
     return strcmp(value, "paper") == 0;
 }
 
-static bool set_weights(struct options *options, const char *value)
+static bool set_weights(void *settings, const char *value)
 {
+    struct options *options = settings;
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++) {
         options->weights = (enum sbp_fit_weights)w;
         if (strcmp(value, sbp_fit_weights_name(options->weights)) == 0)
@@ -78,35 +84,35 @@ static bool set_weights(struct options *options, const char *value)
     return false;
 }
 
-static bool set_seed(struct options *options, const char *value)
+static bool set_seed(void *settings, const char *value)
 {
+    struct options *options = settings;
     return sbp_parse_int64(value, &options->seed) && options->seed >= 0 &&
            options->seed < (int64_t)1 << 53;
 }
 
-static bool set_json(struct options *options, const char *value)
+static bool set_json(void *settings, const char *value)
 {
+    struct options *options = settings;
     (void)value;
     return options->json = true;
 }
 
-static bool set_quiet(struct options *options, const char *value)
+static bool set_quiet(void *settings, const char *value)
 {
+    struct options *options = settings;
     (void)value;
     return options->quiet = true;
 }
 
-static bool set_help(struct options *options, const char *value)
+static bool set_help(void *settings, const char *value)
 {
+    struct options *options = settings;
     (void)value;
     return options->help = true;
 }
 
-/* One table for the parser and for --help. `legal` says what the setter takes. */
-static const struct option_row {
-    const char *name, *argument, *legal, *help;
-    bool (*set)(struct options *options, const char *value);
-} rows[] = {
+static const struct sbp_option option_table[] = {
     {"-o", "FILE", "a file name",
      "cluster file to write (default cluster.json); every sample goes beside it", set_output},
     {"-n", "RANKS", "2 to 1024", "ranks of the threads backend (default 4)", set_ranks},
@@ -125,46 +131,14 @@ static const struct option_row {
     {"--json", NULL, NULL, "print the cluster file instead of a table", set_json},
     {"--quiet", NULL, NULL, "print nothing but errors", set_quiet},
     {"--help", NULL, NULL, "print this", set_help},
+    {NULL, NULL, NULL, NULL, NULL},
 };
-enum { ROWS = sizeof rows / sizeof *rows };
-
-static enum sbp_status refuse_unknown(const char *word, struct sbp_diag *diag)
-{
-    const char *names[ROWS + 1] = {0};
-    for (int i = 0; i < ROWS; i++)
-        names[i] = rows[i].name;
-    const char *nearest = sbp_nearest(word, names);
-    return sbp_fail(diag, SBP_E_USAGE, "unknown argument \"%s\"%s%s%s", word,
-                    nearest == NULL ? ", see --help" : ", did you mean \"",
-                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
-}
-
-/* Takes the option at argv[*at]; steps over its value. */
-static enum sbp_status take_option(int argc, char **argv, int *at, struct options *options,
-                                   struct sbp_diag *diag)
-{
-    const char *word = argv[*at];
-    for (int i = 0; i < ROWS; i++) {
-        const struct option_row *row = &rows[i];
-        if (strcmp(word, row->name) != 0)
-            continue;
-        if (row->argument != NULL && ++*at >= argc)
-            return sbp_fail(diag, SBP_E_USAGE, "%s needs a value: %s", word, row->argument);
-        if (!row->set(options, argv[*at]))
-            return sbp_fail(diag, SBP_E_USAGE, "%s: \"%s\" is not legal; legal: %s", word,
-                            argv[*at], row->legal);
-        return SBP_OK;
-    }
-    return refuse_unknown(word, diag);
-}
 
 static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
 {
     *options = (struct options){
         .output = "cluster.json", .max_bytes = (int64_t)16 << 20, .seed = 1, .budget_s = 30};
-    for (int i = 1; i < argc; i++)
-        SBP_TRY(take_option(argc, argv, &i, options, diag));
-    return SBP_OK;
+    return sbp_options_read(option_table, argc, argv, options, NULL, diag);
 }
 
 static void print_help(void)
@@ -173,9 +147,7 @@ static void print_help(void)
                  "       mpirun -n RANKS " PROGRAM " [options]\n"
                  "Measures collectives, matrix products and memory of this machine's ranks and "
                  "writes a cluster file.\n\n");
-    for (int i = 0; i < ROWS; i++)
-        (void)printf("  %-11s %-8s %s\n", rows[i].name,
-                     rows[i].argument == NULL ? "" : rows[i].argument, rows[i].help);
+    sbp_options_print(option_table, stdout);
 }
 
 /* --- measuring --- */
@@ -328,24 +300,10 @@ static enum sbp_status finish(const struct calibration_run *run, struct sbp_diag
     return print_table(&run->found, &calibrated, options->output, diag);
 }
 
-/* This process's rank as launchers announce it, -1 without one. Only for who prints what is wrong
- * before MPI is up, and for the default backend. */
-static int64_t launcher_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (int i = 0; i < 3; i++) {
-        const char *value = getenv(names[i]);
-        int64_t rank;
-        if (value != NULL && sbp_parse_int64(value, &rank) && rank >= 0)
-            return rank;
-    }
-    return -1;
-}
-
 static enum sbp_status run_ranks(struct calibration_run *run, struct sbp_diag *diag)
 {
     const struct options *options = run->options;
-    const bool launched = launcher_rank() >= 0;
+    const bool launched = sbp_launcher_rank() >= 0;
     if (options->backend == BACKEND_MPI || (options->backend == BACKEND_AUTO && launched))
         return sbp_mpi_run(calibrate_rank, run, diag);
     return sbp_threads_run(options->ranks > 0 ? (int)options->ranks : 4, calibrate_rank, run, diag);
@@ -374,7 +332,7 @@ int main(int argc, char **argv)
     enum sbp_status status = parse(argc, argv, &options, &diag);
     if (status == SBP_OK && command.failed)
         status = sbp_fail(&diag, SBP_E_MEMORY, "out of memory");
-    const bool speaks = launcher_rank() <= 0;
+    const bool speaks = sbp_launcher_rank() <= 0;
     if (status == SBP_OK && options.help) {
         if (speaks)
             print_help();

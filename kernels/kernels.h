@@ -3,7 +3,8 @@
  * Kernels see local blocks only: they know shapes, not plans, ranks or collectives. An operator
  * whose rows are split over ranks comes in phases; the caller reduces the small buffer between two
  * phases. All matrices are dense and row-major, `real` means the table's element type, gradients of
- * parameters are written, not accumulated, unless said. No buffer may alias another one unless said.
+ * parameters are written, not accumulated, unless said. No buffer may alias another one unless
+ * said.
  *
  * Letters: T = tokens (local batch x local sequence), I, O = local input and output features,
  * B = local batch, S = sequence (never split here), H = local heads, D = head size, V = local
@@ -125,8 +126,8 @@ struct sbp_kernels {
     void (*update)(void *w, const void *g, void *first, void *second, int64_t n,
                    const struct sbp_update *update);
 
-    /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= 16) reordered: dst's
-     * dimension i is src's dimension order[i]. The boxing pack and unpack. */
+    /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= 16) reordered:
+     * dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
     void (*permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order);
 
     /* Fills a block with mean + spread * normal(seed, stream, global index), or with a constant

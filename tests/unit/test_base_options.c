@@ -1,0 +1,114 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "base/text.h"
+
+struct settings {
+    int64_t steps;
+    bool verify;
+};
+
+static bool set_steps(void *settings, const char *value)
+{
+    int64_t *steps = &((struct settings *)settings)->steps;
+    return sbp_parse_int64(value, steps) && *steps > 0;
+}
+
+static bool set_verify(void *settings, const char *value)
+{
+    assert_null(value);
+    return ((struct settings *)settings)->verify = true;
+}
+
+static const struct sbp_option options[] = {
+    {"--steps", "N", "1 to 100", "training steps", set_steps},
+    {"--verify", NULL, NULL, "compare", set_verify},
+    {NULL, NULL, NULL, NULL, NULL},
+};
+
+/* Splits words at blanks and reads them. */
+static enum sbp_status parse(const char *words, struct settings *settings, const char **operand,
+                             struct sbp_diag *diag)
+{
+    static char copy[128];
+    char *argv[16] = {"program"};
+    int argc = 1;
+    (void)snprintf(copy, sizeof copy, "%s", words);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+        argv[argc++] = word;
+    *settings = (struct settings){0};
+    *diag = (struct sbp_diag){{0}};
+    return sbp_options_read(options, argc, argv, settings, operand, diag);
+}
+
+static void test_taken(void **state)
+{
+    (void)state;
+    struct settings settings;
+    struct sbp_diag diag;
+    const char *operand = "";
+    assert_int_equal(parse("--steps 3 plan.json --verify", &settings, &operand, &diag), SBP_OK);
+    assert_int_equal(settings.steps, 3);
+    assert_true(settings.verify);
+    assert_string_equal(operand, "plan.json");
+    assert_int_equal(parse("--steps=12", &settings, &operand, &diag), SBP_OK);
+    assert_int_equal(settings.steps, 12);
+    assert_false(settings.verify);
+    assert_null(operand);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"--step 3", "unknown option \"--step\", did you mean \"--steps\"?"},
+        {"--stesp=3", "unknown option \"--stesp\", did you mean \"--steps\"?"},
+        {"--zzzzzzzz", "unknown option \"--zzzzzzzz\", see --help"},
+        {"--steps", "--steps needs a value: N"},
+        {"--steps 0", "--steps: \"0\" is not legal; legal: 1 to 100"},
+        {"--steps=", "--steps: \"\" is not legal; legal: 1 to 100"},
+        {"--verify=yes", "--verify takes no value"},
+        {"a b", "\"b\" is one word too many, see --help"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct settings settings;
+        struct sbp_diag diag;
+        const char *operand;
+        assert_int_equal(parse(cases[i][0], &settings, &operand, &diag), SBP_E_USAGE);
+        assert_string_equal(diag.text, cases[i][1]);
+    }
+    struct settings settings;
+    struct sbp_diag diag;
+    assert_int_equal(parse("plan.json", &settings, NULL, &diag), SBP_E_USAGE);
+    assert_string_equal(diag.text, "\"plan.json\" is one word too many, see --help");
+}
+
+static void test_launcher(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(unsetenv(names[i]), 0);
+    assert_int_equal(sbp_launcher_rank(), -1);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(setenv(names[i], "7", 1), 0);
+        assert_int_equal(sbp_launcher_rank(), 7);
+        assert_int_equal(setenv(names[i], "x", 1), 0);
+        assert_int_equal(sbp_launcher_rank(), -1);
+        assert_int_equal(unsetenv(names[i]), 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_taken), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_launcher)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

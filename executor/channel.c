@@ -2,7 +2,7 @@
 
 #include "base/text.h"
 
-/* The backend's own reason, unless the cause is already known. */
+/* The backend's own reason. */
 static enum sbp_status backend(struct sbp_channel *channel, enum sbp_status status,
                                const char *what, struct sbp_diag *diag)
 {
@@ -56,8 +56,11 @@ enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_c
                                  struct sbp_diag *diag)
 {
     struct sbp_call *calls = NULL;
-    *channel =
-        (struct sbp_channel){.ops = ops, .comm = comm, .mesh = &program->mesh, .kernels = kernels};
+    *channel = (struct sbp_channel){.ops = ops,
+                                    .comm = comm,
+                                    .mesh = &program->mesh,
+                                    .kernels = kernels,
+                                    .element_bytes = program->bytes.activation};
     const enum sbp_status status = sbp_program_calls(program, arena, &calls, &channel->call_count);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "the program's list of collectives: %s",
@@ -159,7 +162,7 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
         const struct sbp_call *listed = &channel->calls[i];
         const struct sbp_logged_call *made = &channel->log[i];
         if (made->kind != listed->kind || made->axes != listed->axes ||
-            made->count != listed->count || made->element_bytes != channel->kernels->real_bytes)
+            made->count != listed->count || made->element_bytes != channel->element_bytes)
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "collective %d of the step: ran %s over axes 0x%x of %lld elements of "
                             "%lld bytes, the plan lists %s over axes 0x%x of %lld elements of %lld "
@@ -167,7 +170,7 @@ enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_
                             i, sbp_collective_name(made->kind), (unsigned)made->axes,
                             (long long)made->count, (long long)made->element_bytes,
                             sbp_collective_name(listed->kind), (unsigned)listed->axes,
-                            (long long)listed->count, (long long)channel->kernels->real_bytes);
+                            (long long)listed->count, (long long)channel->element_bytes);
     }
     if (channel->logged != channel->call_count)
         return sbp_fail(diag, SBP_E_INTERNAL, "a step made %d collective calls, the plan lists %d",

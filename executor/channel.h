@@ -26,6 +26,7 @@ struct sbp_channel {
     int *group;                   /* (group_count) handles of the backend */
     const struct sbp_call *calls; /* the program's list of a step, (call_count) */
     int call_count;
+    int64_t element_bytes;       /* that the program is compiled for */
     struct sbp_logged_call *log; /* of the step under way, (call_count) */
     int logged;
     double wall_s, cpu_s; /* spent in the backend since the channel was opened */

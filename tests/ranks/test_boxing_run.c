@@ -87,6 +87,7 @@ static void make_program(struct problem *p)
     for (int i = 0; i < p->boxing.count; i++)
         p->instr[i] = (struct sbp_instr){.kind = SBP_INSTR_BOX, .box = p->boxing.step[i]};
     p->program.mesh = p->mesh;
+    p->program.bytes = sbp_element_bytes_run(SBP_F64);
     p->program.instr = p->instr;
     p->program.instr_count = p->boxing.count;
 }

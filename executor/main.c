@@ -172,9 +172,9 @@ static int online_cores(void)
 static enum sbp_status report_run(const struct options *options,
                                   const struct sbp_run_report *report, struct sbp_diag *diag)
 {
+    SBP_TRY((options->json ? sbp_run_print_json : sbp_run_print)(report, diag));
     if (options->trace != NULL)
         SBP_TRY(sbp_run_write_trace(report, options->trace, diag));
-    SBP_TRY((options->json ? sbp_run_print_json : sbp_run_print)(report, diag));
     return report->result->finding.found ? SBP_NO : SBP_OK;
 }
 
@@ -190,18 +190,28 @@ static enum sbp_status run_program(const struct options *options, const struct s
     return status;
 }
 
-static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
+/* On failure nothing is left allocated. */
+static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
+                            struct sbp_program *program, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_run(options->run.real);
+    SBP_TRY(sbp_plan_read(options->plan, plan, diag));
+    const enum sbp_status status = sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh,
+                                                    &plan->strategy, &bytes, program, diag);
+    if (status != SBP_OK)
+        sbp_plan_free(plan);
+    return status;
+}
+
+static enum sbp_status run_plan(const struct options *options, struct sbp_diag *diag)
+{
     struct sbp_plan plan;
     struct sbp_program program;
-    SBP_TRY(sbp_plan_read(options->plan, &plan, diag));
-    enum sbp_status status = sbp_program_make(&plan.graph, &plan.cluster, &plan.mesh,
-                                              &plan.strategy, &bytes, &program, diag);
-    if (status == SBP_OK) {
-        status = run_program(options, &plan, &program, diag);
-        sbp_program_free(&program);
-    }
+    enum sbp_status status = load(options, &plan, &program, diag);
+    if (status != SBP_OK)
+        return strcmp(options->run.backend, "mpi") == 0 ? sbp_run_refuse(status, diag) : status;
+    status = run_program(options, &plan, &program, diag);
+    sbp_program_free(&program);
     sbp_plan_free(&plan);
     return status;
 }

@@ -1,14 +1,17 @@
 #include "executor/run.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "executor/rank.h"
 #include "executor/verify.h"
 
-enum { TAG_REPORT = 1, TAG_INTERVALS = 2 };
+enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
 static const double SCALE_FAULT = 1.0 + 1.0 / 64;
 
 /* What all rank mains share; only rank 0 writes to the result. */
@@ -201,6 +204,89 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
     return SBP_OK;
 }
 
+/* ---- agreeing ------------------------------------------------------------------------------ */
+
+/* What a rank is about to run, or why it cannot: processes read plan and options on their own, and
+ * ranks that run different programs would wait for each other for ever. */
+struct pledge {
+    uint64_t program;
+    int64_t status;
+    char reason[1024];
+};
+
+static uint64_t mix(uint64_t hash, const int64_t *values, int count)
+{
+    return hash * 0x100000001b3 ^ sbp_hash_bytes(values, (uint64_t)count * sizeof *values);
+}
+
+static uint64_t hash_job(const struct job *job)
+{
+    const struct sbp_program *program = job->program;
+    const struct sbp_run_options *options = job->options;
+    const int64_t whole[] = {program->mesh.devices, program->arena_bytes, options->steps,
+                             options->verify,       options->trace,       options->real,
+                             (int64_t)options->seed};
+    uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const int64_t one[] = {instr->kind,   instr->op,       instr->phase,
+                               instr->tensor, instr->box.kind, instr->box.axes};
+        hash = mix(hash, one, (int)(sizeof one / sizeof *one));
+    }
+    return hash;
+}
+
+static enum sbp_status hear(const struct sbp_comm_ops *ops, struct sbp_comm *comm, int peer,
+                            uint64_t program, struct sbp_diag *diag)
+{
+    struct pledge other;
+    const enum sbp_status status = ops->receive(comm, peer, TAG_PLEDGE, &other, sizeof other);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", ops->reason(comm));
+    if (other.status != SBP_OK)
+        return sbp_fail(diag, (enum sbp_status)other.status, "rank %d: %s", peer, other.reason);
+    if (other.program != program)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "rank %d has another plan or other options than rank 0: all must be alike",
+                        peer);
+    return SBP_OK;
+}
+
+/* Before anything else is exchanged; rank 0 ends all when one differs. */
+static enum sbp_status agree(const struct job *job, const struct sbp_comm_ops *ops,
+                             struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    const struct pledge own = {.program = hash_job(job), .status = SBP_OK};
+    if (ops->rank(comm) != 0) {
+        const enum sbp_status status = ops->send(comm, 0, TAG_PLEDGE, &own, sizeof own);
+        return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", ops->reason(comm));
+    }
+    for (int peer = 1; peer < ops->size(comm); peer++)
+        SBP_TRY(hear(ops, comm, peer, own.program, diag));
+    return SBP_OK;
+}
+
+/* Rank 0 speaks for itself; the others tell it, and wait for the end that it brings. */
+static enum sbp_status refusing_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                     void *argument, struct sbp_diag *diag)
+{
+    const struct pledge *own = argument;
+    if (ops->rank(comm) == 0)
+        return sbp_fail(diag, (enum sbp_status)own->status, "%s", own->reason);
+    SBP_TRY(ops->send(comm, 0, TAG_PLEDGE, own, sizeof *own));
+    return ops->barrier(comm);
+}
+
+enum sbp_status sbp_run_refuse(enum sbp_status status, struct sbp_diag *diag)
+{
+    struct pledge own = {.status = status};
+    (void)snprintf(own.reason, sizeof own.reason, "%s", diag->text);
+    const enum sbp_status ended = sbp_mpi_run(refusing_rank, &own, diag);
+    return ended == SBP_OK ? status : ended;
+}
+
+/* ---- all ranks ----------------------------------------------------------------------------- */
+
 static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_ops *ops,
                                    struct sbp_comm *comm, struct sbp_diag *diag)
 {
@@ -225,6 +311,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
                                  void *argument, struct sbp_diag *diag)
 {
     struct runner runner = {.job = argument};
+    SBP_TRY(agree(runner.job, ops, comm, diag));
     if (ops->size(comm) != runner.job->program->mesh.devices) {
         /* Every rank sees it: no need to end the others. */
         runner.job->refused = ops->size(comm);
@@ -254,6 +341,22 @@ static enum sbp_status open_result(const struct sbp_program *program,
     return SBP_OK;
 }
 
+/* Memory that is handed out but not there would end the process, or another one, without a word. */
+static enum sbp_status check_threads(const struct sbp_program *program, struct sbp_diag *diag)
+{
+    char needs[32], has[32];
+    const double ranks = (double)program->mesh.devices;
+    const double needed = ranks * (double)program->arena_bytes;
+    const double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    if (program->mesh.devices > 1024)
+        return sbp_fail(diag, SBP_E_INPUT, "plan is for %g ranks, the threads backend runs 1024",
+                        ranks);
+    if (there > 0 && needed > there)
+        return sbp_fail(diag, SBP_E_MEMORY, "%g ranks need %s together, this machine has %s", ranks,
+                        sbp_format_bytes(needed, needs), sbp_format_bytes(there, has));
+    return SBP_OK;
+}
+
 enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag)
@@ -262,11 +365,7 @@ enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_clus
     enum sbp_status status = open_result(program, options, result, diag);
     if (status == SBP_OK && strcmp(options->backend, "mpi") == 0)
         status = sbp_mpi_run(rank_main, &job, diag);
-    else if (status == SBP_OK && program->mesh.devices > 1024)
-        status =
-            sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, the threads backend runs 1024",
-                     (long long)program->mesh.devices);
-    else if (status == SBP_OK)
+    else if (status == SBP_OK && (status = check_threads(program, diag)) == SBP_OK)
         status = sbp_threads_run((int)program->mesh.devices, rank_main, &job, diag);
     if (status == SBP_OK && job.refused > 0)
         status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",

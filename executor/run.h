@@ -57,12 +57,17 @@ struct sbp_run_result {
 };
 
 /* Runs a program. `cluster` prices the reference (nothing of the result depends on it). With mpi
- * every process of the launcher calls this; the others' results stay unfilled. A log or a high-
- * water mark that differs from the program is E_INTERNAL; a failed verification is no error: see
- * result->finding. On failure nothing is left allocated. */
+ * every process of the launcher calls this, with the same program and options (E_INPUT), or
+ * sbp_run_refuse; the others' results stay unfilled. E_MEMORY when the ranks of `threads` need more
+ * than this machine has. A log or a high-water mark that differs from the program is E_INTERNAL; a
+ * failed verification is no error: see result->finding. On failure nothing is left allocated. */
 enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_run_free(struct sbp_run_result *result);
+
+/* Instead of sbp_run, where this process of an MPI launcher has no program: ends those that have
+ * one. Returns `status`; diag holds its reason. */
+enum sbp_status sbp_run_refuse(enum sbp_status status, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -20,3 +20,20 @@ status=0
 test "$status" -eq 2
 grep -q 'plan is for 4 ranks, 3 are running' "$folder/err"
 test ! -e "$folder/none.json"
+
+# One process that has no plan, or another one, ends all of them: rank 0 says why.
+cat >"$folder/odd.sh" <<'EOF'
+plan=$2
+[ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" != 2 ] || plan=$3
+exec "$1" "$plan" --backend mpi
+EOF
+"$sbplan" search "$configs/models/tiny-mlp.json" "$configs/clusters/laptop-4.json" \
+    -o "$folder/other.json" >/dev/null
+for odd in none other; do
+    status=0
+    timeout 60 "$@" -n 4 sh "$folder/odd.sh" "$run" "$folder/plan.json" "$folder/$odd.json" \
+        >"$folder/$odd.out" 2>"$folder/$odd.err" || status=$?
+    test "$status" -eq 2
+done
+grep -q 'rank 2: .*none.json: cannot be opened' "$folder/none.err"
+grep -q 'rank 2 has another plan' "$folder/other.err"

@@ -20,5 +20,5 @@ bool sbp_findings_near(struct sbp_findings *findings, double run, double referen
     const double difference = fabs(run - reference);
     if (bound > 0 && difference / bound > findings->worst_ratio)
         findings->worst_ratio = difference / bound;
-    return isfinite(run) && difference <= bound;
+    return isfinite(run) && isfinite(bound) && difference <= bound;
 }

@@ -24,7 +24,8 @@ struct sbp_findings {
 /* Describes a finding for people in one line; returns buffer. */
 const char *sbp_finding_text(const struct sbp_finding *finding, char *buffer, int size);
 
-/* Whether |run - reference| <= bound; keeps the worst ratio. NaN is never near. */
+/* Whether |run - reference| <= bound; keeps the worst ratio. NaN is
+ * never near, and nothing is near within a bound that is not finite. */
 bool sbp_findings_near(struct sbp_findings *findings, double run, double reference, double bound);
 
 #endif

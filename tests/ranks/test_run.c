@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "executor/reference.h"
 #include "executor/run.h"
 #include "executor/textbook.h"
 #include "run_plans.h"
@@ -131,6 +132,104 @@ static void single_precision_equals_one_device(void **state)
         check_random(kind, 15, SBP_F32);
 }
 
+/* ---- the reference ------------------------------------------------------------------------- */
+
+static void expect_ok(enum sbp_status status, const struct sbp_diag *diag)
+{
+    if (status != SBP_OK)
+        fail_msg("%s: %s", sbp_status_name(status), diag->text);
+}
+
+static double loss_with(struct sbp_reference *reference, double *weight, double value)
+{
+    struct sbp_diag diag = {0};
+    const double kept = *weight;
+    *weight = value;
+    expect_ok(sbp_reference_run(reference, 1, &diag), &diag);
+    *weight = kept;
+    return reference->loss;
+}
+
+/* The loss moves by a gradient's element as its weight moves: central differences, of two widths so
+ * that places where a relu bends in between tell themselves. */
+static void check_gradient(struct sbp_reference *reference, const char *model, int tensor,
+                           int64_t at, int *checked)
+{
+    static const double H = 0x1p-14;
+    struct sbp_diag diag = {0};
+    double *weight = &sbp_reference_weight(reference, tensor)[at];
+    const double near =
+        (loss_with(reference, weight, *weight + H) - loss_with(reference, weight, *weight - H)) /
+        (2 * H);
+    const double far = (loss_with(reference, weight, *weight + 2 * H) -
+                        loss_with(reference, weight, *weight - 2 * H)) /
+                       (4 * H);
+    expect_ok(sbp_reference_run(reference, 1, &diag), &diag);
+    const double gradient = sbp_reference_gradient(reference, tensor)[at];
+    if (fabs(near - far) > 1e-6 * (fabs(near) + 1e-3))
+        return;
+    ++*checked;
+    if (!(fabs(gradient - near) <= 2e-6 * (fabs(near) + 1e-3)))
+        fail_msg("seed %llu, %s of %s, element %lld: gradient %.12g, central difference %.12g",
+                 (unsigned long long)seed, reference->graph.tensor[tensor].name, model,
+                 (long long)at, gradient, near);
+}
+
+static void check_gradients(struct sbp_reference *reference, struct sbp_random *random,
+                            const char *model, int *checked)
+{
+    enum { ELEMENTS = 4 };
+    for (int t = 0; t < reference->graph.tensor_count; t++) {
+        const int buffer = reference->program.weight_buffer[t];
+        for (int i = 0; buffer >= 0 && i < ELEMENTS; i++)
+            check_gradient(reference, model, t,
+                           (int64_t)sbp_random_below(
+                               random, (uint64_t)reference->program.buffer[buffer].elements),
+                           checked);
+    }
+}
+
+/* The verification trusts the reference's gradients, and takes the run's weights as they are: the
+ * ones are held to its loss, the others (made block by block) to the loss of the run's first step.
+ */
+static void references_hold(void **state)
+{
+    enum { MODELS = 12 };
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    int checked = 0, models = 0;
+    (void)state;
+    sbp_random_seed(&random, seed + 500);
+    for (int kind = 0; models < MODELS; kind++) {
+        struct plan plan;
+        struct sbp_reference reference;
+        struct sbp_run_result result;
+        struct sbp_diag diag = {0};
+        open_random(&random, kind % 3, SBP_F64, model, &plan);
+        if (plan.program.loss_buffer >= 0) {
+            struct sbp_run_options options = options_for(SBP_F64, &random);
+            options.verify = false;
+            run_plan(&plan, &options, model, &result);
+            expect_ok(sbp_reference_open(&reference, &plan.graph, &plan.cluster, options.seed,
+                                         0x1p-53, &diag),
+                      &diag);
+            sbp_rank_fill_weights(&reference.rank);
+            sbp_rank_fill_weights(&reference.shadow);
+            expect_ok(sbp_reference_run(&reference, 1, &diag), &diag);
+            if (!(fabs(reference.loss - result.step[0].loss) <= 1e-12 * fabs(reference.loss)))
+                fail_msg("seed %llu, %s: loss %.17g, of one device %.17g", (unsigned long long)seed,
+                         model, result.step[0].loss, reference.loss);
+            check_gradients(&reference, &random, model, &checked);
+            sbp_reference_close(&reference);
+            sbp_run_free(&result);
+            models++;
+        }
+        plan_close(&plan);
+    }
+    print_message("%d models, %d gradients are central differences\n", models, checked);
+    assert_true(checked > 20 * MODELS);
+}
+
 /* ---- faults -------------------------------------------------------------------------------- */
 
 /* An instruction of a kind of collective (of a REDUCE where `reduce`), or -1. */
@@ -211,6 +310,36 @@ static void scaled_results_are_found(void **state)
         check_faults(SBP_FAULT_SCALE, false, kinds[i], 6);
 }
 
+/* Refused before any rank touches memory. */
+static void too_large_a_run_is_refused(void **state)
+{
+    char model[MODEL_BYTES];
+    struct sbp_random random;
+    struct plan plan;
+    struct sbp_run_result result;
+    struct sbp_diag diag = {0};
+    (void)state;
+    sbp_random_seed(&random, seed + 600);
+    open_random(&random, PERCEPTRON, SBP_F32, model, &plan);
+    const struct sbp_run_options options = options_for(SBP_F32, &random);
+    plan.program.arena_bytes = (int64_t)1 << 50;
+    assert_int_equal(sbp_run(&plan.program, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
+    assert_non_null(strstr(diag.text, "together, this machine has"));
+    plan_close(&plan);
+}
+
+static void no_bound_no_agreement(void **state)
+{
+    struct sbp_findings findings = {0};
+    (void)state;
+    assert_true(sbp_findings_near(&findings, 1, 2, 1));
+    assert_false(sbp_findings_near(&findings, 1, 2.5, 1));
+    assert_false(sbp_findings_near(&findings, (double)NAN, 1, 1));
+    assert_false(sbp_findings_near(&findings, 1, (double)NAN, 1));
+    assert_false(sbp_findings_near(&findings, 1, 1, (double)NAN));
+    assert_false(sbp_findings_near(&findings, 1, 1, (double)INFINITY));
+}
+
 /* ---- updates ------------------------------------------------------------------------------- */
 
 static struct sbp_update random_update(struct sbp_random *random)
@@ -286,6 +415,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(residual_perceptrons_equal_one_device),
         cmocka_unit_test(gpts_equal_one_device),
         cmocka_unit_test(single_precision_equals_one_device),
+        cmocka_unit_test(references_hold),
+        cmocka_unit_test(too_large_a_run_is_refused),
+        cmocka_unit_test(no_bound_no_agreement),
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(scaled_results_are_found),
         cmocka_unit_test(updates_follow_the_textbook),

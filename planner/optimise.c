@@ -420,13 +420,27 @@ static bool is_proved(const struct job *job, double bound_s)
     return job->best.objective_s <= bound_s * (1 + 1e-9);
 }
 
-/* A heuristic that found a plan, and a search that has used up what it was given, leave it there.
- */
+/* A search that has used up what it was given leaves it there. */
 static bool may_refine(const struct job *job, double bound_s)
 {
     return job->megatron == NULL && !job->outcome->stopped &&
-           job->request->solver_options.max_evaluations == 0 && !is_proved(job, bound_s) &&
-           (isfinite(bound_s) || isinf(job->best.objective_s));
+           job->request->solver_options.max_evaluations == 0 && !is_proved(job, bound_s);
+}
+
+/* Whether moving the fewest axes costs least, which the unlabelled price takes for granted. A wider
+ * group is quicker where it adds a level of larger beta, whose alpha then counts, but smaller
+ * alpha; labels are free to add it where axes are interchangeable. */
+static bool fewest_moves_cost_least(const struct sbp_plan *plan)
+{
+    bool interchangeable = false, ordered = true;
+    for (int f = 0; f < plan->mesh.family_count; f++)
+        interchangeable |= plan->mesh.family[f].count > 1;
+    for (int i = 0; i < plan->cluster.level_count; i++)
+        for (int j = 0; j < plan->cluster.level_count; j++)
+            ordered &=
+                plan->cluster.level[i].beta_s_per_byte <= plan->cluster.level[j].beta_s_per_byte ||
+                plan->cluster.level[i].alpha_s >= plan->cluster.level[j].alpha_s;
+    return ordered || !interchangeable;
 }
 
 static enum sbp_status search_space(struct job *job)
@@ -436,6 +450,8 @@ static enum sbp_status search_space(struct job *job)
     for (int c = 0; c < job->plan->graph.class_count; c++)
         job->class_limit[c] = job->plan->graph.dim_class[c].size;
     SBP_TRY(search_unlabelled(job, &bound_s, &too_large));
+    if (isfinite(bound_s) && !fewest_moves_cost_least(job->plan))
+        bound_s = -INFINITY;
     if (may_refine(job, bound_s))
         SBP_TRY(refine_space(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);

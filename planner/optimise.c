@@ -386,6 +386,34 @@ static enum sbp_status search_unlabelled(struct job *job, double *bound_s, bool 
     return SBP_OK;
 }
 
+static void reset_class_limits(struct job *job)
+{
+    for (int c = 0; c < job->plan->graph.class_count; c++)
+        job->class_limit[c] = job->plan->graph.dim_class[c].size;
+}
+
+/* Where no choice of the full space could be labelled: a plan of the narrower space is better than
+ * none. It bounds nothing. */
+static enum sbp_status search_narrower(struct job *job)
+{
+    const struct sbp_request *const request = job->request;
+    const double size_log10 = job->outcome->space_size_log10;
+    struct sbp_request narrower = *request;
+    struct sbp_diag refusal = {{0}}, *const diag = job->diag;
+    double bound_s = -INFINITY;
+    bool too_large = false;
+    narrower.space = SBP_SPACE_AUTODDL;
+    job->request = &narrower;
+    job->diag = &refusal;
+    reset_class_limits(job);
+    const enum sbp_status status = search_unlabelled(job, &bound_s, &too_large);
+    job->request = request;
+    job->diag = diag;
+    job->outcome->space_size_log10 = size_log10;
+    return status == SBP_OK || status == SBP_E_INPUT ? SBP_OK
+                                                     : sbp_fail(diag, status, "%s", refusal.text);
+}
+
 static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
 {
     struct job *const job = context;
@@ -447,9 +475,11 @@ static enum sbp_status search_space(struct job *job)
 {
     double bound_s = -INFINITY;
     bool too_large = false;
-    for (int c = 0; c < job->plan->graph.class_count; c++)
-        job->class_limit[c] = job->plan->graph.dim_class[c].size;
+    reset_class_limits(job);
     SBP_TRY(search_unlabelled(job, &bound_s, &too_large));
+    if (isinf(job->best.objective_s) && !too_large && !isinf(bound_s) && !job->outcome->stopped &&
+        job->request->space == SBP_SPACE_FULL)
+        SBP_TRY(search_narrower(job));
     if (isfinite(bound_s) && !fewest_moves_cost_least(job->plan))
         bound_s = -INFINITY;
     if (may_refine(job, bound_s))

@@ -1,3 +1,4 @@
+#include "base/options.h"
 #include "planner/launch.h"
 
 #define DEFAULT_RANKS 4
@@ -6,7 +7,7 @@ enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI };
 
 enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    const bool available = sbp_launch_has_mpirun(), rank = sbp_launch_is_rank();
+    const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
     const bool mpi = arguments->backend == BACKEND_MPI ||
                      (arguments->backend == BACKEND_AUTO && (available || rank));
     struct sbp_launch launch = {.program = "sbplan-calibrate",

@@ -27,7 +27,7 @@ struct comparison {
     int found;
 };
 
-/* A space that holds no legal strategy is a row of the table, not the end of it. */
+/* A space without a legal strategy, or too large for the solver, is a row, not the end. */
 static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
                                   struct sbp_diag *diag)
 {
@@ -73,7 +73,7 @@ static void why_cell(struct sbp_table *table, const struct row *row)
 {
     char needed[32], limit[32];
     if (row->refused)
-        sbp_table_cell(table, "no legal strategy, see below");
+        sbp_table_cell(table, "refused, see below");
     else if (row->outcome.status != SBP_PLAN_INFEASIBLE)
         sbp_table_cell(table, "no strategy that fits was found");
     else if (row->shortage.needed_bytes > 0)
@@ -141,7 +141,7 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
     struct cJSON *item = sbp_push_object(rows, failed);
     sbp_put_text(item, "space", sbp_space_name(ORDER[index]), failed);
     if (row->refused) {
-        sbp_put_text(item, "status", "infeasible", failed);
+        sbp_put_text(item, "status", "refused", failed);
         sbp_put_text(item, "why", row->why.text, failed);
         return;
     }

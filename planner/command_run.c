@@ -1,3 +1,4 @@
+#include "base/options.h"
 #include "planner/launch.h"
 #include "planner/plan.h"
 
@@ -29,7 +30,7 @@ static void choose(const struct sbp_arguments *arguments, struct sbp_launch *lau
 
 enum sbp_status sbp_command_run(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    const bool mpirun = arguments->backend == BACKEND_MPI && !sbp_launch_is_rank();
+    const bool mpirun = arguments->backend == BACKEND_MPI && sbp_launcher_rank() < 0;
     struct sbp_launch launch = {
         .program = "sbplan-run", .build_folder = "executor", .arguments = arguments};
     int64_t ranks = 0;

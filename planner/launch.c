@@ -55,15 +55,6 @@ bool sbp_launch_has_mpirun(void)
     return find_in_path("mpirun", path);
 }
 
-bool sbp_launch_is_rank(void)
-{
-    static const char *const NAMES[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
-        if (getenv(NAMES[i]) != NULL)
-            return true;
-    return false;
-}
-
 /* --- the command --- */
 
 struct words {

@@ -19,8 +19,6 @@ struct sbp_launch {
 
 /* Whether mpirun is in $PATH. */
 bool sbp_launch_has_mpirun(void);
-/* Whether this process is a rank that an MPI launcher started: what it starts is one, too. */
-bool sbp_launch_is_rank(void);
 /* Prints the command on stderr when it is an mpirun line, and becomes it: returns only on failure.
  * Words: operands, what is handed on, --json, extra. E_UNSUPPORTED: the program is nowhere, or this
  * build plans only; E_IO. */

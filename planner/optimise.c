@@ -10,34 +10,6 @@
 
 enum { MOST_TIGHTENINGS = 16, MOST_STEPS = 12, MOST_HALVINGS = 4, MOST_FOLDED_CELLS = 1 << 22 };
 
-static const char *const space_names[] = {
-#define SBP_SPACE_TEXT(name, text, summary) text,
-    SBP_SPACE_MAP(SBP_SPACE_TEXT)
-#undef SBP_SPACE_TEXT
-        NULL,
-};
-
-static const char *const space_summaries[] = {
-#define SBP_SPACE_SUMMARY(name, text, summary) summary,
-    SBP_SPACE_MAP(SBP_SPACE_SUMMARY)
-#undef SBP_SPACE_SUMMARY
-};
-
-const char *sbp_space_name(enum sbp_space_kind kind)
-{
-    return space_names[kind];
-}
-
-const char *sbp_space_summary(enum sbp_space_kind kind)
-{
-    return space_summaries[kind];
-}
-
-const char *const *sbp_space_names(void)
-{
-    return space_names;
-}
-
 /* A labelled strategy and what it costs. */
 struct candidate {
     struct sbp_strategy strategy;
@@ -284,6 +256,13 @@ static double modelled_bytes(const struct sbp_space *space, const int *choice)
     return bytes;
 }
 
+/* An interrupt while a space is built is an answer like one while it is searched. */
+static enum sbp_status note_interrupt(struct job *job, enum sbp_status status)
+{
+    job->outcome->stopped |= status == SBP_STOPPED;
+    return status == SBP_STOPPED ? SBP_OK : status;
+}
+
 static enum sbp_status try_round(struct job *job, struct round *round)
 {
     struct sbp_space space;
@@ -293,11 +272,13 @@ static enum sbp_status try_round(struct job *job, struct round *round)
                             .bound_s = -INFINITY,
                             .verdict = NO_CHOICE,
                             .broken_class = -1};
-    SBP_TRY(sbp_space_make(job->plan, job->request, job->class_limit, job->megatron, &space,
-                           job->diag));
-    job->outcome->space_size_log10 = log10_size(&space);
     enum sbp_status status =
-        solve_space(job, &space, round->capacity_bytes, &choice, &round->bound_s);
+        sbp_space_make(job->plan, job->request, job->class_limit, job->megatron, &space, job->diag);
+    if (status != SBP_OK)
+        return note_interrupt(job, status);
+    job->outcome->space_size_log10 = log10_size(&space);
+    status = note_interrupt(
+        job, solve_space(job, &space, round->capacity_bytes, &choice, &round->bound_s));
     if (status == SBP_OK && choice != NULL) {
         status = sbp_label(&space, choice, job->request->solver_options.seed, &job->trial.strategy,
                            &labelling);
@@ -436,7 +417,7 @@ static enum sbp_status refine_space(struct job *job, bool too_large, double *bou
                                         .context = job,
                                         .start_s = job->start_s,
                                         .best_s = job->best.objective_s};
-    SBP_TRY(sbp_refine(&refinement, job->diag));
+    SBP_TRY(note_interrupt(job, sbp_refine(&refinement, job->diag)));
     job->outcome->evaluations += refinement.evaluations;
     job->outcome->stopped |= refinement.stopped;
     *bound_s = fmax(*bound_s, refinement.bound_s);

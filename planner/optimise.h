@@ -8,45 +8,7 @@
 #define SBP_PLANNER_OPTIMISE_H
 
 #include "planner/plan.h"
-#include "planner/solver.h"
-
-#define SBP_SPACE_MAP(X)                                                                           \
-    X(FULL, "full", "every role of every operator: batch, sequence, column, row, head, vocab")     \
-    X(AUTODDL, "autoddl", "AutoDDL's (p0, p1, p2) a layer: batch, column, row; outputs split")     \
-    X(DATA_PARALLEL, "data-parallel", "batch splits alone")                                        \
-    X(MEGATRON, "megatron", "one tensor x data mesh: column-split, then row-split layers")
-
-enum sbp_space_kind {
-#define SBP_SPACE_ENUM(name, text, summary) SBP_SPACE_##name,
-    SBP_SPACE_MAP(SBP_SPACE_ENUM)
-#undef SBP_SPACE_ENUM
-        SBP_SPACES
-};
-const char *sbp_space_name(enum sbp_space_kind kind);
-const char *sbp_space_summary(enum sbp_space_kind kind);
-const char *const *sbp_space_names(void); /* NULL-terminated, in the order of the enum */
-
-enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
-
-/* A layer's strategy given by hand: how many ways each role splits it at each level, outermost
- * first; the product of a level's factors is the level's size. Roles by their catalogue names. */
-#define SBP_ANY (-1)
-struct sbp_fix {
-    char layer[64];
-    int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by role index of the operator; SBP_ANY */
-};
-
-struct sbp_request {
-    enum sbp_space_kind space;       /* default full */
-    const struct sbp_solver *solver; /* NULL: exact, or coordinate-descent where exact refuses */
-    enum sbp_objective objective;    /* default step time */
-    enum sbp_boxing_mode boxing;     /* default full */
-    int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
-    int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
-    int fix_count;
-    const struct sbp_fix *fix; /* (fix_count) */
-    struct sbp_solver_options solver_options;
-};
+#include "planner/request.h"
 
 struct sbp_outcome {
     enum sbp_plan_status status;

@@ -363,6 +363,8 @@ static enum sbp_status enumerate(struct maker *maker, int variable, unsigned all
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
+    if (sbp_space_interrupted(space))
+        return SBP_STOPPED;
     if (family == space->mesh->family_count)
         return choice_is_legal(space, variable) ? accept_choice(maker, variable, capacity) : SBP_OK;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;

@@ -9,8 +9,9 @@
 #define SBP_PLANNER_SPACE_H
 
 #include "costmodel/price.h"
-#include "planner/optimise.h"
+#include "planner/plan.h"
 #include "planner/problem.h"
+#include "planner/request.h"
 
 /* How a rest state was reached under boxing=paper (AutoDDL, section 4.3): partial sums became the
  * features' split (the general case and p0 = p0') or the batch's (p1 = p2'). */
@@ -61,15 +62,22 @@ struct sbp_megatron_mesh {
 };
 
 /* Enumerates domains. class_limit (class_count) may be NULL; megatron only for that space. E_INPUT
- * when a variable's domain is empty, naming the layer and its sizes. */
+ * when a variable's domain is empty, naming the layer and its sizes; SBP_STOPPED. */
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
                                const int64_t *class_limit, const struct sbp_megatron_mesh *megatron,
                                struct sbp_space *space, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_space_free(struct sbp_space *space);
 
-/* The pairwise problem of a space: variables in the same order. */
+/* The pairwise problem of a space: variables in the same order. SBP_STOPPED. */
 enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,
                                   struct sbp_problem *problem, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Whether the request's flag asks to stop; building then ends with SBP_STOPPED. */
+static inline bool sbp_space_interrupted(const struct sbp_space *space)
+{
+    const volatile sig_atomic_t *stop = space->request->solver_options.stop;
+    return stop != NULL && *stop != 0;
+}
 
 static inline const uint8_t *sbp_space_count(const struct sbp_space *space, int variable,
                                              int choice, int family)

@@ -256,9 +256,9 @@ double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* What is certainly live together when the forward pass ends: weights and their states, what backward
- * reads of activations, gathered copies. A lower bound of the program's arena, so that what it rules
- * out is ruled out; the compiled program has the last word. */
+/* What is certainly live together when the forward pass ends: weights and their states, what
+ * backward reads of activations, gathered copies. A lower bound of the program's arena, so that
+ * what it rules out is ruled out; the compiled program has the last word. */
 
 /* Whether backward reads the tensor in the block where it rests (or in one of the same size). */
 static bool kept_at_rest(const struct sbp_graph *graph, int tensor)
@@ -268,9 +268,8 @@ static bool kept_at_rest(const struct sbp_graph *graph, int tensor)
         return true;
     for (int op = 0; op < graph->op_count; op++) {
         const enum sbp_op_kind kind = graph->op[op].kind;
-        const bool reads = kind == SBP_OP_RELU || kind == SBP_OP_GELU ||
-                           kind == SBP_OP_LAYERNORM || kind == SBP_OP_ATTENTION ||
-                           kind == SBP_OP_CROSS_ENTROPY;
+        const bool reads = kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_LAYERNORM ||
+                           kind == SBP_OP_ATTENTION || kind == SBP_OP_CROSS_ENTROPY;
         if (reads && graph->op[op].input[0] == tensor)
             return true;
     }
@@ -329,11 +328,10 @@ static double kept_input_bytes(const struct sbp_space *space, int op,
 static double op_bytes(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_update *update = &space->graph->training.update;
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    const double moments = update->optimizer != SBP_SGD ? 2 : update->momentum != 0 ? 1 : 0;
+    const int moments = sbp_training_moments(&space->graph->training);
     const double a_parameter = (double)(bytes->weight + bytes->gradient + 2 * bytes->master) +
-                               moments * (double)bytes->moment;
+                               (double)(moments * bytes->moment);
     double total = node->kind == SBP_OP_LINEAR ? kept_input_bytes(space, op, factors) : 0;
     for (int w = 0; w < node->weight_count; w++)
         if (owns_weight(space, op, w))
@@ -537,7 +535,7 @@ static enum sbp_status add_transfers(const struct sbp_space *space, struct sbp_p
             return SBP_E_MEMORY;
         const int rows = space->variable[transfer->from].choice_count;
         const int columns = space->variable[transfer->to].choice_count;
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < rows && !sbp_space_interrupted(space); r++)
             for (int c = 0; c < columns; c++)
                 add_to(transposed ? &table[(size_t)c * (size_t)rows + (size_t)r]
                                   : &table[(size_t)r * (size_t)columns + (size_t)c],
@@ -557,7 +555,7 @@ static enum sbp_status add_keeps(const struct sbp_space *space, struct sbp_probl
             return SBP_E_MEMORY;
         const int rows = space->variable[keep->op_variable].choice_count;
         const int columns = space->variable[keep->rest_variable].choice_count;
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < rows && !sbp_space_interrupted(space); r++)
             for (int c = 0; c < columns; c++)
                 if (!sbp_space_can_rest(space, keep, r, c))
                     table[transposed ? (size_t)c * (size_t)rows + (size_t)r
@@ -579,9 +577,13 @@ enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity
         status = add_keeps(space, problem);
     if (status == SBP_OK)
         status = add_transfers(space, problem);
+    if (status == SBP_OK && sbp_space_interrupted(space))
+        status = SBP_STOPPED;
     if (status != SBP_OK) {
         sbp_problem_free(problem);
-        return sbp_fail(diag, status, "the search problem: %s", sbp_status_text(status));
+        return status == SBP_STOPPED
+                   ? status
+                   : sbp_fail(diag, status, "the search problem: %s", sbp_status_text(status));
     }
     return SBP_OK;
 }

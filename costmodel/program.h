@@ -99,7 +99,8 @@ struct sbp_program {
     int64_t arena_bytes; /* high-water mark: end of the last buffer */
 };
 
-/* Place of each operand in instr.buffer; -1 where the instruction has none. */
+/* Place of each operand in instr.buffer; -1 where the instruction has none. An early phase also
+ * names what a later one uses: these buffers live from the first phase on. */
 enum {
     SBP_AT_OUT = 0, /* output (forward), input gradient (backward), target (others) */
     SBP_AT_IN = 1,  /* first input (forward and backward), source (others) */

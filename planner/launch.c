@@ -68,11 +68,12 @@ static void push(struct words *words, const char *word)
 }
 
 /* Ranks that share cores must give them up while they wait, and must not be bound to one
- * (Open MPI's options). Open MPI refuses to run as root unless told. */
+ * (Open MPI's options). Open MPI refuses to run as root unless told; quiet, it does not bury a
+ * program's own message under banners of its own. */
 static void push_mpirun(struct words *words, const char *ranks)
 {
-    static const char *const OPTIONS[] = {"--oversubscribe", "--mca", "mpi_yield_when_idle", "1",
-                                          "--bind-to",       "none"};
+    static const char *const OPTIONS[] = {"-q", "--oversubscribe", "--mca", "mpi_yield_when_idle",
+                                          "1",  "--bind-to",       "none"};
     push(words, "mpirun");
     push(words, "-n");
     push(words, ranks);

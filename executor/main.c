@@ -4,10 +4,10 @@
  * process that holds rank 0 prints.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/options.h"
 #include "base/text.h"
 #include "executor/run_report.h"
 #include "planner/plan.h"
@@ -23,8 +23,9 @@ struct options {
 
 /* ---- command line -------------------------------------------------------------------------- */
 
-static bool set_steps(struct options *options, const char *value)
+static bool set_steps(void *settings, const char *value)
 {
+    struct options *options = settings;
     int64_t steps;
     if (!sbp_parse_int64(value, &steps) || steps < 1 || steps > MOST_STEPS)
         return false;
@@ -32,32 +33,37 @@ static bool set_steps(struct options *options, const char *value)
     return true;
 }
 
-static bool set_verify(struct options *options, const char *value)
+static bool set_verify(void *settings, const char *value)
 {
+    struct options *options = settings;
     (void)value;
     return options->run.verify = true;
 }
 
-static bool set_backend(struct options *options, const char *value)
+static bool set_backend(void *settings, const char *value)
 {
+    struct options *options = settings;
     options->run.backend = value;
     return strcmp(value, "threads") == 0 || strcmp(value, "mpi") == 0;
 }
 
-static bool set_device(struct options *options, const char *value)
+static bool set_device(void *settings, const char *value)
 {
+    struct options *options = settings;
     options->run.device = value;
     return strcmp(value, "cpu") == 0;
 }
 
-static bool set_type(struct options *options, const char *value)
+static bool set_type(void *settings, const char *value)
 {
+    struct options *options = settings;
     options->run.real = strcmp(value, "f64") == 0 ? SBP_F64 : SBP_F32;
     return strcmp(value, "f32") == 0 || strcmp(value, "f64") == 0;
 }
 
-static bool set_seed(struct options *options, const char *value)
+static bool set_seed(void *settings, const char *value)
 {
+    struct options *options = settings;
     int64_t seed;
     if (!sbp_parse_int64(value, &seed) || seed < 0 || seed > (int64_t)1 << 53)
         return false;
@@ -65,30 +71,29 @@ static bool set_seed(struct options *options, const char *value)
     return true;
 }
 
-static bool set_trace(struct options *options, const char *value)
+static bool set_trace(void *settings, const char *value)
 {
+    struct options *options = settings;
     options->trace = value;
     options->run.trace = true;
     return *value != '\0';
 }
 
-static bool set_json(struct options *options, const char *value)
+static bool set_json(void *settings, const char *value)
 {
+    struct options *options = settings;
     (void)value;
     return options->json = true;
 }
 
-static bool set_help(struct options *options, const char *value)
+static bool set_help(void *settings, const char *value)
 {
+    struct options *options = settings;
     (void)value;
     return options->help = true;
 }
 
-/* One table for the parser and for --help. `legal` says what the setter takes. */
-static const struct option_row {
-    const char *name, *argument, *legal, *help;
-    bool (*set)(struct options *options, const char *value);
-} rows[] = {
+static const struct sbp_option option_table[] = {
     {"--steps", "N", "1 to 1000000", "training steps (default 1)", set_steps},
     {"--verify", NULL, NULL, "compute every step once more on one device in double and compare",
      set_verify},
@@ -100,51 +105,12 @@ static const struct option_row {
     {"--trace", "FILE", "a file name", "write the timeline of the last step", set_trace},
     {"--json", NULL, NULL, "print one JSON object", set_json},
     {"--help", NULL, NULL, "print this", set_help},
+    {NULL, NULL, NULL, NULL, NULL},
 };
-enum { ROWS = sizeof rows / sizeof *rows };
-
-static enum sbp_status refuse_unknown(const char *word, struct sbp_diag *diag)
-{
-    const char *names[ROWS + 1] = {0};
-    for (int i = 0; i < ROWS; i++)
-        names[i] = rows[i].name;
-    const char *nearest = sbp_nearest(word, names);
-    return sbp_fail(diag, SBP_E_USAGE, "unknown option \"%.60s\"%s%s%s", word,
-                    nearest == NULL ? ", see --help" : ", did you mean \"",
-                    nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
-}
-
-/* Takes the option at argv[*at]; steps over its value. */
-static enum sbp_status take_option(int argc, char **argv, int *at, struct options *options,
-                                   struct sbp_diag *diag)
-{
-    const char *word = argv[*at];
-    for (int i = 0; i < ROWS; i++) {
-        const struct option_row *row = &rows[i];
-        if (strcmp(word, row->name) != 0)
-            continue;
-        if (row->argument != NULL && ++*at >= argc)
-            return sbp_fail(diag, SBP_E_USAGE, "%s needs a value: %s", word, row->argument);
-        if (!row->set(options, argv[*at]))
-            return sbp_fail(diag, SBP_E_USAGE, "%s: \"%.60s\" is not legal; legal: %s", word,
-                            argv[*at], row->legal);
-        return SBP_OK;
-    }
-    return refuse_unknown(word, diag);
-}
 
 static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
 {
-    for (int i = 1; i < argc; i++) {
-        if (argv[i][0] == '-') {
-            SBP_TRY(take_option(argc, argv, &i, options, diag));
-            continue;
-        }
-        if (options->plan != NULL)
-            return sbp_fail(diag, SBP_E_USAGE, "one plan at a time: \"%.60s\" is a second one",
-                            argv[i]);
-        options->plan = argv[i];
-    }
+    SBP_TRY(sbp_options_read(option_table, argc, argv, options, &options->plan, diag));
     if (options->plan == NULL && !options->help)
         return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
     return SBP_OK;
@@ -156,9 +122,7 @@ static void print_help(void)
                  "       mpirun -n RANKS " PROGRAM " PLAN [options]\n"
                  "Trains some steps as a plan says, and measures them beside its prediction.\n"
                  "Exit status: 0 done, 1 verification failed, 2 bad usage or bad input.\n\n");
-    for (int i = 0; i < ROWS; i++)
-        (void)printf("  %-10s %-5s %s\n", rows[i].name,
-                     rows[i].argument == NULL ? "" : rows[i].argument, rows[i].help);
+    sbp_options_print(option_table, stdout);
 }
 
 /* ---- the run ------------------------------------------------------------------------------- */
@@ -216,26 +180,12 @@ static enum sbp_status run_plan(const struct options *options, struct sbp_diag *
     return status;
 }
 
-/* This process's rank as launchers announce it, -1 without one: who speaks before MPI is up, and
- * the default backend. */
-static int64_t launcher_rank(void)
-{
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        int64_t rank;
-        if (value != NULL && sbp_parse_int64(value, &rank) && rank >= 0)
-            return rank;
-    }
-    return -1;
-}
-
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
     struct options options = {.run = {.steps = 1, .real = SBP_F32, .device = "cpu"}};
-    options.run.backend = launcher_rank() >= 0 ? "mpi" : "threads";
-    const bool speaks = launcher_rank() <= 0;
+    options.run.backend = sbp_launcher_rank() >= 0 ? "mpi" : "threads";
+    const bool speaks = sbp_launcher_rank() <= 0;
     enum sbp_status status = parse(argc, argv, &options, &diag);
     sbp_kernels_cpu_setup();
     if (status == SBP_OK && options.help && speaks)

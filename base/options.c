@@ -1,7 +1,9 @@
 #include "base/options.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/text.h"
 
@@ -81,14 +83,39 @@ void sbp_options_print(const struct sbp_option *options, FILE *out)
     }
 }
 
+/* The first of the environment's variables that holds a number >= 0, else -1. */
+static int64_t find_number(const char *const *names, int count)
+{
+    for (int i = 0; i < count; i++) {
+        const char *value = getenv(names[i]);
+        int64_t number;
+        if (value != NULL && sbp_parse_int64(value, &number) && number >= 0)
+            return number;
+    }
+    return -1;
+}
+
 int64_t sbp_launcher_rank(void)
 {
     static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *value = getenv(names[i]);
-        int64_t rank;
-        if (value != NULL && sbp_parse_int64(value, &rank) && rank >= 0)
-            return rank;
-    }
-    return -1;
+    return find_number(names, 3);
+}
+
+enum sbp_status sbp_launcher_alone(struct sbp_diag *diag)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
+    const int64_t processes = sbp_launcher_rank() < 0 ? 1 : find_number(names, 3);
+    if (processes <= 1)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "--backend threads runs all ranks in one process, but the launcher started "
+                    "%lld: use --backend mpi, or no launcher",
+                    (long long)processes);
+}
+
+void sbp_launcher_yield(void)
+{
+    struct timespec left = {.tv_sec = 5};
+    while (sbp_launcher_rank() > 0 && nanosleep(&left, &left) != 0 && errno == EINTR)
+        continue;
 }

@@ -346,5 +346,7 @@ int main(int argc, char **argv)
     if (status != SBP_OK && speaks)
         (void)fprintf(stderr, PROGRAM ": %s\n",
                       diag.text[0] != '\0' ? diag.text : sbp_status_text(status));
+    if (status != SBP_OK)
+        sbp_launcher_yield();
     return sbp_status_exit_code(status);
 }

@@ -195,5 +195,7 @@ int main(int argc, char **argv)
     if (status < 0 && speaks)
         (void)fprintf(stderr, PROGRAM ": %s\n",
                       diag.text[0] != '\0' ? diag.text : sbp_status_text(status));
+    if (status < 0)
+        sbp_launcher_yield();
     return sbp_status_exit_code(status);
 }

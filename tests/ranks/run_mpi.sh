@@ -1,9 +1,9 @@
 #!/bin/sh
 # A searched plan runs and verifies on MPI ranks, and is refused on another number of them.
-# usage: run_mpi.sh SBPLAN SBPLAN-RUN CONFIGS MPIRUN FLAGS...
+# usage: run_mpi.sh SBPLAN SBPLAN-RUN SBPLAN-CALIBRATE CONFIGS MPIRUN FLAGS...
 set -eu
-sbplan=$1 run=$2 configs=$3
-shift 3
+sbplan=$1 run=$2 calibrate=$3 configs=$4
+shift 4
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
@@ -37,3 +37,15 @@ for odd in none other; do
 done
 grep -q 'rank 2: .*none.json: cannot be opened' "$folder/none.err"
 grep -q 'rank 2 has another plan' "$folder/other.err"
+
+# An error that all processes see: rank 0 says it, also when it is the last to find it.
+cat >"$folder/late.sh" <<'EOF'
+[ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" != 0 ] || sleep 1
+exec "$@"
+EOF
+for program in "$run" "$calibrate"; do
+    status=0
+    "$@" -n 3 sh "$folder/late.sh" "$program" --seed -1 2>"$folder/err" || status=$?
+    test "$status" -eq 2
+    test "$(grep -c 'seed: "-1" is not legal' "$folder/err")" -eq 1
+done

@@ -20,7 +20,8 @@
 #define PROGRAM       "sbplan-calibrate"
 #define COMPUTE_SHARE 0.3 /* of the budget */
 
-enum backend { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI };
+enum backend { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI, BACKEND_NCCL, BACKENDS };
+static const char *const backend_names[BACKENDS] = {"auto", "threads", "mpi", "nccl"};
 
 struct options {
     const char *output;
@@ -50,8 +51,12 @@ static bool set_ranks(void *settings, const char *value)
 static bool set_backend(void *settings, const char *value)
 {
     struct options *options = settings;
-    options->backend = strcmp(value, "mpi") == 0 ? BACKEND_MPI : BACKEND_THREADS;
-    return strcmp(value, "mpi") == 0 || strcmp(value, "threads") == 0;
+    for (int b = BACKEND_THREADS; b < BACKENDS; b++) {
+        options->backend = (enum backend)b;
+        if (strcmp(value, backend_names[b]) == 0)
+            return true;
+    }
+    return false;
 }
 
 static bool set_max_bytes(void *settings, const char *value)
@@ -117,8 +122,8 @@ static const struct sbp_option option_table[] = {
     {"-o", "FILE", "a file name",
      "cluster file to write (default cluster.json); every sample goes beside it", set_output},
     {"-n", "RANKS", "2 to 1024", "ranks of the threads backend (default 4)", set_ranks},
-    {"--backend", "NAME", "mpi and threads",
-     "mpi (default when started by an MPI launcher) or threads", set_backend},
+    {"--backend", "NAME", "threads, mpi and nccl",
+     "mpi (default when started by an MPI launcher), threads or nccl", set_backend},
     {"--max-bytes", "BYTES", "4K to 1G", "largest message (default 16M)", set_max_bytes},
     {"--budget-s", "SECONDS", "numbers above 0 up to 86400",
      "time for all measurements (default 30)", set_budget},
@@ -139,7 +144,9 @@ static enum sbp_status parse(int argc, char **argv, struct options *options, str
 {
     *options = (struct options){
         .output = "cluster.json", .max_bytes = (int64_t)16 << 20, .seed = 1, .budget_s = 30};
-    return sbp_options_read(option_table, argc, argv, options, NULL, diag);
+    SBP_TRY(sbp_options_read(option_table, argc, argv, options, NULL, diag));
+    return options->backend == BACKEND_THREADS && !options->help ? sbp_launcher_alone(diag)
+                                                                 : SBP_OK;
 }
 
 static void print_help(void)
@@ -307,6 +314,8 @@ static enum sbp_status run_ranks(struct calibration_run *run, struct sbp_diag *d
     const bool launched = sbp_launcher_rank() >= 0;
     if (options->backend == BACKEND_MPI || (options->backend == BACKEND_AUTO && launched))
         return sbp_mpi_run(calibrate_rank, run, diag);
+    if (options->backend == BACKEND_NCCL)
+        return sbp_nccl_run(calibrate_rank, run, diag);
     return sbp_threads_run(options->ranks > 0 ? (int)options->ranks : 4, calibrate_rank, run, diag);
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "executor/device.h"
 #include "executor/run_report.h"
 #include "planner/plan.h"
 
@@ -44,14 +45,14 @@ static bool set_backend(void *settings, const char *value)
 {
     struct options *options = settings;
     options->run.backend = value;
-    return strcmp(value, "threads") == 0 || strcmp(value, "mpi") == 0;
+    return strcmp(value, "threads") == 0 || strcmp(value, "mpi") == 0 || strcmp(value, "nccl") == 0;
 }
 
 static bool set_device(void *settings, const char *value)
 {
     struct options *options = settings;
     options->run.device = value;
-    return strcmp(value, "cpu") == 0;
+    return strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0;
 }
 
 static bool set_type(void *settings, const char *value)
@@ -97,9 +98,10 @@ static const struct sbp_option option_table[] = {
     {"--steps", "N", "1 to 1000000", "training steps (default 1)", set_steps},
     {"--verify", NULL, NULL, "compute every step once more on one device in double and compare",
      set_verify},
-    {"--backend", "NAME", "threads and mpi",
-     "mpi (default when started by an MPI launcher) or threads", set_backend},
-    {"--device", "NAME", "cpu", "where the ranks compute (default cpu)", set_device},
+    {"--backend", "NAME", "threads, mpi and nccl",
+     "mpi (default when started by an MPI launcher), threads or nccl", set_backend},
+    {"--device", "NAME", "cpu and cuda", "where the ranks compute: cpu (default) or cuda",
+     set_device},
     {"--dtype", "NAME", "f32 and f64", "f32 (default) or f64: of the run", set_type},
     {"--seed", "N", "0 to 2^53", "of weights, data and dropout (default 0)", set_seed},
     {"--trace", "FILE", "a file name", "write the timeline of the last step", set_trace},
@@ -111,9 +113,13 @@ static const struct sbp_option option_table[] = {
 static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
 {
     SBP_TRY(sbp_options_read(option_table, argc, argv, options, &options->plan, diag));
-    if (options->plan == NULL && !options->help)
+    if (options->help)
+        return SBP_OK;
+    if (options->plan == NULL)
         return sbp_fail(diag, SBP_E_USAGE, "no plan given, see --help");
-    return SBP_OK;
+    if (sbp_device(options->run.device, diag) == NULL)
+        return SBP_E_UNSUPPORTED;
+    return strcmp(options->run.backend, "threads") == 0 ? sbp_launcher_alone(diag) : SBP_OK;
 }
 
 static void print_help(void)

@@ -357,16 +357,25 @@ static enum sbp_status check_threads(const struct sbp_program *program, struct s
     return SBP_OK;
 }
 
+static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
+{
+    const char *backend = job->options->backend;
+    if (strcmp(backend, "mpi") == 0)
+        return sbp_mpi_run(rank_main, job, diag);
+    if (strcmp(backend, "nccl") == 0)
+        return sbp_nccl_run(rank_main, job, diag);
+    SBP_TRY(check_threads(job->program, diag));
+    return sbp_threads_run((int)job->program->mesh.devices, rank_main, job, diag);
+}
+
 enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,
                         const struct sbp_run_options *options, struct sbp_run_result *result,
                         struct sbp_diag *diag)
 {
     struct job job = {program, cluster, options, result, 0};
     enum sbp_status status = open_result(program, options, result, diag);
-    if (status == SBP_OK && strcmp(options->backend, "mpi") == 0)
-        status = sbp_mpi_run(rank_main, &job, diag);
-    else if (status == SBP_OK && (status = check_threads(program, diag)) == SBP_OK)
-        status = sbp_threads_run((int)program->mesh.devices, rank_main, &job, diag);
+    if (status == SBP_OK)
+        status = run_ranks(&job, diag);
     if (status == SBP_OK && job.refused > 0)
         status = sbp_fail(diag, SBP_E_INPUT, "plan is for %lld ranks, %d are running",
                           (long long)program->mesh.devices, job.refused);

@@ -24,8 +24,8 @@ struct sbp_run_options {
     bool trace;  /* keep the intervals of the last step */
     enum sbp_real real;
     uint64_t seed;
-    const char *backend; /* "threads" or "mpi" */
-    const char *device;  /* "cpu" */
+    const char *backend; /* "threads", "mpi" or "nccl" */
+    const char *device;  /* of sbp_device */
     enum sbp_fault fault;
     int fault_instr;
 };

@@ -132,12 +132,14 @@ static void backend_names(const char *names[MOST_CHOICES])
     names[0] = "auto";
     names[1] = "threads";
     names[2] = "mpi";
+    names[3] = "nccl";
 }
 
 static void device_names(const char *names[MOST_CHOICES])
 {
     names[0] = "auto";
     names[1] = "cpu";
+    names[2] = "cuda";
 }
 
 /* Whether the option stands in the command's list of names. */

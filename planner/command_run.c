@@ -17,14 +17,16 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
 /* Without a backend sbplan-run takes mpi when a launcher started it, else threads. */
 static void choose(const struct sbp_arguments *arguments, struct sbp_launch *launch)
 {
+    static const char *const backends[] = {"auto", "threads", "mpi", "nccl"};
+    static const char *const devices[] = {"auto", "cpu", "cuda"};
     int count = 0;
     if (arguments->backend != BACKEND_AUTO) {
         launch->extra[count++] = "--backend";
-        launch->extra[count++] = arguments->backend == BACKEND_MPI ? "mpi" : "threads";
+        launch->extra[count++] = backends[arguments->backend];
     }
     if (arguments->device > 0) {
         launch->extra[count++] = "--device";
-        launch->extra[count++] = "cpu";
+        launch->extra[count++] = devices[arguments->device];
     }
 }
 

@@ -49,3 +49,23 @@ for program in "$run" "$calibrate"; do
     test "$status" -eq 2
     test "$(grep -c 'seed: "-1" is not legal' "$folder/err")" -eq 1
 done
+
+# Backends and devices that are not there; threads in several processes.
+expect_refusal() { # TEXT COMMAND...
+    text=$1
+    shift
+    status=0
+    "$@" 2>"$folder/err" || status=$?
+    test "$status" -eq 2
+    test "$(grep -c "$text" "$folder/err")" -eq 1
+}
+for program in "$run" "$calibrate"; do
+    plan=
+    [ "$program" != "$run" ] || plan=$folder/plan.json
+    expect_refusal 'backend nccl: not in this build' "$program" $plan --backend nccl
+    expect_refusal 'but the launcher started 3' "$@" -n 3 "$program" $plan --backend threads
+done
+for start in "$run" "$sbplan run"; do
+    expect_refusal 'device cuda: not in this build' $start "$folder/plan.json" --device cuda
+    expect_refusal 'backend nccl: not in this build' $start "$folder/plan.json" --backend nccl
+done

@@ -215,7 +215,8 @@ static void test_failures_leave_nothing(void **state)
         {"-n 1", "2 to 1024"},
         {"-n", "needs a value"},
         {"--method curves", "not in this version"},
-        {"--backend nccl", "mpi and threads"},
+        {"--backend nccl", "not in this build"},
+        {"--backend shmem", "threads, mpi and nccl"},
         {"somewhere", "one word too many"},
     };
     for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {

@@ -106,9 +106,25 @@ static void test_launcher(void **state)
     }
 }
 
+static void test_alone(void **state)
+{
+    (void)state;
+    struct sbp_diag diag = {0};
+    assert_int_equal(setenv("OMPI_COMM_WORLD_SIZE", "3", 1), 0);
+    assert_int_equal(sbp_launcher_alone(&diag), SBP_OK); /* inherited, not started by it */
+    assert_int_equal(setenv("OMPI_COMM_WORLD_RANK", "0", 1), 0);
+    assert_int_equal(sbp_launcher_alone(&diag), SBP_E_USAGE);
+    assert_non_null(strstr(diag.text, "the launcher started 3"));
+    assert_int_equal(setenv("OMPI_COMM_WORLD_SIZE", "1", 1), 0);
+    assert_int_equal(sbp_launcher_alone(&diag), SBP_OK);
+    assert_int_equal(unsetenv("OMPI_COMM_WORLD_SIZE"), 0);
+    assert_int_equal(unsetenv("OMPI_COMM_WORLD_RANK"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_taken), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_launcher)};
+                                       cmocka_unit_test(test_launcher),
+                                       cmocka_unit_test(test_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

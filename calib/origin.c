@@ -6,8 +6,8 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "base/machine.h"
 #include "base/random.h"
 
 /* The processor's name as Linux gives it, "unknown" elsewhere. */
@@ -27,31 +27,6 @@ static void find_cpu(char *cpu, size_t size)
         break;
     }
     (void)fclose(in); /* nothing was written */
-}
-
-/* Processors that a container's quota amounts to (control groups v2), rounded up; 0: no quota. */
-static long quota_cores(void)
-{
-    FILE *in = fopen("/sys/fs/cgroup/cpu.max", "r");
-    if (in == NULL)
-        return 0;
-    long quota = 0, period = 0;
-    const int read = fscanf(in, "%ld %ld", &quota, &period); /* "max 100000" reads nothing */
-    (void)fclose(in);
-    return read == 2 && quota > 0 && period > 0 ? (quota - 1) / period + 1 : 0;
-}
-
-static int count_cores(void)
-{
-    const long online = sysconf(_SC_NPROCESSORS_ONLN), quota = quota_cores();
-    const long cores = quota > 0 && quota < online ? quota : online;
-    return cores > 0 && cores < 1 << 20 ? (int)cores : 1;
-}
-
-static int64_t physical_bytes(void)
-{
-    const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    return pages > 0 && page_bytes > 0 ? pages * page_bytes : 0;
 }
 
 static void find_host(struct sbp_calibration_origin *origin)
@@ -97,7 +72,9 @@ static enum sbp_status compare_hosts(const struct sbp_sampler *sampler, const do
                                      struct sbp_diag *diag)
 {
     const int here = count_neighbours(marks, origin->ranks, own, &origin->hosts);
-    double values[] = {here, -count_cores(), -(double)(physical_bytes() / here)};
+    struct sbp_machine machine;
+    sbp_machine_find(SBP_CONTROL_GROUP, &machine);
+    double values[] = {here, -machine.cores, -(double)(machine.memory_bytes / here)};
     SBP_TRY(sbp_sample_largest(sampler, values, 3, diag));
     origin->ranks_per_host = (int)values[0];
     origin->cores = (int)-values[1];

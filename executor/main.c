@@ -5,7 +5,6 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/options.h"
 #include "base/text.h"
@@ -133,12 +132,6 @@ static void print_help(void)
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-static int online_cores(void)
-{
-    const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-    return cores > 0 ? (int)cores : 1;
-}
-
 static enum sbp_status report_run(const struct options *options,
                                   const struct sbp_run_report *report, struct sbp_diag *diag)
 {
@@ -153,8 +146,8 @@ static enum sbp_status run_program(const struct options *options, const struct s
 {
     struct sbp_run_result result;
     SBP_TRY(sbp_run(program, &plan->cluster, &options->run, &result, diag));
-    const struct sbp_run_report report = {options->plan, program, &plan->cluster,
-                                          &options->run, &result, online_cores()};
+    const struct sbp_run_report report = {options->plan, program, &plan->cluster, &options->run,
+                                          &result};
     const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;

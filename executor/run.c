@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/machine.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "executor/rank.h"
@@ -209,7 +210,7 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
 /* What a rank is about to run, or why it cannot: processes read plan and options on their own, and
  * ranks that run different programs would wait for each other for ever. */
 struct pledge {
-    uint64_t program;
+    uint64_t program, host;
     int64_t status;
     char reason[1024];
 };
@@ -236,8 +237,16 @@ static uint64_t hash_job(const struct job *job)
     return hash;
 }
 
+/* A number that ranks on one host share. */
+static uint64_t hash_host(void)
+{
+    char name[256] = "";
+    (void)gethostname(name, sizeof name - 1); /* without a name all hosts are one */
+    return sbp_hash_bytes(name, strlen(name));
+}
+
 static enum sbp_status hear(const struct sbp_comm_ops *ops, struct sbp_comm *comm, int peer,
-                            uint64_t program, struct sbp_diag *diag)
+                            const struct pledge *own, int *ranks_here, struct sbp_diag *diag)
 {
     struct pledge other;
     const enum sbp_status status = ops->receive(comm, peer, TAG_PLEDGE, &other, sizeof other);
@@ -245,10 +254,11 @@ static enum sbp_status hear(const struct sbp_comm_ops *ops, struct sbp_comm *com
         return sbp_fail(diag, status, "%s", ops->reason(comm));
     if (other.status != SBP_OK)
         return sbp_fail(diag, (enum sbp_status)other.status, "rank %d: %s", peer, other.reason);
-    if (other.program != program)
+    if (other.program != own->program)
         return sbp_fail(diag, SBP_E_INPUT,
                         "rank %d has another plan or other options than rank 0: all must be alike",
                         peer);
+    *ranks_here += other.host == own->host;
     return SBP_OK;
 }
 
@@ -256,13 +266,14 @@ static enum sbp_status hear(const struct sbp_comm_ops *ops, struct sbp_comm *com
 static enum sbp_status agree(const struct job *job, const struct sbp_comm_ops *ops,
                              struct sbp_comm *comm, struct sbp_diag *diag)
 {
-    const struct pledge own = {.program = hash_job(job), .status = SBP_OK};
+    const struct pledge own = {.program = hash_job(job), .host = hash_host(), .status = SBP_OK};
     if (ops->rank(comm) != 0) {
         const enum sbp_status status = ops->send(comm, 0, TAG_PLEDGE, &own, sizeof own);
         return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", ops->reason(comm));
     }
+    job->result->ranks_here = 1;
     for (int peer = 1; peer < ops->size(comm); peer++)
-        SBP_TRY(hear(ops, comm, peer, own.program, diag));
+        SBP_TRY(hear(ops, comm, peer, &own, &job->result->ranks_here, diag));
     return SBP_OK;
 }
 
@@ -330,8 +341,12 @@ static enum sbp_status open_result(const struct sbp_program *program,
                                    const struct sbp_run_options *options,
                                    struct sbp_run_result *result, struct sbp_diag *diag)
 {
-    *result = (struct sbp_run_result){
-        .ranks = (int)program->mesh.devices, .steps = options->steps, .verified = options->verify};
+    struct sbp_machine machine;
+    sbp_machine_find(SBP_CONTROL_GROUP, &machine);
+    *result = (struct sbp_run_result){.ranks = (int)program->mesh.devices,
+                                      .steps = options->steps,
+                                      .cores = machine.cores,
+                                      .verified = options->verify};
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;
     if (options->trace && sbp_mul_i64(program->mesh.devices, program->instr_count, &count))
@@ -344,10 +359,12 @@ static enum sbp_status open_result(const struct sbp_program *program,
 /* Memory that is handed out but not there would end the process, or another one, without a word. */
 static enum sbp_status check_threads(const struct sbp_program *program, struct sbp_diag *diag)
 {
+    struct sbp_machine machine;
+    sbp_machine_find(SBP_CONTROL_GROUP, &machine);
     char needs[32], has[32];
     const double ranks = (double)program->mesh.devices;
     const double needed = ranks * (double)program->arena_bytes;
-    const double there = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    const double there = (double)machine.memory_bytes;
     if (program->mesh.devices > 1024)
         return sbp_fail(diag, SBP_E_INPUT, "plan is for %g ranks, the threads backend runs 1024",
                         ranks);

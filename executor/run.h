@@ -48,6 +48,7 @@ struct sbp_run_result {
     struct sbp_arena arena;         /* owns the arrays */
     bool filled;                    /* this process ran rank 0 */
     int ranks, steps, calls;        /* calls: of one step, per rank */
+    int ranks_here, cores;          /* of rank 0's host */
     struct sbp_run_step *step;      /* (steps) */
     struct sbp_interval *intervals; /* (ranks, instructions) of the last step, NULL without trace */
     int64_t high_water_bytes;       /* the most over the ranks */

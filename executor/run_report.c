@@ -15,7 +15,7 @@
  * replay does: the slowest rank's own computing plus what the plan expects of the network. */
 static bool wall_is_parallel(const struct sbp_run_report *report)
 {
-    return report->result->ranks <= report->cores;
+    return report->result->ranks_here <= report->result->cores;
 }
 
 static double replay_s(const struct sbp_run_report *report, const struct sbp_totals *totals,
@@ -84,7 +84,7 @@ static int print_legend(const struct sbp_run_report *report)
     if (printed >= 0 && !wall_is_parallel(report))
         printed = printf("%d ranks share %d cores: wall and communication are not times of a "
                          "parallel machine, compare the replay\n",
-                         report->result->ranks, report->cores);
+                         report->result->ranks_here, report->result->cores);
     return printed;
 }
 
@@ -181,7 +181,8 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     sbp_put_text(root, "plan", report->plan, &failed);
     sbp_put_text(root, "model", report->program->graph->name, &failed);
     sbp_put_number(root, "ranks", result->ranks, &failed);
-    sbp_put_number(root, "cores", report->cores, &failed);
+    sbp_put_number(root, "ranks_per_host", result->ranks_here, &failed);
+    sbp_put_number(root, "cores", result->cores, &failed);
     sbp_put_text(root, "backend", report->options->backend, &failed);
     sbp_put_text(root, "device", report->options->device, &failed);
     sbp_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);

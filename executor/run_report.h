@@ -11,7 +11,6 @@ struct sbp_run_report {
     const struct sbp_cluster *cluster;
     const struct sbp_run_options *options;
     const struct sbp_run_result *result;
-    int cores; /* that this machine has online */
 };
 
 /* Text on stdout; one JSON object on stdout. E_IO, E_MEMORY. */

@@ -13,6 +13,7 @@ trap 'rm -rf "$folder"' EXIT
     >"$folder/out"
 grep -q '^verified' "$folder/out"
 test -s "$folder/trace.json"
+"$@" -n 4 "$run" "$folder/plan.json" --backend mpi --json | grep -q '"ranks_per_host":[[:space:]]*4'
 
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \

@@ -13,7 +13,8 @@ trap 'rm -rf "$folder"' EXIT
     >"$folder/out"
 grep -q '^verified' "$folder/out"
 test -s "$folder/trace.json"
-"$@" -n 4 "$run" "$folder/plan.json" --backend mpi --json | grep -q '"ranks_per_host":[[:space:]]*4'
+"$@" -n 4 "$run" "$folder/plan.json" --backend mpi --json >"$folder/out"
+grep -q '"ranks_per_host":[[:space:]]*4' "$folder/out"
 
 status=0
 "$@" -n 3 "$run" "$folder/plan.json" --backend mpi --trace "$folder/none.json" \

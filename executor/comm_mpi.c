@@ -502,8 +502,9 @@ static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
 {
     *comm = (struct sbp_comm){.world = MPI_COMM_NULL};
     comm->in_flight_end = &comm->in_flight;
+    /* Duplicates inherit it, and calls on groups raise their errors here. */
+    MPI_TRY(diag, MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_TRY(diag, MPI_Comm_dup, MPI_COMM_WORLD, &comm->world);
-    MPI_TRY(diag, MPI_Comm_set_errhandler, comm->world, MPI_ERRORS_RETURN);
     MPI_TRY(diag, MPI_Comm_rank, comm->world, &comm->rank);
     MPI_TRY(diag, MPI_Comm_size, comm->world, &comm->size);
     int *tag = NULL;

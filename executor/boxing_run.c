@@ -2,18 +2,12 @@
 
 #include <stddef.h>
 
-enum { MAX_PERMUTE_DIMS = 16 }; /* of the permute kernel */
-
 static enum sbp_status permute(const struct sbp_kernels *kernels,
                                const struct sbp_permutation *order, void *dst, const void *src,
                                struct sbp_diag *diag)
 {
     if (dst == NULL)
         return sbp_fail(diag, SBP_E_INTERNAL, "a boxing step lacks its pack or unpack buffer");
-    if (order->dims > MAX_PERMUTE_DIMS)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "a boxing step reorders %d groups of digits, %d is the most", order->dims,
-                        MAX_PERMUTE_DIMS);
     kernels->permute(dst, src, order->dims, order->shape, order->order);
     return SBP_OK;
 }

@@ -86,6 +86,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *p
                               .gradient_scale = 1};
     rank->layout =
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
+    SBP_TRY(sbp_rank_check_matrices(rank, diag));
     rank->memory = device->allocate(program->arena_bytes);
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "rank %lld: no %lld bytes on device %s",

@@ -28,7 +28,8 @@ struct sbp_rank {
     double gradient_scale;    /* what clipping multiplies gradients by */
 };
 
-/* Allocates the arena, zeroed. E_MEMORY; on failure nothing is left allocated. */
+/* Allocates the arena, zeroed. E_MEMORY, E_UNSUPPORTED for matrices that are too large; on failure
+ * nothing is left allocated. */
 enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *program,
                               const struct sbp_device_ops *device, enum sbp_real real,
                               uint64_t seed, int64_t place, struct sbp_channel *channel,

@@ -327,6 +327,39 @@ static enum sbp_status cross_entropy_backward(struct sbp_rank *rank, const struc
     return SBP_OK;
 }
 
+static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const enum sbp_op_kind kind = node_of(rank, instr)->kind;
+    if (kind != SBP_OP_LINEAR && kind != SBP_OP_ATTENTION)
+        return 0;
+    const struct sbp_buffer *in = buffer_of(rank, instr, SBP_AT_IN);
+    const int64_t sides[] = {kind == SBP_OP_LINEAR ? sbp_rank_tokens(rank, instr, SBP_AT_IN)
+                                                   : local_size(rank, in, SBP_DIM_SEQUENCE),
+                             sbp_rank_features(rank, instr, SBP_AT_IN),
+                             sbp_rank_features(rank, instr, SBP_AT_OUT)};
+    int64_t largest = 0;
+    for (int i = 0; i < 3; i++)
+        largest = sides[i] > largest ? sides[i] : largest;
+    return largest;
+}
+
+enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    for (int i = 0; i < rank->program->instr_count; i++) {
+        const struct sbp_instr *instr = &rank->program->instr[i];
+        if (instr->kind != SBP_INSTR_FORWARD)
+            continue;
+        const int64_t side = largest_side(rank, instr);
+        if (side > SBP_LARGEST_MATRIX_SIDE)
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "operator %s has a matrix with a side of %lld on a rank, %lld is the "
+                            "most",
+                            node_of(rank, instr)->name, (long long)side,
+                            (long long)SBP_LARGEST_MATRIX_SIDE);
+    }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag)
 {

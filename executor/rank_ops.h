@@ -4,6 +4,10 @@
 
 #include "executor/rank.h"
 
+/* E_UNSUPPORTED names the operator with a local matrix that the kernels cannot count. */
+enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
+
 /* A FORWARD or BACKWARD instruction, in its phase. */
 enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                  struct sbp_diag *diag) SBP_MUST_USE;

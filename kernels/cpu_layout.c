@@ -5,12 +5,10 @@
 #include "kernels/cpu_real.h"
 #include "kernels/cpu_runs.h"
 
-enum { MAX_PERMUTE_DIMS = 16 };
-
 /* Loops over the destination in its order, outermost first, with the source's step of each. */
 struct loops {
     int count;
-    int64_t size[MAX_PERMUTE_DIMS], stride[MAX_PERMUTE_DIMS];
+    int64_t size[SBP_MOST_PERMUTED], stride[SBP_MOST_PERMUTED];
     int64_t elements;
 };
 
@@ -30,19 +28,19 @@ static void add_loop(struct loops *loops, int64_t size, int64_t stride)
     loops->stride[loops->count++] = stride;
 }
 
-static struct loops permute_loops(int dims, const int64_t *shape, const int *order)
+static void permute_loops(int dims, const int64_t *shape, const int *order, struct loops *loops)
 {
-    assert(dims >= 0 && dims <= MAX_PERMUTE_DIMS);
-    int64_t stride[MAX_PERMUTE_DIMS];
+    assert(dims >= 0 && dims <= SBP_MOST_PERMUTED);
+    int64_t stride[SBP_MOST_PERMUTED];
     int64_t step = 1;
     for (int i = dims - 1; i >= 0; i--) {
         stride[i] = step;
         step *= shape[i];
     }
-    struct loops loops = {.elements = 1};
+    loops->count = 0;
+    loops->elements = 1;
     for (int i = 0; i < dims; i++)
-        add_loop(&loops, shape[order[i]], stride[order[i]]);
-    return loops;
+        add_loop(loops, shape[order[i]], stride[order[i]]);
 }
 
 /* Advances the odometer of the outer loops by one; `at` is the source offset. */
@@ -59,11 +57,13 @@ static void advance(const struct loops *loops, int outer, int64_t *digit, int64_
 
 void CPU(permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order)
 {
-    const struct loops loops = permute_loops(dims, shape, order);
+    struct loops loops;
+    permute_loops(dims, shape, order, &loops);
     const int outer = loops.count > 0 ? loops.count - 1 : 0;
     const int64_t run = loops.count > 0 ? loops.size[outer] : 1;
     const int64_t step = loops.count > 0 ? loops.stride[outer] : 1;
-    int64_t digit[MAX_PERMUTE_DIMS] = {0}, at = 0;
+    int64_t digit[SBP_MOST_PERMUTED], at = 0;
+    memset(digit, 0, (size_t)outer * sizeof *digit);
     real *to = dst;
     for (int64_t done = 0; done < loops.elements; done += run, to += run) {
         const real *from = (const real *)src + at;

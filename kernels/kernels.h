@@ -20,6 +20,12 @@
 #include "base/numeric.h"
 #include "base/status.h"
 
+/* A permutation's dimensions: a digit of every axis that moves, and what lies between them. */
+#define SBP_MOST_PERMUTED (2 * SBP_MAX_AXES + 1)
+/* Of rows and columns of the linear operators, of a sequence and of a token's features in
+ * attention: BLAS counts in int. */
+#define SBP_LARGEST_MATRIX_SIDE INT32_MAX
+
 /* Pointers to reals are void *: the table's type says what they hold. */
 struct sbp_kernels {
     const char *name; /* "cpu-f32" */
@@ -126,7 +132,8 @@ struct sbp_kernels {
     void (*update)(void *w, const void *g, void *first, void *second, int64_t n,
                    const struct sbp_update *update);
 
-    /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= 16) reordered:
+    /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= SBP_MOST_PERMUTED)
+     * reordered:
      * dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
     void (*permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order);
 

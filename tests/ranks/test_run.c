@@ -347,6 +347,27 @@ static void too_large_a_run_is_refused(void **state)
     plan_close(&plan);
 }
 
+static void too_large_a_matrix_is_refused(void **state)
+{
+    static const char model[] =
+        "{\"name\": \"long\", \"precision\": \"fp32\", \"global_batch\": 2, \"sequence\": 1, "
+        "\"input\": \"free\", \"layers\": [{\"op\": \"linear\", \"name\": \"wide\", "
+        "\"in\": 8589934592, \"out\": 2, \"bias\": false}]}";
+    struct sbp_diag diag = {0};
+    struct sbp_random random;
+    struct sbp_rank rank;
+    struct plan plan;
+    (void)state;
+    sbp_random_seed(&random, seed);
+    plan_open(&plan, model, (const int[]){2, 0});
+    plan_randomise(&plan, &random, SBP_F32);
+    const enum sbp_status status =
+        sbp_rank_open(&rank, &plan.program, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
+    if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide") == NULL)
+        fail_msg("%s: %s", sbp_status_name(status), diag.text);
+    plan_close(&plan);
+}
+
 static void no_bound_no_agreement(void **state)
 {
     struct sbp_findings findings = {0};
@@ -436,6 +457,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(single_precision_equals_one_device),
         cmocka_unit_test(references_hold),
         cmocka_unit_test(too_large_a_run_is_refused),
+        cmocka_unit_test(too_large_a_matrix_is_refused),
         cmocka_unit_test(no_bound_no_agreement),
         cmocka_unit_test(skipped_communication_is_found),
         cmocka_unit_test(scaled_results_are_found),

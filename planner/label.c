@@ -25,6 +25,12 @@ struct score {
     int broken_rests, broken_classes, broken_class;
 };
 
+/* The best labelling's role of a variable on an axis. */
+static uint8_t best_role(const struct labeller *l, int variable, int axis)
+{
+    return l->best_role[(size_t)variable * SBP_MAX_AXES + (size_t)axis];
+}
+
 /* ---- which classes a role splits ------------------------------------------------------------ */
 
 static void note_class(struct labeller *l, int variable, int role, int dim_class)
@@ -205,7 +211,8 @@ static struct score judge(const struct labeller *l, const uint8_t *role)
     memset(l->split, 0, (size_t)space->graph->class_count * sizeof *l->split);
     for (int v = 0; v < space->variable_count; v++)
         for (int axis = 0; axis < space->mesh->axis_count; axis++) {
-            const size_t at = (size_t)v * SBP_MAX_ROLES + role[(size_t)v * SBP_MAX_AXES + axis];
+            const size_t at =
+                (size_t)v * SBP_MAX_ROLES + role[(size_t)v * SBP_MAX_AXES + (size_t)axis];
             for (int i = 0; i < l->class_count[at]; i++)
                 l->split[l->classes[at][i]] |= (sbp_axes)1 << axis;
         }
@@ -420,15 +427,13 @@ static void write_strategy(const struct labeller *l, struct sbp_strategy *strate
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op];
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
-            strategy->op[op].role[axis] =
-                space->op_role[op][l->best_role[(size_t)variable * SBP_MAX_AXES + axis]];
+            strategy->op[op].role[axis] = space->op_role[op][best_role(l, variable, axis)];
     }
     for (int t = 0; t < space->graph->tensor_count; t++) {
         const int variable = space->slot[t];
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
             strategy->rest[t].axis[axis] =
-                space->variable[variable]
-                    .state[l->best_role[(size_t)variable * SBP_MAX_AXES + axis]];
+                space->variable[variable].state[best_role(l, variable, axis)];
     }
 }
 

@@ -60,7 +60,8 @@ struct sbp_solution {
     double cost;         /* of choice; INFINITY when there is none */
     double lower_bound;  /* -INFINITY when the solver has none */
     double shortfall;    /* infeasible: least possible peak usage minus capacity, else 0 */
-    int64_t evaluations; /* assignments whose cost was formed, or bounded away one by one */
+    int64_t evaluations; /* assignments whose cost was formed, or bounded away one by one; of exact:
+                            cells of its tables, each the cost of a partial assignment */
     double wall_s;
     int curve_count; /* best so far over time, newest last, thinned to fit */
     struct sbp_curve_point curve[SBP_CURVE_POINTS];

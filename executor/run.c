@@ -220,6 +220,16 @@ static uint64_t mix(uint64_t hash, const int64_t *values, int count)
     return hash * 0x100000001b3 ^ sbp_hash_bytes(values, (uint64_t)count * sizeof *values);
 }
 
+/* Ranks with other rates would not wait for each other, but train parts of different models. */
+static uint64_t mix_training(uint64_t hash, const struct sbp_training *training)
+{
+    const struct sbp_update *update = &training->update;
+    const double rates[] = {update->learning_rate, update->momentum,         update->beta1,
+                            update->beta2,         update->epsilon,          update->weight_decay,
+                            training->clip_norm,   (double)update->optimizer};
+    return hash * 0x100000001b3 ^ sbp_hash_bytes(rates, sizeof rates);
+}
+
 static uint64_t hash_job(const struct job *job)
 {
     const struct sbp_program *program = job->program;
@@ -228,12 +238,15 @@ static uint64_t hash_job(const struct job *job)
                              options->verify,       options->trace,       options->real,
                              (int64_t)options->seed};
     uint64_t hash = mix(0, whole, (int)(sizeof whole / sizeof *whole));
+    hash = mix_training(hash, &program->graph->training);
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const int64_t one[] = {instr->kind,   instr->op,       instr->phase,
                                instr->tensor, instr->box.kind, instr->box.axes};
         hash = mix(hash, one, (int)(sizeof one / sizeof *one));
     }
+    for (int i = 0; i < program->buffer_count; i++)
+        hash = mix(hash, &program->buffer[i].elements, 1);
     return hash;
 }
 

@@ -31,7 +31,9 @@ exec "$1" "$plan" --backend mpi
 EOF
 "$sbplan" search "$configs/models/tiny-mlp.json" "$configs/clusters/laptop-4.json" \
     -o "$folder/other.json" >/dev/null
-for odd in none other; do
+"$sbplan" search "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+    --set optimizer=adamw -o "$folder/rates.json" >/dev/null
+for odd in none other rates; do
     status=0
     timeout 60 "$@" -n 4 sh "$folder/odd.sh" "$run" "$folder/plan.json" "$folder/$odd.json" \
         >"$folder/$odd.out" 2>"$folder/$odd.err" || status=$?
@@ -39,6 +41,7 @@ for odd in none other; do
 done
 grep -q 'rank 2: .*none.json: cannot be opened' "$folder/none.err"
 grep -q 'rank 2 has another plan' "$folder/other.err"
+grep -q 'rank 2 has another plan' "$folder/rates.err"
 
 # An error that all processes see: rank 0 says it, also when it is the last to find it.
 cat >"$folder/late.sh" <<'EOF'

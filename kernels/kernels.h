@@ -133,8 +133,7 @@ struct sbp_kernels {
                    const struct sbp_update *update);
 
     /* dst gets src with its `dims` dimensions (row-major sizes `shape`, dims <= SBP_MOST_PERMUTED)
-     * reordered:
-     * dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
+     * reordered: dst's dimension i is src's dimension order[i]. The boxing pack and unpack. */
     void (*permute)(void *dst, const void *src, int dims, const int64_t *shape, const int *order);
 
     /* Fills a block with mean + spread * normal(seed, stream, global index), or with a constant

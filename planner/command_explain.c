@@ -176,9 +176,20 @@ static enum sbp_status print_causes(const struct sbp_report *report)
     return SBP_OK;
 }
 
+/* A plan that was searched under another limit than the cluster's is held to that. */
+static struct sbp_report_options options_of(const struct sbp_plan *plan)
+{
+    const struct cJSON *limit =
+        cJSON_GetObjectItemCaseSensitive(plan->search, "memory_limit_bytes");
+    const bool legal = cJSON_IsNumber(limit) && limit->valuedouble >= 1 &&
+                       limit->valuedouble <= (double)((int64_t)1 << 53);
+    return (struct sbp_report_options){.memory_limit_bytes =
+                                           legal ? (int64_t)limit->valuedouble : 0};
+}
+
 static enum sbp_status print_text(const struct sbp_report *report)
 {
-    const struct sbp_report_options options = {0};
+    const struct sbp_report_options options = options_of(report->plan);
     SBP_TRY(print_origin(report->plan));
     SBP_TRY(sbp_report_print_model(report->plan, stdout));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
@@ -256,7 +267,7 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
 
 static enum sbp_status print_json(const struct sbp_report *report, struct sbp_diag *diag)
 {
-    const struct sbp_report_options options = {0};
+    const struct sbp_report_options options = options_of(report->plan);
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
     if (report->plan->search != NULL)

@@ -178,7 +178,7 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
            sbp_price_weight_gradient_s(pricing, instr->op, &local);
 }
 
-static double box_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
+double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
     const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
                                                                       : program->bytes.activation;
@@ -213,8 +213,9 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
             break;
         case SBP_INSTR_BOX:
         case SBP_INSTR_REDUCE:
-            instr->communication_s = sbp_collective_s(cluster, &program->mesh, instr->box.kind,
-                                                      instr->box.axes, box_bytes(program, instr));
+            instr->communication_s =
+                sbp_collective_s(cluster, &program->mesh, instr->box.kind, instr->box.axes,
+                                 sbp_instr_call_bytes(program, instr));
             break;
         case SBP_INSTR_UPDATE:
             instr->compute_s = sbp_price_update_s(
@@ -257,10 +258,10 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
         totals.by_cause_s[instr->cause] += instr->communication_s;
         if (instr->kind == SBP_INSTR_UPDATE)
             totals.optimizer_s += instr->compute_s;
-        if (instr->kind != SBP_INSTR_BOX && instr->kind != SBP_INSTR_REDUCE)
+        if (!sbp_instr_is_call(instr))
             continue;
         totals.communication_bytes += sbp_collective_traffic_bytes(
-            &program->mesh, instr->box.kind, instr->box.axes, box_bytes(program, instr));
+            &program->mesh, instr->box.kind, instr->box.axes, sbp_instr_call_bytes(program, instr));
         if (instr->cause == SBP_CAUSE_ACTIVATION)
             totals.forward_activation_elements += sbp_collective_traffic_bytes(
                 &program->mesh, instr->box.kind, instr->box.axes, (double)instr->box.elements);

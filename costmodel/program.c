@@ -710,6 +710,12 @@ void sbp_program_free(struct sbp_program *program)
     *program = (struct sbp_program){0};
 }
 
+bool sbp_instr_is_call(const struct sbp_instr *instr)
+{
+    return (instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE) &&
+           instr->box.kind != SBP_LOCAL;
+}
+
 enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_arena *arena,
                                   struct sbp_call **calls, int *count)
 {
@@ -719,8 +725,7 @@ enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_
     *count = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        const bool collective = instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE;
-        if (!collective || instr->box.kind == SBP_LOCAL)
+        if (!sbp_instr_is_call(instr))
             continue;
         const int64_t members = sbp_mesh_group_size(&program->mesh, instr->box.axes);
         (*calls)[(*count)++] = (struct sbp_call){.kind = instr->box.kind,

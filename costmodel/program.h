@@ -134,6 +134,8 @@ enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp
                                  const struct sbp_element_bytes *bytes, struct sbp_program *program,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_program_free(struct sbp_program *program);
+/* Whether a buffer keeps its place from step to step. */
+bool sbp_buffer_persists(const struct sbp_buffer *buffer);
 /* Bytes of a buffer, not rounded; -1 when they overflow. */
 int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
 /* Sets the price of every instruction (price.c); sbp_program_make has called it. */
@@ -151,6 +153,11 @@ struct sbp_totals {
 };
 struct sbp_totals sbp_program_totals(const struct sbp_program *program,
                                      const struct sbp_cluster *cluster);
+
+/* Whether an instruction calls the communication backend, and the n of its cost formula: weight
+ * gradients in the type that they are summed in, all else as activations. */
+bool sbp_instr_is_call(const struct sbp_instr *instr);
+double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
 
 /* One entry of the list that a run's log must equal. */
 struct sbp_call {

@@ -97,21 +97,6 @@ static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
 
 /* --- collectives of a layer --- */
 
-static bool is_collective(const struct sbp_instr *instr)
-{
-    return (instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE) &&
-           instr->box.kind != SBP_LOCAL;
-}
-
-/* Bytes of the cost formula: of a weight's gradient in its own type, else as activations. */
-static double collective_bytes(const struct sbp_report *report, const struct sbp_instr *instr)
-{
-    const struct sbp_element_bytes *bytes = &report->program.bytes;
-    return (double)instr->box.elements * (double)(instr->cause == SBP_CAUSE_WEIGHT_GRADIENT
-                                                      ? bytes->gradient
-                                                      : bytes->activation);
-}
-
 static const char *moved_name(const struct sbp_report *report, const struct sbp_instr *instr)
 {
     return instr->tensor < 0 ? "-" : report->plan->graph.tensor[instr->tensor].name;
@@ -124,7 +109,8 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
     sbp_table_cell(table, "%lld",
                    (long long)sbp_mesh_group_size(&report->plan->mesh, instr->box.axes));
-    sbp_table_cell(table, "%s", sbp_format_bytes(collective_bytes(report, instr), bytes));
+    sbp_table_cell(table, "%s",
+                   sbp_format_bytes(sbp_instr_call_bytes(&report->program, instr), bytes));
     sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s, seconds));
     sbp_table_cell(table, "%s", sbp_cause_name(instr->cause));
     sbp_table_cell(table, "%s", moved_name(report, instr));
@@ -137,7 +123,7 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
     struct sbp_table table;
     sbp_table_init(&table, 6, TITLES);
     for (int i = 0; i < report->program.instr_count; i++)
-        if (report->program.instr[i].op == op && is_collective(&report->program.instr[i]))
+        if (report->program.instr[i].op == op && sbp_instr_is_call(&report->program.instr[i]))
             collective_row(&table, report, &report->program.instr[i]);
     enum sbp_status status = SBP_OK;
     if (table.rows > 1)
@@ -152,12 +138,17 @@ static enum sbp_status print_layer(const struct sbp_report *report, int op)
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_site_cost *cost = &report->site[op];
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
+    char forward[32], backward[32], parameters[32], kept[32];
     PRINT("\n%s (%s): %s", node->name, sbp_op(node->kind)->name, sbp_roles_text(plan, op, roles));
     if (node->repeats > 1)
         PRINT("; x%d, the first is shown", node->repeats);
     PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
           sbp_format_seconds(cost->communication_s, communication),
           node->repeats > 1 ? " (all repeats)" : "");
+    PRINT("  %sFLOP forward, %sFLOP backward, %s parameters; keeps %s a device for backward\n",
+          sbp_format_count(cost->forward_flops, forward),
+          sbp_format_count(cost->backward_flops, backward),
+          sbp_format_count(cost->parameters, parameters), sbp_format_bytes(cost->kept_bytes, kept));
     SBP_TRY(print_operands(plan, op));
     return print_collectives(report, op);
 }
@@ -248,14 +239,14 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
     struct cJSON *list = sbp_put_array(json, "collectives", failed);
     for (int i = 0; i < report->program.instr_count && !*failed; i++) {
         const struct sbp_instr *instr = &report->program.instr[i];
-        if (!is_collective(instr))
+        if (!sbp_instr_is_call(instr))
             continue;
         const int op = report->program.instr[i].op;
         struct cJSON *item = sbp_push_object(list, failed);
         sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
         sbp_put_number(item, "members",
                        (double)sbp_mesh_group_size(&report->plan->mesh, instr->box.axes), failed);
-        sbp_put_number(item, "bytes", collective_bytes(report, instr), failed);
+        sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->program, instr), failed);
         sbp_put_number(item, "communication_s", instr->communication_s, failed);
         sbp_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
         if (op >= 0)

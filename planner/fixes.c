@@ -233,9 +233,20 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
 
 static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fixes)
 {
-    static const char *const KEYS[] = {"name",    "op",      "roles",           "axes",
-                                       "rest",    "repeats", "communication_s", "compute_s",
-                                       "follows", NULL};
+    static const char *const KEYS[] = {"name",
+                                       "op",
+                                       "roles",
+                                       "axes",
+                                       "rest",
+                                       "repeats",
+                                       "communication_s",
+                                       "compute_s",
+                                       "forward_flops",
+                                       "backward_flops",
+                                       "parameters",
+                                       "kept_bytes",
+                                       "follows",
+                                       NULL};
     struct sbp_json name_at, roles;
     const char *name;
     bool follows = false;

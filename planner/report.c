@@ -13,17 +13,61 @@
 
 /* --- adding up --- */
 
+static struct sbp_site_cost *site_of(struct sbp_report *report, int op)
+{
+    return &report->site[report->program.graph->op[op].site];
+}
+
 static void add_sites(struct sbp_report *report)
 {
     const struct sbp_program *program = &report->program;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const int op = instr->op;
-        struct sbp_site_cost *cost =
-            op < 0 ? &report->whole : &report->site[program->graph->op[op].site];
+        struct sbp_site_cost *cost = op < 0 ? &report->whole : site_of(report, op);
         cost->compute_s += instr->compute_s;
         cost->communication_s += instr->communication_s;
     }
+}
+
+/* What the operators are, whatever the plan: flops and parameters. */
+static void add_operators(struct sbp_report *report)
+{
+    const struct sbp_graph *graph = report->program.graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        site_of(report, op)->forward_flops += sbp_op_forward_flops(graph, op);
+        site_of(report, op)->backward_flops += sbp_op_backward_flops(graph, op);
+    }
+    for (int i = 0; i < report->program.instr_count; i++) {
+        const struct sbp_instr *instr = &report->program.instr[i];
+        if (instr->kind == SBP_INSTR_UPDATE) /* one a weight, owned by its first user */
+            site_of(report, instr->op)->parameters +=
+                (double)sbp_tensor_parameters(&graph->tensor[instr->tensor]);
+    }
+}
+
+/* Buffers that are older than backward and that it reads. */
+static enum sbp_status add_kept(struct sbp_report *report)
+{
+    const struct sbp_program *program = &report->program;
+    bool *counted = SBP_NEW(&report->arena, bool, program->buffer_count);
+    int backward = 0;
+    if (counted == NULL)
+        return SBP_E_MEMORY;
+    while (backward < program->instr_count && program->instr[backward].kind != SBP_INSTR_BACKWARD)
+        backward++;
+    for (int i = backward; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        for (int k = 0; instr->kind == SBP_INSTR_BACKWARD && k < SBP_INSTR_BUFFERS; k++) {
+            const int b = instr->buffer[k];
+            if (b < 0 || counted[b] || k == SBP_AT_DY || sbp_buffer_persists(&program->buffer[b]) ||
+                program->buffer[b].first >= backward)
+                continue;
+            counted[b] = true;
+            site_of(report, instr->op)->kept_bytes += (double)sbp_program_buffer_bytes(program, b);
+        }
+    }
+    return SBP_OK;
 }
 
 enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *report,
@@ -33,11 +77,12 @@ enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *
     SBP_TRY(sbp_plan_compile(plan, &report->program, diag));
     report->summary = sbp_summary_make(plan, &report->program);
     report->site = SBP_NEW(&report->arena, struct sbp_site_cost, plan->graph.op_count);
-    if (report->site == NULL) {
+    if (report->site == NULL || add_kept(report) != SBP_OK) {
         sbp_report_free(report);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     }
     add_sites(report);
+    add_operators(report);
     return SBP_OK;
 }
 
@@ -303,6 +348,10 @@ static void put_layers(struct cJSON *json, const struct sbp_report *report, bool
         sbp_put_item(layer, "roles", sbp_roles_json(report->plan, op), failed);
         sbp_put_number(layer, "compute_s", report->site[op].compute_s, failed);
         sbp_put_number(layer, "communication_s", report->site[op].communication_s, failed);
+        sbp_put_number(layer, "forward_flops", report->site[op].forward_flops, failed);
+        sbp_put_number(layer, "backward_flops", report->site[op].backward_flops, failed);
+        sbp_put_number(layer, "parameters", report->site[op].parameters, failed);
+        sbp_put_number(layer, "kept_bytes", report->site[op].kept_bytes, failed);
     }
 }
 

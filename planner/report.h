@@ -11,6 +11,10 @@
 /* What the operators of a site, all repeats, cost in a step. */
 struct sbp_site_cost {
     double compute_s, communication_s;
+    double forward_flops, backward_flops; /* over all devices */
+    double parameters;                    /* of the model; a tied weight's are its first user's */
+    double kept_bytes; /* on a device, from forward to the operator's backward; what two operators
+                          read is the one's that reads it first there */
 };
 
 /* A plan compiled, priced and added up by layer. */

@@ -174,6 +174,10 @@ static void check_owners(const struct sbp_plan *plan, uint64_t seed)
         compute_s += report.site[op].compute_s;
         communication_s += report.site[op].communication_s;
     }
+    double parameters = 0;
+    for (int op = 0; op < plan->graph.op_count; op++)
+        parameters += report.site[op].parameters;
+    assert_true(parameters == (double)plan->graph.parameters);
     for (int i = 0; i < report.program.instr_count; i++) {
         const struct sbp_instr *instr = &report.program.instr[i];
         const int op = instr->op;

@@ -32,6 +32,7 @@ struct runner {
     struct sbp_rank rank;
     struct sbp_verifier *verifier;  /* NULL: no verification */
     struct sbp_interval *intervals; /* (instructions) */
+    struct sbp_progress progress;   /* of the lead */
 };
 
 /* A rank's share of a step's report, sent as bytes. */
@@ -175,13 +176,24 @@ static enum sbp_status gather_intervals(struct runner *runner, struct sbp_diag *
     return SBP_OK;
 }
 
+/* Between the parts of a step, not within: a terminal must not slow down what is timed. */
+static void show_progress(struct runner *runner, int step, const char *part)
+{
+    if (is_lead(runner))
+        sbp_progress_show(&runner->progress, "step %d of %d: %s", step + 1,
+                          runner->job->options->steps, part);
+}
+
 static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag *diag)
 {
     struct report report = {0};
+    show_progress(runner, step, "preparing");
     SBP_TRY(sbp_rank_begin_step(&runner->rank, step + 1, diag));
     if (runner->verifier != NULL)
         SBP_TRY(sbp_verifier_begin_step(runner->verifier, diag));
+    show_progress(runner, step, "training");
     SBP_TRY(run_instructions(runner, &report, diag));
+    show_progress(runner, step, "verifying");
     if (runner->verifier != NULL)
         SBP_TRY(sbp_verifier_end_step(runner->verifier, diag));
     return gather_reports(runner, step, &report, diag);
@@ -335,6 +347,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
                                  void *argument, struct sbp_diag *diag)
 {
     struct runner runner = {.job = argument};
+    sbp_progress_start(&runner.progress);
     SBP_TRY(agree(runner.job, ops, comm, diag));
     if (ops->size(comm) != runner.job->program->mesh.devices) {
         /* Every rank sees it: no need to end the others. */
@@ -344,6 +357,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
     enum sbp_status status = open_runner(&runner, ops, comm, diag);
     if (status == SBP_OK)
         status = run_steps(&runner, diag);
+    sbp_progress_end(&runner.progress);
     sbp_verifier_close(runner.verifier);
     sbp_rank_close(&runner.rank);
     sbp_arena_free(&runner.arena);

@@ -23,11 +23,9 @@ static void show_progress(void *context, int64_t evaluations, double best, doubl
                       sbp_format_count((double)evaluations, count), best, elapsed_s);
 }
 
-/* Exact where it can, else coordinate descent. */
 static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = answer->arguments;
-    const bool choose = arguments->algorithm == 0;
     struct sbp_progress progress;
     struct sbp_diag refusal = {0};
     const struct sbp_solver_options options = {.seed = (uint64_t)arguments->seed,
@@ -38,13 +36,9 @@ static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
                                                .progress = show_progress,
                                                .progress_context = &progress};
     sbp_progress_start(&progress);
-    answer->solver = choose ? sbp_solver_find("exact") : &sbp_solvers[arguments->algorithm - 1];
-    enum sbp_status status =
-        answer->solver->solve(answer->problem, &options, &answer->solution, &refusal);
-    if (status == SBP_E_UNSUPPORTED && choose) {
-        answer->solver = sbp_solver_find("coordinate-descent");
-        status = answer->solver->solve(answer->problem, &options, &answer->solution, &refusal);
-    }
+    const enum sbp_status status =
+        sbp_solve(arguments->algorithm == 0 ? NULL : &sbp_solvers[arguments->algorithm - 1],
+                  answer->problem, &options, &answer->solution, &answer->solver, &refusal);
     sbp_progress_end(&progress);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s: %s", arguments->operands.word[0], refusal.text);

@@ -89,24 +89,6 @@ static struct sbp_solver_options options_left(const struct job *job)
     return options;
 }
 
-static enum sbp_status run_solver(const struct job *job, const struct sbp_problem *problem,
-                                  struct sbp_solution *solution, const char **name)
-{
-    const struct sbp_solver *solver = job->request->solver;
-    const struct sbp_solver_options options = options_left(job);
-    const bool choose = solver == NULL;
-    struct sbp_diag refusal = {{0}};
-    if (choose)
-        solver = sbp_solver_find("exact");
-    enum sbp_status status = solver->solve(problem, &options, solution, &refusal);
-    if (status == SBP_E_UNSUPPORTED && choose) {
-        solver = sbp_solver_find("coordinate-descent");
-        status = solver->solve(problem, &options, solution, &refusal);
-    }
-    *name = solver->name;
-    return status == SBP_OK ? SBP_OK : sbp_fail(job->diag, status, "%s", refusal.text);
-}
-
 static void note_solution(struct job *job, const struct sbp_solution *solution, const char *name)
 {
     struct sbp_outcome *outcome = job->outcome;
@@ -142,7 +124,8 @@ static enum sbp_status solve_space(struct job *job, const struct sbp_space *spac
 {
     struct sbp_problem problem;
     struct sbp_solution solution = {0};
-    const char *name = "";
+    const struct sbp_solver *used = NULL;
+    const struct sbp_solver_options options = options_left(job);
     int folded = 0;
     *choice = NULL;
     struct sbp_elimination *steps =
@@ -156,9 +139,9 @@ static enum sbp_status solve_space(struct job *job, const struct sbp_space *spac
         count_bytes(&problem);
     enum sbp_status status = fold_rests(space, &problem, steps, &folded);
     if (status == SBP_OK)
-        status = run_solver(job, &problem, &solution, &name);
+        status = sbp_solve(job->request->solver, &problem, &options, &solution, &used, job->diag);
     if (status == SBP_OK) {
-        note_solution(job, &solution, name);
+        note_solution(job, &solution, used->name);
         *bound_s = solution.status == SBP_PLAN_INFEASIBLE ? INFINITY : solution.lower_bound;
         if (solution.status == SBP_PLAN_TIME_LIMIT)
             *bound_s = -INFINITY;

@@ -189,13 +189,21 @@ static bool has_choices(const struct refiner *r, const uint8_t *banned)
     return true;
 }
 
+static void tell_progress(const struct refiner *r)
+{
+    const struct sbp_solver_options *options = &r->out->request->solver_options;
+    if (options->progress != NULL)
+        options->progress(options->progress_context, r->out->evaluations, r->out->best_s,
+                          sbp_clock_s() - r->out->start_s);
+}
+
 static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
                              struct sbp_solution *solution)
 {
     struct sbp_solver_options options = r->out->request->solver_options;
     if (options.time_limit_s > 0)
         options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
-    options.progress = NULL;
+    options.progress = NULL; /* each is short: told of together, in add_part */
     for (int v = 0; v < r->space.variable_count; v++)
         for (int i = r->first[v]; i < r->first[v + 1]; i++)
             r->problem.variable[v].cost[i - r->first[v]] =
@@ -220,6 +228,7 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
         r->out->evaluations += solution.evaluations;
         r->out->stopped |= solution.stopped;
         r->exhausted |= solution.stopped;
+        tell_progress(r);
     }
     if (status == SBP_OK && solution.choice != NULL && solution.cost < SBP_FORBIDDEN &&
         solution.cost < r->out->best_s * (1 - 1e-9)) {

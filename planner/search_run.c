@@ -30,12 +30,16 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
     };
 }
 
-static void show_progress(void *context, int64_t evaluations, double best, double elapsed_s)
+/* A search has rounds: the time is counted from its start, not from the round's. */
+static void show_progress(void *context, int64_t evaluations, double best, double round_s)
 {
+    const struct sbp_progress *progress = context;
     char count[32], cost[32];
+    (void)round_s;
     sbp_progress_show(context, "searching: %s strategies, best %s, %.0f s",
                       sbp_format_count((double)evaluations, count),
-                      isfinite(best) ? sbp_format_seconds(best, cost) : "none yet", elapsed_s);
+                      isfinite(best) ? sbp_format_seconds(best, cost) : "none yet",
+                      sbp_clock_s() - progress->start_s);
 }
 
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,

@@ -35,6 +35,21 @@ const struct sbp_solver *sbp_solver_find(const char *name)
     return NULL;
 }
 
+enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                          const struct sbp_solver_options *options, struct sbp_solution *solution,
+                          const struct sbp_solver **used, struct sbp_diag *diag)
+{
+    struct sbp_diag refusal = {0};
+    *used = solver != NULL ? solver : sbp_solver_find("exact");
+    enum sbp_status status = (*used)->solve(problem, options, solution, &refusal);
+    if (status == SBP_E_UNSUPPORTED && solver == NULL) {
+        *used = sbp_solver_find("coordinate-descent");
+        refusal = (struct sbp_diag){0};
+        status = (*used)->solve(problem, options, solution, &refusal);
+    }
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+}
+
 const char *sbp_plan_status_name(enum sbp_plan_status status)
 {
     static const char *const names[] = {

@@ -81,4 +81,10 @@ struct sbp_solver {
 extern const struct sbp_solver sbp_solvers[];
 const struct sbp_solver *sbp_solver_find(const char *name);
 
+/* Solves by `solver`; NULL: exact, or coordinate descent where exact refuses. *used is who
+ * answered. */
+enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                          const struct sbp_solver_options *options, struct sbp_solution *solution,
+                          const struct sbp_solver **used, struct sbp_diag *diag) SBP_MUST_USE;
+
 #endif

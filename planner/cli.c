@@ -45,6 +45,8 @@ struct option {
 
 static const struct option options[] = {
     {"-o", "FILE", TEXT, AT(output), 0, 0, NULL, "write the result to a file"},
+    {"--problem", "FILE", TEXT, AT(problem), 0, 0, NULL,
+     "write the pairwise problem as well, in the format of the IOPDDL benchmark"},
     {"--space", "NAME", CHOICE, AT(space), 0, 0, space_names,
      "strategies to search among (default full)"},
     {"--objective", "NAME", CHOICE, AT(objective), 0, 0, objective_names,
@@ -479,6 +481,29 @@ static void print_option(FILE *out, const struct option *option)
     sbp_text_free(&help);
 }
 
+static bool has_choices_of(const struct sbp_command *command, const char *name)
+{
+    for (int i = 0; i < OPTIONS; i++)
+        if (strcmp(options[i].name, name) == 0)
+            return has_option(command, &options[i]);
+    return false;
+}
+
+static void print_spaces(FILE *out)
+{
+    (void)fprintf(out, "\nSpaces:\n");
+    for (int i = 0; i < SBP_SPACES; i++)
+        (void)fprintf(out, "  %-20s %s\n", sbp_space_name((enum sbp_space_kind)i),
+                      sbp_space_summary((enum sbp_space_kind)i));
+}
+
+static void print_algorithms(FILE *out)
+{
+    (void)fprintf(out, "\nAlgorithms:\n");
+    for (const struct sbp_solver *solver = sbp_solvers; solver->name != NULL; solver++)
+        (void)fprintf(out, "  %-20s %s\n", solver->name, solver->summary);
+}
+
 void sbp_help_print_command(const struct sbp_command *command, FILE *out)
 {
     (void)fprintf(out, "Usage: sbplan %s%s%s [options]\n", command->name,
@@ -488,6 +513,10 @@ void sbp_help_print_command(const struct sbp_command *command, FILE *out)
     for (int i = 0; i < OPTIONS; i++)
         if (has_option(command, &options[i]) && options[i].kind != LATER)
             print_option(out, &options[i]);
+    if (has_choices_of(command, "--space"))
+        print_spaces(out);
+    if (has_choices_of(command, "--algorithm"))
+        print_algorithms(out);
     if (command->notes != NULL) {
         (void)fputc('\n', out);
         print_wrapped(out, command->notes, 0, 0);

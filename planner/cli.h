@@ -36,7 +36,7 @@ struct sbp_arguments {
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
-    const char *strategy;
+    const char *strategy, *problem;
     struct sbp_word_list fix, set;
     int64_t global_batch, sequence, vocab_multiple; /* import */
     const char *name;

@@ -1,11 +1,23 @@
 #include "planner/search_run.h"
 
+/* The search as a problem that `solve`, and other solvers, read. */
+static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_problem problem;
+    SBP_TRY(sbp_optimise_problem(&job->plan, &job->request, &problem, diag));
+    const enum sbp_status status = sbp_problem_write(&problem, job->arguments->problem, diag);
+    sbp_problem_free(&problem);
+    return status;
+}
+
 static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = job->arguments;
     job->request = sbp_search_request(arguments, &job->settings);
     SBP_TRY(sbp_fixes_parse(&job->plan, &arguments->fix, &job->arena, &job->request.fix,
                             &job->request.fix_count, diag));
+    if (arguments->problem != NULL)
+        SBP_TRY(write_problem(job, diag));
     SBP_TRY(sbp_search_run(&job->plan, &job->request, &job->outcome, diag));
     return sbp_search_answer(job, diag);
 }

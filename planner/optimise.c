@@ -251,6 +251,7 @@ static enum sbp_status try_round(struct job *job, struct round *round)
     struct sbp_space space;
     struct sbp_labelling labelling = {0};
     int *choice = NULL;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&job->scratch);
     *round = (struct round){.capacity_bytes = round->capacity_bytes,
                             .bound_s = -INFINITY,
                             .verdict = NO_CHOICE,
@@ -270,8 +271,9 @@ static enum sbp_status try_round(struct job *job, struct round *round)
         round->broken_class = labelling.broken_class;
     }
     sbp_space_free(&space);
-    if (status != SBP_OK || choice == NULL || labelling.broken_class >= 0 ||
-        labelling.broken_rests > 0)
+    const bool found = choice != NULL;
+    sbp_arena_release(&job->scratch, mark);
+    if (status != SBP_OK || !found || labelling.broken_class >= 0 || labelling.broken_rests > 0)
         return status;
     status = price_trial(job);
     if (status == SBP_E_INPUT)
@@ -520,6 +522,12 @@ static enum sbp_status optimise(struct job *job)
     return SBP_OK;
 }
 
+static int64_t limit_of(const struct sbp_plan *plan, const struct sbp_request *request)
+{
+    return request->memory_limit_bytes > 0 ? request->memory_limit_bytes
+                                           : plan->cluster.memory_bytes;
+}
+
 enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
@@ -547,19 +555,14 @@ enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct s
                                      struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_space space;
-    struct sbp_arena scratch;
-    int folded = 0;
-    sbp_arena_init(&scratch);
+    if (request->space == SBP_SPACE_MEGATRON)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--problem: space megatron is a problem for each of its meshes; legal with "
+                        "full, autoddl and data-parallel");
     SBP_TRY(sbp_space_make(plan, request, NULL, NULL, &space, diag));
-    enum sbp_status status = sbp_space_problem(&space, INFINITY, problem, diag);
-    if (status == SBP_OK) {
-        struct sbp_elimination *steps =
-            SBP_NEW(&scratch, struct sbp_elimination, space.variable_count + 1);
-        status = steps == NULL ? SBP_E_MEMORY : fold_rests(&space, problem, steps, &folded);
-        if (status != SBP_OK)
-            sbp_problem_free(problem);
-    }
-    sbp_arena_free(&scratch);
+    const double room = (double)(limit_of(plan, request) - plan->cluster.reserve_bytes) -
+                        sbp_space_constant_bytes(&space);
+    const enum sbp_status status = sbp_space_problem(&space, room, problem, diag);
     sbp_space_free(&space);
     return status;
 }

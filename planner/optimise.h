@@ -31,7 +31,8 @@ struct sbp_outcome {
 enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
                              struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Builds the pairwise problem alone, split states folded away (for `solve`, benchmarks, tests). */
+/* The pairwise problem of a request alone, memory as the search models it: for other solvers.
+ * E_USAGE: the space is not one problem. */
 enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,
                                      struct sbp_problem *problem,
                                      struct sbp_diag *diag) SBP_MUST_USE;

@@ -238,20 +238,29 @@ static double fan_out_s(const struct sbp_space *space, int tensor)
                                     (double)space->pricing.bytes.activation);
 }
 
-double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
+/* Adds up what the operators that a variable decides cost in one of its choices: its own, repeats
+ * included, and the followers that run where it rests. */
+typedef double price_op(const struct sbp_space *space, int op, const struct sbp_factors *factors);
+
+static double sum_over_ops(const struct sbp_space *space, int variable, int choice, price_op *price)
 {
-    double seconds = 0;
+    double sum = 0;
     for (int op = 0; op < space->graph->op_count; op++) {
         const struct sbp_op_node *node = &space->graph->op[op];
         if (space->op_variable[op] == variable && node->site == op) {
             const struct sbp_factors factors = sbp_space_factors(space, variable, choice, op);
-            seconds += node->repeats * op_s(space, op, &factors);
+            sum += node->repeats * price(space, op, &factors);
         } else if (sbp_op(node->kind)->follows && space->slot[node->input[0]] == variable) {
             const struct sbp_factors factors = follower_factors(space, op, variable, choice);
-            seconds += op_s(space, op, &factors);
+            sum += price(space, op, &factors);
         }
     }
-    return seconds;
+    return sum;
+}
+
+double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
+{
+    return sum_over_ops(space, variable, choice, op_s);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -341,18 +350,7 @@ static double op_bytes(const struct sbp_space *space, int op, const struct sbp_f
 
 double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice)
 {
-    double total = 0;
-    for (int op = 0; op < space->graph->op_count; op++) {
-        const struct sbp_op_node *node = &space->graph->op[op];
-        if (space->op_variable[op] == variable && node->site == op) {
-            const struct sbp_factors factors = sbp_space_factors(space, variable, choice, op);
-            total += node->repeats * op_bytes(space, op, &factors);
-        } else if (sbp_op(node->kind)->follows && space->slot[node->input[0]] == variable) {
-            const struct sbp_factors factors = follower_factors(space, op, variable, choice);
-            total += op_bytes(space, op, &factors);
-        }
-    }
-    return total;
+    return sum_over_ops(space, variable, choice, op_bytes);
 }
 
 /* ---- pairs ---------------------------------------------------------------------------------- */

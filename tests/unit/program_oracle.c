@@ -1,0 +1,740 @@
+/* The checks of compiled programs, one part after the other. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "tests/unit/program_oracle.h"
+
+void oracle_set_cluster(struct oracle_setting *s, const struct sbp_cluster *cluster)
+{
+    struct sbp_diag diag = {{0}};
+    s->cluster = *cluster;
+    if (sbp_mesh_make(cluster, &s->mesh, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    sbp_arena_init(&s->arena);
+    assert_int_equal(sbp_strategy_alloc(&s->model.graph, &s->arena, &s->strategy), SBP_OK);
+}
+
+enum sbp_status oracle_close(struct oracle_setting *s)
+{
+    struct sbp_diag diag = {{0}};
+    return sbp_strategy_close(&s->model.graph, &s->mesh, &s->strategy, &diag);
+}
+
+void oracle_compile(struct oracle_setting *s, const struct sbp_element_bytes *bytes)
+{
+    struct sbp_diag diag = {{0}};
+    if (sbp_strategy_close(&s->model.graph, &s->mesh, &s->strategy, &diag) != SBP_OK ||
+        sbp_program_make(&s->model.graph, &s->cluster, &s->mesh, &s->strategy, bytes, &s->program,
+                         &diag) != SBP_OK)
+        fail_msg("%s: %s", s->model.graph.name, diag.text);
+}
+
+void oracle_drop(struct oracle_setting *s)
+{
+    sbp_program_free(&s->program);
+    sbp_arena_free(&s->arena);
+    oracle_model_drop(&s->model);
+}
+
+void oracle_near(const char *what, double value, double expected)
+{
+    if (!(fabs(value - expected) <= 1e-11 * fabs(expected)))
+        fail_msg("%s: %.17g, expected %.17g", what, value, expected);
+}
+
+/* --- memory --- */
+
+static bool persists(const struct sbp_buffer *buffer)
+{
+    return buffer->use != SBP_USE_ACTIVATION && buffer->use != SBP_USE_WORK;
+}
+
+static int64_t element_bytes(const struct sbp_program *program, const struct sbp_buffer *buffer)
+{
+    if (buffer->type != SBP_BUFFER_REAL)
+        return buffer->type == SBP_BUFFER_INT32 ? 4 : 1;
+    switch (buffer->use) {
+    case SBP_USE_WEIGHT:
+        return program->bytes.weight;
+    case SBP_USE_GRADIENT:
+        return program->bytes.gradient;
+    case SBP_USE_MOMENT:
+        return program->bytes.moment;
+    case SBP_USE_MASTER:
+        return program->bytes.master;
+    default:
+        return program->bytes.activation;
+    }
+}
+
+/* The arena is no looser than half as much again as what lives at once. */
+static void check_peak(const struct sbp_program *program)
+{
+    int64_t peak = 0;
+    for (int at = 0; at < program->instr_count; at++) {
+        int64_t live = 0;
+        for (int i = 0; i < program->buffer_count; i++) {
+            const struct sbp_buffer *buffer = &program->buffer[i];
+            if (persists(buffer) || (buffer->first <= at && at <= buffer->last))
+                live += (sbp_program_buffer_bytes(program, i) + 63) / 64 * 64;
+        }
+        peak = live > peak ? live : peak;
+    }
+    if (program->arena_bytes > peak + peak / 2)
+        fail_msg("an arena of %lld bytes for %lld that live at once",
+                 (long long)program->arena_bytes, (long long)peak);
+}
+
+static void check_memory(const struct oracle_setting *s)
+{
+    const struct sbp_program *program = &s->program;
+    int64_t end = 0;
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *a = &program->buffer[i];
+        const int64_t bytes = a->elements * element_bytes(program, a);
+        assert_int_equal(sbp_program_buffer_bytes(program, i), bytes);
+        assert_int_equal(a->offset_bytes % 64, 0);
+        assert_true(a->offset_bytes >= 0 && bytes > 0);
+        if (a->offset_bytes + bytes > end)
+            end = a->offset_bytes + bytes;
+        for (int j = 0; j < i; j++) {
+            const struct sbp_buffer *b = &program->buffer[j];
+            const bool together =
+                persists(a) || persists(b) || (a->first <= b->last && b->first <= a->last);
+            if (together &&
+                a->offset_bytes < b->offset_bytes + sbp_program_buffer_bytes(program, j) &&
+                b->offset_bytes < a->offset_bytes + bytes)
+                fail_msg("buffers %d and %d overlap in %d .. %d and %d .. %d", i, j, a->first,
+                         a->last, b->first, b->last);
+        }
+    }
+    check_peak(program);
+    if (program->arena_bytes != end && program->arena_bytes != (end + 63) / 64 * 64)
+        fail_msg("the arena has %lld bytes, the last buffer ends at %lld",
+                 (long long)program->arena_bytes, (long long)end);
+}
+
+/* --- the flow of data --- */
+
+enum { READS = 1, WRITES = 2 };
+
+/* What an instruction does to the buffer in a slot, by the list of phases. */
+static int access_of(const struct sbp_program *program, const struct sbp_instr *instr, int slot)
+{
+    const enum sbp_op_kind op =
+        instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD
+            ? program->graph->op[instr->op].kind
+            : SBP_OP_KINDS;
+    const bool forward = instr->kind == SBP_INSTR_FORWARD;
+    switch (slot) {
+    case SBP_AT_OUT: /* the last phase writes it */
+        if (forward && instr->phase < (op == SBP_OP_CROSS_ENTROPY ? 2 : op == SBP_OP_LAYERNORM))
+            return 0;
+        return instr->kind == SBP_INSTR_REDUCE ? READS | WRITES : WRITES;
+    case SBP_AT_DW: /* the second use of a tied weight adds */
+        return instr->kind == SBP_INSTR_UPDATE                           ? READS
+               : instr->kind == SBP_INSTR_BACKWARD && instr->factor == 1 ? READS | WRITES
+                                                                         : WRITES;
+    case SBP_AT_DW2:
+        return WRITES;
+    case SBP_AT_WORK:
+    case SBP_AT_WORK2:
+        return WRITES;
+    case SBP_AT_W:
+        return instr->kind == SBP_INSTR_UPDATE ? READS | WRITES : READS;
+    case SBP_AT_SAVED:
+        if (instr->kind == SBP_INSTR_UPDATE)
+            return READS | WRITES;
+        return forward && (op == SBP_OP_ATTENTION || op == SBP_OP_DROPOUT || instr->phase == 0)
+                   ? WRITES
+                   : READS;
+    case SBP_AT_SAVED2:
+        if (instr->kind == SBP_INSTR_UPDATE)
+            return READS | WRITES;
+        if (op == SBP_OP_CROSS_ENTROPY && forward)
+            return instr->phase == 0 ? 0 : instr->phase == 1 ? WRITES : READS;
+        return op == SBP_OP_LAYERNORM && !forward && instr->phase == 0 ? WRITES : READS;
+    default:
+        return READS;
+    }
+}
+
+/* In what state every buffer is before the first instruction. */
+static bool given(const struct sbp_buffer *buffer)
+{
+    return buffer->use == SBP_USE_WEIGHT || buffer->use == SBP_USE_MOMENT ||
+           buffer->use == SBP_USE_MASTER || buffer->use == SBP_USE_INDEX;
+}
+
+struct flow {
+    bool *written;
+    int *first, *last; /* uses */
+};
+
+static void touch(const struct sbp_program *program, int at, int slot, struct flow *flow)
+{
+    const struct sbp_instr *instr = &program->instr[at];
+    const int i = instr->buffer[slot];
+    if (i < 0)
+        return;
+    assert_in_range(i, 0, program->buffer_count - 1);
+    const struct sbp_buffer *buffer = &program->buffer[i];
+    if (!persists(buffer) && (at < buffer->first || at > buffer->last))
+        fail_msg("instruction %d uses buffer %d, which lives in %d .. %d", at, i, buffer->first,
+                 buffer->last);
+    if ((access_of(program, instr, slot) & READS) != 0 && !flow->written[i])
+        fail_msg("instruction %d (%s, operator %d, phase %d) reads slot %d before it is written",
+                 at, sbp_instr_name(instr->kind), instr->op, instr->phase, slot);
+    if (flow->first[i] < 0)
+        flow->first[i] = at;
+    flow->last[i] = at;
+}
+
+static void check_flow(const struct oracle_setting *s)
+{
+    const struct sbp_program *program = &s->program;
+    const size_t count = (size_t)program->buffer_count;
+    struct flow flow = {calloc(count, sizeof(bool)), calloc(count, sizeof(int)),
+                        calloc(count, sizeof(int))};
+    assert_true(flow.written != NULL && flow.first != NULL && flow.last != NULL);
+    for (int i = 0; i < program->buffer_count; i++) {
+        flow.written[i] = given(&program->buffer[i]);
+        flow.first[i] = flow.last[i] = -1;
+    }
+    if (program->loss_buffer >= 0) /* read when the step is over */
+        assert_int_equal(program->buffer[program->loss_buffer].last, program->instr_count - 1);
+    for (int at = 0; at < program->instr_count; at++) {
+        const struct sbp_instr *instr = &program->instr[at];
+        for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++)
+            touch(program, at, slot, &flow);
+        if (instr->kind == SBP_INSTR_NORM)
+            for (int t = 0; t < program->graph->tensor_count; t++)
+                assert_true(program->gradient_buffer[t] < 0 ||
+                            flow.written[program->gradient_buffer[t]]);
+        if (instr->kind == SBP_INSTR_BACKWARD && instr->buffer[SBP_AT_DW] >= 0)
+            assert_int_equal(flow.written[instr->buffer[SBP_AT_DW]], instr->factor == 1);
+        for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++)
+            if (instr->buffer[slot] >= 0 && (access_of(program, instr, slot) & WRITES) != 0)
+                flow.written[instr->buffer[slot]] = true;
+    }
+    for (int i = 0; i < program->buffer_count; i++)
+        if (!persists(&program->buffer[i]) && i != program->loss_buffer &&
+            (flow.first[i] != program->buffer[i].first || flow.last[i] != program->buffer[i].last))
+            fail_msg("buffer %d lives in %d .. %d and is used in %d .. %d", i,
+                     program->buffer[i].first, program->buffer[i].last, flow.first[i],
+                     flow.last[i]);
+    free(flow.written);
+    free(flow.first);
+    free(flow.last);
+}
+
+/* --- buffers hold what the strategy says --- */
+
+static int64_t local_elements(const struct oracle_setting *s, int tensor,
+                              const struct sbp_dist *dist)
+{
+    int64_t elements = oracle_size(&s->model.graph.tensor[tensor].shape);
+    for (int i = 0; i < s->mesh.axis_count; i++)
+        if (dist->axis[i].kind == SBP_SPLIT)
+            elements /= s->mesh.axis[i].size;
+    return elements;
+}
+
+/* A sum hands its gradient on to both inputs, which are of one shape and of the same classes. */
+static bool alike(const struct oracle_setting *s, int a, int b)
+{
+    const struct sbp_tensor *tensor = s->model.graph.tensor;
+    if (a < 0 || b < 0)
+        return a == b;
+    for (int d = 0; d < SBP_MAX_DIMS; d++)
+        if (tensor[a].shape.size[d] != tensor[b].shape.size[d] ||
+            tensor[a].shape.dim_class[d] != tensor[b].shape.dim_class[d])
+            return false;
+    return true;
+}
+
+static void check_holds(const struct oracle_setting *s, int at, int slot, int tensor,
+                        const struct sbp_dist *dist)
+{
+    const int i = s->program.instr[at].buffer[slot];
+    char have[128], expected[128];
+    assert_in_range(i, 0, s->program.buffer_count - 1);
+    const struct sbp_buffer *buffer = &s->program.buffer[i];
+    const bool gradient = s->program.instr[at].kind == SBP_INSTR_BACKWARD ||
+                          s->program.instr[at].cause == SBP_CAUSE_ACTIVATION_GRADIENT;
+    if (!(gradient ? alike(s, buffer->tensor, tensor) : buffer->tensor == tensor) ||
+        !sbp_dist_equal(&s->mesh, &buffer->dist, dist) ||
+        buffer->elements != local_elements(s, tensor, dist))
+        fail_msg("instruction %d, slot %d: tensor %d, %s, %lld elements; expected %d, %s, %lld", at,
+                 slot, buffer->tensor, sbp_dist_text(&s->mesh, &buffer->dist, have, sizeof have),
+                 (long long)buffer->elements, tensor,
+                 sbp_dist_text(&s->mesh, dist, expected, sizeof expected),
+                 (long long)local_elements(s, tensor, dist));
+}
+
+static void check_forward(const struct oracle_setting *s, int at)
+{
+    const struct sbp_instr *instr = &s->program.instr[at];
+    const struct sbp_graph *graph = &s->model.graph;
+    const struct sbp_op_node *node = &graph->op[instr->op];
+    static const int inputs[] = {SBP_AT_IN, SBP_AT_IN2}, weights[] = {SBP_AT_W, SBP_AT_W2};
+    for (int i = 0; i < node->input_count; i++) {
+        const struct sbp_dist dist =
+            sbp_strategy_input(graph, &s->mesh, &s->strategy, instr->op, i);
+        if (node->kind != SBP_OP_CROSS_ENTROPY || instr->buffer[SBP_AT_IN] >= 0)
+            check_holds(s, at, inputs[i], node->input[i], &dist);
+    }
+    for (int i = 0; i < node->weight_count; i++) {
+        const struct sbp_dist dist =
+            sbp_strategy_weight(graph, &s->mesh, &s->strategy, instr->op, i);
+        if (instr->buffer[weights[i]] >= 0 || node->kind != SBP_OP_LAYERNORM)
+            check_holds(s, at, weights[i], node->weight[i], &dist);
+    }
+    if (node->output >= 0 && instr->buffer[SBP_AT_OUT] >= 0) {
+        const struct sbp_dist dist = sbp_strategy_output(graph, &s->mesh, &s->strategy, instr->op);
+        check_holds(s, at, SBP_AT_OUT, node->output, &dist);
+    }
+}
+
+static void check_backward(const struct oracle_setting *s, int at)
+{
+    const struct sbp_instr *instr = &s->program.instr[at];
+    const struct sbp_graph *graph = &s->model.graph;
+    const struct sbp_op_node *node = &graph->op[instr->op];
+    if (node->output >= 0 && instr->buffer[SBP_AT_DY] >= 0) {
+        const struct sbp_dist out = sbp_strategy_output(graph, &s->mesh, &s->strategy, instr->op);
+        const struct sbp_dist dual = sbp_dist_dual(&s->mesh, &out);
+        check_holds(s, at, SBP_AT_DY, node->output, &dual);
+    }
+    if (node->input_count > 0 && instr->buffer[SBP_AT_OUT] >= 0) {
+        const struct sbp_dist in = sbp_strategy_input(graph, &s->mesh, &s->strategy, instr->op, 0);
+        const struct sbp_dist dual = sbp_dist_dual(&s->mesh, &in);
+        check_holds(s, at, SBP_AT_OUT, node->input[0], &dual);
+    }
+}
+
+static bool reads(const struct sbp_graph *graph, int op, int tensor)
+{
+    bool found = false;
+    for (int i = 0; op >= 0 && i < graph->op[op].weight_count; i++)
+        found |= graph->op[op].weight[i] == tensor;
+    for (int i = 0; op >= 0 && i < graph->op[op].input_count; i++)
+        found |= graph->op[op].input[i] == tensor;
+    return found;
+}
+
+static void check_box(const struct oracle_setting *s, int at)
+{
+    const struct sbp_instr *instr = &s->program.instr[at];
+    const struct sbp_boxing_step *step = &instr->box;
+    const struct sbp_shape *shape = &s->model.graph.tensor[instr->tensor].shape;
+    const struct sbp_layout layout = {&s->mesh, s->model.graph.class_count, s->strategy.split};
+    struct sbp_permutation pack, unpack;
+    const int work = instr->buffer[SBP_AT_WORK], work2 = instr->buffer[SBP_AT_WORK2];
+    assert_true(reads(&s->model.graph, instr->op, instr->tensor) ||
+                s->model.graph.op[instr->op].output == instr->tensor);
+    if (step->kind == SBP_LOCAL)
+        return;
+    sbp_boxing_pack(&layout, shape, step, &pack);
+    sbp_boxing_unpack(&layout, shape, step, &unpack);
+    if (pack.needed)
+        assert_true(work >= 0 && s->program.buffer[work].elements >=
+                                     local_elements(s, instr->tensor, &step->from));
+    if (unpack.needed)
+        assert_true(work2 >= 0 && s->program.buffer[work2].elements >=
+                                      local_elements(s, instr->tensor, &step->to));
+    if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT) { /* in place: what the update reads */
+        assert_int_equal(instr->buffer[SBP_AT_IN], s->program.gradient_buffer[instr->tensor]);
+        assert_int_equal(instr->buffer[SBP_AT_OUT], s->program.gradient_buffer[instr->tensor]);
+        return;
+    }
+    check_holds(s, at, SBP_AT_IN, instr->tensor, &step->from);
+    check_holds(s, at, SBP_AT_OUT, instr->tensor, &step->to);
+}
+
+/* Every slot holds a buffer of its kind; indices stand where an operator looks for them. */
+static void check_slots(const struct oracle_setting *s, int at)
+{
+    const struct sbp_program *program = &s->program;
+    const struct sbp_instr *instr = &program->instr[at];
+    for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++) {
+        if (instr->buffer[slot] < 0)
+            continue;
+        const enum sbp_buffer_use use = program->buffer[instr->buffer[slot]].use;
+        const bool weight = slot == SBP_AT_W || slot == SBP_AT_W2;
+        const bool gradient = slot == SBP_AT_DW || slot == SBP_AT_DW2;
+        const bool work = slot == SBP_AT_WORK || slot == SBP_AT_WORK2;
+        assert_int_equal(use == SBP_USE_WEIGHT, weight);
+        assert_true(!gradient || use == SBP_USE_GRADIENT);
+        assert_true(!work || use == SBP_USE_WORK);
+        if (instr->kind == SBP_INSTR_UPDATE && (slot == SBP_AT_SAVED || slot == SBP_AT_SAVED2))
+            assert_int_equal(use, SBP_USE_MOMENT);
+    }
+    if (instr->kind != SBP_INSTR_FORWARD && instr->kind != SBP_INSTR_BACKWARD)
+        return;
+    const struct sbp_op_node *node = &program->graph->op[instr->op];
+    if (node->kind == SBP_OP_EMBEDDING) {
+        assert_int_equal(instr->buffer[SBP_AT_IN], program->ids_buffer);
+        assert_true(program->ids_buffer >= 0);
+        if (node->weight_count > 1)
+            assert_int_equal(instr->buffer[SBP_AT_IN2], program->positions_buffer);
+    }
+    if (node->kind == SBP_OP_CROSS_ENTROPY) {
+        assert_int_equal(instr->buffer[SBP_AT_IN2], program->labels_buffer);
+        assert_true(program->labels_buffer >= 0);
+    }
+}
+
+/* Phases of an operator come once each and in order. */
+static void check_phases(const struct oracle_setting *s)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        const bool norm = node->kind == SBP_OP_LAYERNORM;
+        const bool free_input =
+            node->input_count > 0 && node->input[0] == graph->input && !graph->input_split;
+        int forward = 0, backward = node->kind == SBP_OP_LINEAR && free_input;
+        for (int at = 0; at < s->program.instr_count; at++) {
+            const struct sbp_instr *instr = &s->program.instr[at];
+            if (instr->op == op && instr->kind == SBP_INSTR_FORWARD)
+                assert_int_equal(instr->phase, forward++);
+            if (instr->op == op && instr->kind == SBP_INSTR_BACKWARD)
+                assert_int_equal(instr->phase, backward++);
+            if (instr->op == op && instr->kind == SBP_INSTR_BACKWARD &&
+                node->kind == SBP_OP_CROSS_ENTROPY) /* the mean over all tokens */
+                oracle_near("factor", instr->factor,
+                            1.0 / (double)(graph->global_batch * graph->sequence));
+        }
+        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3 : norm ? 2 : 1);
+        assert_int_equal(backward, node->kind == SBP_OP_ADD              ? 0
+                                   : norm || node->kind == SBP_OP_LINEAR ? 2
+                                                                         : 1);
+    }
+}
+
+/* Maxima of logits are maxima, everything else is a sum. */
+static void check_reduction(const struct oracle_setting *s, int at)
+{
+    const struct sbp_instr *instr = &s->program.instr[at];
+    const bool maxima = instr->cause == SBP_CAUSE_OPERATOR &&
+                        s->model.graph.op[instr->op].kind == SBP_OP_CROSS_ENTROPY &&
+                        s->program.instr[at - 1].phase == 0;
+    assert_int_equal(instr->reduction, maxima);
+}
+
+/* Operators that only move bytes: what they read and write, once each. An update reads the
+ * gradient, and reads and writes the parameter and its moments. */
+static void check_moves(const struct oracle_setting *s, int at)
+{
+    const struct sbp_program *program = &s->program;
+    const struct sbp_instr *instr = &program->instr[at];
+    const bool operates = instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD;
+    const enum sbp_op_kind op = operates ? program->graph->op[instr->op].kind : SBP_OP_KINDS;
+    const bool update = instr->kind == SBP_INSTR_UPDATE && program->bytes.master == 0;
+    if (op != SBP_OP_RELU && op != SBP_OP_GELU && op != SBP_OP_ADD && !update)
+        return;
+    double bytes = 0;
+    for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++) {
+        if (instr->buffer[slot] < 0 || (update && slot < SBP_AT_W))
+            continue;
+        const bool twice = update && slot != SBP_AT_DW;
+        bytes += (twice ? 2 : 1) * (double)sbp_program_buffer_bytes(program, instr->buffer[slot]);
+    }
+    oracle_near("bytes moved", instr->compute_s, bytes / s->cluster.memory_bytes_per_s);
+}
+
+static void check_contents(const struct oracle_setting *s)
+{
+    check_phases(s);
+    assert_int_equal(s->program.loss_buffer >= 0, s->model.graph.loss >= 0);
+    assert_int_equal(s->program.labels_buffer >= 0, s->model.graph.loss >= 0);
+    assert_int_equal(s->program.ids_buffer >= 0, s->model.graph.input < 0);
+    for (int at = 0; at < s->program.instr_count; at++) {
+        check_slots(s, at);
+        check_moves(s, at);
+        if (s->program.instr[at].kind == SBP_INSTR_REDUCE)
+            check_reduction(s, at);
+    }
+
+    const struct sbp_program *program = &s->program;
+    for (int at = 0; at < program->instr_count; at++) {
+        if (program->instr[at].kind == SBP_INSTR_FORWARD)
+            check_forward(s, at);
+        if (program->instr[at].kind == SBP_INSTR_BACKWARD)
+            check_backward(s, at);
+        if (program->instr[at].kind == SBP_INSTR_BOX)
+            check_box(s, at);
+    }
+}
+
+/* Every weight is updated once, after the last write to its gradient and after the norm. */
+static void check_updates(const struct oracle_setting *s)
+{
+    const struct sbp_program *program = &s->program;
+    const struct sbp_graph *graph = &s->model.graph;
+    int updates = 0, weights = 0, norms = 0;
+    for (int t = 0; t < graph->tensor_count; t++)
+        weights += graph->tensor[t].kind == SBP_WEIGHT;
+    for (int at = 0; at < program->instr_count; at++) {
+        const struct sbp_instr *instr = &program->instr[at];
+        norms += instr->kind == SBP_INSTR_NORM;
+        if (instr->kind != SBP_INSTR_UPDATE)
+            continue;
+        updates++;
+        assert_true(reads(graph, instr->op, instr->tensor));
+        assert_int_equal(norms, graph->training.clip_norm > 0);
+        assert_int_equal(instr->buffer[SBP_AT_W], program->weight_buffer[instr->tensor]);
+        assert_int_equal(instr->buffer[SBP_AT_DW], program->gradient_buffer[instr->tensor]);
+        assert_int_equal(instr->buffer[SBP_AT_SAVED], program->first_moment[instr->tensor]);
+        assert_int_equal(instr->buffer[SBP_AT_SAVED2], program->second_moment[instr->tensor]);
+        for (int later = at + 1; later < program->instr_count; later++)
+            for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++)
+                assert_true(program->instr[later].buffer[slot] != instr->buffer[SBP_AT_DW] &&
+                            program->instr[later].buffer[slot] != instr->buffer[SBP_AT_W]);
+    }
+    assert_int_equal(updates, weights);
+    const int moments = sbp_training_moments(&graph->training);
+    for (int t = 0; t < graph->tensor_count; t++) {
+        const bool weight = graph->tensor[t].kind == SBP_WEIGHT;
+        assert_int_equal(program->weight_buffer[t] >= 0, weight);
+        assert_int_equal(program->gradient_buffer[t] >= 0, weight);
+        assert_int_equal(program->first_moment[t] >= 0, weight && moments > 0);
+        assert_int_equal(program->second_moment[t] >= 0, weight && moments > 1);
+    }
+}
+
+/* --- prices, from the strategy alone --- */
+
+struct expectation {
+    double seconds[8]; /* by cause */
+    double bytes, forward_elements;
+};
+
+/* AutoDDL, table 2, on the slowest level of the group, which is the outermost here. */
+static void expect(const struct oracle_setting *s, enum sbp_cause cause, bool all_reduce,
+                   sbp_axes axes, double bytes, struct expectation *e)
+{
+    int level = SBP_MAX_LEVELS;
+    for (int i = 0; i < s->mesh.axis_count; i++)
+        if ((axes >> i & 1) != 0 && s->mesh.axis[i].level < level)
+            level = s->mesh.axis[i].level;
+    if (axes == 0)
+        return;
+    const double g = (double)oracle_product(&s->mesh, axes), rounds = all_reduce ? 2 : 1;
+    const double sent = rounds * (g - 1) / g * bytes;
+    e->seconds[cause] += rounds * (g - 1) * s->cluster.level[level].alpha_s +
+                         sent * s->cluster.level[level].beta_s_per_byte;
+    e->bytes += sent;
+    if (cause == SBP_CAUSE_ACTIVATION)
+        e->forward_elements += sent / (double)s->program.bytes.activation;
+}
+
+/* The edges of an operator: rest -> input, output -> rest; backward the same by duality. */
+static void expect_edge(const struct oracle_setting *s, int tensor, const struct sbp_dist *from,
+                        const struct sbp_dist *to, struct expectation *e)
+{
+    sbp_axes reduced = 0, moved = 0, gathered = 0;
+    int64_t kept = 1; /* splits of the shard that the all-to-all moves: everything is split */
+    for (int i = 0; i < s->mesh.axis_count; i++) {
+        const struct sbp_state a = from->axis[i], b = to->axis[i];
+        const sbp_axes bit = (sbp_axes)1 << i;
+        reduced |= a.kind == SBP_PARTIAL ? bit : 0;
+        gathered |= b.kind == SBP_BROADCAST ? bit : 0;
+        moved |= a.kind == SBP_SPLIT && b.kind == SBP_SPLIT && a.dim != b.dim ? bit : 0;
+        kept *= s->mesh.axis[i].size;
+    }
+    const double size = (double)oracle_size(&s->model.graph.tensor[tensor].shape) *
+                        (double)s->program.bytes.activation;
+    const double shard = size / (double)kept;
+    for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_ACTIVATION_GRADIENT; cause++) {
+        expect(s, (enum sbp_cause)cause, false, reduced,
+               shard * (double)oracle_product(&s->mesh, reduced), e);
+        expect(s, (enum sbp_cause)cause, false, moved, shard, e);
+        expect(s, (enum sbp_cause)cause, false, gathered,
+               shard * (double)oracle_product(&s->mesh, gathered), e);
+    }
+}
+
+/* Local tokens, and the axes that split features, of what rests before an operator. */
+static double tokens_of(const struct oracle_setting *s, int tensor, sbp_axes *features)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    int64_t tokens = graph->global_batch * graph->sequence;
+    *features = 0;
+    for (int i = 0; i < s->mesh.axis_count; i++) {
+        if (s->strategy.rest[tensor].axis[i].dim == SBP_DIM_FEATURE)
+            *features |= (sbp_axes)1 << i;
+        else
+            tokens /= s->mesh.axis[i].size;
+    }
+    return (double)tokens;
+}
+
+/* Norms: two sums a token, forward and backward. Cross-entropy: a maximum, then two sums, forward
+ * only; and the loss over the axes that split tokens. */
+static void expect_inside(const struct oracle_setting *s, const struct sbp_op_node *node,
+                          struct expectation *e)
+{
+    const double element = (double)s->program.bytes.activation;
+    sbp_axes features;
+    if (node->kind != SBP_OP_LAYERNORM && node->kind != SBP_OP_CROSS_ENTROPY)
+        return;
+    const double tokens = tokens_of(s, node->input[0], &features);
+    const double first = node->kind == SBP_OP_LAYERNORM ? 2 : 1;
+    expect(s, SBP_CAUSE_OPERATOR, true, features, first * tokens * element, e);
+    expect(s, SBP_CAUSE_OPERATOR, true, features, 2 * tokens * element, e);
+    if (node->kind == SBP_OP_CROSS_ENTROPY)
+        expect(s, SBP_CAUSE_SCALAR, true, (((sbp_axes)1 << s->mesh.axis_count) - 1) & ~features,
+               element, e);
+}
+
+static void expect_op(const struct oracle_setting *s, int op, bool *reduced, struct expectation *e)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    const struct sbp_op_node *node = &graph->op[op];
+    struct sbp_dist in[SBP_MAX_INPUTS], out;
+    sbp_axes partial[SBP_MAX_WEIGHTS] = {0};
+    double held[SBP_MAX_WEIGHTS];
+    for (int i = 0; i < node->weight_count; i++)
+        held[i] = (double)oracle_size(&graph->tensor[node->weight[i]].shape);
+    for (int axis = 0; axis < s->mesh.axis_count; axis++) {
+        const struct sbp_role *role = oracle_role(graph, &s->strategy, op, axis);
+        for (int i = 0; i < SBP_MAX_INPUTS; i++)
+            in[i].axis[axis] = role->input[i];
+        out.axis[axis] = role->output;
+        for (int i = 0; i < node->weight_count; i++) {
+            partial[i] |= role->gradient[i].kind == SBP_PARTIAL ? (sbp_axes)1 << axis : 0;
+            if (role->weight[i].kind == SBP_SPLIT)
+                held[i] /= (double)s->mesh.axis[axis].size;
+        }
+    }
+    for (int i = 0; i < node->input_count; i++)
+        if (node->input[i] != graph->input || graph->input_split)
+            expect_edge(s, node->input[i], &s->strategy.rest[node->input[i]], &in[i], e);
+    if (node->output >= 0)
+        expect_edge(s, node->output, &out, &s->strategy.rest[node->output], e);
+    for (int i = 0; i < node->weight_count; i++) {
+        if (!reduced[node->weight[i]])
+            expect(s, SBP_CAUSE_WEIGHT_GRADIENT, true, partial[i],
+                   held[i] * (double)s->program.bytes.reduce, e);
+        reduced[node->weight[i]] = true;
+    }
+    expect_inside(s, node, e);
+}
+
+static void check_price(const struct oracle_setting *s)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    struct expectation e = {{0}, 0, 0};
+    bool *reduced = calloc((size_t)graph->tensor_count, sizeof *reduced);
+    assert_non_null(reduced);
+    for (int op = 0; op < graph->op_count; op++)
+        expect_op(s, op, reduced, &e);
+    free(reduced);
+    if (graph->training.clip_norm > 0) /* one scalar over all ranks */
+        expect(s, SBP_CAUSE_SCALAR, true, ((sbp_axes)1 << s->mesh.axis_count) - 1,
+               (double)s->program.bytes.activation, &e);
+    const struct sbp_totals totals = sbp_program_totals(&s->program, &s->cluster);
+    double communication_s = 0;
+    for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_SCALAR; cause++) {
+        oracle_near(sbp_cause_name((enum sbp_cause)cause), totals.by_cause_s[cause],
+                    e.seconds[cause]);
+        communication_s += e.seconds[cause];
+    }
+    oracle_near("communication", totals.communication_s, communication_s);
+    oracle_near("bytes", totals.communication_bytes, e.bytes);
+    oracle_near("elements", totals.forward_activation_elements, e.forward_elements);
+}
+
+static void check_totals(const struct oracle_setting *s)
+{
+    const struct sbp_program *program = &s->program;
+    const struct sbp_totals totals = sbp_program_totals(program, &s->cluster);
+    double compute_s = 0, communication_s = 0, optimizer_s = 0;
+    int64_t held[SBP_USE_WORK + 1] = {0}, persistent = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        assert_true(instr->compute_s >= 0 && instr->communication_s >= 0);
+        compute_s += instr->compute_s;
+        communication_s += instr->communication_s;
+        if (instr->kind == SBP_INSTR_UPDATE)
+            optimizer_s += instr->compute_s;
+    }
+    oracle_near("step", totals.step_s, compute_s + communication_s);
+    oracle_near("communication", totals.communication_s, communication_s);
+    oracle_near("optimizer", totals.optimizer_s, optimizer_s);
+    oracle_near("compute", totals.compute_s, compute_s); /* the optimizer among it */
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *buffer = &program->buffer[i];
+        const int64_t rounded = (sbp_program_buffer_bytes(program, i) + 63) / 64 * 64;
+        held[buffer->use] += rounded;
+        persistent += persists(buffer) ? rounded : 0;
+    }
+    assert_int_equal(totals.weight_bytes, held[SBP_USE_WEIGHT]);
+    assert_int_equal(totals.gradient_bytes, held[SBP_USE_GRADIENT]);
+    assert_int_equal(totals.moment_bytes, held[SBP_USE_MOMENT]);
+    assert_int_equal(totals.master_bytes, held[SBP_USE_MASTER]);
+    assert_int_equal(totals.device_bytes, program->arena_bytes + s->cluster.reserve_bytes);
+    assert_int_equal(totals.activation_bytes, program->arena_bytes - persistent);
+}
+
+/* --- calls --- */
+
+static void check_calls(const struct oracle_setting *s)
+{
+    struct sbp_arena arena = {0};
+    struct sbp_call *calls;
+    int count, next = 0;
+    assert_int_equal(sbp_program_calls(&s->program, &arena, &calls, &count), SBP_OK);
+    for (int at = 0; at < s->program.instr_count; at++) {
+        const struct sbp_instr *instr = &s->program.instr[at];
+        const bool communicates = (instr->kind == SBP_INSTR_BOX && instr->box.kind != SBP_LOCAL) ||
+                                  instr->kind == SBP_INSTR_REDUCE;
+        if (!communicates || instr->box.axes == 0) {
+            oracle_near("a silent instruction", instr->communication_s, 0);
+            continue;
+        }
+        assert_in_range(next, 0, count - 1);
+        const struct sbp_call *call = &calls[next++];
+        const int64_t g = oracle_product(&s->mesh, instr->box.axes);
+        assert_int_equal(call->kind, instr->box.kind);
+        assert_int_equal(call->axes, instr->box.axes);
+        assert_int_equal(call->instr, at);
+        assert_int_equal(call->count * (call->kind == SBP_ALL_REDUCE ? 1 : g), instr->box.elements);
+        if (instr->kind == SBP_INSTR_REDUCE) {
+            assert_int_equal(call->kind, SBP_ALL_REDUCE);
+            assert_int_equal(call->count, s->program.buffer[instr->buffer[SBP_AT_OUT]].elements);
+        }
+        const enum sbp_cause cause = instr->cause;
+        assert_true(cause != SBP_CAUSE_NONE);
+        oracle_near("call",
+                    sbp_collective_s(&s->cluster, &s->mesh, call->kind, call->axes,
+                                     (double)instr->box.elements *
+                                         (double)(cause == SBP_CAUSE_WEIGHT_GRADIENT
+                                                      ? s->program.bytes.reduce
+                                                      : s->program.bytes.activation)),
+                    instr->communication_s);
+    }
+    assert_int_equal(next, count);
+    sbp_arena_free(&arena);
+}
+
+/* --- all of them --- */
+
+void oracle_check_program(const struct oracle_setting *s)
+{
+    check_memory(s);
+    check_flow(s);
+    check_contents(s);
+    check_updates(s);
+    check_calls(s);
+    check_totals(s);
+    check_price(s);
+}

@@ -192,6 +192,7 @@ static void dists_of(const struct stage *stage, enum sbp_op_kind kind, const int
                      struct sbp_dist *input, struct sbp_dist *weight, struct sbp_dist *gradient,
                      struct sbp_dist *output)
 {
+    *input = *output = (struct sbp_dist){0}; /* axes that the mesh lacks */
     for (int i = 0; i < stage->mesh.axis_count; i++) {
         const struct sbp_role *r = &sbp_op(kind)->role[role[i]];
         input->axis[i] = r->input[0];
@@ -245,6 +246,31 @@ static void zero_whole(struct whole *whole)
     memset(whole->value, 0, (size_t)oracle_size(&whole->shape) * sizeof(int64_t));
 }
 
+/* An operator's operands, made for so many devices and played in the roles of two axes. */
+struct played {
+    enum sbp_op_kind kind;
+    void (*make)(void *operands, int64_t devices);
+    void (*play)(const struct stage *stage, void *operands, const int *role);
+    void (*drop)(void *operands);
+};
+
+/* All pairs of roles on meshes of two axes: roles of different axes do not disturb each other. */
+static void play_role_pairs(const struct played *op, void *operands)
+{
+    const int64_t sizes[][2] = {{2, 3}, {3, 2}, {2, 2}, {1, 2}, {1, 3}};
+    const int roles = sbp_op(op->kind)->role_count;
+    for (size_t m = 0; m < sizeof sizes / sizeof sizes[0]; m++) {
+        struct stage stage;
+        stage_make(&stage, 2, sizes[m]);
+        op->make(operands, stage.mesh.devices);
+        const int second = stage.mesh.axis_count > 1 ? roles : 1;
+        for (int a = 0; a < roles; a++)
+            for (int b = 0; b < second; b++)
+                op->play(&stage, operands, (int[]){a, b});
+        op->drop(operands);
+    }
+}
+
 /* --- linear --- */
 
 struct linear {
@@ -252,8 +278,9 @@ struct linear {
     struct terms product;
 };
 
-static void linear_make(struct linear *l, int64_t n)
+static void linear_make(void *operands, int64_t n)
 {
+    struct linear *l = operands;
     const int64_t x[] = {n, n, n, 2}, w[] = {n, 2, 2 * n, 1}, b[] = {1, 1, 2 * n, 1},
                   y[] = {n, n, 2 * n, 1};
     const int xc[] = {BATCH, SEQUENCE, IN, NONE}, wc[] = {IN, NONE, OUT, NONE},
@@ -273,8 +300,9 @@ static void linear_make(struct linear *l, int64_t n)
                 terms_add(&l->product, row * 2 * n + o, row * 2 * n + i, i * 2 * n + o);
 }
 
-static void linear_drop(struct linear *l)
+static void linear_drop(void *operands)
 {
+    struct linear *l = operands;
     struct whole *all[] = {&l->x, &l->w, &l->bias, &l->y, &l->dy, &l->dx, &l->dw, &l->dbias};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         free(all[i]->value);
@@ -314,8 +342,9 @@ static void bias_gradient(const struct stage *stage, struct linear *l, const str
     }
 }
 
-static void play_linear(const struct stage *stage, struct linear *l, const int *role)
+static void play_linear(const struct stage *stage, void *operands, const int *role)
 {
+    struct linear *l = operands;
     struct sbp_dist input, weight[2], gradient[2], output;
     dists_of(stage, SBP_OP_LINEAR, role, &input, weight, gradient, &output);
     const struct sbp_dist dual_in = sbp_dist_dual(&stage->mesh, &input);
@@ -348,23 +377,12 @@ static void play_linear(const struct stage *stage, struct linear *l, const int *
     free(of_w.term);
 }
 
-/* All pairs of roles on meshes of two axes: roles of different axes do not disturb each other. */
 static void test_linear_roles(void **state)
 {
     (void)state;
-    const int64_t sizes[][2] = {{2, 3}, {3, 2}, {2, 2}, {1, 2}, {1, 3}};
-    const int roles = sbp_op(SBP_OP_LINEAR)->role_count;
-    for (size_t m = 0; m < sizeof sizes / sizeof sizes[0]; m++) {
-        struct stage stage;
-        struct linear linear;
-        stage_make(&stage, 2, sizes[m]);
-        linear_make(&linear, stage.mesh.devices);
-        const int second = stage.mesh.axis_count > 1 ? roles : 1;
-        for (int a = 0; a < roles; a++)
-            for (int b = 0; b < second; b++)
-                play_linear(&stage, &linear, (int[]){a, b});
-        linear_drop(&linear);
-    }
+    const struct played linear = {SBP_OP_LINEAR, linear_make, play_linear, linear_drop};
+    struct linear operands;
+    play_role_pairs(&linear, &operands);
 }
 
 /* --- embedding --- */
@@ -374,8 +392,9 @@ struct embedding {
     struct terms rows, places; /* y += 1 * table row, y += 1 * position row */
 };
 
-static void embedding_make(struct embedding *e, int64_t n)
+static void embedding_make(void *operands, int64_t n)
 {
+    struct embedding *e = operands;
     const int64_t vocabulary = 2 * n, hidden = n, tokens = n * n;
     const int64_t table[] = {vocabulary, 1, hidden, 1}, positions[] = {n, 1, hidden, 1},
                   y[] = {n, n, hidden, 1}, one[] = {n, n, 1, 1};
@@ -401,8 +420,9 @@ static void embedding_make(struct embedding *e, int64_t n)
     }
 }
 
-static void embedding_drop(struct embedding *e)
+static void embedding_drop(void *operands)
 {
+    struct embedding *e = operands;
     struct whole *all[] = {&e->table,  &e->positions,  &e->y,  &e->dy,
                            &e->dtable, &e->dpositions, &e->one};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
@@ -445,8 +465,9 @@ static void table_gradient(const struct stage *stage, const struct terms *terms,
     }
 }
 
-static void play_embedding(const struct stage *stage, struct embedding *e, const int *role)
+static void play_embedding(const struct stage *stage, void *operands, const int *role)
 {
+    struct embedding *e = operands;
     struct sbp_dist input, weight[2], gradient[2], output;
     dists_of(stage, SBP_OP_EMBEDDING, role, &input, weight, gradient, &output);
     const struct sbp_dist ids = tokens_of(stage, &output);
@@ -486,19 +507,10 @@ static void play_embedding(const struct stage *stage, struct embedding *e, const
 static void test_embedding_roles(void **state)
 {
     (void)state;
-    const int64_t sizes[][2] = {{2, 3}, {3, 2}, {2, 2}, {1, 2}, {1, 3}};
-    const int roles = sbp_op(SBP_OP_EMBEDDING)->role_count;
-    for (size_t m = 0; m < sizeof sizes / sizeof sizes[0]; m++) {
-        struct stage stage;
-        struct embedding embedding;
-        stage_make(&stage, 2, sizes[m]);
-        embedding_make(&embedding, stage.mesh.devices);
-        const int second = stage.mesh.axis_count > 1 ? roles : 1;
-        for (int a = 0; a < roles; a++)
-            for (int b = 0; b < second; b++)
-                play_embedding(&stage, &embedding, (int[]){a, b});
-        embedding_drop(&embedding);
-    }
+    const struct played embedding = {SBP_OP_EMBEDDING, embedding_make, play_embedding,
+                                     embedding_drop};
+    struct embedding operands;
+    play_role_pairs(&embedding, &operands);
 }
 
 /* --- signatures --- */

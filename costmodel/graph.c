@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "costmodel/graph_build.h"
+#include "costmodel/op_work.h"
 
 /* --- reading --- */
 
@@ -124,104 +125,36 @@ int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor)
 
 /* --- flops --- */
 
-static double elements_of(const struct sbp_tensor *tensor)
-{
-    double elements = 1;
-    for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
-        elements *= (double)tensor->shape.size[dim];
-    return elements;
-}
-
-static double input_elements(const struct sbp_graph *graph, const struct sbp_op_node *op)
-{
-    return elements_of(&graph->tensor[op->input[0]]);
-}
-
-static double tokens_of(const struct sbp_graph *graph)
-{
-    return (double)graph->global_batch * (double)graph->sequence;
-}
-
-/* Of what is no product: operations an element of the first input, exp, tanh and sqrt as one each.
- * These operators are bound by memory; the numbers only keep a device with slow arithmetic from
- * looking free. */
-static const struct {
-    double forward, backward;
-} PER_ELEMENT[SBP_OP_KINDS] = {
-    [SBP_OP_RELU] = {1, 1}, [SBP_OP_GELU] = {9, 17},   [SBP_OP_LAYERNORM] = {8, 14},
-    [SBP_OP_ADD] = {1, 0},  [SBP_OP_DROPOUT] = {2, 2}, [SBP_OP_CROSS_ENTROPY] = {5, 3},
-};
-#define SOFTMAX_PER_SCORE 6
-
-/* Scores (queries x keys over all heads) that attention forms, and the flops of one product of
- * theirs with a head's rows. */
-struct scores {
-    double count, product;
-};
-
-static struct scores attention_scores(const struct sbp_graph *graph, const struct sbp_op_node *op,
-                                      bool causal)
-{
-    const struct sbp_shape *shape = &graph->tensor[op->output].shape;
-    const double sequence = (double)shape->size[SBP_DIM_SEQUENCE];
-    const double keys = causal ? (sequence + 1) / 2 : sequence; /* mean over the queries */
-    const double count =
-        (double)shape->size[SBP_DIM_BATCH] * (double)shape->size[SBP_DIM_FEATURE] * sequence * keys;
-    return (struct scores){count, 2 * count * (double)shape->size[SBP_DIM_INNER]};
-}
-
-/* 2 multiply-adds a token and weight element. */
-static double linear_flops(const struct sbp_graph *graph, const struct sbp_op_node *op)
-{
-    return 2 * tokens_of(graph) * elements_of(&graph->tensor[op->weight[0]]);
-}
-
 double sbp_op_forward_flops(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_op_node *node = &graph->op[op];
-    if (node->kind == SBP_OP_LINEAR)
-        return linear_flops(graph, node);
-    if (node->kind == SBP_OP_EMBEDDING) /* adds the positions */
-        return node->weight_count > 1 ? elements_of(&graph->tensor[node->output]) : 0;
-    if (node->kind == SBP_OP_ATTENTION) { /* QK^T and PV */
-        const struct scores scores = attention_scores(graph, node, node->attention.causal);
-        return 2 * scores.product + SOFTMAX_PER_SCORE * scores.count;
-    }
-    return PER_ELEMENT[node->kind].forward * input_elements(graph, node);
+    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_work work = sbp_op_work(graph, op, &whole, SBP_PASS_FORWARD);
+    return sbp_work_flops(&work);
+}
+
+/* Products with a free input have no input gradient to form. */
+static bool forms_input_gradient(const struct sbp_graph *graph, const struct sbp_op_node *op)
+{
+    return op->input_count > 0 &&
+           (op->weight_count == 0 || op->input[0] != graph->input || graph->input_split);
 }
 
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_op_node *node = &graph->op[op];
-    if (node->kind == SBP_OP_LINEAR) {
-        const bool no_input_gradient = node->input[0] == graph->input && !graph->input_split;
-        return (no_input_gradient ? 1 : 2) * linear_flops(graph, node);
-    }
-    if (node->kind == SBP_OP_EMBEDDING) /* scatter-adds to the tables */
-        return node->weight_count * elements_of(&graph->tensor[node->output]);
-    if (node->kind == SBP_OP_ATTENTION) {
-        /* dV, dP, dQ, dK; flash forms the scores once more (Dao et al., 2022, algorithm 4). */
-        const struct scores scores = attention_scores(graph, node, node->attention.causal);
-        const int products = node->attention.kind == SBP_ATTENTION_FLASH ? 5 : 4;
-        return products * scores.product + SOFTMAX_PER_SCORE * scores.count;
-    }
-    return PER_ELEMENT[node->kind].backward * input_elements(graph, node);
+    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_work input = sbp_op_work(graph, op, &whole, SBP_PASS_INPUT_GRADIENT);
+    const struct sbp_work weights = sbp_op_work(graph, op, &whole, SBP_PASS_WEIGHT_GRADIENT);
+    const bool skips = input.product_count > 0 && !forms_input_gradient(graph, &graph->op[op]);
+    return (skips ? 0 : sbp_work_flops(&input)) + sbp_work_flops(&weights);
 }
 
 double sbp_graph_model_flops(const struct sbp_graph *graph)
 {
-    double forward = 0, unneeded = 0;
-    for (int i = 0; i < graph->op_count; i++) {
-        const struct sbp_op_node *op = &graph->op[i];
-        if (op->kind == SBP_OP_LINEAR) {
-            const struct sbp_tensor *weight = &graph->tensor[op->weight[0]];
-            const double flops = 2 * tokens_of(graph) * (double)sbp_tensor_parameters(weight);
-            forward += flops;
-            if (op->input[0] == graph->input && !graph->input_split)
-                unneeded += flops; /* the gradient of a free input is not computed */
-        } else if (op->kind == SBP_OP_ATTENTION) {
-            forward += 2 * attention_scores(graph, op, false).product;
-        }
+    const struct sbp_factor whole = sbp_factor_one();
+    double flops = 0;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_work work = sbp_op_work(graph, op, &whole, SBP_PASS_FORWARD);
+        flops += (forms_input_gradient(graph, &graph->op[op]) ? 3 : 2) * work.model_flops;
     }
-    return 3 * forward - unneeded;
+    return flops;
 }

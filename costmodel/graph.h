@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/numeric.h"
 #include "costmodel/cluster.h"
+#include "costmodel/collective.h"
 #include "costmodel/op.h"
 #include "costmodel/sbp.h"
 
@@ -31,15 +32,33 @@ struct sbp_tensor {
     double init_mean, init_spread; /* weights: constant (spread 0) or normal */
 };
 
+/* What a user's own operator costs, for the whole model batch; a role that splits anything divides
+ * all of it (design, section 4; AutoDDL, section 4.2.1). Index: enum sbp_pass. */
+#define SBP_MAX_CUSTOM_COLLECTIVES 8
+struct sbp_custom {
+    struct sbp_op_entry entry;
+    double flops[3], bytes[3];
+    double time_s[3]; /* 0: from flops and bytes */
+    double saved_bytes;
+    int collective_count;
+    struct sbp_custom_collective {
+        int pass, role;
+        enum sbp_collective kind;
+        double bytes; /* n of the cost formula, of the whole operator */
+        bool divided; /* by the parts that the other roles make */
+    } collective[SBP_MAX_CUSTOM_COLLECTIVES];
+};
+
 struct sbp_op_node {
     char name[64];
     enum sbp_op_kind kind;
-    int site;    /* operator of the first repeat; itself when there is none */
+    const struct sbp_op_entry *entry; /* of the catalogue; a custom operator's own */
+    int site;                         /* operator of the first repeat; itself when there is none */
     int repeats; /* how many operators have this one as site (0 when not a site) */
     int input_count, weight_count;
     int input[SBP_MAX_INPUTS];   /* tensors */
-    int weight[SBP_MAX_WEIGHTS]; /* linear: W, bias; embedding: table, positions; norm: gain, shift
-                                  */
+    int weight[SBP_MAX_WEIGHTS]; /* in the order of the catalogue's comments: linear: W, bias;
+                                    embedding: table, positions, types; norm: gain, shift */
     int output;                  /* tensor; -1: the loss */
     bool transposed_weight;      /* linear whose W is an embedding table (tied): stored (out, in) */
     double epsilon;              /* layernorm */
@@ -47,8 +66,19 @@ struct sbp_op_node {
     struct {
         bool causal;
         enum sbp_attention_kind kind;
+        bool ring;      /* context axes pass keys and values round a ring instead of gathering */
+        double dropout; /* on the probabilities */
+        int64_t qk_size, value_size; /* of a head */
     } attention;
-    int64_t valid_vocabulary; /* cross-entropy */
+    struct {
+        int64_t kernel[2], stride[2], padding[2]; /* height, width; conv2d, pools, patches */
+    } window;
+    struct {
+        int64_t top_k;   /* experts that a token is sent to */
+        double capacity; /* slots / (tokens x top_k / experts), >= 1: the rest is padding */
+    } moe;
+    const struct sbp_custom *custom; /* NULL: not a custom operator */
+    int64_t valid_vocabulary;        /* cross-entropy */
 };
 
 struct sbp_precision {

@@ -125,7 +125,8 @@ static struct sbp_op_node *add_op(struct sbp_builder *builder, enum sbp_op_kind 
     struct sbp_graph *graph = builder->graph;
     assert(graph->op_count < builder->op_capacity);
     struct sbp_op_node *op = &graph->op[graph->op_count];
-    *op = (struct sbp_op_node){.kind = kind, .site = graph->op_count, .repeats = 1, .output = -1};
+    *op = (struct sbp_op_node){
+        .kind = kind, .entry = sbp_op(kind), .site = graph->op_count, .repeats = 1, .output = -1};
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
         op->input[i] = -1;
     for (int i = 0; i < SBP_MAX_WEIGHTS; i++)
@@ -320,6 +321,7 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
     op->input[op->input_count++] = input;
     op->attention.causal = causal;
     op->attention.kind = builder->attention;
+    op->attention.qk_size = op->attention.value_size = packed.size[SBP_DIM_INNER] / 3;
     name_heads(builder, name, packed.dim_class[SBP_DIM_FEATURE]);
     struct sbp_shape shape = packed;
     shape.size[SBP_DIM_INNER] /= 3;
@@ -365,7 +367,7 @@ static int64_t valid_features(const struct sbp_builder *builder, int tensor)
     const struct sbp_graph *graph = builder->graph;
     const int64_t all = features_of(shape_of(builder, tensor));
     int producer = graph->tensor[tensor].producer;
-    while (producer >= 0 && sbp_op(graph->op[producer].kind)->follows)
+    while (producer >= 0 && graph->op[producer].entry->follows)
         producer = graph->tensor[graph->op[producer].input[0]].producer;
     if (producer < 0 || graph->op[producer].kind != SBP_OP_LINEAR)
         return all;
@@ -399,8 +401,8 @@ enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_jso
 {
     *builder = (struct sbp_builder){.graph = graph,
                                     .op_capacity = most_ops,
-                                    .tensor_capacity = 3 * most_ops + 1,
-                                    .class_capacity = 2 * most_ops + 3};
+                                    .tensor_capacity = (1 + SBP_MAX_WEIGHTS) * most_ops + 1,
+                                    .class_capacity = 3 * most_ops + 4};
     graph->op = SBP_NEW(&graph->arena, struct sbp_op_node, builder->op_capacity);
     graph->tensor = SBP_NEW(&graph->arena, struct sbp_tensor, builder->tensor_capacity);
     graph->dim_class = SBP_NEW(&graph->arena, struct sbp_dim_class, builder->class_capacity);

@@ -5,9 +5,13 @@
  * parameter gradient that every member computes whole, and collectives inside an operator (layer
  * norm over a split hidden dimension, cross-entropy over a split vocabulary).
  *
- * Activations have four dimensions: 0 batch, 1 sequence, 2 features, 3 inner (what is never split:
- * head size, {q, k, v} x head size; 1 elsewhere). Parameters: 0 and 1 the input features and inner,
- * 2 and 3 the output ones; vectors use 2 and 3. An embedding table is (vocabulary, 1, hidden, 1).
+ * Activations have four dimensions: 0 batch, 1 sequence (of images the rows, their height), 2
+ * features (of images the channels), 3 inner (what is never split: head size, {q, k, v} x head
+ * size, {gate, up}, the width of an image; 1 elsewhere). Parameters: 0 and 1 the input features and
+ * inner, 2 and 3 the output ones; vectors use 2 and 3. An embedding table is (vocabulary, 1,
+ * hidden, 1), a convolution's kernel (input channels, height x width, output channels, 1), the
+ * experts of a mixture (experts, hidden, feed-forward, {gate, up}) and (experts, feed-forward,
+ * hidden, 1).
  */
 #ifndef SBP_COSTMODEL_OP_H
 #define SBP_COSTMODEL_OP_H
@@ -28,7 +32,21 @@ enum { SBP_DIM_IN, SBP_DIM_IN_INNER, SBP_DIM_OUT, SBP_DIM_OUT_INNER };
     X(ATTENTION, "attention")                                                                      \
     X(ADD, "add")                                                                                  \
     X(DROPOUT, "dropout")                                                                          \
-    X(CROSS_ENTROPY, "cross_entropy")
+    X(CROSS_ENTROPY, "cross_entropy")                                                              \
+    X(RMSNORM, "rmsnorm")                                                                          \
+    X(SWIGLU, "swiglu")                                                                            \
+    X(ROTARY, "rotary")                                                                            \
+    X(GROUPED_ATTENTION, "grouped_attention")                                                      \
+    X(LATENT_ATTENTION, "latent_attention")                                                        \
+    X(CONV2D, "conv2d")                                                                            \
+    X(BATCHNORM, "batchnorm")                                                                      \
+    X(MAXPOOL, "maxpool")                                                                          \
+    X(AVGPOOL, "avgpool")                                                                          \
+    X(FLATTEN, "flatten")                                                                          \
+    X(PATCH_EMBEDDING, "patch_embedding")                                                          \
+    X(MOE, "moe")                                                                                  \
+    X(SUMMA_LINEAR, "summa_linear")                                                                \
+    X(CUSTOM, "custom")
 
 enum sbp_op_kind {
 #define SBP_OP_ENUM(name, text) SBP_OP_##name,
@@ -38,8 +56,8 @@ enum sbp_op_kind {
 };
 
 #define SBP_MAX_ROLES   6
-#define SBP_MAX_INPUTS  2
-#define SBP_MAX_WEIGHTS 2
+#define SBP_MAX_INPUTS  3
+#define SBP_MAX_WEIGHTS 4
 
 struct sbp_role {
     const char *name; /* "batch", "column", ... */
@@ -48,6 +66,10 @@ struct sbp_role {
     struct sbp_state gradient[SBP_MAX_WEIGHTS]; /* of the weight, as backward leaves it */
     struct sbp_state output;
     bool paper; /* in the `autoddl` space: (p0, p1, p2) = batch, column, row */
+    /* Played only where a fix asks for it or nothing else divides the operator: `replicate`, all
+     * operands B and the work repeated (by duality its weights' gradients are partial), and
+     * `partial`, a sum that lives on through a linear (OneFlow, section 3.3). */
+    bool spare;
 };
 
 struct sbp_op_entry {
@@ -57,11 +79,17 @@ struct sbp_op_entry {
     /* The output has the state of the first input on every axis and no choice of its own: the
      * operator runs wherever its input rests (element-wise operators of one operand). */
     bool follows;
+    bool in_place; /* the output is the input's buffer, and so are the gradients */
+    bool runs;     /* the executor has kernels for it; others are searched and priced */
     int role_count;
     struct sbp_role role[SBP_MAX_ROLES];
 };
 
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind);
+/* Roles that a search tries of its own accord: the first so many, spare ones stand last. */
+int sbp_op_searched_roles(const struct sbp_op_entry *entry);
+/* The role of that name, -1 when the operator has none. */
+int sbp_op_role(const struct sbp_op_entry *entry, const char *name);
 /* Names as in model files, NULL-terminated, in the order of the enum. */
 const char *const *sbp_op_names(void);
 

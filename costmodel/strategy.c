@@ -20,7 +20,7 @@ static int role_of(const struct sbp_graph *graph, const struct sbp_strategy *str
                    int axis)
 {
     const struct sbp_op_node *node = &graph->op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    const struct sbp_op_entry *entry = node->entry;
     if (!entry->follows)
         return strategy->op[op].role[axis] < entry->role_count ? strategy->op[op].role[axis] : -1;
     const struct sbp_state state = strategy->rest[node->input[0]].axis[axis];
@@ -30,6 +30,18 @@ static int role_of(const struct sbp_graph *graph, const struct sbp_strategy *str
     return -1;
 }
 
+struct sbp_factor sbp_strategy_factor(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                      const struct sbp_strategy *strategy, int op)
+{
+    struct sbp_factor factor = sbp_factor_one();
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const int role = role_of(graph, strategy, op, axis);
+        if (role >= 0)
+            factor.of[role] *= (double)mesh->axis[axis].size;
+    }
+    return factor;
+}
+
 /* The role's state of one kind of operand on every axis. */
 enum operand { INPUT, WEIGHT, GRADIENT, OUTPUT };
 
@@ -37,7 +49,7 @@ static struct sbp_dist operand_dist(const struct sbp_graph *graph, const struct 
                                     const struct sbp_strategy *strategy, int op,
                                     enum operand operand, int index)
 {
-    const struct sbp_op_entry *entry = sbp_op(graph->op[op].kind);
+    const struct sbp_op_entry *entry = graph->op[op].entry;
     struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         const int r = role_of(graph, strategy, op, axis);
@@ -93,7 +105,7 @@ static sbp_axes partial_axes(const struct sbp_graph *graph, const struct sbp_mes
                              const struct sbp_strategy *strategy, int tensor)
 {
     int op = graph->tensor[tensor].producer;
-    while (op >= 0 && sbp_op(graph->op[op].kind)->follows)
+    while (op >= 0 && graph->op[op].entry->follows)
         op = graph->tensor[graph->op[op].input[0]].producer;
     if (op < 0)
         return 0;
@@ -179,7 +191,7 @@ static enum sbp_status check_roles(const struct sbp_graph *graph, const struct s
     for (int axis = 0; axis < mesh->axis_count; axis++)
         if (role_of(graph, strategy, op, axis) < 0)
             return sbp_fail(diag, SBP_E_INPUT, "strategy: %s: axis %d has no legal role in %s",
-                            graph->op[op].name, axis, sbp_op(graph->op[op].kind)->name);
+                            graph->op[op].name, axis, graph->op[op].entry->name);
     return SBP_OK;
 }
 

@@ -9,6 +9,7 @@
 #define SBP_COSTMODEL_STRATEGY_H
 
 #include "costmodel/graph.h"
+#include "costmodel/op_work.h"
 
 enum sbp_boxing_mode { SBP_BOXING_FULL, SBP_BOXING_PAPER };
 
@@ -36,6 +37,10 @@ struct sbp_dist sbp_strategy_gradient(const struct sbp_graph *graph, const struc
                                       const struct sbp_strategy *strategy, int op, int weight);
 struct sbp_dist sbp_strategy_output(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                     const struct sbp_strategy *strategy, int op);
+
+/* How many ways each role splits an operator: the product of the sizes of its axes. */
+struct sbp_factor sbp_strategy_factor(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                      const struct sbp_strategy *strategy, int op);
 
 /* Under boxing=paper an input that changes both its batch and its feature split passes through a
  * state that is split on every axis, features where it then becomes B (AutoDDL, section 4.3):

@@ -139,7 +139,7 @@ static enum sbp_status print_layer(const struct sbp_report *report, int op)
     const struct sbp_site_cost *cost = &report->site[op];
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
     char forward[32], backward[32], parameters[32], kept[32];
-    PRINT("\n%s (%s): %s", node->name, sbp_op(node->kind)->name, sbp_roles_text(plan, op, roles));
+    PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
     if (node->repeats > 1)
         PRINT("; x%d, the first is shown", node->repeats);
     PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),

@@ -25,7 +25,7 @@ static int find_op(const struct sbp_graph *graph, const char *name)
 
 static bool chooses(const struct sbp_graph *graph, int op)
 {
-    return graph->op[op].site == op && !sbp_op(graph->op[op].kind)->follows;
+    return graph->op[op].site == op && !graph->op[op].entry->follows;
 }
 
 /* Why a name is no layer that a strategy can be given to; *op is its place otherwise. */
@@ -34,10 +34,10 @@ static enum sbp_status find_layer(const struct fixes *fixes, const char *where, 
 {
     const struct sbp_graph *graph = &fixes->plan->graph;
     *op = find_op(graph, name);
-    if (*op >= 0 && sbp_op(graph->op[*op].kind)->follows)
+    if (*op >= 0 && graph->op[*op].entry->follows)
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: \"%.60s\" has no strategy of its own: %s runs as its input is split",
-                        where, name, sbp_op(graph->op[*op].kind)->name);
+                        where, name, graph->op[*op].entry->name);
     if (*op >= 0)
         return SBP_OK;
     const char **names = SBP_NEW(fixes->arena, const char *, graph->op_count + 1);
@@ -55,7 +55,7 @@ static enum sbp_status find_layer(const struct fixes *fixes, const char *where, 
 
 static void role_names(const struct sbp_plan *plan, int op, const char *names[SBP_MAX_ROLES + 1])
 {
-    const struct sbp_op_entry *entry = sbp_op(plan->graph.op[op].kind);
+    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         names[role] = role < entry->role_count ? entry->role[role].name : NULL;
     names[SBP_MAX_ROLES] = NULL;
@@ -109,7 +109,7 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
     if (names[role] == NULL) {
         const char *nearest = sbp_nearest(item, names);
         return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\"%s%s%s", word,
-                          sbp_op(fixes->plan->graph.op[op].kind)->name, item,
+                          fixes->plan->graph.op[op].entry->name, item,
                           nearest == NULL ? ", see sbplan explain" : ", did you mean \"",
                           nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
     }
@@ -256,7 +256,7 @@ static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fi
     SBP_TRY(sbp_json_member(layer, "name", &name_at));
     SBP_TRY(sbp_json_string(&name_at, &name));
     op = find_op(&fixes->plan->graph, name);
-    const bool follower = op >= 0 && sbp_op(fixes->plan->graph.op[op].kind)->follows;
+    const bool follower = op >= 0 && fixes->plan->graph.op[op].entry->follows;
     if (follows || (follower && !sbp_json_has(layer, "roles")))
         return SBP_OK; /* in a plan, or in the output of search */
     char where[256];
@@ -284,7 +284,7 @@ static enum sbp_status check_complete(const struct sbp_json *layers, const struc
             return sbp_json_refuse(layers,
                                    "layer \"%s\" (%s) is missing: price needs the strategy "
                                    "of every layer that has a choice",
-                                   graph->op[op].name, sbp_op(graph->op[op].kind)->name);
+                                   graph->op[op].name, graph->op[op].entry->name);
     return SBP_OK;
 }
 

@@ -55,7 +55,7 @@ static void note_op(struct labeller *l, int op)
     const struct sbp_op_node *node = &space->graph->op[op];
     const int variable = space->op_variable[op];
     for (int r = 0; variable >= 0 && r < space->variable[variable].role_count; r++) {
-        const struct sbp_role *role = &sbp_op(node->kind)->role[space->op_role[op][r]];
+        const struct sbp_role *role = &node->entry->role[space->op_role[op][r]];
         for (int i = 0; i < node->input_count; i++)
             note_operand(l, variable, r, role->input[i], node->input[i]);
         for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
@@ -114,7 +114,7 @@ static struct moves moves_of(const struct labeller *l, const uint8_t *role,
 {
     const struct sbp_space *space = l->space;
     const struct sbp_space_variable *from = &space->variable[transfer->from];
-    const struct sbp_op_entry *entry = sbp_op(space->graph->op[transfer->op].kind);
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
     const uint8_t *a = role + (size_t)transfer->from * SBP_MAX_AXES;
     const uint8_t *b = role + (size_t)transfer->to * SBP_MAX_AXES;
     struct moves moves = {0, 0, 0};
@@ -284,7 +284,7 @@ static void label_by_fit(const struct labeller *l, int variable, const bool (*fi
 static void label_op(const struct labeller *l, int variable, const struct sbp_transfer *transfer)
 {
     const struct sbp_space *space = l->space;
-    const struct sbp_op_entry *entry = sbp_op(space->graph->op[transfer->op].kind);
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
     const uint8_t *have = l->role + (size_t)transfer->from * SBP_MAX_AXES;
     bool fits[SBP_MAX_AXES][SBP_MAX_ROLES] = {{false}};
     for (int axis = 0; axis < space->mesh->axis_count; axis++)

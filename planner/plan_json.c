@@ -41,7 +41,7 @@ static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *
 static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op, bool *failed)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    const struct sbp_op_entry *entry = node->entry;
     struct cJSON *layer = sbp_push_object(layers, failed);
     sbp_put_text(layer, "name", node->name, failed);
     sbp_put_text(layer, "op", entry->name, failed);

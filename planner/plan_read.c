@@ -111,7 +111,7 @@ static enum sbp_status read_rest(const struct sbp_json *object, const char *key,
 static enum sbp_status read_labels(const struct sbp_json *layer, const struct sbp_plan *plan,
                                    int op)
 {
-    const struct sbp_op_entry *entry = sbp_op(plan->graph.op[op].kind);
+    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
     const char *names[SBP_MAX_ROLES + 1] = {0};
     struct sbp_json labels, element, roles;
     int choice;
@@ -150,10 +150,10 @@ static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp
     static const char *const KEYS[] = {"name", "op", "rest", "roles", "axes", NULL};
     static const char *const FOLLOWER_KEYS[] = {"name", "op", "rest", NULL};
     const struct sbp_op_node *node = &plan->graph.op[op];
-    const bool follows = sbp_op(node->kind)->follows;
+    const bool follows = node->entry->follows;
     SBP_TRY(sbp_json_keys(layer, follows ? FOLLOWER_KEYS : KEYS));
     SBP_TRY(expect_text(layer, "name", node->name));
-    SBP_TRY(expect_text(layer, "op", sbp_op(node->kind)->name));
+    SBP_TRY(expect_text(layer, "op", node->entry->name));
     if (!follows)
         SBP_TRY(read_labels(layer, plan, op));
     if (node->output < 0)

@@ -101,7 +101,7 @@ static void note_splits(struct refiner *r, int variable, int choice, sbp_axes *s
             const struct sbp_op_node *node = &graph->op[op];
             if (space->op_variable[op] != variable)
                 continue;
-            const struct sbp_role *role = &sbp_op(node->kind)->role[space->op_role[op][own]];
+            const struct sbp_role *role = &node->entry->role[space->op_role[op][own]];
             for (int i = 0; i < node->input_count; i++)
                 note(r, split, node->input[i], role->input[i], axis);
             for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)

@@ -225,8 +225,7 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
 static bool is_shown(const struct sbp_report *report, int op)
 {
     const struct sbp_op_node *node = &report->plan->graph.op[op];
-    return node->site == op &&
-           (!sbp_op(node->kind)->follows || report->site[op].communication_s > 0);
+    return node->site == op && (!node->entry->follows || report->site[op].communication_s > 0);
 }
 
 static void name_cell(struct sbp_table *table, const struct sbp_op_node *node)
@@ -248,7 +247,7 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
         if (!is_shown(report, op))
             continue;
         name_cell(&table, node);
-        sbp_table_cell(&table, "%s", sbp_op(node->kind)->name);
+        sbp_table_cell(&table, "%s", node->entry->name);
         sbp_table_cell(&table, "%s", sbp_roles_text(report->plan, op, roles));
         sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].compute_s);
         sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].communication_s);
@@ -270,7 +269,7 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
 /* Layers that choose, as the search counts them: repeats share. */
 static bool chooses(const struct sbp_graph *graph, int op)
 {
-    return graph->op[op].site == op && !sbp_op(graph->op[op].kind)->follows;
+    return graph->op[op].site == op && !graph->op[op].entry->follows;
 }
 
 /* How many sites have the same roles as `op`; 0 when an earlier one counts them. */
@@ -341,9 +340,9 @@ static void put_layers(struct cJSON *json, const struct sbp_report *report, bool
             continue;
         struct cJSON *layer = sbp_push_object(layers, failed);
         sbp_put_text(layer, "name", node->name, failed);
-        sbp_put_text(layer, "op", sbp_op(node->kind)->name, failed);
+        sbp_put_text(layer, "op", node->entry->name, failed);
         sbp_put_number(layer, "repeats", node->repeats, failed);
-        if (sbp_op(node->kind)->follows)
+        if (node->entry->follows)
             sbp_put_bool(layer, "follows", true, failed);
         sbp_put_item(layer, "roles", sbp_roles_json(report->plan, op), failed);
         sbp_put_number(layer, "compute_s", report->site[op].compute_s, failed);

@@ -9,7 +9,7 @@
 int sbp_role_on_axis(const struct sbp_plan *plan, int op, int axis)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    const struct sbp_op_entry *entry = node->entry;
     if (!entry->follows)
         return plan->strategy.op[op].role[axis];
     const struct sbp_state state = plan->strategy.rest[node->input[0]].axis[axis];
@@ -38,7 +38,7 @@ int64_t sbp_role_total(const struct sbp_plan *plan, int op, int role)
 
 struct cJSON *sbp_roles_json(const struct sbp_plan *plan, int op)
 {
-    const struct sbp_op_entry *entry = sbp_op(plan->graph.op[op].kind);
+    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
     struct cJSON *roles = cJSON_CreateObject();
     bool failed = roles == NULL;
     for (int role = 0; role < entry->role_count; role++) {
@@ -75,7 +75,7 @@ static bool splits_at(const struct sbp_plan *plan, int op, int level)
 
 const char *sbp_roles_text(const struct sbp_plan *plan, int op, char *buffer)
 {
-    const struct sbp_op_entry *entry = sbp_op(plan->graph.op[op].kind);
+    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
     int used = 0;
     buffer[0] = '\0';
     for (int level = 0; level < plan->mesh.level_count; level++) {

@@ -17,7 +17,7 @@ struct maker {
 
 static const struct sbp_op_entry *entry_of(const struct sbp_graph *graph, int op)
 {
-    return sbp_op(graph->op[op].kind);
+    return graph->op[op].entry;
 }
 
 /* ---- variables and what they stand for ------------------------------------------------------ */
@@ -90,7 +90,7 @@ static void assign_op(struct sbp_space *space, int op)
 static bool leaves_partial(const struct sbp_op_entry *entry)
 {
     for (int r = 0; r < entry->role_count; r++)
-        if (entry->role[r].output.kind == SBP_PARTIAL)
+        if (entry->role[r].output.kind == SBP_PARTIAL && !entry->role[r].spare)
             return true;
     return false;
 }
@@ -301,9 +301,9 @@ static unsigned allowed_roles(const struct sbp_space *space, int variable)
         return 1;
     unsigned allowed = 0;
     for (int r = 0; r < v->role_count; r++) {
-        const bool paper =
-            v->op >= 0 ? entry_of(space->graph, v->op)->role[r].paper : r != SBP_DIM_SEQUENCE;
-        if (kind == SBP_SPACE_FULL || paper)
+        const struct sbp_role *role = v->op >= 0 ? &entry_of(space->graph, v->op)->role[r] : NULL;
+        const bool paper = role != NULL ? role->paper : r != SBP_DIM_SEQUENCE;
+        if ((kind == SBP_SPACE_FULL && (role == NULL || !role->spare)) || paper)
             allowed |= 1u << r;
     }
     return allowed;

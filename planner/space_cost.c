@@ -70,7 +70,7 @@ static bool is_free_input(const struct sbp_space *space, int op, int input)
 static double boxing_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    const struct sbp_op_entry *entry = node->entry;
     const double bytes = (double)space->pricing.bytes.activation;
     double seconds = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -105,7 +105,7 @@ static double local_weight(const struct sbp_space *space, int op, int weight,
                            const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct group split = group_of(sbp_op(node->kind), factors, WEIGHT, weight, SBP_SPLIT);
+    const struct group split = group_of(node->entry, factors, WEIGHT, weight, SBP_SPLIT);
     return elements_of(space, node->weight[weight]) / split.members;
 }
 
@@ -116,31 +116,18 @@ static double gradient_sync_s(const struct sbp_space *space, int op,
     double seconds = 0;
     for (int w = 0; w < node->weight_count; w++)
         if (owns_weight(space, op, w))
-            seconds += collective_s(space, SBP_ALL_REDUCE,
-                                    group_of(sbp_op(node->kind), factors, GRADIENT, w, SBP_PARTIAL),
-                                    local_weight(space, op, w, factors) *
-                                        (double)space->pricing.bytes.reduce);
+            seconds += collective_s(
+                space, SBP_ALL_REDUCE, group_of(node->entry, factors, GRADIENT, w, SBP_PARTIAL),
+                local_weight(space, op, w, factors) * (double)space->pricing.bytes.reduce);
     return seconds;
 }
 
-static struct sbp_op_local local_of(const struct sbp_space *space, int op,
-                                    const struct sbp_factors *factors)
+static struct sbp_factor factor_of(const struct sbp_factors *factors)
 {
-    struct sbp_op_local local = sbp_op_whole(space->graph, op);
-    const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
-    for (int r = 0; r < entry->role_count; r++) {
-        const struct sbp_state in =
-            entry->inputs > 0 ? entry->role[r].input[0] : entry->role[r].output;
-        if (in.kind == SBP_SPLIT && in.dim <= SBP_DIM_SEQUENCE)
-            local.tokens /= factors->factor[r];
-        else if (entry->weights > 0 && entry->role[r].weight[0].kind == SBP_SPLIT &&
-                 entry->role[r].weight[0].dim == SBP_DIM_IN)
-            local.in /= factors->factor[r];
-        else
-            local.out /= factors->factor[r];
-    }
-    return local;
+    struct sbp_factor factor;
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        factor.of[r] = factors->factor[r];
+    return factor;
 }
 
 /* Whether the operator computes a gradient of its input at all (program.c decides alike). */
@@ -156,11 +143,11 @@ static bool computes_input_gradient(const struct sbp_space *space, int op)
 static double compute_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_op_local local = local_of(space, op, factors);
-    double seconds = sbp_price_forward_s(&space->pricing, op, &local) +
-                     sbp_price_weight_gradient_s(&space->pricing, op, &local);
-    if (node->kind != SBP_OP_ADD && computes_input_gradient(space, op))
-        seconds += sbp_price_input_gradient_s(&space->pricing, op, &local);
+    const struct sbp_factor factor = factor_of(factors);
+    double seconds = sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_FORWARD) +
+                     sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_WEIGHT_GRADIENT);
+    if (computes_input_gradient(space, op))
+        seconds += sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_INPUT_GRADIENT);
     for (int w = 0; w < node->weight_count; w++) {
         if (!owns_weight(space, op, w))
             continue;
@@ -173,29 +160,29 @@ static double compute_s(const struct sbp_space *space, int op, const struct sbp_
     return seconds;
 }
 
-/* Collectives inside layer norm and cross-entropy, and of the loss. */
+/* Collectives inside the operator, and of the loss. */
 static double inner_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
-    const struct sbp_op_node *node = &space->graph->op[op];
-    const double bytes = (double)space->pricing.bytes.activation;
-    if (node->kind != SBP_OP_LAYERNORM && node->kind != SBP_OP_CROSS_ENTROPY)
-        return 0;
-    const struct sbp_op_local local = local_of(space, op, factors);
-    struct group features = {1, 0}, tokens = {1, 0};
-    for (int r = 0; r < sbp_op(node->kind)->role_count; r++)
-        join(sbp_op(node->kind)->role[r].input[0].dim == SBP_DIM_FEATURE ? &features : &tokens,
-             factors, r);
-    const double pairs = collective_s(space, SBP_ALL_REDUCE, features, 2 * local.tokens * bytes);
-    if (node->kind == SBP_OP_LAYERNORM)
-        return 2 * pairs;
-    return pairs + collective_s(space, SBP_ALL_REDUCE, features, local.tokens * bytes) +
-           collective_s(space, SBP_ALL_REDUCE, tokens, bytes);
+    const struct sbp_factor factor = factor_of(factors);
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const int count = sbp_op_inner(space->graph, op, &factor, inner);
+    double seconds = 0;
+    for (int i = 0; i < count; i++) {
+        struct group group = {1, 0};
+        for (int r = 0; r < SBP_MAX_ROLES; r++)
+            if (inner[i].roles >> r & 1)
+                join(&group, factors, r);
+        seconds += inner[i].count *
+                   collective_s(space, inner[i].kind, group,
+                                inner[i].elements * (double)space->pricing.bytes.activation);
+    }
+    return seconds;
 }
 
 static double op_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     double seconds = gradient_sync_s(space, op, factors) + inner_s(space, op, factors);
-    if (!sbp_op(space->graph->op[op].kind)->follows)
+    if (!space->graph->op[op].entry->follows)
         seconds += boxing_s(space, op, factors);
     if (space->request->objective == SBP_STEP_TIME)
         seconds += compute_s(space, op, factors);
@@ -207,11 +194,12 @@ static struct sbp_factors follower_factors(const struct sbp_space *space, int op
                                            int choice)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_op_entry *entry = sbp_op(space->graph->op[op].kind);
+    const struct sbp_op_entry *entry = space->graph->op[op].entry;
     const struct sbp_factors of_slot = sbp_space_factors(space, variable, choice, -1);
     struct sbp_factors factors = {0};
-    for (int r = 0; r < entry->role_count; r++) {
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
         factors.factor[r] = 1;
+    for (int r = 0; r < entry->role_count; r++) {
         for (int s = 0; s < v->role_count; s++)
             if (sbp_state_equal(v->state[s], entry->role[r].input[0])) {
                 factors.factor[r] *= of_slot.factor[s];
@@ -250,7 +238,7 @@ static double sum_over_ops(const struct sbp_space *space, int variable, int choi
         if (space->op_variable[op] == variable && node->site == op) {
             const struct sbp_factors factors = sbp_space_factors(space, variable, choice, op);
             sum += node->repeats * price(space, op, &factors);
-        } else if (sbp_op(node->kind)->follows && space->slot[node->input[0]] == variable) {
+        } else if (node->entry->follows && space->slot[node->input[0]] == variable) {
             const struct sbp_factors factors = follower_factors(space, op, variable, choice);
             sum += price(space, op, &factors);
         }
@@ -269,39 +257,36 @@ double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice
  * backward reads of activations, gathered copies. A lower bound of the program's arena, so that
  * what it rules out is ruled out; the compiled program has the last word. */
 
+/* Operators that keep their input in a form of their own, gathered or free: linears. */
+static bool keeps_own_input(const struct sbp_op_node *node)
+{
+    return node->kind == SBP_OP_LINEAR;
+}
+
 /* Whether backward reads the tensor in the block where it rests (or in one of the same size). */
 static bool kept_at_rest(const struct sbp_graph *graph, int tensor)
 {
+    const struct sbp_factor whole = sbp_factor_one();
     const int producer = graph->tensor[tensor].producer;
-    if (producer >= 0 && graph->op[producer].kind == SBP_OP_ATTENTION)
+    if (producer >= 0 && sbp_op_kept(graph, producer, &whole).output)
         return true;
     for (int op = 0; op < graph->op_count; op++) {
-        const enum sbp_op_kind kind = graph->op[op].kind;
-        const bool reads = kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_LAYERNORM ||
-                           kind == SBP_OP_ATTENTION || kind == SBP_OP_CROSS_ENTROPY;
-        if (reads && graph->op[op].input[0] == tensor)
-            return true;
+        const struct sbp_op_node *node = &graph->op[op];
+        for (int i = 0; i < node->input_count; i++)
+            if (node->input[i] == tensor && !keeps_own_input(node) &&
+                (sbp_op_kept(graph, op, &whole).inputs >> i & 1))
+                return true;
     }
     return false;
 }
 
-/* Bytes that an operator keeps beside its operands, over all devices. */
+/* Bytes that an operator keeps beside its operands, over all devices; statistics are left out. */
 static double saved_bytes(const struct sbp_graph *graph, int op, double element_bytes)
 {
-    const struct sbp_op_node *node = &graph->op[op];
-    if (node->output < 0)
-        return 0;
-    const int64_t *size = graph->tensor[node->output].shape.size;
-    if (node->kind == SBP_OP_DROPOUT)
-        return (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3];
-    if (node->kind != SBP_OP_ATTENTION)
-        return 0;
-    const struct sbp_attention_shape whole = {.batch = size[SBP_DIM_BATCH],
-                                              .sequence = size[SBP_DIM_SEQUENCE],
-                                              .heads = size[SBP_DIM_FEATURE],
-                                              .head_size = size[SBP_DIM_INNER],
-                                              .kind = node->attention.kind};
-    return (double)sbp_attention_saved_elements(&whole) * element_bytes;
+    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_op_kept kept = sbp_op_kept(graph, op, &whole);
+    const bool statistics = !graph->op[op].entry->follows;
+    return kept.bytes + (statistics ? kept.elements * element_bytes : 0);
 }
 
 double sbp_space_constant_bytes(const struct sbp_space *space)
@@ -323,8 +308,8 @@ static double kept_input_bytes(const struct sbp_space *space, int op,
                                const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct group split = group_of(sbp_op(node->kind), factors, INPUT, 0, SBP_SPLIT);
-    const struct group gather = group_of(sbp_op(node->kind), factors, INPUT, 0, SBP_BROADCAST);
+    const struct group split = group_of(node->entry, factors, INPUT, 0, SBP_SPLIT);
+    const struct group gather = group_of(node->entry, factors, INPUT, 0, SBP_BROADCAST);
     int reader = -1;
     const int readers = sbp_graph_consumers(space->graph, node->input[0], &reader, 1);
     const bool own_copy = gather.members > 1 || is_free_input(space, op, 0);
@@ -376,7 +361,7 @@ static struct family_state family_state(const uint8_t *count, int roles,
 static void input_states(const struct sbp_space *space, const struct sbp_transfer *transfer,
                          struct sbp_state *states)
 {
-    const struct sbp_op_entry *entry = sbp_op(space->graph->op[transfer->op].kind);
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
     for (int r = 0; r < space->variable[transfer->to].role_count; r++)
         states[r] = entry->role[space->op_role[transfer->op][r]].input[transfer->input];
 }

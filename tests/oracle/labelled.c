@@ -20,7 +20,7 @@ struct walk {
 
 static const struct sbp_op_entry *entry_of(const struct walk *walk, int op)
 {
-    return sbp_op(walk->graph->op[op].kind);
+    return walk->graph->op[op].entry;
 }
 
 /* --- what a space allows on one axis --- */
@@ -125,7 +125,7 @@ static int role_on(const struct walk *walk, int op, int axis)
     if (!entry_of(walk, op)->follows)
         return walk->strategy.op[op].role[axis];
     const struct sbp_state at = walk->strategy.rest[walk->graph->op[op].input[0]].axis[axis];
-    for (int role = 0; role < entry_of(walk, op)->role_count; role++)
+    for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)); role++)
         if (sbp_state_equal(entry_of(walk, op)->role[role].input[0], at))
             return role;
     return -1;
@@ -174,7 +174,7 @@ static bool keeps_fixes(const struct walk *walk, int op)
         const struct sbp_fix *fix = &walk->request->fix[i];
         if (strcmp(fix->layer, walk->graph->op[walk->graph->op[op].site].name) != 0)
             continue;
-        for (int role = 0; role < entry_of(walk, op)->role_count; role++)
+        for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)); role++)
             for (int level = 0; level < walk->mesh->level_count; level++)
                 if (fix->factor[role][level] != SBP_ANY &&
                     fix->factor[role][level] != parts_at(walk, op, role, level))
@@ -348,7 +348,7 @@ static enum sbp_status walk_op(struct walk *walk, int op, int axis)
         const int role = role_on(walk, op, axis);
         return role < 0 ? SBP_OK : walk_role(walk, op, axis, role);
     }
-    for (int role = 0; role < entry_of(walk, op)->role_count; role++)
+    for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)); role++)
         if (role_allowed(walk, op, role, axis))
             SBP_TRY(walk_role(walk, op, axis, role));
     return SBP_OK;
@@ -362,8 +362,7 @@ static bool input_rests(const struct sbp_graph *graph)
     bool followed = graph->input_split;
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; i < graph->op[op].input_count; i++)
-            followed |=
-                graph->op[op].input[i] == graph->input && sbp_op(graph->op[op].kind)->follows;
+            followed |= graph->op[op].input[i] == graph->input && graph->op[op].entry->follows;
     return followed;
 }
 

@@ -98,11 +98,11 @@ static struct sbp_state random_rest(struct sbp_random *random, const struct sbp_
 static void randomise_op(struct plan *plan, struct sbp_random *random, int op)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    const struct sbp_op_entry *entry = node->entry;
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        plan->strategy.op[op].role[axis] = node->transposed_weight
-                                               ? tied_role(random, plan, op, axis)
-                                               : (uint8_t)below(random, entry->role_count);
+        plan->strategy.op[op].role[axis] =
+            node->transposed_weight ? tied_role(random, plan, op, axis)
+                                    : (uint8_t)below(random, sbp_op_searched_roles(entry));
     if (node->output < 0)
         return;
     const struct sbp_dist output =

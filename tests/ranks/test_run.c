@@ -31,10 +31,9 @@ static void describe(const struct plan *plan, const char *model)
         const struct sbp_op_node *node = &plan->graph.op[op];
         print_message("  %s:", node->name);
         for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-            print_message(" %s",
-                          sbp_op(node->kind)->follows
-                              ? "-"
-                              : sbp_op(node->kind)->role[plan->strategy.op[op].role[axis]].name);
+            print_message(" %s", node->entry->follows
+                                     ? "-"
+                                     : node->entry->role[plan->strategy.op[op].role[axis]].name);
         if (node->output >= 0)
             print_message(", rests %s",
                           sbp_dist_text(&plan->mesh, &plan->strategy.rest[node->output], text,

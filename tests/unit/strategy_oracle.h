@@ -79,7 +79,7 @@ static inline const struct sbp_role *
 oracle_role(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op, int axis)
 {
     const struct sbp_op_node *node = &graph->op[op];
-    const struct sbp_op_entry *entry = sbp_op(node->kind);
+    const struct sbp_op_entry *entry = node->entry;
     for (int i = 0; i < entry->role_count; i++) {
         if (entry->follows ? sbp_state_equal(entry->role[i].input[0],
                                              strategy->rest[node->input[0]].axis[axis])
@@ -212,11 +212,11 @@ static inline void oracle_draw(struct sbp_random *random, const struct sbp_graph
         }
         for (int op = 0; op < graph->op_count; op++) {
             const struct sbp_op_node *node = &graph->op[op];
-            const struct sbp_op_entry *entry = sbp_op(node->kind);
+            const struct sbp_op_entry *entry = node->entry;
             uint8_t *role = &strategy->op[op].role[axis];
             const struct sbp_state *from = &strategy->rest[node->input[0]].axis[axis];
             do
-                *role = (uint8_t)oracle_below(random, entry->role_count);
+                *role = (uint8_t)oracle_below(random, sbp_op_searched_roles(entry));
             while (graph->sequence == 1 && strcmp(entry->role[*role].name, "sequence") == 0);
             if (node->transposed_weight && oracle_below(random, 8) > 0) {
                 const struct sbp_role *table = oracle_role(graph, strategy, 0, axis);

@@ -264,7 +264,7 @@ static void give_roles(struct oracle_setting *s, const char *name, const int *ax
             used = 0;
         }
         const int role = oracle_role_named(node->kind, roles[kind]);
-        const struct sbp_state output = sbp_op(node->kind)->role[role].output;
+        const struct sbp_state output = node->entry->role[role].output;
         s->strategy.op[op].role[axis] = (uint8_t)role;
         s->strategy.rest[node->output].axis[axis] =
             output.kind == SBP_SPLIT ? output : SBP_STATE_S(SBP_DIM_FEATURE);
@@ -328,7 +328,7 @@ static void label_gpt(struct oracle_setting *s, bool tensor_parallel)
                        : node->kind == SBP_OP_ATTENTION ? "head"
                                                         : "sequence";
             }
-            if (!sbp_op(node->kind)->follows)
+            if (!node->entry->follows)
                 s->strategy.op[op].role[axis] = (uint8_t)oracle_role_named(node->kind, role);
             const struct sbp_role *plays = oracle_role(graph, &s->strategy, op, axis);
             if (node->output >= 0)

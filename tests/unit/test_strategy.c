@@ -90,7 +90,7 @@ static void spoil(struct sbp_random *random, struct setting *s)
         break;
     case 0:
         s->strategy.op[op].role[axis] =
-            (uint8_t)(sbp_op(node->kind)->role_count + (int)oracle_below(random, 200));
+            (uint8_t)(node->entry->role_count + (int)oracle_below(random, 200));
         break;
     case 1:
         if (node->output >= 0)
@@ -104,7 +104,7 @@ static void spoil(struct sbp_random *random, struct setting *s)
         break;
     default:
         s->strategy.op[op].role[axis] =
-            (uint8_t)oracle_below(random, sbp_op(node->kind)->role_count);
+            (uint8_t)oracle_below(random, sbp_op_searched_roles(node->entry));
     }
 }
 
@@ -177,7 +177,7 @@ static void label_all(struct setting *s, const char *role)
             s->strategy.rest[graph->input].axis[axis] = SBP_STATE_S(SBP_DIM_BATCH);
         for (int op = 0; op < graph->op_count; op++) {
             const struct sbp_op_node *node = &graph->op[op];
-            if (!sbp_op(node->kind)->follows)
+            if (!node->entry->follows)
                 s->strategy.op[op].role[axis] = (uint8_t)oracle_role_named(
                     node->kind, node->kind == SBP_OP_LINEAR ? role : "batch");
             const struct sbp_role *plays = oracle_role(graph, &s->strategy, op, axis);

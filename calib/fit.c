@@ -25,11 +25,8 @@ const char *sbp_fit_weights_name(enum sbp_fit_weights weights)
 
 double sbp_fit_predict_s(double alpha_s, double beta_s_per_byte, const struct sbp_fit_point *point)
 {
-    const struct sbp_cluster cluster = {
-        .level_count = 1,
-        .level[0] = {.alpha_s = alpha_s, .beta_s_per_byte = beta_s_per_byte, .ports = 1},
-    };
-    return sbp_collective_group_s(&cluster, point->kind, point->members, 0, point->bytes);
+    return sbp_collective_steps(point->kind, point->members) * alpha_s +
+           sbp_collective_share(point->kind, point->members) * point->bytes * beta_s_per_byte;
 }
 
 static bool is_positive(double value)

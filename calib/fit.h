@@ -1,8 +1,8 @@
 /* From measured times to the alpha and beta of a network level (AutoDDL, section 3.2).
  *
  * Each point is one equation of the paper's linear system, t = steps(kind, g) alpha +
- * share(kind, g) n beta, with the coefficients of costmodel/collective.h: what is fitted is what is
- * priced. Solved by least squares with alpha, beta >= 0.
+ * share(kind, g) n beta, with the coefficients of costmodel/collective_kind.h: what is fitted is
+ * what is priced. Solved by least squares with alpha, beta >= 0.
  */
 #ifndef SBP_CALIB_FIT_H
 #define SBP_CALIB_FIT_H
@@ -14,7 +14,7 @@
 
 /* One measured collective. */
 struct sbp_fit_point {
-    enum sbp_collective kind; /* not LOCAL */
+    enum sbp_collective kind; /* all-reduce .. send-recv */
     int members;              /* g >= 2 */
     double bytes;             /* n of the cost formula, > 0 */
     double time_s;            /* > 0 */

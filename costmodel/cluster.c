@@ -35,9 +35,9 @@ int64_t sbp_type_bytes(enum sbp_type type)
 static enum sbp_status read_level(const struct sbp_json *at, struct sbp_level *level)
 {
     static const char *const KEYS[] = {"name",  "size",   "alpha_s", "beta_s_per_byte",
-                                       "ports", "source", NULL};
+                                       "ports", "curves", "source",  NULL};
     struct sbp_json member;
-    int64_t ports = 1;
+    int64_t ports = 0;
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(sbp_json_member(at, "name", &member));
     SBP_TRY(sbp_json_name(&member, level->name, (int)sizeof level->name));
@@ -68,7 +68,7 @@ static enum sbp_status check_level_name(const struct sbp_json *at,
 
 static enum sbp_status read_levels(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
-    struct sbp_json levels, level;
+    struct sbp_json levels, level, curves;
     int64_t devices = 1;
     int count;
     SBP_TRY(sbp_json_member(at, "levels", &levels));
@@ -80,6 +80,10 @@ static enum sbp_status read_levels(const struct sbp_json *at, struct sbp_cluster
         SBP_TRY(sbp_json_element(&levels, i, &level));
         SBP_TRY(read_level(&level, &cluster->level[i]));
         SBP_TRY(check_level_name(&level, cluster, i));
+        if (sbp_json_has(&level, "curves")) {
+            SBP_TRY(sbp_json_member(&level, "curves", &curves));
+            SBP_TRY(sbp_curves_read(&curves, i, &cluster->curves));
+        }
         devices *= cluster->level[i].size; /* two factors up to 2^31 each: no overflow */
         if (devices > MOST_DEVICES)
             return sbp_json_refuse(&levels, "more than 2^31 devices in all");
@@ -144,9 +148,17 @@ static enum sbp_status read_gemm(const struct sbp_json *device, struct sbp_clust
 
 static enum sbp_status read_device(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
-    static const char *const KEYS[] = {
-        "name", "memory_bytes", "reserve_bytes", "flops", "memory_bytes_per_s", "gemm", "source",
-        NULL};
+    static const char *const KEYS[] = {"name",
+                                       "memory_bytes",
+                                       "reserve_bytes",
+                                       "flops",
+                                       "memory_bytes_per_s",
+                                       "gemm",
+                                       "host_memory_bytes",
+                                       "host_link_bytes_per_s",
+                                       "kernel_launch_s",
+                                       "source",
+                                       NULL};
     struct sbp_json device, member;
     SBP_TRY(sbp_json_member(at, "device", &device));
     SBP_TRY(sbp_json_keys(&device, KEYS));
@@ -156,18 +168,39 @@ static enum sbp_status read_device(const struct sbp_json *at, struct sbp_cluster
                                &cluster->reserve_bytes));
     SBP_TRY(sbp_json_member(&device, "memory_bytes_per_s", &member));
     SBP_TRY(sbp_json_double(&member, 1, MOST_RATE, &cluster->memory_bytes_per_s));
+    SBP_TRY(sbp_json_get_int64(&device, "host_memory_bytes", 0, MOST_COUNT,
+                               &cluster->host_memory_bytes));
+    SBP_TRY(sbp_json_get_double(&device, "host_link_bytes_per_s", 0, MOST_RATE,
+                                &cluster->host_link_bytes_per_s));
+    SBP_TRY(sbp_json_get_double(&device, "kernel_launch_s", 0, 1e6, &cluster->kernel_launch_s));
     SBP_TRY(read_flops(&device, cluster));
     return read_gemm(&device, cluster);
 }
 
+static enum sbp_status read_model(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    static const char *const NAMES[] = {
+        [SBP_MODEL_RING] = "ring", [SBP_MODEL_HIERARCHICAL] = "hierarchical", NULL};
+    struct sbp_json member;
+    int model = SBP_MODEL_RING;
+    if (sbp_json_has(at, "collectives")) {
+        SBP_TRY(sbp_json_member(at, "collectives", &member));
+        SBP_TRY(sbp_json_choice(&member, NAMES, &model));
+    }
+    cluster->collectives = (enum sbp_collective_model)model;
+    return sbp_json_get_double(at, "gradient_overlap", 0, 1, &cluster->gradient_overlap);
+}
+
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
-    static const char *const KEYS[] = {"name", "levels", "device", "measured", "source", NULL};
+    static const char *const KEYS[] = {"name",   "collectives", "gradient_overlap", "levels",
+                                       "device", "measured",    "source",           NULL};
     struct sbp_json member;
     *cluster = (struct sbp_cluster){0};
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(sbp_json_member(at, "name", &member));
     SBP_TRY(sbp_json_name(&member, cluster->name, (int)sizeof cluster->name));
+    SBP_TRY(read_model(at, cluster));
     SBP_TRY(read_levels(at, cluster));
     return read_device(at, cluster);
 }

@@ -10,6 +10,7 @@
 
 #include "base/json.h"
 #include "base/status.h"
+#include "costmodel/curve.h"
 
 #define SBP_MAX_LEVELS       4
 #define SBP_MAX_EFFICIENCIES 64
@@ -23,10 +24,13 @@ struct sbp_level {
     char name[32];
     int64_t size;           /* members, >= 1 */
     double alpha_s;         /* latency of one message step */
-    double beta_s_per_byte; /* inverse bandwidth of one member's link */
-    int ports;              /* network ports of one member that concurrent groups share, >= 1; read
-                               and checked, prices give every group a port of its own */
+    double beta_s_per_byte; /* inverse bandwidth of one port in one direction */
+    int ports;              /* network ports of one member that the groups of its devices share;
+                               0, not given: every device has a port of its own */
 };
+
+/* How a group that spans levels communicates (costmodel/collective.h). */
+enum sbp_collective_model { SBP_MODEL_RING, SBP_MODEL_HIERARCHICAL };
 
 /* Measured share of the peak rate that a (m, k) x (k, n) product reaches. */
 struct sbp_efficiency {
@@ -38,18 +42,27 @@ struct sbp_cluster {
     char name[64];
     int level_count;
     struct sbp_level level[SBP_MAX_LEVELS];
+    struct sbp_curves curves; /* measured times that override alpha and beta */
+    enum sbp_collective_model collectives;
+    double gradient_overlap; /* share of a gradient's communication that can hide behind the
+                                backward pass, 0 .. 1, default 0 */
     int64_t memory_bytes;    /* of a device */
     int64_t reserve_bytes;   /* runtime's own share of it, default 0 */
     double flops[SBP_TYPES]; /* peak rate by type; 0: not given */
     double memory_bytes_per_s;
-    int efficiency_count; /* 0: the peak is reached */
+    int64_t host_memory_bytes;    /* host memory for each device; 0: not given */
+    double host_link_bytes_per_s; /* between a device and it, in one direction; 0: not given */
+    double kernel_launch_s;       /* of one kernel, beside flops and bytes; default 0 */
+    int efficiency_count;         /* 0: the peak is reached */
     struct sbp_efficiency efficiency[SBP_MAX_EFFICIENCIES];
 };
 
-/* Reads {"name", "levels": [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"}...], "device":
+/* Reads {"name", "collectives"?: "ring" (default) | "hierarchical", "gradient_overlap"?, "levels":
+ * [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"?, "curves"?: {...}}...], "device":
  * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s", "gemm"?:
- * [{"m","n","k","efficiency"}...]}, "measured"?: {...}, "source"?: ...}. "measured" and "source"
- * are carried along, not interpreted. Devices in all: 1 .. 2^31. */
+ * [{"m","n","k","efficiency"}...], "host_memory_bytes"?, "host_link_bytes_per_s"?,
+ * "kernel_launch_s"?}, "measured"?: {...}, "source"?: ...}. Curves: costmodel/curve.h. "measured"
+ * and "source" are carried along, not interpreted. Devices in all: 1 .. 2^31. */
 enum sbp_status sbp_cluster_read(const struct sbp_json *at,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 

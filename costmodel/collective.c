@@ -1,82 +1,174 @@
 #include "costmodel/collective.h"
 
-#include <stddef.h>
+#include <math.h>
 
-static const char *const names[] = {
-#define SBP_COLLECTIVE_TEXT(name, text) [SBP_##name] = text,
-    SBP_COLLECTIVE_MAP(SBP_COLLECTIVE_TEXT)
-#undef SBP_COLLECTIVE_TEXT
-};
+/* --- groups --- */
 
-const char *sbp_collective_name(enum sbp_collective kind)
+struct sbp_group sbp_group_one(void)
 {
-    return names[kind];
+    struct sbp_group group;
+    for (int i = 0; i < SBP_MAX_LEVELS; i++)
+        group.members[i] = 1;
+    return group;
 }
 
-/* Message steps and the share of n that a device sends (AutoDDL, table 2). */
-static double steps_of(enum sbp_collective kind, double members)
+struct sbp_group sbp_group_of(const struct sbp_mesh *mesh, sbp_axes axes)
 {
-    switch (kind) {
-    case SBP_ALL_REDUCE:
-        return 2 * (members - 1);
-    case SBP_SEND_RECV:
+    struct sbp_group group = sbp_group_one();
+    for (int i = 0; i < mesh->axis_count; i++)
+        if (axes >> i & 1)
+            group.members[mesh->axis[i].level] *= (double)mesh->axis[i].size;
+    return group;
+}
+
+double sbp_group_size(const struct sbp_group *group)
+{
+    double size = 1;
+    for (int i = 0; i < SBP_MAX_LEVELS; i++)
+        size *= group->members[i];
+    return size;
+}
+
+void sbp_group_join(struct sbp_group *into, const struct sbp_group *group)
+{
+    for (int i = 0; i < SBP_MAX_LEVELS; i++)
+        into->members[i] *= group->members[i];
+}
+
+/* --- one ring on one level --- */
+
+/* By how much the groups that talk at the same time stretch n, when `own` of a member's devices
+ * share a group's way through its ports. */
+static double stretch(const struct sbp_cluster *cluster, int level, double own)
+{
+    double devices = 1;
+    if (cluster->level[level].ports == 0)
         return 1;
-    case SBP_LOCAL:
-        return 0;
-    default:
-        return members - 1;
-    }
+    for (int i = level + 1; i < cluster->level_count; i++)
+        devices *= (double)cluster->level[i].size;
+    return fmax(1, devices / own / cluster->level[level].ports);
 }
 
-static double share_of(enum sbp_collective kind, double members)
+/* Devices of a group within one of its members at a level. */
+static double own_devices(const struct sbp_group *group, int level)
 {
-    return kind == SBP_SEND_RECV ? 1 : steps_of(kind, members) / members;
+    double devices = 1;
+    for (int i = level + 1; i < SBP_MAX_LEVELS; i++)
+        devices *= group->members[i];
+    return devices;
 }
 
-int sbp_collective_slowest(const struct sbp_cluster *cluster, unsigned levels)
+static double level_s(const struct sbp_cluster *cluster, int level, enum sbp_collective kind,
+                      double members, double bytes)
+{
+    const struct sbp_level *at = &cluster->level[level];
+    if (members <= 1)
+        return 0;
+    if (cluster->curves.curve_count > 0 && sbp_curves_has(&cluster->curves, level, kind))
+        return sbp_curves_s(&cluster->curves, level, kind, at->alpha_s, at->beta_s_per_byte,
+                            members, bytes);
+    return sbp_collective_steps(kind, members) * at->alpha_s +
+           sbp_collective_share(kind, members) * bytes * at->beta_s_per_byte;
+}
+
+/* --- a group over levels --- */
+
+static double ring_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                     const struct sbp_group *group, double bytes)
 {
     int slowest = -1;
+    double slowest_beta = 0, slowest_stretch = 1;
     for (int i = 0; i < cluster->level_count; i++) {
-        if (!(levels >> i & 1))
+        if (group->members[i] <= 1)
             continue;
-        const struct sbp_level *level = &cluster->level[i];
-        const struct sbp_level *worst = slowest < 0 ? NULL : &cluster->level[slowest];
-        if (worst == NULL || level->beta_s_per_byte > worst->beta_s_per_byte ||
-            (level->beta_s_per_byte == worst->beta_s_per_byte && level->alpha_s > worst->alpha_s))
+        const double own = kind == SBP_ALL_TO_ALL ? 1 : own_devices(group, i);
+        const double factor = stretch(cluster, i, own);
+        const double beta = factor * cluster->level[i].beta_s_per_byte;
+        if (slowest < 0 || beta > slowest_beta ||
+            (beta == slowest_beta && cluster->level[i].alpha_s > cluster->level[slowest].alpha_s)) {
             slowest = i;
+            slowest_beta = beta;
+            slowest_stretch = factor;
+        }
     }
-    return slowest;
+    if (slowest < 0)
+        return 0;
+    return level_s(cluster, slowest, kind, sbp_group_size(group), slowest_stretch * bytes);
+}
+
+static double phases_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                       const struct sbp_group *group, double bytes)
+{
+    const bool shrinks = kind == SBP_REDUCE_SCATTER || kind == SBP_ALL_GATHER;
+    double seconds = 0;
+    for (int i = cluster->level_count - 1; i >= 0; i--) {
+        if (group->members[i] <= 1)
+            continue;
+        const double inside = own_devices(group, i);
+        const double factor = stretch(cluster, i, kind == SBP_BROADCAST_COLL ? inside : 1);
+        seconds += level_s(cluster, i, kind, group->members[i],
+                           factor * (shrinks ? bytes / inside : bytes));
+    }
+    return seconds;
+}
+
+/* Scatters up to the outermost level, one all-reduce there, and gathers back. */
+static double all_reduce_phases_s(const struct sbp_cluster *cluster, const struct sbp_group *group,
+                                  double bytes)
+{
+    struct sbp_group inner = *group;
+    int outermost = 0;
+    while (outermost < cluster->level_count && group->members[outermost] <= 1)
+        outermost++;
+    if (outermost == cluster->level_count)
+        return 0;
+    inner.members[outermost] = 1;
+    return phases_s(cluster, SBP_REDUCE_SCATTER, &inner, bytes) +
+           level_s(cluster, outermost, SBP_ALL_REDUCE, group->members[outermost],
+                   stretch(cluster, outermost, 1) * bytes / own_devices(group, outermost)) +
+           phases_s(cluster, SBP_ALL_GATHER, &inner, bytes);
 }
 
 double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
-                              double members, int slowest, double bytes)
+                              const struct sbp_group *group, double bytes)
 {
-    if (members <= 1 || slowest < 0)
+    if (kind == SBP_LOCAL)
         return 0;
-    const struct sbp_level *level = &cluster->level[slowest];
-    return steps_of(kind, members) * level->alpha_s +
-           share_of(kind, members) * bytes * level->beta_s_per_byte;
-}
-
-static unsigned levels_of(const struct sbp_mesh *mesh, sbp_axes axes)
-{
-    unsigned levels = 0;
-    for (int i = 0; i < mesh->axis_count; i++)
-        if (axes >> i & 1)
-            levels |= 1u << mesh->axis[i].level;
-    return levels;
+    if (cluster->collectives == SBP_MODEL_RING || kind == SBP_SEND_RECV)
+        return ring_s(cluster, kind, group, bytes);
+    if (kind == SBP_ALL_REDUCE)
+        return all_reduce_phases_s(cluster, group, bytes);
+    return phases_s(cluster, kind, group, bytes);
 }
 
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                         enum sbp_collective kind, sbp_axes axes, double bytes)
 {
-    return sbp_collective_group_s(cluster, kind, (double)sbp_mesh_group_size(mesh, axes),
-                                  sbp_collective_slowest(cluster, levels_of(mesh, axes)), bytes);
+    const struct sbp_group group = sbp_group_of(mesh, axes);
+    return sbp_collective_group_s(cluster, kind, &group, bytes);
 }
 
 double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
                                     sbp_axes axes, double bytes)
 {
     const double members = (double)sbp_mesh_group_size(mesh, axes);
-    return members <= 1 ? 0 : share_of(kind, members) * bytes;
+    return members <= 1 ? 0 : sbp_collective_share(kind, members) * bytes;
+}
+
+/* Rings alone can shrink: phases add up, and every one grows with its members. */
+bool sbp_collective_grows(const struct sbp_cluster *cluster)
+{
+    for (int i = 0; i < cluster->level_count; i++) {
+        const struct sbp_level *a = &cluster->level[i];
+        if (sbp_curves_has(&cluster->curves, i, SBP_ALL_TO_ALL))
+            return false;
+        for (int j = 0; j < cluster->level_count && cluster->collectives == SBP_MODEL_RING; j++) {
+            const struct sbp_level *b = &cluster->level[j];
+            if (stretch(cluster, i, 1) * a->beta_s_per_byte >
+                    stretch(cluster, j, 1) * b->beta_s_per_byte &&
+                a->alpha_s < b->alpha_s)
+                return false;
+        }
+    }
+    return true;
 }

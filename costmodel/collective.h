@@ -1,42 +1,66 @@
 /* What a collective costs (AutoDDL, table 2; design, section 5).
  *
- * g members, n bytes = the larger side on a device (input of a reduce-scatter, output of the
- * others): AllReduce 2(g-1) alpha + 2 (g-1)/g n beta; AllGather = ReduceScatter = AllToAll =
- * (g-1) alpha + (g-1)/g n beta; SendRecv alpha + n beta. A group that spans levels uses the alpha
- * and beta of its slowest level (the `ring` model of the paper).
+ * One ring or tree of g members over links of one kind takes steps(g) alpha + share(g) n beta
+ * (costmodel/collective_kind.h), or what the level's measured curves say instead
+ * (costmodel/curve.h). A group may span levels; the cluster file says how it is then priced:
+ *
+ * `ring` (the paper, and the default): one ring over all members. Each of its links is taken for
+ * one of the slowest level that the group spans: the one with the largest beta, sharing included
+ * (ties: alpha).
+ *
+ * `hierarchical`: one phase a level. Let the group have m_1 members at the innermost level that it
+ * spans, m_2 at the next, ..., m_L at the outermost, and N_i = m_1 ... m_(i-1). With t_i(kind, n)
+ * the time of m_i members at level i,
+ *   reduce-scatter  sum of t_i(reduce-scatter, n / N_i), innermost first
+ *   all-gather      sum of t_i(all-gather, n / N_i), outermost first: the same backwards
+ *   all-reduce      reduce-scatters up to level L - 1, t_L(all-reduce, n / N_L), all-gathers back
+ *   all-to-all      sum of t_i(all-to-all, n): each phase puts one coordinate of every block right
+ *   broadcast       sum of t_i(broadcast, n), outermost first, by one device a member
+ * (two levels: Cho et al., "BlueConnect", MLSys 2019, section 3; Mikami et al., "Massively
+ * distributed SGD: ImageNet/ResNet-50 training in a flash", 2018, section 2.2). By alpha and beta
+ * an all-gather costs what a reduce-scatter costs, and an all-reduce both. A send-recv is one
+ * message over the slowest level in either model.
+ *
+ * Sharing. beta is the inverse bandwidth of one port in one direction. A member of level l (one
+ * node) holds D devices and has `ports` ports at that level; all groups of a mesh talk at the same
+ * time. A ring of k devices in the member crosses it once, so D/k groups share the ports; an
+ * all-to-all is no ring, each of its devices sends parts of its own out, so D do; and in a phase of
+ * the hierarchical model each device talks to its like of the other members, so D do (broadcast:
+ * D/k). beta is scaled by max(1, that/ports); with a curve, n is, which is the same where the curve
+ * follows alpha and beta. Without `ports` every device has a port of its own, and so it is at the
+ * innermost level, where a member is a device.
  */
 #ifndef SBP_COSTMODEL_COLLECTIVE_H
 #define SBP_COSTMODEL_COLLECTIVE_H
 
+#include <stdbool.h>
+
 #include "costmodel/cluster.h"
+#include "costmodel/collective_kind.h"
 #include "costmodel/mesh.h"
 
-#define SBP_COLLECTIVE_MAP(X)                                                                      \
-    X(ALL_REDUCE, "all-reduce")                                                                    \
-    X(ALL_GATHER, "all-gather")                                                                    \
-    X(REDUCE_SCATTER, "reduce-scatter")                                                            \
-    X(ALL_TO_ALL, "all-to-all")                                                                    \
-    X(SEND_RECV, "send-recv")                                                                      \
-    X(LOCAL, "local")
-
-enum sbp_collective {
-#define SBP_COLLECTIVE_ENUM(name, text) SBP_##name,
-    SBP_COLLECTIVE_MAP(SBP_COLLECTIVE_ENUM)
-#undef SBP_COLLECTIVE_ENUM
+/* A group by its size at each level, outermost first: 1 where it does not span, also beyond the
+ * cluster's levels. All that a price depends on: searches know no labelled axes. */
+struct sbp_group {
+    double members[SBP_MAX_LEVELS];
 };
-const char *sbp_collective_name(enum sbp_collective kind);
+struct sbp_group sbp_group_one(void); /* a device by itself */
+struct sbp_group sbp_group_of(const struct sbp_mesh *mesh, sbp_axes axes);
+double sbp_group_size(const struct sbp_group *group);
+/* Members of a multiplied into b. */
+void sbp_group_join(struct sbp_group *into, const struct sbp_group *group);
 
-/* Seconds; bytes as above; 0 for groups of one and for LOCAL. */
+/* Seconds; bytes: n as above, >= 0; 0 for groups of one and for LOCAL. */
+double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                              const struct sbp_group *group, double bytes);
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                         enum sbp_collective kind, sbp_axes axes, double bytes);
-/* Bytes that a device sends: the factor of beta above. */
+/* Bytes that a device sends: share(g) n, whatever way a model lets them go. */
 double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
                                     sbp_axes axes, double bytes);
-/* The same from a group's size alone and an explicit level: searches know no labelled axes.
- * `slowest` is the level whose alpha and beta count. */
-double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
-                              double members, int slowest, double bytes);
-/* The level with the largest beta (ties: alpha) among those in a bit set; -1 for none. */
-int sbp_collective_slowest(const struct sbp_cluster *cluster, unsigned levels);
+
+/* Whether an all-to-all over more axes never costs less. It may where a wider ring adds a level of
+ * larger beta, whose alpha then counts, but smaller alpha; and where curves say so. */
+bool sbp_collective_grows(const struct sbp_cluster *cluster);
 
 #endif

@@ -171,6 +171,7 @@ enum sbp_status sbp_boxing_execute(const struct sbp_boxing_run *run, struct sbp_
         run_local(run, channel->kernels);
         return SBP_OK;
     case SBP_SEND_RECV:
+    case SBP_BROADCAST_COLL:
         break;
     }
     return sbp_fail(diag, SBP_E_UNSUPPORTED, "boxing step of kind %s: not run by this executor",

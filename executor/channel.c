@@ -129,6 +129,7 @@ static enum sbp_status call_backend(struct sbp_channel *channel,
         return ops->all_to_all(channel->comm, group, exchange->receive, exchange->send,
                                exchange->count, real);
     case SBP_SEND_RECV:
+    case SBP_BROADCAST_COLL:
     case SBP_LOCAL:
         break;
     }

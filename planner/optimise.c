@@ -421,20 +421,14 @@ static bool may_refine(const struct job *job, double bound_s)
            job->request->solver_options.max_evaluations == 0 && !is_proved(job, bound_s);
 }
 
-/* Whether moving the fewest axes costs least, which the unlabelled price takes for granted. A wider
- * group is quicker where it adds a level of larger beta, whose alpha then counts, but smaller
- * alpha; labels are free to add it where axes are interchangeable. */
+/* Whether moving the fewest axes costs least, which the unlabelled price takes for granted. Labels
+ * are free to move more of them only where axes are interchangeable. */
 static bool fewest_moves_cost_least(const struct sbp_plan *plan)
 {
-    bool interchangeable = false, ordered = true;
+    bool interchangeable = false;
     for (int f = 0; f < plan->mesh.family_count; f++)
         interchangeable |= plan->mesh.family[f].count > 1;
-    for (int i = 0; i < plan->cluster.level_count; i++)
-        for (int j = 0; j < plan->cluster.level_count; j++)
-            ordered &=
-                plan->cluster.level[i].beta_s_per_byte <= plan->cluster.level[j].beta_s_per_byte ||
-                plan->cluster.level[i].alpha_s >= plan->cluster.level[j].alpha_s;
-    return ordered || !interchangeable;
+    return !interchangeable || sbp_collective_grows(&plan->cluster);
 }
 
 static enum sbp_status search_space(struct job *job)

@@ -86,10 +86,10 @@ static inline const uint8_t *sbp_space_count(const struct sbp_space *space, int 
     return space->variable[variable].count + row * SBP_MAX_ROLES;
 }
 
-/* Factors of a choice by the operator's own roles, and the levels that each spans. */
+/* Factors of a choice by the operator's own roles, whole and at each level. */
 struct sbp_factors {
     double factor[SBP_MAX_ROLES];
-    unsigned levels[SBP_MAX_ROLES];
+    struct sbp_group group[SBP_MAX_ROLES];
 };
 struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable, int choice,
                                      int op);

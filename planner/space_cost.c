@@ -8,23 +8,10 @@
 
 #include "planner/space.h"
 
-/* Factor and levels of all roles whose state, in a column of the catalogue, is of a kind. */
-struct group {
-    double members;
-    unsigned levels;
-};
-
-static void join(struct group *group, const struct sbp_factors *factors, int role)
-{
-    group->members *= factors->factor[role];
-    group->levels |= factors->levels[role];
-}
-
 static double collective_s(const struct sbp_space *space, enum sbp_collective kind,
-                           struct group group, double bytes)
+                           const struct sbp_group *group, double bytes)
 {
-    const int slowest = sbp_collective_slowest(space->cluster, group.levels);
-    return sbp_collective_group_s(space->cluster, kind, group.members, slowest, bytes);
+    return sbp_collective_group_s(space->cluster, kind, group, bytes);
 }
 
 static double elements_of(const struct sbp_space *space, int tensor)
@@ -49,14 +36,23 @@ static struct sbp_state state_of(const struct sbp_role *role, enum column column
     }
 }
 
-static struct group group_of(const struct sbp_op_entry *entry, const struct sbp_factors *factors,
-                             enum column column, int index, enum sbp_kind kind)
+/* All roles whose state, in a column of the catalogue, is of a kind. */
+static struct sbp_group group_of(const struct sbp_op_entry *entry,
+                                 const struct sbp_factors *factors, enum column column, int index,
+                                 enum sbp_kind kind)
 {
-    struct group group = {1, 0};
+    struct sbp_group group = sbp_group_one();
     for (int r = 0; r < entry->role_count; r++)
         if (state_of(&entry->role[r], column, index).kind == kind)
-            join(&group, factors, r);
+            sbp_group_join(&group, &factors->group[r]);
     return group;
+}
+
+static double parts_of(const struct sbp_op_entry *entry, const struct sbp_factors *factors,
+                       enum column column, int index)
+{
+    const struct sbp_group split = group_of(entry, factors, column, index, SBP_SPLIT);
+    return sbp_group_size(&split);
 }
 
 /* ---- an operator's own costs ---------------------------------------------------------------- */
@@ -74,20 +70,19 @@ static double boxing_s(const struct sbp_space *space, int op, const struct sbp_f
     const double bytes = (double)space->pricing.bytes.activation;
     double seconds = 0;
     for (int i = 0; i < node->input_count; i++) {
-        const struct group split = group_of(entry, factors, INPUT, i, SBP_SPLIT);
-        const struct group gather = group_of(entry, factors, INPUT, i, SBP_BROADCAST);
-        const double n = elements_of(space, node->input[i]) / split.members * bytes;
+        const struct sbp_group gather = group_of(entry, factors, INPUT, i, SBP_BROADCAST);
+        const double n =
+            elements_of(space, node->input[i]) / parts_of(entry, factors, INPUT, i) * bytes;
         if (!is_free_input(space, op, i))
-            seconds += collective_s(space, SBP_ALL_GATHER, gather, n) +
-                       collective_s(space, SBP_REDUCE_SCATTER, gather, n);
+            seconds += collective_s(space, SBP_ALL_GATHER, &gather, n) +
+                       collective_s(space, SBP_REDUCE_SCATTER, &gather, n);
     }
     if (node->output < 0)
         return seconds;
-    const struct group split = group_of(entry, factors, OUTPUT, 0, SBP_SPLIT);
-    const struct group partial = group_of(entry, factors, OUTPUT, 0, SBP_PARTIAL);
-    const double n = elements_of(space, node->output) / split.members * bytes;
-    return seconds + collective_s(space, SBP_REDUCE_SCATTER, partial, n) +
-           collective_s(space, SBP_ALL_GATHER, partial, n);
+    const struct sbp_group partial = group_of(entry, factors, OUTPUT, 0, SBP_PARTIAL);
+    const double n = elements_of(space, node->output) / parts_of(entry, factors, OUTPUT, 0) * bytes;
+    return seconds + collective_s(space, SBP_REDUCE_SCATTER, &partial, n) +
+           collective_s(space, SBP_ALL_GATHER, &partial, n);
 }
 
 /* A tied weight is synchronised and updated once: by its first user. */
@@ -105,8 +100,8 @@ static double local_weight(const struct sbp_space *space, int op, int weight,
                            const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct group split = group_of(node->entry, factors, WEIGHT, weight, SBP_SPLIT);
-    return elements_of(space, node->weight[weight]) / split.members;
+    return elements_of(space, node->weight[weight]) /
+           parts_of(node->entry, factors, WEIGHT, weight);
 }
 
 static double gradient_sync_s(const struct sbp_space *space, int op,
@@ -114,11 +109,14 @@ static double gradient_sync_s(const struct sbp_space *space, int op,
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     double seconds = 0;
-    for (int w = 0; w < node->weight_count; w++)
-        if (owns_weight(space, op, w))
-            seconds += collective_s(
-                space, SBP_ALL_REDUCE, group_of(node->entry, factors, GRADIENT, w, SBP_PARTIAL),
-                local_weight(space, op, w, factors) * (double)space->pricing.bytes.reduce);
+    for (int w = 0; w < node->weight_count; w++) {
+        if (!owns_weight(space, op, w))
+            continue;
+        const struct sbp_group partial = group_of(node->entry, factors, GRADIENT, w, SBP_PARTIAL);
+        seconds +=
+            collective_s(space, SBP_ALL_REDUCE, &partial,
+                         local_weight(space, op, w, factors) * (double)space->pricing.bytes.reduce);
+    }
     return seconds;
 }
 
@@ -168,12 +166,12 @@ static double inner_s(const struct sbp_space *space, int op, const struct sbp_fa
     const int count = sbp_op_inner(space->graph, op, &factor, inner);
     double seconds = 0;
     for (int i = 0; i < count; i++) {
-        struct group group = {1, 0};
+        struct sbp_group group = sbp_group_one();
         for (int r = 0; r < SBP_MAX_ROLES; r++)
             if (inner[i].roles >> r & 1)
-                join(&group, factors, r);
+                sbp_group_join(&group, &factors->group[r]);
         seconds += inner[i].count *
-                   collective_s(space, inner[i].kind, group,
+                   collective_s(space, inner[i].kind, &group,
                                 inner[i].elements * (double)space->pricing.bytes.activation);
     }
     return seconds;
@@ -197,14 +195,15 @@ static struct sbp_factors follower_factors(const struct sbp_space *space, int op
     const struct sbp_op_entry *entry = space->graph->op[op].entry;
     const struct sbp_factors of_slot = sbp_space_factors(space, variable, choice, -1);
     struct sbp_factors factors = {0};
-    for (int r = 0; r < SBP_MAX_ROLES; r++)
+    for (int r = 0; r < SBP_MAX_ROLES; r++) {
+        factors.group[r] = sbp_group_one();
         factors.factor[r] = 1;
+    }
     for (int r = 0; r < entry->role_count; r++) {
         for (int s = 0; s < v->role_count; s++)
-            if (sbp_state_equal(v->state[s], entry->role[r].input[0])) {
-                factors.factor[r] *= of_slot.factor[s];
-                factors.levels[r] |= of_slot.levels[s];
-            }
+            if (sbp_state_equal(v->state[s], entry->role[r].input[0]))
+                sbp_group_join(&factors.group[r], &of_slot.group[s]);
+        factors.factor[r] = sbp_group_size(&factors.group[r]);
     }
     return factors;
 }
@@ -308,14 +307,13 @@ static double kept_input_bytes(const struct sbp_space *space, int op,
                                const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct group split = group_of(node->entry, factors, INPUT, 0, SBP_SPLIT);
-    const struct group gather = group_of(node->entry, factors, INPUT, 0, SBP_BROADCAST);
+    const struct sbp_group gather = group_of(node->entry, factors, INPUT, 0, SBP_BROADCAST);
     int reader = -1;
     const int readers = sbp_graph_consumers(space->graph, node->input[0], &reader, 1);
-    const bool own_copy = gather.members > 1 || is_free_input(space, op, 0);
+    const bool own_copy = sbp_group_size(&gather) > 1 || is_free_input(space, op, 0);
     if (!own_copy && (readers > 1 || kept_at_rest(space->graph, node->input[0])))
         return 0;
-    return elements_of(space, node->input[0]) / split.members *
+    return elements_of(space, node->input[0]) / parts_of(node->entry, factors, INPUT, 0) *
            (double)space->pricing.bytes.activation;
 }
 
@@ -414,15 +412,13 @@ double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_tran
     if (space->request->boxing == SBP_BOXING_PAPER &&
         !paper_moves(space, from->tag[from_choice], a, b, moves))
         return SBP_FORBIDDEN;
-    struct group group = {1, 0};
+    struct sbp_group group = sbp_group_one();
     for (int f = 0; f < space->mesh->family_count; f++)
-        for (int k = 0; k < moves[f]; k++) {
-            group.members *= (double)space->mesh->family[f].prime;
-            group.levels |= 1u << space->mesh->family[f].level;
-        }
+        for (int k = 0; k < moves[f]; k++)
+            group.members[space->mesh->family[f].level] *= (double)space->mesh->family[f].prime;
     const double n = elements_of(space, transfer->tensor) / (double)space->mesh->devices *
                      (double)space->pricing.bytes.activation;
-    return 2 * transfer->repeats * collective_s(space, SBP_ALL_TO_ALL, group, n);
+    return 2 * transfer->repeats * collective_s(space, SBP_ALL_TO_ALL, &group, n);
 }
 
 bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
@@ -457,11 +453,11 @@ static double constant_s(const struct sbp_space *space)
 {
     double seconds = 0;
     if (space->graph->training.clip_norm > 0) {
-        struct group all = {(double)space->mesh->devices, 0};
-        for (int f = 0; f < space->mesh->family_count; f++)
-            all.levels |= 1u << space->mesh->family[f].level;
+        struct sbp_group all = sbp_group_one();
+        for (int level = 0; level < space->cluster->level_count; level++)
+            all.members[level] = (double)space->cluster->level[level].size;
         seconds +=
-            collective_s(space, SBP_ALL_REDUCE, all, (double)space->pricing.bytes.activation);
+            collective_s(space, SBP_ALL_REDUCE, &all, (double)space->pricing.bytes.activation);
     }
     for (int t = 0; space->request->objective == SBP_STEP_TIME && t < space->graph->tensor_count;
          t++)

@@ -21,7 +21,6 @@ static inline struct sbp_cluster oracle_cluster(int levels, const int64_t *size)
         level->size = size[i];
         level->alpha_s = 1e-5 / (1 + i);
         level->beta_s_per_byte = 1e-9 / (1 + 7 * i);
-        level->ports = 1;
     }
     cluster.memory_bytes = INT64_C(1) << 40;
     for (int i = 0; i < SBP_TYPES; i++)

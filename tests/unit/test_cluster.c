@@ -49,14 +49,18 @@ static void test_reads_every_key(void **state)
     (void)state;
     struct sbp_cluster cluster;
     must_read(
-        "{\"name\": \"two\", \"source\": 1, \"measured\": {\"x\": [1]}, \"levels\": ["
+        "{\"name\": \"two\", \"source\": 1, \"measured\": {\"x\": [1]}, \"collectives\": "
+        "\"hierarchical\", \"gradient_overlap\": 0.75, \"levels\": ["
         "{\"name\": \"node\", \"size\": 2, \"alpha_s\": 2e-5, \"beta_s_per_byte\": 8e-11,"
-        " \"ports\": 4, \"source\": \"s\"}," LEVEL(
+        " \"ports\": 4, \"source\": \"s\", \"curves\": {\"all-gather\": [{\"members\": 2, "
+        "\"points\": [[8, 1e-5], [16, 2e-5]]}]}}," LEVEL(
             "gpu",
             "16") "],"
                   "\"device\": {\"name\": \"d\", \"memory_bytes\": 17179869184, \"reserve_bytes\": "
                   "7,"
                   "\"flops\": {\"fp32\": 9.3e12, \"bf16\": 3e14}, \"memory_bytes_per_s\": 7.3e11,"
+                  "\"host_memory_bytes\": 99, \"host_link_bytes_per_s\": 1.6e10, "
+                  "\"kernel_launch_s\": 5e-6,"
                   "\"gemm\": [{\"m\": 8, \"n\": 16, \"k\": 32, \"efficiency\": 0.5}]}}",
         &cluster);
     assert_string_equal(cluster.name, "two");
@@ -67,7 +71,7 @@ static void test_reads_every_key(void **state)
     assert_true(cluster.level[0].beta_s_per_byte == 8e-11);
     assert_int_equal(cluster.level[0].ports, 4);
     assert_int_equal(cluster.level[1].size, 16);
-    assert_int_equal(cluster.level[1].ports, 1);
+    assert_int_equal(cluster.level[1].ports, 0);
     assert_true(cluster.memory_bytes == INT64_C(17179869184));
     assert_int_equal(cluster.reserve_bytes, 7);
     assert_true(cluster.flops[SBP_FP32] == 9.3e12);
@@ -78,6 +82,27 @@ static void test_reads_every_key(void **state)
     assert_int_equal(cluster.efficiency[0].k, 32);
     assert_true(cluster.efficiency[0].share == 0.5);
     assert_int_equal(sbp_cluster_devices(&cluster), 32);
+    assert_int_equal(cluster.collectives, SBP_MODEL_HIERARCHICAL);
+    assert_true(cluster.gradient_overlap == 0.75);
+    assert_int_equal(cluster.host_memory_bytes, 99);
+    assert_true(cluster.host_link_bytes_per_s == 1.6e10);
+    assert_true(cluster.kernel_launch_s == 5e-6);
+    assert_int_equal(cluster.curves.curve_count, 1);
+    assert_true(sbp_curves_has(&cluster.curves, 0, SBP_ALL_GATHER));
+}
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    struct sbp_cluster cluster;
+    must_read(CLUSTER(LEVEL("a", "2"), DEVICE), &cluster);
+    assert_int_equal(cluster.collectives, SBP_MODEL_RING);
+    assert_int_equal(cluster.level[0].ports, 0);
+    assert_int_equal(cluster.curves.curve_count, 0);
+    assert_true(cluster.gradient_overlap == 0);
+    assert_int_equal(cluster.host_memory_bytes, 0);
+    assert_true(cluster.host_link_bytes_per_s == 0);
+    assert_true(cluster.kernel_launch_s == 0);
 }
 
 static void test_refusals(void **state)
@@ -125,6 +150,34 @@ static void test_refusals(void **state)
                  "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
                  "{\"fp32\": 1e9}, \"gemm\": [{\"m\": 0, \"n\": 1, \"k\": 1, \"efficiency\": 1}]}"),
          "c.json: device.gemm[0].m: "},
+        {"{\"name\": \"c\", \"collectives\": \"rings\", \"levels\": [" LEVEL("a", "2") "], " DEVICE
+                                                                                       "}",
+         "c.json: collectives: unknown value \"rings\", did you mean \"ring\"?"},
+        {"{\"name\": \"c\", \"gradient_overlap\": 1.5, \"levels\": [" LEVEL("a", "2") "], " DEVICE
+                                                                                      "}",
+         "c.json: gradient_overlap: "},
+        {CLUSTER(
+             "{\"name\": \"a\", \"size\": 2, \"alpha_s\": 0, \"beta_s_per_byte\": 0, \"ports\": 0}",
+             DEVICE),
+         "c.json: levels[0].ports: "},
+        {CLUSTER(
+             "{\"name\": \"a\", \"size\": 2, \"alpha_s\": 0, \"beta_s_per_byte\": 0, \"curves\": "
+             "{\"all-gather\": [{\"members\": 2, \"points\": [[1, 2], [2, 1]]}]}}",
+             DEVICE),
+         "c.json: levels[0].curves.all-gather[0].points[1]: 1 s are less than the 2 s of "
+         "points[0]"},
+        {CLUSTER(LEVEL("a", "2"),
+                 "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
+                 "{\"fp32\": 1e9}, \"kernel_launch_s\": -1}"),
+         "c.json: device.kernel_launch_s: "},
+        {CLUSTER(LEVEL("a", "2"),
+                 "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
+                 "{\"fp32\": 1e9}, \"host_link_bytes_per_s\": -1}"),
+         "c.json: device.host_link_bytes_per_s: "},
+        {CLUSTER(LEVEL("a", "2"),
+                 "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
+                 "{\"fp32\": 1e9}, \"host_memory_bytes\": 0.5}"),
+         "c.json: device.host_memory_bytes: "},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct sbp_cluster cluster;
@@ -326,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reads_every_key),
+        cmocka_unit_test(test_defaults),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_shrink),

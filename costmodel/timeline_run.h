@@ -1,0 +1,81 @@
+/* Inside the timeline: one play of a schedule, and what the schedules have in common.
+ *
+ * A schedule either lists the works of every device in order (`arrange`), which sbp_run_play then
+ * plays as early as messages allow, or plays by a loop of its own (`play`).
+ */
+#ifndef SBP_COSTMODEL_TIMELINE_RUN_H
+#define SBP_COSTMODEL_TIMELINE_RUN_H
+
+#include "costmodel/timeline.h"
+
+enum sbp_work_kind { SBP_WORK_FORWARD, SBP_WORK_BACKWARD, SBP_WORK_WEIGHT, SBP_WORK_KINDS };
+
+struct sbp_work {
+    enum sbp_work_kind kind;
+    int stage, micro_batch; /* virtual stage */
+};
+
+enum sbp_direction { SBP_TO_NEXT, SBP_TO_PREVIOUS };
+
+/* Costs of a virtual stage as this play has them. */
+struct sbp_unit {
+    double duration_s[SBP_WORK_KINDS];
+    double recompute_s; /* part of backward's duration */
+    double send_s[2];   /* by direction */
+    int64_t kept_bytes, transient_bytes;
+};
+
+struct sbp_lane { /* a device, as far as it has played */
+    double free_s;
+    double compute_s, send_s; /* done so far; sends only where they block */
+    double link_free_s[2];    /* by direction */
+    double gradients_from_s;  /* begin of the last micro-batch's gradient work; < 0: not yet */
+    double end_s;             /* with the phases after the last work */
+    int64_t held_bytes, peak_bytes;
+    int in_flight, most_in_flight;
+};
+
+struct sbp_run {
+    const struct sbp_timeline_request *request;
+    const struct sbp_schedule_entry *schedule;
+    struct sbp_arena *scratch; /* of the simulation */
+    int devices, stages;       /* stages: virtual ones */
+    int micro_batches;
+    struct sbp_unit *unit; /* (stages) */
+    struct sbp_lane *lane; /* (devices) */
+    double *arrival_s[2];  /* (stages, micro_batches) when the input of forward, of backward is
+                              there; < 0: not known yet */
+    int *gradients_left;   /* (stages) micro-batches without all gradients */
+    struct sbp_work *work; /* of fixed orders: devices one after the other */
+    int64_t *first;        /* (devices + 1) into work */
+    bool recording;
+    struct sbp_timeline *record;
+};
+
+struct sbp_schedule_entry {
+    bool splits_backward; /* weight gradients are a work of their own */
+    bool takes_chunks, takes_limit;
+    /* What the schedule needs beyond positive counts; may be NULL. */
+    enum sbp_status (*check)(const struct sbp_timeline_request *request, struct sbp_diag *diag);
+    /* Writes the works of one device; returns their end. NULL: play. */
+    struct sbp_work *(*arrange)(const struct sbp_run *run, int device, struct sbp_work *work);
+    enum sbp_status (*play)(struct sbp_run *run);
+};
+extern const struct sbp_schedule_entry sbp_schedule_gpipe, sbp_schedule_1f1b,
+    sbp_schedule_interleaved, sbp_schedule_zero_bubble, sbp_schedule_message_driven;
+
+/* The device of a virtual stage. */
+int sbp_run_device(const struct sbp_run *run, int stage);
+/* The slot of arrival_s[direction] of a virtual stage and a micro-batch. */
+double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction, int stage,
+                        int micro_batch);
+/* Lets the device do the work as soon as it is free and not before ready_s, and sends what the
+ * work makes. Returns the device that gets the message; the own one where none leaves it. */
+int sbp_run_do(struct sbp_run *run, int device, struct sbp_work work, double ready_s);
+void sbp_run_record(struct sbp_run *run, struct sbp_interval interval);
+/* Plays fixed orders; E_INTERNAL when they wait for each other. */
+enum sbp_status sbp_run_play(struct sbp_run *run) SBP_MUST_USE;
+/* Synchronisation and optimizer of a device after its last work: sets the lane's end_s. */
+void sbp_run_end(struct sbp_run *run, int device, bool free_sync);
+
+#endif

@@ -1,5 +1,7 @@
 #include "costmodel/boxing.h"
 
+#include <assert.h>
+
 /* What happens to the axes of a transition, as sets. */
 struct change {
     sbp_axes leave_partial;  /* P -> S or B */
@@ -37,23 +39,40 @@ static struct change compare(const struct sbp_mesh *mesh, const struct sbp_dist 
     return change;
 }
 
+void sbp_boxing_append(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                       enum sbp_collective kind, sbp_axes axes, const struct sbp_dist *from,
+                       const struct sbp_dist *to, struct sbp_boxing *boxing)
+{
+    if (axes == 0)
+        return;
+    assert(boxing->count < SBP_MAX_BOXING_STEPS);
+    struct sbp_boxing_step *step = &boxing->step[boxing->count++];
+    *step = (struct sbp_boxing_step){.kind = kind, .axes = axes, .from = *from, .to = *to};
+    const struct sbp_dist *larger = kind == SBP_REDUCE_SCATTER ? &step->from : &step->to;
+    step->elements = sbp_local_elements(layout->mesh, shape, larger);
+}
+
 /* One step over `axes`, whose states become those of `to`. */
 static void add_step(const struct sbp_layout *layout, const struct sbp_shape *shape,
                      enum sbp_collective kind, sbp_axes axes, const struct sbp_dist *to,
                      struct sbp_dist *current, struct sbp_boxing *boxing)
 {
-    if (axes == 0)
-        return;
-    struct sbp_boxing_step *step = &boxing->step[boxing->count++];
-    step->kind = kind;
-    step->axes = axes;
-    step->from = *current;
+    struct sbp_dist next = *current;
     for (int i = 0; i < layout->mesh->axis_count; i++)
         if (axes >> i & 1)
-            current->axis[i] = to->axis[i];
-    step->to = *current;
-    const struct sbp_dist *larger = kind == SBP_REDUCE_SCATTER ? &step->from : &step->to;
-    step->elements = sbp_local_elements(layout->mesh, shape, larger);
+            next.axis[i] = to->axis[i];
+    sbp_boxing_append(layout, shape, kind, axes, current, &next, boxing);
+    *current = next;
+}
+
+double sbp_boxing_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
+                    const struct sbp_boxing *boxing, double element_bytes)
+{
+    double seconds = 0;
+    for (int i = 0; i < boxing->count; i++)
+        seconds += sbp_collective_s(cluster, mesh, boxing->step[i].kind, boxing->step[i].axes,
+                                    (double)boxing->step[i].elements * element_bytes);
+    return seconds;
 }
 
 /* Where a P -> B axis rests between its reduce-scatter and its all-gather: a dimension whose digits
@@ -76,6 +95,8 @@ enum sbp_status sbp_boxing_make(const struct sbp_layout *layout, const struct sb
                                 struct sbp_boxing *boxing, struct sbp_diag *diag)
 {
     const struct sbp_mesh *mesh = layout->mesh;
+    SBP_TRY(sbp_dist_check(layout, shape, from, diag));
+    SBP_TRY(sbp_dist_check(layout, shape, to, diag));
     const struct change change = compare(mesh, from, to);
     struct sbp_dist current = *from;
     boxing->count = 0;

@@ -5,7 +5,8 @@
  * all-to-all over all axes that go S(i) -> S(j), one all-gather over all axes that end in B, in
  * this order, so that the all-to-all moves the smallest shard. An axis P -> B is a member of the
  * first and of the last; when nothing but such axes changes, the two are one all-reduce. Local
- * steps (slices of B, zero padding to P) move nothing and come last. Never more than four steps.
+ * steps (slices of B, zero padding to P) move nothing and come last. Never more than four steps;
+ * lists of other origin (costmodel/boxing_path.h) may have more.
  */
 #ifndef SBP_COSTMODEL_BOXING_H
 #define SBP_COSTMODEL_BOXING_H
@@ -20,17 +21,27 @@ struct sbp_boxing_step {
     int64_t elements;         /* n of the cost formula, per device */
 };
 
-#define SBP_MAX_BOXING_STEPS 4
+#define SBP_MAX_BOXING_STEPS 32
 struct sbp_boxing {
     int count;
     struct sbp_boxing_step step[SBP_MAX_BOXING_STEPS];
 };
 
-/* E_INPUT when a transition does not exist (a P -> B axis of a tensor with no dimension that its
- * group divides, next to other changes). */
+/* E_INPUT when a distribution splits what the layout has no digit for, and when a transition does
+ * not exist (a P -> B axis of a tensor with no dimension that its group divides, next to other
+ * changes). */
 enum sbp_status sbp_boxing_make(const struct sbp_layout *layout, const struct sbp_shape *shape,
                                 const struct sbp_dist *from, const struct sbp_dist *to,
                                 struct sbp_boxing *boxing, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Seconds of the list, for elements of so many bytes. */
+double sbp_boxing_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
+                    const struct sbp_boxing *boxing, double element_bytes);
+
+/* Appends one step; nothing for an empty group. There must be room. */
+void sbp_boxing_append(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                       enum sbp_collective kind, sbp_axes axes, const struct sbp_dist *from,
+                       const struct sbp_dist *to, struct sbp_boxing *boxing);
 
 /* The reordering before (pack) and after (unpack) a step's exchange, as arguments of the permute
  * kernel: dst's dimension i is src's dimension order[i]. Pack brings the digits of the group's axes

@@ -55,6 +55,21 @@ sbp_axes sbp_dist_of_kind(const struct sbp_mesh *mesh, const struct sbp_dist *di
     return axes;
 }
 
+enum sbp_status sbp_dist_check(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                               const struct sbp_dist *dist, struct sbp_diag *diag)
+{
+    for (int i = 0; i < layout->mesh->axis_count; i++) {
+        const struct sbp_state state = dist->axis[i];
+        if (state.kind != SBP_SPLIT)
+            continue;
+        const int dim_class = state.dim < SBP_MAX_DIMS ? shape->dim_class[state.dim] : SBP_NO_CLASS;
+        if (dim_class == SBP_NO_CLASS || !(layout->split[dim_class] >> i & 1))
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "axis %d splits dimension %d, in which it has no digit", i, state.dim);
+    }
+    return SBP_OK;
+}
+
 int64_t sbp_local_size(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
                        const struct sbp_dist *dist, int dim)
 {

@@ -52,6 +52,9 @@ struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist
 sbp_axes sbp_dist_split(const struct sbp_mesh *mesh, const struct sbp_dist *dist, int dim);
 sbp_axes sbp_dist_of_kind(const struct sbp_mesh *mesh, const struct sbp_dist *dist,
                           enum sbp_kind kind);
+/* E_INPUT when an axis splits a dimension that the layout gives it no digit of. */
+enum sbp_status sbp_dist_check(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                               const struct sbp_dist *dist, struct sbp_diag *diag) SBP_MUST_USE;
 /* Elements a device holds; the dimensions must divide. */
 int64_t sbp_local_elements(const struct sbp_mesh *mesh, const struct sbp_shape *shape,
                            const struct sbp_dist *dist);

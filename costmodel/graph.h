@@ -83,9 +83,13 @@ struct sbp_op_node {
 
 struct sbp_precision {
     enum sbp_type param, grad, master, moments, activation, reduce;
+    enum sbp_type accumulate; /* of the sum of gradients over micro-batches */
+    enum sbp_type loss;       /* in which cross-entropy works on its logits */
     /* A master copy besides the parameters, and, for the update, the gradients converted to the
-     * master's type and descaled: 4 and 4 of Myelin's 20 bytes a parameter (section V.B). */
-    bool has_master;
+     * master's type and descaled: 4 and 4 of Myelin's 20 bytes a parameter (section V.B).
+     * Gradients that are summed in the master's type are not converted. */
+    bool has_master, converts_gradient;
+    bool has_sum; /* gradients are summed in a buffer of its own, of type `accumulate` */
 };
 
 struct sbp_training {
@@ -115,9 +119,10 @@ struct sbp_graph {
 };
 
 /* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32",
- * "mixed", object {"param", "grad", "master", "moments", "activation", "reduce"}: param defaults to
- * fp32, grad and activation to param, moments to master, else param, reduce to grad; without a
- * master of another type than param there is no copy), input ("free", "split"), features (of the
+ * "mixed", object {"param", "grad", "master", "moments", "activation", "reduce", "accumulate",
+ * "loss"}: param defaults to fp32, grad and activation to param, moments to master, else param,
+ * reduce to grad, accumulate to grad, loss to activation; without a master of another type than
+ * param there is no copy), input ("free", "split"), features (of the
  * input; default: `in` of a linear that reads it), optimizer ("adam" default, "adamw", "sgd", or an
  * object {"name", "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}),
  * clip_norm, attention ("materialised" default, "flash"), notes (anything, for people);

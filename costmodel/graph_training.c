@@ -10,7 +10,9 @@ static const struct sbp_precision FP32 = {.param = SBP_FP32,
                                           .master = SBP_FP32,
                                           .moments = SBP_FP32,
                                           .activation = SBP_FP32,
-                                          .reduce = SBP_FP32};
+                                          .reduce = SBP_FP32,
+                                          .accumulate = SBP_FP32,
+                                          .loss = SBP_FP32};
 /* Half-precision parameters and gradients, single-precision master and moments (Micikevicius et
  * al., 2018; Myelin, section V.B); gradients are reduced as they are, in half precision. */
 static const struct sbp_precision MIXED = {.param = SBP_BF16,
@@ -19,7 +21,17 @@ static const struct sbp_precision MIXED = {.param = SBP_BF16,
                                            .moments = SBP_FP32,
                                            .activation = SBP_BF16,
                                            .reduce = SBP_BF16,
-                                           .has_master = true};
+                                           .accumulate = SBP_BF16,
+                                           .loss = SBP_BF16};
+
+static void derive(struct sbp_precision *precision)
+{
+    /* A master of the parameters' own type would be the parameters once more. */
+    precision->has_master = precision->master != precision->param;
+    precision->has_sum = precision->accumulate != precision->grad;
+    precision->converts_gradient =
+        precision->has_master && precision->accumulate != precision->master;
+}
 
 static enum sbp_status get_type(const struct sbp_json *object, const char *key,
                                 enum sbp_type absent, enum sbp_type *type)
@@ -40,8 +52,8 @@ static enum sbp_status get_type(const struct sbp_json *object, const char *key,
 
 static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precision *precision)
 {
-    static const char *const KEYS[] = {"param",      "grad",   "master", "moments",
-                                       "activation", "reduce", NULL};
+    static const char *const KEYS[] = {"param",  "grad",       "master", "moments", "activation",
+                                       "reduce", "accumulate", "loss",   NULL};
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(get_type(at, "param", SBP_FP32, &precision->param));
     SBP_TRY(get_type(at, "grad", precision->param, &precision->grad));
@@ -49,9 +61,8 @@ static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precisi
     SBP_TRY(get_type(at, "master", precision->param, &precision->master));
     SBP_TRY(get_type(at, "moments", precision->master, &precision->moments));
     SBP_TRY(get_type(at, "reduce", precision->grad, &precision->reduce));
-    /* A master of the parameters' own type would be the parameters once more. */
-    precision->has_master = precision->master != precision->param;
-    return SBP_OK;
+    SBP_TRY(get_type(at, "accumulate", precision->grad, &precision->accumulate));
+    return get_type(at, "loss", precision->activation, &precision->loss);
 }
 
 static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_precision *precision)
@@ -63,10 +74,13 @@ static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_prec
     if (!sbp_json_has(at, "precision"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(at, "precision", &member));
-    if (cJSON_IsObject(member.node))
-        return read_policy(&member, precision);
-    SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
-    *precision = choice == 0 ? FP32 : MIXED;
+    if (cJSON_IsObject(member.node)) {
+        SBP_TRY(read_policy(&member, precision));
+    } else {
+        SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
+        *precision = choice == 0 ? FP32 : MIXED;
+    }
+    derive(precision);
     return SBP_OK;
 }
 

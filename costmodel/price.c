@@ -122,7 +122,7 @@ static void add_memory(const struct sbp_program *program, struct sbp_totals *tot
         const enum sbp_buffer_use use = program->buffer[i].use;
         if (use == SBP_USE_WEIGHT)
             totals->weight_bytes += bytes;
-        else if (use == SBP_USE_GRADIENT)
+        else if (use == SBP_USE_GRADIENT || use == SBP_USE_SUM)
             totals->gradient_bytes += bytes;
         else if (use == SBP_USE_MOMENT)
             totals->moment_bytes += bytes;

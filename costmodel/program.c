@@ -28,6 +28,9 @@ struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precis
         .weight = sbp_type_bytes(precision->param),
         .gradient = sbp_type_bytes(precision->grad),
         .master = precision->has_master ? sbp_type_bytes(precision->master) : 0,
+        .gradient_master = precision->converts_gradient ? sbp_type_bytes(precision->master) : 0,
+        .sum = precision->has_sum ? sbp_type_bytes(precision->accumulate) : 0,
+        .loss = precision->loss != precision->activation ? sbp_type_bytes(precision->loss) : 0,
         .moment = sbp_type_bytes(precision->moments),
         .activation = sbp_type_bytes(precision->activation),
         .reduce = sbp_type_bytes(precision->reduce)};
@@ -270,6 +273,18 @@ static enum sbp_status forward_layernorm(struct builder *b, int op, int output,
     return add_forward(b, op, 1, output, -1);
 }
 
+/* Room for the logits in the loss's type; none where that is the activations'. */
+static enum sbp_status add_logits(struct builder *b, int op, int *buffer)
+{
+    const struct sbp_dist dist = sbp_strategy_input(b->graph, b->mesh, b->strategy, op, 0);
+    const int tensor = b->graph->op[op].input[0];
+    *buffer = -1;
+    if (b->program->bytes.loss == 0)
+        return SBP_OK;
+    return add_buffer(b, SBP_USE_WORK, SBP_BUFFER_LOSS, tensor, &dist,
+                      sbp_local_elements(b->mesh, &b->graph->tensor[tensor].shape, &dist), buffer);
+}
+
 static enum sbp_status forward_cross_entropy(struct builder *b, int op, const struct sbp_dist *dist)
 {
     const int tensor = b->graph->op[op].input[0];
@@ -284,9 +299,15 @@ static enum sbp_status forward_cross_entropy(struct builder *b, int op, const st
     SBP_TRY(add_work(b, 2 * tokens, &b->saved2[op]));
     SBP_TRY(add_work(b, 1, &program->loss_buffer));
     const int loss = program->loss_buffer;
-    SBP_TRY(add_forward(b, op, 0, loss, -1));
+    int converted = -1, exponentials = -1;
+    SBP_TRY(add_logits(b, op, &converted));
+    SBP_TRY(add_forward(b, op, 0, loss, converted));
+    if (converted >= 0)
+        b->input[op][0] = converted;
     SBP_TRY(add_reduce(b, op, vocabulary, b->saved[op], 1, SBP_CAUSE_OPERATOR));
     SBP_TRY(add_forward(b, op, 1, loss, -1));
+    SBP_TRY(add_logits(b, op, &exponentials));
+    program->instr[program->instr_count - 1].buffer[SBP_AT_WORK2] = exponentials;
     SBP_TRY(add_reduce(b, op, vocabulary, b->saved2[op], 0, SBP_CAUSE_OPERATOR));
     SBP_TRY(add_forward(b, op, 2, loss, -1));
     return add_reduce(b, op, token_axes, loss, 0, SBP_CAUSE_SCALAR);
@@ -469,10 +490,13 @@ static enum sbp_status backward_layernorm(struct builder *b, int op, int dy,
 static enum sbp_status backward_cross_entropy(struct builder *b, int op)
 {
     const struct sbp_shape *logits = &b->graph->tensor[b->graph->op[op].input[0]].shape;
-    int dx = -1;
+    int dx = -1, wide = -1;
     SBP_TRY(input_gradient_buffer(b, op, 0, &dx));
+    SBP_TRY(add_logits(b, op, &wide));
     SBP_TRY(add_backward(b, op, 0, -1, dx, -1, false));
-    b->program->instr[b->program->instr_count - 1].factor =
+    struct sbp_instr *instr = &b->program->instr[b->program->instr_count - 1];
+    instr->buffer[SBP_AT_WORK2] = wide;
+    instr->factor =
         1.0 / ((double)logits->size[SBP_DIM_BATCH] * (double)logits->size[SBP_DIM_SEQUENCE]);
     return give_gradient(b, op, 0, dx);
 }
@@ -554,10 +578,13 @@ static enum sbp_status add_weight(struct builder *b, int tensor, const struct sb
     const int moments = sbp_training_moments(&b->graph->training);
     SBP_TRY(add_block(b, SBP_USE_WEIGHT, tensor, dist, &program->weight_buffer[tensor]));
     SBP_TRY(add_block(b, SBP_USE_GRADIENT, tensor, dist, &program->gradient_buffer[tensor]));
-    for (int copy = 0; program->bytes.master > 0 && copy < 2; copy++) {
-        int master = -1; /* of the weight, and of the gradient for the update (Myelin, V-B) */
-        SBP_TRY(add_block(b, SBP_USE_MASTER, tensor, dist, &master));
-    }
+    int held = -1; /* no instruction of a run reads what follows: runs have one type */
+    if (program->bytes.sum > 0)
+        SBP_TRY(add_block(b, SBP_USE_SUM, tensor, dist, &held));
+    if (program->bytes.master > 0)
+        SBP_TRY(add_block(b, SBP_USE_MASTER, tensor, dist, &held));
+    if (program->bytes.gradient_master > 0) /* for the update (Myelin, V-B) */
+        SBP_TRY(add_block(b, SBP_USE_MASTER, tensor, dist, &held));
     if (moments > 0)
         SBP_TRY(add_block(b, SBP_USE_MOMENT, tensor, dist, &program->first_moment[tensor]));
     if (moments > 1)

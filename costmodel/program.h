@@ -11,13 +11,16 @@
 #include "costmodel/strategy.h"
 
 /* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type. */
-enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE };
+/* SBP_BUFFER_LOSS is the type that cross-entropy works in; no run has such a buffer. */
+enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_BUFFER_LOSS };
 
 enum sbp_buffer_use {
     SBP_USE_WEIGHT,     /* persistent */
     SBP_USE_GRADIENT,   /* of a weight, persistent */
+    SBP_USE_SUM,        /* of a weight's gradients over micro-batches, persistent */
     SBP_USE_MOMENT,     /* optimizer state, persistent */
-    SBP_USE_MASTER,     /* master copy of a weight in mixed precision, persistent */
+    SBP_USE_MASTER,     /* master copy of a weight, or of its gradient for the update, in mixed
+                           precision, persistent */
     SBP_USE_INDEX,      /* token ids, positions, labels: persistent */
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
     SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
@@ -77,7 +80,11 @@ struct sbp_instr {
 };
 
 struct sbp_element_bytes {
-    int64_t weight, gradient, master, moment, activation; /* master 0: no copy */
+    int64_t weight, gradient, moment, activation;
+    int64_t master;          /* 0: no copy */
+    int64_t gradient_master; /* of the gradient converted for the update; 0: no copy */
+    int64_t sum;    /* of the gradient summed over micro-batches; 0: in `gradient` itself */
+    int64_t loss;   /* of the logits in cross-entropy; 0: as activations */
     int64_t reduce; /* of a weight gradient while it is summed over members */
 };
 /* Element sizes of a model's precision policy, and of a run in one floating-point type. */
@@ -119,7 +126,9 @@ enum {
 /* Phases. Embedding: IN = token ids, IN2 = row of the position table. Layer norm: forward 0 writes
  * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2
  * = labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT
- * = logits' gradient times instr.factor. Attention: OUT = y, SAVED = what backward needs, WORK =
+ * = logits' gradient times instr.factor; with a loss type of its own forward 0 writes WORK = the
+ * logits in it, IN of all that follows, and forward 1 and backward have WORK2 = exponentials and
+ * their gradient. Attention: OUT = y, SAVED = what backward needs, WORK =
  * scratch; backward: OUT = gradient of IN, SAVED2 = y. Linear: backward 0 writes OUT = input
  * gradient, 1 writes DW and DW2 from IN and DY. Dropout: SAVED = mask. Backward with instr.factor
  * == 1 adds to DW instead of writing it (the second use of a tied weight). Where the box of an
@@ -148,7 +157,8 @@ struct sbp_totals {
     double forward_activation_elements; /* boxed forward: AutoDDL figure 3's measure */
     /* activation_bytes: the arena above what persists, at its high-water mark: activations kept for
      * backward, boxing and work buffers. device_bytes: arena + reserve. */
-    int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, activation_bytes;
+    int64_t weight_bytes, moment_bytes, master_bytes, activation_bytes;
+    int64_t gradient_bytes; /* with their sums over micro-batches */
     int64_t device_bytes;
 };
 struct sbp_totals sbp_program_totals(const struct sbp_program *program,

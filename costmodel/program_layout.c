@@ -17,10 +17,14 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = 4;
     else if (b->type == SBP_BUFFER_BYTE)
         element = 1;
+    else if (b->type == SBP_BUFFER_LOSS)
+        element = program->bytes.loss;
     else if (b->use == SBP_USE_WEIGHT)
         element = program->bytes.weight;
     else if (b->use == SBP_USE_GRADIENT)
         element = program->bytes.gradient;
+    else if (b->use == SBP_USE_SUM)
+        element = program->bytes.sum;
     else if (b->use == SBP_USE_MOMENT)
         element = program->bytes.moment;
     else if (b->use == SBP_USE_MASTER)

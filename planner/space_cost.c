@@ -322,8 +322,9 @@ static double op_bytes(const struct sbp_space *space, int op, const struct sbp_f
     const struct sbp_op_node *node = &space->graph->op[op];
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
     const int moments = sbp_training_moments(&space->graph->training);
-    const double a_parameter = (double)(bytes->weight + bytes->gradient + 2 * bytes->master) +
-                               (double)(moments * bytes->moment);
+    const double a_parameter =
+        (double)(bytes->weight + bytes->gradient + bytes->sum + bytes->master +
+                 bytes->gradient_master + moments * bytes->moment);
     double total = node->kind == SBP_OP_LINEAR ? kept_input_bytes(space, op, factors) : 0;
     for (int w = 0; w < node->weight_count; w++)
         if (owns_weight(space, op, w))

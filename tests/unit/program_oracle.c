@@ -57,6 +57,8 @@ static bool persists(const struct sbp_buffer *buffer)
 
 static int64_t element_bytes(const struct sbp_program *program, const struct sbp_buffer *buffer)
 {
+    if (buffer->type == SBP_BUFFER_LOSS)
+        return program->bytes.loss;
     if (buffer->type != SBP_BUFFER_REAL)
         return buffer->type == SBP_BUFFER_INT32 ? 4 : 1;
     switch (buffer->use) {
@@ -64,6 +66,8 @@ static int64_t element_bytes(const struct sbp_program *program, const struct sbp
         return program->bytes.weight;
     case SBP_USE_GRADIENT:
         return program->bytes.gradient;
+    case SBP_USE_SUM:
+        return program->bytes.sum;
     case SBP_USE_MOMENT:
         return program->bytes.moment;
     case SBP_USE_MASTER:
@@ -678,7 +682,7 @@ static void check_totals(const struct oracle_setting *s)
         persistent += persists(buffer) ? rounded : 0;
     }
     assert_int_equal(totals.weight_bytes, held[SBP_USE_WEIGHT]);
-    assert_int_equal(totals.gradient_bytes, held[SBP_USE_GRADIENT]);
+    assert_int_equal(totals.gradient_bytes, held[SBP_USE_GRADIENT] + held[SBP_USE_SUM]);
     assert_int_equal(totals.moment_bytes, held[SBP_USE_MOMENT]);
     assert_int_equal(totals.master_bytes, held[SBP_USE_MASTER]);
     assert_int_equal(totals.device_bytes, program->arena_bytes + s->cluster.reserve_bytes);

@@ -464,6 +464,47 @@ static void test_reduce_type(void **state)
     }
 }
 
+/* Gradients summed over micro-batches in fp32, and a loss in fp32: bytes a parameter, and 2 + 4 + 4
+ * of the loss's forward pass (logits, converted, exponentials), as of its backward pass. */
+static void test_wide_types(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *types;
+        int64_t gradient, master, logits;
+    } CASES[] = {
+        {"\"param\": \"bf16\", \"master\": \"fp32\"", 2, 8, 4},
+        {"\"param\": \"bf16\", \"master\": \"fp32\", \"grad\": \"fp32\"", 4, 4, 4},
+        {"\"param\": \"bf16\", \"master\": \"fp32\", \"accumulate\": \"fp32\"", 6, 4, 4},
+        {"\"param\": \"bf16\", \"master\": \"fp32\", \"loss\": \"fp32\"", 2, 8, 10},
+        {"\"param\": \"fp32\", \"activation\": \"bf16\", \"loss\": \"fp32\"", 4, 0, 10},
+    };
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        struct oracle_setting s = {0};
+        char text[256];
+        (void)snprintf(text, sizeof text,
+                       "{\"name\": \"m\", \"global_batch\": 4096, \"precision\": {%s}, \"layers\": "
+                       "[{\"op\": \"linear\", \"in\": 2, \"out\": 512}, {\"op\": "
+                       "\"cross_entropy\"}]}",
+                       CASES[i].types);
+        oracle_model_read(&s.model, text);
+        const struct sbp_cluster cluster = flat(1);
+        oracle_set_cluster(&s, &cluster);
+        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+        oracle_compile(&s, &bytes);
+        oracle_check_program(&s);
+        const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+        assert_int_equal(totals.gradient_bytes, CASES[i].gradient * 1024);
+        assert_int_equal(totals.master_bytes, CASES[i].master * 1024);
+        /* Besides: inputs, labels, maxima and sums, a few elements a token. */
+        const double logits = (double)totals.activation_bytes / (4096.0 * 512);
+        if (logits < (double)CASES[i].logits || logits > (double)CASES[i].logits + 0.1)
+            fail_msg("{%s}: %.3f bytes a logit, expected %lld", CASES[i].types, logits,
+                     (long long)CASES[i].logits);
+        oracle_drop(&s);
+    }
+}
+
 /* `batch` x 2^30 elements in each of four activations and gradients. */
 static void refuse_size(int64_t batch, enum sbp_real real)
 {
@@ -510,11 +551,17 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_perceptron_optimum), cmocka_unit_test(test_perceptron_tuples),
-        cmocka_unit_test(test_figure_3),           cmocka_unit_test(test_gpt2_alone),
-        cmocka_unit_test(test_gpt2_data_parallel), cmocka_unit_test(test_gpt2_tensor_parallel),
-        cmocka_unit_test(test_mixed_precision),    cmocka_unit_test(test_reduce_type),
-        cmocka_unit_test(test_sizes_out_of_range), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_perceptron_optimum),
+        cmocka_unit_test(test_perceptron_tuples),
+        cmocka_unit_test(test_figure_3),
+        cmocka_unit_test(test_gpt2_alone),
+        cmocka_unit_test(test_gpt2_data_parallel),
+        cmocka_unit_test(test_gpt2_tensor_parallel),
+        cmocka_unit_test(test_mixed_precision),
+        cmocka_unit_test(test_reduce_type),
+        cmocka_unit_test(test_wide_types),
+        cmocka_unit_test(test_sizes_out_of_range),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

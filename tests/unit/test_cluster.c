@@ -355,8 +355,10 @@ static void test_shipped_clusters(void **state)
     static const struct {
         const char *name;
         int64_t devices;
-    } rows[] = {{"flat-64", 64},       {"flat-128", 128},    {"flat-4096", 4096},
-                {"gcp-a100-2x16", 32}, {"dgx-a100-8x8", 64}, {"laptop-4", 4}};
+    } rows[] = {{"flat-64", 64},         {"flat-128", 128},    {"flat-4096", 4096},
+                {"gcp-a100-2x16", 32},   {"dgx-a100-8x8", 64}, {"laptop-4", 4},
+                {"piz-daint-p100", 256}, {"summit-v100", 384}, {"v100-roce-4x8", 32},
+                {"dgx-h100-8x8", 64},    {"gb200-nvl72", 72}};
     const char *root = getenv("SBP_SOURCE_ROOT");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct sbp_diag diag = {{0}};

@@ -1,10 +1,35 @@
-/* Cluster files: whatever is accepted prices products and shrinks without a surprise. */
+/* Cluster files: whatever is accepted prices products and collectives and shrinks without a
+ * surprise. */
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 
-#include "costmodel/cluster.h"
+#include "costmodel/collective.h"
 #include "tests/fuzz/fuzz.h"
+
+/* Over all devices, and over those of the innermost level that has several. */
+static void check_collectives(const struct sbp_cluster *cluster)
+{
+    struct sbp_group all = sbp_group_one(), inner = sbp_group_one();
+    for (int i = cluster->level_count - 1; i >= 0; i--) {
+        all.members[i] = (double)cluster->level[i].size;
+        if (sbp_group_size(&inner) <= 1)
+            inner.members[i] = all.members[i];
+    }
+    for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
+        double last[2] = {0, 0};
+        for (double bytes = 0; bytes < 1e12; bytes = 7 * bytes + 3) {
+            const double seconds[2] = {
+                sbp_collective_group_s(cluster, (enum sbp_collective)kind, &all, bytes),
+                sbp_collective_group_s(cluster, (enum sbp_collective)kind, &inner, bytes)};
+            for (int i = 0; i < 2; i++) {
+                fuzz_check(isfinite(seconds[i]) && seconds[i] >= last[i] * (1 - 1e-9),
+                           "more bytes cost no less");
+                last[i] = seconds[i];
+            }
+        }
+    }
+}
 
 static void check(const struct sbp_cluster *cluster)
 {
@@ -13,6 +38,7 @@ static void check(const struct sbp_cluster *cluster)
     for (int type = 0; type < SBP_TYPES; type++)
         fuzz_check(!isnan(sbp_cluster_gemm_s(cluster, (enum sbp_type)type, 96, 100, 7)),
                    "a time of a product");
+    check_collectives(cluster);
     for (int64_t wanted = 1; wanted <= 64; wanted *= 2) {
         struct sbp_cluster smaller = *cluster;
         struct sbp_diag reason = {0};

@@ -217,7 +217,8 @@ static double draw_log(struct sbp_random *random, double least, double decades)
 void small_cluster_draw(struct sbp_random *random, int outer, int inner, struct small_text *cluster)
 {
     *cluster = (struct small_text){.length = 0};
-    put(cluster, "{\"name\": \"small\", \"levels\": [");
+    put(cluster, "{\"name\": \"small\", \"collectives\": \"%s\", \"levels\": [",
+        PICK(random, 1, 2) == 1 ? "ring" : "hierarchical");
     if (inner > 1)
         put(cluster,
             "{\"name\": \"node\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g, "

@@ -1,0 +1,1 @@
+sbplan search tiny-gpt "$DATA/falling-curve.json"

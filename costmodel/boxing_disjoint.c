@@ -39,6 +39,17 @@ static void line_up(struct parts *parts, const struct parts *other)
     }
 }
 
+/* What is still open goes along the dimension that the other side splits most. */
+static void lay_rest(struct parts *parts, const struct parts *other)
+{
+    int most = 0;
+    for (int d = 1; d < SBP_MAX_DIMS; d++)
+        if (other->of[d] > other->of[most])
+            most = d;
+    parts->of[most] *= parts->open;
+    parts->open = 1;
+}
+
 /* Of c equal blocks of a line, most that one of a equal blocks meets: the block that begins
  * (a' - 1)/a' of a c-block in, with a' = a / gcd(a, c). */
 static int64_t most_met(int64_t a, int64_t c)
@@ -70,8 +81,8 @@ struct sbp_disjoint sbp_boxing_disjoint(const struct sbp_disjoint_side *from,
     struct parts out = parts_of(from), in = parts_of(to);
     line_up(&out, &in);
     line_up(&in, &out);
-    out.of[SBP_MAX_DIMS - 1] *= out.open;
-    in.of[SBP_MAX_DIMS - 1] *= in.open;
+    lay_rest(&out, &in);
+    lay_rest(&in, &out);
     const int64_t sends = messages_of(&out, &in), receives = messages_of(&in, &out);
 
     return (struct sbp_disjoint){

@@ -243,6 +243,10 @@ static void test_times(void **state)
     const struct sbp_disjoint slices = simple(&from, 4, SBP_STATE_B, &to, 4, SBP_STATE_S(1));
     assert_int_equal(slices.messages, 1);
     assert_true(NEAR(slices.send_s, alpha + 0.25 * SIMPLE_BYTES * beta));
+
+    /* Thirds and quarters of one dimension, not of two. */
+    const struct sbp_disjoint uneven = simple(&from, 4, SBP_STATE_S(1), &to, 3, SBP_STATE_B);
+    assert_int_equal(uneven.messages, 2);
 }
 
 int main(void)

@@ -1,0 +1,55 @@
+#include "tests/papers/setting.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cjson/cJSON.h>
+
+void setting_must(enum sbp_status status, const struct sbp_diag *diag)
+{
+    if (status == SBP_OK)
+        return;
+    (void)fprintf(stderr, "%s: %s\n", sbp_status_text(status), diag->text);
+    exit(2);
+}
+
+struct sbp_cluster setting_cluster(int64_t devices)
+{
+    struct sbp_cluster cluster = {
+        .name = "flat",
+        .level_count = 1,
+        .level = {{.name = "node", .size = devices, .alpha_s = 1e-5, .beta_s_per_byte = 1e-10}},
+        .memory_bytes = INT64_C(1) << 50,
+        .memory_bytes_per_s = 1e12,
+    };
+    cluster.flops[SBP_FP32] = 1e13;
+    return cluster;
+}
+
+struct sbp_mesh setting_mesh(const struct sbp_cluster *cluster)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_mesh mesh;
+    setting_must(sbp_mesh_make(cluster, &mesh, &diag), &diag);
+    return mesh;
+}
+
+void setting_model_read(struct setting_model *model, const char *format, ...)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_json root;
+    char text[4096];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    setting_must(sbp_json_parse(text, "model", &model->tree, &root, &diag), &diag);
+    setting_must(sbp_graph_read(&root, &model->graph), &diag);
+}
+
+void setting_model_drop(struct setting_model *model)
+{
+    sbp_graph_free(&model->graph);
+    cJSON_Delete(model->tree);
+}

@@ -1,0 +1,25 @@
+/* Models and clusters of the papers. What a program cannot go on without ends it with a message. */
+#ifndef SBP_TESTS_PAPERS_SETTING_H
+#define SBP_TESTS_PAPERS_SETTING_H
+
+#include "costmodel/graph.h"
+#include "costmodel/mesh.h"
+
+struct cJSON;
+
+/* One level: alpha 1e-5 s, beta 1e-10 s a byte, fp32 1e13 flops/s. */
+struct sbp_cluster setting_cluster(int64_t devices);
+struct sbp_mesh setting_mesh(const struct sbp_cluster *cluster);
+
+struct setting_model {
+    struct cJSON *tree;
+    struct sbp_graph graph;
+};
+/* Of a model file's text. */
+void setting_model_read(struct setting_model *model, const char *format, ...) SBP_PRINTF(2, 3);
+void setting_model_drop(struct setting_model *model);
+
+/* Ends the program unless the status is SBP_OK. */
+void setting_must(enum sbp_status status, const struct sbp_diag *diag);
+
+#endif

@@ -50,15 +50,26 @@ static bool has_digit(const struct graph *g, int axis, int dim)
     return dim_class != SBP_NO_CLASS && g->layout->split[dim_class] >> axis & 1;
 }
 
-static void add_free_axis(struct graph *g, int axis)
+/* Costs do not tell one dimension from another. So where an all-to-all over fewer axes never costs
+ * more, an axis needs only the dimensions that it splits before and after, or any one if none: on
+ * a path through others, put each of them in that place, and what is left to do costs no more. */
+static void add_free_axis(struct graph *g, int axis, struct sbp_state from, struct sbp_state to)
 {
     struct free_axis *free = &g->free[g->free_count++];
+    const bool ends_split = from.kind == SBP_SPLIT || to.kind == SBP_SPLIT;
+    int splits = 0;
     *free = (struct free_axis){.axis = axis, .stride = g->node_count};
     free->option[free->option_count++] = SBP_STATE_B;
     free->option[free->option_count++] = SBP_STATE_P;
-    for (uint8_t dim = 0; dim < SBP_MAX_DIMS; dim++)
-        if (has_digit(g, axis, dim))
-            free->option[free->option_count++] = SBP_STATE_S(dim);
+    for (uint8_t dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        const struct sbp_state split = SBP_STATE_S(dim);
+        const bool needed =
+            ends_split ? sbp_state_equal(split, from) || sbp_state_equal(split, to) : splits == 0;
+        if (has_digit(g, axis, dim) && (needed || !sbp_collective_grows(g->cluster))) {
+            free->option[free->option_count++] = split;
+            splits++;
+        }
+    }
     g->node_count *= free->option_count;
 }
 
@@ -74,7 +85,7 @@ static bool make_graph(struct graph *g, const struct sbp_dist *from, const struc
             continue;
         if (g->free_count == SBP_MAX_PATH_AXES)
             return false;
-        add_free_axis(g, i);
+        add_free_axis(g, i, from->axis[i], to->axis[i]);
     }
     for (unsigned set = 0; set < 1u << g->free_count; set++) {
         sbp_axes axes = 0;

@@ -16,10 +16,10 @@
  *   all-reduce      reduce-scatters up to level L - 1, t_L(all-reduce, n / N_L), all-gathers back
  *   all-to-all      sum of t_i(all-to-all, n): each phase puts one coordinate of every block right
  *   broadcast       sum of t_i(broadcast, n), outermost first, by one device a member
- * (two levels: Cho et al., "BlueConnect", MLSys 2019, section 3; Mikami et al., "Massively
- * distributed SGD: ImageNet/ResNet-50 training in a flash", 2018, section 2.2). By alpha and beta
- * an all-gather costs what a reduce-scatter costs, and an all-reduce both. A send-recv is one
- * message over the slowest level in either model.
+ * (Cho et al., "BlueConnect: Decomposing all-reduce for deep learning on heterogeneous network
+ * hierarchy", MLSys 2019; with two levels also Mikami et al., "Massively distributed SGD", 2018).
+ * By alpha and beta an all-gather costs what a reduce-scatter costs, and an all-reduce both. A
+ * send-recv is one message over the slowest level in either model.
  *
  * Sharing. beta is the inverse bandwidth of one port in one direction. A member of level l (one
  * node) holds D devices and has `ports` ports at that level; all groups of a mesh talk at the same

@@ -78,7 +78,7 @@ struct setting {
 
 static void draw(struct sbp_random *random, unsigned flags, int count, struct setting *s)
 {
-    const int dims = 1 + (int)oracle_below(random, 2);
+    const int dims = 1 + (int)oracle_below(random, 3);
     struct sbp_diag diag;
     s->p.cluster = draw_cluster(random, flags);
     assert_int_equal(sbp_mesh_make(&s->p.cluster, &s->p.mesh, &diag), SBP_OK);

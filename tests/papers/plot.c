@@ -3,7 +3,7 @@
 #include <math.h>
 
 /* Of the panel, in pixels; the legend takes what is left of it to the right. */
-enum { LEFT = 84, TOP = 44, PANEL_WIDTH = 460, PANEL_HEIGHT = 300, WIDTH = 800, HEIGHT = 400 };
+enum { LEFT = 84, TOP = 44, PANEL_WIDTH = 460, PANEL_HEIGHT = 300, WIDTH = 740, HEIGHT = 400 };
 
 /* Told apart in print and by the colour-blind (Okabe and Ito, "Color universal design", 2008). */
 static const char *const colours[] = {"#0072b2", "#d55e00", "#009e73",

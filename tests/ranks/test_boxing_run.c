@@ -1,5 +1,6 @@
 /* Boxing on ranks: random transitions of random tensors, run with real exchanges over threads, must
- * give every rank its block of the same logical tensor, exactly (small integers).
+ * give every rank its block of the same logical tensor, exactly (small integers); by the normal
+ * form and by the cheapest path.
  *
  * usage: test_boxing_run [SEED] */
 #include <stdarg.h>
@@ -14,12 +15,14 @@
 
 #include "executor/boxing_run.h"
 #include "base/random.h"
+#include "costmodel/boxing_path.h"
 
 enum { ROUNDS = 400, CLASSES = 3 };
 
 static uint64_t seed = 7031;
 
 struct problem {
+    struct sbp_cluster cluster; /* a level an axis, for the price of paths */
     struct sbp_mesh mesh;
     struct sbp_shape shape;
     sbp_axes split[CLASSES];
@@ -43,9 +46,20 @@ static void make_mesh(struct sbp_random *random, struct sbp_mesh *mesh)
     while (size[mesh->axis_count] > 0)
         mesh->axis_count++;
     for (int i = mesh->axis_count - 1; i >= 0; i--) {
-        mesh->axis[i] = (struct sbp_axis){.size = size[i], .stride = mesh->devices};
+        mesh->axis[i] = (struct sbp_axis){.level = i, .size = size[i], .stride = mesh->devices};
         mesh->devices *= size[i];
     }
+    mesh->level_count = mesh->axis_count;
+}
+
+static void make_cluster(struct sbp_random *random, const struct sbp_mesh *mesh,
+                         struct sbp_cluster *cluster)
+{
+    cluster->level_count = mesh->level_count;
+    for (int i = 0; i < mesh->level_count; i++)
+        cluster->level[i] = (struct sbp_level){.size = mesh->axis[i].size,
+                                               .alpha_s = 1e-6 * below(random, 10),
+                                               .beta_s_per_byte = 1e-8 * (1 + below(random, 10))};
 }
 
 static struct sbp_state random_state(struct sbp_random *random)
@@ -61,6 +75,7 @@ static void make_problem(struct sbp_random *random, struct problem *p)
 {
     *p = (struct problem){0};
     make_mesh(random, &p->mesh);
+    make_cluster(random, &p->mesh, &p->cluster);
     for (int i = 0; i < p->mesh.axis_count; i++) {
         p->from.axis[i] = random_state(random);
         p->to.axis[i] = random_state(random);
@@ -79,10 +94,14 @@ static void make_problem(struct sbp_random *random, struct problem *p)
     p->shape.size[3] = 1 + below(random, 3);
 }
 
-static void make_program(struct problem *p)
+static void make_program(struct problem *p, bool path)
 {
     struct sbp_diag diag = {0};
-    if (sbp_boxing_make(&p->layout, &p->shape, &p->from, &p->to, &p->boxing, &diag) != SBP_OK)
+    const enum sbp_status status =
+        path ? sbp_boxing_path(&p->cluster, &p->layout, &p->shape, sizeof(double), &p->from, &p->to,
+                               &p->boxing, &diag)
+             : sbp_boxing_make(&p->layout, &p->shape, &p->from, &p->to, &p->boxing, &diag);
+    if (status != SBP_OK)
         fail_msg("boxing: %s", diag.text);
     for (int i = 0; i < p->boxing.count; i++)
         p->instr[i] = (struct sbp_instr){.kind = SBP_INSTR_BOX, .box = p->boxing.step[i]};
@@ -197,17 +216,16 @@ static void describe(const struct problem *p)
                   sbp_dist_text(&p->mesh, &p->to, to, sizeof to));
 }
 
-static void transitions_keep_the_tensor(void **state)
+static void keep_the_tensor(bool path)
 {
     struct sbp_random random;
     int steps_of[SBP_LOCAL + 1] = {0};
-    (void)state;
     sbp_random_seed(&random, seed);
     for (int round = 0; round < ROUNDS; round++) {
         struct problem p;
         struct sbp_diag diag = {0};
         make_problem(&random, &p);
-        make_program(&p);
+        make_program(&p, path);
         for (int i = 0; i < p.boxing.count; i++)
             steps_of[p.boxing.step[i].kind]++;
         const enum sbp_status status = sbp_threads_run((int)p.mesh.devices, rank_main, &p, &diag);
@@ -221,9 +239,22 @@ static void transitions_keep_the_tensor(void **state)
             assert_true(steps_of[kind] > 10);
 }
 
+static void transitions_keep_the_tensor(void **state)
+{
+    (void)state;
+    keep_the_tensor(false);
+}
+
+static void paths_keep_the_tensor(void **state)
+{
+    (void)state;
+    keep_the_tensor(true);
+}
+
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(transitions_keep_the_tensor)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(transitions_keep_the_tensor),
+                                       cmocka_unit_test(paths_keep_the_tensor)};
     if (argc > 1)
         seed = strtoull(argv[1], NULL, 10);
     sbp_kernels_cpu_setup();

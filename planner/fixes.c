@@ -64,7 +64,7 @@ static void role_names(const struct sbp_plan *plan, int op, const char *names[SB
 static struct sbp_fix *add_fix(struct fixes *fixes, int op, int64_t factor)
 {
     struct sbp_fix *fix = &fixes->fix[fixes->count++];
-    *fix = (struct sbp_fix){.layer = ""};
+    *fix = (struct sbp_fix){.layer = "", .rests = false};
     (void)snprintf(fix->layer, sizeof fix->layer, "%s", fixes->plan->graph.op[op].name);
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
@@ -182,12 +182,12 @@ static enum sbp_status read_factors(const struct sbp_json *at, int levels, int64
 
 /* The factors of a level make up the level. */
 static enum sbp_status check_products(const struct sbp_json *at, const struct sbp_plan *plan,
-                                      const struct sbp_fix *fix)
+                                      int64_t factor[][SBP_MAX_LEVELS], int count)
 {
     for (int level = 0; level < plan->cluster.level_count; level++) {
         int64_t product = 1;
-        for (int role = 0; role < SBP_MAX_ROLES; role++)
-            if (!sbp_mul_i64(product, fix->factor[role][level], &product))
+        for (int i = 0; i < count; i++)
+            if (!sbp_mul_i64(product, factor[i][level], &product))
                 return sbp_json_refuse(at, "the factors pass 2^63");
         if (product != plan->cluster.level[level].size)
             return sbp_json_refuse(at,
@@ -212,7 +212,58 @@ static enum sbp_status read_roles(const struct sbp_json *roles, const struct fix
         SBP_TRY(sbp_json_member(roles, names[role], &member));
         SBP_TRY(read_factors(&member, fixes->plan->cluster.level_count, fix->factor[role]));
     }
-    return check_products(roles, fixes->plan, fix);
+    return check_products(roles, fixes->plan, fix->factor, SBP_MAX_ROLES);
+}
+
+static const char *const REST_NAMES[] = {"S0", "S1", "S2", "B", "P", NULL};
+
+/* A state for every axis, as plans have it. */
+static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sbp_plan *plan,
+                                      struct sbp_fix *fix)
+{
+    struct sbp_json element;
+    int length = 0, state = 0;
+    SBP_TRY(sbp_json_length(at, &length));
+    if (length != plan->mesh.axis_count)
+        return sbp_json_refuse(at, "has %d states, the devices make %d axes", length,
+                               plan->mesh.axis_count);
+    for (int axis = 0; axis < length; axis++) {
+        SBP_TRY(sbp_json_element(at, axis, &element));
+        SBP_TRY(sbp_json_choice(&element, REST_NAMES, &state));
+        fix->rest[state][plan->mesh.axis[axis].level] *= plan->mesh.axis[axis].size;
+    }
+    return SBP_OK;
+}
+
+/* Where the output rests: one state on all axes, states with their factors, or a state an axis. */
+static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_plan *plan,
+                                 struct sbp_fix *fix)
+{
+    const int levels = plan->cluster.level_count;
+    struct sbp_json at, member;
+    int state = 0;
+    if (!sbp_json_has(layer, "rest"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(layer, "rest", &at));
+    fix->rests = true;
+    for (int i = 0; i < SBP_REST_STATES; i++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->rest[i][level] = 1;
+    if (cJSON_IsArray(at.node))
+        return read_rest_axes(&at, plan, fix);
+    if (cJSON_IsString(at.node)) {
+        SBP_TRY(sbp_json_choice(&at, REST_NAMES, &state));
+        for (int level = 0; level < levels; level++)
+            fix->rest[state][level] = plan->cluster.level[level].size;
+        return SBP_OK;
+    }
+    SBP_TRY(sbp_json_keys(&at, REST_NAMES));
+    for (int i = 0; i < SBP_REST_STATES; i++)
+        if (sbp_json_has(&at, REST_NAMES[i])) {
+            SBP_TRY(sbp_json_member(&at, REST_NAMES[i], &member));
+            SBP_TRY(read_factors(&member, levels, fix->rest[i]));
+        }
+    return check_products(&at, plan, fix->rest, SBP_REST_STATES);
 }
 
 /* Repeats share a strategy: what is given for them must be given alike. */
@@ -222,7 +273,9 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
     for (int i = 0; i + 1 < fixes->count; i++) {
         if (strcmp(fixes->fix[i].layer, mine->layer) != 0)
             continue;
-        if (memcmp(fixes->fix[i].factor, mine->factor, sizeof mine->factor) != 0)
+        if (memcmp(fixes->fix[i].factor, mine->factor, sizeof mine->factor) != 0 ||
+            fixes->fix[i].rests != mine->rests ||
+            memcmp(fixes->fix[i].rest, mine->rest, sizeof mine->rest) != 0)
             return sbp_json_refuse(layer, "%s shares its strategy with %s and is split otherwise",
                                    fixes->plan->graph.op[op].name, mine->layer);
         fixes->count--;
@@ -265,6 +318,7 @@ static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fi
     SBP_TRY(sbp_json_member(layer, "roles", &roles));
     struct sbp_fix *fix = add_fix(fixes, fixes->plan->graph.op[op].site, 1);
     SBP_TRY(read_roles(&roles, fixes, op, fix));
+    SBP_TRY(read_rest(layer, fixes->plan, fix));
     return take_fix(layer, fixes, op);
 }
 

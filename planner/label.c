@@ -17,12 +17,13 @@ struct labeller {
     int *class_count; /* (variable, role) how many classes the role splits */
     int **classes;    /* (variable, role) which */
     sbp_axes *split;  /* (class_count) scratch */
-    double bound_s;   /* the unlabelled price of all transfers */
+    double bound_s;   /* the unlabelled price of all transfers and keeps */
 };
 
 struct score {
     double transfer_s;
-    int broken_rests, broken_classes, broken_class;
+    int broken_rests; /* of heads, too */
+    int broken_classes, broken_class;
 };
 
 /* The best labelling's role of a variable on an axis. */
@@ -45,8 +46,11 @@ static void note_class(struct labeller *l, int variable, int role, int dim_class
 static void note_operand(struct labeller *l, int variable, int role, struct sbp_state state,
                          int tensor)
 {
-    if (state.kind == SBP_SPLIT)
-        note_class(l, variable, role, l->space->graph->tensor[tensor].shape.dim_class[state.dim]);
+    if (state.kind != SBP_SPLIT || tensor < 0)
+        return;
+    const int dim_class = l->space->graph->tensor[tensor].shape.dim_class[state.dim];
+    if (dim_class != SBP_NO_CLASS)
+        note_class(l, variable, role, dim_class);
 }
 
 static void note_op(struct labeller *l, int op)
@@ -98,6 +102,10 @@ static enum sbp_status prepare(struct labeller *l)
         l->bound_s +=
             sbp_space_transfer_s(space, &space->transfer[i], l->choice[space->transfer[i].from],
                                  l->choice[space->transfer[i].to]);
+    for (int i = 0; i < space->keep_count; i++)
+        l->bound_s +=
+            sbp_space_keep_s(space, &space->keep[i], l->choice[space->keep[i].op_variable],
+                             l->choice[space->keep[i].rest_variable]);
     return SBP_OK;
 }
 
@@ -148,12 +156,62 @@ static sbp_axes moving_axes(const struct labeller *l, const uint8_t *role,
     return is_free ? 0 : moves.batch;
 }
 
-static double transfers_s(const struct labeller *l, const uint8_t *role)
+static struct sbp_dist dist_of(const struct labeller *l, const uint8_t *role, int variable)
+{
+    struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
+    for (int axis = 0; axis < l->space->mesh->axis_count; axis++)
+        dist.axis[axis] = l->space->variable[variable]
+                              .state[role[(size_t)variable * SBP_MAX_AXES + (size_t)axis]];
+    return dist;
+}
+
+/* All boxing of a transfer whose tensor may rest whole. */
+static double whole_transfer_s(const struct labeller *l, const uint8_t *role,
+                               const struct sbp_transfer *transfer)
+{
+    const struct sbp_space *space = l->space;
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
+    const struct sbp_dist from = dist_of(l, role, transfer->from);
+    struct sbp_dist to = from;
+    for (int axis = 0; axis < space->mesh->axis_count; axis++) {
+        const uint8_t own = role[(size_t)transfer->to * SBP_MAX_AXES + (size_t)axis];
+        to.axis[axis] = entry->role[space->op_role[transfer->op][own]].input[transfer->input];
+    }
+    const struct sbp_way way = sbp_space_way(space->mesh, &from, &to);
+    return transfer->repeats * sbp_space_way_s(space, transfer->tensor, &way);
+}
+
+/* All boxing of outputs on their way to where they may rest whole. */
+static double whole_keeps_s(const struct labeller *l, const uint8_t *role)
 {
     const struct sbp_space *space = l->space;
     double seconds = 0;
+    for (int i = 0; i < space->keep_count; i++) {
+        const struct sbp_keep *keep = &space->keep[i];
+        if (!space->variable[keep->rest_variable].rests_whole)
+            continue;
+        const struct sbp_op_node *node = &space->graph->op[keep->op];
+        const struct sbp_dist to = dist_of(l, role, keep->rest_variable);
+        struct sbp_dist from = to;
+        for (int axis = 0; axis < space->mesh->axis_count; axis++)
+            from.axis[axis] = sbp_space_output_state(
+                space, keep->op, role[(size_t)keep->op_variable * SBP_MAX_AXES + (size_t)axis]);
+        const struct sbp_way way = sbp_space_way(space->mesh, &from, &to);
+        seconds += node->repeats * sbp_space_way_s(space, node->output, &way);
+    }
+    return seconds;
+}
+
+static double transfers_s(const struct labeller *l, const uint8_t *role)
+{
+    const struct sbp_space *space = l->space;
+    double seconds = whole_keeps_s(l, role);
     for (int i = 0; i < space->transfer_count; i++) {
         const struct sbp_transfer *transfer = &space->transfer[i];
+        if (space->variable[transfer->from].rests_whole) {
+            seconds += whole_transfer_s(l, role, transfer);
+            continue;
+        }
         const int64_t *size = space->graph->tensor[transfer->tensor].shape.size;
         const double n = (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3] /
                          (double)space->mesh->devices * (double)space->pricing.bytes.activation;
@@ -196,10 +254,38 @@ static int count_broken_rests(const struct labeller *l, const uint8_t *role)
         for (int axis = 0; axis < space->mesh->axis_count; axis++) {
             const struct sbp_state left = sbp_space_output_state(space, keep->op, a[axis]);
             const struct sbp_state rest = space->variable[keep->rest_variable].state[b[axis]];
-            broken += left.kind == SBP_SPLIT && !sbp_state_equal(left, rest);
+            broken += (left.kind == SBP_SPLIT && rest.kind != SBP_BROADCAST &&
+                       !sbp_state_equal(left, rest)) ||
+                      (left.kind != SBP_PARTIAL && rest.kind == SBP_PARTIAL);
         }
     }
     return broken + count_broken_ways(l, role);
+}
+
+/* Keys and values of grouped attention hold the heads that their queries read only if the axes that
+ * split them are the first that split the queries' heads, anywhere in the plan (design, section 4:
+ * composite dimensions). Counts the axes up to the last head axis that split one and not the other.
+ */
+static int count_broken_heads(const struct labeller *l, const uint8_t *role)
+{
+    const struct sbp_space *space = l->space;
+    int broken = 0, head, query;
+    for (int op = 0; op < space->graph->op_count; op++) {
+        const struct sbp_op_node *node = &space->graph->op[op];
+        if (node->site != op || !sbp_space_query_roles(node, &head, &query))
+            continue;
+        const struct sbp_tensor *tensor = space->graph->tensor;
+        const int queries = tensor[node->input[0]].shape.dim_class[SBP_DIM_FEATURE];
+        const int keys = tensor[node->input[1]].shape.dim_class[SBP_DIM_FEATURE];
+        const uint8_t *own = role + (size_t)space->op_variable[op] * SBP_MAX_AXES;
+        int last = space->mesh->axis_count - 1;
+        while (last >= 0 && own[last] != head)
+            last--;
+        const sbp_axes outside = ((sbp_axes)2 << (last < 0 ? 0 : last)) - 1;
+        if (last >= 0 && queries != SBP_NO_CLASS && keys != SBP_NO_CLASS)
+            broken += count_axes((l->split[queries] ^ l->split[keys]) & outside);
+    }
+    return broken;
 }
 
 static struct score judge(const struct labeller *l, const uint8_t *role)
@@ -221,6 +307,7 @@ static struct score judge(const struct labeller *l, const uint8_t *role)
             score.broken_classes++;
             score.broken_class = c;
         }
+    score.broken_rests += count_broken_heads(l, role);
     return score;
 }
 

@@ -28,10 +28,13 @@ enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
 
 /* A layer's strategy given by hand: how many ways each role splits it at each level, outermost
  * first; the product of a level's factors is the level's size. Roles by their catalogue names. */
-#define SBP_ANY (-1)
+#define SBP_ANY         (-1)
+#define SBP_REST_STATES 5 /* S0, S1, S2, B, P */
 struct sbp_fix {
     char layer[64];
     int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by role index of the operator; SBP_ANY */
+    bool rests; /* where the output rests is given as well: ways that each state takes */
+    int64_t rest[SBP_REST_STATES][SBP_MAX_LEVELS];
 };
 
 struct sbp_request {

@@ -15,9 +15,56 @@ struct maker {
     bool *row_linear; /* (op_count) megatron: this linear is split by rows */
 };
 
+/* States of a rest variable: splits, which are always there, B and P. */
+enum { SPLIT_RESTS = SBP_DIM_FEATURE + 1, REST_WHOLE = SPLIT_RESTS, REST_PARTIAL };
+
 static const struct sbp_op_entry *entry_of(const struct sbp_graph *graph, int op)
 {
     return graph->op[op].entry;
+}
+
+/* ---- roles ---------------------------------------------------------------------------------- */
+
+static const struct sbp_fix *fix_of(const struct sbp_space *space, int op)
+{
+    for (int i = 0; op >= 0 && i < space->request->fix_count; i++)
+        if (strcmp(space->request->fix[i].layer, space->graph->op[op].name) == 0)
+            return &space->request->fix[i];
+    return NULL;
+}
+
+/* An operator's own roles that a fix asks for; bit r for role r. */
+static unsigned fixed_roles(const struct sbp_space *space, int op)
+{
+    const struct sbp_fix *fix = fix_of(space, space->graph->op[op].site);
+    unsigned roles = 0;
+    for (int r = 0; fix != NULL && r < entry_of(space->graph, op)->role_count; r++)
+        for (int level = 0; level < space->mesh->level_count; level++)
+            if (fix->factor[r][level] > 1)
+                roles |= 1u << r;
+    return roles;
+}
+
+/* Whether the space lets an operator play a role of its own accord. Spare roles are searched where
+ * a fix names them. */
+static bool may_play(const struct sbp_space *space, int op, int role)
+{
+    const struct sbp_role *entry = &entry_of(space->graph, op)->role[role];
+    switch (space->request->space) {
+    case SBP_SPACE_DATA_PARALLEL:
+        return strcmp(entry->name, "batch") == 0;
+    case SBP_SPACE_FULL:
+        return !entry->spare || (fixed_roles(space, op) >> role & 1);
+    default:
+        return entry->paper;
+    }
+}
+
+bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
+{
+    *head = sbp_op_role(node->entry, "head");
+    *query = sbp_op_role(node->entry, "query");
+    return node->kind == SBP_OP_GROUPED_ATTENTION;
 }
 
 /* ---- variables and what they stand for ------------------------------------------------------ */
@@ -32,9 +79,11 @@ static int add_variable(struct sbp_space *space, int op, int tensor)
         for (int r = 0; r < entry->role_count; r++)
             variable->state[r] = entry->role[r].output;
     } else {
-        variable->role_count = 3;
+        variable->role_count = SPLIT_RESTS;
         for (int dim = 0; dim <= SBP_DIM_FEATURE; dim++)
             variable->state[dim] = SBP_STATE_S((uint8_t)dim);
+        variable->state[REST_WHOLE] = SBP_STATE_B;
+        variable->state[REST_PARTIAL] = SBP_STATE_P;
     }
     return space->variable_count++;
 }
@@ -86,11 +135,17 @@ static void assign_op(struct sbp_space *space, int op)
     }
 }
 
-/* Whether an operator can leave its output partial, so that a rest state must be chosen. */
-static bool leaves_partial(const struct sbp_op_entry *entry)
+/* Whether an operator can leave its output partial, or is told where it rests, so that a rest state
+ * must be chosen. */
+static bool chooses_rest(const struct sbp_space *space, int op)
 {
+    const struct sbp_op_entry *entry = entry_of(space->graph, op);
+    const struct sbp_fix *fix = fix_of(space, space->graph->op[op].site);
+    if (fix != NULL && fix->rests)
+        return true;
     for (int r = 0; r < entry->role_count; r++)
-        if (entry->role[r].output.kind == SBP_PARTIAL && !entry->role[r].spare)
+        if (entry->role[r].output.kind == SBP_PARTIAL &&
+            (!entry->role[r].spare || may_play(space, op, r)))
             return true;
     return false;
 }
@@ -105,7 +160,7 @@ static void assign_slot(struct sbp_space *space, int op)
             *input = add_variable(space, -1, node->input[0]);
         if (node->output >= 0)
             space->slot[node->output] = *input;
-    } else if (!leaves_partial(entry)) {
+    } else if (!chooses_rest(space, op)) {
         space->slot[node->output] = space->op_variable[op];
     } else if (node->site != op) {
         space->slot[node->output] = space->slot[space->graph->op[node->site].output];
@@ -236,14 +291,6 @@ static bool rest_divides(const struct sbp_space *space, int variable,
     return true;
 }
 
-static const struct sbp_fix *fix_of(const struct sbp_space *space, int op)
-{
-    for (int i = 0; op >= 0 && i < space->request->fix_count; i++)
-        if (strcmp(space->request->fix[i].layer, space->graph->op[op].name) == 0)
-            return &space->request->fix[i];
-    return NULL;
-}
-
 /* Factor of a role at a level, in a choice that is being tried. */
 static int64_t level_factor(const struct sbp_space *space, const uint8_t *count, int role,
                             int level)
@@ -256,15 +303,41 @@ static int64_t level_factor(const struct sbp_space *space, const uint8_t *count,
     return factor;
 }
 
-static bool obeys_fix(const struct sbp_space *space, const struct sbp_fix *fix, int op,
-                      const uint8_t *count)
+/* The variable's role that stands for an operator's own; -1: none, the operator never plays it. */
+static int variable_role(const struct sbp_space *space, int variable, int op, int role)
 {
-    for (int r = 0; r < entry_of(space->graph, op)->role_count; r++)
+    for (int r = 0; r < space->variable[variable].role_count; r++)
+        if (space->op_role[op][r] == role)
+            return r;
+    return -1;
+}
+
+static bool obeys_fix(const struct sbp_space *space, const struct sbp_fix *fix, int variable,
+                      int op, const uint8_t *count)
+{
+    for (int role = 0; role < entry_of(space->graph, op)->role_count; role++) {
+        const int r = variable_role(space, variable, op, role);
         for (int level = 0; level < space->mesh->level_count; level++) {
-            const int64_t want = fix->factor[space->op_role[op][r]][level];
-            if (want != SBP_ANY && level_factor(space, count, r, level) != want)
+            const int64_t want = fix->factor[role][level];
+            if (want != SBP_ANY && (r < 0 ? 1 : level_factor(space, count, r, level)) != want)
                 return false;
         }
+    }
+    return true;
+}
+
+/* Heads are split by outer axes than queries alone; within a family labels see to that. */
+static bool heads_stand_outside(const struct sbp_space *space, int op, const uint8_t *count)
+{
+    int head, query;
+    bool queries = false;
+    if (!sbp_space_query_roles(&space->graph->op[op], &head, &query))
+        return true;
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        if (queries && count[f * SBP_MAX_ROLES + head] > 0)
+            return false;
+        queries |= count[f * SBP_MAX_ROLES + query] > 0;
+    }
     return true;
 }
 
@@ -279,7 +352,32 @@ static bool choice_suits_op(const struct sbp_space *space, int variable, int op)
     if (most > 0 && space->graph->op[op].weight_count > 0 && factors.factor[0] > (double)most)
         return false;
     const struct sbp_fix *fix = fix_of(space, op);
-    return fix == NULL || obeys_fix(space, fix, op, sbp_space_count(space, variable, choice, 0));
+    const uint8_t *count = sbp_space_count(space, variable, choice, 0);
+    return heads_stand_outside(space, op, count) &&
+           (fix == NULL || obeys_fix(space, fix, variable, op, count));
+}
+
+/* The fix that says where a rest variable's tensor rests; NULL. */
+static const struct sbp_fix *rest_fix(const struct sbp_space *space, int variable)
+{
+    for (int k = 0; k < space->keep_count; k++) {
+        const struct sbp_fix *fix = fix_of(space, space->keep[k].op);
+        if (space->keep[k].rest_variable == variable && fix != NULL && fix->rests)
+            return fix;
+    }
+    return NULL;
+}
+
+static bool obeys_rest_fix(const struct sbp_space *space, int variable)
+{
+    const struct sbp_fix *fix = rest_fix(space, variable);
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const uint8_t *count = sbp_space_count(space, variable, v->choice_count, 0);
+    for (int r = 0; fix != NULL && r < SBP_REST_STATES; r++)
+        for (int level = 0; level < space->mesh->level_count; level++)
+            if (level_factor(space, count, r, level) != fix->rest[r][level])
+                return false;
+    return true;
 }
 
 static bool choice_is_legal(const struct sbp_space *space, int variable)
@@ -290,43 +388,113 @@ static bool choice_is_legal(const struct sbp_space *space, int variable)
             !choice_suits_op(space, variable, op))
             return false;
     const struct sbp_factors factors = sbp_space_factors(space, variable, choice, -1);
-    return rest_divides(space, variable, &factors);
+    return rest_divides(space, variable, &factors) && obeys_rest_fix(space, variable);
 }
 
-/* Roles that the space lets a variable play; bit r for role r. */
+/* Roles that every operator of a variable plays together; bit r for role r of the variable. */
 static unsigned allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const enum sbp_space_kind kind = space->request->space;
-    if (kind == SBP_SPACE_DATA_PARALLEL)
-        return 1;
     unsigned allowed = 0;
-    for (int r = 0; r < v->role_count; r++) {
-        const struct sbp_role *role = v->op >= 0 ? &entry_of(space->graph, v->op)->role[r] : NULL;
-        const bool paper = role != NULL ? role->paper : r != SBP_DIM_SEQUENCE;
-        if ((kind == SBP_SPACE_FULL && (role == NULL || !role->spare)) || paper)
-            allowed |= 1u << r;
-    }
+    for (int op = v->op; op < space->graph->op_count; op++)
+        for (int r = 0; space->op_variable[op] == variable && r < v->role_count; r++)
+            if (may_play(space, op, space->op_role[op][r]))
+                allowed |= 1u << r;
     return allowed;
 }
 
-/* Megatron: the one role besides batch that a variable plays. */
+/* Splits that the space lets tensors rest in. */
+static unsigned allowed_splits(const struct sbp_space *space)
+{
+    switch (space->request->space) {
+    case SBP_SPACE_DATA_PARALLEL:
+        return 1u << SBP_DIM_BATCH;
+    case SBP_SPACE_FULL:
+        return 1u << SBP_DIM_BATCH | 1u << SBP_DIM_SEQUENCE | 1u << SBP_DIM_FEATURE;
+    default:
+        return 1u << SBP_DIM_BATCH | 1u << SBP_DIM_FEATURE;
+    }
+}
+
+/* Whether an operator can run where its input rests in a state. */
+static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
+{
+    for (int r = 0; r < entry->role_count; r++)
+        if (sbp_state_equal(entry->role[r].input[0], state))
+            return true;
+    return false;
+}
+
+/* Whether a variable's operators may leave what rests in `slot` in a state. */
+static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
+{
+    for (int k = 0; k < space->keep_count; k++) {
+        const struct sbp_keep *keep = &space->keep[k];
+        const struct sbp_space_variable *v = &space->variable[keep->op_variable];
+        for (int r = 0; keep->rest_variable == slot && r < v->role_count; r++)
+            if (v->allowed >> r & 1 && sbp_space_output_state(space, keep->op, r).kind == kind)
+                return true;
+    }
+    return false;
+}
+
+/* Whether a reader may take partial sums. */
+static bool is_read_partial(const struct sbp_space *space, int slot)
+{
+    for (int i = 0; i < space->transfer_count; i++) {
+        const struct sbp_transfer *transfer = &space->transfer[i];
+        const struct sbp_space_variable *v = &space->variable[transfer->to];
+        const struct sbp_op_entry *entry = entry_of(space->graph, transfer->op);
+        for (int r = 0; transfer->from == slot && r < v->role_count; r++)
+            if (v->allowed >> r & 1 &&
+                entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
+                    SBP_PARTIAL)
+                return true;
+    }
+    return false;
+}
+
+/* States in which every operator that follows its input can run; bit r for a rest's state r. */
+static unsigned followed_states(const struct sbp_space *space, int slot)
+{
+    unsigned states = ~0u;
+    for (int op = 0; op < space->graph->op_count; op++)
+        for (int r = 0; entry_of(space->graph, op)->follows &&
+                        space->slot[space->graph->op[op].input[0]] == slot && r < SBP_REST_STATES;
+             r++)
+            if (!follows_in(entry_of(space->graph, op), space->variable[slot].state[r]))
+                states &= ~(1u << r);
+    return states;
+}
+
+/* States that a rest variable may take: those that are asked for; else splits, B where its operator
+ * leaves it so, and P where a reader goes on with partial sums (OneFlow, section 3.3). */
+static unsigned allowed_rests(const struct sbp_space *space, int slot)
+{
+    unsigned allowed = allowed_splits(space);
+    if (is_left_in(space, slot, SBP_BROADCAST))
+        allowed |= 1u << REST_WHOLE;
+    if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
+        allowed |= 1u << REST_PARTIAL;
+    if (rest_fix(space, slot) != NULL)
+        allowed = (1u << SBP_REST_STATES) - 1;
+    return allowed & followed_states(space, slot);
+}
+
+/* Megatron: the one role besides batch that a variable plays, the first of these that it has. */
 static int megatron_role(const struct maker *maker, int variable)
 {
+    static const char *const NAMES[] = {"vocab",   "head",    "column",
+                                        "feature", "channel", "grid_column"};
     const struct sbp_space_variable *v = &maker->space->variable[variable];
     if (v->op < 0)
         return SBP_DIM_FEATURE;
     const struct sbp_op_entry *entry = entry_of(maker->space->graph, v->op);
-    const char *name = "feature";
-    if (maker->space->graph->op[v->op].kind == SBP_OP_LINEAR)
-        name = maker->row_linear[v->op] ? "row" : "column";
-    else if (maker->space->graph->op[v->op].kind == SBP_OP_EMBEDDING)
-        name = "vocab";
-    else if (maker->space->graph->op[v->op].kind == SBP_OP_ATTENTION)
-        name = "head";
-    for (int r = 0; r < entry->role_count; r++)
-        if (strcmp(entry->role[r].name, name) == 0)
-            return r;
+    if (maker->row_linear[v->op])
+        return sbp_op_role(entry, "row");
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++)
+        if (sbp_op_role(entry, NAMES[i]) >= 0)
+            return sbp_op_role(entry, NAMES[i]);
     return 0;
 }
 
@@ -391,9 +559,12 @@ static enum sbp_status single_megatron_choice(struct maker *maker, int variable,
 {
     struct sbp_space *space = maker->space;
     uint8_t *count = space->variable[variable].count;
+    const int op = space->variable[variable].op;
+    const int named = op < 0 ? SBP_DIM_BATCH : sbp_op_role(entry_of(space->graph, op), "batch");
+    const int batch = named < 0 ? 0 : named;
     const int role = megatron_role(maker, variable);
     for (int f = 0; f < space->mesh->family_count; f++) {
-        count[f * SBP_MAX_ROLES] = (uint8_t)maker->megatron->batch[f];
+        count[f * SBP_MAX_ROLES + batch] = (uint8_t)maker->megatron->batch[f];
         count[f * SBP_MAX_ROLES + role] =
             (uint8_t)(space->mesh->family[f].count - maker->megatron->batch[f]);
     }
@@ -424,6 +595,12 @@ static enum sbp_status refuse_empty(const struct maker *maker, int variable)
     const char *name =
         v->op >= 0 ? space->graph->op[v->op].name : space->graph->tensor[v->tensor].name;
     const struct sbp_fix *fix = fix_of(space, v->op);
+    if (rest_fix(space, variable) != NULL)
+        return sbp_fail(maker->diag, SBP_E_INPUT,
+                        "fix: %s: its output cannot rest like this: a level's factors multiply to "
+                        "its size, splits divide the output's sizes, and operators that follow it "
+                        "run on splits and B",
+                        rest_fix(space, variable)->layer);
     if (fix != NULL)
         return sbp_fail(maker->diag, SBP_E_INPUT,
                         "fix: %s: no legal strategy of space %s has these factors; a level's "
@@ -437,6 +614,19 @@ static enum sbp_status refuse_empty(const struct maker *maker, int variable)
                     splittable_sizes(space, v, sizes, (int)sizeof sizes));
 }
 
+static int axes_of_family(const struct sbp_mesh *mesh, int family)
+{
+    return family < mesh->family_count ? mesh->family[family].count : 0;
+}
+
+static enum sbp_status enumerate_all(struct maker *maker, int variable, unsigned allowed,
+                                     int *capacity)
+{
+    maker->space->variable[variable].allowed = allowed;
+    return enumerate(maker, variable, allowed, 0, 0, axes_of_family(maker->space->mesh, 0),
+                     capacity);
+}
+
 static enum sbp_status make_domain(struct maker *maker, int variable)
 {
     struct sbp_space *space = maker->space;
@@ -447,32 +637,68 @@ static enum sbp_status make_domain(struct maker *maker, int variable)
     v->tag = SBP_NEW(&space->arena, uint8_t, capacity);
     if (v->count == NULL || v->tag == NULL)
         return SBP_E_MEMORY;
-    if (maker->megatron != NULL)
+    const unsigned allowed =
+        v->op >= 0 ? allowed_roles(space, variable) : allowed_rests(space, variable);
+    if (v->op < 0 && allowed >> SPLIT_RESTS != 0)
+        v->role_count = SBP_REST_STATES;
+    if (maker->megatron != NULL) {
+        v->allowed = allowed;
         SBP_TRY(single_megatron_choice(maker, variable, &capacity));
-    else
-        SBP_TRY(enumerate(maker, variable, allowed_roles(space, variable), 0, 0,
-                          space->mesh->family_count > 0 ? space->mesh->family[0].count : 0,
-                          &capacity));
+    } else {
+        SBP_TRY(enumerate_all(maker, variable, allowed, &capacity));
+    }
+    for (int r = 0; r < v->role_count; r++)
+        v->rests_whole |= v->allowed >> r & 1 && v->state[r].kind != SBP_SPLIT;
     return v->choice_count > 0 ? SBP_OK : refuse_empty(maker, variable);
+}
+
+/* Operators first: where outputs may rest depends on what they and their readers may play. */
+static enum sbp_status make_domains(struct maker *maker)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int v = 0; v < maker->space->variable_count; v++)
+            if ((maker->space->variable[v].op >= 0) == (pass == 0))
+                SBP_TRY(make_domain(maker, v));
+    return SBP_OK;
 }
 
 /* ---- assembly ------------------------------------------------------------------------------- */
 
-/* Megatron's pairs: a linear fed by a column-split one, through element-wise operators or
- * attention, is split by rows; others by columns. */
+static bool is_split_by_column(const struct sbp_op_node *node)
+{
+    return node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_CONV2D;
+}
+
+/* Operators that leave the features' split of their first input alone. */
+static bool keeps_features(const struct sbp_op_node *node)
+{
+    switch (node->kind) {
+    case SBP_OP_ATTENTION:
+    case SBP_OP_GROUPED_ATTENTION:
+    case SBP_OP_LATENT_ATTENTION:
+    case SBP_OP_MAXPOOL:
+    case SBP_OP_AVGPOOL:
+    case SBP_OP_FLATTEN:
+    case SBP_OP_BATCHNORM:
+        return true;
+    default:
+        return node->entry->follows && node->weight_count == 0;
+    }
+}
+
+/* Megatron's pairs: a linear fed by a column-split one, through operators that keep the split, is
+ * split by rows; others by columns. */
 static void pair_linears(struct maker *maker)
 {
     const struct sbp_graph *graph = maker->space->graph;
     for (int op = 0; op < graph->op_count; op++) {
-        if (graph->op[op].kind != SBP_OP_LINEAR)
+        if (!is_split_by_column(&graph->op[op]))
             continue;
         int at = graph->tensor[graph->op[op].input[0]].producer;
-        while (at >= 0 &&
-               (graph->op[at].kind == SBP_OP_RELU || graph->op[at].kind == SBP_OP_GELU ||
-                graph->op[at].kind == SBP_OP_DROPOUT || graph->op[at].kind == SBP_OP_ATTENTION))
+        while (at >= 0 && graph->op[at].input_count > 0 && keeps_features(&graph->op[at]))
             at = graph->tensor[graph->op[at].input[0]].producer;
         maker->row_linear[op] =
-            at >= 0 && graph->op[at].kind == SBP_OP_LINEAR && !maker->row_linear[at];
+            at >= 0 && is_split_by_column(&graph->op[at]) && !maker->row_linear[at];
     }
 }
 
@@ -487,6 +713,25 @@ static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_dia
             return sbp_fail(diag, SBP_E_INPUT,
                             "fix: %s: no layer of this name chooses a strategy of its own",
                             space->request->fix[i].layer);
+    }
+    return SBP_OK;
+}
+
+/* Roles and rests that are given together must go together. */
+static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_diag *diag)
+{
+    for (int k = 0; k < space->keep_count; k++) {
+        const struct sbp_keep *keep = &space->keep[k];
+        const int rests = space->variable[keep->rest_variable].choice_count;
+        bool found = rest_fix(space, keep->rest_variable) == NULL;
+        for (int c = 0; c < space->variable[keep->op_variable].choice_count && !found; c++)
+            for (int r = 0; r < rests && !found; r++)
+                found = sbp_space_can_rest(space, keep, c, r);
+        if (!found)
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "fix: %s: its output cannot rest like this: splits stay or rest B, "
+                            "partial sums rest split, B or P, what is whole rests B or split",
+                            space->graph->op[keep->op].name);
     }
     return SBP_OK;
 }
@@ -525,9 +770,8 @@ static enum sbp_status build(struct maker *maker, const int64_t *class_limit)
     pair_linears(maker);
     connect(space);
     SBP_TRY(check_fixes(space, maker->diag));
-    for (int v = 0; v < space->variable_count; v++)
-        SBP_TRY(make_domain(maker, v));
-    return SBP_OK;
+    SBP_TRY(make_domains(maker));
+    return check_rests(space, maker->diag);
 }
 
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,

@@ -21,7 +21,11 @@ struct sbp_space_variable {
     int op;     /* site; -1: a rest state */
     int tensor; /* a rest state's tensor (of the site), else -1 */
     int role_count;
-    struct sbp_state state[SBP_MAX_ROLES]; /* how each role leaves the output; a rest's split */
+    struct sbp_state state[SBP_MAX_ROLES]; /* how each role leaves the output; a rest's state */
+    unsigned allowed;                      /* bit r: a choice may play role r */
+    /* What rests as it says may rest B or P: boxing into it and out of it then depends on both ends
+     * and is priced with the pair, not with the operators. */
+    bool rests_whole;
     int choice_count;
     uint8_t *count; /* (choice, family, role) */
     uint8_t *tag;   /* (choice) enum sbp_rest_tag */
@@ -98,14 +102,36 @@ struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable
  * plays the embedding's roles transposed). */
 struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, int role);
 
+/* Roles of grouped attention that split the heads of queries, keys and values, and of queries
+ * alone; false for other operators. Head axes stand outside of query axes (design, section 4). */
+bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query);
+
 /* Unary cost and memory of a variable's choice (space_cost.c). */
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
 double sbp_space_constant_bytes(const struct sbp_space *space); /* that no choice changes */
 double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice);
-/* All-to-all of a transfer between two choices, SBP_FORBIDDEN when the path does not exist. */
+/* Axes that change on the way from one distribution to another, as groups: they leave P, change the
+ * dimension they split, end in B. Parts: that the splits at either end make of the tensor. */
+struct sbp_way {
+    struct sbp_group leave, move, gather;
+    bool all_reduced; /* nothing but P -> B changes */
+    double from_parts, to_parts;
+};
+/* The way between labelled distributions. */
+struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist *from,
+                             const struct sbp_dist *to);
+/* Boxing there and, for the gradient, back, in normal form (costmodel/boxing.h). */
+double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way);
+/* What a transfer between two choices costs beside its ends: all-to-alls, and all boxing of tensors
+ * that may rest whole. SBP_FORBIDDEN when the path does not exist. */
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
                             int from_choice, int to_choice);
-/* Whether an output in a choice of its operator can rest in a choice of the rest variable. */
+/* What an output costs on its way into a rest that may be whole; 0 into another. SBP_FORBIDDEN when
+ * it cannot rest there. */
+double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                        int rest_choice);
+/* Whether an output in a choice of its operator can rest in a choice of the rest variable: splits
+ * stay or are gathered, partial sums go anywhere, and nothing else becomes partial. */
 bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
                         int rest_choice);
 

@@ -62,7 +62,8 @@ static bool is_free_input(const struct sbp_space *space, int op, int input)
     return space->graph->op[op].input[input] == space->graph->input && !space->graph->input_split;
 }
 
-/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back. */
+/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
+ * be whole, these are priced with the pair. */
 static double boxing_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
@@ -73,11 +74,12 @@ static double boxing_s(const struct sbp_space *space, int op, const struct sbp_f
         const struct sbp_group gather = group_of(entry, factors, INPUT, i, SBP_BROADCAST);
         const double n =
             elements_of(space, node->input[i]) / parts_of(entry, factors, INPUT, i) * bytes;
-        if (!is_free_input(space, op, i))
+        if (!is_free_input(space, op, i) &&
+            !space->variable[space->slot[node->input[i]]].rests_whole)
             seconds += collective_s(space, SBP_ALL_GATHER, &gather, n) +
                        collective_s(space, SBP_REDUCE_SCATTER, &gather, n);
     }
-    if (node->output < 0)
+    if (node->output < 0 || space->variable[space->slot[node->output]].rests_whole)
         return seconds;
     const struct sbp_group partial = group_of(entry, factors, OUTPUT, 0, SBP_PARTIAL);
     const double n = elements_of(space, node->output) / parts_of(entry, factors, OUTPUT, 0) * bytes;
@@ -208,8 +210,8 @@ static struct sbp_factors follower_factors(const struct sbp_space *space, int op
     return factors;
 }
 
-/* Adding up the gradients that several consumers give for a tensor. */
-static double fan_out_s(const struct sbp_space *space, int tensor)
+/* Adding up the gradients that several consumers give for a tensor that rests in so many parts. */
+static double fan_out_s(const struct sbp_space *space, int tensor, double parts)
 {
     int given = 0;
     if (tensor == space->graph->input && !space->graph->input_split)
@@ -219,10 +221,26 @@ static double fan_out_s(const struct sbp_space *space, int tensor)
             given += space->graph->op[op].input[i] == tensor;
     if (given < 2)
         return 0;
-    return (given - 1) *
-           sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                3 * elements_of(space, tensor) / (double)space->mesh->devices *
-                                    (double)space->pricing.bytes.activation);
+    return (given - 1) * sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                              3 * elements_of(space, tensor) / parts *
+                                                  (double)space->pricing.bytes.activation);
+}
+
+/* Where tensors may rest whole, how much there is to add depends on the choice. */
+static double fan_outs_s(const struct sbp_space *space, int variable, int choice)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    if (!v->rests_whole || space->request->objective != SBP_STEP_TIME)
+        return 0;
+    const struct sbp_factors factors = sbp_space_factors(space, variable, choice, -1);
+    double parts = 1, seconds = 0;
+    for (int r = 0; r < v->role_count; r++)
+        if (v->state[r].kind == SBP_SPLIT)
+            parts *= factors.factor[r];
+    for (int t = 0; t < space->graph->tensor_count; t++)
+        if (space->slot[t] == variable)
+            seconds += fan_out_s(space, t, parts);
+    return seconds;
 }
 
 /* Adds up what the operators that a variable decides cost in one of its choices: its own, repeats
@@ -247,7 +265,7 @@ static double sum_over_ops(const struct sbp_space *space, int variable, int choi
 
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
 {
-    return sum_over_ops(space, variable, choice, op_s);
+    return sum_over_ops(space, variable, choice, op_s) + fan_outs_s(space, variable, choice);
 }
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -288,13 +306,23 @@ static double saved_bytes(const struct sbp_graph *graph, int op, double element_
     return kept.bytes + (statistics ? kept.elements * element_bytes : 0);
 }
 
+/* The operator that reads a tensor and writes its output over it; -1. */
+static int overwriter(const struct sbp_graph *graph, int tensor)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        if (graph->op[op].entry->in_place && graph->op[op].input[0] == tensor)
+            return op;
+    return -1;
+}
+
 double sbp_space_constant_bytes(const struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
     const double element = (double)space->pricing.bytes.activation;
     double bytes = 0;
     for (int t = 0; t < graph->tensor_count; t++)
-        if (graph->tensor[t].kind == SBP_ACTIVATION && kept_at_rest(graph, t))
+        if (graph->tensor[t].kind == SBP_ACTIVATION && overwriter(graph, t) < 0 &&
+            kept_at_rest(graph, t))
             bytes += elements_of(space, t) * element;
     for (int op = 0; op < graph->op_count; op++)
         bytes += saved_bytes(graph, op, element);
@@ -339,18 +367,20 @@ double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int ch
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
-/* Axes of a family by the dimension that they split, and those in B. */
+/* Axes of a family by the dimension that they split, those in B and those in P. */
 struct family_state {
-    int split[SBP_MAX_DIMS], broadcast;
+    int split[SBP_MAX_DIMS], broadcast, partial;
 };
 
 static struct family_state family_state(const uint8_t *count, int roles,
                                         const struct sbp_state *states)
 {
-    struct family_state state = {{0}, 0};
+    struct family_state state = {{0}, 0, 0};
     for (int r = 0; r < roles; r++) {
         if (states[r].kind == SBP_SPLIT)
             state.split[states[r].dim] += count[r];
+        else if (states[r].kind == SBP_PARTIAL)
+            state.partial += count[r];
         else
             state.broadcast += count[r];
     }
@@ -365,14 +395,99 @@ static void input_states(const struct sbp_space *space, const struct sbp_transfe
         states[r] = entry->role[space->op_role[transfer->op][r]].input[transfer->input];
 }
 
-/* Axes that must change the dimension they split, at best: what neither stays nor becomes B. */
+static int excess(int a, int b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Axes that must change the dimension they split, at best: what neither stays nor becomes B or P.
+ */
 static int least_moves(const struct family_state *from, const struct family_state *to)
 {
     int left_over = 0;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
-        if (from->split[dim] > to->split[dim])
-            left_over += from->split[dim] - to->split[dim];
-    return left_over > to->broadcast ? left_over - to->broadcast : 0;
+        left_over += excess(from->split[dim], to->split[dim]);
+    return excess(left_over,
+                  excess(to->broadcast, from->broadcast) + excess(to->partial, from->partial));
+}
+
+static void join_axes(const struct sbp_space *space, struct sbp_group *group, int family, int axes)
+{
+    for (int k = 0; k < axes; k++)
+        group->members[space->mesh->family[family].level] *=
+            (double)space->mesh->family[family].prime;
+}
+
+struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist *from,
+                             const struct sbp_dist *to)
+{
+    sbp_axes from_split = 0, to_split = 0, leave = 0, move = 0, gather = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const sbp_axes bit = (sbp_axes)1 << axis;
+        const struct sbp_state a = from->axis[axis], b = to->axis[axis];
+        from_split |= a.kind == SBP_SPLIT ? bit : 0;
+        to_split |= b.kind == SBP_SPLIT ? bit : 0;
+        if (sbp_state_equal(a, b))
+            continue;
+        leave |= a.kind == SBP_PARTIAL ? bit : 0;
+        move |= a.kind == SBP_SPLIT && b.kind == SBP_SPLIT ? bit : 0;
+        gather |= b.kind == SBP_BROADCAST ? bit : 0;
+    }
+    return (struct sbp_way){
+        .leave = sbp_group_of(mesh, leave),
+        .move = sbp_group_of(mesh, move),
+        .gather = sbp_group_of(mesh, gather),
+        .all_reduced = leave != 0 && leave == gather && move == 0,
+        .from_parts = (double)sbp_mesh_group_size(mesh, from_split),
+        .to_parts = (double)sbp_mesh_group_size(mesh, to_split),
+    };
+}
+
+/* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
+ * and what left P is gathered. */
+double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way)
+{
+    const double bytes = elements_of(space, tensor) * (double)space->pricing.bytes.activation;
+    const double leave = sbp_group_size(&way->leave), gather = sbp_group_size(&way->gather);
+    const double from = bytes / way->from_parts, to = bytes / way->to_parts;
+    if (way->all_reduced)
+        return collective_s(space, SBP_ALL_REDUCE, &way->leave, from) +
+               collective_s(space, SBP_ALL_REDUCE, &way->leave, to);
+    return collective_s(space, SBP_REDUCE_SCATTER, &way->leave, from) +
+           collective_s(space, SBP_ALL_TO_ALL, &way->move, from / leave) +
+           collective_s(space, SBP_ALL_GATHER, &way->gather, from / leave * gather) +
+           collective_s(space, SBP_REDUCE_SCATTER, &way->gather, to) +
+           collective_s(space, SBP_ALL_TO_ALL, &way->move, to / gather) +
+           collective_s(space, SBP_ALL_GATHER, &way->leave, to / gather * leave);
+}
+
+/* The least that each collective on the way can move, whichever axes are lined up; exact where a
+ * family is one axis. */
+static double least_way_s(const struct sbp_space *space, int tensor, const struct family_state *a,
+                          const struct family_state *b)
+{
+    struct sbp_way way = {sbp_group_one(), sbp_group_one(), sbp_group_one(), true, 1, 1};
+    struct sbp_group from = sbp_group_one(), to = sbp_group_one();
+    bool changes = false;
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const int leave = excess(a[f].partial, b[f].partial), moves = least_moves(&a[f], &b[f]);
+        const int gather = excess(b[f].broadcast, a[f].broadcast);
+        int new_splits = 0;
+        for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+            join_axes(space, &from, f, a[f].split[dim]);
+            join_axes(space, &to, f, b[f].split[dim]);
+            new_splits += excess(b[f].split[dim], a[f].split[dim]);
+        }
+        join_axes(space, &way.leave, f, leave);
+        join_axes(space, &way.move, f, moves);
+        join_axes(space, &way.gather, f, gather);
+        changes |= leave > 0 || moves > 0 || gather > 0;
+        way.all_reduced &= moves == 0 && leave == gather && (leave == 0 || new_splits == 0);
+    }
+    way.all_reduced &= changes;
+    way.from_parts = sbp_group_size(&from);
+    way.to_parts = sbp_group_size(&to);
+    return sbp_space_way_s(space, tensor, &way);
 }
 
 /* AutoDDL, section 4.3: no all-to-all when the batch split stays (p0 = p0') or the features' does
@@ -394,57 +509,135 @@ static bool paper_moves(const struct sbp_space *space, int tag, const struct fam
     return free_by_batch || free_by_features || tag != SBP_REST_BATCH;
 }
 
+/* Prices of all-to-alls by how many axes of each family move: few, and asked for in every cell of a
+ * table. */
+struct move_prices {
+    int stride[SBP_MAX_AXES]; /* of a family's number of axes */
+    double *seconds;          /* negative: not yet known */
+};
+
+static double moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                      const int *moves, const struct move_prices *prices)
+{
+    int at = 0;
+    for (int f = 0; prices != NULL && f < space->mesh->family_count; f++)
+        at += moves[f] * prices->stride[f];
+    if (prices != NULL && prices->seconds[at] >= 0)
+        return prices->seconds[at];
+    struct sbp_group group = sbp_group_one();
+    for (int f = 0; f < space->mesh->family_count; f++)
+        join_axes(space, &group, f, moves[f]);
+    const double n = elements_of(space, transfer->tensor) / (double)space->mesh->devices *
+                     (double)space->pricing.bytes.activation;
+    const double seconds = 2 * transfer->repeats * collective_s(space, SBP_ALL_TO_ALL, &group, n);
+    if (prices != NULL)
+        prices->seconds[at] = seconds;
+    return seconds;
+}
+
+static void states_from(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                        int choice, struct family_state *states)
+{
+    const struct sbp_space_variable *from = &space->variable[transfer->from];
+    for (int f = 0; f < space->mesh->family_count; f++)
+        states[f] = family_state(sbp_space_count(space, transfer->from, choice, f),
+                                 from->role_count, from->state);
+}
+
+static void states_to(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                      int choice, struct family_state *states)
+{
+    struct sbp_state want[SBP_MAX_ROLES];
+    input_states(space, transfer, want);
+    for (int f = 0; f < space->mesh->family_count; f++)
+        states[f] = family_state(sbp_space_count(space, transfer->to, choice, f),
+                                 space->variable[transfer->to].role_count, want);
+}
+
+static double between_s(const struct sbp_space *space, const struct sbp_transfer *transfer, int tag,
+                        const struct family_state *a, const struct family_state *b,
+                        const struct move_prices *prices)
+{
+    int moves[SBP_MAX_AXES];
+    for (int f = 0; f < space->mesh->family_count; f++)
+        moves[f] = least_moves(&a[f], &b[f]);
+    if (space->request->boxing == SBP_BOXING_PAPER && !paper_moves(space, tag, a, b, moves))
+        return SBP_FORBIDDEN;
+    if (space->variable[transfer->from].rests_whole)
+        return transfer->repeats * least_way_s(space, transfer->tensor, a, b);
+    return moves_s(space, transfer, moves, prices);
+}
+
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
                             int from_choice, int to_choice)
 {
-    const struct sbp_space_variable *from = &space->variable[transfer->from];
-    const struct sbp_space_variable *to = &space->variable[transfer->to];
     struct family_state a[SBP_MAX_AXES], b[SBP_MAX_AXES];
-    struct sbp_state want[SBP_MAX_ROLES];
-    int moves[SBP_MAX_AXES];
-    input_states(space, transfer, want);
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        a[f] = family_state(sbp_space_count(space, transfer->from, from_choice, f),
-                            from->role_count, from->state);
-        b[f] =
-            family_state(sbp_space_count(space, transfer->to, to_choice, f), to->role_count, want);
-        moves[f] = least_moves(&a[f], &b[f]);
-    }
-    if (space->request->boxing == SBP_BOXING_PAPER &&
-        !paper_moves(space, from->tag[from_choice], a, b, moves))
-        return SBP_FORBIDDEN;
-    struct sbp_group group = sbp_group_one();
+    states_from(space, transfer, from_choice, a);
+    states_to(space, transfer, to_choice, b);
+    return between_s(space, transfer, space->variable[transfer->from].tag[from_choice], a, b, NULL);
+}
+
+/* States in which an operator leaves its output, and in which the output rests. */
+static void states_left(const struct sbp_space *space, const struct sbp_keep *keep, int choice,
+                        struct family_state *states)
+{
+    const int roles = space->variable[keep->op_variable].role_count;
+    struct sbp_state output[SBP_MAX_ROLES];
+    for (int r = 0; r < roles; r++)
+        output[r] = sbp_space_output_state(space, keep->op, r);
     for (int f = 0; f < space->mesh->family_count; f++)
-        for (int k = 0; k < moves[f]; k++)
-            group.members[space->mesh->family[f].level] *= (double)space->mesh->family[f].prime;
-    const double n = elements_of(space, transfer->tensor) / (double)space->mesh->devices *
-                     (double)space->pricing.bytes.activation;
-    return 2 * transfer->repeats * collective_s(space, SBP_ALL_TO_ALL, &group, n);
+        states[f] =
+            family_state(sbp_space_count(space, keep->op_variable, choice, f), roles, output);
+}
+
+static void states_resting(const struct sbp_space *space, const struct sbp_keep *keep, int choice,
+                           struct family_state *states)
+{
+    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
+    for (int f = 0; f < space->mesh->family_count; f++)
+        states[f] = family_state(sbp_space_count(space, keep->rest_variable, choice, f),
+                                 rest->role_count, rest->state);
+}
+
+static bool can_rest(const struct family_state *left, const struct family_state *resting, int tag)
+{
+    int gathered = 0;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        const bool fixed = (tag == SBP_REST_FEATURE && dim == SBP_DIM_BATCH) ||
+                           (tag == SBP_REST_BATCH && dim == SBP_DIM_FEATURE);
+        if (fixed && left->split[dim] != resting->split[dim])
+            return false;
+        gathered += excess(left->split[dim], resting->split[dim]);
+    }
+    return gathered <= resting->broadcast && resting->partial <= left->partial;
+}
+
+static double resting_s(const struct sbp_space *space, const struct sbp_keep *keep, int tag,
+                        const struct family_state *left, const struct family_state *resting)
+{
+    const struct sbp_op_node *node = &space->graph->op[keep->op];
+    for (int f = 0; f < space->mesh->family_count; f++)
+        if (!can_rest(&left[f], &resting[f], tag))
+            return SBP_FORBIDDEN;
+    return space->variable[keep->rest_variable].rests_whole
+               ? node->repeats * least_way_s(space, node->output, left, resting)
+               : 0;
+}
+
+double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                        int rest_choice)
+{
+    struct family_state left[SBP_MAX_AXES], resting[SBP_MAX_AXES];
+    states_left(space, keep, op_choice, left);
+    states_resting(space, keep, rest_choice, resting);
+    return resting_s(space, keep, space->variable[keep->rest_variable].tag[rest_choice], left,
+                     resting);
 }
 
 bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
                         int rest_choice)
 {
-    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
-    const int roles = space->variable[keep->op_variable].role_count;
-    struct sbp_state output[SBP_MAX_ROLES];
-    for (int r = 0; r < roles; r++)
-        output[r] = sbp_space_output_state(space, keep->op, r);
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        const uint8_t *count = sbp_space_count(space, keep->op_variable, op_choice, f);
-        const struct family_state a = family_state(count, roles, output);
-        const struct family_state b =
-            family_state(sbp_space_count(space, keep->rest_variable, rest_choice, f),
-                         rest->role_count, rest->state);
-        for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
-            const bool fixed =
-                (rest->tag[rest_choice] == SBP_REST_FEATURE && dim == SBP_DIM_BATCH) ||
-                (rest->tag[rest_choice] == SBP_REST_BATCH && dim == SBP_DIM_FEATURE);
-            if (a.split[dim] > b.split[dim] || (fixed && a.split[dim] != b.split[dim]))
-                return false;
-        }
-    }
-    return true;
+    return sbp_space_keep_s(space, keep, op_choice, rest_choice) < SBP_FORBIDDEN;
 }
 
 /* ---- the problem ---------------------------------------------------------------------------- */
@@ -462,7 +655,8 @@ static double constant_s(const struct sbp_space *space)
     }
     for (int t = 0; space->request->objective == SBP_STEP_TIME && t < space->graph->tensor_count;
          t++)
-        seconds += fan_out_s(space, t);
+        if (space->slot[t] >= 0 && !space->variable[space->slot[t]].rests_whole)
+            seconds += fan_out_s(space, t, (double)space->mesh->devices);
     return seconds;
 }
 
@@ -501,47 +695,112 @@ static void add_to(double *cell, double cost)
     *cell = *cell >= SBP_FORBIDDEN || cost >= SBP_FORBIDDEN ? SBP_FORBIDDEN : *cell + cost;
 }
 
+static double *cell_of(double *table, bool transposed, int rows, int columns, int r, int c)
+{
+    return &table[transposed ? (size_t)c * (size_t)rows + (size_t)r
+                             : (size_t)r * (size_t)columns + (size_t)c];
+}
+
+/* NULL where there is no room for so many, or too many to be worth it. */
+static struct move_prices *make_prices(const struct sbp_space *space, struct sbp_arena *arena)
+{
+    enum { MOST = 1 << 16 };
+    struct move_prices *prices = SBP_NEW(arena, struct move_prices, 1);
+    int size = 1;
+    for (int f = 0; prices != NULL && f < space->mesh->family_count && size <= MOST; f++) {
+        prices->stride[f] = size;
+        size *= space->mesh->family[f].count + 1;
+    }
+    if (prices == NULL || size > MOST)
+        return NULL;
+    prices->seconds = SBP_NEW(arena, double, size);
+    for (int i = 0; prices->seconds != NULL && i < size; i++)
+        prices->seconds[i] = -1;
+    return prices->seconds == NULL ? NULL : prices;
+}
+
+/* A transfer's costs, added to the cells of its edge. */
+static enum sbp_status fill_transfer(const struct sbp_space *space,
+                                     const struct sbp_transfer *transfer, double *table,
+                                     bool transposed, struct sbp_arena *arena)
+{
+    const struct sbp_space_variable *from = &space->variable[transfer->from];
+    const int rows = from->choice_count, columns = space->variable[transfer->to].choice_count;
+    const int families = space->mesh->family_count;
+    struct family_state a[SBP_MAX_AXES];
+    const struct move_prices *prices = make_prices(space, arena);
+    struct family_state *to = SBP_NEW(arena, struct family_state, columns * families + 1);
+    if (to == NULL)
+        return SBP_E_MEMORY;
+    for (int c = 0; c < columns; c++)
+        states_to(space, transfer, c, to + (size_t)c * (size_t)families);
+    for (int r = 0; r < rows && !sbp_space_interrupted(space); r++) {
+        states_from(space, transfer, r, a);
+        for (int c = 0; c < columns; c++)
+            add_to(cell_of(table, transposed, rows, columns, r, c),
+                   between_s(space, transfer, from->tag[r], a, to + (size_t)c * (size_t)families,
+                             prices));
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status add_transfers(const struct sbp_space *space, struct sbp_problem *problem)
 {
-    for (int i = 0; i < space->transfer_count; i++) {
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < space->transfer_count && status == SBP_OK; i++) {
         const struct sbp_transfer *transfer = &space->transfer[i];
         if (transfer->from == transfer->to) {
             add_loop(space, transfer, problem);
             continue;
         }
         bool transposed = false;
+        struct sbp_arena scratch;
+        sbp_arena_init(&scratch);
         double *table = sbp_problem_edge_table(problem, transfer->from, transfer->to, &transposed);
-        if (table == NULL)
-            return SBP_E_MEMORY;
-        const int rows = space->variable[transfer->from].choice_count;
-        const int columns = space->variable[transfer->to].choice_count;
-        for (int r = 0; r < rows && !sbp_space_interrupted(space); r++)
-            for (int c = 0; c < columns; c++)
-                add_to(transposed ? &table[(size_t)c * (size_t)rows + (size_t)r]
-                                  : &table[(size_t)r * (size_t)columns + (size_t)c],
-                       sbp_space_transfer_s(space, transfer, r, c));
+        status = table == NULL ? SBP_E_MEMORY
+                               : fill_transfer(space, transfer, table, transposed, &scratch);
+        sbp_arena_free(&scratch);
+    }
+    return status;
+}
+
+/* What outputs cost on their way into a rest, added to the cells of its edge. */
+static enum sbp_status fill_keep(const struct sbp_space *space, const struct sbp_keep *keep,
+                                 double *table, bool transposed, struct sbp_arena *arena)
+{
+    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
+    const int rows = space->variable[keep->op_variable].choice_count;
+    const int columns = rest->choice_count, families = space->mesh->family_count;
+    struct family_state left[SBP_MAX_AXES];
+    struct family_state *resting = SBP_NEW(arena, struct family_state, columns * families + 1);
+    if (resting == NULL)
+        return SBP_E_MEMORY;
+    for (int c = 0; c < columns; c++)
+        states_resting(space, keep, c, resting + (size_t)c * (size_t)families);
+    for (int r = 0; r < rows && !sbp_space_interrupted(space); r++) {
+        states_left(space, keep, r, left);
+        for (int c = 0; c < columns; c++)
+            add_to(
+                cell_of(table, transposed, rows, columns, r, c),
+                resting_s(space, keep, rest->tag[c], left, resting + (size_t)c * (size_t)families));
     }
     return SBP_OK;
 }
 
 static enum sbp_status add_keeps(const struct sbp_space *space, struct sbp_problem *problem)
 {
-    for (int i = 0; i < space->keep_count; i++) {
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < space->keep_count && status == SBP_OK; i++) {
         const struct sbp_keep *keep = &space->keep[i];
         bool transposed = false;
+        struct sbp_arena scratch;
+        sbp_arena_init(&scratch);
         double *table =
             sbp_problem_edge_table(problem, keep->op_variable, keep->rest_variable, &transposed);
-        if (table == NULL)
-            return SBP_E_MEMORY;
-        const int rows = space->variable[keep->op_variable].choice_count;
-        const int columns = space->variable[keep->rest_variable].choice_count;
-        for (int r = 0; r < rows && !sbp_space_interrupted(space); r++)
-            for (int c = 0; c < columns; c++)
-                if (!sbp_space_can_rest(space, keep, r, c))
-                    table[transposed ? (size_t)c * (size_t)rows + (size_t)r
-                                     : (size_t)r * (size_t)columns + (size_t)c] = SBP_FORBIDDEN;
+        status = table == NULL ? SBP_E_MEMORY : fill_keep(space, keep, table, transposed, &scratch);
+        sbp_arena_free(&scratch);
     }
-    return SBP_OK;
+    return status;
 }
 
 enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,

@@ -7,8 +7,9 @@ struct walk {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
     const struct sbp_request *request;
-    sbp_axes data;             /* megatron: the axes of data parallelism */
-    bool row[SBP_MAX_CLASSES]; /* megatron: (op_count) the second linear of a pair */
+    sbp_axes data;                /* megatron: the axes of data parallelism */
+    bool row[SBP_MAX_CLASSES];    /* megatron: (op_count) the second linear of a pair */
+    bool resort[SBP_MAX_CLASSES]; /* (op_count) no roles but spare ones divide it */
     int first_choice; /* the decision whose order of axes is fixed; -1: the model's input */
     struct sbp_strategy strategy;
     /* Which strategy the walk must equal (membership), or NULL. */
@@ -58,9 +59,33 @@ static const char *tensor_role(const struct walk *walk, int op)
     }
 }
 
+static const struct sbp_fix *fix_of(const struct walk *walk, int op)
+{
+    for (int i = 0; i < walk->request->fix_count; i++)
+        if (strcmp(walk->request->fix[i].layer, walk->graph->op[walk->graph->op[op].site].name) ==
+            0)
+            return &walk->request->fix[i];
+    return NULL;
+}
+
+/* Spare roles are played where a fix names them, and, but for partial sums, where nothing else
+ * divides. */
+static bool spare_allowed(const struct walk *walk, int op, int role)
+{
+    const struct sbp_fix *fix = fix_of(walk, op);
+    bool named = false;
+    for (int level = 0; fix != NULL && level < walk->mesh->level_count; level++)
+        named |= fix->factor[role][level] > 1;
+    const bool resort = fix == NULL && walk->resort[walk->graph->op[op].site] &&
+                        entry_of(walk, op)->role[role].output.kind != SBP_PARTIAL;
+    return walk->request->space == SBP_SPACE_FULL && (named || resort);
+}
+
 static bool role_allowed(const struct walk *walk, int op, int role, int axis)
 {
     const struct sbp_role *entry = &entry_of(walk, op)->role[role];
+    if (entry->spare)
+        return spare_allowed(walk, op, role);
     const bool data = (walk->data >> axis & 1) != 0;
     switch (walk->request->space) {
     case SBP_SPACE_AUTODDL:
@@ -125,7 +150,7 @@ static int role_on(const struct walk *walk, int op, int axis)
     if (!entry_of(walk, op)->follows)
         return walk->strategy.op[op].role[axis];
     const struct sbp_state at = walk->strategy.rest[walk->graph->op[op].input[0]].axis[axis];
-    for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)); role++)
+    for (int role = 0; role < entry_of(walk, op)->role_count; role++)
         if (sbp_state_equal(entry_of(walk, op)->role[role].input[0], at))
             return role;
     return -1;
@@ -157,6 +182,66 @@ static bool note_role(struct walk *walk, int op, int axis, int role)
     return weights_agree(walk, op, axis, role);
 }
 
+/* --- operators that nothing divides --- */
+
+/* The role in which an operator holds a shared weight as another operator holds it in its own. */
+static int agreeing_role(const struct walk *walk, int op, int other, int role)
+{
+    const struct sbp_state state = weight_state(walk, op, 0, role);
+    const char *name = entry_of(walk, op)->role[role].name;
+    for (int r = 0; r < entry_of(walk, other)->role_count; r++)
+        if (sbp_state_equal(weight_state(walk, other, 0, r), state) &&
+            (state.kind == SBP_SPLIT || strcmp(entry_of(walk, other)->role[r].name, name) == 0))
+            return r;
+    return -1;
+}
+
+static bool shares_weight(const struct walk *walk, int op, int other)
+{
+    const struct sbp_op_node *a = &walk->graph->op[op], *b = &walk->graph->op[other];
+    return a->weight_count > 0 && b->weight_count > 0 && a->weight[0] == b->weight[0];
+}
+
+/* Whether roles of the axes, drawn from the first to the last, can go on to a whole strategy of one
+ * operator and of those that it shares a weight with. */
+static bool divides_somehow(struct walk *walk, int op, int axis)
+{
+    if (axis == walk->mesh->axis_count)
+        return true;
+    sbp_axes before[64];
+    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
+    bool possible = false;
+    memcpy(before, walk->strategy.split, bytes);
+    for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)) && !possible; role++) {
+        bool legal = true;
+        for (int other = 0; other < walk->graph->op_count && legal; other++) {
+            const int own = other == op ? role
+                            : !shares_weight(walk, op, other)
+                                ? -1
+                                : agreeing_role(walk, op, other, role);
+            const struct sbp_op_node *node = &walk->graph->op[other];
+            if (own < 0)
+                continue;
+            const struct sbp_role *entry = &entry_of(walk, other)->role[own];
+            for (int i = 0; i < node->input_count && legal; i++)
+                legal = note(walk, node->input[i], axis, entry->input[i]);
+            for (int w = 0; w < node->weight_count && legal; w++)
+                legal = note(walk, node->weight[w], axis, weight_state(walk, other, w, own));
+            legal = legal && (node->output < 0 || note(walk, node->output, axis, entry->output));
+        }
+        possible = legal && divides_somehow(walk, op, axis + 1);
+        memcpy(walk->strategy.split, before, bytes);
+    }
+    return possible;
+}
+
+static void find_resorts(struct walk *walk)
+{
+    for (int op = 0; op < walk->graph->op_count; op++)
+        if (!entry_of(walk, op)->follows && walk->graph->op[op].site == op)
+            walk->resort[op] = !divides_somehow(walk, op, 0);
+}
+
 /* --- bounds on whole operators --- */
 
 static int64_t parts_at(const struct walk *walk, int op, int role, int level)
@@ -174,7 +259,7 @@ static bool keeps_fixes(const struct walk *walk, int op)
         const struct sbp_fix *fix = &walk->request->fix[i];
         if (strcmp(fix->layer, walk->graph->op[walk->graph->op[op].site].name) != 0)
             continue;
-        for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)); role++)
+        for (int role = 0; role < entry_of(walk, op)->role_count; role++)
             for (int level = 0; level < walk->mesh->level_count; level++)
                 if (fix->factor[role][level] != SBP_ANY &&
                     fix->factor[role][level] != parts_at(walk, op, role, level))
@@ -190,6 +275,15 @@ static bool keeps_batch_bound(const struct walk *walk, int op)
            parts_at(walk, op, 0, -1) <= most;
 }
 
+/* A number for each state: splits by dimension, B, P. */
+enum { RANKS = SBP_MAX_DIMS + 2 };
+static int rank_of(struct sbp_state state)
+{
+    return state.kind == SBP_SPLIT       ? state.dim
+           : state.kind == SBP_BROADCAST ? SBP_MAX_DIMS
+                                         : SBP_MAX_DIMS + 1;
+}
+
 /* A repeat has as many axes of each family in each role, and in each split of its output's rest, as
  * its site; a follower has no choice to repeat. */
 static bool keeps_site(const struct walk *walk, int op)
@@ -197,17 +291,17 @@ static bool keeps_site(const struct walk *walk, int op)
     const struct sbp_op_node *node = &walk->graph->op[op];
     if (node->site == op || entry_of(walk, op)->follows)
         return true;
-    int balance[SBP_MAX_AXES][SBP_MAX_ROLES + SBP_MAX_DIMS] = {{0}};
+    int balance[SBP_MAX_AXES][SBP_MAX_ROLES + RANKS] = {{0}};
     for (int axis = 0; axis < walk->mesh->axis_count; axis++) {
         int *const at = balance[walk->mesh->axis[axis].family];
         at[role_on(walk, op, axis)]++;
         at[role_on(walk, node->site, axis)]--;
-        at[SBP_MAX_ROLES + walk->strategy.rest[node->output].axis[axis].dim]++;
-        at[SBP_MAX_ROLES +
-           walk->strategy.rest[walk->graph->op[node->site].output].axis[axis].dim]--;
+        const int site_output = walk->graph->op[node->site].output;
+        at[SBP_MAX_ROLES + rank_of(walk->strategy.rest[node->output].axis[axis])]++;
+        at[SBP_MAX_ROLES + rank_of(walk->strategy.rest[site_output].axis[axis])]--;
     }
     for (int family = 0; family < walk->mesh->family_count; family++)
-        for (int i = 0; i < SBP_MAX_ROLES + SBP_MAX_DIMS; i++)
+        for (int i = 0; i < SBP_MAX_ROLES + RANKS; i++)
             if (balance[family][i] != 0)
                 return false;
     return true;
@@ -232,8 +326,8 @@ static bool in_order(const struct walk *walk, int decision, int tensor, int axis
         walk->mesh->axis[axis].family != walk->mesh->axis[axis - 1].family ||
         (walk->data >> axis & 1) != (walk->data >> (axis - 1) & 1))
         return true;
-    const int dim = walk->strategy.rest[tensor].axis[axis].dim;
-    const int last_dim = walk->strategy.rest[tensor].axis[axis - 1].dim;
+    const int dim = rank_of(walk->strategy.rest[tensor].axis[axis]);
+    const int last_dim = rank_of(walk->strategy.rest[tensor].axis[axis - 1]);
     if (decision < 0)
         return last_dim <= dim;
     const int role = walk->strategy.op[decision].role[axis];
@@ -258,17 +352,51 @@ static enum sbp_status walk_rest(struct walk *walk, int op, int tensor, int axis
     return status;
 }
 
-/* The output's rest on one axis, the role being chosen. */
+/* Whether an operator has a role to play, on whatever axis, that leaves its output in a state. */
+static bool may_leave(const struct walk *walk, int op, enum sbp_kind kind)
+{
+    for (int role = 0; role < entry_of(walk, op)->role_count; role++) {
+        const struct sbp_role *entry = &entry_of(walk, op)->role[role];
+        if (entry->output.kind == kind && (!entry->spare || spare_allowed(walk, op, role)))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a reader goes on with partial sums; those that follow cannot. */
+static bool may_take_partial(const struct walk *walk, int tensor)
+{
+    for (int op = 0; op < walk->graph->op_count; op++)
+        for (int i = 0; i < walk->graph->op[op].input_count; i++)
+            for (int role = 0;
+                 walk->graph->op[op].input[i] == tensor && role < entry_of(walk, op)->role_count;
+                 role++)
+                if (entry_of(walk, op)->role[role].input[i].kind == SBP_PARTIAL &&
+                    spare_allowed(walk, op, role))
+                    return true;
+    return false;
+}
+
+/* The output's rest on one axis, the role being chosen: as the operator leaves it; where it may
+ * leave partial sums, also in another split, whole where it may leave its output whole, partial
+ * where that is read. */
 static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct sbp_state state)
 {
     const int tensor = walk->graph->op[op].output;
     if (tensor < 0)
         return walk_op(walk, op, axis + 1);
-    if (state.kind != SBP_PARTIAL)
-        return walk_rest(walk, op, tensor, axis, state);
-    for (int dim = 0; dim < SBP_MAX_DIMS - 1; dim++)
-        if (rest_allowed(walk, dim, axis))
-            SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_S((uint8_t)dim)));
+    const bool chooses = !entry_of(walk, op)->follows && may_leave(walk, op, SBP_PARTIAL);
+    const bool whole = chooses && may_leave(walk, op, SBP_BROADCAST);
+    if (state.kind == SBP_SPLIT || !chooses)
+        SBP_TRY(walk_rest(walk, op, tensor, axis, state));
+    else
+        for (int dim = 0; dim < SBP_MAX_DIMS - 1; dim++)
+            if (rest_allowed(walk, dim, axis))
+                SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_S((uint8_t)dim)));
+    if (whole)
+        SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_B));
+    if (state.kind == SBP_PARTIAL && may_take_partial(walk, tensor))
+        return walk_rest(walk, op, tensor, axis, SBP_STATE_P);
     return SBP_OK;
 }
 
@@ -348,7 +476,7 @@ static enum sbp_status walk_op(struct walk *walk, int op, int axis)
         const int role = role_on(walk, op, axis);
         return role < 0 ? SBP_OK : walk_role(walk, op, axis, role);
     }
-    for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)); role++)
+    for (int role = 0; role < entry_of(walk, op)->role_count; role++)
         if (role_allowed(walk, op, role, axis))
             SBP_TRY(walk_role(walk, op, axis, role));
     return SBP_OK;
@@ -370,6 +498,7 @@ static enum sbp_status walk_all(struct walk *walk)
 {
     const struct sbp_graph *graph = walk->graph;
     const bool rests = input_rests(graph);
+    find_resorts(walk);
     walk->first_choice = -1;
     if (!rests)
         for (walk->first_choice = 0;
@@ -414,6 +543,16 @@ struct pricing {
     struct sbp_diag *diag;
 };
 
+static bool rests_whole(const struct walk *walk)
+{
+    for (int op = 0; op < walk->graph->op_count; op++)
+        for (int axis = 0; axis < walk->mesh->axis_count; axis++)
+            if (walk->graph->op[op].output >= 0 &&
+                walk->strategy.rest[walk->graph->op[op].output].axis[axis].kind != SBP_SPLIT)
+                return true;
+    return false;
+}
+
 static enum sbp_status price(struct walk *walk)
 {
     struct pricing *const pricing = walk->context;
@@ -427,8 +566,9 @@ static enum sbp_status price(struct walk *walk)
     if (sbp_strategy_close(&plan->graph, &plan->mesh, &walk->strategy, &refusal) != SBP_OK) {
         memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
         walk->visited--;
-        /* The paper's way between two rests may split a class further than both ends do. */
-        return walk->request->boxing == SBP_BOXING_PAPER
+        /* The paper's way between two rests may split a class further than both ends do; a sum over
+         * an axis that splits nothing of its tensor cannot be formed next to other changes. */
+        return walk->request->boxing == SBP_BOXING_PAPER || rests_whole(walk)
                    ? SBP_OK
                    : sbp_fail(pricing->diag, SBP_E_INTERNAL, "%s", refusal.text);
     }

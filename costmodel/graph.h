@@ -118,20 +118,47 @@ struct sbp_graph {
     int64_t parameters; /* exact: padding rows are not counted, tied weights once */
 };
 
-/* Model keys, layer-list form: name, global_batch, sequence (default 1), precision ("fp32",
- * "mixed", object {"param", "grad", "master", "moments", "activation", "reduce", "accumulate",
- * "loss"}: param defaults to fp32, grad and activation to param, moments to master, else param,
- * reduce to grad, accumulate to grad, loss to activation; without a master of another type than
- * param there is no copy), input ("free", "split"), features (of the
- * input; default: `in` of a linear that reads it), optimizer ("adam" default, "adamw", "sgd", or an
- * object {"name", "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}),
- * clip_norm, attention ("materialised" default, "flash"), notes (anything, for people);
- * layers: [{"op", "name"?, "inputs"?: [names], ...}]. Per operator: linear {in?, out, bias?
- * (false), out_heads? (features = heads, inner = out / heads)}; embedding {vocab, hidden,
- * positions?}; layernorm {epsilon? 1e-5}; attention {heads, causal? (true)}: its input is a packed
- * (heads, 3, head size) projection; dropout {p}; cross_entropy {}; relu, gelu, add {}. Inputs
- * default to the previous layer's output; "input" names the model's input. A linear tied to an
- * embedding: {"op": "linear", "tied": "NAME"}. Architecture form: {"architecture": "gpt", "layers",
+/* Model keys of both forms: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
+ * object {"param", "grad", "master", "moments", "activation", "reduce", "accumulate", "loss"}:
+ * param defaults to fp32, grad and activation to param, moments to master, else param, reduce to
+ * grad, accumulate to grad, loss to activation; without a master of another type than param there
+ * is no copy), optimizer ("adam" default, "adamw", "sgd", or an object {"name", "learning_rate",
+ * "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention ("materialised"
+ * default, "flash"), notes (anything, for people).
+ *
+ * Layer-list form: layers: [{"op", "name"?, "inputs"?: [names], ...}]; inputs default to the
+ * previous layer's output, "input" names the model's. That is input: "free" or "split" with
+ * features (default: `in` of a linear that reads it), or an object: {features, sequence?, split?}
+ * or images {height, width, channels, split?}. Keys by operator, ? marks optional ones:
+ *
+ *   linear             in?, out, out_heads? (features = heads, inner = out / heads), bias? (false);
+ *                      or tied: NAME of an embedding
+ *   summa_linear       in?, out, out_heads?
+ *   embedding          vocab, hidden, positions?, types?; ids of its own; no inputs
+ *   patch_embedding    patch, hidden, bias? class_token? positions? (true); the images; no inputs
+ *   layernorm, rmsnorm, batchnorm   epsilon? (1e-5)
+ *   head_norm          size? (all) features of each head, epsilon?
+ *   relu, gelu, tanh, add, flatten, first_token, cross_entropy
+ *   dropout            p
+ *   swiglu             input (ffn, {gate, up}), a linear's with out_heads = ffn, out = 2 ffn
+ *   rotary             input (heads, even size); works in place
+ *   attention          heads; input (heads, {q, k, v} x size)
+ *   grouped_attention  heads, kv_heads? (heads), head_dim; inputs (heads, head_dim), (kv_heads,
+ *                      2 head_dim)
+ *   latent_attention   heads, nope, rope, value; inputs (heads, nope + rope), (heads, nope +
+ *                      value), (rope, 1)
+ *   all attention      causal? (true), dropout? (0), context? ("gather", "ring")
+ *   moe                experts, top_k, ffn, capacity? (1), gated? (true), router_bias? (false)
+ *   conv2d             out, kernel, stride? (1), padding? (0), bias? (false); sides are a number
+ *                      or [height, width]
+ *   maxpool, avgpool   kernel, stride? (kernel), padding?; or global: true
+ *   custom             roles: [{name, input, weight, gradient?, output}], states "B", "P", "S0" to
+ *                      "S3", one for all operands or a list; weights: [[in, out] or [out]] or
+ *                      parameters: N (as [N]: S2 splits it); out?, out_heads?; flops, bytes,
+ *                      time_s: {forward, input_gradient, weight_gradient}, of the model batch;
+ *                      saved_bytes; collectives: [{pass, role, kind, bytes, divided? (true)}]
+ *
+ * Architecture form: {"architecture": "gpt", "layers",
  * "hidden", "heads", "sequence", "vocab", "vocab_multiple"? (1), "positions"? (default sequence),
  * "ffn"? (4 hidden), "dropout"? (0), "tied"? (true), "bias"? (true), "epsilon"? (1e-5), ...}:
  * pre-norm blocks, residual adds, final norm, head, cross-entropy, as GPT-2. Every output but the

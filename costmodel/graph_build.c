@@ -1,15 +1,10 @@
-#include "costmodel/graph_build.h"
+#include "costmodel/graph_parts.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Initial values: weights of a GPT and embeddings are normal(0, 0.02), as GPT-2's. Biases, and norm
- * gains around their 1, get the same spread instead of a constant: a bias that a run adds twice, or
- * a shard that it takes from the wrong place, then shows in every number. */
-#define INIT_SPREAD 0.02
 
 /* --- classes --- */
 
@@ -23,8 +18,7 @@ static int class_root(struct sbp_builder *builder, int dim_class)
     return dim_class;
 }
 
-static int SBP_PRINTF(3, 4)
-    add_class(struct sbp_builder *builder, int64_t size, const char *format, ...)
+int sbp_part_class(struct sbp_builder *builder, int64_t size, const char *format, ...)
 {
     struct sbp_graph *graph = builder->graph;
     assert(graph->class_count < builder->class_capacity);
@@ -38,8 +32,16 @@ static int SBP_PRINTF(3, 4)
     return graph->class_count++;
 }
 
-/* The older class names the union: what flows through a network is named where it begins. */
-static void merge_classes(struct sbp_builder *builder, int a, int b)
+void sbp_part_rename_class(struct sbp_builder *builder, int dim_class, const char *format, ...)
+{
+    struct sbp_dim_class *named = &builder->graph->dim_class[class_root(builder, dim_class)];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(named->name, sizeof named->name, format, arguments);
+    va_end(arguments);
+}
+
+void sbp_part_merge(struct sbp_builder *builder, int a, int b)
 {
     const int first = class_root(builder, a), second = class_root(builder, b);
     assert(builder->graph->dim_class[first].size == builder->graph->dim_class[second].size);
@@ -65,7 +67,7 @@ int sbp_build_last(const struct sbp_builder *builder)
     return builder->graph->op[builder->graph->op_count - 1].output;
 }
 
-static bool count_elements(const int64_t *size, int64_t *elements)
+bool sbp_part_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements)
 {
     *elements = 1;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
@@ -74,27 +76,26 @@ static bool count_elements(const int64_t *size, int64_t *elements)
     return true;
 }
 
-/* Shape of no class: four ones to fill in. */
-static struct sbp_shape scalar_shape(void)
+struct sbp_shape sbp_part_scalar(void)
 {
     return (struct sbp_shape){
         .size = {1, 1, 1, 1},
         .dim_class = {SBP_NO_CLASS, SBP_NO_CLASS, SBP_NO_CLASS, SBP_NO_CLASS}};
 }
 
-static void set_dim(struct sbp_shape *shape, int dim, int64_t size, int dim_class)
+void sbp_part_set_dim(struct sbp_shape *shape, int dim, int64_t size, int dim_class)
 {
     shape->size[dim] = size;
     shape->dim_class[dim] = dim_class;
 }
 
-static const struct sbp_shape *shape_of(const struct sbp_builder *builder, int tensor)
+struct sbp_shape sbp_part_shape(const struct sbp_builder *builder, int tensor)
 {
     assert(tensor >= 0 && tensor < builder->graph->tensor_count);
-    return &builder->graph->tensor[tensor].shape;
+    return builder->graph->tensor[tensor].shape;
 }
 
-static int64_t features_of(const struct sbp_shape *shape)
+int64_t sbp_part_features(const struct sbp_shape *shape)
 {
     return shape->size[SBP_DIM_FEATURE] * shape->size[SBP_DIM_INNER];
 }
@@ -106,7 +107,7 @@ static enum sbp_status add_tensor(struct sbp_builder *builder, const struct sbp_
 {
     struct sbp_graph *graph = builder->graph;
     int64_t elements;
-    if (!count_elements(shape->size, &elements))
+    if (!sbp_part_count(shape->size, &elements))
         return sbp_json_refuse(at, "%s%s of %lld x %lld x %lld x %lld has more than 2^59 elements",
                                name, part, (long long)shape->size[0], (long long)shape->size[1],
                                (long long)shape->size[2], (long long)shape->size[3]);
@@ -119,8 +120,8 @@ static enum sbp_status add_tensor(struct sbp_builder *builder, const struct sbp_
     return SBP_OK;
 }
 
-static struct sbp_op_node *add_op(struct sbp_builder *builder, enum sbp_op_kind kind,
-                                  const char *name)
+struct sbp_op_node *sbp_part_op(struct sbp_builder *builder, enum sbp_op_kind kind,
+                                const char *name)
 {
     struct sbp_graph *graph = builder->graph;
     assert(graph->op_count < builder->op_capacity);
@@ -136,262 +137,83 @@ static struct sbp_op_node *add_op(struct sbp_builder *builder, enum sbp_op_kind 
     return op;
 }
 
-static enum sbp_status add_weight(struct sbp_builder *builder, const struct sbp_json *at,
-                                  struct sbp_op_node *op, const char *part,
-                                  const struct sbp_shape *shape, double mean, double spread)
+void sbp_part_reads(struct sbp_op_node *op, int tensor)
 {
-    int tensor;
+    assert(op->input_count < SBP_MAX_INPUTS);
+    op->input[op->input_count++] = tensor;
+}
+
+enum sbp_status sbp_part_weight(struct sbp_builder *builder, const struct sbp_json *at,
+                                struct sbp_op_node *op, const char *part,
+                                const struct sbp_shape *shape, double mean, double spread)
+{
+    int tensor = -1;
     SBP_TRY(add_tensor(builder, at, op->name, part, SBP_WEIGHT, shape, &tensor));
     builder->graph->tensor[tensor].init_mean = mean;
     builder->graph->tensor[tensor].init_spread = spread;
+    assert(op->weight_count < SBP_MAX_WEIGHTS);
     op->weight[op->weight_count++] = tensor;
     return SBP_OK;
 }
 
-static void set_padding(struct sbp_builder *builder, int tensor, int dim, int64_t valid)
+enum sbp_status sbp_part_bias(struct sbp_builder *builder, const struct sbp_json *at,
+                              struct sbp_op_node *op, const struct sbp_shape *output)
 {
-    struct sbp_tensor *padded = &builder->graph->tensor[tensor];
-    if (valid > 0 && valid < padded->shape.size[dim]) {
-        padded->valid_dim = dim;
-        padded->valid_rows = valid;
-    }
+    const struct sbp_shape shape = sbp_part_vector(output);
+    return sbp_part_weight(builder, at, op, ".bias", &shape, 0, SBP_INIT_SPREAD);
 }
 
-static enum sbp_status add_output(struct sbp_builder *builder, const struct sbp_json *at,
-                                  struct sbp_op_node *op, const struct sbp_shape *shape)
+enum sbp_status sbp_part_output(struct sbp_builder *builder, const struct sbp_json *at,
+                                struct sbp_op_node *op, const struct sbp_shape *shape)
 {
     SBP_TRY(add_tensor(builder, at, op->name, "", SBP_ACTIVATION, shape, &op->output));
     builder->graph->tensor[op->output].producer = (int)(op - builder->graph->op);
     return SBP_OK;
 }
 
-/* (batch, sequence, features, inner) of the model. */
-static struct sbp_shape activation_shape(const struct sbp_builder *builder, int64_t features,
-                                         int dim_class, int64_t inner)
+double sbp_part_spread(const struct sbp_builder *builder, double terms)
 {
-    struct sbp_shape shape = scalar_shape();
-    set_dim(&shape, SBP_DIM_BATCH, builder->graph->global_batch, builder->batch);
-    set_dim(&shape, SBP_DIM_SEQUENCE, builder->graph->sequence, builder->sequence);
-    set_dim(&shape, SBP_DIM_FEATURE, features, dim_class);
-    set_dim(&shape, SBP_DIM_INNER, inner, SBP_NO_CLASS);
+    return builder->linear_spread > 0 ? builder->linear_spread : 1 / sqrt(terms);
+}
+
+struct sbp_shape sbp_part_with_features(const struct sbp_shape *tokens, int64_t features,
+                                        int dim_class, int64_t inner)
+{
+    struct sbp_shape shape = *tokens;
+    sbp_part_set_dim(&shape, SBP_DIM_FEATURE, features, dim_class);
+    sbp_part_set_dim(&shape, SBP_DIM_INNER, inner, SBP_NO_CLASS);
     return shape;
 }
 
-/* A vector over the features of an activation: bias, gain, shift. */
-static struct sbp_shape vector_shape(const struct sbp_shape *activation)
+struct sbp_shape sbp_part_vector(const struct sbp_shape *activation)
 {
     struct sbp_shape shape = *activation;
-    set_dim(&shape, SBP_DIM_IN, 1, SBP_NO_CLASS);
-    set_dim(&shape, SBP_DIM_IN_INNER, 1, SBP_NO_CLASS);
+    sbp_part_set_dim(&shape, SBP_DIM_IN, 1, SBP_NO_CLASS);
+    sbp_part_set_dim(&shape, SBP_DIM_IN_INNER, 1, SBP_NO_CLASS);
     return shape;
 }
 
-/* --- operators --- */
+/* --- the model's input --- */
+
+struct sbp_shape sbp_build_tokens(const struct sbp_builder *builder)
+{
+    struct sbp_shape shape = sbp_part_scalar();
+    sbp_part_set_dim(&shape, SBP_DIM_BATCH, builder->graph->global_batch, builder->batch);
+    sbp_part_set_dim(&shape, SBP_DIM_SEQUENCE, builder->graph->sequence, builder->sequence);
+    return shape;
+}
 
 enum sbp_status sbp_build_input(struct sbp_builder *builder, const struct sbp_json *at,
-                                int64_t features)
+                                const struct sbp_build_input *input)
 {
-    const int dim_class = add_class(builder, features, "input");
-    const struct sbp_shape shape = activation_shape(builder, features, dim_class, 1);
+    struct sbp_shape shape = sbp_build_tokens(builder);
+    if (input->rows != builder->graph->sequence)
+        sbp_part_set_dim(&shape, SBP_DIM_SEQUENCE, input->rows,
+                         sbp_part_class(builder, input->rows, input->image ? "height" : "rows"));
+    const int features =
+        sbp_part_class(builder, input->features, input->image ? "channels" : "input");
+    shape = sbp_part_with_features(&shape, input->features, features, input->width);
     return add_tensor(builder, at, "input", "", SBP_ACTIVATION, &shape, &builder->graph->input);
-}
-
-/* W (in, in inner, out, out inner) on an input and an output. */
-static struct sbp_shape linear_shape(const struct sbp_shape *input, const struct sbp_shape *output)
-{
-    struct sbp_shape shape = *output;
-    set_dim(&shape, SBP_DIM_IN, input->size[SBP_DIM_FEATURE], input->dim_class[SBP_DIM_FEATURE]);
-    set_dim(&shape, SBP_DIM_IN_INNER, input->size[SBP_DIM_INNER], SBP_NO_CLASS);
-    return shape;
-}
-
-/* The head tied to an embedding table: in is the table's dimension 2, out its dimension 0. */
-static enum sbp_status tie_weight(struct sbp_builder *builder, const struct sbp_json *at,
-                                  struct sbp_op_node *op, int table, struct sbp_shape *output)
-{
-    const struct sbp_shape *input = shape_of(builder, op->input[0]);
-    const struct sbp_shape *rows = shape_of(builder, table);
-    if (input->size[SBP_DIM_FEATURE] != rows->size[2] || input->size[SBP_DIM_INNER] != 1)
-        return sbp_json_refuse(at, "its input has %lld x %lld features, the table's rows have %lld",
-                               (long long)input->size[SBP_DIM_FEATURE],
-                               (long long)input->size[SBP_DIM_INNER], (long long)rows->size[2]);
-    merge_classes(builder, input->dim_class[SBP_DIM_FEATURE], rows->dim_class[2]);
-    op->transposed_weight = true;
-    op->weight[op->weight_count++] = table;
-    *output = activation_shape(builder, rows->size[0], rows->dim_class[0], 1);
-    return SBP_OK;
-}
-
-static enum sbp_status own_weight(struct sbp_builder *builder, const struct sbp_json *at,
-                                  struct sbp_op_node *op, const struct sbp_build_linear *linear,
-                                  struct sbp_shape *output)
-{
-    const struct sbp_shape *input = shape_of(builder, op->input[0]);
-    const int64_t heads = linear->heads > 0 ? linear->heads : linear->out;
-    const char *class_name = linear->out_class != NULL ? linear->out_class : op->name;
-    const char *suffix = linear->out_class != NULL ? "" : ".out";
-    const int dim_class = add_class(builder, heads, "%s%s", class_name, suffix);
-    *output = activation_shape(builder, heads, dim_class, linear->out / heads);
-    const struct sbp_shape shape = linear_shape(input, output);
-    double spread = builder->linear_spread;
-    if (spread <= 0) /* keeps the scale of the activations from layer to layer */
-        spread = 1 / sqrt((double)features_of(input));
-    SBP_TRY(add_weight(builder, at, op, ".weight", &shape, 0, spread));
-    set_padding(builder, op->weight[0], SBP_DIM_OUT, linear->valid_out);
-    return SBP_OK;
-}
-
-enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_json *at,
-                                 const struct sbp_build_linear *linear)
-{
-    struct sbp_op_node *op = add_op(builder, SBP_OP_LINEAR, linear->name);
-    struct sbp_shape output;
-    op->input[op->input_count++] = linear->input;
-    if (linear->table >= 0)
-        SBP_TRY(tie_weight(builder, at, op, linear->table, &output));
-    else
-        SBP_TRY(own_weight(builder, at, op, linear, &output));
-    if (linear->bias) {
-        const struct sbp_shape shape = vector_shape(&output);
-        const struct sbp_tensor *weight = &builder->graph->tensor[op->weight[0]];
-        const int64_t valid = weight->valid_dim >= 0 ? weight->valid_rows : 0;
-        SBP_TRY(add_weight(builder, at, op, ".bias", &shape, 0, INIT_SPREAD));
-        set_padding(builder, op->weight[1], SBP_DIM_OUT, valid);
-    }
-    return add_output(builder, at, op, &output);
-}
-
-enum sbp_status sbp_build_embedding(struct sbp_builder *builder, const struct sbp_json *at,
-                                    const struct sbp_build_embedding *embedding)
-{
-    struct sbp_op_node *op = add_op(builder, SBP_OP_EMBEDDING, embedding->name);
-    const int vocab = add_class(builder, embedding->vocab, "vocab");
-    const int hidden = add_class(builder, embedding->hidden, "hidden");
-    struct sbp_shape table = scalar_shape();
-    set_dim(&table, SBP_DIM_IN, embedding->vocab, vocab);
-    set_dim(&table, SBP_DIM_OUT, embedding->hidden, hidden);
-    SBP_TRY(add_weight(builder, at, op, ".table", &table, 0, INIT_SPREAD));
-    set_padding(builder, op->weight[0], SBP_DIM_IN, embedding->valid_vocab);
-    if (embedding->positions > 0) {
-        /* Rows of positions are never split: a rank looks up whatever its tokens need. */
-        set_dim(&table, SBP_DIM_IN, embedding->positions, SBP_NO_CLASS);
-        SBP_TRY(add_weight(builder, at, op, ".positions", &table, 0, INIT_SPREAD));
-    }
-    const struct sbp_shape shape = activation_shape(builder, embedding->hidden, hidden, 1);
-    return add_output(builder, at, op, &shape);
-}
-
-enum sbp_status sbp_build_layernorm(struct sbp_builder *builder, const struct sbp_json *at,
-                                    const char *name, int input, double epsilon)
-{
-    struct sbp_op_node *op = add_op(builder, SBP_OP_LAYERNORM, name);
-    const struct sbp_shape shape = *shape_of(builder, input);
-    const struct sbp_shape vector = vector_shape(&shape);
-    op->input[op->input_count++] = input;
-    op->epsilon = epsilon;
-    SBP_TRY(add_weight(builder, at, op, ".gain", &vector, 1, INIT_SPREAD));
-    SBP_TRY(add_weight(builder, at, op, ".shift", &vector, 0, INIT_SPREAD));
-    return add_output(builder, at, op, &shape);
-}
-
-/* Its input's features are heads from here on, whoever made them. */
-static void name_heads(struct sbp_builder *builder, const char *name, int dim_class)
-{
-    struct sbp_dim_class *heads = &builder->graph->dim_class[class_root(builder, dim_class)];
-    (void)snprintf(heads->name, sizeof heads->name, "%s.heads", name);
-}
-
-enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sbp_json *at,
-                                    const char *name, int input, int64_t heads, bool causal)
-{
-    const struct sbp_shape packed = *shape_of(builder, input);
-    const struct sbp_json where = sbp_build_at(at, "heads");
-    if (packed.size[SBP_DIM_FEATURE] != heads || packed.size[SBP_DIM_INNER] % 3 != 0)
-        return sbp_json_refuse(&where,
-                               "%lld heads need a packed input of %lld x (3 x head size) features, "
-                               "this one has %lld x %lld (the projection's out_heads)",
-                               (long long)heads, (long long)heads,
-                               (long long)packed.size[SBP_DIM_FEATURE],
-                               (long long)packed.size[SBP_DIM_INNER]);
-    const int64_t scores[SBP_MAX_DIMS] = {packed.size[0], packed.size[1], packed.size[1], heads};
-    int64_t elements;
-    if (!count_elements(scores, &elements))
-        return sbp_json_refuse(at, "its scores are more than 2^59 elements");
-    struct sbp_op_node *op = add_op(builder, SBP_OP_ATTENTION, name);
-    op->input[op->input_count++] = input;
-    op->attention.causal = causal;
-    op->attention.kind = builder->attention;
-    op->attention.qk_size = op->attention.value_size = packed.size[SBP_DIM_INNER] / 3;
-    name_heads(builder, name, packed.dim_class[SBP_DIM_FEATURE]);
-    struct sbp_shape shape = packed;
-    shape.size[SBP_DIM_INNER] /= 3;
-    return add_output(builder, at, op, &shape);
-}
-
-enum sbp_status sbp_build_elementwise(struct sbp_builder *builder, const struct sbp_json *at,
-                                      enum sbp_op_kind kind, const char *name, int input,
-                                      double probability)
-{
-    struct sbp_op_node *op = add_op(builder, kind, name);
-    const struct sbp_shape shape = *shape_of(builder, input);
-    op->input[op->input_count++] = input;
-    op->probability = probability;
-    return add_output(builder, at, op, &shape);
-}
-
-enum sbp_status sbp_build_add(struct sbp_builder *builder, const struct sbp_json *at,
-                              const char *name, int left, int right)
-{
-    const struct sbp_shape a = *shape_of(builder, left), b = *shape_of(builder, right);
-    const struct sbp_tensor *tensor = builder->graph->tensor;
-    const struct sbp_json where = sbp_build_at(at, "inputs");
-    if (left == right)
-        return sbp_json_refuse(&where, "adds \"%s\" to itself", tensor[left].name);
-    if (memcmp(a.size, b.size, sizeof a.size) != 0)
-        return sbp_json_refuse(&where, "\"%s\" has %lld x %lld features, \"%s\" has %lld x %lld",
-                               tensor[left].name, (long long)a.size[SBP_DIM_FEATURE],
-                               (long long)a.size[SBP_DIM_INNER], tensor[right].name,
-                               (long long)b.size[SBP_DIM_FEATURE],
-                               (long long)b.size[SBP_DIM_INNER]);
-    merge_classes(builder, a.dim_class[SBP_DIM_FEATURE], b.dim_class[SBP_DIM_FEATURE]);
-    struct sbp_op_node *op = add_op(builder, SBP_OP_ADD, name);
-    op->input[op->input_count++] = left;
-    op->input[op->input_count++] = right;
-    return add_output(builder, at, op, &a);
-}
-
-/* Features of logits that are tokens: what follows a padded linear without mixing features keeps
- * the linear's padding. */
-static int64_t valid_features(const struct sbp_builder *builder, int tensor)
-{
-    const struct sbp_graph *graph = builder->graph;
-    const int64_t all = features_of(shape_of(builder, tensor));
-    int producer = graph->tensor[tensor].producer;
-    while (producer >= 0 && graph->op[producer].entry->follows)
-        producer = graph->tensor[graph->op[producer].input[0]].producer;
-    if (producer < 0 || graph->op[producer].kind != SBP_OP_LINEAR)
-        return all;
-    const struct sbp_tensor *weight = &graph->tensor[graph->op[producer].weight[0]];
-    return weight->valid_dim >= 0 ? weight->valid_rows : all;
-}
-
-enum sbp_status sbp_build_cross_entropy(struct sbp_builder *builder, const struct sbp_json *at,
-                                        const char *name, int logits)
-{
-    const struct sbp_shape *shape = shape_of(builder, logits);
-    const struct sbp_json where = sbp_build_at(at, "inputs");
-    if (shape->size[SBP_DIM_INNER] != 1)
-        return sbp_json_refuse(
-            &where, "logits of %lld heads x %lld: a loss needs unpacked features",
-            (long long)shape->size[SBP_DIM_FEATURE], (long long)shape->size[SBP_DIM_INNER]);
-    if (features_of(shape) > INT32_MAX)
-        return sbp_json_refuse(&where, "logits of %lld features: labels are 32-bit, legal are %d",
-                               (long long)features_of(shape), INT32_MAX);
-    struct sbp_op_node *op = add_op(builder, SBP_OP_CROSS_ENTROPY, name);
-    op->input[op->input_count++] = logits;
-    op->valid_vocabulary = valid_features(builder, logits);
-    builder->graph->loss = builder->graph->op_count - 1;
-    return SBP_OK;
 }
 
 /* --- opening and closing --- */
@@ -402,7 +224,7 @@ enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_jso
     *builder = (struct sbp_builder){.graph = graph,
                                     .op_capacity = most_ops,
                                     .tensor_capacity = (1 + SBP_MAX_WEIGHTS) * most_ops + 1,
-                                    .class_capacity = 3 * most_ops + 4};
+                                    .class_capacity = SBP_BUILD_CLASSES * most_ops + 6};
     graph->op = SBP_NEW(&graph->arena, struct sbp_op_node, builder->op_capacity);
     graph->tensor = SBP_NEW(&graph->arena, struct sbp_tensor, builder->tensor_capacity);
     graph->dim_class = SBP_NEW(&graph->arena, struct sbp_dim_class, builder->class_capacity);
@@ -412,8 +234,8 @@ enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_jso
         return sbp_fail(at->diag, SBP_E_MEMORY, "%s: out of memory", at->file);
     graph->input = -1;
     graph->loss = -1;
-    builder->batch = add_class(builder, graph->global_batch, "batch");
-    builder->sequence = add_class(builder, graph->sequence, "sequence");
+    builder->batch = sbp_part_class(builder, graph->global_batch, "batch");
+    builder->sequence = sbp_part_class(builder, graph->sequence, "sequence");
     return SBP_OK;
 }
 

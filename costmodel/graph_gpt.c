@@ -79,7 +79,7 @@ static const char *name_in_block(char *name, int64_t block, const char *part)
 
 static enum sbp_status norm(struct gpt *gpt, const char *name, int *stream)
 {
-    SBP_TRY(sbp_build_layernorm(&gpt->builder, &gpt->at, name, *stream, gpt->epsilon));
+    SBP_TRY(sbp_build_norm(&gpt->builder, &gpt->at, SBP_OP_LAYERNORM, name, *stream, gpt->epsilon));
     *stream = sbp_build_last(&gpt->builder);
     return SBP_OK;
 }
@@ -124,8 +124,12 @@ static enum sbp_status attention_half(struct gpt *gpt, int64_t block, int *strea
     SBP_TRY(norm(gpt, name_in_block(name, block, "norm1"), &branch));
     SBP_TRY(
         linear(gpt, name_in_block(name, block, "qkv"), NULL, 3 * gpt->hidden, gpt->heads, &branch));
-    SBP_TRY(sbp_build_attention(&gpt->builder, &gpt->at, name_in_block(name, block, "attention"),
-                                branch, gpt->heads, true));
+    const struct sbp_build_attention attention = {.name = name_in_block(name, block, "attention"),
+                                                  .kind = SBP_OP_ATTENTION,
+                                                  .input = {branch},
+                                                  .heads = gpt->heads,
+                                                  .causal = true};
+    SBP_TRY(sbp_build_attention(&gpt->builder, &gpt->at, &attention));
     branch = sbp_build_last(&gpt->builder);
     SBP_TRY(linear(gpt, name_in_block(name, block, "projection"), NULL, gpt->hidden, 0, &branch));
     SBP_TRY(elementwise(gpt, SBP_OP_DROPOUT, name_in_block(name, block, "dropout1"), &branch));

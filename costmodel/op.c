@@ -99,6 +99,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                    REPLICATE}},
     [SBP_OP_RELU] = {.name = "relu", .follows = true, .runs = true, ELEMENTWISE(1)},
     [SBP_OP_GELU] = {.name = "gelu", .follows = true, .runs = true, ELEMENTWISE(1)},
+    [SBP_OP_TANH] = {.name = "tanh", .follows = true, ELEMENTWISE(1)},
     [SBP_OP_DROPOUT] = {.name = "dropout", .follows = true, .runs = true, ELEMENTWISE(1)},
     /* Legal on partial sums too: the sum of sums. */
     [SBP_OP_ADD] = {.name = "add",
@@ -126,6 +127,21 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                         .role_count = 4,
                         .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
                                  FEATURES("hidden"), REPLICATE}},
+    /* Root mean square of each head by itself; all heads have one gain (Qwen3's queries, keys). */
+    [SBP_OP_HEAD_NORM] = {.name = "head_norm",
+                          .inputs = 1,
+                          .weights = 1,
+                          .follows = true,
+                          .role_count = 4,
+                          .role = {TOKENS("batch", BATCH, true),
+                                   TOKENS("sequence", SEQ, false),
+                                   {.name = "head",
+                                    .input = {S(FEATURE)},
+                                    .weight = {B},
+                                    .gradient = {P},
+                                    .output = S(FEATURE),
+                                    .paper = true},
+                                   REPLICATE}},
     /* silu(gate) x up: the input's inner dimension holds {gate, up}. */
     [SBP_OP_SWIGLU] = {.name = "swiglu", .follows = true, ELEMENTWISE(1)},
     /* Rotates queries and keys in place, by angles that every device knows: free. */
@@ -212,6 +228,12 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                         .inputs = 1,
                         .role_count = 3,
                         .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), REPLICATE}},
+    /* The token that stands for a sequence: (batch, sequence, hidden, 1) to (batch, 1, hidden, 1).
+     */
+    [SBP_OP_FIRST_TOKEN] = {.name = "first_token",
+                            .inputs = 1,
+                            .role_count = 3,
+                            .role = {TOKENS("batch", BATCH, true), FEATURES("feature"), REPLICATE}},
     /* (batch, height, channels, width) to (batch, 1, channels, height x width). */
     [SBP_OP_FLATTEN] = {.name = "flatten",
                         .inputs = 1,
@@ -235,23 +257,23 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
      * second (experts, feed-forward, hidden, 1). Expert: tokens and experts split by the same axes,
      * tokens travel to their experts and back (all-to-all). Column: every expert's feed-forward
      * split, the output partial; so is the router's gradient, which each member's part of the
-     * experts' outputs gives. */
+     * experts' outputs gives. A router bias (1, 1, experts, 1) is optional (DeepSeek-V3, 2.1.2). */
     [SBP_OP_MOE] = {.name = "moe",
                     .inputs = 1,
-                    .weights = 3,
+                    .weights = 4,
                     .role_count = 5,
                     .role = {TOKENS("batch", BATCH, true),
                              TOKENS("sequence", SEQ, false),
                              {.name = "expert",
                               .input = {S(BATCH)},
-                              .weight = {B, S(0), S(0)},
-                              .gradient = {P, S(0), S(0)},
+                              .weight = {B, S(0), S(0), B},
+                              .gradient = {P, S(0), S(0), P},
                               .output = S(BATCH),
                               .paper = true},
                              {.name = "column",
                               .input = {B},
-                              .weight = {B, S(2), S(1)},
-                              .gradient = {P, S(2), S(1)},
+                              .weight = {B, S(2), S(1), B},
+                              .gradient = {P, S(2), S(1), P},
                               .output = P,
                               .paper = true},
                              REPLICATE}},

@@ -46,7 +46,10 @@ enum { SBP_DIM_IN, SBP_DIM_IN_INNER, SBP_DIM_OUT, SBP_DIM_OUT_INNER };
     X(PATCH_EMBEDDING, "patch_embedding")                                                          \
     X(MOE, "moe")                                                                                  \
     X(SUMMA_LINEAR, "summa_linear")                                                                \
-    X(CUSTOM, "custom")
+    X(CUSTOM, "custom")                                                                            \
+    X(TANH, "tanh")                                                                                \
+    X(HEAD_NORM, "head_norm")                                                                      \
+    X(FIRST_TOKEN, "first_token")
 
 enum sbp_op_kind {
 #define SBP_OP_ENUM(name, text) SBP_OP_##name,

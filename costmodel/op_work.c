@@ -137,6 +137,7 @@ static const struct {
     [SBP_OP_LAYERNORM] = {8, 14, 3, 5}, [SBP_OP_RMSNORM] = {5, 9, 3, 5},
     [SBP_OP_BATCHNORM] = {8, 14, 3, 5}, [SBP_OP_CROSS_ENTROPY] = {5, 3, 2, 2},
     [SBP_OP_SWIGLU] = {3, 6, 1.5, 2.5}, [SBP_OP_FLATTEN] = {0, 0, 2, 2},
+    [SBP_OP_TANH] = {1, 3, 2, 3},       [SBP_OP_HEAD_NORM] = {5, 9, 3, 5},
 };
 
 static struct sbp_work stream_work(const struct job *job)
@@ -150,6 +151,18 @@ static struct sbp_work stream_work(const struct job *job)
                                             : STREAM[job->node->kind].backward_flops);
     work.elements = elements * (forward ? STREAM[job->node->kind].forward_passes
                                         : STREAM[job->node->kind].backward_passes);
+    return work;
+}
+
+/* Forward copies the token, backward puts it among zeros. */
+static struct sbp_work first_token_work(const struct job *job)
+{
+    struct sbp_work work = {0};
+    if (job->pass == SBP_PASS_WEIGHT_GRADIENT)
+        return work;
+    const bool forward = job->pass == SBP_PASS_FORWARD;
+    work.elements = volume(job->sizes.output) +
+                    (forward ? volume(job->sizes.output) : volume(job->sizes.input[0]));
     return work;
 }
 
@@ -369,6 +382,9 @@ static work_function *const WORK[SBP_OP_KINDS] = {
     [SBP_OP_MOE] = moe_work,
     [SBP_OP_SUMMA_LINEAR] = summa_work,
     [SBP_OP_CUSTOM] = custom_work,
+    [SBP_OP_TANH] = stream_work,
+    [SBP_OP_HEAD_NORM] = stream_work,
+    [SBP_OP_FIRST_TOKEN] = first_token_work,
 };
 
 struct sbp_work sbp_op_work(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
@@ -445,6 +461,13 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
     case SBP_OP_RMSNORM:
         kept.inputs = 1;
         kept.elements = tokens(sizes.input[0]);
+        break;
+    case SBP_OP_HEAD_NORM:
+        kept.inputs = 1;
+        kept.elements = tokens(sizes.input[0]) * sizes.input[0][SBP_DIM_FEATURE];
+        break;
+    case SBP_OP_TANH:
+        kept.output = true;
         break;
     case SBP_OP_BATCHNORM:
         kept.inputs = 1;

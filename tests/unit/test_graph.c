@@ -15,77 +15,9 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "costmodel/graph.h"
+#include "tests/unit/model_reader.h"
 
 #define SEED UINT64_C(77001)
-
-struct model {
-    struct cJSON *tree;
-    struct sbp_graph graph;
-    struct sbp_diag diag;
-};
-
-static enum sbp_status read_text(struct model *model, const char *text)
-{
-    struct sbp_json root;
-    memset(model, 0, sizeof *model);
-    enum sbp_status status = sbp_json_parse(text, "m.json", &model->tree, &root, &model->diag);
-    if (status == SBP_OK)
-        status = sbp_graph_read(&root, &model->graph);
-    return status;
-}
-
-static void must_read(struct model *model, const char *text)
-{
-    if (read_text(model, text) != SBP_OK)
-        fail_msg("%s was refused: %s", text, model->diag.text);
-}
-
-static void drop(struct model *model)
-{
-    sbp_graph_free(&model->graph);
-    cJSON_Delete(model->tree);
-}
-
-static const char *source_root(void)
-{
-    const char *root = getenv("SBP_SOURCE_ROOT");
-    return root == NULL ? "." : root;
-}
-
-static void must_open(struct model *model, const char *name)
-{
-    struct sbp_json root;
-    char path[4096];
-    memset(model, 0, sizeof *model);
-    (void)snprintf(path, sizeof path, "%s/configs/models/%s.json", source_root(), name);
-    if (sbp_json_open(path, &model->tree, &root, &model->diag) != SBP_OK ||
-        sbp_graph_read(&root, &model->graph) != SBP_OK)
-        fail_msg("%s", model->diag.text);
-}
-
-static const struct sbp_op_node *op_named(const struct sbp_graph *graph, const char *name)
-{
-    for (int i = 0; i < graph->op_count; i++)
-        if (strcmp(graph->op[i].name, name) == 0)
-            return &graph->op[i];
-    fail_msg("no operator %s", name);
-    return NULL;
-}
-
-static const struct sbp_shape *shape_of(const struct sbp_graph *graph, int tensor)
-{
-    assert_in_range(tensor, 0, graph->tensor_count - 1);
-    return &graph->tensor[tensor].shape;
-}
-
-static void assert_shape(const struct sbp_shape *shape, int64_t a, int64_t b, int64_t c, int64_t d)
-{
-    const int64_t *size = shape->size;
-    if (size[0] != a || size[1] != b || size[2] != c || size[3] != d)
-        fail_msg("(%lld, %lld, %lld, %lld), expected (%lld, %lld, %lld, %lld)", (long long)size[0],
-                 (long long)size[1], (long long)size[2], (long long)size[3], (long long)a,
-                 (long long)b, (long long)c, (long long)d);
-}
 
 /* --- parameters --- */
 
@@ -737,9 +669,6 @@ static const struct {
      "m.json: layers[0]: linear0.weight of 9007199254740992 x 1 x 9007199254740992 x 1 has more "
      "than 2^59 elements"},
     /* embedding, head, loss */
-    {HEAD "\"layers\": [" LINEAR ", " EMBED "]}",
-     "m.json: layers[1]: an embedding reads the model's input, the token ids: it must be the "
-     "first"},
     {HEAD "\"layers\": [{\"op\": \"embedding\", \"vocab\": 10, \"hidden\": 6, \"inputs\": []}]}",
      "m.json: layers[0]: unknown key \"inputs\""},
     {HEAD "\"layers\": [{\"op\": \"embedding\", \"vocab\": 2147483648, \"hidden\": 6}]}",
@@ -751,7 +680,8 @@ static const struct {
           "\"positions\": 3}]}",
      "m.json: layers[0].positions: 3 positions are fewer than the sequence's 4"},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"relu\", \"inputs\": [\"input\"]}]}",
-     "m.json: layers[1].inputs[0]: the model's input is token ids, which only the embedding reads"},
+     "m.json: layers[1].inputs[0]: the model's input is token ids or images, which only embeddings "
+     "read"},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"linear\", \"tied\": \"f\"}]}",
      "m.json: layers[1].tied: \"f\" is no embedding of this model"},
     {HEAD "\"layers\": [" EMBED ", {\"op\": \"linear\", \"tied\": \"e\", \"out\": 10}]}",

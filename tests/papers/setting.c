@@ -27,6 +27,18 @@ struct sbp_cluster setting_cluster(int64_t devices)
     return cluster;
 }
 
+void setting_cluster_named(const char *name, struct sbp_cluster *cluster)
+{
+    struct sbp_diag diag = {{0}};
+    struct cJSON *tree = NULL;
+    struct sbp_json root;
+    char path[4096];
+    (void)snprintf(path, sizeof path, SBP_SOURCE_ROOT "/configs/clusters/%s.json", name);
+    setting_must(sbp_json_open(path, &tree, &root, &diag), &diag);
+    setting_must(sbp_cluster_read(&root, cluster), &diag);
+    cJSON_Delete(tree);
+}
+
 struct sbp_mesh setting_mesh(const struct sbp_cluster *cluster)
 {
     struct sbp_diag diag = {{0}};
@@ -52,4 +64,14 @@ void setting_model_drop(struct setting_model *model)
 {
     sbp_graph_free(&model->graph);
     cJSON_Delete(model->tree);
+}
+
+void setting_gpt_read(struct setting_model *model, const struct setting_gpt *gpt, int batch)
+{
+    setting_model_read(model,
+                       "{\"name\": \"gpt\", \"architecture\": \"gpt\", \"layers\": %d, "
+                       "\"hidden\": %d, \"heads\": %d, \"sequence\": %d, \"vocab\": %d, "
+                       "\"global_batch\": %d, \"precision\": \"mixed\"}",
+                       gpt->layers, gpt->hidden, gpt->heads, SETTING_GPT_SEQUENCE,
+                       SETTING_GPT_VOCAB, batch);
 }

@@ -9,6 +9,8 @@ struct cJSON;
 
 /* One level: alpha 1e-5 s, beta 1e-10 s a byte, fp32 1e13 flops/s. */
 struct sbp_cluster setting_cluster(int64_t devices);
+/* One of configs/clusters. */
+void setting_cluster_named(const char *name, struct sbp_cluster *cluster);
 struct sbp_mesh setting_mesh(const struct sbp_cluster *cluster);
 
 struct setting_model {
@@ -18,6 +20,14 @@ struct setting_model {
 /* Of a model file's text. */
 void setting_model_read(struct setting_model *model, const char *format, ...) SBP_PRINTF(2, 3);
 void setting_model_drop(struct setting_model *model);
+
+/* A GPT in mixed precision, 512 tokens a sequence, 51200 words (Myelin, section VI). */
+struct setting_gpt {
+    int layers, hidden, heads;
+};
+#define SETTING_GPT_SEQUENCE 512
+#define SETTING_GPT_VOCAB    51200
+void setting_gpt_read(struct setting_model *model, const struct setting_gpt *gpt, int batch);
 
 /* Ends the program unless the status is SBP_OK. */
 void setting_must(enum sbp_status status, const struct sbp_diag *diag);

@@ -284,8 +284,14 @@ static double gemm_efficiency(const struct sbp_cluster *cluster, double m, doubl
 double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
                           double k)
 {
+    return sbp_cluster_product_s(cluster, type, m, n, k, m * k + k * n + m * n);
+}
+
+double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
+                             double n, double k, double elements)
+{
     const double rate = peak_flops(cluster, type) * gemm_efficiency(cluster, m, n, k);
-    const double bytes = (m * k + k * n + m * n) * (double)sbp_type_bytes(type);
+    const double bytes = elements * (double)sbp_type_bytes(type);
     return fmax(2 * m * n * k / rate, bytes / cluster->memory_bytes_per_s);
 }
 

@@ -77,6 +77,10 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
  * measured ones is their average weighted by inverse squared distance in (log m, log n, log k). */
 double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
                           double k);
+/* The same where not m k + k n + m n elements move between memory and arithmetic, but `elements`: a
+ * convolution's windows overlap. */
+double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
+                             double n, double k, double elements);
 /* Seconds of a kernel that does `flops` at the peak rate and moves `bytes`. */
 double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type type, double flops,
                             double bytes);

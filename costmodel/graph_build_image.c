@@ -161,6 +161,7 @@ enum sbp_status sbp_build_patches(struct sbp_builder *builder, const struct sbp_
     struct sbp_shape table = row;
     op->window.kernel[0] = op->window.kernel[1] = patches->patch;
     op->window.stride[0] = op->window.stride[1] = patches->patch;
+    op->patches = patches->class_token ? rows - 1 : rows;
     sbp_part_set_dim(&table, SBP_DIM_IN, pixels, SBP_NO_CLASS);
     SBP_TRY(sbp_part_weight(builder, at, op, ".weight", &table, 0,
                             sbp_part_spread(builder, (double)pixels)));

@@ -1,6 +1,6 @@
 #include "costmodel/op_work.h"
 
-#include <string.h>
+#include <math.h>
 
 struct sbp_factor sbp_factor_one(void)
 {
@@ -100,7 +100,8 @@ struct job {
 
 static void add_product(struct sbp_work *work, double count, double m, double n, double k)
 {
-    work->product[work->product_count++] = (struct sbp_product){count, m, n, k};
+    work->product[work->product_count++] =
+        (struct sbp_product){.count = count, .m = m, .n = n, .k = k};
 }
 
 /* Y = XW and the two products of its gradients: dX = dY W^T, dW = X^T dY. */
@@ -151,6 +152,8 @@ static struct sbp_work stream_work(const struct job *job)
                                             : STREAM[job->node->kind].backward_flops);
     work.elements = elements * (forward ? STREAM[job->node->kind].forward_passes
                                         : STREAM[job->node->kind].backward_passes);
+    if (job->node->kind == SBP_OP_DROPOUT)
+        work.bytes = elements; /* its mask */
     return work;
 }
 
@@ -166,21 +169,32 @@ static struct sbp_work first_token_work(const struct job *job)
     return work;
 }
 
+/* Which element of a window: a byte as long as that can count them. */
+static double index_bytes(const int64_t kernel[2])
+{
+    return (double)kernel[0] * (double)kernel[1] <= 256 ? 1 : 4;
+}
+
 static struct sbp_work no_work(const struct job *job)
 {
     (void)job;
     return (struct sbp_work){0};
 }
 
-/* A comparison or an addition for each element of each window. */
+/* A comparison or an addition for each element of each window, padding included; backward a maximum
+ * has one element of its window to add to, which its index names. */
 static struct sbp_work pool_work(const struct job *job)
 {
     struct sbp_work work = {0};
     if (job->pass == SBP_PASS_WEIGHT_GRADIENT)
         return work;
     const int64_t *kernel = job->node->window.kernel;
-    work.vector_flops = volume(job->sizes.output) * (double)(kernel[0] * kernel[1]);
-    work.elements = volume(job->sizes.input[0]) + volume(job->sizes.output);
+    const bool maximum = job->node->kind == SBP_OP_MAXPOOL;
+    const double out = volume(job->sizes.output);
+    const bool one = maximum && job->pass == SBP_PASS_INPUT_GRADIENT;
+    work.vector_flops = out * (one ? 1 : (double)kernel[0] * (double)kernel[1]);
+    work.elements = volume(job->sizes.input[0]) + out;
+    work.bytes = maximum ? out * index_bytes(kernel) : 0;
     return work;
 }
 
@@ -203,7 +217,9 @@ static struct sbp_work embedding_work(const struct job *job)
     return work;
 }
 
-/* A convolution as a product over its windows (implicit GEMM). */
+/* A convolution as a product over its windows, which overlap in memory: implicit GEMM reads (or, of
+ * the input's gradient, writes) the block that they lie in and not each of them (Chetlur et al.,
+ * cuDNN, 2014, section 3.2). */
 static struct sbp_work conv_work(const struct job *job)
 {
     struct sbp_work work = {0};
@@ -212,8 +228,17 @@ static struct sbp_work conv_work(const struct job *job)
     const double k = job->sizes.weight[0][0] * job->sizes.weight[0][1];
     const double n = job->sizes.weight[0][2];
     add_matmul(&work, job->pass, 1, m, n, k);
+    work.product[0].elements = volume(job->sizes.input[0]) + k * n + m * n;
     work.model_flops = 2 * m * n * k;
     return work;
+}
+
+/* Rows of a block that are patches: a class token is none. Where the sequence is split, the slowest
+ * member has patches alone. */
+static double patches(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)
+{
+    return sizes->output[SBP_DIM_BATCH] *
+           fmin(sizes->output[SBP_DIM_SEQUENCE], (double)node->patches);
 }
 
 /* One product over the patches; class token and positions are added. */
@@ -222,7 +247,7 @@ static struct sbp_work patch_work(const struct job *job)
     struct sbp_work work = {0};
     if (job->pass == SBP_PASS_INPUT_GRADIENT)
         return work;
-    const double m = tokens(job->sizes.output);
+    const double m = patches(job->node, &job->sizes);
     const double k = job->sizes.weight[0][0], n = job->sizes.weight[0][2];
     add_matmul(&work, job->pass, 1, m, n, k);
     work.elements = 2 * volume(job->sizes.output);
@@ -251,9 +276,21 @@ static struct scores scores_of(const struct sbp_graph *graph, int op,
     return (struct scores){queries * keys, queries * seen};
 }
 
-/* Inputs and output are read or written once forward and twice backward; materialised scores are
- * written and read besides. Backward: dV, dP of the value size; dQ, dK of the other; flash forms
- * the scores once more (Dao et al., 2022, algorithm 4). */
+/* Elements of keys and values (with the keys' shared part) that a device holds of its own. */
+static double own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)
+{
+    if (node->kind == SBP_OP_ATTENTION) /* queries, keys and values are packed */
+        return volume(sizes->input[0]) - volume(sizes->output);
+    double elements = 0;
+    for (int i = 1; i < node->input_count; i++)
+        elements += volume(sizes->input[i]);
+    return elements;
+}
+
+/* Inputs, those of all context members, and the output are read or written once forward and twice
+ * backward; materialised probabilities are written forward, read and their gradients written
+ * backward. Backward: dV, dP of the value size; dQ, dK of the other; flash forms the scores once
+ * more (Dao et al., 2022, algorithm 4). */
 static struct sbp_work attention_work(const struct job *job)
 {
     const struct sbp_op_node *node = job->node;
@@ -271,6 +308,7 @@ static struct sbp_work attention_work(const struct job *job)
     work.elements = volume(job->sizes.output);
     for (int i = 0; i < node->input_count; i++)
         work.elements += volume(job->sizes.input[i]);
+    work.elements += (factor_of(node, job->factor, "context") - 1) * own_keys(node, &job->sizes);
     work.elements *= forward ? 1 : 2;
     if (!flash)
         work.elements += (forward ? 1 : 2) * scores.all;
@@ -279,11 +317,16 @@ static struct sbp_work attention_work(const struct job *job)
 
 /* ---- mixture of experts --------------------------------------------------------------------- */
 
-/* Token copies in the slots of the experts that a device holds: every device sends and receives as
- * many, the routing being balanced up to the capacity. */
+/* Token copies that a device sends, and, since the experts it holds get as many from each member of
+ * its group, receives. A device keeps equally many slots for every expert, full or not: tokens x
+ * top_k / experts x capacity, rounded up (Lepikhin et al., GShard, 2020, section 2.2; Fedus et al.,
+ * Switch Transformers, 2021, equation 3). The product may miss a whole number by rounding alone. */
 static double slots(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)
 {
-    return tokens(sizes->input[0]) * (double)node->moe.top_k * node->moe.capacity;
+    const double experts = sizes->weight[0][SBP_DIM_OUT];
+    const double share =
+        tokens(sizes->input[0]) * (double)node->moe.top_k / experts * node->moe.capacity;
+    return experts * ceil(share * (1 - 1e-12));
 }
 
 static struct sbp_work moe_work(const struct job *job)
@@ -299,8 +342,11 @@ static struct sbp_work moe_work(const struct job *job)
     if (job->pass == SBP_PASS_WEIGHT_GRADIENT)
         return work;
     const bool forward = job->pass == SBP_PASS_FORWARD;
-    /* Out to the slots, back and weighted into the sum; the activation between the products. */
-    work.elements = 2 * (block + 2 * sent * hidden) + (forward ? 1 : 2) * sent * ffn * (gates + 1);
+    /* Tokens to slots and slots weighted into the sum: each reads one side and writes the other;
+     * backward the weights' gradients read the experts' outputs besides. The activation between the
+     * products reads and writes as an operator by itself would. */
+    work.elements = 2 * (block + sent * hidden) + (forward ? 0 : sent * hidden) +
+                    sent * ffn * (forward ? gates + 1 : 2 * gates + 1);
     work.vector_flops = sent * (2 * hidden + 4 * ffn);
     work.model_flops =
         2 * tokens(job->sizes.input[0]) *
@@ -310,45 +356,64 @@ static struct sbp_work moe_work(const struct job *job)
 
 /* ---- SUMMA, custom -------------------------------------------------------------------------- */
 
-/* Each device forms its block of the result over the whole inner dimension of the product. */
+/* A panel: as many of the inner features as lie with one member of a row and one of a column. The
+ * axes of rows and columns have digits of their own in that class (sbp.h), so there are rows x
+ * columns panels; the two roles' blocks of X and W are made of `columns` and `rows` of them. */
+struct grid {
+    double rows, columns, panels;
+    double m, width, n; /* a device's rows, a panel's features, a device's columns */
+};
+
+static struct grid grid_of(const struct sbp_op_node *node, const struct sbp_factor *factor,
+                           const struct sbp_op_sizes *sizes)
+{
+    const double rows = factor_of(node, factor, "grid_row");
+    const double columns = factor_of(node, factor, "grid_column");
+    return (struct grid){.rows = rows,
+                         .columns = columns,
+                         .panels = rows * columns,
+                         .m = tokens(sizes->input[0]),
+                         .width = features(sizes->input[0]) / rows,
+                         .n = features(sizes->output)};
+}
+
+/* A rank-k update of the result's block for each panel (van de Geijn and Watts, 1997, section 3).
+ */
 static struct sbp_work summa_work(const struct job *job)
 {
     struct sbp_work work = {0};
-    const double rows = factor_of(job->node, job->factor, "grid_row");
-    const double columns = factor_of(job->node, job->factor, "grid_column");
-    const double m = tokens(job->sizes.input[0]);
-    const double in = features(job->sizes.input[0]), out = features(job->sizes.output);
-    if (job->pass == SBP_PASS_FORWARD)
-        add_product(&work, 1, m, out, in * columns);
-    else if (job->pass == SBP_PASS_INPUT_GRADIENT)
-        add_product(&work, 1, m, in, out * columns);
-    else
-        add_product(&work, 1, in / rows * columns, out, m * rows);
-    work.model_flops = 2 * m * out * in * columns;
+    const struct grid grid = grid_of(job->node, job->factor, &job->sizes);
+    add_matmul(&work, job->pass, grid.panels, grid.m, grid.n, grid.width);
+    work.model_flops = 2 * grid.panels * grid.m * grid.n * grid.width;
     return work;
 }
 
-/* Parts that a custom operator's roles make of its work: those that split any operand. */
-static double parts_of(const struct sbp_op_node *node, const struct sbp_factor *factor)
+static bool splits_any(const struct sbp_op_node *node, int r)
+{
+    const struct sbp_role *role = &node->entry->role[r];
+    bool splits = role->output.kind == SBP_SPLIT;
+    for (int i = 0; i < node->input_count; i++)
+        splits |= role->input[i].kind == SBP_SPLIT;
+    for (int w = 0; w < node->weight_count; w++)
+        splits |= role->weight[w].kind == SBP_SPLIT;
+    return splits;
+}
+
+/* Parts that a custom operator's roles make of its work, those that split any operand; but not role
+ * `except` (-1: all). */
+static double parts_of(const struct sbp_op_node *node, const struct sbp_factor *factor, int except)
 {
     double parts = 1;
-    for (int r = 0; r < node->entry->role_count; r++) {
-        const struct sbp_role *role = &node->entry->role[r];
-        bool splits = role->output.kind == SBP_SPLIT;
-        for (int i = 0; i < node->input_count; i++)
-            splits |= role->input[i].kind == SBP_SPLIT;
-        for (int w = 0; w < node->weight_count; w++)
-            splits |= role->weight[w].kind == SBP_SPLIT;
-        if (splits)
+    for (int r = 0; r < node->entry->role_count; r++)
+        if (r != except && splits_any(node, r))
             parts *= factor->of[r];
-    }
     return parts;
 }
 
 static struct sbp_work custom_work(const struct job *job)
 {
     const struct sbp_custom *custom = job->node->custom;
-    const double parts = parts_of(job->node, job->factor);
+    const double parts = parts_of(job->node, job->factor, -1);
     struct sbp_work work = {.flops = custom->flops[job->pass] / parts,
                             .bytes = custom->bytes[job->pass] / parts,
                             .time_s = custom->time_s[job->pass] / parts};
@@ -400,6 +465,23 @@ struct sbp_work sbp_op_work(const struct sbp_graph *graph, int op, const struct 
     return WORK[job.node->kind](&job);
 }
 
+static bool is_free(const struct sbp_graph *graph, int tensor)
+{
+    return tensor == graph->input && !graph->input_split;
+}
+
+bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    bool wanted = false;
+    for (int i = 0; i < node->input_count; i++)
+        wanted |= !is_free(graph, node->input[i]);
+    if (node->input_count == 0 || wanted)
+        return wanted;
+    return node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM ||
+           node->kind == SBP_OP_BATCHNORM || node->kind == SBP_OP_CROSS_ENTROPY;
+}
+
 double sbp_work_flops(const struct sbp_work *work)
 {
     double flops = work->flops + work->vector_flops;
@@ -407,6 +489,59 @@ double sbp_work_flops(const struct sbp_work *work)
         flops += 2 * work->product[i].count * work->product[i].m * work->product[i].n *
                  work->product[i].k;
     return flops;
+}
+
+/* ---- rows of other members ------------------------------------------------------------------ */
+
+/* Input rows that lie with other members but in windows of the member's output rows, before and
+ * after its own. */
+struct halo {
+    double above, below;
+};
+
+static struct halo halo_of(const struct sbp_op_node *node, double rank, double rows_in,
+                           double rows_out, double ways)
+{
+    const double kernel = (double)node->window.kernel[0], stride = (double)node->window.stride[0];
+    const double padding = (double)node->window.padding[0];
+    const double own = rank * rows_in, next = own + rows_in;
+    const double first = fmax(0, rank * rows_out * stride - padding);
+    const double end =
+        fmin(ways * rows_in, ((rank + 1) * rows_out - 1) * stride - padding + kernel);
+    return (struct halo){.above = fmax(0, fmin(end, own) - first),
+                         .below = fmax(0, end - fmax(first, next))};
+}
+
+/* Of the member that misses most: others have an image's edge on one side. Rows are split into runs
+ * that lie one behind the other. */
+static struct halo worst_halo(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                              const struct sbp_factor *factor)
+{
+    const double ways = factor_of(node, factor, "height");
+    const struct sbp_shape *in = &graph->tensor[node->input[0]].shape;
+    const struct sbp_shape *out = &graph->tensor[node->output].shape;
+    const double rows_in = (double)in->size[SBP_DIM_SEQUENCE] / ways;
+    const double rows_out = (double)out->size[SBP_DIM_SEQUENCE] / ways;
+    struct halo worst = {0, 0};
+    for (double rank = 0; rank < ways && ways > 1; rank++) {
+        const struct halo halo = halo_of(node, rank, rows_in, rows_out, ways);
+        if (halo.above + halo.below > worst.above + worst.below)
+            worst = halo;
+    }
+    return worst;
+}
+
+/* Elements of a row of a device's images. */
+static double row_elements(const struct sbp_op_sizes *sizes)
+{
+    return sizes->input[0][SBP_DIM_BATCH] * features(sizes->input[0]);
+}
+
+static double halo_elements(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                            const struct sbp_factor *factor, const struct sbp_op_sizes *sizes)
+{
+    const struct halo halo = worst_halo(graph, node, factor);
+    return (halo.above + halo.below) * row_elements(sizes);
 }
 
 /* ---- what is kept --------------------------------------------------------------------------- */
@@ -429,7 +564,7 @@ static void keep_attention(const struct sbp_graph *graph, int op, const struct s
 }
 
 /* The input; token copies sent, both products' outputs, the activation between, the router's
- * probabilities. */
+ * probabilities; which expert and which slot each copy went to, 4 bytes each. */
 static void keep_moe(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes,
                      struct sbp_op_kept *kept)
 {
@@ -437,6 +572,7 @@ static void keep_moe(const struct sbp_op_node *node, const struct sbp_op_sizes *
     kept->inputs = 1;
     kept->elements = slots(node, sizes) * (2 * first[1] + first[2] * (first[3] + 1)) +
                      tokens(sizes->input[0]) * sizes->weight[0][SBP_DIM_OUT];
+    kept->bytes = 8 * tokens(sizes->input[0]) * (double)node->moe.top_k;
 }
 
 struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
@@ -446,9 +582,12 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
     const struct sbp_op_sizes sizes = sbp_op_sizes(graph, op, factor);
     struct sbp_op_kept kept = {0};
     switch (node->kind) {
+    case SBP_OP_CONV2D: /* with the neighbours' rows, which dW reads again */
+        kept.inputs = 1;
+        kept.elements = halo_elements(graph, node, factor, &sizes);
+        break;
     case SBP_OP_LINEAR:
     case SBP_OP_SUMMA_LINEAR:
-    case SBP_OP_CONV2D:
     case SBP_OP_RELU:
     case SBP_OP_GELU:
     case SBP_OP_SWIGLU:
@@ -478,8 +617,10 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
         kept.elements = 3 * tokens(sizes.input[0]);
         break;
     case SBP_OP_DROPOUT: /* its mask */
-    case SBP_OP_MAXPOOL: /* which element of the window it was */
         kept.bytes = volume(sizes.output);
+        break;
+    case SBP_OP_MAXPOOL: /* which element of the window it was */
+        kept.bytes = volume(sizes.output) * index_bytes(node->window.kernel);
         break;
     case SBP_OP_ATTENTION:
     case SBP_OP_GROUPED_ATTENTION:
@@ -487,29 +628,18 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
         keep_attention(graph, op, &sizes, &kept);
         break;
     case SBP_OP_PATCH_EMBEDDING: /* the images, which are the model's input */
-        kept.elements = tokens(sizes.output) * sizes.weight[0][0];
+        kept.elements = patches(node, &sizes) * sizes.weight[0][0];
         break;
     case SBP_OP_MOE:
         keep_moe(node, &sizes, &kept);
         break;
     case SBP_OP_CUSTOM:
-        kept.bytes = node->custom->saved_bytes / parts_of(node, factor);
+        kept.bytes = node->custom->saved_bytes / parts_of(node, factor, -1);
         break;
     default:
         break;
     }
     return kept;
-}
-
-/* Elements of keys and values (with the keys' shared part) that a device holds of its own. */
-static double own_keys(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes)
-{
-    if (node->kind == SBP_OP_ATTENTION) /* queries, keys and values are packed */
-        return volume(sizes->input[0]) - volume(sizes->output);
-    double elements = 0;
-    for (int i = 1; i < node->input_count; i++)
-        elements += volume(sizes->input[i]);
-    return elements;
 }
 
 double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
@@ -523,9 +653,9 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
     case SBP_OP_ATTENTION:
     case SBP_OP_GROUPED_ATTENTION:
     case SBP_OP_LATENT_ATTENTION: {
+        const int64_t keys = graph->tensor[node->input[0]].shape.size[SBP_DIM_SEQUENCE];
         const struct sbp_attention_shape shape = {.batch = (int64_t)sizes.output[SBP_DIM_BATCH],
-                                                  .sequence =
-                                                      (int64_t)sizes.output[SBP_DIM_SEQUENCE],
+                                                  .sequence = keys, /* a tile of rows of them */
                                                   .heads = (int64_t)sizes.output[SBP_DIM_FEATURE],
                                                   .head_size = node->attention.value_size,
                                                   .causal = node->attention.causal,
@@ -537,8 +667,12 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
     }
     case SBP_OP_MOE:
         return (backward ? 2 : 1) * slots(node, &sizes) * sizes.weight[1][1];
-    case SBP_OP_SUMMA_LINEAR:
-        return volume(sizes.input[0]) + volume(sizes.weight[0]);
+    case SBP_OP_CONV2D: /* what neighbours add to the gradient of rows at the edge */
+        return backward ? halo_elements(graph, node, factor, &sizes) : 0;
+    case SBP_OP_SUMMA_LINEAR: { /* a panel of each operand */
+        const struct grid grid = grid_of(node, factor, &sizes);
+        return grid.m * grid.width + grid.width * grid.n;
+    }
     default:
         return 0;
     }
@@ -546,10 +680,13 @@ double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
 
 /* ---- collectives inside --------------------------------------------------------------------- */
 
-/* A list that grows; groups of one are left out. */
+/* A list that grows; groups of one are left out, and what would serve the gradient of a free input,
+ * which nobody forms (norms and losses do, with their other gradients). */
 struct inner_list {
+    const struct sbp_graph *graph;
     const struct sbp_op_node *node;
     const struct sbp_factor *factor;
+    bool no_input_gradient;
     struct sbp_op_inner *inner;
     int count;
 };
@@ -559,6 +696,8 @@ static void add_over(struct inner_list *list, const char *role, enum sbp_pass pa
 {
     const int index = sbp_op_role(list->node->entry, role);
     if (index < 0 || list->factor->of[index] <= 1 || count <= 0)
+        return;
+    if (pass == SBP_PASS_INPUT_GRADIENT && list->no_input_gradient)
         return;
     list->inner[list->count++] = (struct sbp_op_inner){
         .pass = pass, .kind = kind, .roles = 1u << index, .elements = elements, .count = count};
@@ -594,17 +733,19 @@ static void inner_context(struct inner_list *list, const struct sbp_op_sizes *si
     add_over(list, "context", SBP_PASS_INPUT_GRADIENT, SBP_REDUCE_SCATTER, ways * own, 1);
 }
 
-/* The rows of a window that lie with the neighbours: kernel - stride of them, or none; dX's and
- * dW's windows overlap in the same rows. */
+/* Rows before the own ones and rows after them, one message for each member that they lie with: a
+ * large kernel reaches past the neighbours. Backward the same rows of dX go home as sums: the dual.
+ */
 static void inner_halo(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
-    const double rows = (double)(list->node->window.kernel[0] - list->node->window.stride[0]);
-    const double *in = sizes->input[0];
-    if (rows <= 0)
-        return;
-    const double halo = in[SBP_DIM_BATCH] * rows / 2 * features(in);
-    add_over(list, "height", SBP_PASS_FORWARD, SBP_SEND_RECV, halo, 2);
-    add_over(list, "height", SBP_PASS_INPUT_GRADIENT, SBP_SEND_RECV, halo, 2);
+    const struct halo halo = worst_halo(list->graph, list->node, list->factor);
+    const double side[] = {halo.above, halo.below};
+    for (int pass = SBP_PASS_FORWARD; pass <= SBP_PASS_INPUT_GRADIENT; pass++)
+        for (int i = 0; i < 2; i++) {
+            const double messages = ceil(side[i] / sizes->input[0][SBP_DIM_SEQUENCE]);
+            add_over(list, "height", (enum sbp_pass)pass, SBP_SEND_RECV,
+                     side[i] / messages * row_elements(sizes), (int)messages);
+        }
 }
 
 static void inner_experts(struct inner_list *list, const struct sbp_op_sizes *sizes)
@@ -612,30 +753,35 @@ static void inner_experts(struct inner_list *list, const struct sbp_op_sizes *si
     const double sent = slots(list->node, sizes) * sizes->weight[1][1];
     add_over(list, "expert", SBP_PASS_FORWARD, SBP_ALL_TO_ALL, sent, 2);
     add_over(list, "expert", SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL, sent, 2);
+    if (list->no_input_gradient) /* dY goes to the experts even so */
+        add_over(list, "expert", SBP_PASS_WEIGHT_GRADIENT, SBP_ALL_TO_ALL, sent, 1);
 }
 
-/* Y = XW moves panels of X and W; dX = dY W^T panels of W, and sums dX; dW = X^T dY panels of X,
- * and sums dW: each time all of X's block row and all of W's block column. */
+/* Y = XW broadcasts panels of X in rows and of W in columns. dX = dY W^T broadcasts W's, and sums
+ * dX's in rows; dW = X^T dY broadcasts X's, and sums dW's in columns: a sum is a broadcast
+ * backwards and costs the same. A product takes rows x columns x (columns - 1 + rows - 1) alpha +
+ * (m K / rows
+ * + K n / columns) beta for (m, K) x (K, n): what moves is what van de Geijn and Watts (1997,
+ * section 3) and Optimus (Xu et al., 2021, section 3.1) move; latency is that of the pipelined
+ * ring. */
 static void inner_summa(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
-    const double rows = factor_of(list->node, list->factor, "grid_row");
-    const double columns = factor_of(list->node, list->factor, "grid_column");
+    const struct grid grid = grid_of(list->node, list->factor, sizes);
     for (int pass = 0; pass < SBP_PASSES; pass++) {
-        add_over(list, "grid_column", (enum sbp_pass)pass, SBP_ALL_GATHER,
-                 columns * volume(sizes->input[0]), 1);
-        add_over(list, "grid_row", (enum sbp_pass)pass, SBP_ALL_GATHER,
-                 rows * volume(sizes->weight[0]), 1);
+        add_over(list, "grid_column", (enum sbp_pass)pass, SBP_BROADCAST_COLL, grid.m * grid.width,
+                 (int)grid.panels);
+        add_over(list, "grid_row", (enum sbp_pass)pass, SBP_BROADCAST_COLL, grid.width * grid.n,
+                 (int)grid.panels);
     }
 }
 
 static void inner_custom(struct inner_list *list, double element_bytes)
 {
     const struct sbp_custom *custom = list->node->custom;
-    const double parts = parts_of(list->node, list->factor);
     for (int i = 0; i < custom->collective_count; i++) {
         const struct sbp_custom_collective *c = &custom->collective[i];
-        const double ways = list->factor->of[c->role];
-        const double bytes = c->divided ? c->bytes * ways / parts : c->bytes;
+        const double parts = c->divided ? parts_of(list->node, list->factor, c->role) : 1;
+        const double bytes = c->bytes / parts;
         add_over(list, custom->entry.role[c->role].name, (enum sbp_pass)c->pass, c->kind,
                  bytes / element_bytes, 1);
     }
@@ -646,7 +792,11 @@ int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor 
 {
     const struct sbp_op_node *node = &graph->op[op];
     const struct sbp_op_sizes sizes = sbp_op_sizes(graph, op, factor);
-    struct inner_list list = {.node = node, .factor = factor, .inner = inner};
+    struct inner_list list = {.graph = graph,
+                              .node = node,
+                              .factor = factor,
+                              .no_input_gradient = !sbp_op_forms_input_gradient(graph, op),
+                              .inner = inner};
     const double rows = tokens(sizes.input[0]);
     switch (node->kind) {
     case SBP_OP_LAYERNORM:

@@ -27,9 +27,10 @@ struct sbp_op_sizes {
 struct sbp_op_sizes sbp_op_sizes(const struct sbp_graph *graph, int op,
                                  const struct sbp_factor *factor);
 
-/* A product (m, k) x (k, n), `count` times. */
+/* A product (m, k) x (k, n), `count` times: a call of a matrix library each. */
 struct sbp_product {
     double count, m, n, k;
+    double elements; /* moved between memory and arithmetic by one; 0: m k + k n + m n */
 };
 #define SBP_MAX_PRODUCTS 4
 struct sbp_work {
@@ -48,6 +49,9 @@ struct sbp_work {
 struct sbp_work sbp_op_work(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                             enum sbp_pass pass);
 double sbp_work_flops(const struct sbp_work *work);
+/* Whether backward forms gradients of the inputs: not of a free input alone, unless the weights'
+ * come with them (norms) or it is the loss. */
+bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op);
 
 /* What backward reads, beside weights and the output's gradient. Activations are kept in the form
  * in which the operator read or wrote them. */
@@ -73,12 +77,14 @@ struct sbp_op_inner {
     int count;       /* times */
     bool scalar;     /* of the loss */
 };
-#define SBP_MAX_INNER 8
-/* Returns how many; none whose group has one member. Layer norm and cross-entropy: activations'
- * statistics and the loss; attention on context axes: keys and values, all-gathered (and their
- * gradients reduce-scattered; gathered again in backward) or passed round a ring (Liu et al.,
- * 2023); conv2d: halo rows to both neighbours; mixtures: tokens to experts and back; SUMMA: panels
- * of two operands a product, reductions in place of broadcasts where the result is the sum. */
+#define SBP_MAX_INNER 8 /* a custom operator's SBP_MAX_CUSTOM_COLLECTIVES */
+/* Returns how many; none whose group has one member, and none for the gradient of a free input.
+ * Layer norm and cross-entropy: activations' statistics and the loss; attention on context axes:
+ * keys and values, all-gathered (and their gradients reduce-scattered; gathered again in backward)
+ * or passed round a ring (Liu et al., 2023); conv2d: halo rows of the member that misses most;
+ * mixtures: tokens to experts and back, output gradients to experts and token gradients back;
+ * SUMMA: panels of two operands a product, reductions in place of broadcasts where the result is
+ * the sum. */
 int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                  struct sbp_op_inner inner[SBP_MAX_INNER]);
 

@@ -14,6 +14,14 @@ struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
     return (struct sbp_pricing){.graph = graph, .cluster = cluster, .bytes = *bytes, .type = type};
 }
 
+static double product_s(const struct sbp_pricing *pricing, const struct sbp_product *product)
+{
+    const double m = product->m, n = product->n, k = product->k;
+    return product->elements > 0
+               ? sbp_cluster_product_s(pricing->cluster, pricing->type, m, n, k, product->elements)
+               : sbp_cluster_gemm_s(pricing->cluster, pricing->type, m, n, k);
+}
+
 double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
                         enum sbp_pass pass)
 {
@@ -25,8 +33,7 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
     double seconds = sbp_cluster_kernel_s(pricing->cluster, pricing->type, work.flops, bytes);
     for (int i = 0; i < work.product_count; i++) {
         const struct sbp_product *product = &work.product[i];
-        seconds += product->count * sbp_cluster_gemm_s(pricing->cluster, pricing->type, product->m,
-                                                       product->n, product->k);
+        seconds += product->count * product_s(pricing, product);
     }
     return seconds;
 }

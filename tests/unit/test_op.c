@@ -14,143 +14,9 @@
 #include <cmocka.h>
 
 #include "costmodel/op.h"
-#include "tests/unit/sbp_oracle.h"
-
-#define SEED UINT64_C(4208)
-
-/* A tensor with its true values. */
-struct whole {
-    struct sbp_shape shape;
-    int64_t *value;
-};
-
-/* What the ranks hold of it: values over global indices, and which of them are there. */
-#define MOST_RANKS 8
-struct shards {
-    int64_t *value[MOST_RANKS];
-    bool *there[MOST_RANKS];
-};
-
-struct stage {
-    struct sbp_mesh mesh;
-    sbp_axes split[8];
-    struct sbp_layout layout;
-};
+#include "tests/unit/shard_oracle.h"
 
 enum { BATCH, SEQUENCE, IN, OUT, VOCABULARY };
-
-static void *zeroed(int64_t count, size_t size)
-{
-    void *memory = calloc((size_t)count, size);
-    assert_non_null(memory);
-    return memory;
-}
-
-static struct whole whole_of(const int64_t size[4], const int dim_class[4], uint64_t stream)
-{
-    struct whole whole;
-    for (int i = 0; i < 4; i++) {
-        whole.shape.size[i] = size[i];
-        whole.shape.dim_class[i] = dim_class[i];
-    }
-    whole.value = zeroed(oracle_size(&whole.shape), sizeof(int64_t));
-    for (int64_t i = 0; i < oracle_size(&whole.shape); i++)
-        whole.value[i] = (int64_t)(sbp_counter_bits(SEED, stream, (uint64_t)i) % 19) - 9;
-    return whole;
-}
-
-static bool element_there(const struct stage *stage, const struct sbp_shape *shape,
-                          const struct sbp_dist *dist, int64_t rank, int64_t element)
-{
-    for (int d = 3; d >= 0; d--) {
-        if (!oracle_owns_index(&stage->layout, shape, dist, rank, d, element % shape->size[d]))
-            return false;
-        element /= shape->size[d];
-    }
-    return true;
-}
-
-static struct shards shards_empty(const struct stage *stage, const struct sbp_shape *shape)
-{
-    struct shards shards;
-    for (int64_t r = 0; r < stage->mesh.devices; r++) {
-        shards.value[r] = zeroed(oracle_size(shape), sizeof(int64_t));
-        shards.there[r] = zeroed(oracle_size(shape), sizeof(bool));
-    }
-    return shards;
-}
-
-static void shards_drop(const struct stage *stage, struct shards *shards)
-{
-    for (int64_t r = 0; r < stage->mesh.devices; r++) {
-        free(shards->value[r]);
-        free(shards->there[r]);
-    }
-}
-
-static sbp_axes axes_in(const struct stage *stage, const struct sbp_dist *dist, int kind)
-{
-    sbp_axes axes = 0;
-    for (int i = 0; i < stage->mesh.axis_count; i++)
-        if (dist->axis[i].kind == kind)
-            axes |= (sbp_axes)1 << i;
-    return axes;
-}
-
-static int64_t place_in(const struct stage *stage, sbp_axes axes, int64_t rank)
-{
-    int64_t place = 0;
-    for (int i = 0; i < stage->mesh.axis_count; i++)
-        if (axes >> i & 1)
-            place = place * stage->mesh.axis[i].size + oracle_coordinate(&stage->mesh, rank, i);
-    return place;
-}
-
-/* Deals a tensor out; of a partial sum the first holder has the difference to the others' draws. */
-static struct shards deal(const struct stage *stage, const struct whole *whole,
-                          const struct sbp_dist *dist)
-{
-    struct shards shards = shards_empty(stage, &whole->shape);
-    const sbp_axes partial = axes_in(stage, dist, SBP_PARTIAL);
-    const int64_t holders = oracle_product(&stage->mesh, partial);
-    for (int64_t r = 0; r < stage->mesh.devices; r++)
-        for (int64_t i = 0; i < oracle_size(&whole->shape); i++) {
-            const int64_t place = place_in(stage, partial, r);
-            int64_t value = 0;
-            for (int64_t h = 1; h < holders; h++) {
-                const int64_t draw =
-                    (int64_t)(sbp_counter_bits(SEED, 99 + (uint64_t)h, (uint64_t)i) % 11);
-                value += place == h ? draw : place == 0 ? -draw : 0;
-            }
-            shards.value[r][i] = value + (place == 0 ? whole->value[i] : 0);
-            shards.there[r][i] = element_there(stage, &whole->shape, dist, r, i);
-        }
-    return shards;
-}
-
-/* What the members made is the distribution of what one device makes. */
-static void must_be(const char *what, const struct stage *stage, const struct whole *whole,
-                    const struct sbp_dist *dist, const struct shards *shards)
-{
-    const sbp_axes partial = axes_in(stage, dist, SBP_PARTIAL);
-    char text[128];
-    for (int64_t r = 0; r < stage->mesh.devices; r++)
-        for (int64_t i = 0; i < oracle_size(&whole->shape); i++) {
-            const bool there = element_there(stage, &whole->shape, dist, r, i);
-            int64_t sum = 0;
-            if (there != shards->there[r][i])
-                fail_msg("%s is not %s: rank %lld, element %lld", what,
-                         sbp_dist_text(&stage->mesh, dist, text, sizeof text), (long long)r,
-                         (long long)i);
-            for (int64_t o = 0; o < stage->mesh.devices && there; o++)
-                if (oracle_same_group(&stage->mesh, partial, r, o))
-                    sum += shards->value[o][i];
-            if (there && sum != whole->value[i])
-                fail_msg("%s is not %s: rank %lld, element %lld is %lld, expected %lld", what,
-                         sbp_dist_text(&stage->mesh, dist, text, sizeof text), (long long)r,
-                         (long long)i, (long long)sum, (long long)whole->value[i]);
-        }
-}
 
 /* --- arithmetic over global indices --- */
 
@@ -204,17 +70,6 @@ static void dists_of(const struct stage *stage, enum sbp_op_kind kind, const int
     }
 }
 
-static void stage_make(struct stage *stage, int levels, const int64_t *size)
-{
-    const struct sbp_cluster cluster = oracle_cluster(levels, size);
-    struct sbp_diag diag = {{0}};
-    assert_int_equal(sbp_mesh_make(&cluster, &stage->mesh, &diag), SBP_OK);
-    /* Every axis has a digit in every class: all roles are legal in one plan. */
-    for (int i = 0; i < 8; i++)
-        stage->split[i] = ((sbp_axes)1 << stage->mesh.axis_count) - 1;
-    stage->layout = (struct sbp_layout){&stage->mesh, 8, stage->split};
-}
-
 #define NONE SBP_NO_CLASS
 
 static struct terms terms_new(int64_t count)
@@ -239,11 +94,6 @@ static struct terms derivative(const struct terms *terms, bool of_a)
             terms_add(&swapped, t.b, t.out, t.a); /* db += dout a */
     }
     return swapped;
-}
-
-static void zero_whole(struct whole *whole)
-{
-    memset(whole->value, 0, (size_t)oracle_size(&whole->shape) * sizeof(int64_t));
 }
 
 /* An operator's operands, made for so many devices and played in the roles of two axes. */
@@ -442,14 +292,6 @@ static struct sbp_dist tokens_of(const struct stage *stage, const struct sbp_dis
     return ids;
 }
 
-static void allow_zeros(const struct stage *stage, const struct sbp_shape *shape,
-                        const struct sbp_dist *dist, struct shards *shards)
-{
-    for (int64_t r = 0; r < stage->mesh.devices; r++)
-        for (int64_t i = 0; i < oracle_size(shape); i++)
-            shards->there[r][i] |= element_there(stage, shape, dist, r, i);
-}
-
 /* Gradients: a member adds into the rows that it holds of what it holds of dy. */
 static void table_gradient(const struct stage *stage, const struct terms *terms,
                            const struct whole *dy, const struct shards *dys,
@@ -630,6 +472,52 @@ static void test_entries(void **state)
     }
 }
 
+/* A role's name says what it splits, in every operator that has it. */
+static void test_role_names(void **state)
+{
+    (void)state;
+    const struct {
+        const char *name;
+        int dim;
+    } rows[] = {{"batch", SBP_DIM_BATCH},      {"sequence", SBP_DIM_SEQUENCE},
+                {"context", SBP_DIM_SEQUENCE}, {"height", SBP_DIM_SEQUENCE},
+                {"head", SBP_DIM_FEATURE},     {"query", SBP_DIM_FEATURE},
+                {"channel", SBP_DIM_FEATURE},  {"feature", SBP_DIM_FEATURE},
+                {"hidden", SBP_DIM_FEATURE},   {"expert", SBP_DIM_BATCH},
+                {"grid_row", SBP_DIM_BATCH},   {"grid_column", SBP_DIM_FEATURE}};
+    for (int kind = 0; kind < SBP_OP_KINDS; kind++) {
+        const struct sbp_op_entry *entry = sbp_op((enum sbp_op_kind)kind);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            const int r = sbp_op_role(entry, rows[i].name);
+            if (r < 0)
+                continue;
+            const struct sbp_state split = SBP_STATE_S((uint8_t)rows[i].dim);
+            if (entry->inputs > 0 && !sbp_state_equal(entry->role[r].input[0], split))
+                fail_msg("%s: input of role %s", entry->name, rows[i].name);
+            if (kind != SBP_OP_CROSS_ENTROPY && !sbp_state_equal(entry->role[r].output, split))
+                fail_msg("%s: output of role %s", entry->name, rows[i].name);
+        }
+    }
+    assert_int_equal(sbp_op_role(sbp_op(SBP_OP_LINEAR), "expert"), -1);
+}
+
+/* An update touches what a member holds: a split weight's gradient is split alike, a whole weight's
+ * is whole or partial. */
+static void test_gradient_states(void **state)
+{
+    (void)state;
+    for (int kind = 0; kind < SBP_OP_KINDS; kind++)
+        for (int r = 0; r < sbp_op((enum sbp_op_kind)kind)->role_count; r++)
+            for (int w = 0; w < sbp_op((enum sbp_op_kind)kind)->weights; w++) {
+                const struct sbp_role *role = &sbp_op((enum sbp_op_kind)kind)->role[r];
+                assert_int_not_equal(role->weight[w].kind, SBP_PARTIAL);
+                if (role->weight[w].kind == SBP_SPLIT)
+                    assert_true(sbp_state_equal(role->gradient[w], role->weight[w]));
+                else
+                    assert_int_not_equal(role->gradient[w].kind, SBP_SPLIT);
+            }
+}
+
 static void test_names(void **state)
 {
     (void)state;
@@ -651,6 +539,8 @@ int main(void)
         cmocka_unit_test(test_paper_roles),
         cmocka_unit_test(test_other_roles),
         cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_role_names),
+        cmocka_unit_test(test_gradient_states),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,49 +2,38 @@
  * algorithm 2). The first stage injects pipeline_limit micro-batches and one more after every
  * backward pass; the last stage follows each forward pass by its backward pass.
  *
- * What a stage does depends on what has arrived, so stages act in order of time: a heap holds each
- * stage that has a message, keyed by when it can act. Links and stages keep the order of messages,
+ * What a stage does depends on what has arrived, so stages act in order of time: a tree of
+ * winners holds when each stage can act. Links and stages keep the order of messages,
  * therefore the next message of a direction is always that of the next micro-batch.
  */
 #include <math.h>
 
 #include "costmodel/timeline_run.h"
 
-struct loop {
-    struct sbp_run *run;
-    int *next[2];   /* (devices) the next micro-batch forward, backward */
-    double *key_s;  /* (devices) when the device can act; INFINITY: nothing to do */
-    int *heap, *at; /* (devices) devices by key; where each stands */
+/* A device and when it can act; INFINITY: nothing to do. */
+struct turn {
+    double at_s;
+    int device;
 };
 
-static bool before(const struct loop *loop, int a, int b)
-{
-    return loop->key_s[a] < loop->key_s[b] || (loop->key_s[a] == loop->key_s[b] && a < b);
-}
+struct loop {
+    struct sbp_run *run;
+    int *next[2];       /* (devices) the next micro-batch forward, backward */
+    struct turn *first; /* (2 devices) leaves from `devices` on; every node the first of its two */
+};
 
-static void put(struct loop *loop, int place, int device)
+static void set_turn(struct loop *loop, int device, double at_s)
 {
-    loop->heap[place] = device;
-    loop->at[device] = place;
-}
-
-/* Restores the heap after the key of one device changed. */
-static void settle(struct loop *loop, int device)
-{
-    int place = loop->at[device];
-    const int count = loop->run->devices;
-    while (place > 0 && before(loop, device, loop->heap[(place - 1) / 2])) {
-        put(loop, place, loop->heap[(place - 1) / 2]);
-        place = (place - 1) / 2;
+    struct turn *first = loop->first;
+    int node = loop->run->devices + device;
+    first[node].at_s = at_s;
+    for (node /= 2; node >= 1; node /= 2) {
+        const struct turn *child = &first[2 * node];
+        const struct turn winner = child[child[1].at_s < child[0].at_s];
+        if (winner.at_s == first[node].at_s && winner.device == first[node].device)
+            return; /* so it was before */
+        first[node] = winner;
     }
-    for (int child; (child = 2 * place + 1) < count; place = child) {
-        if (child + 1 < count && before(loop, loop->heap[child + 1], loop->heap[child]))
-            child++;
-        if (!before(loop, loop->heap[child], device))
-            break;
-        put(loop, place, loop->heap[child]);
-    }
-    put(loop, place, device);
 }
 
 /* When the next message of a direction is there; INFINITY: not on its way. */
@@ -64,8 +53,7 @@ static void refresh(struct loop *loop, int device)
     const double backward_s = message_s(loop, SBP_TO_PREVIOUS, device);
     const double message = forward_s < backward_s ? forward_s : backward_s;
     const double free_s = loop->run->lane[device].free_s;
-    loop->key_s[device] = message > free_s ? message : free_s;
-    settle(loop, device);
+    set_turn(loop, device, message > free_s ? message : free_s);
 }
 
 static void act(struct loop *loop, enum sbp_direction direction, int device)
@@ -80,10 +68,10 @@ static void act(struct loop *loop, enum sbp_direction direction, int device)
 }
 
 /* What algorithm 2 does with one message. */
-static void step(struct loop *loop, int device)
+static void step(struct loop *loop, int device, double at_s)
 {
     const int last = loop->run->devices - 1;
-    if (message_s(loop, SBP_TO_PREVIOUS, device) <= loop->key_s[device]) {
+    if (message_s(loop, SBP_TO_PREVIOUS, device) <= at_s) {
         act(loop, SBP_TO_PREVIOUS, device);
         if (device == 0 && loop->next[SBP_TO_NEXT][0] < loop->run->micro_batches)
             act(loop, SBP_TO_NEXT, 0);
@@ -110,21 +98,17 @@ static void inject(struct loop *loop)
 
 static enum sbp_status play(struct sbp_run *run)
 {
-    struct loop loop = {.run = run, .key_s = SBP_NEW(run->scratch, double, run->devices)};
-    int *const index = SBP_NEW(run->scratch, int, 4 * (int64_t)run->devices);
-    if (loop.key_s == NULL || index == NULL)
+    struct loop loop = {.run = run,
+                        .next = {SBP_NEW(run->scratch, int, run->devices),
+                                 SBP_NEW(run->scratch, int, run->devices)},
+                        .first = SBP_NEW(run->scratch, struct turn, 2 * (int64_t)run->devices)};
+    if (loop.next[0] == NULL || loop.next[1] == NULL || loop.first == NULL)
         return SBP_E_MEMORY;
-    loop.next[0] = index;
-    loop.next[1] = index + run->devices;
-    loop.heap = index + 2 * (int64_t)run->devices;
-    loop.at = index + 3 * (int64_t)run->devices;
-    for (int d = 0; d < run->devices; d++) {
-        loop.key_s[d] = INFINITY;
-        put(&loop, d, d);
-    }
+    for (int node = 0; node < 2 * run->devices; node++)
+        loop.first[node] = (struct turn){INFINITY, node % run->devices};
     inject(&loop);
-    while (loop.key_s[loop.heap[0]] < INFINITY)
-        step(&loop, loop.heap[0]);
+    while (loop.first[1].at_s < INFINITY)
+        step(&loop, loop.first[1].device, loop.first[1].at_s);
     for (int d = 0; d < run->devices; d++)
         if (loop.next[SBP_TO_PREVIOUS][d] < run->micro_batches)
             return SBP_E_INTERNAL;

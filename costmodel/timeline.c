@@ -210,6 +210,7 @@ static struct sbp_unit make_unit(const struct sbp_run *run, int virtual_stage, b
 {
     const struct sbp_stage_cost *cost = cost_of(run, virtual_stage);
     struct sbp_unit unit = {
+        .device = virtual_stage % run->devices,
         .duration_s = {[SBP_WORK_FORWARD] = cost->forward_s,
                        [SBP_WORK_BACKWARD] = cost->recompute_s + cost->backward_input_s,
                        [SBP_WORK_WEIGHT] = cost->backward_weight_s},
@@ -234,8 +235,8 @@ static enum sbp_status allocate(struct sbp_run *run)
     run->gradients_left = SBP_NEW(run->scratch, int, run->stages);
     run->arrival_s[0] = SBP_NEW(run->scratch, double, pairs);
     run->arrival_s[1] = SBP_NEW(run->scratch, double, pairs);
-    run->work = SBP_NEW(run->scratch, struct sbp_work,
-                        run->schedule->arrange == NULL ? 0 : SBP_WORK_KINDS * pairs);
+    const int works = run->schedule->arrange == NULL ? 0 : run->schedule->splits_backward ? 3 : 2;
+    run->work = SBP_NEW(run->scratch, struct sbp_work, works * pairs);
     run->first = SBP_NEW(run->scratch, int64_t, (int64_t)run->devices + 1);
     return run->unit != NULL && run->lane != NULL && run->gradients_left != NULL &&
                    run->arrival_s[0] != NULL && run->arrival_s[1] != NULL && run->work != NULL &&
@@ -265,10 +266,10 @@ static void reset(struct sbp_run *run, bool free_sends)
     for (int d = 0; d < run->devices; d++)
         run->lane[d] = (struct sbp_lane){.gradients_from_s = -1};
     for (int v = 0; v < run->stages; v++) {
-        struct sbp_lane *lane = &run->lane[sbp_run_device(run, v)];
+        run->unit[v] = make_unit(run, v, free_sends);
+        struct sbp_lane *lane = &run->lane[run->unit[v].device];
         lane->held_bytes += cost_of(run, v)->static_bytes;
         lane->peak_bytes = lane->held_bytes;
-        run->unit[v] = make_unit(run, v, free_sends);
         run->gradients_left[v] = run->micro_batches;
     }
 }

@@ -2,7 +2,7 @@
 
 int sbp_run_device(const struct sbp_run *run, int stage)
 {
-    return stage < run->devices ? stage : stage % run->devices;
+    return run->unit[stage].device;
 }
 
 double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction, int stage,

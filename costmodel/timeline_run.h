@@ -19,6 +19,7 @@ enum sbp_direction { SBP_TO_NEXT, SBP_TO_PREVIOUS };
 
 /* Costs of a virtual stage as this play has them. */
 struct sbp_unit {
+    int device;
     double duration_s[SBP_WORK_KINDS];
     double recompute_s; /* part of backward's duration */
     double send_s[2];   /* by direction */

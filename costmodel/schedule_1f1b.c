@@ -7,11 +7,11 @@ static struct sbp_work *arrange(const struct sbp_run *run, int device, struct sb
     const int count = run->micro_batches, behind = run->devices - 1 - device;
     const int ahead = behind < count ? behind : count;
     for (int i = 0; i < ahead; i++)
-        *work++ = (struct sbp_work){SBP_WORK_FORWARD, device, i};
+        *work++ = sbp_work_of(SBP_WORK_FORWARD, device, i);
     for (int i = 0; i < count; i++) {
         if (i + ahead < count)
-            *work++ = (struct sbp_work){SBP_WORK_FORWARD, device, i + ahead};
-        *work++ = (struct sbp_work){SBP_WORK_BACKWARD, device, i};
+            *work++ = sbp_work_of(SBP_WORK_FORWARD, device, i + ahead);
+        *work++ = sbp_work_of(SBP_WORK_BACKWARD, device, i);
     }
     return work;
 }

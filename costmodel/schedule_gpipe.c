@@ -4,9 +4,9 @@
 static struct sbp_work *arrange(const struct sbp_run *run, int device, struct sbp_work *work)
 {
     for (int i = 0; i < run->micro_batches; i++)
-        *work++ = (struct sbp_work){SBP_WORK_FORWARD, device, i};
+        *work++ = sbp_work_of(SBP_WORK_FORWARD, device, i);
     for (int i = run->micro_batches - 1; i >= 0; i--)
-        *work++ = (struct sbp_work){SBP_WORK_BACKWARD, device, i};
+        *work++ = sbp_work_of(SBP_WORK_BACKWARD, device, i);
     return work;
 }
 

@@ -25,8 +25,8 @@ static struct sbp_work nth(const struct sbp_run *run, int device, enum sbp_work_
     const int within = index % (group * chunks);
     const int turn = within / group;
     const int chunk = kind == SBP_WORK_FORWARD ? turn : chunks - 1 - turn;
-    return (struct sbp_work){kind, chunk * run->devices + device,
-                             index / (group * chunks) * group + within % group};
+    return sbp_work_of(kind, chunk * run->devices + device,
+                       index / (group * chunks) * group + within % group);
 }
 
 static struct sbp_work *arrange(const struct sbp_run *run, int device, struct sbp_work *work)

@@ -61,8 +61,7 @@ static void act(struct loop *loop, enum sbp_direction direction, int device)
     const enum sbp_work_kind kind = direction == SBP_TO_NEXT ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD;
     const int micro_batch = loop->next[direction][device]++;
     const double ready_s = *sbp_run_arrival(loop->run, direction, device, micro_batch);
-    const int to =
-        sbp_run_do(loop->run, device, (struct sbp_work){kind, device, micro_batch}, ready_s);
+    const int to = sbp_run_do(loop->run, device, sbp_work_of(kind, device, micro_batch), ready_s);
     if (to != device)
         refresh(loop, to);
 }

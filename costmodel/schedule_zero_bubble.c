@@ -19,16 +19,16 @@ static struct sbp_work *arrange(const struct sbp_run *run, int device, struct sb
     const int ahead = least(planned, count);
     const int delay = limit - 1 - planned; /* of weight gradients, in micro-batches */
     for (int i = 0; i < ahead; i++)
-        *work++ = (struct sbp_work){SBP_WORK_FORWARD, device, i};
+        *work++ = sbp_work_of(SBP_WORK_FORWARD, device, i);
     for (int i = 0; i < count; i++) {
         if (i + ahead < count)
-            *work++ = (struct sbp_work){SBP_WORK_FORWARD, device, i + ahead};
-        *work++ = (struct sbp_work){SBP_WORK_BACKWARD, device, i};
+            *work++ = sbp_work_of(SBP_WORK_FORWARD, device, i + ahead);
+        *work++ = sbp_work_of(SBP_WORK_BACKWARD, device, i);
         if (i >= delay)
-            *work++ = (struct sbp_work){SBP_WORK_WEIGHT, device, i - delay};
+            *work++ = sbp_work_of(SBP_WORK_WEIGHT, device, i - delay);
     }
     for (int i = count > delay ? count - delay : 0; i < count; i++)
-        *work++ = (struct sbp_work){SBP_WORK_WEIGHT, device, i};
+        *work++ = sbp_work_of(SBP_WORK_WEIGHT, device, i);
     return work;
 }
 

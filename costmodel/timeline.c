@@ -9,6 +9,7 @@
 #define MAX_STAGES        4096
 #define MAX_MICRO_BATCHES (1 << 20)
 #define MAX_CHUNKS        256
+#define MAX_VIRTUAL       INT16_MAX          /* stages x chunks */
 #define MAX_WORK          (INT64_C(1) << 26) /* stages x chunks x micro-batches */
 #define MAX_BUCKETS       (1 << 20)
 #define MAX_BYTES         (INT64_C(1) << 53)
@@ -19,6 +20,8 @@ static const struct sbp_schedule_entry *const schedules[SBP_SCHEDULES] = {
     [SBP_INTERLEAVED] = &sbp_schedule_interleaved,
     [SBP_ZERO_BUBBLE] = &sbp_schedule_zero_bubble,
     [SBP_MESSAGE_DRIVEN] = &sbp_schedule_message_driven,
+    [SBP_CDP_V1] = &sbp_schedule_cdp,
+    [SBP_CDP_V2] = &sbp_schedule_cdp,
 };
 
 static const char *const schedule_names[SBP_SCHEDULES] = {
@@ -40,6 +43,16 @@ bool sbp_schedule_find(const char *name, enum sbp_schedule *schedule)
             return true;
         }
     return false;
+}
+
+const char *sbp_placement_name(enum sbp_placement placement)
+{
+    static const char *const names[SBP_PLACEMENTS] = {
+#define SBP_PLACEMENT_TEXT(symbol, name) [SBP_PLACE_##symbol] = (name),
+        SBP_PLACEMENT_MAP(SBP_PLACEMENT_TEXT)
+#undef SBP_PLACEMENT_TEXT
+    };
+    return names[placement];
 }
 
 const char *sbp_interval_kind_name(enum sbp_interval_kind kind)
@@ -94,6 +107,7 @@ static enum sbp_status check_cost(const struct sbp_stage_cost *cost, int index,
         {"recompute_s", cost->recompute_s},
         {"send_forward_s", cost->send_forward_s},
         {"send_backward_s", cost->send_backward_s},
+        {"send_states_s", cost->send_states_s},
     };
     SBP_TRY(check_times("stage", index, time, sizeof time / sizeof *time, diag));
     const struct {
@@ -177,6 +191,12 @@ static enum sbp_status check_counts(const struct sbp_timeline_request *request,
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: pipeline_limit: %s has a limit of its own, must be 0",
                         sbp_schedule_name(request->schedule));
+    if ((int)request->placement < 0 || request->placement >= SBP_PLACEMENTS ||
+        (!schedule->takes_placement && request->placement != SBP_PLACE_PIPELINE))
+        return sbp_fail(diag, SBP_E_INPUT, "timeline: placement: %s runs in a pipeline only",
+                        sbp_schedule_name(request->schedule));
+    SBP_TRY(
+        check_int("stages x chunks", request->stages * chunks_of(request), 1, MAX_VIRTUAL, diag));
     if ((int64_t)request->stages * chunks_of(request) > MAX_WORK / request->micro_batches)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %d on %d stages of %d chunks are too many, "
@@ -206,11 +226,12 @@ static const struct sbp_stage_cost *cost_of(const struct sbp_run *run, int virtu
     return &run->request->stage[virtual_stage % stages * chunks + virtual_stage / stages];
 }
 
-static struct sbp_unit make_unit(const struct sbp_run *run, int virtual_stage, bool free_sends)
+static struct sbp_unit make_unit(const struct sbp_run *run, int virtual_stage)
 {
     const struct sbp_stage_cost *cost = cost_of(run, virtual_stage);
+    const int stage = virtual_stage % run->request->stages;
     struct sbp_unit unit = {
-        .device = virtual_stage % run->devices,
+        .device = run->unit[virtual_stage].device,
         .duration_s = {[SBP_WORK_FORWARD] = cost->forward_s,
                        [SBP_WORK_BACKWARD] = cost->recompute_s + cost->backward_input_s,
                        [SBP_WORK_WEIGHT] = cost->backward_weight_s},
@@ -220,43 +241,39 @@ static struct sbp_unit make_unit(const struct sbp_run *run, int virtual_stage, b
     };
     if (!run->schedule->splits_backward)
         unit.duration_s[SBP_WORK_BACKWARD] += cost->backward_weight_s;
-    if (!free_sends) {
+    if (run->request->end != NULL)
+        unit.duration_s[SBP_WORK_UPDATE] = run->request->end[stage].optimizer_s;
+    if (!run->free_sends) {
         unit.send_s[SBP_TO_NEXT] = cost->send_forward_s;
         unit.send_s[SBP_TO_PREVIOUS] = cost->send_backward_s;
     }
     return unit;
 }
 
-static enum sbp_status allocate(struct sbp_run *run)
+enum sbp_status sbp_run_allocate(struct sbp_run *run)
 {
     const int64_t pairs = (int64_t)run->stages * run->micro_batches;
     run->unit = SBP_NEW(run->scratch, struct sbp_unit, run->stages);
     run->lane = SBP_NEW(run->scratch, struct sbp_lane, run->devices);
+    run->static_bytes = SBP_NEW(run->scratch, int64_t, run->devices);
     run->gradients_left = SBP_NEW(run->scratch, int, run->stages);
     run->arrival_s[0] = SBP_NEW(run->scratch, double, pairs);
     run->arrival_s[1] = SBP_NEW(run->scratch, double, pairs);
-    const int works = run->schedule->arrange == NULL ? 0 : run->schedule->splits_backward ? 3 : 2;
-    run->work = SBP_NEW(run->scratch, struct sbp_work, works * pairs);
+    run->work = SBP_NEW(run->scratch, struct sbp_work, run->works);
     run->first = SBP_NEW(run->scratch, int64_t, (int64_t)run->devices + 1);
-    return run->unit != NULL && run->lane != NULL && run->gradients_left != NULL &&
-                   run->arrival_s[0] != NULL && run->arrival_s[1] != NULL && run->work != NULL &&
-                   run->first != NULL
+    run->awake.device = SBP_NEW(run->scratch, int, run->devices);
+    run->awake.is_in = SBP_NEW(run->scratch, bool, run->devices);
+    for (int v = 0; run->unit != NULL && v < run->stages; v++)
+        run->unit[v].device = v % run->request->stages;
+    return run->unit != NULL && run->lane != NULL && run->static_bytes != NULL &&
+                   run->gradients_left != NULL && run->arrival_s[0] != NULL &&
+                   run->arrival_s[1] != NULL && run->work != NULL && run->first != NULL &&
+                   run->awake.device != NULL && run->awake.is_in != NULL
                ? SBP_OK
                : SBP_E_MEMORY;
 }
 
-static void arrange(struct sbp_run *run)
-{
-    if (run->schedule->arrange == NULL)
-        return;
-    struct sbp_work *at = run->work;
-    for (int d = 0; d < run->devices; d++) {
-        at = run->schedule->arrange(run, d, at);
-        run->first[d + 1] = at - run->work;
-    }
-}
-
-static void reset(struct sbp_run *run, bool free_sends)
+static void reset(struct sbp_run *run)
 {
     const int64_t pairs = (int64_t)run->stages * run->micro_batches;
     for (int64_t i = 0; i < pairs; i++) {
@@ -264,56 +281,75 @@ static void reset(struct sbp_run *run, bool free_sends)
         run->arrival_s[SBP_TO_PREVIOUS][i] = -1;
     }
     for (int d = 0; d < run->devices; d++)
-        run->lane[d] = (struct sbp_lane){.gradients_from_s = -1};
+        run->lane[d] = (struct sbp_lane){.gradients_from_s = -1,
+                                         .held_bytes = run->static_bytes[d],
+                                         .peak_bytes = run->static_bytes[d]};
     for (int v = 0; v < run->stages; v++) {
-        run->unit[v] = make_unit(run, v, free_sends);
-        struct sbp_lane *lane = &run->lane[run->unit[v].device];
-        lane->held_bytes += cost_of(run, v)->static_bytes;
-        lane->peak_bytes = lane->held_bytes;
+        run->unit[v] = make_unit(run, v);
         run->gradients_left[v] = run->micro_batches;
     }
 }
 
 /* --- playing --- */
 
-/* One play of the schedule and of what follows; with free communication or as it is. */
-static enum sbp_status play(struct sbp_run *run, bool free_sends)
+enum sbp_status sbp_run_restart(struct sbp_run *run)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(run->scratch);
-    reset(run, free_sends);
-    if (run->recording)
-        for (int d = 0; d < run->devices; d++)
-            run->record->memory[run->record->memory_count++] =
-                (struct sbp_memory_sample){.device = d, .bytes = run->lane[d].held_bytes};
+    reset(run);
+    for (int d = 0; run->recording && d < run->devices; d++)
+        run->record->memory[run->record->memory_count++] =
+            (struct sbp_memory_sample){.device = d, .bytes = run->lane[d].held_bytes};
     const enum sbp_status status =
         run->schedule->play != NULL ? run->schedule->play(run) : sbp_run_play(run);
     sbp_arena_release(run->scratch, mark);
     return status;
 }
 
-static double finish(struct sbp_run *run, bool free_sync)
+double sbp_run_finish(struct sbp_run *run)
 {
     double makespan_s = 0;
     for (int d = 0; d < run->devices; d++) {
-        sbp_run_end(run, d, free_sync);
+        sbp_run_end(run, d);
         if (run->lane[d].end_s > makespan_s)
             makespan_s = run->lane[d].end_s;
     }
     return makespan_s;
 }
 
-static enum sbp_status allocate_records(const struct sbp_run *run, struct sbp_arena *arena,
+enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *arena,
                                         struct sbp_timeline *timeline)
 {
-    /* A pair: forward, recompute, backward, weights and two sends; three works of two samples. */
+    /* A pair: forward, recompute, backward, weights and two sends; three works of two samples. A
+     * stage and step: sync and optimizer, or at most four for every bucket. */
     const int64_t pairs = (int64_t)run->stages * run->micro_batches;
     int64_t intervals = 6 * pairs;
-    for (int d = 0; d < run->devices; d++)
-        intervals +=
-            2 + (run->request->end == NULL ? 0 : 4 * (int64_t)run->request->end[d].offload.buckets);
+    for (int s = 0; run->request->end != NULL && s < run->request->stages; s++)
+        intervals += (run->steps + 2) * (2 + 4 * (int64_t)run->request->end[s].offload.buckets);
     timeline->interval = SBP_NEW(arena, struct sbp_interval, intervals);
     timeline->memory = SBP_NEW(arena, struct sbp_memory_sample, 6 * pairs + run->devices);
+    run->record = timeline;
+    run->recording = true;
     return timeline->interval != NULL && timeline->memory != NULL ? SBP_OK : SBP_E_MEMORY;
+}
+
+static bool sends_cost(const struct sbp_run *run)
+{
+    for (int v = 0; v < run->stages; v++)
+        if (cost_of(run, v)->send_forward_s > 0 || cost_of(run, v)->send_backward_s > 0)
+            return true;
+    return false;
+}
+
+/* Makespans of what was played, without and with gradient synchronisation. */
+static void finish_both(struct sbp_run *run, double *without_sync_s, double *with_sync_s)
+{
+    const bool recording = run->recording;
+    run->recording = false;
+    run->free_sync = true;
+    *without_sync_s = sbp_run_finish(run);
+    run->recording = recording;
+    run->free_sync = false;
+    *with_sync_s = sbp_run_finish(run);
 }
 
 static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
@@ -331,54 +367,60 @@ static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
     }
 }
 
-static bool sends_cost(const struct sbp_run *run)
+static enum sbp_status prepare(struct sbp_run *run)
 {
+    run->works = run->schedule->arrange == NULL
+                     ? 0
+                     : (run->schedule->splits_backward ? 3 : 2) * run->stages * run->micro_batches;
+    SBP_TRY(sbp_run_allocate(run));
+    struct sbp_work *at = run->work;
+    for (int d = 0; run->schedule->arrange != NULL && d < run->devices; d++) {
+        at = run->schedule->arrange(run, d, at);
+        run->first[d + 1] = at - run->work;
+    }
     for (int v = 0; v < run->stages; v++)
-        if (cost_of(run, v)->send_forward_s > 0 || cost_of(run, v)->send_backward_s > 0)
-            return true;
-    return false;
+        run->static_bytes[v % run->devices] += cost_of(run, v)->static_bytes;
+    return SBP_OK;
 }
 
-static double positive(double value)
+/* One step with a flush. The real play comes last, so that its lanes and records are those that
+ * are reported. */
+static enum sbp_status simulate_step(struct sbp_run *run, struct sbp_arena *arena,
+                                     struct sbp_timeline *timeline)
 {
-    return value > 0 ? value : 0;
-}
-
-/* The real play comes last, so that its lanes and records are those that are reported. */
-static enum sbp_status simulate(struct sbp_run *run, struct sbp_arena *arena,
-                                struct sbp_timeline *timeline)
-{
+    SBP_TRY(prepare(run));
+    timeline->steps = 1;
     timeline->devices = run->devices;
     timeline->device = SBP_NEW(arena, struct sbp_device_timeline, run->devices);
     if (timeline->device == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(allocate(run));
-    arrange(run);
-    double without_sends_s = -1, without_sync_s = -1;
-    if (sends_cost(run)) {
-        SBP_TRY(play(run, true));
-        without_sync_s = finish(run, true);
-        without_sends_s = finish(run, false);
+    double free_s = 0, without_sends_s = 0;
+    const bool sends = sends_cost(run);
+    if (sends) {
+        run->free_sends = true;
+        SBP_TRY(sbp_run_restart(run));
+        finish_both(run, &free_s, &without_sends_s);
+        run->free_sends = false;
     }
-    if (run->request->record) {
-        SBP_TRY(allocate_records(run, arena, timeline));
-        run->record = timeline;
-        run->recording = true;
-    }
-    SBP_TRY(play(run, false));
-    if (without_sends_s < 0) {
-        run->recording = false;
-        without_sync_s = finish(run, true);
-        run->recording = run->request->record;
-    }
-    timeline->makespan_s = finish(run, false);
-    if (without_sends_s < 0)
-        without_sends_s = timeline->makespan_s;
-    timeline->exposed_send_s = positive(timeline->makespan_s - without_sends_s);
-    timeline->exposed_sync_s = positive(without_sends_s - without_sync_s);
-    timeline->exposed_s = timeline->exposed_send_s + timeline->exposed_sync_s;
+    if (run->request->record)
+        SBP_TRY(sbp_run_start_recording(run, arena, timeline));
+    SBP_TRY(sbp_run_restart(run));
+    double without_sync_s;
+    finish_both(run, &without_sync_s, &timeline->makespan_s);
+    sbp_timeline_expose(timeline, sends ? without_sends_s : timeline->makespan_s,
+                        sends ? free_s : without_sync_s);
     report(run, timeline);
     return SBP_OK;
+}
+
+void sbp_timeline_expose(struct sbp_timeline *timeline, double without_sends_s, double free_s)
+{
+    const double sends_s = timeline->makespan_s - without_sends_s,
+                 sync_s = without_sends_s - free_s;
+    const double rounding_s = 1e-12 * timeline->makespan_s;
+    timeline->exposed_send_s = sends_s > rounding_s ? sends_s : 0;
+    timeline->exposed_sync_s = sync_s > rounding_s ? sync_s : 0;
+    timeline->exposed_s = timeline->exposed_send_s + timeline->exposed_sync_s;
 }
 
 enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request,
@@ -392,9 +434,12 @@ enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request
                           .scratch = &scratch,
                           .devices = request->stages,
                           .stages = request->stages * chunks_of(request),
+                          .steps = 1,
                           .micro_batches = request->micro_batches};
     struct sbp_timeline result = {0};
-    const enum sbp_status status = simulate(&run, arena, &result);
+    const enum sbp_status status = run.schedule->simulate != NULL
+                                       ? run.schedule->simulate(&run, arena, &result)
+                                       : simulate_step(&run, arena, &result);
     sbp_arena_free(&scratch);
     if (status == SBP_OK)
         *timeline = result;

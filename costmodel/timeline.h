@@ -15,6 +15,8 @@
  * Sources: gpipe: Huang et al. 2019. 1f1b: Narayanan et al. (PipeDream) 2019, with a flush.
  * interleaved: Narayanan et al. 2021, section 2.2, in the order of Megatron-LM. zero-bubble: Qi et
  * al. 2023, section 2 (ZB-H1, ZB-H2). message-driven: Singh and Bhatele (Myelin), algorithm 2.
+ * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (cdp.h has its table 1); a step has
+ * no end there: the optimizer runs between works of the next steps, sync_s after the last gradient.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_H
 #define SBP_COSTMODEL_TIMELINE_H
@@ -30,7 +32,9 @@
     X(ONE_F_ONE_B, "1f1b")                                                                         \
     X(INTERLEAVED, "interleaved")                                                                  \
     X(ZERO_BUBBLE, "zero-bubble")                                                                  \
-    X(MESSAGE_DRIVEN, "message-driven")
+    X(MESSAGE_DRIVEN, "message-driven")                                                            \
+    X(CDP_V1, "cdp-v1")                                                                            \
+    X(CDP_V2, "cdp-v2")
 
 enum sbp_schedule {
 #define SBP_SCHEDULE_ENUM(symbol, name) SBP_##symbol,
@@ -42,11 +46,28 @@ const char *sbp_schedule_name(enum sbp_schedule schedule);
 /* False when no schedule has that name. */
 bool sbp_schedule_find(const char *name, enum sbp_schedule *schedule);
 
+/* Where cyclic data parallelism computes (Fournier and Oyallon, section 4). */
+#define SBP_PLACEMENT_MAP(X)                                                                       \
+    X(PIPELINE, "pipeline")      /* a device per stage */                                          \
+    X(SINGLE, "single-device")   /* everything on one device */                                    \
+    X(DATA, "data-parallel")     /* a device per micro-batch, with all stages */                   \
+    X(PYRAMID, "model-parallel") /* N - j + 1 devices of stage j, one micro-batch each */          \
+    X(ZERO, "zero")              /* a device per micro-batch; a stage's states go with its work */
+
+enum sbp_placement {
+#define SBP_PLACEMENT_ENUM(symbol, name) SBP_PLACE_##symbol,
+    SBP_PLACEMENT_MAP(SBP_PLACEMENT_ENUM)
+#undef SBP_PLACEMENT_ENUM
+        SBP_PLACEMENTS
+};
+const char *sbp_placement_name(enum sbp_placement placement);
+
 /* One micro-batch on one chunk of a stage. Times finite and >= 0, bytes in 0 .. 2^53. */
 struct sbp_stage_cost {
     double forward_s, backward_input_s, backward_weight_s;
     double recompute_s;                     /* runs first within the backward pass */
     double send_forward_s, send_backward_s; /* to the next, to the previous virtual stage */
+    double send_states_s;                   /* the stage's states to another device; zero only */
     int64_t static_bytes;    /* parameters, gradients, optimizer states, buffers: always held */
     int64_t kept_bytes;      /* from the begin of forward to the end of the weight gradients */
     int64_t transient_bytes; /* on top while any work of this chunk runs */
@@ -78,13 +99,16 @@ struct sbp_stage_end {
 
 struct sbp_timeline_request {
     enum sbp_schedule schedule;
-    int stages;        /* >= 1 */
-    int micro_batches; /* of a step, >= 1; interleaved: a multiple of stages */
-    int chunks;        /* of a stage; interleaved: >= 2, others: 0 or 1 */
+    int stages; /* >= 1 */
+    /* Of a step, >= 1. interleaved: a multiple of stages; cdp: at least stages, exactly as many
+     * unless it is placed as a pipeline. */
+    int micro_batches;
+    int chunks; /* of a stage; interleaved: >= 2, others: 0 or 1 */
     /* Micro-batches in flight. message-driven: injected by the first stage; zero-bubble: on every
      * stage from forward to weight gradients. 0: stages (Myelin's G_inter; ZB-H1); 2 stages - 1 is
      * ZB-H2. Other schedules fix it themselves: 0. */
     int pipeline_limit;
+    enum sbp_placement placement;       /* cdp only; others: pipeline, which is 0 */
     bool sends_block;                   /* the sender does nothing else while a message leaves */
     bool record;                        /* fill interval and memory of the result */
     const struct sbp_stage_cost *stage; /* (stages, chunks) row-major */
@@ -116,6 +140,7 @@ struct sbp_interval {
     enum sbp_interval_kind kind;
     int device, stage, chunk;
     int micro_batch; /* of the step; sync, offload, optimizer: -1 */
+    int step;        /* 0 where one step is simulated; < 0: update of a step before the first */
     double begin_s, end_s;
 };
 
@@ -127,7 +152,7 @@ struct sbp_memory_sample {
 };
 
 struct sbp_device_timeline {
-    double compute_s; /* forward, backward, recomputing */
+    double compute_s; /* of the step: forward, backward, recomputing; cdp: and optimizer */
     double bubble_s;  /* of the step: neither computing, nor in a blocking send, nor at its end's
                          exposed synchronisation and optimizer */
     double end_s;     /* when the device is through, optimizer included */
@@ -136,20 +161,26 @@ struct sbp_device_timeline {
 };
 
 struct sbp_timeline {
-    double makespan_s; /* of a step */
-    double bubble_s;   /* sum over devices */
+    double makespan_s; /* of a step; without a flush: from step to step once they take the same
+                          time, the mean of the later half where they keep differing */
+    int steps;         /* simulated; intervals and memory are those of all of them */
+    /* Without a flush some works of a step read parameters that are one step old, so that their
+     * gradients come one step late; stale_share of the (micro-batch, stage) pairs do. */
+    bool delays_gradients;
+    double stale_share;
+    double bubble_s; /* sum over devices */
     /* Exposed communication: makespan minus makespan with free sends, and that minus makespan with
      * free sends and free gradient synchronisation; each at least 0 (message-driven scheduling is
      * greedy, so that a faster network may cost it a little time). */
     double exposed_s, exposed_send_s, exposed_sync_s;
-    int devices; /* = stages in a pipeline */
+    int devices; /* = stages in a pipeline; cdp: as its placement has them */
     struct sbp_device_timeline *device;
     int64_t interval_count, memory_count; /* 0 unless recorded */
     struct sbp_interval *interval;
     struct sbp_memory_sample *memory;
 };
 
-/* Simulates one step. Arrays of the result live in the arena; nothing of the request is kept.
+/* Simulates a step. Arrays of the result live in the arena; nothing of the request is kept.
  * E_INPUT (diag says which field and what is legal), E_MEMORY. O(work) for fixed orders, O(work log
  * stages) for message-driven. */
 enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request,

@@ -36,14 +36,14 @@ static double step_bucket(struct sbp_run *run, int device, const struct sbp_offl
 /* All-reduces of k buckets back to back; the optimizer takes a bucket when its all-reduce is done
  * (Myelin, V-C and figure 7). */
 static double sync_in_chunks(struct sbp_run *run, int device, const struct sbp_offload *offload,
-                             bool free_sync, double at_s)
+                             double at_s)
 {
     double synced_s = at_s, stepped_s = at_s;
     for (int b = 0; b < offload->buckets; b++) {
         if (b % offload->chunk_buckets == 0) {
             const bool whole = b + offload->chunk_buckets <= offload->buckets;
             const double began_s = synced_s;
-            if (!free_sync)
+            if (!run->free_sync)
                 synced_s += whole ? offload->chunk_sync_s : offload->last_chunk_sync_s;
             record_end(run, device, SBP_INTERVAL_SYNC, began_s, synced_s);
         }
@@ -52,7 +52,7 @@ static double sync_in_chunks(struct sbp_run *run, int device, const struct sbp_o
     return stepped_s;
 }
 
-void sbp_run_end(struct sbp_run *run, int device, bool free_sync)
+void sbp_run_end(struct sbp_run *run, int device)
 {
     struct sbp_lane *lane = &run->lane[device];
     lane->end_s = lane->free_s;
@@ -61,10 +61,10 @@ void sbp_run_end(struct sbp_run *run, int device, bool free_sync)
     const struct sbp_stage_end *end = &run->request->end[device];
     const struct sbp_offload *offload = &end->offload;
     if (offload->buckets > 0 && offload->chunk_buckets > 0) {
-        lane->end_s = sync_in_chunks(run, device, offload, free_sync, lane->end_s);
+        lane->end_s = sync_in_chunks(run, device, offload, lane->end_s);
         return;
     }
-    if (!free_sync)
+    if (!run->free_sync)
         lane->end_s = sync_whole(run, device, end->sync_s, lane->end_s);
     if (offload->buckets == 0)
         record_end(run, device, SBP_INTERVAL_OPTIMIZER, lane->end_s,

@@ -1,8 +1,9 @@
 #include "costmodel/timeline_run.h"
 
-int sbp_run_device(const struct sbp_run *run, int stage)
+int sbp_run_device(const struct sbp_run *run, int stage, int micro_batch)
 {
-    return run->unit[stage].device;
+    return run->owner == NULL ? run->unit[stage].device
+                              : run->owner[(int64_t)stage * run->micro_batches + micro_batch];
 }
 
 double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction, int stage,
@@ -17,18 +18,32 @@ void sbp_run_record(struct sbp_run *run, struct sbp_interval interval)
         run->record->interval[run->record->interval_count++] = interval;
 }
 
+static struct sbp_interval interval_of(const struct sbp_run *run, int device, struct sbp_work work,
+                                       enum sbp_interval_kind kind)
+{
+    const int stages = run->request->stages, micro_batches = run->request->micro_batches;
+    const bool update = work.kind == SBP_WORK_UPDATE;
+    return (struct sbp_interval){.kind = kind,
+                                 .device = device,
+                                 .stage = work.stage % stages,
+                                 .chunk = work.stage / stages,
+                                 .micro_batch = update ? -1 : work.micro_batch % micro_batches,
+                                 .step =
+                                     update ? work.micro_batch : work.micro_batch / micro_batches};
+}
+
 static void record_work(struct sbp_run *run, int device, struct sbp_work work, double begin_s,
                         double end_s)
 {
-    static const enum sbp_interval_kind kinds[] = {SBP_INTERVAL_FORWARD, SBP_INTERVAL_BACKWARD,
-                                                   SBP_INTERVAL_BACKWARD_WEIGHT};
-    struct sbp_interval interval = {.kind = kinds[work.kind],
-                                    .device = device,
-                                    .stage = work.stage % run->request->stages,
-                                    .chunk = work.stage / run->request->stages,
-                                    .micro_batch = work.micro_batch,
-                                    .begin_s = begin_s,
-                                    .end_s = end_s};
+    static const enum sbp_interval_kind kinds[SBP_WORK_KINDS] = {
+        [SBP_WORK_FORWARD] = SBP_INTERVAL_FORWARD,
+        [SBP_WORK_BACKWARD] = SBP_INTERVAL_BACKWARD,
+        [SBP_WORK_WEIGHT] = SBP_INTERVAL_BACKWARD_WEIGHT,
+        [SBP_WORK_UPDATE] = SBP_INTERVAL_OPTIMIZER,
+    };
+    struct sbp_interval interval = interval_of(run, device, work, kinds[work.kind]);
+    interval.begin_s = begin_s;
+    interval.end_s = end_s;
     const double recompute_s = run->unit[work.stage].recompute_s;
     if (work.kind == SBP_WORK_BACKWARD && recompute_s > 0) {
         interval.kind = SBP_INTERVAL_RECOMPUTE;
@@ -41,19 +56,6 @@ static void record_work(struct sbp_run *run, int device, struct sbp_work work, d
     sbp_run_record(run, interval);
 }
 
-static void record_send(struct sbp_run *run, int device, struct sbp_work work, double begin_s,
-                        double end_s)
-{
-    const struct sbp_interval interval = {.kind = SBP_INTERVAL_SEND,
-                                          .device = device,
-                                          .stage = work.stage % run->request->stages,
-                                          .chunk = work.stage / run->request->stages,
-                                          .micro_batch = work.micro_batch,
-                                          .begin_s = begin_s,
-                                          .end_s = end_s};
-    sbp_run_record(run, interval);
-}
-
 static void record_memory(struct sbp_run *run, int device, double at_s, int64_t bytes)
 {
     if (run->recording)
@@ -62,7 +64,7 @@ static void record_memory(struct sbp_run *run, int device, double at_s, int64_t 
 }
 
 /* The work whose end lets go of what forward kept. */
-static bool releases(const struct sbp_run *run, enum sbp_work_kind kind)
+static bool releases(const struct sbp_run *run, int kind)
 {
     return kind == (run->schedule->splits_backward ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD);
 }
@@ -106,7 +108,12 @@ static double send(struct sbp_run *run, int device, int to, struct sbp_work work
         lane->send_s += there_s - end_s;
         lane->free_s = there_s;
     }
-    record_send(run, device, work, begin_s, there_s);
+    if (run->recording) {
+        struct sbp_interval interval = interval_of(run, device, work, SBP_INTERVAL_SEND);
+        interval.begin_s = begin_s;
+        interval.end_s = there_s;
+        sbp_run_record(run, interval);
+    }
     return there_s;
 }
 
@@ -117,10 +124,13 @@ int sbp_run_do(struct sbp_run *run, int device, struct sbp_work work, double rea
     const double begin_s = lane->free_s > ready_s ? lane->free_s : ready_s;
     const double end_s = begin_s + duration_s;
     lane->free_s = end_s;
-    lane->compute_s += duration_s;
-    hold(run, device, work, begin_s, end_s);
-    record_work(run, device, work, begin_s, end_s);
-    if (work.kind == SBP_WORK_WEIGHT)
+    if (work.kind != SBP_WORK_UPDATE || work.micro_batch >= 0) /* those before belong elsewhere */
+        lane->compute_s += duration_s;
+    if (work.kind != SBP_WORK_UPDATE)
+        hold(run, device, work, begin_s, end_s);
+    if (run->recording)
+        record_work(run, device, work, begin_s, end_s);
+    if (work.kind >= SBP_WORK_WEIGHT)
         return device;
     /* The last virtual stage turns round: its own backward pass waits for its forward pass. */
     const bool turns = work.kind == SBP_WORK_FORWARD && work.stage == run->stages - 1;
@@ -129,63 +139,69 @@ int sbp_run_do(struct sbp_run *run, int device, struct sbp_work work, double rea
     const int stage = turns ? work.stage : work.stage + (direction == SBP_TO_NEXT ? 1 : -1);
     if (stage < 0)
         return device;
-    const int to = sbp_run_device(run, stage);
+    const int to = sbp_run_device(run, stage, work.micro_batch);
     *sbp_run_arrival(run, direction, stage, work.micro_batch) =
         send(run, device, to, work, direction, end_s);
     return to;
 }
 
-/* When the input of a work is there; < 0: not known yet. */
-static double input_s(const struct sbp_run *run, struct sbp_work work)
+void sbp_run_wake(struct sbp_run *run, int device)
 {
-    if (work.kind == SBP_WORK_WEIGHT)
-        return 0; /* follows its backward pass in the order */
-    const enum sbp_direction direction =
-        work.kind == SBP_WORK_FORWARD ? SBP_TO_NEXT : SBP_TO_PREVIOUS;
-    return *sbp_run_arrival(run, direction, work.stage, work.micro_batch);
-}
-
-/* A stack of devices that may have something to do; none is on it twice. */
-struct awake {
-    int *device;
-    bool *is_in;
-    int count;
-};
-
-static void wake(struct awake *awake, int device)
-{
+    struct sbp_awake *awake = &run->awake;
     if (awake->is_in[device])
         return;
     awake->is_in[device] = true;
     awake->device[awake->count++] = device;
 }
 
-/* Every device does what it can and wakes whom it sends to: each work is looked at once for every
+/* When a work may begin; < 0: not known yet. */
+static double ready_s(const struct sbp_run *run, int device, struct sbp_work work)
+{
+    double input_s = 0; /* weight gradients and updates follow what they need in the order */
+    if (work.kind <= SBP_WORK_BACKWARD)
+        input_s =
+            *sbp_run_arrival(run, work.kind == SBP_WORK_FORWARD ? SBP_TO_NEXT : SBP_TO_PREVIOUS,
+                             work.stage, work.micro_batch);
+    if (input_s < 0 || run->schedule->gate == NULL)
+        return input_s;
+    return run->schedule->gate(run, device, work, input_s);
+}
+
+/* Does what a device can do now; returns the place of what it cannot yet. */
+static int64_t go_on(struct sbp_run *run, int device, int64_t next)
+{
+    for (; next < run->first[device + 1]; next++) {
+        const struct sbp_work work = run->work[next];
+        const double begin_s = ready_s(run, device, work);
+        if (begin_s < 0)
+            break;
+        const int to = sbp_run_do(run, device, work, begin_s);
+        if (to != device)
+            sbp_run_wake(run, to);
+        if (run->schedule->done != NULL)
+            run->schedule->done(run, device, work, run->lane[device].free_s);
+    }
+    return next;
+}
+
+/* Every device does what it can and wakes whom it sends to: a work is looked at once for every
  * message that reaches its device, so the whole is linear in the number of works. */
 enum sbp_status sbp_run_play(struct sbp_run *run)
 {
-    struct awake awake = {.device = SBP_NEW(run->scratch, int, run->devices),
-                          .is_in = SBP_NEW(run->scratch, bool, run->devices)};
     int64_t *next = SBP_NEW(run->scratch, int64_t, run->devices);
-    if (awake.device == NULL || awake.is_in == NULL || next == NULL)
+    if (next == NULL)
         return SBP_E_MEMORY;
-    for (int d = 0; d < run->devices; d++)
+    for (int d = run->devices - 1; d >= 0; d--) {
         next[d] = run->first[d];
-    for (int d = run->devices - 1; d >= 0; d--)
-        wake(&awake, d);
-    int64_t left = run->first[run->devices];
-    while (awake.count > 0) {
-        const int d = awake.device[--awake.count];
-        awake.is_in[d] = false;
-        for (; next[d] < run->first[d + 1]; next[d]++, left--) {
-            const struct sbp_work work = run->work[next[d]];
-            const double ready_s = input_s(run, work);
-            if (ready_s < 0)
-                break;
-            const int to = sbp_run_do(run, d, work, ready_s);
-            if (to != d)
-                wake(&awake, to);
-        }
+        sbp_run_wake(run, d);
     }
-    return left == 0 ? SBP_OK : SBP_E_INTERNAL;
+    while (run->awake.count > 0) {
+        const int d = run->awake.device[--run->awake.count];
+        run->awake.is_in[d] = false;
+        next[d] = go_on(run, d, next[d]);
+    }
+    for (int d = 0; d < run->devices; d++)
+        if (next[d] < run->first[d + 1])
+            return SBP_E_INTERNAL;
+    return SBP_OK;
 }

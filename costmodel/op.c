@@ -192,7 +192,8 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                   {.name = "sequence", .input = {S(SEQ)}, .output = P},
                   {.name = "vocab", .input = {S(FEATURE)}, .output = B, .paper = true},
                   REPLICATE}},
-    /* Height: rows split; the kernel's overlap is exchanged with the neighbours. */
+    /* Height: rows split; what windows reach of others' rows is fetched, and its gradient sent
+       back. */
     [SBP_OP_CONV2D] = {.name = "conv2d",
                        .inputs = 1,
                        .weights = 2,

@@ -12,6 +12,10 @@
  * hidden, 1), a convolution's kernel (input channels, height x width, output channels, 1), the
  * experts of a mixture (experts, hidden, feed-forward, {gate, up}) and (experts, feed-forward,
  * hidden, 1).
+ *
+ * Rows of an image that a member's windows reach come from whoever holds them, past the neighbours
+ * too where a kernel is larger than a member's rows: legal, and priced by the messages that it
+ * takes (op_work.h). What digits a role's axes must have is strategy.h's.
  */
 #ifndef SBP_COSTMODEL_OP_H
 #define SBP_COSTMODEL_OP_H

@@ -255,6 +255,79 @@ static enum sbp_status check_classes(const struct sbp_graph *graph, const struct
     return SBP_OK;
 }
 
+static sbp_axes splits_of(const struct sbp_graph *graph, int tensor, int dim, const sbp_axes *split)
+{
+    const int dim_class = graph->tensor[tensor].shape.dim_class[dim];
+    return dim_class == SBP_NO_CLASS ? 0 : split[dim_class];
+}
+
+static int misplaced_heads(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                           const struct sbp_op_node *node, const uint8_t *role,
+                           const sbp_axes *split)
+{
+    const sbp_axes queries = splits_of(graph, node->input[0], SBP_DIM_FEATURE, split);
+    const sbp_axes keys = splits_of(graph, node->input[1], SBP_DIM_FEATURE, split);
+    int count = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const struct sbp_role *r = &node->entry->role[role[axis]];
+        const sbp_axes outside = ((sbp_axes)1 << axis) - 1;
+        if (!sbp_state_equal(r->input[0], SBP_STATE_S(SBP_DIM_FEATURE)) ||
+            !sbp_state_equal(r->input[1], SBP_STATE_S(SBP_DIM_FEATURE)))
+            continue;
+        count += sbp_mesh_group_size(mesh, queries & outside) !=
+                 sbp_mesh_group_size(mesh, keys & outside);
+    }
+    return count;
+}
+
+static int misplaced_rows(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                          const struct sbp_op_node *node, const uint8_t *role,
+                          const sbp_axes *split)
+{
+    const sbp_axes rows = splits_of(graph, node->input[0], SBP_DIM_SEQUENCE, split) |
+                          splits_of(graph, node->output, SBP_DIM_SEQUENCE, split);
+    sbp_axes others = 0;
+    int count = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const sbp_axes own = (sbp_axes)1 << axis;
+        if (!sbp_state_equal(node->entry->role[role[axis]].input[0], SBP_STATE_S(SBP_DIM_SEQUENCE)))
+            others |= own & rows;
+        else
+            count += others != 0;
+    }
+    return count;
+}
+
+int sbp_strategy_misplaced(const struct sbp_graph *graph, const struct sbp_mesh *mesh, int op,
+                           const uint8_t role[SBP_MAX_AXES], const sbp_axes *split)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    switch (node->kind) {
+    case SBP_OP_GROUPED_ATTENTION:
+    case SBP_OP_LATENT_ATTENTION:
+        return misplaced_heads(graph, mesh, node, role, split);
+    case SBP_OP_CONV2D:
+        return misplaced_rows(graph, mesh, node, role, split);
+    default:
+        return 0;
+    }
+}
+
+static enum sbp_status check_places(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                    const struct sbp_strategy *strategy, struct sbp_diag *diag)
+{
+    for (int op = 0; op < graph->op_count; op++) {
+        if (sbp_strategy_misplaced(graph, mesh, op, strategy->op[op].role, strategy->split) == 0)
+            continue;
+        const bool rows = graph->op[op].kind == SBP_OP_CONV2D;
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "strategy: %s: axes that split %s must come before all others that split "
+                        "them anywhere in the plan",
+                        graph->op[op].name, rows ? "rows of images" : "heads of queries and keys");
+    }
+    return SBP_OK;
+}
+
 /* The input of a model that is cut out of a deeper one rests like any other output. */
 static enum sbp_status close_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy, struct sbp_diag *diag)
@@ -286,6 +359,8 @@ enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct s
         status = close_op(graph, mesh, strategy, op, first_user, diag);
     if (status == SBP_OK)
         status = check_classes(graph, mesh, strategy, diag);
+    if (status == SBP_OK)
+        status = check_places(graph, mesh, strategy, diag);
     sbp_arena_free(&scratch);
     return status;
 }

@@ -49,10 +49,19 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
                            const struct sbp_strategy *strategy, int op, int input,
                            struct sbp_dist *waypoint);
 
+/* How many axes of an operator split what it reads apart, where `split` (class_count) says which
+ * axes split each class anywhere in the plan; role: of each axis. Heads of keys must lie with the
+ * heads of queries that read them: an axis that splits both must have the same digit in both, so
+ * that axes of role `query` come after those of role `head` (design, section 4). Rows of an image
+ * must lie one behind the other, for halos to be the neighbours': axes that split its height come
+ * before all others that do so elsewhere. */
+int sbp_strategy_misplaced(const struct sbp_graph *graph, const struct sbp_mesh *mesh, int op,
+                           const uint8_t role[SBP_MAX_AXES], const sbp_axes *split);
+
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
  * splits that keep the producer's splits, tied weights agree, and the product of all axes that
- * split a class anywhere divides it. E_INPUT names the operator or class and what would be legal;
- * E_MEMORY. */
+ * split a class anywhere divides it, and no axis is misplaced. E_INPUT names the operator or class
+ * and what would be legal; E_MEMORY. */
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy,
                                    struct sbp_diag *diag) SBP_MUST_USE;

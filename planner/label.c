@@ -22,7 +22,7 @@ struct labeller {
 
 struct score {
     double transfer_s;
-    int broken_rests; /* of heads, too */
+    int broken_rests; /* with misplaced axes of operators */
     int broken_classes, broken_class;
 };
 
@@ -262,30 +262,18 @@ static int count_broken_rests(const struct labeller *l, const uint8_t *role)
     return broken + count_broken_ways(l, role);
 }
 
-/* Keys and values of grouped attention hold the heads that their queries read only if the axes that
- * split them are the first that split the queries' heads, anywhere in the plan (design, section 4:
- * composite dimensions). Counts the axes up to the last head axis that split one and not the other.
- */
-static int count_broken_heads(const struct labeller *l, const uint8_t *role)
+/* Axes that part keys from their queries or an image's rows from the next, anywhere in the plan. */
+static int count_misplaced(const struct labeller *l, const uint8_t *role)
 {
     const struct sbp_space *space = l->space;
-    int broken = 0, head, query;
+    int misplaced = 0;
     for (int op = 0; op < space->graph->op_count; op++) {
         const struct sbp_op_node *node = &space->graph->op[op];
-        if (node->site != op || !sbp_space_query_roles(node, &head, &query))
-            continue;
-        const struct sbp_tensor *tensor = space->graph->tensor;
-        const int queries = tensor[node->input[0]].shape.dim_class[SBP_DIM_FEATURE];
-        const int keys = tensor[node->input[1]].shape.dim_class[SBP_DIM_FEATURE];
         const uint8_t *own = role + (size_t)space->op_variable[op] * SBP_MAX_AXES;
-        int last = space->mesh->axis_count - 1;
-        while (last >= 0 && own[last] != head)
-            last--;
-        const sbp_axes outside = ((sbp_axes)2 << (last < 0 ? 0 : last)) - 1;
-        if (last >= 0 && queries != SBP_NO_CLASS && keys != SBP_NO_CLASS)
-            broken += count_axes((l->split[queries] ^ l->split[keys]) & outside);
+        if (node->site == op && !node->entry->follows)
+            misplaced += sbp_strategy_misplaced(space->graph, space->mesh, op, own, l->split);
     }
-    return broken;
+    return misplaced;
 }
 
 static struct score judge(const struct labeller *l, const uint8_t *role)
@@ -307,7 +295,7 @@ static struct score judge(const struct labeller *l, const uint8_t *role)
             score.broken_classes++;
             score.broken_class = c;
         }
-    score.broken_rests += count_broken_heads(l, role);
+    score.broken_rests += count_misplaced(l, role);
     return score;
 }
 

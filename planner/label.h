@@ -11,8 +11,8 @@
 
 struct sbp_labelling {
     double transfer_s; /* of labelled transfers and keeps, as the space counts them */
-    int broken_rests;  /* axes on which an output cannot rest where its variable says, or on which
-                          keys and values are not split as their queries' heads are */
+    int broken_rests;  /* axes on which an output cannot rest where its variable says, and misplaced
+                          ones (sbp_strategy_misplaced) */
     int broken_class;  /* a class whose splits do not divide it, -1: none */
 };
 

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -384,6 +385,127 @@ static void test_waypoints(void **state)
     drop(&s);
 }
 
+/* --- misplaced axes --- */
+
+/* An operator of two inputs by itself, on a mesh of 2 x 3 x 2; classes 0: queries, or rows in; 1:
+ * keys, or rows out. */
+struct alone {
+    struct sbp_mesh mesh;
+    sbp_axes split[2];
+    struct sbp_op_node node;
+    struct sbp_tensor tensor[3];
+    struct sbp_graph graph;
+};
+
+static void alone_make(struct alone *a, enum sbp_op_kind kind, int dim, int64_t first,
+                       int64_t second)
+{
+    const struct sbp_cluster cluster = oracle_cluster(3, (const int64_t[]){2, 3, 2});
+    struct sbp_diag diag = {{0}};
+    memset(a, 0, sizeof *a);
+    assert_int_equal(sbp_mesh_make(&cluster, &a->mesh, &diag), SBP_OK);
+    a->node = (struct sbp_op_node){.kind = kind,
+                                   .entry = sbp_op(kind),
+                                   .input_count = sbp_op(kind)->inputs,
+                                   .input = {0, 1},
+                                   .output = kind == SBP_OP_CONV2D ? 1 : 2};
+    for (int t = 0; t < 3; t++)
+        for (int d = 0; d < SBP_MAX_DIMS; d++) {
+            a->tensor[t].shape.size[d] = d == dim ? (t == 1 ? second : first) : 1;
+            a->tensor[t].shape.dim_class[d] = d == dim ? t == 1 : SBP_NO_CLASS;
+        }
+    a->graph = (struct sbp_graph){.op = &a->node, .op_count = 1, .tensor = a->tensor};
+}
+
+static struct sbp_dist split_by(const struct alone *a, const uint8_t *role, int own, int dim)
+{
+    struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
+    for (int axis = 0; axis < a->mesh.axis_count; axis++)
+        if (role[axis] == own)
+            dist.axis[axis] = SBP_STATE_S((uint8_t)dim);
+    return dist;
+}
+
+/* Whether each device holds the key head of every query head that it holds, by the digit rule. */
+static bool keys_are_there(const struct alone *a, const uint8_t *role, int head, int query)
+{
+    const struct sbp_layout layout = {&a->mesh, 2, a->split};
+    const int64_t heads = a->tensor[0].shape.size[2], keys = a->tensor[1].shape.size[2];
+    struct sbp_dist queries = split_by(a, role, head, SBP_DIM_FEATURE);
+    const struct sbp_dist held = queries;
+    for (int axis = 0; axis < a->mesh.axis_count; axis++)
+        if (role[axis] == query)
+            queries.axis[axis] = SBP_STATE_S(SBP_DIM_FEATURE);
+    for (int64_t rank = 0; rank < a->mesh.devices; rank++)
+        for (int64_t h = 0; h < heads; h++)
+            if (oracle_owns_index(&layout, &a->tensor[0].shape, &queries, rank, 2, h) &&
+                !oracle_owns_index(&layout, &a->tensor[1].shape, &held, rank, 2, h * keys / heads))
+                return false;
+    return true;
+}
+
+/* Whether each device's rows lie one behind the other, of both images. */
+static bool rows_are_runs(const struct alone *a, const uint8_t *role, int height)
+{
+    const struct sbp_layout layout = {&a->mesh, 2, a->split};
+    const struct sbp_dist dist = split_by(a, role, height, SBP_DIM_SEQUENCE);
+    for (int t = 0; t < 2; t++)
+        for (int64_t rank = 0; rank < a->mesh.devices; rank++) {
+            int runs = 0;
+            bool before = false;
+            for (int64_t row = 0; row < a->tensor[t].shape.size[1]; row++) {
+                const bool own =
+                    oracle_owns_index(&layout, &a->tensor[t].shape, &dist, rank, 1, row);
+                runs += own && !before;
+                before = own;
+            }
+            if (runs > 1)
+                return false;
+        }
+    return true;
+}
+
+/* All roles of three axes, each class split by their axes and, elsewhere, by any others. */
+static void test_misplaced(void **state)
+{
+    (void)state;
+    const struct sbp_op_entry *grouped = sbp_op(SBP_OP_GROUPED_ATTENTION);
+    const int head = sbp_op_role(grouped, "head"), query = sbp_op_role(grouped, "query");
+    const int height = sbp_op_role(sbp_op(SBP_OP_CONV2D), "height");
+    struct alone attention, conv;
+    int seen[2][2] = {{0}};
+    alone_make(&attention, SBP_OP_GROUPED_ATTENTION, SBP_DIM_FEATURE, 24, 12);
+    alone_make(&conv, SBP_OP_CONV2D, SBP_DIM_SEQUENCE, 24, 12);
+    for (int roles = 0; roles < 27; roles++)
+        for (int others = 0; others < 64; others++) {
+            uint8_t role[2][SBP_MAX_AXES] = {{0}};
+            for (int axis = 0, rest = roles; axis < 3; axis++, rest /= 3) {
+                role[0][axis] = (uint8_t)(rest % 3 == 0 ? 0 : rest % 3 == 1 ? head : query);
+                role[1][axis] = (uint8_t)(rest % 3 == 0 ? 0 : height);
+            }
+            for (int c = 0; c < 2; c++) {
+                attention.split[c] = conv.split[c] = (sbp_axes)(others >> (3 * c) & 7);
+                for (int axis = 0; axis < 3; axis++) {
+                    if (role[0][axis] == head || (role[0][axis] == query && c == 0))
+                        attention.split[c] |= (sbp_axes)1 << axis;
+                    if (role[1][axis] == height)
+                        conv.split[c] |= (sbp_axes)1 << axis;
+                }
+            }
+            const bool met = keys_are_there(&attention, role[0], head, query);
+            const bool runs = rows_are_runs(&conv, role[1], height);
+            assert_int_equal(sbp_strategy_misplaced(&attention.graph, &attention.mesh, 0, role[0],
+                                                    attention.split) == 0,
+                             met);
+            assert_int_equal(
+                sbp_strategy_misplaced(&conv.graph, &conv.mesh, 0, role[1], conv.split) == 0, runs);
+            seen[0][met]++;
+            seen[1][runs]++;
+        }
+    for (int i = 0; i < 4; i++)
+        assert_in_range(seen[i / 2][i % 2], 100, 27 * 64);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -393,6 +515,7 @@ int main(void)
         cmocka_unit_test(test_free_input),
         cmocka_unit_test(test_tied_weight),
         cmocka_unit_test(test_waypoints),
+        cmocka_unit_test(test_misplaced),
         cmocka_unit_test(test_random_strategies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

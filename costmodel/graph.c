@@ -3,16 +3,16 @@
 #include <assert.h>
 #include <string.h>
 
-#include "costmodel/graph_build.h"
+#include "costmodel/graph_blocks.h"
 #include "costmodel/op_work.h"
 
 /* --- reading --- */
 
 enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *const *own)
 {
-    static const char *const COMMON[] = {"name",      "global_batch", "sequence",
-                                         "precision", "optimizer",    "clip_norm",
-                                         "attention", "notes",        "layers"};
+    static const char *const COMMON[] = {"name",      "global_batch", "sequence",  "precision",
+                                         "optimizer", "clip_norm",    "attention", "notes",
+                                         "layers",    "architecture"};
     const char *known[SBP_MODEL_MOST_KEYS + 1] = {0};
     int count = 0;
     for (size_t i = 0; i < sizeof COMMON / sizeof COMMON[0]; i++)
@@ -50,17 +50,24 @@ static enum sbp_status read_attention(const struct sbp_json *at, enum sbp_attent
     return SBP_OK;
 }
 
-static enum sbp_status read_form(const struct sbp_json *at, struct sbp_graph *graph,
-                                 enum sbp_attention_kind attention)
+static const struct sbp_architecture *const ARCHITECTURES[] = {
+    &sbp_gpt, &sbp_llama,  &sbp_mixtral, &sbp_deepseek, &sbp_bert,     &sbp_vit,
+    &sbp_vgg, &sbp_resnet, &sbp_face,    &sbp_mlp,      &sbp_wide_deep};
+#define ARCHITECTURE_COUNT ((int)(sizeof ARCHITECTURES / sizeof ARCHITECTURES[0]))
+
+static enum sbp_status read_architecture(const struct sbp_json *at, struct sbp_graph *graph,
+                                         enum sbp_attention_kind attention)
 {
-    static const char *const ARCHITECTURES[] = {"gpt", NULL};
+    const char *names[ARCHITECTURE_COUNT + 1] = {0};
+    struct sbp_blocks blocks = {.at = *at};
     struct sbp_json member;
     int choice;
-    if (!sbp_json_has(at, "architecture"))
-        return sbp_graph_read_layers(at, graph, attention);
+    for (int i = 0; i < ARCHITECTURE_COUNT; i++)
+        names[i] = ARCHITECTURES[i]->name;
     SBP_TRY(sbp_json_member(at, "architecture", &member));
-    SBP_TRY(sbp_json_choice(&member, ARCHITECTURES, &choice));
-    return sbp_graph_read_gpt(at, graph, attention);
+    SBP_TRY(sbp_json_choice(&member, names, &choice));
+    SBP_TRY(sbp_graph_check_keys(at, ARCHITECTURES[choice]->keys));
+    return ARCHITECTURES[choice]->read(&blocks, graph, attention);
 }
 
 static enum sbp_status read_model(const struct sbp_json *at, struct sbp_graph *graph)
@@ -69,7 +76,8 @@ static enum sbp_status read_model(const struct sbp_json *at, struct sbp_graph *g
     SBP_TRY(read_sizes(at, graph));
     SBP_TRY(sbp_graph_read_training(at, graph));
     SBP_TRY(read_attention(at, &attention));
-    return read_form(at, graph, attention);
+    return sbp_json_has(at, "architecture") ? read_architecture(at, graph, attention)
+                                            : sbp_graph_read_layers(at, graph, attention);
 }
 
 enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph)

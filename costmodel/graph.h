@@ -1,9 +1,9 @@
 /* The model graph: operators, tensors and dimension classes, read from a model file.
  *
- * A model file is an architecture ("gpt") or a list of layers; both become the same graph.
- * Operators stand in topological order, every activation has one producer (or is the model's
- * input). Layers that repeat (the blocks of a transformer) share a strategy: `site` is the operator
- * of the first repeat that stands for them all.
+ * A model file is an architecture ("gpt", "llama", "resnet", ...) or a list of layers; both become
+ * the same graph. Operators stand in topological order, every activation has one producer (or is
+ * the model's input). Layers that repeat (the blocks of a transformer) share a strategy: `site` is
+ * the operator of the first repeat that stands for them all.
  */
 #ifndef SBP_COSTMODEL_GRAPH_H
 #define SBP_COSTMODEL_GRAPH_H
@@ -159,12 +159,29 @@ struct sbp_graph {
  *                      time_s: {forward, input_gradient, weight_gradient}, of the model batch;
  *                      saved_bytes; collectives: [{pass, role, kind, bytes, divided? (true)}]
  *
- * Architecture form: {"architecture": "gpt", "layers",
- * "hidden", "heads", "sequence", "vocab", "vocab_multiple"? (1), "positions"? (default sequence),
- * "ffn"? (4 hidden), "dropout"? (0), "tied"? (true), "bias"? (true), "epsilon"? (1e-5), ...}:
- * pre-norm blocks, residual adds, final norm, head, cross-entropy, as GPT-2. Every output but the
- * last layer's must be read by a layer, and a loss is the last layer. On failure nothing is left
- * allocated. */
+ * Architecture form: "architecture" and, besides the keys of both forms (? marks optional ones):
+ *
+ *   gpt       layers, hidden, heads, vocab, vocab_multiple? (1), positions? (sequence), ffn? (4
+ *             hidden), dropout?, attention_dropout? (0), tied? bias? (true), epsilon? (1e-5),
+ *             context?: pre-norm blocks, final norm, head, cross-entropy, as GPT-2
+ *   llama     as gpt without positions and bias; kv_heads? (heads), head_dim? (hidden / heads),
+ *             ffn, qkv_bias? projection_bias? ffn_bias? qk_norm? tied? (false): rmsnorm, rotary,
+ *             grouped attention, swiglu
+ *   mixtral   as llama; ffn of an expert, experts, top_k, capacity? (1), router_bias? (false)
+ *   deepseek  layers, hidden, heads, vocab, ...; q_rank?, kv_rank, nope, rope, value;
+ *             dense_layers? (0) of width ffn, then experts, top_k, expert_ffn, shared_experts? (0)
+ *   bert      as gpt; positions? (512), types? (2), epsilon? (1e-12), head? ("pooler": of the first
+ *             token, no loss; "mlm"): post-norm
+ *   vit       layers, hidden, heads, patch, image? (224), channels? (3), classes? (1000), ffn?
+ *   vgg       depth (11, 13, 16, 19), image?, channels?, classes?, hidden? (4096), batch_norm?
+ *             (false), dropout? (0.5)
+ *   resnet    depth (18, 34, 50, 101, 152), image?, channels?, classes?
+ *   face      classes, depth? (100; 18, 34, 50), image? (112), embedding? (512)
+ *   mlp       layers, hidden, features, classes? (none: no loss), bias? (true), dropout?
+ *   wide-deep sequence (ids a sample), vocab, wide_vocab? (vocab), hidden, features, layers, ffn
+ *
+ * Every output but the last layer's must be read by a layer, and a loss is the last layer. On
+ * failure nothing is left allocated. */
 enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph) SBP_MUST_USE;
 void sbp_graph_free(struct sbp_graph *graph);
 

@@ -163,11 +163,9 @@ enum sbp_status sbp_build_custom(struct sbp_builder *builder, const struct sbp_j
  * listed once; a form's own ones follow them in `known` (room for SBP_MODEL_MOST_KEYS). */
 enum sbp_status sbp_graph_read_layers(const struct sbp_json *at, struct sbp_graph *graph,
                                       enum sbp_attention_kind attention) SBP_MUST_USE;
-enum sbp_status sbp_graph_read_gpt(const struct sbp_json *at, struct sbp_graph *graph,
-                                   enum sbp_attention_kind attention) SBP_MUST_USE;
 enum sbp_status sbp_graph_read_training(const struct sbp_json *at,
                                         struct sbp_graph *graph) SBP_MUST_USE;
-#define SBP_MODEL_MOST_KEYS 32
+#define SBP_MODEL_MOST_KEYS 40
 enum sbp_status sbp_graph_check_keys(const struct sbp_json *at,
                                      const char *const *own) SBP_MUST_USE;
 

@@ -57,53 +57,6 @@ static void test_shipped_models(void **state)
     }
 }
 
-/* One row of the table of published models; only those that are a plain GPT. */
-static bool check_published_row(char *row)
-{
-    char *field[14] = {0}, *rest = row, text[1024];
-    int64_t value[14] = {0};
-    struct model model;
-    for (int i = 0; i < 14; i++) {
-        field[i] = strsep(&rest, ",");
-        if (field[i] == NULL)
-            return false;
-        (void)sbp_parse_int64(field[i], &value[i]);
-    }
-    if (strstr(field[0], "GPT") == NULL)
-        return false;
-    (void)snprintf(text, sizeof text,
-                   "{\"name\": \"m\", \"architecture\": \"gpt\", \"layers\": %s, \"hidden\": %s, "
-                   "\"ffn\": %s, \"heads\": %s, \"vocab\": %s, \"vocab_multiple\": 128, "
-                   "\"sequence\": %s, \"global_batch\": 4, \"tied\": %s}",
-                   field[2], field[3], field[4], field[5], field[8], field[9],
-                   value[11] == 1 ? "true" : "false");
-    must_read(&model, text);
-    if (model.graph.parameters != value[1])
-        fail_msg("%s: %lld parameters, published are %lld", field[0],
-                 (long long)model.graph.parameters, (long long)value[1]);
-    drop(&model);
-    return true;
-}
-
-static void test_published_parameters(void **state)
-{
-    (void)state;
-    char path[4096], line[2048];
-    int rows = 0;
-    (void)snprintf(path, sizeof path, "%s/../shared/data/architectures.csv", source_root());
-    FILE *table = fopen(path, "r");
-    if (table == NULL) {
-        print_message("skipped: %s is not there\n", path);
-        skip();
-        return;
-    }
-    while (fgets(line, (int)sizeof line, table) != NULL)
-        rows += check_published_row(line);
-    (void)fclose(table);
-    print_message("%d published models\n", rows);
-    assert_true(rows >= 5);
-}
-
 /* --- the gpt architecture --- */
 
 #define GPT(more)                                                                                  \
@@ -716,7 +669,7 @@ static const struct {
     {HEAD "\"layers\": [" LINEAR ", {\"op\": \"layernorm\", \"epsilon\": 0}]}",
      "m.json: layers[1].epsilon: "},
     /* gpt */
-    {HEAD "\"architecture\": \"bert\", \"layers\": 2}", "m.json: architecture: "},
+    {HEAD "\"architecture\": \"brt\", \"layers\": 2}", "m.json: architecture: "},
     {HEAD "\"architecture\": \"gpt\", \"layers\": 2, \"hidden\": 8, \"heads\": 2, \"vocab\": 9}",
      "m.json: key \"sequence\" is missing"},
     {HEAD "\"architecture\": \"gpt\", \"layers\": 2, \"hidden\": 8, \"sequence\": 4}",
@@ -756,13 +709,19 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shipped_models), cmocka_unit_test(test_published_parameters),
-        cmocka_unit_test(test_gpt_shapes),     cmocka_unit_test(test_gpt_classes),
-        cmocka_unit_test(test_gpt_sites),      cmocka_unit_test(test_initial_values),
-        cmocka_unit_test(test_random_lists),   cmocka_unit_test(test_classes_of_shipped_models),
-        cmocka_unit_test(test_list_defaults),  cmocka_unit_test(test_tied_list),
-        cmocka_unit_test(test_training_keys),  cmocka_unit_test(test_model_flops),
-        cmocka_unit_test(test_operator_flops), cmocka_unit_test(test_input_gradient_flops),
+        cmocka_unit_test(test_shipped_models),
+        cmocka_unit_test(test_gpt_shapes),
+        cmocka_unit_test(test_gpt_classes),
+        cmocka_unit_test(test_gpt_sites),
+        cmocka_unit_test(test_initial_values),
+        cmocka_unit_test(test_random_lists),
+        cmocka_unit_test(test_classes_of_shipped_models),
+        cmocka_unit_test(test_list_defaults),
+        cmocka_unit_test(test_tied_list),
+        cmocka_unit_test(test_training_keys),
+        cmocka_unit_test(test_model_flops),
+        cmocka_unit_test(test_operator_flops),
+        cmocka_unit_test(test_input_gradient_flops),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

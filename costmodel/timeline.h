@@ -106,7 +106,10 @@ struct sbp_timeline_request {
     int chunks; /* of a stage; interleaved: >= 2, others: 0 or 1 */
     /* Micro-batches in flight. message-driven: injected by the first stage; zero-bubble: on every
      * stage from forward to weight gradients. 0: stages (Myelin's G_inter; ZB-H1); 2 stages - 1 is
-     * ZB-H2. Other schedules fix it themselves: 0. */
+     * ZB-H2. Other schedules fix it themselves: 0. With as few as stages, message-driven pays for
+     * the slightest latency (a forward pass slips in before a late backward pass); more cost
+     * memory.
+     */
     int pipeline_limit;
     enum sbp_placement placement;       /* cdp only; others: pipeline, which is 0 */
     bool sends_block;                   /* the sender does nothing else while a message leaves */

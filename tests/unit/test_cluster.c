@@ -283,6 +283,10 @@ static void test_gemm_is_compute_or_memory_bound(void **state)
     struct sbp_cluster cluster;
     must_read(CLUSTER(LEVEL("a", "2"), DEVICE), &cluster); /* 1e12 flops, 1e11 bytes a second */
     assert_near(sbp_cluster_gemm_s(&cluster, SBP_FP32, 1000, 1000, 1000), 2e9 / 1e12);
+    /* Elements said: a product that moves few, and one that memory binds. */
+    assert_near(sbp_cluster_product_s(&cluster, SBP_FP32, 1000, 1000, 1000, 1), 2e9 / 1e12);
+    assert_near(sbp_cluster_product_s(&cluster, SBP_FP32, 1000, 1000, 1000, 1e12),
+                4e12 / cluster.memory_bytes_per_s);
     assert_near(sbp_cluster_gemm_s(&cluster, SBP_FP32, 1, 1000, 1000),
                 4.0 * (1000 + 1000000 + 1000) / 1e11);
     assert_near(sbp_cluster_kernel_s(&cluster, SBP_FP32, 1e9, 1e6), 1e-3);

@@ -723,6 +723,40 @@ static void test_swiglu(void **state)
     play_pairs(make_swiglu, play_any);
 }
 
+/* gain x times the head's sum of squares: a head is whole where it lies, one gain serves all. */
+static void make_head_norm(struct form *form, int64_t n)
+{
+    form->kind = SBP_OP_HEAD_NORM;
+    add_operand(form, INPUT, 0, NULL, SHAPE(n, n, n, 2), CLASS(BATCH, ROWS, OUT, NONE));
+    add_operand(form, WEIGHT, 0, NULL, SHAPE(1, 1, 1, 2), CLASS(NONE, NONE, NONE, NONE));
+    set_output(form, SHAPE(n, n, n, 2), CLASS(BATCH, ROWS, OUT, NONE));
+    for (int64_t o = 0; o < 2 * n * n * n; o++)
+        for (int64_t d = 0; d < 2; d++) {
+            struct term *term = add_term(form, o);
+            times(term, 0, o);
+            times(term, 0, o - o % 2 + d);
+            times(term, 0, o - o % 2 + d);
+            times(term, 1, o % 2);
+        }
+}
+
+static void make_first_token(struct form *form, int64_t n)
+{
+    form->kind = SBP_OP_FIRST_TOKEN;
+    add_operand(form, INPUT, 0, NULL, SHAPE(n, 3, n, 1), CLASS(BATCH, NONE, OUT, NONE));
+    form->operand[0].sparse = true;
+    set_output(form, SHAPE(n, 1, n, 1), CLASS(BATCH, NONE, OUT, NONE));
+    for (int64_t o = 0; o < n * n; o++)
+        times(add_term(form, o), 0, o / n * 3 * n + o % n);
+}
+
+static void test_head_norm_and_first_token(void **state)
+{
+    (void)state;
+    play_pairs(make_head_norm, play_any);
+    play_pairs(make_first_token, play_any);
+}
+
 /* Patches of 3 pixels; token 0 is the class token. */
 static void make_patches(struct form *form, int64_t n)
 {
@@ -959,12 +993,19 @@ static void test_rmsnorm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),       cmocka_unit_test(test_grouped_attention),
-        cmocka_unit_test(test_few_key_heads),   cmocka_unit_test(test_latent_attention),
-        cmocka_unit_test(test_conv2d),          cmocka_unit_test(test_pools_and_flatten),
-        cmocka_unit_test(test_batchnorm),       cmocka_unit_test(test_swiglu),
-        cmocka_unit_test(test_patch_embedding), cmocka_unit_test(test_moe),
-        cmocka_unit_test(test_summa),           cmocka_unit_test(test_rmsnorm),
+        cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_grouped_attention),
+        cmocka_unit_test(test_few_key_heads),
+        cmocka_unit_test(test_latent_attention),
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_pools_and_flatten),
+        cmocka_unit_test(test_batchnorm),
+        cmocka_unit_test(test_swiglu),
+        cmocka_unit_test(test_head_norm_and_first_token),
+        cmocka_unit_test(test_patch_embedding),
+        cmocka_unit_test(test_moe),
+        cmocka_unit_test(test_summa),
+        cmocka_unit_test(test_rmsnorm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -834,6 +834,7 @@ static void test_streams(void **state)
         {SBP_OP_BATCHNORM, 1, 2 * n + n, 4 * n + n, 0},
         {SBP_OP_DROPOUT, 1, n + n, n + n, n}, /* and a byte an element */
         {SBP_OP_FLATTEN, 1, n + n, n + n, 0},
+        {SBP_OP_TANH, 1, n + n, 2 * n + n, 0}, /* backward: y, dy, dx */
         {SBP_OP_ROTARY, 1, 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -845,9 +846,7 @@ static void test_streams(void **state)
         must_equal("backward", backward.elements, rows[i].backward);
         must_equal("mask", forward.bytes * 2, rows[i].mask);
         must_equal("mask", backward.bytes, rows[i].mask);
-        must_equal("with the input's",
-                   sbp_work_flops(&(struct sbp_work){0}) +
-                       work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, WHOLE).elements,
+        must_equal("with the input's", work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, WHOLE).elements,
                    0);
     }
 }
@@ -933,6 +932,27 @@ static void test_kept(void **state)
         if (rows[i].kind != SBP_OP_BATCHNORM) /* numbers a channel do not share out */
             must_equal(sbp_op(rows[i].kind)->name, half.elements * 2, rows[i].elements);
     }
+}
+
+/* A root a head and token; tanh's derivative is 1 - y^2. */
+static void test_kept_others(void **state)
+{
+    (void)state;
+    struct bench bench;
+    make_single(&bench, SBP_OP_HEAD_NORM, 5);
+    struct sbp_op_kept kept = kept_of(&bench, WAYS({"head", 3}));
+    assert_int_equal(kept.inputs, 1);
+    must_equal("head norm", kept.elements, 4 * 6 * 12 / 3.0);
+    make_single(&bench, SBP_OP_TANH, 1);
+    kept = kept_of(&bench, WHOLE);
+    assert_true(kept.output && kept.inputs == 0);
+    make_single(&bench, SBP_OP_FIRST_TOKEN, 1);
+    bench.tensor[bench.node.output].shape.size[SBP_DIM_SEQUENCE] = 1;
+    kept = kept_of(&bench, WHOLE);
+    assert_true(!kept.output && kept.inputs == 0);
+    must_equal("copy a token", work_of(&bench, SBP_PASS_FORWARD, WHOLE).elements, 2 * 4 * 12);
+    must_equal("among zeros", work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE).elements,
+               4 * 12 + 4 * 6 * 12);
 }
 
 /* Korthikanti et al., 2022, section 4.1, bytes at two an element: attention keeps 2 x 3 s b h of
@@ -1243,6 +1263,7 @@ int main(void)
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_pools),
         cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_others),
         cmocka_unit_test(test_kept_attention),
         cmocka_unit_test(test_attention_scratch),
         cmocka_unit_test(test_custom),

@@ -28,14 +28,14 @@ static double in_squares(double elements)
     return elements / ((double)SIDE * (double)SIDE);
 }
 
-/* What a linear layer whose input comes out of an earlier layer does in a step; plain SGD. */
-static void model_read(struct setting_model *model)
+/* One layer whose input comes out of an earlier layer; plain SGD. */
+static void model_read(struct setting_model *model, const char *op)
 {
     setting_model_read(model,
-                       "{\"name\": \"product\", \"global_batch\": %lld, \"input\": \"split\", "
-                       "\"optimizer\": \"sgd\", \"layers\": [{\"op\": \"linear\", \"name\": "
-                       "\"product\", \"in\": %lld, \"out\": %lld}]}",
-                       (long long)SIDE, (long long)SIDE, (long long)SIDE);
+                       "{\"name\": \"product\", \"global_batch\": %lld, \"input\": "
+                       "{\"features\": %lld, \"split\": true}, \"optimizer\": \"sgd\", "
+                       "\"layers\": [{\"op\": \"%s\", \"name\": \"product\", \"out\": %lld}]}",
+                       (long long)SIDE, (long long)SIDE, op, (long long)SIDE);
 }
 
 /* Mesh axes in turn: the first share of them splits rows (batch), then columns, then the sum. */
@@ -85,24 +85,21 @@ static double block(const double size[SBP_MAX_DIMS])
 /* SUMMA has an operator of its own; its panels are collectives inside it. */
 static void measure_summa(const struct setting_model *model, int64_t devices, struct curve *curve)
 {
-    struct sbp_graph graph = model->graph; /* borrows its arrays */
-    struct sbp_op_node node = graph.op[0];
+    const struct sbp_graph *graph = &model->graph;
+    const struct sbp_op_entry *entry = graph->op[0].entry;
     struct sbp_op_inner inner[SBP_MAX_INNER];
     struct sbp_factor factor = sbp_factor_one();
     const double side = sqrt((double)devices);
-    node.kind = SBP_OP_SUMMA_LINEAR;
-    node.entry = sbp_op(node.kind);
-    graph.op = &node;
-    factor.of[sbp_op_role(node.entry, "grid_row")] = side;
-    factor.of[sbp_op_role(node.entry, "grid_column")] = side;
+    factor.of[sbp_op_role(entry, "grid_row")] = side;
+    factor.of[sbp_op_role(entry, "grid_column")] = side;
 
     double volume = 0, scratch = 0;
-    const int count = sbp_op_inner(&graph, 0, &factor, inner);
+    const int count = sbp_op_inner(graph, 0, &factor, inner);
     for (int i = 0; i < count; i++)
         volume += inner[i].count * sbp_collective_share(inner[i].kind, side) * inner[i].elements;
     for (int pass = 0; pass < SBP_PASSES; pass++)
-        scratch = fmax(scratch, sbp_op_scratch_elements(&graph, 0, &factor, (enum sbp_pass)pass));
-    const struct sbp_op_sizes sizes = sbp_op_sizes(&graph, 0, &factor);
+        scratch = fmax(scratch, sbp_op_scratch_elements(graph, 0, &factor, (enum sbp_pass)pass));
+    const struct sbp_op_sizes sizes = sbp_op_sizes(graph, 0, &factor);
     const double held = block(sizes.input[0]) + block(sizes.weight[0]) + block(sizes.output);
     curve->volume[curve->count] = in_squares(volume);
     curve->memory[curve->count] = in_squares(scratch + 2 * held); /* gradients are as large */
@@ -278,15 +275,17 @@ static void draw(struct paper *paper, const struct curve *cube, const struct cur
 int main(int argc, char **argv)
 {
     struct paper paper;
-    struct setting_model model;
+    struct setting_model linear, grids;
     struct curve cube = {.name = "3D", .ways = 3}, grid = {.name = "2D", .ways = 2};
     struct curve summa = {.name = "SUMMA", .ways = 2};
     paper_open(&paper, "autoddl", "AutoDDL: volume and memory of a matrix product");
-    model_read(&model);
-    sweep(&model, &cube, 8, 8, measure);
-    sweep(&model, &grid, 16, 4, measure);
-    sweep(&model, &summa, 16, 4, measure_summa);
-    setting_model_drop(&model);
+    model_read(&linear, "linear");
+    model_read(&grids, "summa_linear");
+    sweep(&linear, &cube, 8, 8, measure);
+    sweep(&linear, &grid, 16, 4, measure);
+    sweep(&grids, &summa, 16, 4, measure_summa);
+    setting_model_drop(&linear);
+    setting_model_drop(&grids);
 
     table_exponents(&paper, &cube, &grid, &summa);
     paper_say(&paper, "## Points\n\n");

@@ -357,14 +357,14 @@ static double gate(const struct sbp_run *run, int device, struct sbp_work work, 
 static void record_sync(struct sbp_run *run, int device, int stage, int step, double at_s)
 {
     const bool syncs = run->request->end != NULL && !run->free_sync;
-    const struct sbp_interval interval = {.kind = SBP_INTERVAL_SYNC,
-                                          .device = device,
-                                          .stage = stage,
-                                          .micro_batch = -1,
-                                          .step = step,
-                                          .begin_s = at_s,
-                                          .end_s =
-                                              at_s + (syncs ? run->request->end[stage].sync_s : 0)};
+    const struct sbp_timeline_interval interval = {
+        .kind = SBP_INTERVAL_SYNC,
+        .device = device,
+        .stage = stage,
+        .micro_batch = -1,
+        .step = step,
+        .begin_s = at_s,
+        .end_s = at_s + (syncs ? run->request->end[stage].sync_s : 0)};
     sbp_run_record(run, interval);
 }
 

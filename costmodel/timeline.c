@@ -325,7 +325,7 @@ enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *a
     int64_t intervals = 6 * pairs;
     for (int s = 0; run->request->end != NULL && s < run->request->stages; s++)
         intervals += (run->steps + 2) * (2 + 4 * (int64_t)run->request->end[s].offload.buckets);
-    timeline->interval = SBP_NEW(arena, struct sbp_interval, intervals);
+    timeline->interval = SBP_NEW(arena, struct sbp_timeline_interval, intervals);
     timeline->memory = SBP_NEW(arena, struct sbp_memory_sample, 6 * pairs + run->devices);
     run->record = timeline;
     run->recording = true;

@@ -139,7 +139,7 @@ const char *sbp_interval_kind_name(enum sbp_interval_kind kind);
 /* backward: input gradients and, unless zero-bubble parts them, weight gradients. A send stands
  * with its sender and with the micro-batch and chunk that it leaves. Works of a device stand in
  * order of time; sends and syncs may overlap with them. */
-struct sbp_interval {
+struct sbp_timeline_interval {
     enum sbp_interval_kind kind;
     int device, stage, chunk;
     int micro_batch; /* of the step; sync, offload, optimizer: -1 */
@@ -179,7 +179,7 @@ struct sbp_timeline {
     int devices; /* = stages in a pipeline; cdp: as its placement has them */
     struct sbp_device_timeline *device;
     int64_t interval_count, memory_count; /* 0 unless recorded */
-    struct sbp_interval *interval;
+    struct sbp_timeline_interval *interval;
     struct sbp_memory_sample *memory;
 };
 

@@ -3,12 +3,12 @@
 static void record_end(struct sbp_run *run, int device, enum sbp_interval_kind kind, double begin_s,
                        double end_s)
 {
-    const struct sbp_interval interval = {.kind = kind,
-                                          .device = device,
-                                          .stage = device,
-                                          .micro_batch = -1,
-                                          .begin_s = begin_s,
-                                          .end_s = end_s};
+    const struct sbp_timeline_interval interval = {.kind = kind,
+                                                   .device = device,
+                                                   .stage = device,
+                                                   .micro_batch = -1,
+                                                   .begin_s = begin_s,
+                                                   .end_s = end_s};
     sbp_run_record(run, interval);
 }
 

@@ -12,24 +12,24 @@ double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction,
     return &run->arrival_s[direction][(int64_t)stage * run->micro_batches + micro_batch];
 }
 
-void sbp_run_record(struct sbp_run *run, struct sbp_interval interval)
+void sbp_run_record(struct sbp_run *run, struct sbp_timeline_interval interval)
 {
     if (run->recording && interval.end_s > interval.begin_s)
         run->record->interval[run->record->interval_count++] = interval;
 }
 
-static struct sbp_interval interval_of(const struct sbp_run *run, int device, struct sbp_work work,
-                                       enum sbp_interval_kind kind)
+static struct sbp_timeline_interval interval_of(const struct sbp_run *run, int device,
+                                                struct sbp_work work, enum sbp_interval_kind kind)
 {
     const int stages = run->request->stages, micro_batches = run->request->micro_batches;
     const bool update = work.kind == SBP_WORK_UPDATE;
-    return (struct sbp_interval){.kind = kind,
-                                 .device = device,
-                                 .stage = work.stage % stages,
-                                 .chunk = work.stage / stages,
-                                 .micro_batch = update ? -1 : work.micro_batch % micro_batches,
-                                 .step =
-                                     update ? work.micro_batch : work.micro_batch / micro_batches};
+    return (struct sbp_timeline_interval){
+        .kind = kind,
+        .device = device,
+        .stage = work.stage % stages,
+        .chunk = work.stage / stages,
+        .micro_batch = update ? -1 : work.micro_batch % micro_batches,
+        .step = update ? work.micro_batch : work.micro_batch / micro_batches};
 }
 
 static void record_work(struct sbp_run *run, int device, struct sbp_work work, double begin_s,
@@ -41,7 +41,7 @@ static void record_work(struct sbp_run *run, int device, struct sbp_work work, d
         [SBP_WORK_WEIGHT] = SBP_INTERVAL_BACKWARD_WEIGHT,
         [SBP_WORK_UPDATE] = SBP_INTERVAL_OPTIMIZER,
     };
-    struct sbp_interval interval = interval_of(run, device, work, kinds[work.kind]);
+    struct sbp_timeline_interval interval = interval_of(run, device, work, kinds[work.kind]);
     interval.begin_s = begin_s;
     interval.end_s = end_s;
     const double recompute_s = run->unit[work.stage].recompute_s;
@@ -109,7 +109,7 @@ static double send(struct sbp_run *run, int device, int to, struct sbp_work work
         lane->free_s = there_s;
     }
     if (run->recording) {
-        struct sbp_interval interval = interval_of(run, device, work, SBP_INTERVAL_SEND);
+        struct sbp_timeline_interval interval = interval_of(run, device, work, SBP_INTERVAL_SEND);
         interval.begin_s = begin_s;
         interval.end_s = there_s;
         sbp_run_record(run, interval);

@@ -118,7 +118,7 @@ double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction,
 int sbp_run_do(struct sbp_run *run, int device, struct sbp_work work, double ready_s);
 /* Sets what is exposed from the makespans without sends and without any communication. */
 void sbp_timeline_expose(struct sbp_timeline *timeline, double without_sends_s, double free_s);
-void sbp_run_record(struct sbp_run *run, struct sbp_interval interval);
+void sbp_run_record(struct sbp_run *run, struct sbp_timeline_interval interval);
 /* Lets sbp_run_play look at a device again. */
 void sbp_run_wake(struct sbp_run *run, int device);
 /* Plays fixed orders; E_INTERNAL when they wait for each other. */

@@ -240,7 +240,7 @@ static void check_equal(enum sbp_schedule schedule, int n, enum sbp_placement pl
     near(timeline.stale_share, schedule == SBP_CDP_V1 ? 1 : (n - 1) / (2.0 * n));
     near(timeline.exposed_s, 0);
     for (int64_t k = 0; k < timeline.interval_count && !single; k++) {
-        const struct sbp_interval *interval = &timeline.interval[k];
+        const struct sbp_timeline_interval *interval = &timeline.interval[k];
         const int i = interval->micro_batch + 1, j = interval->stage + 1;
         const int64_t slot = interval->kind == SBP_INTERVAL_FORWARD
                                  ? sbp_cdp_forward_slot(n, i, j, interval->step)
@@ -341,7 +341,7 @@ static void gather(struct played *played, struct sbp_arena *arena)
     for (int k = 0; k < (steps + 2) * request->stages; k++)
         played->update_s[k] = -1;
     for (int64_t k = 0; k < played->timeline->interval_count; k++) {
-        const struct sbp_interval *interval = &played->timeline->interval[k];
+        const struct sbp_timeline_interval *interval = &played->timeline->interval[k];
         if (interval->kind == SBP_INTERVAL_OPTIMIZER)
             *update_of(played, interval->step, interval->stage) = interval->end_s;
         if (interval->kind != SBP_INTERVAL_FORWARD && interval->kind != SBP_INTERVAL_BACKWARD)
@@ -390,7 +390,7 @@ static void check_pass(const struct played *played, int step, int stage, int i)
 
 static int by_begin(const void *a, const void *b)
 {
-    const struct sbp_interval *const *x = a, *const *y = b;
+    const struct sbp_timeline_interval *const *x = a, *const *y = b;
     return ((*x)->begin_s > (*y)->begin_s) - ((*x)->begin_s < (*y)->begin_s);
 }
 
@@ -398,9 +398,9 @@ static int by_begin(const void *a, const void *b)
 static void check_alone(const struct played *played, struct sbp_arena *arena)
 {
     const struct sbp_timeline *timeline = played->timeline;
-    const struct sbp_interval **sorted =
-        SBP_NEW(arena, const struct sbp_interval *, timeline->interval_count);
-    const struct sbp_interval *of_device[MOST_N * MOST_N] = {0}, *of_stage[MOST_N] = {0};
+    const struct sbp_timeline_interval **sorted =
+        SBP_NEW(arena, const struct sbp_timeline_interval *, timeline->interval_count);
+    const struct sbp_timeline_interval *of_device[MOST_N * MOST_N] = {0}, *of_stage[MOST_N] = {0};
     int64_t count = 0;
     for (int64_t k = 0; k < timeline->interval_count; k++)
         if (timeline->interval[k].kind == SBP_INTERVAL_FORWARD ||
@@ -409,13 +409,13 @@ static void check_alone(const struct played *played, struct sbp_arena *arena)
             sorted[count++] = &timeline->interval[k];
     qsort(sorted, (size_t)count, sizeof *sorted, by_begin);
     for (int64_t k = 0; k < count; k++) {
-        const struct sbp_interval *now = sorted[k];
+        const struct sbp_timeline_interval *now = sorted[k];
         if (of_device[now->device] != NULL)
             after(now->begin_s, of_device[now->device]->end_s);
         of_device[now->device] = now;
         if (played->request->placement != SBP_PLACE_ZERO || now->kind == SBP_INTERVAL_OPTIMIZER)
             continue;
-        const struct sbp_interval *before = of_stage[now->stage];
+        const struct sbp_timeline_interval *before = of_stage[now->stage];
         if (before != NULL)
             after(now->begin_s,
                   before->end_s +

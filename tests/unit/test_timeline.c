@@ -314,7 +314,8 @@ static bool is_work(enum sbp_interval_kind kind)
            kind == SBP_INTERVAL_BACKWARD_WEIGHT;
 }
 
-static int virtual_stage(const struct setting *setting, const struct sbp_interval *interval)
+static int virtual_stage(const struct setting *setting,
+                         const struct sbp_timeline_interval *interval)
 {
     return interval->chunk * setting->request.stages + interval->stage;
 }
@@ -343,7 +344,7 @@ static void gather(struct played *played)
     double recomputed_s[MAX_STAGES] = {0};
     played->count = 0;
     for (int64_t i = 0; i < played->timeline->interval_count; i++) {
-        const struct sbp_interval *interval = &played->timeline->interval[i];
+        const struct sbp_timeline_interval *interval = &played->timeline->interval[i];
         assert_true(interval->device == interval->stage);
         if (interval->kind == SBP_INTERVAL_RECOMPUTE)
             recomputed_s[interval->device] = interval->end_s - interval->begin_s;
@@ -363,7 +364,7 @@ static void gather(struct played *played)
         }
     }
     for (int64_t i = 0; i < played->timeline->interval_count; i++) {
-        const struct sbp_interval *interval = &played->timeline->interval[i];
+        const struct sbp_timeline_interval *interval = &played->timeline->interval[i];
         if (interval->kind != SBP_INTERVAL_SEND)
             continue;
         const int stage = virtual_stage(played->setting, interval);

@@ -32,6 +32,7 @@ static enum sbp_status read_sizes(const struct sbp_json *at, struct sbp_graph *g
     SBP_TRY(sbp_json_member(at, "global_batch", &member));
     SBP_TRY(sbp_json_int64(&member, 1, SBP_MOST_SIZE, &graph->global_batch));
     graph->sequence = 1;
+    graph->micro_batch = graph->global_batch;
     return sbp_json_get_int64(at, "sequence", 1, SBP_MOST_SIZE, &graph->sequence);
 }
 
@@ -97,6 +98,28 @@ void sbp_graph_free(struct sbp_graph *graph)
     *graph = (struct sbp_graph){.input = -1, .loss = -1};
 }
 
+enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t sequences,
+                                          struct sbp_diag *diag)
+{
+    int batch = SBP_NO_CLASS;
+    if (sequences < 1 || graph->global_batch % sequences != 0)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "model: %s: a micro-batch of %lld, divisors of the global batch of %lld "
+                        "are legal",
+                        graph->name, (long long)sequences, (long long)graph->global_batch);
+    for (int t = 0; t < graph->tensor_count; t++) {
+        if (graph->tensor[t].kind != SBP_ACTIVATION)
+            continue;
+        assert(graph->tensor[t].shape.size[SBP_DIM_BATCH] == graph->micro_batch);
+        batch = graph->tensor[t].shape.dim_class[SBP_DIM_BATCH];
+        graph->tensor[t].shape.size[SBP_DIM_BATCH] = sequences;
+        if (batch != SBP_NO_CLASS)
+            graph->dim_class[batch].size = sequences;
+    }
+    graph->micro_batch = sequences;
+    return SBP_OK;
+}
+
 /* --- questions --- */
 
 static bool reads(const struct sbp_op_node *op, int tensor)
@@ -140,19 +163,12 @@ double sbp_op_forward_flops(const struct sbp_graph *graph, int op)
     return sbp_work_flops(&work);
 }
 
-/* Products with a free input have no input gradient to form. */
-static bool forms_input_gradient(const struct sbp_graph *graph, const struct sbp_op_node *op)
-{
-    return op->input_count > 0 &&
-           (op->weight_count == 0 || op->input[0] != graph->input || graph->input_split);
-}
-
 double sbp_op_backward_flops(const struct sbp_graph *graph, int op)
 {
     const struct sbp_factor whole = sbp_factor_one();
     const struct sbp_work input = sbp_op_work(graph, op, &whole, SBP_PASS_INPUT_GRADIENT);
     const struct sbp_work weights = sbp_op_work(graph, op, &whole, SBP_PASS_WEIGHT_GRADIENT);
-    const bool skips = input.product_count > 0 && !forms_input_gradient(graph, &graph->op[op]);
+    const bool skips = input.product_count > 0 && !sbp_op_forms_input_gradient(graph, op);
     return (skips ? 0 : sbp_work_flops(&input)) + sbp_work_flops(&weights);
 }
 
@@ -162,7 +178,9 @@ double sbp_graph_model_flops(const struct sbp_graph *graph)
     double flops = 0;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_work work = sbp_op_work(graph, op, &whole, SBP_PASS_FORWARD);
-        flops += (forms_input_gradient(graph, &graph->op[op]) ? 3 : 2) * work.model_flops;
+        const bool gradient =
+            graph->op[op].weight_count == 0 || sbp_op_forms_input_gradient(graph, op);
+        flops += (gradient ? 3 : 2) * work.model_flops;
     }
-    return flops;
+    return flops * (double)graph->global_batch / (double)graph->micro_batch;
 }

@@ -107,8 +107,9 @@ struct sbp_graph {
     struct sbp_arena arena; /* owns the arrays */
     char name[64];
     int64_t global_batch, sequence;
-    bool input_split; /* "input": "split": the input comes out of an earlier layer */
-    int input;        /* the model's input activation; -1: token ids (an embedding) */
+    int64_t micro_batch; /* of the global batch, what shapes hold; all of it as read */
+    bool input_split;    /* "input": "split": the input comes out of an earlier layer */
+    int input;           /* the model's input activation; -1: token ids (an embedding) */
     int op_count, tensor_count, class_count;
     struct sbp_op_node *op;
     struct sbp_tensor *tensor;
@@ -184,12 +185,16 @@ struct sbp_graph {
  * failure nothing is left allocated. */
 enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph) SBP_MUST_USE;
 void sbp_graph_free(struct sbp_graph *graph);
+/* Shapes of a part of the batch: the batch class and the activations get this size. E_INPUT unless
+ * it divides the global batch. */
+enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t sequences,
+                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Operators that read a tensor, weights included: how many, and the first `capacity` of them in
  * `ops` (may be NULL when capacity is 0). */
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);
 
-/* Floating-point operations of one forward pass of an operator over the whole model batch (a
+/* Floating-point operations of one forward pass of an operator over the micro-batch (a
  * multiplication and an addition count 2), and of backward (input and weight gradient together; a
  * linear that reads a free input has no input gradient). They are what a device does: padding
  * counts, and causal attention forms S(S+1)/2 of the S^2 scores. */

@@ -410,10 +410,17 @@ static double parts_of(const struct sbp_op_node *node, const struct sbp_factor *
     return parts;
 }
 
+/* Parts of a custom operator's costs, which are given for the whole model batch. */
+static double custom_parts(const struct sbp_graph *graph, const struct sbp_op_node *node,
+                           const struct sbp_factor *factor)
+{
+    return parts_of(node, factor, -1) * (double)graph->global_batch / (double)graph->micro_batch;
+}
+
 static struct sbp_work custom_work(const struct job *job)
 {
     const struct sbp_custom *custom = job->node->custom;
-    const double parts = parts_of(job->node, job->factor, -1);
+    const double parts = custom_parts(job->graph, job->node, job->factor);
     struct sbp_work work = {.flops = custom->flops[job->pass] / parts,
                             .bytes = custom->bytes[job->pass] / parts,
                             .time_s = custom->time_s[job->pass] / parts};
@@ -479,7 +486,22 @@ bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op)
     if (node->input_count == 0 || wanted)
         return wanted;
     return node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_RMSNORM ||
-           node->kind == SBP_OP_BATCHNORM || node->kind == SBP_OP_CROSS_ENTROPY;
+           node->kind == SBP_OP_HEAD_NORM || node->kind == SBP_OP_BATCHNORM ||
+           node->kind == SBP_OP_CROSS_ENTROPY;
+}
+
+bool sbp_op_has_weight_phase(const struct sbp_graph *graph, int op)
+{
+    switch (graph->op[op].kind) {
+    case SBP_OP_LINEAR:
+    case SBP_OP_CONV2D:
+    case SBP_OP_MOE:
+    case SBP_OP_SUMMA_LINEAR:
+    case SBP_OP_CUSTOM:
+        return graph->op[op].weight_count > 0;
+    default:
+        return false;
+    }
 }
 
 double sbp_work_flops(const struct sbp_work *work)
@@ -634,7 +656,7 @@ struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
         keep_moe(node, &sizes, &kept);
         break;
     case SBP_OP_CUSTOM:
-        kept.bytes = node->custom->saved_bytes / parts_of(node, factor, -1);
+        kept.bytes = node->custom->saved_bytes / custom_parts(graph, node, factor);
         break;
     default:
         break;
@@ -775,15 +797,17 @@ static void inner_summa(struct inner_list *list, const struct sbp_op_sizes *size
     }
 }
 
-static void inner_custom(struct inner_list *list, double element_bytes)
+static void inner_custom(struct inner_list *list, const struct sbp_graph *graph)
 {
+    const double element_bytes = (double)sbp_type_bytes(graph->precision.activation);
+    const double batches = (double)graph->global_batch / (double)graph->micro_batch;
     const struct sbp_custom *custom = list->node->custom;
     for (int i = 0; i < custom->collective_count; i++) {
         const struct sbp_custom_collective *c = &custom->collective[i];
         const double parts = c->divided ? parts_of(list->node, list->factor, c->role) : 1;
         const double bytes = c->bytes / parts;
         add_over(list, custom->entry.role[c->role].name, (enum sbp_pass)c->pass, c->kind,
-                 bytes / element_bytes, 1);
+                 bytes / element_bytes / batches, 1);
     }
 }
 
@@ -826,7 +850,7 @@ int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor 
         inner_summa(&list, &sizes);
         break;
     case SBP_OP_CUSTOM:
-        inner_custom(&list, (double)sbp_type_bytes(graph->precision.activation));
+        inner_custom(&list, graph);
         break;
     default:
         break;

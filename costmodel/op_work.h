@@ -52,6 +52,8 @@ double sbp_work_flops(const struct sbp_work *work);
 /* Whether backward forms gradients of the inputs: not of a free input alone, unless the weights'
  * come with them (norms) or it is the loss. */
 bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op);
+/* Whether backward has two phases, gradients of inputs and of weights: products with weights. */
+bool sbp_op_has_weight_phase(const struct sbp_graph *graph, int op);
 
 /* What backward reads, beside weights and the output's gradient. Activations are kept in the form
  * in which the operator read or wrote them. */

@@ -1,5 +1,7 @@
 #include "costmodel/strategy.h"
 
+#include "costmodel/boxing.h"
+
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy)
 {
@@ -7,17 +9,19 @@ enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_are
     strategy->op = SBP_NEW(arena, struct sbp_labels, graph->op_count);
     strategy->rest = SBP_NEW(arena, struct sbp_dist, graph->tensor_count);
     strategy->split = SBP_NEW(arena, sbp_axes, graph->class_count);
-    if (strategy->op == NULL || strategy->rest == NULL || strategy->split == NULL)
+    strategy->zero = SBP_NEW(arena, uint8_t, graph->op_count);
+    if (strategy->op == NULL || strategy->rest == NULL || strategy->split == NULL ||
+        strategy->zero == NULL)
         return SBP_E_MEMORY;
+    for (int op = 0; op < graph->op_count; op++)
+        strategy->zero[op] = SBP_ZERO_DEFAULT;
     for (int t = 0; t < graph->tensor_count; t++)
         strategy->rest[t] = sbp_dist_all(SBP_STATE_B);
     return SBP_OK;
 }
 
-/* The role an operator plays on an axis; -1 where a follower's input rests in a state that it has
- * no role for. */
-static int role_of(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op,
-                   int axis)
+int sbp_strategy_role(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op,
+                      int axis)
 {
     const struct sbp_op_node *node = &graph->op[op];
     const struct sbp_op_entry *entry = node->entry;
@@ -35,7 +39,7 @@ struct sbp_factor sbp_strategy_factor(const struct sbp_graph *graph, const struc
 {
     struct sbp_factor factor = sbp_factor_one();
     for (int axis = 0; axis < mesh->axis_count; axis++) {
-        const int role = role_of(graph, strategy, op, axis);
+        const int role = sbp_strategy_role(graph, strategy, op, axis);
         if (role >= 0)
             factor.of[role] *= (double)mesh->axis[axis].size;
     }
@@ -52,7 +56,7 @@ static struct sbp_dist operand_dist(const struct sbp_graph *graph, const struct 
     const struct sbp_op_entry *entry = graph->op[op].entry;
     struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
     for (int axis = 0; axis < mesh->axis_count; axis++) {
-        const int r = role_of(graph, strategy, op, axis);
+        const int r = sbp_strategy_role(graph, strategy, op, axis);
         if (r < 0)
             continue;
         const struct sbp_role *role = &entry->role[r];
@@ -113,6 +117,14 @@ static sbp_axes partial_axes(const struct sbp_graph *graph, const struct sbp_mes
     return sbp_dist_of_kind(mesh, &output, SBP_PARTIAL);
 }
 
+static bool all_split(const struct sbp_mesh *mesh, const struct sbp_dist *dist)
+{
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (dist->axis[axis].kind != SBP_SPLIT)
+            return false;
+    return true;
+}
+
 bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                            const struct sbp_strategy *strategy, int op, int input,
                            struct sbp_dist *waypoint)
@@ -126,7 +138,8 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
     /* p1 = p2': features that were split before partial sums joined them are not p1. */
     const bool features_stay = features == sbp_dist_split(mesh, &want, SBP_DIM_FEATURE) &&
                                (features & partial_axes(graph, mesh, strategy, tensor)) == 0;
-    if (strategy->boxing == SBP_BOXING_FULL || batch_stays || features_stay)
+    if (strategy->boxing == SBP_BOXING_FULL || batch_stays || features_stay ||
+        !all_split(mesh, rest) || sbp_dist_of_kind(mesh, &want, SBP_PARTIAL) != 0)
         return false;
     *waypoint = want;
     for (int axis = 0; axis < mesh->axis_count; axis++)
@@ -161,7 +174,7 @@ static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp
     return SBP_OK;
 }
 
-/* A rest state is all splits, and keeps what the producer has split already. */
+/* Splits that the producer made stay or are gathered; only partial sums rest partial. */
 static enum sbp_status check_rest(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                   const struct sbp_strategy *strategy, int op,
                                   struct sbp_diag *diag)
@@ -171,11 +184,13 @@ static enum sbp_status check_rest(const struct sbp_graph *graph, const struct sb
     const struct sbp_dist *rest = &strategy->rest[node->output];
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         const struct sbp_state a = output.axis[axis], b = rest->axis[axis];
-        if (b.kind != SBP_SPLIT)
+        if (b.kind == SBP_PARTIAL && a.kind != SBP_PARTIAL)
             return sbp_fail(diag, SBP_E_INPUT,
-                            "strategy: %s: the output rests unsplit on axis %d, a split is legal",
-                            node->name, axis);
-        if (a.kind == SBP_SPLIT && a.dim != b.dim)
+                            "strategy: %s: the output rests partial on axis %d and is no partial "
+                            "sum there, %s is legal",
+                            node->name, axis,
+                            a.kind == SBP_SPLIT ? "its split or B" : "B or a split");
+        if (a.kind == SBP_SPLIT && b.kind == SBP_SPLIT && a.dim != b.dim)
             return sbp_fail(diag, SBP_E_INPUT,
                             "strategy: %s: axis %d splits dimension %d of the output, it cannot "
                             "rest split by dimension %d",
@@ -189,7 +204,7 @@ static enum sbp_status check_roles(const struct sbp_graph *graph, const struct s
                                    struct sbp_diag *diag)
 {
     for (int axis = 0; axis < mesh->axis_count; axis++)
-        if (role_of(graph, strategy, op, axis) < 0)
+        if (sbp_strategy_role(graph, strategy, op, axis) < 0)
             return sbp_fail(diag, SBP_E_INPUT, "strategy: %s: axis %d has no legal role in %s",
                             graph->op[op].name, axis, graph->op[op].entry->name);
     return SBP_OK;
@@ -236,8 +251,10 @@ static enum sbp_status close_op(const struct sbp_graph *graph, const struct sbp_
     if (node->output < 0)
         return SBP_OK;
     SBP_TRY(check_rest(graph, mesh, strategy, op, diag));
-    return note_splits(mesh, &graph->tensor[node->output], &strategy->rest[node->output], strategy,
-                       diag);
+    const struct sbp_tensor *output = &graph->tensor[node->output];
+    const struct sbp_dist made = sbp_strategy_output(graph, mesh, strategy, op);
+    SBP_TRY(note_splits(mesh, output, &made, strategy, diag));
+    return note_splits(mesh, output, &strategy->rest[node->output], strategy, diag);
 }
 
 static enum sbp_status check_classes(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
@@ -344,6 +361,47 @@ static enum sbp_status close_input(const struct sbp_graph *graph, const struct s
     return note_splits(mesh, &graph->tensor[graph->input], rest, strategy, diag);
 }
 
+/* The way there and, for the gradient, the way back in the dual states. */
+static enum sbp_status check_way(const struct sbp_graph *graph, const struct sbp_layout *layout,
+                                 int op, int tensor, const struct sbp_dist *from,
+                                 const struct sbp_dist *to, struct sbp_diag *diag)
+{
+    const struct sbp_shape *shape = &graph->tensor[tensor].shape;
+    const struct sbp_dist dual_from = sbp_dist_dual(layout->mesh, from);
+    const struct sbp_dist dual_to = sbp_dist_dual(layout->mesh, to);
+    struct sbp_boxing boxing;
+    struct sbp_diag why = {{0}};
+    enum sbp_status status = sbp_boxing_make(layout, shape, from, to, &boxing, &why);
+    if (status == SBP_OK)
+        status = sbp_boxing_make(layout, shape, &dual_to, &dual_from, &boxing, &why);
+    return status == SBP_OK
+               ? SBP_OK
+               : sbp_fail(diag, status, "strategy: %s: %s", graph->op[op].name, why.text);
+}
+
+/* Between splits and what operators leave or want every way exists; next to other changes, a sum
+ * over an axis that nothing of the tensor is split by does not. */
+static enum sbp_status check_ways(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                  const struct sbp_strategy *strategy, struct sbp_diag *diag)
+{
+    const struct sbp_layout layout = {mesh, graph->class_count, strategy->split};
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        for (int i = 0; i < node->input_count; i++) {
+            const struct sbp_dist *rest = &strategy->rest[node->input[i]];
+            const struct sbp_dist want = sbp_strategy_input(graph, mesh, strategy, op, i);
+            if (!is_free(graph, node->input[i]) && !all_split(mesh, rest))
+                SBP_TRY(check_way(graph, &layout, op, node->input[i], rest, &want, diag));
+        }
+        if (node->output < 0 || all_split(mesh, &strategy->rest[node->output]))
+            continue;
+        const struct sbp_dist output = sbp_strategy_output(graph, mesh, strategy, op);
+        SBP_TRY(check_way(graph, &layout, op, node->output, &output, &strategy->rest[node->output],
+                          diag));
+    }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy, struct sbp_diag *diag)
 {
@@ -361,6 +419,8 @@ enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct s
         status = check_classes(graph, mesh, strategy, diag);
     if (status == SBP_OK)
         status = check_places(graph, mesh, strategy, diag);
+    if (status == SBP_OK)
+        status = check_ways(graph, mesh, strategy, diag);
     sbp_arena_free(&scratch);
     return status;
 }

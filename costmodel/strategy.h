@@ -1,9 +1,11 @@
 /* A labelled strategy: the role of every axis in every operator, and where outputs rest.
  *
  * "Labelled" means that axes are named; searches work on unlabelled counts (planner/space.h).
- * Between two operators every activation rests in a split state (AutoDDL, section 4.2): the
- * producer reduce-scatters what it left partial, a consumer all-to-alls and all-gathers what it
- * needs otherwise.
+ * Between two operators every activation rests in a state. On an axis where the operator leaves its
+ * output split it rests in that split or, gathered, whole; partial sums rest in any split
+ * (reduce-scattered, as AutoDDL has them all, section 4.2), whole (all-reduced, as Megatron without
+ * sequence parallelism) or partial (OneFlow, section 3.3); a whole output rests whole or sliced. A
+ * consumer boxes what it needs otherwise. The gradient rests in the dual state.
  */
 #ifndef SBP_COSTMODEL_STRATEGY_H
 #define SBP_COSTMODEL_STRATEGY_H
@@ -17,17 +19,24 @@ struct sbp_labels {
     uint8_t role[SBP_MAX_AXES]; /* index into the operator's roles */
 };
 
+#define SBP_ZERO_DEFAULT 255 /* the level of struct sbp_parallel */
+
 struct sbp_strategy {
     enum sbp_boxing_mode boxing;
     struct sbp_labels *op; /* (op_count); followers' entries are ignored */
-    struct sbp_dist *rest; /* (tensor_count) where each activation rests: splits only */
+    struct sbp_dist *rest; /* (tensor_count) where each activation rests */
     sbp_axes *split;       /* (class_count) axes that split a class anywhere: the digits */
+    uint8_t *zero;         /* (op_count) ZeRO level of its weights, 0 .. 3 or SBP_ZERO_DEFAULT */
 };
 
 /* Boxing `full`, every axis in an operator's first role, rest states still to be given. */
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy) SBP_MUST_USE;
 
+/* The role that an operator plays on an axis, -1 where it has none (a follower whose input rests in
+ * a state that it cannot run in). */
+int sbp_strategy_role(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op,
+                      int axis);
 /* Distributions of an operator's operands; a follower's are its input's rest state. */
 struct sbp_dist sbp_strategy_input(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    const struct sbp_strategy *strategy, int op, int input);
@@ -44,7 +53,8 @@ struct sbp_factor sbp_strategy_factor(const struct sbp_graph *graph, const struc
 
 /* Under boxing=paper an input that changes both its batch and its feature split passes through a
  * state that is split on every axis, features where it then becomes B (AutoDDL, section 4.3):
- * writes that state and returns true. False: the way from the rest state is direct. */
+ * writes that state and returns true. False: the way from the rest state is direct, as it is from
+ * one that is not all splits, which the paper does not know. */
 bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                            const struct sbp_strategy *strategy, int op, int input,
                            struct sbp_dist *waypoint);
@@ -59,9 +69,10 @@ int sbp_strategy_misplaced(const struct sbp_graph *graph, const struct sbp_mesh 
                            const uint8_t role[SBP_MAX_AXES], const sbp_axes *split);
 
 /* Fills strategy->split from roles and rest states and checks legality: roles exist, rests are
- * splits that keep the producer's splits, tied weights agree, and the product of all axes that
- * split a class anywhere divides it, and no axis is misplaced. E_INPUT names the operator or class
- * and what would be legal; E_MEMORY. */
+ * states that the output and its gradient can be boxed to (see above; a model's split input rests
+ * in splits alone), tied weights agree, the product of all axes that split a class anywhere divides
+ * it, and no axis is misplaced. E_INPUT names the operator or class and what would be legal;
+ * E_MEMORY. */
 enum sbp_status sbp_strategy_close(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                    struct sbp_strategy *strategy,
                                    struct sbp_diag *diag) SBP_MUST_USE;

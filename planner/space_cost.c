@@ -130,23 +130,13 @@ static struct sbp_factor factor_of(const struct sbp_factors *factors)
     return factor;
 }
 
-/* Whether the operator computes a gradient of its input at all (program.c decides alike). */
-static bool computes_input_gradient(const struct sbp_space *space, int op)
-{
-    const struct sbp_op_node *node = &space->graph->op[op];
-    if (node->input_count == 0)
-        return false;
-    return node->kind == SBP_OP_LAYERNORM || node->kind == SBP_OP_CROSS_ENTROPY ||
-           !is_free_input(space, op, 0);
-}
-
 static double compute_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     const struct sbp_factor factor = factor_of(factors);
     double seconds = sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_FORWARD) +
                      sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_WEIGHT_GRADIENT);
-    if (computes_input_gradient(space, op))
+    if (sbp_op_forms_input_gradient(space->graph, op))
         seconds += sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_INPUT_GRADIENT);
     for (int w = 0; w < node->weight_count; w++) {
         if (!owns_weight(space, op, w))
@@ -169,6 +159,9 @@ static double inner_s(const struct sbp_space *space, int op, const struct sbp_fa
     double seconds = 0;
     for (int i = 0; i < count; i++) {
         struct sbp_group group = sbp_group_one();
+        if (inner[i].pass == SBP_PASS_INPUT_GRADIENT &&
+            !sbp_op_forms_input_gradient(space->graph, op))
+            continue;
         for (int r = 0; r < SBP_MAX_ROLES; r++)
             if (inner[i].roles >> r & 1)
                 sbp_group_join(&group, &factors->group[r]);

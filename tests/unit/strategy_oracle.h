@@ -136,8 +136,10 @@ static inline void oracle_note_op(const struct sbp_graph *graph,
         return;
     oracle_note(graph, legality, node->output, role->output, axis);
     const struct sbp_state rest = strategy->rest[node->output].axis[axis];
-    legality->legal &= rest.kind == SBP_SPLIT;
-    legality->legal &= role->output.kind != SBP_SPLIT || sbp_state_equal(rest, role->output);
+    /* Splits stay or are gathered, sums rest anyhow, what is whole is whole or sliced. */
+    legality->legal &= role->output.kind != SBP_SPLIT || rest.kind == SBP_BROADCAST ||
+                       sbp_state_equal(rest, role->output);
+    legality->legal &= role->output.kind == SBP_PARTIAL || rest.kind != SBP_PARTIAL;
     oracle_note(graph, legality, node->output, rest, axis);
 }
 
@@ -152,6 +154,53 @@ static inline void oracle_note_ways(const struct sbp_graph *graph, const struct 
         if ((node->input[i] != graph->input || graph->input_split) &&
             sbp_strategy_waypoint(graph, mesh, strategy, op, i, &via))
             oracle_note(graph, legality, node->input[i], via.axis[axis], axis);
+}
+
+/* Next to other exchanges, an axis goes from P to B by way of a split that the tensor has a digit
+ * of that axis for. */
+static inline bool oracle_has_way(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                  const struct oracle_legality *legality, int tensor,
+                                  const struct sbp_dist *from, const struct sbp_dist *to)
+{
+    bool alone = true, homeless = false;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const struct sbp_state a = from->axis[axis], b = to->axis[axis];
+        bool digit = false;
+        for (int d = 0; d < SBP_MAX_DIMS; d++) {
+            const int dim_class = graph->tensor[tensor].shape.dim_class[d];
+            digit |= dim_class != SBP_NO_CLASS && (legality->split[dim_class] >> axis & 1) != 0;
+        }
+        if (a.kind == SBP_PARTIAL && b.kind == SBP_BROADCAST)
+            homeless |= !digit;
+        else if (!sbp_state_equal(a, b) && a.kind != SBP_BROADCAST && b.kind != SBP_PARTIAL)
+            alone = false;
+    }
+    return alone || !homeless;
+}
+
+/* From an operator's output to its rest, from rests to inputs, and back in the dual states. */
+static inline void oracle_judge_ways(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                                     const struct sbp_strategy *strategy, int op,
+                                     struct oracle_legality *legality)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    for (int i = -1; i < node->input_count && legality->legal; i++) {
+        const int tensor = i < 0 ? node->output : node->input[i];
+        if (tensor < 0 || (tensor == graph->input && !graph->input_split))
+            continue;
+        struct sbp_dist from = strategy->rest[tensor], to = from;
+        for (int axis = 0; axis < mesh->axis_count; axis++) {
+            const struct sbp_role *role = oracle_role(graph, strategy, op, axis);
+            if (i < 0)
+                from.axis[axis] = role->output;
+            else
+                to.axis[axis] = role->input[i];
+        }
+        const struct sbp_dist back_from = sbp_dist_dual(mesh, &to);
+        const struct sbp_dist back_to = sbp_dist_dual(mesh, &from);
+        legality->legal &= oracle_has_way(graph, mesh, legality, tensor, &from, &to) &&
+                           oracle_has_way(graph, mesh, legality, tensor, &back_from, &back_to);
+    }
 }
 
 /* Whether two uses of a weight hold the same block. */
@@ -189,6 +238,8 @@ static inline void oracle_judge(const struct sbp_graph *graph, const struct sbp_
     for (int op = 0; op < graph->op_count; op++)
         for (int axis = 0; axis < mesh->axis_count; axis++)
             oracle_note_ways(graph, mesh, strategy, op, axis, legality);
+    for (int op = 0; op < graph->op_count; op++)
+        oracle_judge_ways(graph, mesh, strategy, op, legality);
     for (int i = 0; i < graph->class_count; i++)
         legality->legal &= graph->dim_class[i].size % oracle_product(mesh, legality->split[i]) == 0;
 }
@@ -233,6 +284,32 @@ static inline void oracle_draw(struct sbp_random *random, const struct sbp_graph
             strategy->rest[node->output].axis[axis] = rest;
         }
     }
+}
+
+/* As oracle_draw, but for any role, and with outputs that now and then rest whole, and partial
+ * where they are sums; followers go along where they can. */
+static inline void oracle_draw_wide(struct sbp_random *random, const struct sbp_graph *graph,
+                                    const struct sbp_mesh *mesh, struct sbp_strategy *strategy)
+{
+    oracle_draw(random, graph, mesh, strategy);
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        for (int op = 0; op < graph->op_count; op++) {
+            const struct sbp_op_node *node = &graph->op[op];
+            const struct sbp_role *role;
+            if (!node->entry->follows && oracle_below(random, 3) == 0)
+                strategy->op[op].role[axis] =
+                    (uint8_t)oracle_below(random, node->entry->role_count);
+            role = oracle_role(graph, strategy, op, axis);
+            if (node->output < 0 || role == NULL)
+                continue;
+            const int64_t draw = oracle_below(random, 4);
+            struct sbp_state rest = role->output;
+            if (draw == 0)
+                rest = SBP_STATE_B;
+            else if (rest.kind != SBP_SPLIT && !(rest.kind == SBP_PARTIAL && draw == 1))
+                rest = SBP_STATE_S(oracle_below(random, 2) == 0 ? SBP_DIM_BATCH : SBP_DIM_FEATURE);
+            strategy->rest[node->output].axis[axis] = rest;
+        }
 }
 
 /* Perceptrons with and without biases, and small transformers, all of extents rich in 2 and 3. */

@@ -32,8 +32,13 @@ struct bench {
 static void bench_open(struct bench *bench, enum sbp_op_kind kind)
 {
     memset(bench, 0, sizeof *bench);
-    bench->graph = (struct sbp_graph){
-        .op = &bench->node, .tensor = bench->tensor, .op_count = 1, .input = -1, .loss = -1};
+    bench->graph = (struct sbp_graph){.global_batch = 1,
+                                      .micro_batch = 1,
+                                      .op = &bench->node,
+                                      .tensor = bench->tensor,
+                                      .op_count = 1,
+                                      .input = -1,
+                                      .loss = -1};
     bench->node = (struct sbp_op_node){.kind = kind, .entry = sbp_op(kind), .repeats = 1};
 }
 

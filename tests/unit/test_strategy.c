@@ -276,8 +276,18 @@ static void test_rests(void **state)
     s.strategy.rest[act].axis[0] = SBP_STATE_S(SBP_DIM_FEATURE); /* a follower stays */
     refused(&s, (const char *[]){"act", NULL});
     label_all(&s, "row");
+    s.strategy.rest[one].axis[0] = SBP_STATE_P; /* a sum of squares is not a square of sums */
+    refused(&s, (const char *[]){"act", "role", NULL});
+    label_all(&s, "column");
     s.strategy.rest[one].axis[0] = SBP_STATE_P;
-    refused(&s, (const char *[]){"one", "split", NULL});
+    refused(&s, (const char *[]){"one", "partial", "split", NULL});
+    s.strategy.rest[one].axis[0] = SBP_STATE_B; /* gathered, and the follower repeats its work */
+    s.strategy.rest[act].axis[0] = SBP_STATE_B;
+    accepted(&s);
+    s.strategy.rest[act].axis[0] = SBP_STATE_S(SBP_DIM_FEATURE); /* or sliced again */
+    accepted(&s);
+    s.strategy.rest[act].axis[0] = SBP_STATE_P;
+    refused(&s, (const char *[]){"act", "partial", "B", NULL});
     label_all(&s, "column");
     s.strategy.rest[one].axis[0] = SBP_STATE_S(SBP_DIM_BATCH);
     refused(&s, (const char *[]){"one", NULL});

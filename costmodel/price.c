@@ -62,7 +62,7 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
                    ? 0
                    : sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_FORWARD);
     }
-    if (kind == SBP_OP_LINEAR)
+    if (sbp_op_has_weight_phase(program->graph, instr->op))
         return sbp_price_pass_s(pricing, instr->op, &factor,
                                 instr->phase == 0 ? SBP_PASS_INPUT_GRADIENT
                                                   : SBP_PASS_WEIGHT_GRADIENT);
@@ -72,11 +72,44 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
            sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_WEIGHT_GRADIENT);
 }
 
+/* The group of a collective, with its members in other stages: in all of them, or in so many along
+ * the outermost level that stages take. */
+static struct sbp_group group_of(const struct sbp_program *program,
+                                 const struct sbp_cluster *cluster, const struct sbp_instr *instr)
+{
+    struct sbp_group group = sbp_group_of(&program->mesh, instr->box.axes);
+    const struct sbp_cluster *whole = program->scope.whole;
+    if (instr->stages <= 1 || whole == NULL)
+        return group;
+    for (int level = 0; level < whole->level_count; level++) {
+        const int64_t stages = whole->level[level].size / cluster->level[level].size;
+        if (instr->stages == program->parallel.pipeline) {
+            group.members[level] *= (double)stages;
+        } else if (stages > 1) {
+            group.members[level] *= instr->stages;
+            break;
+        }
+    }
+    return group;
+}
+
+static double communication_s(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                              const struct sbp_instr *instr)
+{
+    const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
+    const struct sbp_group group = group_of(program, cluster, instr);
+    return instr->times * sbp_collective_group_s(instr->stages > 1 ? net : cluster, instr->box.kind,
+                                                 &group, sbp_instr_call_bytes(program, instr));
+}
+
 double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
     const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
+                            : instr->cause == SBP_CAUSE_WEIGHT        ? program->bytes.weight
                                                                       : program->bytes.activation;
-    return (double)instr->box.elements * (double)element;
+    const double elements =
+        instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
+    return elements * (double)element;
 }
 
 /* Adding two gradients, and reading all gradients for the norm, move bytes like any kernel. */
@@ -87,9 +120,8 @@ static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_
     if (instr->kind == SBP_INSTR_ADD_GRADIENT) {
         bytes = 3 * (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
     } else if (instr->kind == SBP_INSTR_NORM) {
-        for (int i = 0; i < program->buffer_count; i++)
-            if (program->buffer[i].use == SBP_USE_GRADIENT)
-                bytes += (double)sbp_program_buffer_bytes(program, i);
+        for (int t = 0; t < program->graph->tensor_count; t++)
+            bytes += (double)program->updated[t] * (double)program->bytes.gradient;
     }
     return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, bytes);
 }
@@ -107,13 +139,15 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
             break;
         case SBP_INSTR_BOX:
         case SBP_INSTR_REDUCE:
-            instr->communication_s =
-                sbp_collective_s(cluster, &program->mesh, instr->box.kind, instr->box.axes,
-                                 sbp_instr_call_bytes(program, instr));
+        case SBP_INSTR_INNER:
+        case SBP_INSTR_GATHER:
+        case SBP_INSTR_SCATTER:
+        case SBP_INSTR_SEND:
+            instr->communication_s = communication_s(program, cluster, instr);
             break;
         case SBP_INSTR_UPDATE:
-            instr->compute_s = sbp_price_update_s(
-                &pricing, (double)program->buffer[instr->buffer[SBP_AT_W]].elements);
+            instr->compute_s =
+                sbp_price_update_s(&pricing, (double)program->updated[instr->tensor]);
             break;
         default:
             instr->compute_s = moved_instr_s(&pricing, program, instr);
@@ -121,9 +155,19 @@ void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cl
     }
 }
 
+double sbp_instr_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                               const struct sbp_instr *instr)
+{
+    const struct sbp_group group = group_of(program, cluster, instr);
+    const double members = sbp_group_size(&group);
+    if (members <= 1 || !sbp_instr_is_call(instr))
+        return 0;
+    return instr->times * sbp_collective_share(instr->box.kind, members) *
+           sbp_instr_call_bytes(program, instr);
+}
+
 static void add_memory(const struct sbp_program *program, struct sbp_totals *totals)
 {
-    int64_t persistent = 0;
     for (int i = 0; i < program->buffer_count; i++) {
         const int64_t bytes = sbp_program_slot_bytes(program, i);
         const enum sbp_buffer_use use = program->buffer[i].use;
@@ -135,10 +179,10 @@ static void add_memory(const struct sbp_program *program, struct sbp_totals *tot
             totals->moment_bytes += bytes;
         else if (use == SBP_USE_MASTER)
             totals->master_bytes += bytes;
-        if (sbp_buffer_persists(&program->buffer[i]))
-            persistent += bytes;
+        else if (use == SBP_USE_BUCKET)
+            totals->bucket_bytes += bytes;
     }
-    totals->activation_bytes = program->arena_bytes - persistent;
+    totals->activation_bytes = program->arena_bytes - program->persistent_bytes;
 }
 
 struct sbp_totals sbp_program_totals(const struct sbp_program *program,
@@ -154,8 +198,7 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
             totals.optimizer_s += instr->compute_s;
         if (!sbp_instr_is_call(instr))
             continue;
-        totals.communication_bytes += sbp_collective_traffic_bytes(
-            &program->mesh, instr->box.kind, instr->box.axes, sbp_instr_call_bytes(program, instr));
+        totals.communication_bytes += sbp_instr_traffic_bytes(program, cluster, instr);
         if (instr->cause == SBP_CAUSE_ACTIVATION)
             totals.forward_activation_elements += sbp_collective_traffic_bytes(
                 &program->mesh, instr->box.kind, instr->box.axes, (double)instr->box.elements);

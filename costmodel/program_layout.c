@@ -19,9 +19,9 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = 1;
     else if (b->type == SBP_BUFFER_LOSS)
         element = program->bytes.loss;
-    else if (b->use == SBP_USE_WEIGHT)
+    else if (b->use == SBP_USE_WEIGHT || b->use == SBP_USE_GATHERED)
         element = program->bytes.weight;
-    else if (b->use == SBP_USE_GRADIENT)
+    else if (b->use == SBP_USE_GRADIENT || b->use == SBP_USE_UNREDUCED)
         element = program->bytes.gradient;
     else if (b->use == SBP_USE_SUM)
         element = program->bytes.sum;
@@ -29,6 +29,9 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = program->bytes.moment;
     else if (b->use == SBP_USE_MASTER)
         element = program->bytes.master;
+    else if (b->use == SBP_USE_BUCKET)
+        element = program->bytes.master + program->bytes.gradient_master +
+                  sbp_training_moments(&program->graph->training) * program->bytes.moment;
     int64_t bytes = 0;
     return sbp_mul_i64(b->elements, element, &bytes) ? bytes : -1;
 }
@@ -188,6 +191,26 @@ static void sweep(struct sbp_program *program, const struct calendar *calendar, 
     program->arena_bytes = heap->top;
 }
 
+/* What persists, and what lives between the passes of a micro-batch: beside buffers whose lifetime
+ * spans the turn, the token ids and labels that each micro-batch has of its own. */
+static void sum_up(struct sbp_program *program)
+{
+    int turn = 0;
+    while (turn < program->instr_count && program->instr[turn].section == SBP_SECTION_FORWARD)
+        turn++;
+    program->persistent_bytes = program->kept_bytes = 0;
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *buffer = &program->buffer[i];
+        const int64_t bytes = sbp_program_slot_bytes(program, i);
+        if (sbp_buffer_persists(buffer))
+            program->persistent_bytes += bytes;
+        else if (buffer->first < 0 || buffer->first >= turn || buffer->last < turn)
+            continue;
+        if (!sbp_buffer_persists(buffer) || buffer->use == SBP_USE_INDEX)
+            program->kept_bytes += bytes;
+    }
+}
+
 enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag *diag)
 {
     struct sbp_arena scratch;
@@ -200,6 +223,8 @@ enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag
         status = make_calendar(program, &scratch, &calendar);
     if (status == SBP_OK)
         sweep(program, &calendar, &heap);
+    if (status == SBP_OK)
+        sum_up(program);
     sbp_arena_free(&scratch);
     return status;
 }

@@ -8,6 +8,7 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "costmodel/runnable.h"
 #include "executor/device.h"
 #include "executor/run_report.h"
 #include "planner/plan.h"
@@ -159,8 +160,10 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_run(options->run.real);
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
-    const enum sbp_status status = sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh,
-                                                    &plan->strategy, &bytes, program, diag);
+    enum sbp_status status = sbp_plan_runs(&plan->graph, &plan->mesh, &plan->strategy, NULL, diag);
+    if (status == SBP_OK)
+        status = sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy,
+                                  &bytes, program, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;

@@ -1,4 +1,5 @@
 #include "base/options.h"
+#include "costmodel/runnable.h"
 #include "planner/launch.h"
 #include "planner/plan.h"
 
@@ -9,9 +10,11 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
 {
     struct sbp_plan plan;
     SBP_TRY(sbp_plan_read(path, &plan, diag));
+    const enum sbp_status status =
+        sbp_plan_runs(&plan.graph, &plan.mesh, &plan.strategy, NULL, diag);
     *ranks = plan.mesh.devices;
     sbp_plan_free(&plan);
-    return SBP_OK;
+    return status;
 }
 
 /* Without a backend sbplan-run takes mpi when a launcher started it, else threads. */

@@ -146,6 +146,10 @@ static int access_of(const struct sbp_program *program, const struct sbp_instr *
                : instr->kind == SBP_INSTR_BACKWARD && instr->factor == 1 ? READS | WRITES
                                                                          : WRITES;
     case SBP_AT_DW2:
+    case SBP_AT_DW + 2:
+    case SBP_AT_DW + 3:
+    case SBP_AT_OUT2:
+    case SBP_AT_OUT3:
         return WRITES;
     case SBP_AT_WORK:
     case SBP_AT_WORK2:
@@ -155,9 +159,9 @@ static int access_of(const struct sbp_program *program, const struct sbp_instr *
     case SBP_AT_SAVED:
         if (instr->kind == SBP_INSTR_UPDATE)
             return READS | WRITES;
-        return forward && (op == SBP_OP_ATTENTION || op == SBP_OP_DROPOUT || instr->phase == 0)
-                   ? WRITES
-                   : READS;
+        return forward && instr->phase == 0 ? WRITES : READS;
+    case SBP_AT_SAVED3:
+        return forward ? WRITES : READS;
     case SBP_AT_SAVED2:
         if (instr->kind == SBP_INSTR_UPDATE)
             return READS | WRITES;
@@ -270,8 +274,10 @@ static void check_holds(const struct oracle_setting *s, int at, int slot, int te
     char have[128], expected[128];
     assert_in_range(i, 0, s->program.buffer_count - 1);
     const struct sbp_buffer *buffer = &s->program.buffer[i];
+    const int producer = s->model.graph.tensor[tensor].producer;
     const bool gradient = s->program.instr[at].kind == SBP_INSTR_BACKWARD ||
-                          s->program.instr[at].cause == SBP_CAUSE_ACTIVATION_GRADIENT;
+                          s->program.instr[at].cause == SBP_CAUSE_ACTIVATION_GRADIENT ||
+                          (producer >= 0 && s->model.graph.op[producer].entry->in_place);
     if (!(gradient ? alike(s, buffer->tensor, tensor) : buffer->tensor == tensor) ||
         !sbp_dist_equal(&s->mesh, &buffer->dist, dist) ||
         buffer->elements != local_elements(s, tensor, dist))
@@ -287,18 +293,16 @@ static void check_forward(const struct oracle_setting *s, int at)
     const struct sbp_instr *instr = &s->program.instr[at];
     const struct sbp_graph *graph = &s->model.graph;
     const struct sbp_op_node *node = &graph->op[instr->op];
-    static const int inputs[] = {SBP_AT_IN, SBP_AT_IN2}, weights[] = {SBP_AT_W, SBP_AT_W2};
     for (int i = 0; i < node->input_count; i++) {
         const struct sbp_dist dist =
             sbp_strategy_input(graph, &s->mesh, &s->strategy, instr->op, i);
         if (node->kind != SBP_OP_CROSS_ENTROPY || instr->buffer[SBP_AT_IN] >= 0)
-            check_holds(s, at, inputs[i], node->input[i], &dist);
+            check_holds(s, at, SBP_AT_IN + i, node->input[i], &dist);
     }
     for (int i = 0; i < node->weight_count; i++) {
         const struct sbp_dist dist =
             sbp_strategy_weight(graph, &s->mesh, &s->strategy, instr->op, i);
-        if (instr->buffer[weights[i]] >= 0 || node->kind != SBP_OP_LAYERNORM)
-            check_holds(s, at, weights[i], node->weight[i], &dist);
+        check_holds(s, at, SBP_AT_W + i, node->weight[i], &dist);
     }
     if (node->output >= 0 && instr->buffer[SBP_AT_OUT] >= 0) {
         const struct sbp_dist dist = sbp_strategy_output(graph, &s->mesh, &s->strategy, instr->op);
@@ -316,10 +320,12 @@ static void check_backward(const struct oracle_setting *s, int at)
         const struct sbp_dist dual = sbp_dist_dual(&s->mesh, &out);
         check_holds(s, at, SBP_AT_DY, node->output, &dual);
     }
-    if (node->input_count > 0 && instr->buffer[SBP_AT_OUT] >= 0) {
-        const struct sbp_dist in = sbp_strategy_input(graph, &s->mesh, &s->strategy, instr->op, 0);
+    static const int outs[] = {SBP_AT_OUT, SBP_AT_OUT2, SBP_AT_OUT3};
+    for (int i = 0; i < node->input_count; i++) {
+        const struct sbp_dist in = sbp_strategy_input(graph, &s->mesh, &s->strategy, instr->op, i);
         const struct sbp_dist dual = sbp_dist_dual(&s->mesh, &in);
-        check_holds(s, at, SBP_AT_OUT, node->input[0], &dual);
+        if (instr->buffer[outs[i]] >= 0)
+            check_holds(s, at, outs[i], node->input[i], &dual);
     }
 }
 
@@ -362,6 +368,14 @@ static void check_box(const struct oracle_setting *s, int at)
     check_holds(s, at, SBP_AT_OUT, instr->tensor, &step->to);
 }
 
+static int first_table(const struct sbp_graph *graph)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        if (graph->op[op].kind == SBP_OP_EMBEDDING)
+            return graph->op[op].weight[0];
+    return -1;
+}
+
 /* Every slot holds a buffer of its kind; indices stand where an operator looks for them. */
 static void check_slots(const struct oracle_setting *s, int at)
 {
@@ -371,8 +385,8 @@ static void check_slots(const struct oracle_setting *s, int at)
         if (instr->buffer[slot] < 0)
             continue;
         const enum sbp_buffer_use use = program->buffer[instr->buffer[slot]].use;
-        const bool weight = slot == SBP_AT_W || slot == SBP_AT_W2;
-        const bool gradient = slot == SBP_AT_DW || slot == SBP_AT_DW2;
+        const bool weight = slot >= SBP_AT_W && slot < SBP_AT_W + SBP_MAX_WEIGHTS;
+        const bool gradient = slot >= SBP_AT_DW && slot < SBP_AT_DW + SBP_MAX_WEIGHTS;
         const bool work = slot == SBP_AT_WORK || slot == SBP_AT_WORK2;
         assert_int_equal(use == SBP_USE_WEIGHT, weight);
         assert_true(!gradient || use == SBP_USE_GRADIENT);
@@ -384,10 +398,10 @@ static void check_slots(const struct oracle_setting *s, int at)
         return;
     const struct sbp_op_node *node = &program->graph->op[instr->op];
     if (node->kind == SBP_OP_EMBEDDING) {
-        assert_int_equal(instr->buffer[SBP_AT_IN], program->ids_buffer);
+        const bool first = node->weight[0] == first_table(program->graph);
         assert_true(program->ids_buffer >= 0);
-        if (node->weight_count > 1)
-            assert_int_equal(instr->buffer[SBP_AT_IN2], program->positions_buffer);
+        assert_int_equal(instr->buffer[SBP_AT_IN] == program->ids_buffer, first);
+        assert_int_equal(instr->buffer[SBP_AT_IN2] == program->positions_buffer, first);
     }
     if (node->kind == SBP_OP_CROSS_ENTROPY) {
         assert_int_equal(instr->buffer[SBP_AT_IN2], program->labels_buffer);
@@ -395,31 +409,69 @@ static void check_slots(const struct oracle_setting *s, int at)
     }
 }
 
-/* Phases of an operator come once each and in order. */
+/* How many phases an operator has backward, by what it is. */
+static int backward_phases(const struct oracle_setting *s, const struct sbp_op_node *node)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    bool wanted = false;
+    for (int i = 0; i < node->input_count; i++)
+        wanted |= node->input[i] != graph->input || graph->input_split;
+    switch (node->kind) {
+    case SBP_OP_ADD:
+    case SBP_OP_ROTARY:
+        return 0;
+    case SBP_OP_LAYERNORM:
+        return 2;
+    case SBP_OP_LINEAR:
+    case SBP_OP_CONV2D:
+    case SBP_OP_MOE:
+    case SBP_OP_SUMMA_LINEAR:
+        return wanted ? 2 : 1;
+    case SBP_OP_CUSTOM:
+        return node->weight_count > 0 && wanted ? 2 : node->weight_count > 0 || wanted;
+    case SBP_OP_EMBEDDING:
+    case SBP_OP_PATCH_EMBEDDING:
+    case SBP_OP_RMSNORM:
+    case SBP_OP_BATCHNORM:
+    case SBP_OP_CROSS_ENTROPY:
+        return 1;
+    default:
+        return wanted;
+    }
+}
+
+/* Phases of an operator come once each and in order; products without a gradient of their input to
+ * form begin with the second. */
 static void check_phases(const struct oracle_setting *s)
 {
     const struct sbp_graph *graph = &s->model.graph;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
-        const bool norm = node->kind == SBP_OP_LAYERNORM;
-        const bool free_input =
-            node->input_count > 0 && node->input[0] == graph->input && !graph->input_split;
-        int forward = 0, backward = node->kind == SBP_OP_LINEAR && free_input;
+        const int phases = backward_phases(s, node);
+        int forward = 0, backward = 0, skipped = 0, parts = 1;
+        for (int axis = 0; axis < s->mesh.axis_count; axis++)
+            if (strcmp(oracle_role(graph, &s->strategy, op, axis)->name, "replicate") == 0)
+                parts *= (int)s->mesh.axis[axis].size;
         for (int at = 0; at < s->program.instr_count; at++) {
             const struct sbp_instr *instr = &s->program.instr[at];
             if (instr->op == op && instr->kind == SBP_INSTR_FORWARD)
                 assert_int_equal(instr->phase, forward++);
-            if (instr->op == op && instr->kind == SBP_INSTR_BACKWARD)
-                assert_int_equal(instr->phase, backward++);
-            if (instr->op == op && instr->kind == SBP_INSTR_BACKWARD &&
-                node->kind == SBP_OP_CROSS_ENTROPY) /* the mean over all tokens */
+            if (instr->op != op || instr->kind != SBP_INSTR_BACKWARD)
+                continue;
+            skipped = backward == 0 ? instr->phase : skipped;
+            assert_int_equal(instr->phase, skipped + backward++);
+            assert_int_equal(instr->section, sbp_op_has_weight_phase(graph, op) && instr->phase == 1
+                                                 ? SBP_SECTION_BACKWARD_WEIGHT
+                                                 : SBP_SECTION_BACKWARD);
+            if (node->kind == SBP_OP_CROSS_ENTROPY) /* the mean over all tokens */
                 oracle_near("factor", instr->factor,
-                            1.0 / (double)(graph->global_batch * graph->sequence));
+                            1.0 / (double)(graph->global_batch * graph->sequence * parts));
         }
-        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3 : norm ? 2 : 1);
-        assert_int_equal(backward, node->kind == SBP_OP_ADD              ? 0
-                                   : norm || node->kind == SBP_OP_LINEAR ? 2
-                                                                         : 1);
+        assert_int_equal(forward, node->kind == SBP_OP_CROSS_ENTROPY ? 3
+                                  : node->kind == SBP_OP_LAYERNORM   ? 2
+                                                                     : !node->entry->in_place);
+        assert_int_equal(backward, phases);
+        assert_int_equal(skipped, phases == 1 && sbp_op_has_weight_phase(graph, op));
     }
 }
 
@@ -522,8 +574,9 @@ struct expectation {
 };
 
 /* AutoDDL, table 2, on the slowest level of the group, which is the outermost here. */
-static void expect(const struct oracle_setting *s, enum sbp_cause cause, bool all_reduce,
-                   sbp_axes axes, double bytes, struct expectation *e)
+static void expect_times(const struct oracle_setting *s, enum sbp_cause cause,
+                         enum sbp_collective kind, int times, sbp_axes axes, double bytes,
+                         struct expectation *e)
 {
     int level = SBP_MAX_LEVELS;
     for (int i = 0; i < s->mesh.axis_count; i++)
@@ -531,54 +584,111 @@ static void expect(const struct oracle_setting *s, enum sbp_cause cause, bool al
             level = s->mesh.axis[i].level;
     if (axes == 0)
         return;
-    const double g = (double)oracle_product(&s->mesh, axes), rounds = all_reduce ? 2 : 1;
-    const double sent = rounds * (g - 1) / g * bytes;
-    e->seconds[cause] += rounds * (g - 1) * s->cluster.level[level].alpha_s +
-                         sent * s->cluster.level[level].beta_s_per_byte;
-    e->bytes += sent;
+    const double g = (double)oracle_product(&s->mesh, axes);
+    const double rounds = kind == SBP_ALL_REDUCE ? 2 : 1;
+    const double steps = kind == SBP_SEND_RECV ? 1 : rounds * (g - 1);
+    const double sent = kind == SBP_SEND_RECV ? bytes : rounds * (g - 1) / g * bytes;
+    e->seconds[cause] += times * (steps * s->cluster.level[level].alpha_s +
+                                  sent * s->cluster.level[level].beta_s_per_byte);
+    e->bytes += times * sent;
     if (cause == SBP_CAUSE_ACTIVATION)
         e->forward_elements += sent / (double)s->program.bytes.activation;
 }
 
-/* The edges of an operator: rest -> input, output -> rest; backward the same by duality. */
-static void expect_edge(const struct oracle_setting *s, int tensor, const struct sbp_dist *from,
-                        const struct sbp_dist *to, struct expectation *e)
+static void expect(const struct oracle_setting *s, enum sbp_cause cause, bool all_reduce,
+                   sbp_axes axes, double bytes, struct expectation *e)
 {
-    sbp_axes reduced = 0, moved = 0, gathered = 0;
-    int64_t kept = 1; /* splits of the shard that the all-to-all moves: everything is split */
+    expect_times(s, cause, all_reduce ? SBP_ALL_REDUCE : SBP_ALL_GATHER, 1, axes, bytes, e);
+}
+
+/* Elements that a device holds. */
+static double held_elements(const struct oracle_setting *s, int tensor, const struct sbp_dist *dist)
+{
+    return (double)local_elements(s, tensor, dist);
+}
+
+/* The normal form: sums are scattered, splits move, blocks are gathered, in this order; nothing but
+ * sums that everybody wants whole is one all-reduce. */
+static void expect_way(const struct oracle_setting *s, enum sbp_cause cause, int tensor,
+                       const struct sbp_dist *from, const struct sbp_dist *to,
+                       struct expectation *e)
+{
+    sbp_axes leave = 0, whole = 0, moved = 0, gathered = 0;
     for (int i = 0; i < s->mesh.axis_count; i++) {
         const struct sbp_state a = from->axis[i], b = to->axis[i];
         const sbp_axes bit = (sbp_axes)1 << i;
-        reduced |= a.kind == SBP_PARTIAL ? bit : 0;
-        gathered |= b.kind == SBP_BROADCAST ? bit : 0;
+        leave |= a.kind == SBP_PARTIAL && b.kind != SBP_PARTIAL ? bit : 0;
+        whole |= a.kind == SBP_PARTIAL && b.kind == SBP_BROADCAST ? bit : 0;
+        gathered |= a.kind == SBP_SPLIT && b.kind == SBP_BROADCAST ? bit : 0;
         moved |= a.kind == SBP_SPLIT && b.kind == SBP_SPLIT && a.dim != b.dim ? bit : 0;
-        kept *= s->mesh.axis[i].size;
     }
-    const double size = (double)oracle_size(&s->model.graph.tensor[tensor].shape) *
-                        (double)s->program.bytes.activation;
-    const double shard = size / (double)kept;
-    for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_ACTIVATION_GRADIENT; cause++) {
-        expect(s, (enum sbp_cause)cause, false, reduced,
-               shard * (double)oracle_product(&s->mesh, reduced), e);
-        expect(s, (enum sbp_cause)cause, false, moved, shard, e);
-        expect(s, (enum sbp_cause)cause, false, gathered,
-               shard * (double)oracle_product(&s->mesh, gathered), e);
+    const double n = held_elements(s, tensor, from) * (double)s->program.bytes.activation;
+    const double shard = n / (double)oracle_product(&s->mesh, leave);
+    if (leave == whole && moved == 0 && gathered == 0) {
+        expect(s, cause, true, whole, n, e);
+        return;
     }
+    expect(s, cause, false, leave, n, e);
+    expect(s, cause, false, moved, shard, e);
+    expect(s, cause, false, gathered | whole,
+           shard * (double)oracle_product(&s->mesh, gathered | whole), e);
 }
 
-/* Local tokens, and the axes that split features, of what rests before an operator. */
-static double tokens_of(const struct oracle_setting *s, int tensor, sbp_axes *features)
+/* The edges of an operator: rest -> input, output -> rest; backward the duals the other way. */
+static void expect_edge(const struct oracle_setting *s, int tensor, const struct sbp_dist *from,
+                        const struct sbp_dist *to, struct expectation *e)
+{
+    const struct sbp_dist back_from = sbp_dist_dual(&s->mesh, to);
+    const struct sbp_dist back_to = sbp_dist_dual(&s->mesh, from);
+    expect_way(s, SBP_CAUSE_ACTIVATION, tensor, from, to, e);
+    expect_way(s, SBP_CAUSE_ACTIVATION_GRADIENT, tensor, &back_from, &back_to, e);
+}
+
+/* Local tokens, and the axes that split features or tokens, of what rests before an operator. */
+static double tokens_of(const struct oracle_setting *s, int tensor, sbp_axes *features,
+                        sbp_axes *batches)
 {
     const struct sbp_graph *graph = &s->model.graph;
-    int64_t tokens = graph->global_batch * graph->sequence;
-    *features = 0;
+    int64_t tokens = graph->micro_batch * graph->sequence;
+    *features = *batches = 0;
     for (int i = 0; i < s->mesh.axis_count; i++) {
-        if (s->strategy.rest[tensor].axis[i].dim == SBP_DIM_FEATURE)
-            *features |= (sbp_axes)1 << i;
-        else
+        const struct sbp_state state = s->strategy.rest[tensor].axis[i];
+        if (state.kind != SBP_SPLIT)
+            continue;
+        *(state.dim == SBP_DIM_FEATURE ? features : batches) |= (sbp_axes)1 << i;
+        if (state.dim != SBP_DIM_FEATURE)
             tokens /= s->mesh.axis[i].size;
     }
     return (double)tokens;
+}
+
+/* What the catalogue lists of any other operator (tests/unit/test_op_work.c holds that list to what
+ * each operator does); without a gradient to form its collectives stay out. */
+static void expect_listed(const struct oracle_setting *s, const struct sbp_op_node *node,
+                          struct expectation *e)
+{
+    const int op = (int)(node - s->model.graph.op);
+    struct sbp_factor factor = sbp_factor_one();
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    bool forms = node->kind == SBP_OP_RMSNORM || node->kind == SBP_OP_BATCHNORM;
+    for (int axis = 0; axis < s->mesh.axis_count; axis++) {
+        const struct sbp_role *role = oracle_role(&s->model.graph, &s->strategy, op, axis);
+        factor.of[role - node->entry->role] *= (double)s->mesh.axis[axis].size;
+    }
+    for (int i = 0; i < node->input_count; i++)
+        forms |= node->input[i] != s->model.graph.input || s->model.graph.input_split;
+    const int count = sbp_op_inner(&s->model.graph, op, &factor, inner);
+    for (int i = 0; i < count; i++) {
+        sbp_axes axes = 0;
+        for (int axis = 0; axis < s->mesh.axis_count; axis++) {
+            const struct sbp_role *role = oracle_role(&s->model.graph, &s->strategy, op, axis);
+            axes |=
+                (inner[i].roles >> (role - node->entry->role) & 1u) != 0 ? (sbp_axes)1 << axis : 0;
+        }
+        if (inner[i].pass != SBP_PASS_INPUT_GRADIENT || forms)
+            expect_times(s, SBP_CAUSE_OPERATOR, inner[i].kind, inner[i].count, axes,
+                         inner[i].elements * (double)s->program.bytes.activation, e);
+    }
 }
 
 /* Norms: two sums a token, forward and backward. Cross-entropy: a maximum, then two sums, forward
@@ -587,16 +697,17 @@ static void expect_inside(const struct oracle_setting *s, const struct sbp_op_no
                           struct expectation *e)
 {
     const double element = (double)s->program.bytes.activation;
-    sbp_axes features;
-    if (node->kind != SBP_OP_LAYERNORM && node->kind != SBP_OP_CROSS_ENTROPY)
+    sbp_axes features, batches;
+    if (node->kind != SBP_OP_LAYERNORM && node->kind != SBP_OP_CROSS_ENTROPY) {
+        expect_listed(s, node, e);
         return;
-    const double tokens = tokens_of(s, node->input[0], &features);
+    }
+    const double tokens = tokens_of(s, node->input[0], &features, &batches);
     const double first = node->kind == SBP_OP_LAYERNORM ? 2 : 1;
     expect(s, SBP_CAUSE_OPERATOR, true, features, first * tokens * element, e);
     expect(s, SBP_CAUSE_OPERATOR, true, features, 2 * tokens * element, e);
     if (node->kind == SBP_OP_CROSS_ENTROPY)
-        expect(s, SBP_CAUSE_SCALAR, true, (((sbp_axes)1 << s->mesh.axis_count) - 1) & ~features,
-               element, e);
+        expect(s, SBP_CAUSE_SCALAR, true, batches, element, e);
 }
 
 static void expect_op(const struct oracle_setting *s, int op, bool *reduced, struct expectation *e)
@@ -700,7 +811,7 @@ static void check_calls(const struct oracle_setting *s)
     for (int at = 0; at < s->program.instr_count; at++) {
         const struct sbp_instr *instr = &s->program.instr[at];
         const bool communicates = (instr->kind == SBP_INSTR_BOX && instr->box.kind != SBP_LOCAL) ||
-                                  instr->kind == SBP_INSTR_REDUCE;
+                                  instr->kind == SBP_INSTR_REDUCE || instr->kind == SBP_INSTR_INNER;
         if (!communicates || instr->box.axes == 0) {
             oracle_near("a silent instruction", instr->communication_s, 0);
             continue;
@@ -711,6 +822,11 @@ static void check_calls(const struct oracle_setting *s)
         assert_int_equal(call->kind, instr->box.kind);
         assert_int_equal(call->axes, instr->box.axes);
         assert_int_equal(call->instr, at);
+        if (instr->kind == SBP_INSTR_INNER) { /* check_price knows what it costs */
+            for (int k = 1; k < instr->times; k++)
+                assert_int_equal(calls[next++].instr, at);
+            continue;
+        }
         assert_int_equal(call->count * (call->kind == SBP_ALL_REDUCE ? 1 : g), instr->box.elements);
         if (instr->kind == SBP_INSTR_REDUCE) {
             assert_int_equal(call->kind, SBP_ALL_REDUCE);

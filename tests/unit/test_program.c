@@ -11,12 +11,11 @@
 #define SEED   UINT64_C(4210)
 #define ROUNDS 600
 
-static void test_random_programs(void **state)
+static void check_random_programs(uint64_t seed, bool wide)
 {
-    (void)state;
     struct sbp_random random;
-    sbp_random_seed(&random, SEED);
-    print_message("seed %llu\n", (unsigned long long)SEED);
+    sbp_random_seed(&random, seed);
+    print_message("seed %llu\n", (unsigned long long)seed);
     int checked[ORACLE_MODELS] = {0};
     for (int round = 0; round < ROUNDS; round++) {
         struct oracle_setting s = {0};
@@ -25,7 +24,7 @@ static void test_random_programs(void **state)
             oracle_cluster(3, oracle_meshes[oracle_below(&random, ORACLE_MESHES)]);
         cluster.reserve_bytes = 1000;
         oracle_set_cluster(&s, &cluster);
-        oracle_draw(&random, &s.model.graph, &s.mesh, &s.strategy);
+        (wide ? oracle_draw_wide : oracle_draw)(&random, &s.model.graph, &s.mesh, &s.strategy);
         if (oracle_close(&s) == SBP_OK) {
             const struct sbp_element_bytes bytes[] = {
                 sbp_element_bytes_of(&s.model.graph.precision), sbp_element_bytes_run(SBP_F32),
@@ -36,8 +35,23 @@ static void test_random_programs(void **state)
         }
         oracle_drop(&s);
     }
-    for (int i = 0; i < ORACLE_MODELS; i++)
-        assert_true(checked[i] > ROUNDS / ORACLE_MODELS / 2);
+    for (int i = 0; i < ORACLE_MODELS; i++) {
+        print_message("model %d: %d programs\n", i, checked[i]);
+        assert_true(checked[i] > ROUNDS / ORACLE_MODELS / (wide ? 8 : 2));
+    }
+}
+
+static void test_random_programs(void **state)
+{
+    (void)state;
+    check_random_programs(SEED, false);
+}
+
+/* Any role, and outputs that rest whole or partial. */
+static void test_random_rests(void **state)
+{
+    (void)state;
+    check_random_programs(SEED + 2, true);
 }
 
 /* --- arithmetic --- */
@@ -75,6 +89,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_programs),
+        cmocka_unit_test(test_random_rests),
         cmocka_unit_test(test_products_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

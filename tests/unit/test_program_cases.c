@@ -403,6 +403,131 @@ static void test_gpt2_tensor_parallel(void **state)
     oracle_drop(&s);
 }
 
+/* --- outputs that rest partial or whole --- */
+
+/* A chain of linears with a role each, on 4 devices; `rest` of their outputs, and of what follows
+ * them without a choice. */
+static void label_chain(struct oracle_setting *s, const char *const *role,
+                        const struct sbp_state *rest)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    for (int axis = 0; axis < s->mesh.axis_count; axis++)
+        for (int op = 0, i = 0; op < graph->op_count; op++) {
+            if (graph->op[op].kind == SBP_OP_LINEAR)
+                s->strategy.op[op].role[axis] = (uint8_t)oracle_role_named(SBP_OP_LINEAR, role[i]);
+            s->strategy.rest[graph->op[op].output].axis[axis] =
+                graph->op[op].kind == SBP_OP_LINEAR
+                    ? rest[i]
+                    : s->strategy.rest[graph->op[op].input[0]].axis[axis];
+            i += graph->op[op].kind == SBP_OP_LINEAR;
+        }
+}
+
+/* OneFlow, section 3.3: X U V W, where U's product is a sum over its input features. The sum lives
+ * on through V and W and is formed once; the other way round it would be formed after U. */
+static void test_surviving_sum(void **state)
+{
+    (void)state;
+    struct oracle_setting s = {0};
+    oracle_model_read(&s.model, "{\"name\": \"uvw\", \"global_batch\": 64, \"precision\": \"fp32\","
+                                "\"layers\": [{\"op\": \"linear\", \"in\": 128, \"out\": 256},"
+                                "{\"op\": \"linear\", \"out\": 512},"
+                                "{\"op\": \"linear\", \"out\": 32}]}");
+    const struct sbp_cluster cluster = flat(4);
+    oracle_set_cluster(&s, &cluster);
+    label_chain(&s, (const char *[]){"row", "partial", "partial"},
+                (struct sbp_state[]){SBP_STATE_P, SBP_STATE_P, SBP_STATE_S(SBP_DIM_FEATURE)});
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+    oracle_compile(&s, &bytes);
+    oracle_check_program(&s);
+    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    oracle_near("the sum", totals.by_cause_s[SBP_CAUSE_ACTIVATION], ring_s(2, 64 * 32));
+    oracle_near("its gradient", totals.by_cause_s[SBP_CAUSE_ACTIVATION_GRADIENT],
+                ring_s(2, 64 * 32));
+    oracle_near("gradients of V and W", totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT],
+                2 * ring_s(2, 256 * 512) + 2 * ring_s(2, 512 * 32));
+    oracle_drop(&s);
+}
+
+/* Megatron without sequence parallelism: columns, then rows, and a residual stream that every
+ * device holds whole: an all-reduce a pair of layers forward, and one backward. */
+static void test_whole_stream(void **state)
+{
+    (void)state;
+    struct oracle_setting s = {0};
+    oracle_model_read(&s.model, "{\"name\": \"mlp\", \"global_batch\": 64, \"precision\": \"fp32\","
+                                "\"layers\": [{\"op\": \"linear\", \"in\": 128, \"out\": 512},"
+                                "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"out\": 128},"
+                                "{\"op\": \"linear\", \"out\": 512}, {\"op\": \"gelu\"},"
+                                "{\"op\": \"linear\", \"out\": 128}]}");
+    const struct sbp_cluster cluster = flat(4);
+    oracle_set_cluster(&s, &cluster);
+    const struct sbp_state split = SBP_STATE_S(SBP_DIM_FEATURE), whole = SBP_STATE_B;
+    label_chain(&s, (const char *[]){"column", "row", "column", "row"},
+                (struct sbp_state[]){split, whole, split, whole});
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+    oracle_compile(&s, &bytes);
+    oracle_check_program(&s);
+    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    oracle_near("forward", totals.by_cause_s[SBP_CAUSE_ACTIVATION], 2 * 2 * ring_s(2, 64 * 128));
+    oracle_near("backward", totals.by_cause_s[SBP_CAUSE_ACTIVATION_GRADIENT],
+                2 * 2 * ring_s(2, 64 * 128));
+    oracle_near("weights", totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT], 0);
+    oracle_drop(&s);
+}
+
+/* --- what runs inside operators --- */
+
+/* Layer norm and cross-entropy have instructions of their own for what the catalogue lists. */
+static void check_listed(const struct oracle_setting *s, int op)
+{
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const struct sbp_factor factor =
+        sbp_strategy_factor(&s->model.graph, &s->mesh, &s->strategy, op);
+    const int count = sbp_op_inner(&s->model.graph, op, &factor, inner);
+    double listed = 0, emitted = 0;
+    int calls = 0;
+    for (int i = 0; i < count; i++)
+        listed += inner[i].elements * inner[i].count;
+    for (int at = 0; at < s->program.instr_count; at++) {
+        const struct sbp_instr *instr = &s->program.instr[at];
+        if (instr->kind != SBP_INSTR_REDUCE || instr->op != op)
+            continue;
+        calls++;
+        emitted += (double)instr->box.elements;
+    }
+    assert_int_equal(calls, count);
+    oracle_near("elements", emitted, listed);
+}
+
+static void test_inner_reductions(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED + 3);
+    print_message("seed %llu\n", (unsigned long long)(SEED + 3));
+    int checked = 0;
+    for (int round = 0; round < 200; round++) {
+        struct oracle_setting s = {0};
+        oracle_model_read(&s.model, oracle_models[2 + round % 3]);
+        const struct sbp_cluster cluster =
+            oracle_cluster(3, oracle_meshes[oracle_below(&random, ORACLE_MESHES)]);
+        oracle_set_cluster(&s, &cluster);
+        oracle_draw_wide(&random, &s.model.graph, &s.mesh, &s.strategy);
+        if (oracle_close(&s) == SBP_OK) {
+            const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+            oracle_compile(&s, &bytes);
+            for (int op = 0; op < s.model.graph.op_count; op++)
+                if (s.model.graph.op[op].kind == SBP_OP_LAYERNORM ||
+                    s.model.graph.op[op].kind == SBP_OP_CROSS_ENTROPY)
+                    check_listed(&s, op);
+            checked++;
+        }
+        oracle_drop(&s);
+    }
+    assert_true(checked > 50);
+}
+
 /* --- precision and bounds --- */
 
 /* Myelin, section V.B: 20 bytes a parameter. */
@@ -551,17 +676,13 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_perceptron_optimum),
-        cmocka_unit_test(test_perceptron_tuples),
-        cmocka_unit_test(test_figure_3),
-        cmocka_unit_test(test_gpt2_alone),
-        cmocka_unit_test(test_gpt2_data_parallel),
-        cmocka_unit_test(test_gpt2_tensor_parallel),
-        cmocka_unit_test(test_mixed_precision),
-        cmocka_unit_test(test_reduce_type),
-        cmocka_unit_test(test_wide_types),
-        cmocka_unit_test(test_sizes_out_of_range),
-        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_perceptron_optimum), cmocka_unit_test(test_perceptron_tuples),
+        cmocka_unit_test(test_figure_3),           cmocka_unit_test(test_gpt2_alone),
+        cmocka_unit_test(test_gpt2_data_parallel), cmocka_unit_test(test_gpt2_tensor_parallel),
+        cmocka_unit_test(test_surviving_sum),      cmocka_unit_test(test_whole_stream),
+        cmocka_unit_test(test_inner_reductions),   cmocka_unit_test(test_mixed_precision),
+        cmocka_unit_test(test_reduce_type),        cmocka_unit_test(test_wide_types),
+        cmocka_unit_test(test_sizes_out_of_range), cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

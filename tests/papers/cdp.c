@@ -178,13 +178,14 @@ static double saved(const struct worker *worker, int count)
 
 static void table_figure(struct paper *paper)
 {
-    paper_say(paper,
-              "## Figure 4: activations of a worker\n\n"
-              "Memory saved by N workers that start 1/N of a step apart, over workers that start "
-              "together. Ours: bytes from\n`sbp_op_kept`, times from `sbp_price_pass_s` on an "
-              "A100 (fp32), batch 32. Peaks in GB. \"With states\": the\npaper subtracts the "
-              "parameters alone, so the momentum of SGD, and the gradients from their making to "
-              "the update,\nstay in its curve.\n\n");
+    paper_say(
+        paper,
+        "## Figure 4: activations of a worker\n\n"
+        "Memory saved by N workers that start 1/N of a step apart, over workers that start "
+        "together. Ours: bytes from\n`sbp_op_kept`, times from `sbp_price_pass_s` on an "
+        "A100 (fp32), batch 32. Peaks in GB. \"With states\": the\npaper says that it subtracts "
+        "the parameters; we read that the momentum of SGD stays in its curve, and\ngradients "
+        "from their making to the update.\n\n");
     paper_table(paper,
                 "| model | N | theirs | ours: peak, DP | peak, CDP | saved | with states: DP "
                 "| CDP | saved |");

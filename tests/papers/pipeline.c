@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "costmodel/price.h"
-#include "costmodel/timeline.h"
 #include "tests/papers/kept.h"
 #include "tests/papers/setting.h"
 
@@ -179,7 +178,8 @@ struct pipeline_times pipeline_play(const struct pipeline_setting *setting)
         stage[i] = stage_cost(&plan, i);
         end[i] = stage_end(&plan);
     }
-    struct sbp_timeline_request request = {.schedule = SBP_MESSAGE_DRIVEN,
+    struct sbp_timeline_request request = {.schedule = setting->schedule,
+                                           .pipeline_limit = setting->limit,
                                            .stages = setting->inter,
                                            .micro_batches = setting->batch / setting->data /
                                                             setting->micro_batch,

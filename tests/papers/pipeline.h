@@ -8,11 +8,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "costmodel/timeline.h"
 #include "tests/papers/setting.h"
 
 /* Ranks go through a pipeline first (G_inter stages), then through replicas (G_data). */
 struct pipeline_setting {
     struct setting_gpt model;
+    enum sbp_schedule schedule;
+    int limit; /* micro-batches in flight, message-driven; 0: as many as stages */
     int inter, data, micro_batch, batch;
     int every;              /* blocks between checkpoints (ac) */
     double efficiency;      /* share of peak that products reach */

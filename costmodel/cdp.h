@@ -41,22 +41,23 @@ struct sbp_cdp_sizes {
 /* Counted over the time steps of one steady step. The paper's table 1 follows, with where it is
  * only asymptotic or leaves something out:
  *
- * - activations on a device: single-device N B Psi_A, cyclic (N + 1)/2 B Psi_A; data-parallel and
- *   zero B Psi_A; model-parallel B Psi_A / N; pipeline B Psi_A (on stage 1; stage j holds N - j + 1
- *   micro-batches). "Half" is (N + 1)/(2 N): 62.5 % with N = 4.
- * - parameters on a device: single-device N Psi_P, cyclic (N + 1)/2 Psi_P, both with a copy for
- * each micro-batch under way (shared, it is Psi_P); data-parallel Psi_P; else Psi_P / N. The table
- * has one version; where micro-batches share parameters, v1 and the stages j < N of v2 need two,
- * since backward passes need the version of their forward pass (versions; the paper denies it for
- * v2).
- * - communication: the table gives the size of the tensors. As bytes that all devices send:
- *   data-parallel 2 (N - 1) Psi_P with and without cycle; model-parallel 2 (N - 1) Psi_P, cyclic
- *   exactly half; zero 3 (N - 1) Psi_P, 1.5 times the table's, and cyclic 2 (N - 1) Psi_P, since a
- *   stage's states move at every time step, except F to B on stage N and B to F on stage 1; that
- * they hold optimizer states is the paper's choice. Activations: 2 N (B Psi_A^int), forward and
- * backward.
- * - rounds of communication between two time steps: collectives log2 N, cyclic 1.
- * - devices: 1; N; N^2, cyclic N (N + 1)/2; pipeline and zero N.
+ * Activations on a device: single-device N B Psi_A, cyclic (N + 1)/2 B Psi_A; data-parallel and
+ * zero B Psi_A; model-parallel B Psi_A / N; pipeline B Psi_A (on stage 1; stage j holds N - j + 1
+ * micro-batches). "Half" is (N + 1)/(2 N): 62.5 % with N = 4.
+ *
+ * Parameters on a device: single-device N Psi_P, cyclic (N + 1)/2 Psi_P, both with a copy for each
+ * micro-batch under way (shared, it is Psi_P); data-parallel Psi_P; else Psi_P / N. The table has
+ * one version; where micro-batches share parameters, v1 and the stages j < N of v2 need two, since
+ * backward passes need the version of their forward pass (the paper denies it for v2).
+ *
+ * Communication: the table gives the size of the tensors. As bytes that all devices send:
+ * data-parallel 2 (N - 1) Psi_P with and without cycle; model-parallel 2 (N - 1) Psi_P, cyclic
+ * exactly half; zero 3 (N - 1) Psi_P, 1.5 times the table's, and cyclic 2 (N - 1) Psi_P, since a
+ * stage's states move at every time step but from F to B on stage N and from B to F on stage 1
+ * (with optimizer states, as the paper has it). Activations: 2 N (B Psi_A^int), both ways.
+ *
+ * Rounds of communication between two time steps: collectives log2 N, cyclic 1.
+ * Devices: 1; N; N^2, cyclic N (N + 1)/2; pipeline and zero N.
  */
 struct sbp_cdp_count {
     int devices;

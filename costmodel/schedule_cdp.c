@@ -13,8 +13,8 @@
 #include "costmodel/timeline_run.h"
 
 /* Simulated steps: the first fills the pipeline, the last drains it; more where the steps between
- * still change. */
-enum { FIRST_STEPS = 3, MOST_STEPS = 96 };
+ * still change. With cdp-v1 synchronisation reaches over two steps. */
+enum { FIRST_STEPS = 3, FIRST_DEEP_STEPS = 6, MOST_STEPS = 96 };
 #define MAX_WORK   (INT64_C(1) << 26)
 #define SAME_SHARE 1e-9
 
@@ -24,6 +24,7 @@ struct sbp_cdp_run {
     int *left;           /* (stages, 2 + steps) micro-batches without gradients */
     double *gradients_s; /* (stages, 2 + steps) when the latest gradients so far were there */
     double *updated_s;   /* (stages, 2 + steps) when the step's update was done; < 0: not yet */
+    bool waited;         /* a device for the synchronisation of gradients */
     int *step;           /* (micro_batches) of all steps: its step */
     int *next_update;    /* (stages) step of the next update to be put in order */
     double *back_s;      /* (micro_batches) of all steps: end of backward on the first stage */
@@ -332,15 +333,25 @@ static double start_s(const struct sbp_run *run, struct sbp_work work)
     return waits ? run->cdp->second_s[work.micro_batch - 1] : 0;
 }
 
+/* When an update has its gradients. */
+static double synced_s(const struct sbp_run *run, int device, struct sbp_work work)
+{
+    struct sbp_cdp_run *cdp = run->cdp;
+    const int64_t turn = turn_of(run, work.stage, work.micro_batch);
+    const bool syncs = run->request->end != NULL && !run->free_sync;
+    if (cdp->left[turn] > 0)
+        return -1;
+    const double there_s =
+        cdp->gradients_s[turn] + (syncs ? run->request->end[work.stage].sync_s : 0);
+    if (work.micro_batch >= 0 && there_s > run->lane[device].free_s)
+        cdp->waited = true;
+    return there_s;
+}
+
 static double gate(const struct sbp_run *run, int device, struct sbp_work work, double ready_s)
 {
-    if (work.kind == SBP_WORK_UPDATE) {
-        const int64_t turn = turn_of(run, work.stage, work.micro_batch);
-        const bool syncs = run->request->end != NULL && !run->free_sync;
-        return run->cdp->left[turn] > 0 ? -1
-                                        : run->cdp->gradients_s[turn] +
-                                              (syncs ? run->request->end[work.stage].sync_s : 0);
-    }
+    if (work.kind == SBP_WORK_UPDATE)
+        return synced_s(run, device, work);
     if (work.kind == SBP_WORK_FORWARD) {
         const double made_s = parameters_s(run, work), started_s = start_s(run, work);
         if (made_s < 0 || started_s < 0)
@@ -436,6 +447,7 @@ static enum sbp_status play(struct sbp_run *run)
         cdp->slot[stage] = -1;
         cdp->released_s[stage] = 0;
     }
+    cdp->waited = false;
     for (int i = 0; i < run->request->micro_batches; i++)
         cdp->second_s[i] = -1;
     return sbp_run_play(run);
@@ -448,17 +460,24 @@ static double back_s(const struct sbp_run *run, int step, int micro_batch)
     return run->cdp->back_s[step * run->request->micro_batches + micro_batch];
 }
 
-/* Whether all micro-batches of the last step that does not drain (of its later half where they
- * share devices) came back equally long after those of so many steps before. */
+/* Whether all micro-batches of the last steps that do not drain (of their later halves where the
+ * first step is much longer than the pipeline takes to fill) came back equally long after those of
+ * so many steps before. One step decides the next; where cdp-v1 waits for synchronisation, two do,
+ * and only from the third step on they wait for gradients that were played. */
 static bool repeats(const struct sbp_run *run, int period, double *step_s)
 {
+    const bool deep = run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
     const int count = run->request->micro_batches, last = run->steps - 2;
+    const int first = last - (deep ? 1 : 0);
     double least_s = INFINITY, most_s = 0;
-    for (int i = count >= 4 * run->stages ? count / 2 : 0; i < count; i++) {
-        const double took_s = back_s(run, last, i) - back_s(run, last - period, i);
-        least_s = took_s < least_s ? took_s : least_s;
-        most_s = later(most_s, took_s);
-    }
+    if (first - period < (deep ? 2 : 0))
+        return false;
+    for (int step = first; step <= last; step++)
+        for (int i = count >= 4 * run->stages ? count / 2 : 0; i < count; i++) {
+            const double took_s = back_s(run, step, i) - back_s(run, step - period, i);
+            least_s = took_s < least_s ? took_s : least_s;
+            most_s = later(most_s, took_s);
+        }
     *step_s = most_s / period;
     return most_s - least_s <= SAME_SHARE * most_s;
 }
@@ -468,7 +487,7 @@ static bool repeats(const struct sbp_run *run, int period, double *step_s)
 static bool steady(const struct sbp_run *run, double *step_s)
 {
     const int last = run->steps - 2;
-    for (int period = 1; period == 1 || period <= last / 3; period++)
+    for (int period = 1; period == 1 || period <= last / 2; period++)
         if (repeats(run, period, step_s))
             return true;
     const int from = run->steps / 2 - 1, i = run->request->micro_batches - 1;
@@ -476,27 +495,25 @@ static bool steady(const struct sbp_run *run, double *step_s)
     return false;
 }
 
-static enum sbp_status play_step(struct sbp_run *run, bool free_sends, bool free_sync,
-                                 double *step_s)
+static bool may_wait_deep(const struct sbp_run *run)
+{
+    bool syncs = false;
+    for (int s = 0; run->request->end != NULL && s < run->stages; s++)
+        syncs = syncs || run->request->end[s].sync_s > 0;
+    return syncs && run->cdp->rule == SBP_CDP_RULE_V1;
+}
+
+/* Plays until steps repeat, from as many as were played before on; leaves the run prepared for as
+ * many as it took. */
+static enum sbp_status settle(struct sbp_run *run, bool free_sends, bool free_sync, double *step_s)
 {
     run->free_sends = free_sends;
     run->free_sync = free_sync;
-    SBP_TRY(sbp_run_restart(run));
-    (void)steady(run, step_s);
-    return SBP_OK;
-}
-
-/* Plays until two steps in a row take the same time; leaves the run prepared for that many. */
-static enum sbp_status settle(struct sbp_run *run)
-{
-    double step_s;
-    for (int steps = FIRST_STEPS;; steps *= 2) {
-        const struct sbp_arena_mark mark = sbp_arena_mark(run->scratch);
-        SBP_TRY(prepare(run, steps));
-        SBP_TRY(play_step(run, false, false, &step_s));
-        if (steady(run, &step_s) || steps >= MOST_STEPS)
+    for (;;) {
+        SBP_TRY(sbp_run_restart(run));
+        if (steady(run, step_s) || run->steps >= MOST_STEPS)
             return SBP_OK;
-        sbp_arena_release(run->scratch, mark);
+        SBP_TRY(prepare(run, 2 * run->steps));
     }
 }
 
@@ -560,9 +577,9 @@ static enum sbp_status expose(struct sbp_run *run, struct sbp_timeline *timeline
     const double step_s = timeline->makespan_s, reach = 1 + SAME_SHARE;
     double without_sends_s = step_s, free_s = step_s;
     if (step_s > bound_s(run, timeline, false) * reach)
-        SBP_TRY(play_step(run, true, false, &without_sends_s));
+        SBP_TRY(settle(run, true, false, &without_sends_s));
     if (step_s > bound_s(run, timeline, true) * reach)
-        SBP_TRY(play_step(run, true, true, &free_s));
+        SBP_TRY(settle(run, true, true, &free_s));
     sbp_timeline_expose(timeline, without_sends_s, free_s);
     return SBP_OK;
 }
@@ -573,7 +590,8 @@ static enum sbp_status simulate(struct sbp_run *run, struct sbp_arena *arena,
     struct sbp_cdp_run cdp = {.rule = run->request->schedule == SBP_CDP_V1 ? SBP_CDP_RULE_V1
                                                                            : SBP_CDP_RULE_V2};
     run->cdp = &cdp;
-    SBP_TRY(settle(run));
+    SBP_TRY(prepare(run, may_wait_deep(run) ? FIRST_DEEP_STEPS : FIRST_STEPS));
+    SBP_TRY(settle(run, false, false, &timeline->makespan_s));
     timeline->devices = run->devices;
     timeline->device = SBP_NEW(arena, struct sbp_device_timeline, run->devices);
     if (timeline->device == NULL)
@@ -583,7 +601,6 @@ static enum sbp_status simulate(struct sbp_run *run, struct sbp_arena *arena,
         SBP_TRY(sbp_run_restart(run));
         run->recording = false;
     }
-    (void)steady(run, &timeline->makespan_s);
     report(run, timeline);
     return expose(run, timeline);
 }

@@ -481,6 +481,104 @@ static void check_step(const struct played *played)
     after(most_s, played->timeline->makespan_s);
 }
 
+/* What is exposed is what free messages, and then free synchronisation, save. */
+static void check_exposed(const struct sbp_timeline_request *request,
+                          const struct sbp_timeline *timeline)
+{
+    struct sbp_stage_cost free_cost[MOST_N];
+    struct sbp_stage_end free_end[MOST_N];
+    struct sbp_timeline_request other = *request;
+    struct sbp_arena arena = {0};
+    for (int j = 0; j < MOST_N; j++) {
+        free_cost[j] = cost[j];
+        free_end[j] = end[j];
+        free_cost[j].send_forward_s = free_cost[j].send_backward_s = 0;
+        free_cost[j].send_states_s = free_end[j].sync_s = 0;
+    }
+    other.stage = free_cost;
+    const double without_sends_s = simulate(&other, &arena).makespan_s;
+    other.end = free_end;
+    const double free_s = simulate(&other, &arena).makespan_s;
+    /* Plays that do not settle within the same number of steps differ in their last digits. */
+    const double slack_s = 1e-3 * timeline->makespan_s;
+    const double sends_s = timeline->makespan_s - without_sends_s;
+    after(timeline->exposed_send_s, sends_s - slack_s);
+    after((sends_s > 0 ? sends_s : 0) + slack_s, timeline->exposed_send_s);
+    after(timeline->exposed_sync_s, without_sends_s - free_s - slack_s);
+    after(without_sends_s - free_s + slack_s, timeline->exposed_sync_s);
+    sbp_arena_free(&arena);
+}
+
+/* The pipeline's works in the paper's order for many steps, one after the other: the mean step once
+ * all filling is long over. */
+enum { LONG_STEPS = 240, LONG_FROM = 119 };
+
+struct line { /* one stage */
+    double free_s, link_s[2];
+    double there_s[2][LONG_STEPS * 5 * MOST_N]; /* when the input of forward, backward is there */
+    double gradients_s[LONG_STEPS];
+    int updates; /* done, those of step -2 and -1 included */
+};
+
+static void long_send(struct line *from, struct line *to, int way, int i, double send_s)
+{
+    const double begin_s = from->link_s[way] > from->free_s ? from->link_s[way] : from->free_s;
+    from->link_s[way] = begin_s + send_s;
+    to->there_s[way][i] = begin_s + send_s;
+}
+
+static void long_pass(struct line *line, int n, int m, int stage, bool v2, int way, int i)
+{
+    struct line *own = &line[stage];
+    const int step = own->updates - 2;
+    if (way == 0 && i == (v2 ? (step + 1) * m + n - 1 - stage : (step + 2) * m)) {
+        const double synced_s = (step < 0 ? 0 : own->gradients_s[step]) + end[stage].sync_s;
+        own->free_s = (own->free_s > synced_s ? own->free_s : synced_s) + end[stage].optimizer_s;
+        own->updates++;
+    }
+    if (own->there_s[way][i] > own->free_s)
+        own->free_s = own->there_s[way][i];
+    own->free_s += way == 0 ? cost[stage].forward_s
+                            : cost[stage].backward_input_s + cost[stage].backward_weight_s;
+    if (way == 1)
+        own->gradients_s[i / m] = own->free_s;
+    if (way == 0 && stage + 1 < n)
+        long_send(own, own + 1, 0, i, cost[stage].send_forward_s);
+    else if (way == 0)
+        own->there_s[1][i] = own->free_s;
+    else if (stage > 0)
+        long_send(own, own - 1, 1, i, cost[stage].send_backward_s);
+}
+
+static double long_step_s(int n, int m, bool v2)
+{
+    static struct line line[MOST_N];
+    memset(line, 0, sizeof line);
+    for (int stage = 0; stage < n; stage++)
+        line[stage].updates = v2 ? 1 : 0;
+    for (int slot = 0; slot < 2 * (LONG_STEPS * m + n); slot++)
+        for (int stage = 0; stage < n; stage++)
+            for (int way = 0; way <= 1; way++) {
+                const int twice = slot - (way == 0 ? stage : 2 * n - 1 - stage);
+                if (twice >= 0 && twice % 2 == 0 && twice / 2 < LONG_STEPS * m)
+                    long_pass(line, n, m, stage, v2, way, twice / 2);
+            }
+    const int last = LONG_STEPS - 2;
+    return (line[0].gradients_s[last] - line[0].gradients_s[LONG_FROM]) / (last - LONG_FROM);
+}
+
+static void check_long(const struct sbp_timeline_request *request,
+                       const struct sbp_timeline *timeline)
+{
+    if (request->placement != SBP_PLACE_PIPELINE)
+        return;
+    const double step_s =
+        long_step_s(request->stages, request->micro_batches, request->schedule == SBP_CDP_V2);
+    const double slack_s = 2e-3 * step_s;
+    after(timeline->makespan_s, step_s - slack_s);
+    after(step_s + slack_s, timeline->makespan_s);
+}
+
 static void test_random(void **state)
 {
     (void)state;
@@ -506,6 +604,8 @@ static void test_random(void **state)
         check_alone(&played, &arena);
         check_memory(&played);
         check_step(&played);
+        check_exposed(&request, &timeline);
+        check_long(&request, &timeline);
         for (int d = 0; d < timeline.devices; d++)
             assert_true(timeline.device[d].bubble_s > -1e-6 * timeline.makespan_s);
         sbp_arena_free(&arena);

@@ -10,6 +10,7 @@ static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
     job->request = sbp_search_request(arguments, &job->settings);
     job->request.space = SBP_SPACE_FULL;
     job->request.memory_limit_bytes = NO_LIMIT;
+    SBP_TRY(sbp_fixes_read_parallel(&job->plan, &job->settings, arguments->strategy, diag));
     SBP_TRY(sbp_fixes_read(&job->plan, arguments->strategy, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag));
     SBP_TRY(sbp_search_run(&job->plan, &job->request, &job->outcome, diag));

@@ -47,8 +47,11 @@ const struct sbp_command sbp_commands[] = {
      .notes = NAMES_NOTE
      "The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": {\"batch\": [4], "
      "\"column\": [8]}}, ...]}: for every layer that has a choice, how many ways each role splits "
-     "it at each level, outermost first. A plan file is one, too. Where outputs rest between "
-     "layers is searched.",
+     "it at each level, outermost first; replicate, partial and context are roles, too. A layer "
+     "may say where its output rests between layers, \"rest\": \"B\" or {\"S0\": [4], \"B\": [8]} "
+     "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
+     "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
+     "--set says of stages and micro-batches. A plan file is a strategy file, too.",
      .options =
          "--strategy -o --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS "--json --help",
      .run = sbp_command_price},

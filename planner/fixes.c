@@ -64,7 +64,7 @@ static void role_names(const struct sbp_plan *plan, int op, const char *names[SB
 static struct sbp_fix *add_fix(struct fixes *fixes, int op, int64_t factor)
 {
     struct sbp_fix *fix = &fixes->fix[fixes->count++];
-    *fix = (struct sbp_fix){.layer = "", .rests = false};
+    *fix = (struct sbp_fix){.layer = "", .rests = false, .zero = SBP_ANY};
     (void)snprintf(fix->layer, sizeof fix->layer, "%s", fixes->plan->graph.op[op].name);
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
@@ -97,7 +97,7 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
                                   struct sbp_fix *fix, struct sbp_diag *diag)
 {
     const char *names[SBP_MAX_ROLES + 1];
-    const int levels = fixes->plan->cluster.level_count;
+    const int levels = fixes->plan->stage.level_count;
     char *colon = strchr(item, ':');
     role_names(fixes->plan, op, names);
     if (colon == NULL)
@@ -184,17 +184,17 @@ static enum sbp_status read_factors(const struct sbp_json *at, int levels, int64
 static enum sbp_status check_products(const struct sbp_json *at, const struct sbp_plan *plan,
                                       int64_t factor[][SBP_MAX_LEVELS], int count)
 {
-    for (int level = 0; level < plan->cluster.level_count; level++) {
+    for (int level = 0; level < plan->stage.level_count; level++) {
         int64_t product = 1;
         for (int i = 0; i < count; i++)
             if (!sbp_mul_i64(product, factor[i][level], &product))
                 return sbp_json_refuse(at, "the factors pass 2^63");
-        if (product != plan->cluster.level[level].size)
+        if (product != plan->stage.level[level].size)
             return sbp_json_refuse(at,
                                    "the factors at level \"%s\" make %lld parts, it has %lld "
                                    "members",
-                                   plan->cluster.level[level].name, (long long)product,
-                                   (long long)plan->cluster.level[level].size);
+                                   plan->stage.level[level].name, (long long)product,
+                                   (long long)plan->stage.level[level].size);
     }
     return SBP_OK;
 }
@@ -210,7 +210,7 @@ static enum sbp_status read_roles(const struct sbp_json *roles, const struct fix
         if (!sbp_json_has(roles, names[role]))
             continue;
         SBP_TRY(sbp_json_member(roles, names[role], &member));
-        SBP_TRY(read_factors(&member, fixes->plan->cluster.level_count, fix->factor[role]));
+        SBP_TRY(read_factors(&member, fixes->plan->stage.level_count, fix->factor[role]));
     }
     return check_products(roles, fixes->plan, fix->factor, SBP_MAX_ROLES);
 }
@@ -239,7 +239,7 @@ static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sb
 static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_plan *plan,
                                  struct sbp_fix *fix)
 {
-    const int levels = plan->cluster.level_count;
+    const int levels = plan->stage.level_count;
     struct sbp_json at, member;
     int state = 0;
     if (!sbp_json_has(layer, "rest"))
@@ -254,7 +254,7 @@ static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_
     if (cJSON_IsString(at.node)) {
         SBP_TRY(sbp_json_choice(&at, REST_NAMES, &state));
         for (int level = 0; level < levels; level++)
-            fix->rest[state][level] = plan->cluster.level[level].size;
+            fix->rest[state][level] = plan->stage.level[level].size;
         return SBP_OK;
     }
     SBP_TRY(sbp_json_keys(&at, REST_NAMES));
@@ -266,6 +266,14 @@ static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_
     return check_products(&at, plan, fix->rest, SBP_REST_STATES);
 }
 
+static enum sbp_status read_zero(const struct sbp_json *layer, struct sbp_fix *fix)
+{
+    int64_t zero = SBP_ANY;
+    SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
+    fix->zero = (int)zero;
+    return SBP_OK;
+}
+
 /* Repeats share a strategy: what is given for them must be given alike. */
 static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixes, int op)
 {
@@ -274,7 +282,7 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
         if (strcmp(fixes->fix[i].layer, mine->layer) != 0)
             continue;
         if (memcmp(fixes->fix[i].factor, mine->factor, sizeof mine->factor) != 0 ||
-            fixes->fix[i].rests != mine->rests ||
+            fixes->fix[i].rests != mine->rests || fixes->fix[i].zero != mine->zero ||
             memcmp(fixes->fix[i].rest, mine->rest, sizeof mine->rest) != 0)
             return sbp_json_refuse(layer, "%s shares its strategy with %s and is split otherwise",
                                    fixes->plan->graph.op[op].name, mine->layer);
@@ -286,20 +294,10 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
 
 static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fixes)
 {
-    static const char *const KEYS[] = {"name",
-                                       "op",
-                                       "roles",
-                                       "axes",
-                                       "rest",
-                                       "repeats",
-                                       "communication_s",
-                                       "compute_s",
-                                       "forward_flops",
-                                       "backward_flops",
-                                       "parameters",
-                                       "kept_bytes",
-                                       "follows",
-                                       NULL};
+    static const char *const KEYS[] = {
+        "name",           "op",         "roles",           "axes",      "rest",
+        "zero",           "repeats",    "communication_s", "compute_s", "forward_flops",
+        "backward_flops", "parameters", "kept_bytes",      "follows",   NULL};
     struct sbp_json name_at, roles;
     const char *name;
     bool follows = false;
@@ -319,6 +317,7 @@ static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fi
     struct sbp_fix *fix = add_fix(fixes, fixes->plan->graph.op[op].site, 1);
     SBP_TRY(read_roles(&roles, fixes, op, fix));
     SBP_TRY(read_rest(layer, fixes->plan, fix));
+    SBP_TRY(read_zero(layer, fix));
     return take_fix(layer, fixes, op);
 }
 

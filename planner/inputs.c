@@ -47,12 +47,38 @@ static enum sbp_status set_boxing(const struct sbp_json *value, struct sbp_setti
     return SBP_OK;
 }
 
+/* A key of struct sbp_parallel is kept until the model is known. */
+static enum sbp_status keep_parallel(const char *key, const struct cJSON *value,
+                                     struct sbp_settings *settings, bool *taken,
+                                     struct sbp_diag *diag)
+{
+    for (const char *const *known = sbp_parallel_keys(); *known != NULL; known++) {
+        if (strcmp(*known, key) != 0)
+            continue;
+        *taken = true;
+        struct cJSON *copy = cJSON_Duplicate(value, true);
+        cJSON_DeleteItemFromObjectCaseSensitive(settings->parallel, key);
+        if (copy != NULL && cJSON_AddItemToObject(settings->parallel, key, copy))
+            return SBP_OK;
+        cJSON_Delete(copy);
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    }
+    return SBP_OK;
+}
+
+/* The nearest key that is not the model's; NULL. */
+static const char *nearest_key(const char *key)
+{
+    static const char *const KEYS[] = {"boxing", "max_batch_split", NULL};
+    const char *nearest = sbp_nearest(key, KEYS);
+    return nearest != NULL ? nearest : sbp_nearest(key, sbp_parallel_keys());
+}
+
 /* Keys of the search; a slip of one of them is no key of the model. */
 static enum sbp_status set_search_key(const char *key, struct cJSON *value, const char *word,
                                       const struct cJSON *model, struct sbp_settings *settings,
                                       bool *taken, struct sbp_diag *diag)
 {
-    static const char *const KEYS[] = {"boxing", "max_batch_split", NULL};
     char file[160];
     struct sbp_json at;
     (void)snprintf(file, sizeof file, "--set %.120s", word);
@@ -63,7 +89,10 @@ static enum sbp_status set_search_key(const char *key, struct cJSON *value, cons
     if (strcmp(key, "max_batch_split") == 0)
         return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->max_batch_split);
     *taken = false;
-    const char *nearest = sbp_nearest(key, KEYS);
+    SBP_TRY(keep_parallel(key, value, settings, taken, diag));
+    if (*taken)
+        return SBP_OK;
+    const char *nearest = nearest_key(key);
     if (nearest != NULL && cJSON_GetObjectItemCaseSensitive(model, key) == NULL)
         return sbp_json_refuse(&at, "unknown key \"%s\", did you mean \"%s\"?", key, nearest);
     return SBP_OK;
@@ -92,19 +121,28 @@ static enum sbp_status set_key(struct cJSON *model, const char *word, struct sbp
     return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
 }
 
+/* Whether a --set word is about the model. */
+static bool is_model_key(const char *word)
+{
+    char key[64];
+    if (!key_of(word, key, sizeof key) || strcmp(key, "boxing") == 0 ||
+        strcmp(key, "max_batch_split") == 0)
+        return false;
+    for (const char *const *known = sbp_parallel_keys(); *known != NULL; known++)
+        if (strcmp(*known, key) == 0)
+            return false;
+    return true;
+}
+
 /* "model.json --set a=1": what messages about a changed model name. */
 static const char *changed_name(const char *path, const struct sbp_word_list *words,
                                 struct sbp_arena *arena)
 {
-    static const char *const OWN[] = {"boxing=", "max_batch_split="};
     struct sbp_text text = {0};
     sbp_text_add(&text, "%s", path);
-    for (int i = 0; i < words->count; i++) {
-        const bool own = strncmp(words->word[i], OWN[0], strlen(OWN[0])) == 0 ||
-                         strncmp(words->word[i], OWN[1], strlen(OWN[1])) == 0;
-        if (!own)
+    for (int i = 0; i < words->count; i++)
+        if (is_model_key(words->word[i]))
             sbp_text_add(&text, " --set %s", words->word[i]);
-    }
     const char *name = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
     sbp_text_free(&text);
     return name;
@@ -165,19 +203,74 @@ static enum sbp_status read_cluster(const struct sbp_arguments *arguments, struc
     return status;
 }
 
+/* What --set says of stages, micro-batches and the like. */
+static enum sbp_status read_given(const struct sbp_settings *settings,
+                                  struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    struct sbp_json at;
+    sbp_json_at(settings->parallel, "--set", diag, &at);
+    return sbp_parallel_read(&at, parallel);
+}
+
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
                                 struct sbp_settings *settings, struct sbp_plan *plan,
                                 struct sbp_diag *diag)
 {
     struct cJSON *model, *cluster;
     const char *model_file, *cluster_file;
-    *settings = (struct sbp_settings){0};
+    *settings = (struct sbp_settings){.parallel = cJSON_CreateObject()};
     *plan = (struct sbp_plan){0};
+    if (settings->parallel == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     SBP_TRY(read_model(arguments, arena, settings, &model, &model_file, diag));
-    const enum sbp_status status = read_cluster(arguments, arena, &cluster, &cluster_file, diag);
+    enum sbp_status status = read_cluster(arguments, arena, &cluster, &cluster_file, diag);
     if (status != SBP_OK) {
         cJSON_Delete(model);
         return status;
     }
-    return sbp_plan_begin(model, model_file, cluster, cluster_file, plan, diag);
+    SBP_TRY(sbp_plan_begin(model, model_file, cluster, cluster_file, plan, diag));
+    struct sbp_parallel parallel = plan->parallel;
+    status = read_given(settings, &parallel, diag);
+    if (status == SBP_OK)
+        status = sbp_plan_set_parallel(plan, &parallel, diag);
+    if (status != SBP_OK)
+        sbp_plan_free(plan);
+    return status;
+}
+
+void sbp_settings_free(struct sbp_settings *settings)
+{
+    cJSON_Delete(settings->parallel);
+    *settings = (struct sbp_settings){0};
+}
+
+/* A plan that takes its model's whole batch at once does so with another batch, too. */
+static bool takes_whole_batch(const struct cJSON *root, int64_t micro_batch)
+{
+    const struct cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
+    const struct cJSON *batch = cJSON_GetObjectItemCaseSensitive(model, "global_batch");
+    return cJSON_IsNumber(batch) && (int64_t)batch->valuedouble == micro_batch;
+}
+
+enum sbp_status sbp_fixes_read_parallel(struct sbp_plan *plan, const struct sbp_settings *settings,
+                                        const char *path, struct sbp_diag *diag)
+{
+    struct cJSON *root;
+    struct sbp_json at, member;
+    struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
+    enum sbp_status status = SBP_OK;
+    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    if (cJSON_IsObject(root) && sbp_json_has(&at, "parallel")) {
+        status = sbp_json_member(&at, "parallel", &member);
+        if (status == SBP_OK)
+            status = sbp_parallel_read(&member, &parallel);
+        if (takes_whole_batch(root, parallel.micro_batch))
+            parallel.micro_batch = plan->graph.global_batch;
+    }
+    if (status == SBP_OK)
+        status = read_given(settings, &parallel, diag);
+    if (status == SBP_OK)
+        status = sbp_plan_set_parallel(plan, &parallel, diag);
+    cJSON_Delete(root);
+    return status;
 }

@@ -29,14 +29,22 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
 struct sbp_settings {
     enum sbp_boxing_mode boxing;
     int64_t max_batch_split; /* 0: none */
+    struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
 };
 
 /* A plan without a strategy for operands MODEL and CLUSTER, after --set and --devices. On failure
- * nothing is left allocated. `arena` keeps the names of the files, which messages use. */
+ * no plan is left allocated; the settings may be freed either way. `arena` keeps the names of the
+ * files, which messages use. */
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
                                 struct sbp_settings *settings, struct sbp_plan *plan,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
+void sbp_settings_free(struct sbp_settings *settings);
+
+/* The "parallel" object of a strategy file or a plan file, where it has one, and over it what --set
+ * says: sets the plan's. */
+enum sbp_status sbp_fixes_read_parallel(struct sbp_plan *plan, const struct sbp_settings *settings,
+                                        const char *path, struct sbp_diag *diag) SBP_MUST_USE;
 /* LAYER=ROLE:FACTOR,... of every --fix. */
 enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
                                 struct sbp_arena *arena, const struct sbp_fix **fix, int *count,

@@ -212,12 +212,8 @@ static double transfers_s(const struct labeller *l, const uint8_t *role)
             seconds += whole_transfer_s(l, role, transfer);
             continue;
         }
-        const int64_t *size = space->graph->tensor[transfer->tensor].shape.size;
-        const double n = (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3] /
-                         (double)space->mesh->devices * (double)space->pricing.bytes.activation;
-        seconds += 2 * transfer->repeats *
-                   sbp_collective_s(space->cluster, space->mesh, SBP_ALL_TO_ALL,
-                                    moving_axes(l, role, transfer), n);
+        const struct sbp_group group = sbp_group_of(space->mesh, moving_axes(l, role, transfer));
+        seconds += transfer->repeats * sbp_space_moves_s(space, transfer->tensor, &group);
     }
     return seconds;
 }
@@ -501,6 +497,8 @@ static void write_strategy(const struct labeller *l, struct sbp_strategy *strate
     strategy->boxing = space->request->boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op];
+        const int zero = sbp_space_zero(space, op);
+        strategy->zero[op] = zero == space->parallel->zero ? SBP_ZERO_DEFAULT : (uint8_t)zero;
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
             strategy->op[op].role[axis] = space->op_role[op][best_role(l, variable, axis)];
     }

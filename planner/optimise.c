@@ -167,9 +167,9 @@ static enum sbp_status price_trial(struct job *job)
     struct sbp_diag refusal = {{0}};
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
     SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
-    SBP_TRY(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &job->trial.strategy,
-                             &bytes, &program, job->diag));
-    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
+    SBP_TRY(sbp_program_make(&plan->graph, &plan->stage, &plan->mesh, &job->trial.strategy, &bytes,
+                             &program, job->diag));
+    const struct sbp_totals totals = sbp_program_totals(&program, &plan->stage);
     job->trial.objective_s =
         job->request->objective == SBP_COMMUNICATION ? totals.communication_s : totals.step_s;
     job->trial.device_bytes = totals.device_bytes;
@@ -185,6 +185,7 @@ static void copy_strategy(const struct sbp_graph *graph, const struct sbp_strate
     memcpy(to->op, from->op, (size_t)graph->op_count * sizeof *to->op);
     memcpy(to->rest, from->rest, (size_t)graph->tensor_count * sizeof *to->rest);
     memcpy(to->split, from->split, (size_t)graph->class_count * sizeof *to->split);
+    memcpy(to->zero, from->zero, (size_t)graph->op_count * sizeof *to->zero);
 }
 
 static void keep_better(struct job *job)
@@ -428,7 +429,7 @@ static bool fewest_moves_cost_least(const struct sbp_plan *plan)
     bool interchangeable = false;
     for (int f = 0; f < plan->mesh.family_count; f++)
         interchangeable |= plan->mesh.family[f].count > 1;
-    return !interchangeable || sbp_collective_grows(&plan->cluster);
+    return !interchangeable || sbp_collective_grows(&plan->stage);
 }
 
 static enum sbp_status search_space(struct job *job)

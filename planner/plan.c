@@ -11,7 +11,23 @@ enum sbp_status sbp_plan_load(const struct sbp_json *model, const struct sbp_jso
 {
     SBP_TRY(sbp_graph_read(model, &plan->graph));
     SBP_TRY(sbp_cluster_read(cluster, &plan->cluster));
-    return sbp_mesh_make(&plan->cluster, &plan->mesh, model->diag);
+    const struct sbp_parallel plain = sbp_parallel_default(&plan->graph);
+    return sbp_plan_set_parallel(plan, &plain, model->diag);
+}
+
+enum sbp_status sbp_plan_set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
+                                      struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_parallel_check(parallel, &plan->graph, &plan->cluster, diag));
+    if (!sbp_parallel_is_plain(parallel, &plan->graph))
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "parallel: one stage that takes the whole batch at once, with all its "
+                        "states, is what this version prices");
+    SBP_TRY(sbp_parallel_stage_cluster(parallel, &plan->cluster, &plan->stage, &plan->stage_level,
+                                       diag));
+    SBP_TRY(sbp_graph_set_micro_batch(&plan->graph, parallel->micro_batch, diag));
+    plan->parallel = *parallel;
+    return sbp_mesh_make(&plan->stage, &plan->mesh, diag);
 }
 
 enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, struct cJSON *cluster,
@@ -44,6 +60,6 @@ enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program
                                  struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
-    return sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,
+    return sbp_program_make(&plan->graph, &plan->stage, &plan->mesh, &plan->strategy, &bytes,
                             program, diag);
 }

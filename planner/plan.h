@@ -10,6 +10,7 @@
 #include "costmodel/cluster.h"
 #include "costmodel/graph.h"
 #include "costmodel/mesh.h"
+#include "costmodel/parallel.h"
 #include "costmodel/program.h"
 #include "costmodel/strategy.h"
 
@@ -20,7 +21,10 @@ struct sbp_plan {
     struct cJSON *model_json, *cluster_json; /* owned; what graph and cluster were read from */
     struct sbp_graph graph;
     struct sbp_cluster cluster;
-    struct sbp_mesh mesh;
+    struct sbp_parallel parallel;
+    struct sbp_cluster stage; /* of one pipeline stage: all of the cluster where there is one */
+    int stage_level;          /* outermost level that stages are parted at; -1: one stage */
+    struct sbp_mesh mesh;     /* of a stage */
     struct sbp_strategy strategy;
     struct cJSON *search; /* owned, may be NULL: how the plan was found (space, algorithm, seed,
                              status, lower_bound_s, evaluations, command); no times of the clock,
@@ -28,11 +32,16 @@ struct sbp_plan {
 };
 
 /* A plan without a strategy yet: takes over model and cluster (also on failure), reads graph,
- * cluster and mesh from them; names are for messages. *plan is zeroed first; on failure nothing is
- * left allocated. */
+ * cluster and mesh from them; names are for messages. One stage, one micro-batch. *plan is zeroed
+ * first; on failure nothing is left allocated. */
 enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, struct cJSON *cluster,
                                const char *cluster_file, struct sbp_plan *plan,
                                struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Cuts a plan without a strategy into stages and micro-batches: sizes the graph to the micro-batch
+ * and the mesh to the stage. E_INPUT: "parallel: KEY: what is wrong, what is legal". */
+enum sbp_status sbp_plan_set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Reads a plan file and re-checks it; what it says of its search is believed. *plan is zeroed
  * first; on failure nothing is left allocated.
@@ -48,8 +57,8 @@ enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program
 #define SBP_PLAN_FORMAT  "sbplan plan"
 #define SBP_PLAN_VERSION 1
 /* The whole plan as JSON (caller deletes): format, version, hashes of model and cluster, model,
- * cluster, search, strategy (boxing, axes; for every layer its roles by axis and per level and
- * where its output rests), cost, memory, collectives. */
+ * cluster, search, parallel, strategy (boxing, axes; for every layer its roles by axis and per
+ * level and where its output rests), cost, memory, collectives. */
 enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
                               struct sbp_diag *diag) SBP_MUST_USE;
 /* A state as the file has it: "S0" splits dimension 0, "B", "P". */

@@ -32,7 +32,7 @@ static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *
     for (int i = 0; i < plan->mesh.axis_count; i++) {
         const struct sbp_axis *axis = &plan->mesh.axis[i];
         struct cJSON *item = sbp_push_object(axes, failed);
-        sbp_put_text(item, "level", plan->cluster.level[axis->level].name, failed);
+        sbp_put_text(item, "level", plan->stage.level[axis->level].name, failed);
         sbp_put_number(item, "size", (double)axis->size, failed);
     }
 }
@@ -51,6 +51,8 @@ static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op,
         for (int axis = 0; axis < plan->mesh.axis_count; axis++)
             sbp_push_text(axes, entry->role[plan->strategy.op[op].role[axis]].name, failed);
     }
+    if (plan->strategy.zero[op] != SBP_ZERO_DEFAULT)
+        sbp_put_number(layer, "zero", plan->strategy.zero[op], failed);
     if (node->output >= 0)
         put_dist(layer, "rest", &plan->mesh, &plan->strategy.rest[node->output], failed);
 }
@@ -132,6 +134,7 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
     sbp_put_number(root, "version", SBP_PLAN_VERSION, &failed);
     sbp_put_text(root, "made_by", "sbplan " SBP_VERSION, &failed);
     put_inputs(root, plan, &failed);
+    sbp_put_parallel(root, &plan->parallel, &failed);
     put_strategy(root, plan, &failed);
     sbp_put_cost(root, &summary, &failed);
     sbp_put_memory(root, &summary, &failed);

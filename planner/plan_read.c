@@ -19,8 +19,8 @@
 static enum sbp_status check_version(const struct sbp_json *root)
 {
     static const char *const KEYS[] = {
-        "format", "version",  "made_by", "model_hash", "cluster_hash", "model", "cluster",
-        "search", "strategy", "cost",    "memory",     "collectives",  NULL};
+        "format", "version",  "made_by",  "model_hash", "cluster_hash", "model",       "cluster",
+        "search", "parallel", "strategy", "cost",       "memory",       "collectives", NULL};
     struct sbp_json member;
     const char *format;
     double version;
@@ -55,6 +55,20 @@ static enum sbp_status check_hash(const struct sbp_json *root, const char *key,
     return SBP_OK;
 }
 
+/* Absent: one stage, one micro-batch. */
+static enum sbp_status read_parallel(const struct sbp_json *root, struct sbp_plan *plan)
+{
+    struct sbp_json member;
+    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_diag why = {{0}};
+    if (!sbp_json_has(root, "parallel"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(root, "parallel", &member));
+    SBP_TRY(sbp_parallel_read(&member, &parallel));
+    const enum sbp_status status = sbp_plan_set_parallel(plan, &parallel, &why);
+    return status == SBP_OK ? SBP_OK : sbp_fail(root->diag, status, "%s: %s", root->file, why.text);
+}
+
 static enum sbp_status read_inputs(const struct sbp_json *root, struct sbp_plan *plan)
 {
     struct sbp_json model, cluster, search;
@@ -72,7 +86,8 @@ static enum sbp_status read_inputs(const struct sbp_json *root, struct sbp_plan 
     }
     if (!complete)
         return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
-    return sbp_plan_load(&model, &cluster, plan);
+    SBP_TRY(sbp_plan_load(&model, &cluster, plan));
+    return read_parallel(root, plan);
 }
 
 /* --- strategy --- */
@@ -147,8 +162,8 @@ static enum sbp_status expect_text(const struct sbp_json *object, const char *ke
 
 static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp_plan *plan, int op)
 {
-    static const char *const KEYS[] = {"name", "op", "rest", "roles", "axes", NULL};
-    static const char *const FOLLOWER_KEYS[] = {"name", "op", "rest", NULL};
+    static const char *const KEYS[] = {"name", "op", "rest", "roles", "axes", "zero", NULL};
+    static const char *const FOLLOWER_KEYS[] = {"name", "op", "rest", "zero", NULL};
     const struct sbp_op_node *node = &plan->graph.op[op];
     const bool follows = node->entry->follows;
     SBP_TRY(sbp_json_keys(layer, follows ? FOLLOWER_KEYS : KEYS));
@@ -156,6 +171,9 @@ static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp
     SBP_TRY(expect_text(layer, "op", node->entry->name));
     if (!follows)
         SBP_TRY(read_labels(layer, plan, op));
+    int64_t zero = SBP_ZERO_DEFAULT;
+    SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
+    plan->strategy.zero[op] = (uint8_t)zero;
     if (node->output < 0)
         return SBP_OK;
     return read_rest(layer, "rest", &plan->mesh, &plan->strategy.rest[node->output]);
@@ -171,7 +189,7 @@ static enum sbp_status read_axes(const struct sbp_json *strategy, const struct s
         const struct sbp_axis *axis = &plan->mesh.axis[i];
         SBP_TRY(sbp_json_element(&axes, i, &element));
         SBP_TRY(sbp_json_keys(&element, KEYS));
-        SBP_TRY(expect_text(&element, "level", plan->cluster.level[axis->level].name));
+        SBP_TRY(expect_text(&element, "level", plan->stage.level[axis->level].name));
         SBP_TRY(sbp_json_member(&element, "size", &member));
         SBP_TRY(sbp_json_int64(&member, axis->size, axis->size, &size));
     }

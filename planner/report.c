@@ -373,6 +373,6 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
         sbp_put_number(training, "gpu_hours", cost.gpu_hours, failed);
     }
     sbp_put_memory(json, summary, failed);
-    sbp_put_parallel(json, &report->plan->graph, failed);
+    sbp_put_parallel(json, &report->plan->parallel, failed);
     put_layers(json, report, failed);
 }

@@ -35,6 +35,7 @@ struct sbp_fix {
     int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by role index of the operator; SBP_ANY */
     bool rests; /* where the output rests is given as well: ways that each state takes */
     int64_t rest[SBP_REST_STATES][SBP_MAX_LEVELS];
+    int zero; /* ZeRO level of its weights; SBP_ANY: the plan's */
 };
 
 struct sbp_request {

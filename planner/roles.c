@@ -82,7 +82,7 @@ const char *sbp_roles_text(const struct sbp_plan *plan, int op, char *buffer)
         if (!splits_at(plan, op, level))
             continue;
         if (plan->mesh.level_count > 1)
-            used = append(buffer, used, used > 0 ? " | " : "", plan->cluster.level[level].name, -1);
+            used = append(buffer, used, used > 0 ? " | " : "", plan->stage.level[level].name, -1);
         const char *before = "";
         for (int role = 0; role < entry->role_count; role++) {
             const int64_t factor = sbp_role_factor(plan, op, role, level);

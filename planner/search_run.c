@@ -117,6 +117,7 @@ enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_argumen
 void sbp_search_job_free(struct sbp_search_job *job)
 {
     sbp_plan_free(&job->plan);
+    sbp_settings_free(&job->settings);
     sbp_arena_free(&job->arena);
 }
 

@@ -13,6 +13,7 @@ struct maker {
     const struct sbp_megatron_mesh *megatron;
     struct sbp_diag *diag;
     bool *row_linear; /* (op_count) megatron: this linear is split by rows */
+    int64_t *sizes;   /* (class_count) of the classes: limits that limit nothing */
 };
 
 /* States of a rest variable: splits, which are always there, B and P. */
@@ -58,6 +59,12 @@ static bool may_play(const struct sbp_space *space, int op, int role)
     default:
         return entry->paper;
     }
+}
+
+int sbp_space_zero(const struct sbp_space *space, int op)
+{
+    const struct sbp_fix *fix = fix_of(space, space->graph->op[op].site);
+    return fix != NULL && fix->zero != SBP_ANY ? fix->zero : (int)space->parallel->zero;
 }
 
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
@@ -237,45 +244,69 @@ struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, i
     return entry_of(space->graph, op)->role[space->op_role[op][role]].output;
 }
 
-/* Whether the parts that roles make of a tensor's dimensions divide them and keep the limits. */
-static bool divides(const struct sbp_space *space, const struct sbp_shape *shape, int roles,
-                    const struct sbp_state *states, size_t stride,
-                    const struct sbp_factors *factors)
+/* Classes that a choice splits, and the roles whose axes do: all axes that split a class anywhere
+ * in the plan have digits of their own in it, so the product of these roles' factors must divide
+ * it. */
+struct class_roles {
+    int dim_class;
+    unsigned roles;
+};
+enum { MOST_SPLIT = SBP_MAX_DIMS * (SBP_MAX_INPUTS + SBP_MAX_WEIGHTS + 1) };
+struct split_classes {
+    int count;
+    bool illegal; /* a dimension is split that never is */
+    struct class_roles of[MOST_SPLIT];
+};
+
+static void note_split(struct split_classes *classes, const struct sbp_shape *shape,
+                       struct sbp_state state, int role, const struct sbp_factors *factors)
 {
-    double parts[SBP_MAX_DIMS] = {1, 1, 1, 1};
-    for (int r = 0; r < roles; r++) {
-        const struct sbp_state state =
-            *(const struct sbp_state *)((const char *)states + (size_t)r * stride);
-        if (state.kind == SBP_SPLIT)
-            parts[state.dim] *= factors->factor[r];
+    if (state.kind != SBP_SPLIT || factors->factor[role] <= 1)
+        return;
+    const int dim_class = shape->dim_class[state.dim];
+    if (dim_class == SBP_NO_CLASS) {
+        classes->illegal = true;
+        return;
     }
-    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
-        const int dim_class = shape->dim_class[dim];
-        if (parts[dim] == 1)
-            continue;
-        if (dim_class == SBP_NO_CLASS || parts[dim] > (double)space->class_limit[dim_class] ||
-            space->graph->dim_class[dim_class].size % (int64_t)parts[dim] != 0)
+    int at = 0;
+    while (at < classes->count && classes->of[at].dim_class != dim_class)
+        at++;
+    if (at == classes->count)
+        classes->of[classes->count++] = (struct class_roles){dim_class, 0};
+    classes->of[at].roles |= 1u << role;
+}
+
+static bool divide_classes(const struct sbp_space *space, const struct split_classes *classes,
+                           const struct sbp_factors *factors)
+{
+    for (int i = 0; i < classes->count; i++) {
+        const int dim_class = classes->of[i].dim_class;
+        double parts = 1;
+        for (int r = 0; r < SBP_MAX_ROLES; r++)
+            if (classes->of[i].roles >> r & 1)
+                parts *= factors->factor[r];
+        if (parts > (double)space->class_limit[dim_class] ||
+            space->graph->dim_class[dim_class].size % (int64_t)parts != 0)
             return false;
     }
-    return true;
+    return !classes->illegal;
 }
 
 static bool op_divides(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_op_entry *entry = entry_of(space->graph, op);
-    const size_t stride = sizeof(struct sbp_role);
     const struct sbp_tensor *tensor = space->graph->tensor;
-    for (int i = 0; i < node->input_count; i++)
-        if (!divides(space, &tensor[node->input[i]].shape, entry->role_count,
-                     &entry->role[0].input[i], stride, factors))
-            return false;
-    for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
-        if (!divides(space, &tensor[node->weight[w]].shape, entry->role_count,
-                     &entry->role[0].weight[w], stride, factors))
-            return false;
-    return node->output < 0 || divides(space, &tensor[node->output].shape, entry->role_count,
-                                       &entry->role[0].output, stride, factors);
+    struct split_classes classes = {.count = 0};
+    for (int r = 0; r < node->entry->role_count; r++) {
+        const struct sbp_role *role = &node->entry->role[r];
+        for (int i = 0; i < node->input_count; i++)
+            note_split(&classes, &tensor[node->input[i]].shape, role->input[i], r, factors);
+        for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
+            note_split(&classes, &tensor[node->weight[w]].shape, role->weight[w], r, factors);
+        if (node->output >= 0)
+            note_split(&classes, &tensor[node->output].shape, role->output, r, factors);
+    }
+    return divide_classes(space, &classes, factors);
 }
 
 /* A rest state must suit the tensor and every tensor that followers keep in the same state. */
@@ -283,11 +314,13 @@ static bool rest_divides(const struct sbp_space *space, int variable,
                          const struct sbp_factors *factors)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    for (int t = 0; t < space->graph->tensor_count; t++)
-        if (space->slot[t] == variable && v->op < 0 &&
-            !divides(space, &space->graph->tensor[t].shape, v->role_count, v->state,
-                     sizeof(struct sbp_state), factors))
+    for (int t = 0; t < space->graph->tensor_count && v->op < 0; t++) {
+        struct split_classes classes = {.count = 0};
+        for (int r = 0; space->slot[t] == variable && r < v->role_count; r++)
+            note_split(&classes, &space->graph->tensor[t].shape, v->state[r], r, factors);
+        if (!divide_classes(space, &classes, factors))
             return false;
+    }
     return true;
 }
 
@@ -481,6 +514,24 @@ static unsigned allowed_rests(const struct sbp_space *space, int slot)
     return allowed & followed_states(space, slot);
 }
 
+/* Where nothing divides an operator, its work may be repeated, or attention split by context: spare
+ * roles that leave no partial sums. Where nothing divides what rests, it rests whole. */
+static unsigned last_resorts(const struct sbp_space *space, int variable)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    unsigned roles = 0;
+    if (v->op < 0)
+        return space->request->space == SBP_SPACE_FULL && rest_fix(space, variable) == NULL
+                   ? 1u << REST_WHOLE & followed_states(space, variable)
+                   : 0;
+    if (fix_of(space, v->op) != NULL)
+        return 0;
+    for (int r = 0; space->request->space == SBP_SPACE_FULL && r < v->role_count; r++)
+        if (v->state[r].kind != SBP_PARTIAL && entry_of(space->graph, v->op)->role[r].spare)
+            roles |= 1u << r;
+    return roles;
+}
+
 /* Megatron: the one role besides batch that a variable plays, the first of these that it has. */
 static int megatron_role(const struct maker *maker, int variable)
 {
@@ -627,11 +678,27 @@ static enum sbp_status enumerate_all(struct maker *maker, int variable, unsigned
                      capacity);
 }
 
+/* Whether sizes alone, without limits on classes, leave nothing but the last resorts. */
+static enum sbp_status lacks_choices(struct maker *maker, int variable, unsigned allowed,
+                                     int *capacity, bool *lacks)
+{
+    struct sbp_space *space = maker->space;
+    int64_t *const limits = space->class_limit;
+    space->class_limit = maker->sizes;
+    const enum sbp_status status = enumerate_all(maker, variable, allowed, capacity);
+    space->class_limit = limits;
+    *lacks = space->variable[variable].choice_count == 0;
+    space->variable[variable].choice_count = 0;
+    memset(space->variable[variable].count, 0, (size_t)space->mesh->family_count * SBP_MAX_ROLES);
+    return status;
+}
+
 static enum sbp_status make_domain(struct maker *maker, int variable)
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
     int capacity = 64;
+    bool lacks = false;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     v->count = SBP_NEW(&space->arena, uint8_t, (size_t)capacity * row + 1);
     v->tag = SBP_NEW(&space->arena, uint8_t, capacity);
@@ -639,7 +706,8 @@ static enum sbp_status make_domain(struct maker *maker, int variable)
         return SBP_E_MEMORY;
     const unsigned allowed =
         v->op >= 0 ? allowed_roles(space, variable) : allowed_rests(space, variable);
-    if (v->op < 0 && allowed >> SPLIT_RESTS != 0)
+    const unsigned resorts = maker->megatron != NULL ? 0 : last_resorts(space, variable);
+    if (v->op < 0 && (allowed | resorts) >> SPLIT_RESTS != 0)
         v->role_count = SBP_REST_STATES;
     if (maker->megatron != NULL) {
         v->allowed = allowed;
@@ -647,6 +715,13 @@ static enum sbp_status make_domain(struct maker *maker, int variable)
     } else {
         SBP_TRY(enumerate_all(maker, variable, allowed, &capacity));
     }
+    if (v->choice_count == 0 && resorts != 0) {
+        SBP_TRY(lacks_choices(maker, variable, allowed, &capacity, &lacks));
+        if (lacks)
+            SBP_TRY(enumerate_all(maker, variable, allowed | resorts, &capacity));
+    }
+    if (v->op < 0 && v->allowed >> SPLIT_RESTS == 0)
+        v->role_count = SPLIT_RESTS;
     for (int r = 0; r < v->role_count; r++)
         v->rests_whole |= v->allowed >> r & 1 && v->state[r].kind != SBP_SPLIT;
     return v->choice_count > 0 ? SBP_OK : refuse_empty(maker, variable);
@@ -749,13 +824,16 @@ static enum sbp_status allocate(struct maker *maker, const int64_t *class_limit)
     space->class_limit = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
+    maker->sizes = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
     if (space->variable == NULL || space->transfer == NULL || space->keep == NULL ||
         space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
-        roles == NULL || maker->row_linear == NULL)
+        roles == NULL || maker->row_linear == NULL || maker->sizes == NULL)
         return SBP_E_MEMORY;
     space->op_role = (uint8_t(*)[SBP_MAX_ROLES])roles;
-    for (int c = 0; c < graph->class_count; c++)
-        space->class_limit[c] = class_limit != NULL ? class_limit[c] : graph->dim_class[c].size;
+    for (int c = 0; c < graph->class_count; c++) {
+        maker->sizes[c] = graph->dim_class[c].size;
+        space->class_limit[c] = class_limit != NULL ? class_limit[c] : maker->sizes[c];
+    }
     return SBP_OK;
 }
 
@@ -774,16 +852,40 @@ static enum sbp_status build(struct maker *maker, const int64_t *class_limit)
     return check_rests(space, maker->diag);
 }
 
+/* Micro-batches whose activations the first stage keeps at a time, about. */
+static double in_flight(const struct sbp_parallel *parallel, double micro_batches)
+{
+    if (parallel->schedule == SBP_GPIPE)
+        return micro_batches;
+    const double limit = parallel->pipeline_limit > 0 ? (double)parallel->pipeline_limit
+                                                      : (double)parallel->pipeline;
+    return fmin(micro_batches, limit);
+}
+
+static void weigh(struct sbp_space *space, const struct sbp_plan *plan)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const double stages = (double)parallel->pipeline;
+    space->parallel = parallel;
+    space->micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    space->micro_weight =
+        ((double)space->micro_batches + (stages - 1) / (double)parallel->chunks) / stages;
+    space->step_weight = 1 / stages;
+    space->kept_weight = in_flight(parallel, (double)space->micro_batches) / stages;
+    space->hidden_share = 0;
+}
+
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
                                const int64_t *class_limit, const struct sbp_megatron_mesh *megatron,
                                struct sbp_space *space, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
     *space = (struct sbp_space){.graph = &plan->graph,
-                                .cluster = &plan->cluster,
+                                .cluster = &plan->stage,
                                 .mesh = &plan->mesh,
                                 .request = request,
-                                .pricing = sbp_pricing_make(&plan->graph, &plan->cluster, &bytes)};
+                                .pricing = sbp_pricing_make(&plan->graph, &plan->stage, &bytes)};
+    weigh(space, plan);
     struct maker maker = {.space = space, .plan = plan, .megatron = megatron, .diag = diag};
     const enum sbp_status status = build(&maker, class_limit);
     if (status == SBP_E_MEMORY)

@@ -50,6 +50,15 @@ struct sbp_space {
     const struct sbp_mesh *mesh;
     const struct sbp_request *request;
     struct sbp_pricing pricing;
+    /* The objective is additive: what a micro-batch costs all stages together, times micro_weight,
+     * and what is there once a step, times step_weight. With one stage that is the step; with p
+     * equal ones it is that of a pipeline that fills and drains, (m + (p - 1) / chunks) / p of m
+     * micro-batches (Narayanan et al., 2021, section 2.2). Memory: the mean over stages of states,
+     * and of kept activations times kept_weight. */
+    const struct sbp_parallel *parallel;
+    int64_t micro_batches;
+    double micro_weight, step_weight, kept_weight;
+    double hidden_share; /* of the gradients' synchronisation, at most */
     int variable_count, transfer_count, keep_count;
     struct sbp_space_variable *variable;
     struct sbp_transfer *transfer;
@@ -106,6 +115,9 @@ struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, i
  * alone; false for other operators. Head axes stand outside of query axes (design, section 4). */
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query);
 
+/* ZeRO level of an operator's weights. */
+int sbp_space_zero(const struct sbp_space *space, int op);
+
 /* Unary cost and memory of a variable's choice (space_cost.c). */
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
 double sbp_space_constant_bytes(const struct sbp_space *space); /* that no choice changes */
@@ -126,6 +138,8 @@ double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct s
  * that may rest whole. SBP_FORBIDDEN when the path does not exist. */
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
                             int from_choice, int to_choice);
+/* All-to-alls of a tensor over a group, there and back. */
+double sbp_space_moves_s(const struct sbp_space *space, int tensor, const struct sbp_group *group);
 /* What an output costs on its way into a rest that may be whole; 0 into another. SBP_FORBIDDEN when
  * it cannot rest there. */
 double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,

@@ -62,6 +62,12 @@ static bool is_free_input(const struct sbp_space *space, int op, int input)
     return space->graph->op[op].input[input] == space->graph->input && !space->graph->input_split;
 }
 
+/* Forward passes of a step's micro-batch: two where all activations are formed again. */
+static int forward_passes(const struct sbp_space *space)
+{
+    return space->parallel->recompute == SBP_RECOMPUTE_FULL ? 2 : 1;
+}
+
 /* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
  * be whole, these are priced with the pair. */
 static double boxing_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
@@ -76,26 +82,28 @@ static double boxing_s(const struct sbp_space *space, int op, const struct sbp_f
             elements_of(space, node->input[i]) / parts_of(entry, factors, INPUT, i) * bytes;
         if (!is_free_input(space, op, i) &&
             !space->variable[space->slot[node->input[i]]].rests_whole)
-            seconds += collective_s(space, SBP_ALL_GATHER, &gather, n) +
+            seconds += forward_passes(space) * collective_s(space, SBP_ALL_GATHER, &gather, n) +
                        collective_s(space, SBP_REDUCE_SCATTER, &gather, n);
     }
     if (node->output < 0 || space->variable[space->slot[node->output]].rests_whole)
         return seconds;
     const struct sbp_group partial = group_of(entry, factors, OUTPUT, 0, SBP_PARTIAL);
     const double n = elements_of(space, node->output) / parts_of(entry, factors, OUTPUT, 0) * bytes;
-    return seconds + collective_s(space, SBP_REDUCE_SCATTER, &partial, n) +
+    return seconds + forward_passes(space) * collective_s(space, SBP_REDUCE_SCATTER, &partial, n) +
            collective_s(space, SBP_ALL_GATHER, &partial, n);
 }
 
+/* ---- weights -------------------------------------------------------------------------------- */
+
 /* A tied weight is synchronised and updated once: by its first user. */
-static bool owns_weight(const struct sbp_space *space, int op, int weight)
+static int first_user(const struct sbp_space *space, int op, int weight)
 {
     const int tensor = space->graph->op[op].weight[weight];
     for (int other = 0; other < op; other++)
         for (int w = 0; w < space->graph->op[other].weight_count; w++)
             if (space->graph->op[other].weight[w] == tensor)
-                return false;
-    return true;
+                return other;
+    return op;
 }
 
 static double local_weight(const struct sbp_space *space, int op, int weight,
@@ -106,21 +114,86 @@ static double local_weight(const struct sbp_space *space, int op, int weight,
            parts_of(node->entry, factors, WEIGHT, weight);
 }
 
-static double gradient_sync_s(const struct sbp_space *space, int op,
-                              const struct sbp_factors *factors)
+/* How the replicas of a weight share its states (ZeRO: Rajbhandari et al., 2020, section 5; owners:
+ * CDP, section 4.4), as costmodel/program_weights.c compiles it. */
+struct replicas {
+    struct sbp_group group;
+    int level;           /* of ZeRO; 0 where there is one replica */
+    double local, shard; /* elements that a device holds, and that it updates */
+};
+
+static struct replicas replicas_of(const struct sbp_space *space, int op, int weight,
+                                   const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    double seconds = 0;
-    for (int w = 0; w < node->weight_count; w++) {
-        if (!owns_weight(space, op, w))
-            continue;
-        const struct sbp_group partial = group_of(node->entry, factors, GRADIENT, w, SBP_PARTIAL);
-        seconds +=
-            collective_s(space, SBP_ALL_REDUCE, &partial,
-                         local_weight(space, op, w, factors) * (double)space->pricing.bytes.reduce);
-    }
-    return seconds;
+    struct replicas replicas = {
+        .group = group_of(node->entry, factors, GRADIENT, weight, SBP_PARTIAL),
+        .local = local_weight(space, op, weight, factors),
+    };
+    const double members = sbp_group_size(&replicas.group);
+    if (members > 1)
+        replicas.level = space->parallel->owner != SBP_OWNER_NONE
+                             ? 3
+                             : sbp_space_zero(space, first_user(space, op, weight));
+    replicas.shard = replicas.level == 0 ? replicas.local : ceil(replicas.local / members);
+    return replicas;
 }
+
+/* From shards or the owner to all replicas, or back. */
+static double share_out_s(const struct sbp_space *space, const struct replicas *replicas,
+                          enum sbp_collective kind, int64_t element_bytes)
+{
+    const double members = sbp_group_size(&replicas->group);
+    const enum sbp_owner owner = space->parallel->owner;
+    if (owner != SBP_OWNER_NONE)
+        kind = owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL : SBP_SEND_RECV;
+    const double elements = owner == SBP_OWNER_NONE ? replicas->shard * members : replicas->local;
+    return collective_s(space, kind, &replicas->group, elements * (double)element_bytes);
+}
+
+/* Costs of a micro-batch, and of what happens once a step. */
+struct parts_s {
+    double micro_s, step_s;
+};
+
+static void add_weight_sync(const struct sbp_space *space, int op, int weight,
+                            const struct sbp_factors *factors, struct parts_s *parts)
+{
+    const struct replicas replicas = replicas_of(space, op, weight, factors);
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    const double gather_s =
+        replicas.level == 0 ? 0 : share_out_s(space, &replicas, SBP_ALL_GATHER, bytes->weight);
+    if (replicas.level == 3)
+        parts->micro_s +=
+            gather_s * (forward_passes(space) + sbp_op_forms_input_gradient(space->graph, op));
+    if (first_user(space, op, weight) != op)
+        return;
+    const double sum_s = replicas.level == 0
+                             ? collective_s(space, SBP_ALL_REDUCE, &replicas.group,
+                                            replicas.local * (double)bytes->reduce)
+                             : share_out_s(space, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
+    if (replicas.level >= 2 && space->micro_batches > 1)
+        parts->micro_s += sum_s;
+    else
+        parts->step_s += sum_s * (1 - space->hidden_share);
+    if (replicas.level == 1 || replicas.level == 2)
+        parts->step_s += gather_s;
+}
+
+static void add_update(const struct sbp_space *space, int op, int weight,
+                       const struct sbp_factors *factors, struct parts_s *parts)
+{
+    if (first_user(space, op, weight) != op)
+        return;
+    const struct replicas replicas = replicas_of(space, op, weight, factors);
+    parts->step_s += sbp_price_update_s(&space->pricing, replicas.shard);
+    if (space->graph->training.clip_norm > 0)
+        parts->step_s +=
+            sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                 replicas.shard * (double)space->pricing.bytes.gradient);
+}
+
+/* ---- whole operators ------------------------------------------------------------------------ */
 
 static struct sbp_factor factor_of(const struct sbp_factors *factors)
 {
@@ -130,23 +203,22 @@ static struct sbp_factor factor_of(const struct sbp_factors *factors)
     return factor;
 }
 
+static bool is_attention(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
+           kind == SBP_OP_LATENT_ATTENTION;
+}
+
 static double compute_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
-    const struct sbp_op_node *node = &space->graph->op[op];
+    const bool again = space->parallel->recompute == SBP_RECOMPUTE_ATTENTION &&
+                       is_attention(space->graph->op[op].kind);
     const struct sbp_factor factor = factor_of(factors);
-    double seconds = sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_FORWARD) +
+    double seconds = (forward_passes(space) + again) *
+                         sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_FORWARD) +
                      sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_WEIGHT_GRADIENT);
     if (sbp_op_forms_input_gradient(space->graph, op))
         seconds += sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_INPUT_GRADIENT);
-    for (int w = 0; w < node->weight_count; w++) {
-        if (!owns_weight(space, op, w))
-            continue;
-        const double parameters = local_weight(space, op, w, factors);
-        seconds += sbp_price_update_s(&space->pricing, parameters);
-        if (space->graph->training.clip_norm > 0)
-            seconds += sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                            parameters * (double)space->pricing.bytes.gradient);
-    }
     return seconds;
 }
 
@@ -165,7 +237,8 @@ static double inner_s(const struct sbp_space *space, int op, const struct sbp_fa
         for (int r = 0; r < SBP_MAX_ROLES; r++)
             if (inner[i].roles >> r & 1)
                 sbp_group_join(&group, &factors->group[r]);
-        seconds += inner[i].count *
+        const int passes = inner[i].pass == SBP_PASS_FORWARD ? forward_passes(space) : 1;
+        seconds += passes * inner[i].count *
                    collective_s(space, inner[i].kind, &group,
                                 inner[i].elements * (double)space->pricing.bytes.activation);
     }
@@ -174,12 +247,18 @@ static double inner_s(const struct sbp_space *space, int op, const struct sbp_fa
 
 static double op_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
-    double seconds = gradient_sync_s(space, op, factors) + inner_s(space, op, factors);
+    const bool time = space->request->objective == SBP_STEP_TIME;
+    struct parts_s parts = {inner_s(space, op, factors), 0};
+    for (int w = 0; w < space->graph->op[op].weight_count; w++) {
+        add_weight_sync(space, op, w, factors, &parts);
+        if (time)
+            add_update(space, op, w, factors, &parts);
+    }
     if (!space->graph->op[op].entry->follows)
-        seconds += boxing_s(space, op, factors);
-    if (space->request->objective == SBP_STEP_TIME)
-        seconds += compute_s(space, op, factors);
-    return seconds;
+        parts.micro_s += boxing_s(space, op, factors);
+    if (time)
+        parts.micro_s += compute_s(space, op, factors);
+    return space->micro_weight * parts.micro_s + space->step_weight * parts.step_s;
 }
 
 /* A follower's factors, by its own roles, out of the state that it runs in. */
@@ -214,9 +293,10 @@ static double fan_out_s(const struct sbp_space *space, int tensor, double parts)
             given += space->graph->op[op].input[i] == tensor;
     if (given < 2)
         return 0;
-    return (given - 1) * sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                              3 * elements_of(space, tensor) / parts *
-                                                  (double)space->pricing.bytes.activation);
+    return space->micro_weight * (given - 1) *
+           sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                3 * elements_of(space, tensor) / parts *
+                                    (double)space->pricing.bytes.activation);
 }
 
 /* Where tensors may rest whole, how much there is to add depends on the choice. */
@@ -318,8 +398,12 @@ double sbp_space_constant_bytes(const struct sbp_space *space)
             kept_at_rest(graph, t))
             bytes += elements_of(space, t) * element;
     for (int op = 0; op < graph->op_count; op++)
-        bytes += saved_bytes(graph, op, element);
-    return bytes / (double)space->mesh->devices;
+        if (space->parallel->recompute != SBP_RECOMPUTE_ATTENTION ||
+            !is_attention(graph->op[op].kind))
+            bytes += saved_bytes(graph, op, element);
+    if (space->parallel->recompute == SBP_RECOMPUTE_FULL)
+        bytes = 0; /* inputs of segments alone are kept */
+    return space->kept_weight * bytes / (double)space->mesh->devices;
 }
 
 /* A linear keeps its input: a copy of its own when it is gathered or free, else the block at rest,
@@ -338,18 +422,30 @@ static double kept_input_bytes(const struct sbp_space *space, int op,
            (double)space->pricing.bytes.activation;
 }
 
+/* Parameters, gradients and optimizer states of a weight; offloaded states are on the host. */
+static double state_bytes(const struct sbp_space *space, const struct replicas *replicas)
+{
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    const int moments = sbp_training_moments(&space->graph->training);
+    const double states =
+        (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
+    return (replicas->level < 3 ? replicas->local : replicas->shard) * (double)bytes->weight +
+           (replicas->level < 2 ? replicas->local : replicas->shard) *
+               (double)(bytes->gradient + bytes->sum) +
+           (space->parallel->offload ? 0 : replicas->shard * states);
+}
+
 static double op_bytes(const struct sbp_space *space, int op, const struct sbp_factors *factors)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    const int moments = sbp_training_moments(&space->graph->training);
-    const double a_parameter =
-        (double)(bytes->weight + bytes->gradient + bytes->sum + bytes->master +
-                 bytes->gradient_master + moments * bytes->moment);
-    double total = node->kind == SBP_OP_LINEAR ? kept_input_bytes(space, op, factors) : 0;
-    for (int w = 0; w < node->weight_count; w++)
-        if (owns_weight(space, op, w))
-            total += a_parameter * local_weight(space, op, w, factors);
+    double total = 0;
+    if (node->kind == SBP_OP_LINEAR && space->parallel->recompute != SBP_RECOMPUTE_FULL)
+        total = space->kept_weight * kept_input_bytes(space, op, factors);
+    for (int w = 0; w < node->weight_count; w++) {
+        const struct replicas replicas = replicas_of(space, op, w, factors);
+        if (first_user(space, op, w) == op)
+            total += space->step_weight * state_bytes(space, &replicas);
+    }
     return total;
 }
 
@@ -443,15 +539,27 @@ double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct s
     const double bytes = elements_of(space, tensor) * (double)space->pricing.bytes.activation;
     const double leave = sbp_group_size(&way->leave), gather = sbp_group_size(&way->gather);
     const double from = bytes / way->from_parts, to = bytes / way->to_parts;
-    if (way->all_reduced)
-        return collective_s(space, SBP_ALL_REDUCE, &way->leave, from) +
-               collective_s(space, SBP_ALL_REDUCE, &way->leave, to);
-    return collective_s(space, SBP_REDUCE_SCATTER, &way->leave, from) +
-           collective_s(space, SBP_ALL_TO_ALL, &way->move, from / leave) +
-           collective_s(space, SBP_ALL_GATHER, &way->gather, from / leave * gather) +
-           collective_s(space, SBP_REDUCE_SCATTER, &way->gather, to) +
-           collective_s(space, SBP_ALL_TO_ALL, &way->move, to / gather) +
-           collective_s(space, SBP_ALL_GATHER, &way->leave, to / gather * leave);
+    double there_s, back_s;
+    if (way->all_reduced) {
+        there_s = collective_s(space, SBP_ALL_REDUCE, &way->leave, from);
+        back_s = collective_s(space, SBP_ALL_REDUCE, &way->leave, to);
+    } else {
+        there_s = collective_s(space, SBP_REDUCE_SCATTER, &way->leave, from) +
+                  collective_s(space, SBP_ALL_TO_ALL, &way->move, from / leave) +
+                  collective_s(space, SBP_ALL_GATHER, &way->gather, from / leave * gather);
+        back_s = collective_s(space, SBP_REDUCE_SCATTER, &way->gather, to) +
+                 collective_s(space, SBP_ALL_TO_ALL, &way->move, to / gather) +
+                 collective_s(space, SBP_ALL_GATHER, &way->leave, to / gather * leave);
+    }
+    return space->micro_weight * (forward_passes(space) * there_s + back_s);
+}
+
+double sbp_space_moves_s(const struct sbp_space *space, int tensor, const struct sbp_group *group)
+{
+    const double n = elements_of(space, tensor) / (double)space->mesh->devices *
+                     (double)space->pricing.bytes.activation;
+    return space->micro_weight * (forward_passes(space) + 1) *
+           collective_s(space, SBP_ALL_TO_ALL, group, n);
 }
 
 /* The least that each collective on the way can move, whichever axes are lined up; exact where a
@@ -520,9 +628,7 @@ static double moves_s(const struct sbp_space *space, const struct sbp_transfer *
     struct sbp_group group = sbp_group_one();
     for (int f = 0; f < space->mesh->family_count; f++)
         join_axes(space, &group, f, moves[f]);
-    const double n = elements_of(space, transfer->tensor) / (double)space->mesh->devices *
-                     (double)space->pricing.bytes.activation;
-    const double seconds = 2 * transfer->repeats * collective_s(space, SBP_ALL_TO_ALL, &group, n);
+    const double seconds = transfer->repeats * sbp_space_moves_s(space, transfer->tensor, &group);
     if (prices != NULL)
         prices->seconds[at] = seconds;
     return seconds;
@@ -643,8 +749,8 @@ static double constant_s(const struct sbp_space *space)
         struct sbp_group all = sbp_group_one();
         for (int level = 0; level < space->cluster->level_count; level++)
             all.members[level] = (double)space->cluster->level[level].size;
-        seconds +=
-            collective_s(space, SBP_ALL_REDUCE, &all, (double)space->pricing.bytes.activation);
+        seconds += space->step_weight * collective_s(space, SBP_ALL_REDUCE, &all,
+                                                     (double)space->pricing.bytes.activation);
     }
     for (int t = 0; space->request->objective == SBP_STEP_TIME && t < space->graph->tensor_count;
          t++)

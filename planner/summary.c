@@ -80,14 +80,8 @@ void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *fa
     sbp_put_number(model, "flops", sbp_graph_model_flops(graph), failed);
 }
 
-/* One stage, one micro-batch: what the search decides so far lies in the layers alone. */
-void sbp_put_parallel(struct cJSON *parent, const struct sbp_graph *graph, bool *failed)
+void sbp_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel, bool *failed)
 {
-    struct cJSON *parallel = sbp_put_object(parent, "parallel", failed);
-    sbp_put_number(parallel, "pipeline", 1, failed);
-    sbp_put_number(parallel, "micro_batch", (double)graph->global_batch, failed);
-    sbp_put_text(parallel, "schedule", "none", failed);
-    sbp_put_number(parallel, "zero", 0, failed);
-    sbp_put_bool(parallel, "recompute", false, failed);
-    sbp_put_bool(parallel, "offload", false, failed);
+    struct cJSON *object = sbp_put_object(parent, "parallel", failed);
+    sbp_parallel_write(object, parallel, failed);
 }

@@ -28,6 +28,6 @@ struct sbp_training_cost sbp_summary_training(const struct sbp_summary *summary,
 void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
 void sbp_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
 void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed);
-void sbp_put_parallel(struct cJSON *parent, const struct sbp_graph *graph, bool *failed);
+void sbp_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel, bool *failed);
 
 #endif

@@ -253,18 +253,36 @@ static void test_fix(void **state)
     sbp_plan_free(&plan);
 }
 
-static void test_empty(void **state)
+/* Where nothing divides, the work is repeated and rests whole: in the full space alone. */
+static void test_last_resort(void **state)
 {
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
-    open_plan("{\"name\": \"m\", \"global_batch\": 3, \"layers\": [{\"op\": \"linear\", \"name\": "
-              "\"odd\", \"in\": 5, \"out\": 7}]}",
-              LEVEL("l", 2), &plan);
+    struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    open_plan(
+        "{\"name\": \"m\", \"global_batch\": 3, \"layers\": [{\"op\": \"linear\", \"name\": "
+        "\"odd\", \"in\": 5, \"out\": 7}, {\"op\": \"linear\", \"name\": \"even\", \"out\": 8}]}",
+        LEVEL("l", 2), &plan);
     assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "odd"));
+    request.space = SBP_SPACE_FULL;
+    make(&plan, &request, &space);
+    const int replicate = sbp_op_role(sbp_op(SBP_OP_LINEAR), "replicate");
+    const struct sbp_space_variable *const odd = variable_of(&space, "odd");
+    const struct sbp_space_variable *const even = variable_of(&space, "even");
+    assert_int_equal(odd->choice_count, 1);
+    assert_int_equal(factor(&space, (int)(odd - space.variable), 0, replicate), 2);
+    assert_int_equal(even->choice_count, 1);
+    assert_int_equal(factor(&space, (int)(even - space.variable), 0, COLUMN), 2);
+    for (int k = 0; k < space.keep_count; k++) {
+        const struct sbp_space_variable *const rest = &space.variable[space.keep[k].rest_variable];
+        const bool whole = space.keep[k].op_variable == (int)(odd - space.variable);
+        assert_int_equal(rest->choice_count, 1);
+        assert_int_equal(rest->rests_whole, whole);
+    }
+    sbp_space_free(&space);
     sbp_plan_free(&plan);
 }
 
@@ -379,6 +397,107 @@ static void check_prices(const char *name, const char *model, const char *levels
     "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": " #layers ", \"hidden\": 144, "      \
     "\"heads\": 36, \"sequence\": 36, \"vocab\": 144, \"global_batch\": 36" more "}"
 
+#define HEAD(name, batch, more)                                                                    \
+    "{\"name\": \"" name "\", \"global_batch\": " #batch ", " more " \"layers\": ["
+
+/* Between them, every operator of the catalogue but those of the chains above. */
+static const char *const decoder = HEAD(
+    "decoder", 48,
+    "\"sequence\": 48, \"precision\": \"mixed\",") "{\"op\": \"embedding\", \"name\": \"e\", "
+                                                   "\"vocab\": 96, \"hidden\": 48, \"types\": 2}, "
+                                                   "{\"op\": \"rmsnorm\", \"name\": \"n\"}, "
+                                                   "{\"op\": \"linear\", \"name\": \"q\", \"out\": "
+                                                   "96, \"out_heads\": 48}, "
+                                                   "{\"op\": \"head_norm\", \"name\": \"h\"}, "
+                                                   "{\"op\": \"rotary\", \"name\": \"r\"}, "
+                                                   "{\"op\": \"linear\", \"name\": \"kv\", "
+                                                   "\"inputs\": [\"n\"], \"out\": 48, "
+                                                   "\"out_heads\": 12}, "
+                                                   "{\"op\": \"grouped_attention\", \"name\": "
+                                                   "\"a\", \"inputs\": [\"r\", \"kv\"], \"heads\": "
+                                                   "48, "
+                                                   "\"kv_heads\": 12, \"head_dim\": 2}, "
+                                                   "{\"op\": \"linear\", \"name\": \"gu\", "
+                                                   "\"out\": 96, \"out_heads\": 48}, {\"op\": "
+                                                   "\"swiglu\"}, "
+                                                   "{\"op\": \"linear\", \"name\": \"d\", \"out\": "
+                                                   "48}, "
+                                                   "{\"op\": \"moe\", \"experts\": 24, \"top_k\": "
+                                                   "2, \"ffn\": 48, \"capacity\": 1.25, \"gated\": "
+                                                   "true, "
+                                                   "\"router_bias\": true}]}";
+static const char *const latent = HEAD(
+    "latent", 48,
+    "\"sequence\": 48, \"features\": 48, \"input\": \"split\",") "{\"op\": \"summa_linear\", "
+                                                                 "\"name\": \"s\", \"out\": 48}, "
+                                                                 "{\"op\": \"linear\", \"name\": "
+                                                                 "\"lq\", \"out\": 144, "
+                                                                 "\"out_heads\": 48}, "
+                                                                 "{\"op\": \"linear\", \"name\": "
+                                                                 "\"lk\", \"inputs\": [\"s\"], "
+                                                                 "\"out\": 192, \"out_heads\": "
+                                                                 "48}, "
+                                                                 "{\"op\": \"linear\", \"name\": "
+                                                                 "\"lr\", \"inputs\": [\"s\"], "
+                                                                 "\"out\": 1}, "
+                                                                 "{\"op\": \"latent_attention\", "
+                                                                 "\"inputs\": [\"lq\", \"lk\", "
+                                                                 "\"lr\"], \"heads\": 48, "
+                                                                 "\"nope\": 2, "
+                                                                 "\"rope\": 1, \"value\": 2}]}";
+static const char *const images =
+    HEAD("images", 48,
+         "\"input\": {\"height\": 48, \"width\": 10, \"channels\": 48, \"split\": "
+         "true},") "{\"op\": \"conv2d\", \"name\": \"c\", \"out\": 48, \"kernel\": "
+                   "[3, 5], \"padding\": [1, 2], "
+                   "\"bias\": true}, {\"op\": \"batchnorm\"}, {\"op\": \"relu\", "
+                   "\"name\": \"r\"}, "
+                   "{\"op\": \"conv2d\", \"name\": \"d\", \"out\": 48, \"kernel\": "
+                   "1}, "
+                   "{\"op\": \"add\", \"inputs\": [\"r\", \"d\"]}, {\"op\": "
+                   "\"maxpool\", \"kernel\": 2}, "
+                   "{\"op\": \"avgpool\", \"global\": true}, {\"op\": "
+                   "\"flatten\"}, {\"op\": \"linear\", \"out\": 48}, "
+                   "{\"op\": \"tanh\"}]}";
+static const char *const patches = HEAD("patches", 48,
+                                        "\"input\": {\"height\": 48, \"width\": 48, \"channels\": "
+                                        "3},") "{\"op\": \"patch_embedding\", \"patch\": 4, "
+                                               "\"hidden\": 48, \"positions\": true}, "
+                                               "{\"op\": \"layernorm\"}, {\"op\": \"linear\", "
+                                               "\"out\": 48}]}";
+static const char *const own = HEAD(
+    "own", 48,
+    "\"sequence\": 2, \"features\": 48,") "{\"op\": \"custom\", \"name\": \"u\", \"inputs\": "
+                                          "[\"input\"], \"out\": 96, \"out_heads\": 48, "
+                                          "\"weights\": [[48, 96], [96]], \"saved_bytes\": 3, "
+                                          "\"roles\": ["
+                                          "{\"name\": \"batch\", \"input\": \"S0\", \"weight\": "
+                                          "\"B\", \"output\": \"S0\"}, "
+                                          "{\"name\": \"sum\", \"input\": [\"S2\"], \"weight\": "
+                                          "[\"S0\", \"B\"], \"gradient\": [\"S0\", \"B\"], "
+                                          "\"output\": \"P\"}], \"flops\": {\"forward\": 1e9, "
+                                          "\"input_gradient\": 1e9, "
+                                          "\"weight_gradient\": 1e9}, \"bytes\": {\"forward\": 5}, "
+                                          "\"collectives\": [{\"pass\": \"forward\", "
+                                          "\"role\": \"sum\", \"kind\": \"all-to-all\", \"bytes\": "
+                                          "99, \"divided\": false}]}, "
+                                          "{\"op\": \"linear\", \"out\": 48}]}";
+
+static void test_operators(void **state)
+{
+    (void)state;
+    static const char *const flat = LEVEL("l", 12), *const two = LEVEL("o", 2) ", " LEVEL("i", 6);
+    const struct sbp_request full = {.space = SBP_SPACE_FULL}, paper = {.space = SBP_SPACE_AUTODDL};
+    check_prices("decoder", decoder, flat, full);
+    check_prices("decoder", decoder, two, full);
+    check_prices("latent", latent, flat, full);
+    check_prices("latent", latent, two, paper);
+    check_prices("images", images, flat, full);
+    check_prices("images", images, two, full);
+    check_prices("patches", patches, two, full);
+    check_prices("own", own, flat, full);
+}
+
 static void test_prices(void **state)
 {
     (void)state;
@@ -434,9 +553,10 @@ int main(void)
         cmocka_unit_test(test_class_limit),
         cmocka_unit_test(test_batch_split),
         cmocka_unit_test(test_fix),
-        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_last_resort),
         cmocka_unit_test(test_rests),
         cmocka_unit_test(test_prices),
+        cmocka_unit_test(test_operators),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,1 @@
+sed "s/\"S0\": 2, \"B\": 2/\"S0\": 2, \"B\": 4/" "$DATA/spare-roles.json" >bad.json && sbplan price tiny-mlp laptop-4 --strategy bad.json; sed "s/\"S0\": 2, \"B\": 2/\"S0\": 2, \"S5\": 2/" "$DATA/spare-roles.json" >bad.json && sbplan price tiny-mlp laptop-4 --strategy bad.json

@@ -7,9 +7,10 @@ struct walk {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
     const struct sbp_request *request;
-    sbp_axes data;                /* megatron: the axes of data parallelism */
-    bool row[SBP_MAX_CLASSES];    /* megatron: (op_count) the second linear of a pair */
-    bool resort[SBP_MAX_CLASSES]; /* (op_count) no roles but spare ones divide it */
+    sbp_axes data;                     /* megatron: the axes of data parallelism */
+    bool row[SBP_MAX_CLASSES];         /* megatron: (op_count) the second linear of a pair */
+    bool resort[SBP_MAX_CLASSES];      /* (op_count) no roles but spare ones divide it */
+    bool rest_resort[SBP_MAX_CLASSES]; /* (op_count) nothing divides its output at rest */
     int first_choice; /* the decision whose order of axes is fixed; -1: the model's input */
     struct sbp_strategy strategy;
     /* Which strategy the walk must equal (membership), or NULL. */
@@ -235,8 +236,42 @@ static bool divides_somehow(struct walk *walk, int op, int axis)
     return possible;
 }
 
+/* Whether a tensor rests as another does: operators that follow lead from one to the other. */
+static bool rests_with(const struct walk *walk, int tensor, int other)
+{
+    while (other >= 0 && other != tensor) {
+        const int producer = walk->graph->tensor[other].producer;
+        other = producer >= 0 && entry_of(walk, producer)->follows
+                    ? walk->graph->op[producer].input[0]
+                    : -1;
+    }
+    return other == tensor;
+}
+
+static bool rests_split_somehow(struct walk *walk, int tensor, int axis)
+{
+    if (axis == walk->mesh->axis_count)
+        return true;
+    sbp_axes before[64];
+    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
+    bool possible = false;
+    memcpy(before, walk->strategy.split, bytes);
+    for (uint8_t dim = 0; dim < SBP_MAX_DIMS - 1 && !possible; dim++) {
+        bool legal = rest_allowed(walk, dim, axis);
+        for (int t = 0; t < walk->graph->tensor_count && legal; t++)
+            if (rests_with(walk, tensor, t))
+                legal = note(walk, t, axis, SBP_STATE_S(dim));
+        possible = legal && rests_split_somehow(walk, tensor, axis + 1);
+        memcpy(walk->strategy.split, before, bytes);
+    }
+    return possible;
+}
+
 static void find_resorts(struct walk *walk)
 {
+    for (int op = 0; op < walk->graph->op_count; op++)
+        if (walk->graph->op[op].output >= 0 && walk->request->space == SBP_SPACE_FULL)
+            walk->rest_resort[op] = !rests_split_somehow(walk, walk->graph->op[op].output, 0);
     for (int op = 0; op < walk->graph->op_count; op++)
         if (!entry_of(walk, op)->follows && walk->graph->op[op].site == op)
             walk->resort[op] = !divides_somehow(walk, op, 0);
@@ -386,7 +421,8 @@ static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct s
     if (tensor < 0)
         return walk_op(walk, op, axis + 1);
     const bool chooses = !entry_of(walk, op)->follows && may_leave(walk, op, SBP_PARTIAL);
-    const bool whole = chooses && may_leave(walk, op, SBP_BROADCAST);
+    const bool whole = chooses && (may_leave(walk, op, SBP_BROADCAST) ||
+                                   walk->rest_resort[walk->graph->op[op].site]);
     if (state.kind == SBP_SPLIT || !chooses)
         SBP_TRY(walk_rest(walk, op, tensor, axis, state));
     else
@@ -446,8 +482,69 @@ static bool keeps_paper_paths(const struct walk *walk)
     return true;
 }
 
+static int64_t parts_outside(const struct walk *walk, sbp_axes split, int axis)
+{
+    int64_t parts = 1;
+    for (int outer = 0; outer < axis; outer++)
+        if (split >> outer & 1)
+            parts *= walk->mesh->axis[outer].size;
+    return parts;
+}
+
+static sbp_axes class_splits(const struct walk *walk, int tensor, int dim)
+{
+    const int dim_class = walk->graph->tensor[tensor].shape.dim_class[dim];
+    return dim_class == SBP_NO_CLASS ? 0 : walk->strategy.split[dim_class];
+}
+
+/* An axis that splits queries and keys has the same digit in both: as many parts are made outside
+ * of it of the one as of the other, anywhere in the plan. */
+static bool heads_line_up(const struct walk *walk, int op)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    const sbp_axes queries = class_splits(walk, node->input[0], SBP_DIM_FEATURE);
+    const sbp_axes keys = class_splits(walk, node->input[1], SBP_DIM_FEATURE);
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++)
+        if (strcmp(node->entry->role[role_on(walk, op, axis)].name, "head") == 0 &&
+            parts_outside(walk, queries, axis) != parts_outside(walk, keys, axis))
+            return false;
+    return true;
+}
+
+/* Rows of images lie one behind the other: no axis outside of one that splits a convolution's
+ * height splits a height elsewhere. */
+static bool rows_are_neighbours(const struct walk *walk, int op)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    const sbp_axes rows = class_splits(walk, node->input[0], SBP_DIM_SEQUENCE) |
+                          class_splits(walk, node->output, SBP_DIM_SEQUENCE);
+    bool split_elsewhere = false;
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++) {
+        const bool own = strcmp(node->entry->role[role_on(walk, op, axis)].name, "height") == 0;
+        if (own && split_elsewhere)
+            return false;
+        split_elsewhere |= !own && (rows >> axis & 1) != 0;
+    }
+    return true;
+}
+
+static bool digits_line_up(const struct walk *walk)
+{
+    for (int op = 0; op < walk->graph->op_count; op++) {
+        const enum sbp_op_kind kind = walk->graph->op[op].kind;
+        if ((kind == SBP_OP_GROUPED_ATTENTION || kind == SBP_OP_LATENT_ATTENTION) &&
+            !heads_line_up(walk, op))
+            return false;
+        if (kind == SBP_OP_CONV2D && !rows_are_neighbours(walk, op))
+            return false;
+    }
+    return true;
+}
+
 static enum sbp_status leaf(struct walk *walk)
 {
+    if (!digits_line_up(walk))
+        return SBP_OK;
     if (walk->request->boxing == SBP_BOXING_PAPER && !keeps_paper_paths(walk))
         return SBP_OK;
     walk->visited++;

@@ -1,0 +1,220 @@
+/* The search against every labelled strategy, operator by operator: each with the roles that only
+ * it has, and with spare roles and rests that a fix asks for. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "labelled.h"
+#include "planner/optimise.h"
+#include "small_models.h"
+
+#define CLOSE 1e-9
+enum { MOST_STRATEGIES = 20000 };
+
+#define BATCH(batch, more)                                                                         \
+    "{\"name\": \"m\", \"global_batch\": " #batch ", \"input\": \"split\", " more "\"layers\": ["
+#define HEAD(more) BATCH(4, more)
+#define LINEAR(name, from, out, heads)                                                             \
+    "{\"op\": \"linear\", \"name\": \"" name "\", \"inputs\": [\"" from "\"], \"out\": " #out      \
+    ", \"out_heads\": " #heads "}"
+
+/* clang-format off */
+static const char *const grouped =
+    HEAD("\"features\": 8, \"sequence\": 4, ")
+    LINEAR("q", "input", 16, 8) ", " LINEAR("kv", "input", 8, 2) ", "
+    "{\"op\": \"grouped_attention\", \"name\": \"a\", \"inputs\": [\"q\", \"kv\"], \"heads\": 8, "
+    "\"kv_heads\": 2, \"head_dim\": 2}]}";
+/* Nothing but heads to split, so that more axes are within reach. */
+static const char *const heads_alone =
+    BATCH(1, "\"features\": 8, ")
+    LINEAR("q", "input", 32, 16) ", " LINEAR("kv", "input", 16, 4) ", "
+    "{\"op\": \"grouped_attention\", \"name\": \"a\", \"inputs\": [\"q\", \"kv\"], \"heads\": 16, "
+    "\"kv_heads\": 4, \"head_dim\": 2}]}";
+static const char *const latent =
+    HEAD("\"features\": 8, \"sequence\": 4, ")
+    LINEAR("q", "input", 12, 4) ", " LINEAR("kv", "input", 16, 4) ", "
+    LINEAR("r", "input", 1, 1) ", "
+    "{\"op\": \"latent_attention\", \"name\": \"a\", \"inputs\": [\"q\", \"kv\", \"r\"], "
+    "\"heads\": 4, \"nope\": 2, \"rope\": 1, \"value\": 2}]}";
+static const char *const mixture =
+    HEAD("\"features\": 8, \"sequence\": 4, ")
+    "{\"op\": \"rmsnorm\"}, {\"op\": \"moe\", \"name\": \"x\", \"experts\": 4, \"top_k\": 2, "
+    "\"ffn\": 4, \"capacity\": 1.5, \"gated\": true}, " LINEAR("l", "x", 4, 4) "]}";
+static const char *const gated =
+    HEAD("\"features\": 8, \"sequence\": 4, ")
+    LINEAR("gu", "input", 16, 8) ", {\"op\": \"swiglu\", \"name\": \"s\"}, "
+    LINEAR("d", "s", 8, 8) ", {\"op\": \"summa_linear\", \"name\": \"z\", \"out\": 8}]}";
+static const char *const images =
+    "{\"name\": \"m\", \"global_batch\": 4, \"input\": {\"height\": 8, \"width\": 4, "
+    "\"channels\": 4, \"split\": true}, \"layers\": [{\"op\": \"conv2d\", \"name\": \"c\", "
+    "\"out\": 8, \"kernel\": 3, \"padding\": 1}, {\"op\": \"batchnorm\"}, {\"op\": \"relu\"}, "
+    "{\"op\": \"maxpool\", \"kernel\": 2}, {\"op\": \"flatten\"}, "
+    "{\"op\": \"linear\", \"name\": \"l\", \"out\": 4}]}";
+static const char *const patches =
+    "{\"name\": \"m\", \"global_batch\": 4, \"input\": {\"height\": 8, \"width\": 8, "
+    "\"channels\": 3}, \"layers\": [{\"op\": \"patch_embedding\", \"name\": \"p\", \"patch\": 4, "
+    "\"hidden\": 8}, {\"op\": \"layernorm\"}, {\"op\": \"linear\", \"name\": \"l\", \"out\": 8}]}";
+static const char *const pair =
+    HEAD("\"features\": 8, \"sequence\": 2, ")
+    LINEAR("u", "input", 8, 8) ", " LINEAR("v", "u", 8, 8) "]}";
+static const char *const packed =
+    HEAD("\"features\": 8, \"sequence\": 4, ")
+    LINEAR("qkv", "input", 24, 4) ", {\"op\": \"attention\", \"name\": \"a\", \"heads\": 4}, "
+    LINEAR("o", "a", 8, 8) "]}";
+/* clang-format on */
+
+struct tally {
+    int run, optimal, skipped;
+    int64_t strategies;
+};
+
+static cJSON *parse(const char *text)
+{
+    cJSON *root = cJSON_Parse(text);
+    if (root == NULL)
+        fail_msg("no JSON: %s", text);
+    return root;
+}
+
+static void check(const struct sbp_plan *plan, const struct labelled_best *best,
+                  const struct sbp_outcome *outcome, const char *what, uint64_t seed)
+{
+    const double slack = CLOSE * best->objective_s;
+    if (outcome->objective_s < best->objective_s - slack ||
+        (outcome->status == SBP_PLAN_OPTIMAL && outcome->objective_s > best->objective_s + slack) ||
+        outcome->lower_bound_s > best->objective_s + slack || isinf(outcome->objective_s))
+        fail_msg("%s, seed %" PRIu64 ": %s %.17g above %.17g, of all strategies %.17g\n%s", what,
+                 seed, sbp_plan_status_name(outcome->status), outcome->objective_s,
+                 outcome->lower_bound_s, best->objective_s,
+                 cJSON_PrintUnformatted(plan->cluster_json));
+}
+
+/* A model on random clusters of one shape, both objectives in turn. */
+static void run(const char *what, const char *model, int outer, int inner,
+                const struct sbp_fix *fix, int fixes, struct tally *tally)
+{
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        struct small_text cluster;
+        struct sbp_random random;
+        struct sbp_plan plan;
+        struct sbp_diag diag = {{0}};
+        struct labelled_best best;
+        struct sbp_outcome outcome;
+        const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                            .solver = sbp_solver_find("exact"),
+                                            .objective =
+                                                seed % 2 == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION,
+                                            .fix = fix,
+                                            .fix_count = fixes};
+        sbp_random_seed(&random, seed);
+        small_cluster_draw(&random, outer, inner, &cluster);
+        if (sbp_plan_begin(parse(model), "model", parse(cluster.text), "cluster", &plan, &diag) !=
+            SBP_OK)
+            fail_msg("%s: %s", what, diag.text);
+        if (labelled_search(&plan, &request, MOST_STRATEGIES, &best, &diag) != SBP_OK)
+            fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
+        if (sbp_optimise(&plan, &request, &outcome, &diag) != SBP_OK)
+            fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
+        if (best.gave_up) {
+            tally->skipped++;
+        } else {
+            check(&plan, &best, &outcome, what, seed);
+            tally->run++;
+            tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
+            tally->strategies += best.visited;
+        }
+        sbp_plan_free(&plan);
+    }
+}
+
+static void report(const char *what, const struct tally *tally)
+{
+    print_message("%-20s %2d run, %d too large, %6" PRId64 " strategies, %2d proved optimal\n",
+                  what, tally->run, tally->skipped, tally->strategies, tally->optimal);
+    assert_true(tally->run > 0);
+}
+
+static void test_operators(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *const *model;
+        int outer, inner;
+    } cases[] = {
+        {"grouped attention", &grouped, 2, 1},
+        {"heads alone", &heads_alone, 4, 1},
+        {"heads alone", &heads_alone, 2, 2},
+        {"heads alone", &heads_alone, 2, 4},
+        {"latent attention", &latent, 2, 1},
+        {"mixture", &mixture, 2, 1},
+        {"mixture", &mixture, 4, 1},
+        {"gated, summa", &gated, 2, 1},
+        {"images", &images, 2, 1},
+        {"patches", &patches, 2, 1},
+        {"patches", &patches, 2, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tally tally = {0};
+        run(cases[i].what, *cases[i].model, cases[i].outer, cases[i].inner, NULL, 0, &tally);
+        report(cases[i].what, &tally);
+    }
+}
+
+/* Roles and rests of one layer. */
+static struct sbp_fix fix_of(const char *layer, int role, int64_t factor)
+{
+    struct sbp_fix fix = {.layer = "", .rests = false, .zero = SBP_ANY};
+    snprintf(fix.layer, sizeof fix.layer, "%s", layer);
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix.factor[r][level] = SBP_ANY;
+    fix.factor[role][0] = factor;
+    return fix;
+}
+
+static int role(enum sbp_op_kind kind, const char *name)
+{
+    return sbp_op_role(sbp_op(kind), name);
+}
+
+static void test_spare_roles(void **state)
+{
+    (void)state;
+    const int replicate = role(SBP_OP_LINEAR, "replicate");
+    const struct sbp_fix repeated = fix_of("u", replicate, 2);
+    const struct sbp_fix second = fix_of("v", replicate, 2);
+    const struct sbp_fix sums[2] = {fix_of("u", role(SBP_OP_LINEAR, "row"), 2),
+                                    fix_of("v", role(SBP_OP_LINEAR, "partial"), 2)};
+    const struct sbp_fix context = fix_of("a", role(SBP_OP_ATTENTION, "context"), 2);
+    const struct sbp_fix heads = fix_of("a", role(SBP_OP_ATTENTION, "replicate"), 2);
+    for (int devices = 2; devices <= 4; devices += 2) {
+        struct tally tally = {0};
+        run("replicate", pair, devices, 1, &repeated, 1, &tally);
+        run("replicate", pair, devices, 1, &second, 1, &tally);
+        run("partial", pair, devices, 1, sums, 2, &tally);
+        if (devices == 2) {
+            run("context", packed, devices, 1, &context, 1, &tally);
+            run("replicated attention", packed, devices, 1, &heads, 1, &tally);
+        }
+        report("spare roles", &tally);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_spare_roles),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -12,6 +12,7 @@
 #include "tests/papers/paper.h"
 #include "tests/papers/pipeline.h"
 #include "tests/papers/plot.h"
+#include "tests/papers/stage_memory.h"
 
 #define PEAK_FLOPS  125e12 /* section IV */
 #define BATCH       16384  /* table I */
@@ -105,98 +106,105 @@ static void table_models(struct paper *paper)
 
 /* --- memory --- */
 
-/* Bytes that stay with every parameter, and those that offloading sends away but for a bucket. */
-struct state_bytes {
-    double resident, travelling;
+/* All GPUs: stages between the first and the last one are alike. */
+struct memory {
+    double state_bytes, activation_bytes;
 };
 
-static struct state_bytes state_bytes(const struct setting_model *model)
+static struct memory memory_of(const struct pipeline_setting *setting)
 {
-    const struct sbp_element_bytes b = sbp_element_bytes_of(&model->graph.precision);
-    const int moments = sbp_training_moments(&model->graph.training);
-    return (struct state_bytes){
-        .resident = (double)(b.weight + b.gradient),
-        .travelling = (double)(2 * b.master + moments * b.moment),
-    };
-}
-
-/* The compiled program of one device says what its buffers take. */
-static double program_state_bytes(const struct setting_model *model)
-{
-    const struct sbp_cluster cluster = setting_cluster(1);
-    const struct sbp_mesh mesh = setting_mesh(&cluster);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&model->graph.precision);
-    struct sbp_diag diag = {{0}};
-    struct sbp_arena arena;
-    struct sbp_strategy strategy;
-    struct sbp_program program;
-    sbp_arena_init(&arena);
-    setting_must(sbp_strategy_alloc(&model->graph, &arena, &strategy), &diag);
-    setting_must(sbp_strategy_close(&model->graph, &mesh, &strategy, &diag), &diag);
-    setting_must(
-        sbp_program_make(&model->graph, &cluster, &mesh, &strategy, &bytes, &program, &diag),
-        &diag);
-    const struct sbp_totals t = sbp_program_totals(&program, &cluster);
-    sbp_program_free(&program);
-    sbp_arena_free(&arena);
-    return (double)(t.weight_bytes + t.gradient_bytes + t.moment_bytes + t.master_bytes) /
-           (double)model->graph.parameters;
+    const struct pipeline_times times = pipeline_play(setting);
+    const struct stage_memory middle = stage_memory_of(setting, 1, 1);
+    struct memory sum = {0};
+    for (int stage = 0; stage < setting->inter; stage++) {
+        const int in_flight = times.in_flight[stage];
+        struct stage_memory memory = middle;
+        if (stage == 0 || stage == setting->inter - 1)
+            memory = stage_memory_of(setting, stage, in_flight);
+        else
+            memory.activation_bytes += (in_flight - 1) * middle.kept_bytes;
+        sum.state_bytes += setting->data * memory.state_bytes;
+        sum.activation_bytes += setting->data * memory.activation_bytes;
+    }
+    return sum;
 }
 
 static void say_memory(struct paper *paper, const char *what, const char *theirs, double ours,
                        double low, double high, const char *unit, const char *why)
 {
     paper_within(paper, what, ours, low, high);
-    paper_say(paper, "| %s | %s | %.4g %s | %g to %g | %s |\n", what, theirs, ours, unit, low, high,
-              why);
+    paper_say(paper, "| %s | %s | %.4g%s%s | %g to %g | %s |\n", what, theirs, ours,
+              unit[0] != '\0' ? " " : "", unit, low, high, why);
+}
+
+static struct pipeline_setting small_setting(int inter, double efficiency)
+{
+    return (struct pipeline_setting){.model = models[0].gpt,
+                                     .schedule = SBP_MESSAGE_DRIVEN,
+                                     .inter = inter,
+                                     .data = GPUS / inter,
+                                     .micro_batch = 1,
+                                     .batch = SMALL_BATCH,
+                                     .every = models[0].gpt.layers / inter,
+                                     .efficiency = efficiency,
+                                     .offload = true,
+                                     .bucket = BUCKET};
+}
+
+static void table_state_bytes(struct paper *paper)
+{
+    struct pipeline_setting setting = small_setting(6, 1);
+    const struct stage_memory offload = stage_memory_of(&setting, 1, 1);
+    setting.offload = false;
+    const struct stage_memory all = stage_memory_of(&setting, 1, 1);
+    const double resident = 4 * offload.parameters, bucket = 16.0 * (double)BUCKET;
+    paper_table(paper, "| what | theirs | ours | bound | why they differ |");
+    say_memory(paper, "states, bytes a parameter", "20", all.state_bytes / all.parameters, 20,
+               20.001, "B", "rounding of buffers to 64 bytes");
+    say_memory(paper, "states with offload over 4 phi + 16 bsize", "1",
+               offload.state_bytes / (resident + bucket), 1, 1.001, "", "the same");
+    say_memory(paper, "saving by offload, G_inter = 6", "5 (text, for small buckets)",
+               all.state_bytes / offload.state_bytes, 4.8, 5, "times", "the bucket");
+    say_memory(
+        paper, "states of a GPU, G_inter = 6", "40 GB", all.state_bytes / 1e9, 38, 41, "GB",
+        "a middle stage; theirs is a sixth of 12 x 10^9, with the tables of words and places");
 }
 
 static void table_memory(struct paper *paper)
 {
+    struct pipeline_setting setting = small_setting(24, 1);
     struct setting_model model;
-    setting_gpt_read(&model, &models[0].gpt, 1);
-    const struct state_bytes bytes = state_bytes(&model);
-    const double phi = (double)model.graph.parameters, all = bytes.resident + bytes.travelling;
-    const double bucket = bytes.travelling * (double)BUCKET;
-    const double states = 2 * all * phi / 1e9;
-    const double offloaded = (2 * bytes.resident * phi + GPUS * bucket) / 1e9;
-    const struct pipeline_setting setting = {.model = models[0].gpt,
-                                             .schedule = SBP_MESSAGE_DRIVEN,
-                                             .inter = 24,
-                                             .data = 2,
-                                             .micro_batch = 1,
-                                             .batch = SMALL_BATCH,
-                                             .every = 2,
-                                             .efficiency = 1};
-    const double kept = 2 * pipeline_play(&setting).kept_sum_bytes / 1e9;
-    const char *none = "";
-
-    paper_say(paper, "## Section V.B: memory of the 12 billion parameters\n\n"
-                     "48 GPUs, G_inter = 24, G_data = 2, micro-batch 1, buckets of 16 million. "
-                     "Ours: element sizes of the precision\n\"mixed\", which the compiled program "
-                     "allocates; activations from `sbp_op_kept` and the timeline's peaks.\n\n");
-    paper_table(paper, "| what | theirs | ours | bound | why they differ |");
-    say_memory(paper, "bytes a parameter, compiled", "20", program_state_bytes(&model), 20, 20.001,
-               "B", "rounding of buffers to 64 bytes");
-    say_memory(paper, "bytes that stay with offload", "4", bytes.resident, 4, 4, "B", none);
-    say_memory(paper, "bytes of a bucket's parameter", "16", bytes.travelling, 16, 16, "B", none);
-    say_memory(paper, "states of a GPU, G_inter = 6", "40 GB", all * phi / 6 / 1e9, 39, 41, "GB",
-               "theirs takes 12 x 10^9 parameters for 11.96");
-    say_memory(paper, "states, all GPUs", "480 GB by 20 x 12 x 10^9 x 2", states, 475, 480, "GB",
-               "the same");
-    say_memory(paper, "states, all GPUs, offload", "108 GB by 4 + 16 bucket/parameters", offloaded,
-               107, 109, "GB", "the same");
-    say_memory(
-        paper, "activations, all GPUs", "-", kept, 8, 22, "GB",
-        "checkpoints of 24 micro-batches, two blocks formed again, logits of the last stage");
-    say_memory(paper, "total", "520 GB measured", states + kept, 468, 520, "GB",
-               "measured: with buffers of the libraries, 0.6 GB a GPU more");
-    say_memory(paper, "total, offload", "130.24 GB measured", offloaded + kept, 117, 130.24, "GB",
-               "the same, 0.2 GB a GPU");
-    say_memory(paper, "saving", "4.0 (520 / 130.24)", (states + kept) / (offloaded + kept), 3.6,
-               4.4, "times", none);
-    paper_say(paper, "\n");
+    setting_gpt_read(&model, &setting.model, 1);
+    const double phi = (double)model.graph.parameters;
     setting_model_drop(&model);
+    const struct memory offload = memory_of(&setting);
+    setting.offload = false;
+    const struct memory all = memory_of(&setting);
+    const double total = (all.state_bytes + all.activation_bytes) / 1e9;
+    const double less = (offload.state_bytes + offload.activation_bytes) / 1e9;
+    const char *tied = "first and last stage both hold the tied table of words";
+
+    paper_say(paper,
+              "## Section V.B: memory of the 12 billion parameters\n\n"
+              "48 GPUs, micro-batch 1, buckets of 16 million; below the first rows G_inter = "
+              "24, G_data = 2, ac = 2. Ours:\nprograms of every stage compiled by "
+              "`sbp_program_make_scope` in precision \"mixed\", full recomputing, offload; as "
+              "many\nmicro-batches in flight as the timeline has.\n\n");
+    table_state_bytes(paper);
+    say_memory(paper, "states, all GPUs, by formula", "480 GB by 20 x 12 x 10^9 x 2",
+               2 * 20 * phi / 1e9, 475, 480, "GB", "11.96 x 10^9 parameters for 12");
+    say_memory(paper, "the same, compiled", "-", all.state_bytes / 1e9, 480, 495, "GB", tied);
+    say_memory(paper, "states with offload, by formula", "108 GB by 4 + 16 bucket/parameters",
+               (2 * 4 * phi + GPUS * 16.0 * (double)BUCKET) / 1e9, 107, 109, "GB", "as above");
+    say_memory(paper, "the same, compiled", "-", offload.state_bytes / 1e9, 108, 112, "GB", tied);
+    say_memory(paper, "activations, all GPUs", "-", all.activation_bytes / 1e9, 6, 22, "GB",
+               "checkpoints in flight, two blocks formed again, logits");
+    say_memory(paper, "total", "520 GB measured", total, 0.93 * 520, 520, "GB",
+               "contexts and buffers of libraries are not in ours");
+    say_memory(paper, "total, offload", "130.24 GB measured", less, 0.9 * 130.24, 130.24, "GB",
+               "the same");
+    say_memory(paper, "saving", "4.0 (520 / 130.24)", total / less, 3.6, 4.4, "times", "");
+    paper_say(paper, "\n");
 }
 
 /* --- checkpoints --- */
@@ -219,16 +227,11 @@ static void say_checkpoints(struct paper *paper, int inter, double least[3], int
     for (int every = 1; every <= n / inter; every++) {
         if (n / inter % every != 0)
             continue;
-        const struct pipeline_setting setting = {.model = models[0].gpt,
-                                                 .schedule = SBP_MESSAGE_DRIVEN,
-                                                 .inter = inter,
-                                                 .data = GPUS / inter,
-                                                 .micro_batch = 1,
-                                                 .batch = SMALL_BATCH,
-                                                 .every = every,
-                                                 .efficiency = 1};
+        struct pipeline_setting setting = small_setting(inter, 1);
+        setting.every = every;
+        const int in_flight = pipeline_play(&setting).in_flight[0];
         const double value[3] = {printed_formula(n, inter, every), physical_formula(n, every),
-                                 pipeline_play(&setting).kept_first_bytes / 1e6};
+                                 stage_memory_of(&setting, 0, in_flight).activation_bytes / 1e6};
         paper_say(paper, "| %d | %d | %.0f | %.0f | %.0f |\n", inter, every, value[0], value[1],
                   value[2]);
         for (int i = 0; i < 3; i++)
@@ -249,8 +252,9 @@ static void table_checkpoints(struct paper *paper)
               "Activations of the first stage when every ac-th of N = 48 blocks' inputs is "
               "kept. Printed: G_inter (N/(G_inter ac) + 1 + ac);\nits text calls ac = sqrt(N) "
               "the best, which is the optimum of N/ac + 1 + ac. Both count a block's "
-              "input and all\nthat it keeps as one. Ours: bytes from `sbp_op_kept`, peak of "
-              "the timeline.\n\n");
+              "input and all\nthat it keeps as one. Ours: its compiled program with full "
+              "recomputing of\nac blocks at a time, as many "
+              "micro-batches in flight as the timeline has.\n\n");
     paper_table(paper, "| G_inter | ac | printed formula | N/ac + 1 + ac | ours, MB |");
     for (int i = 0; i < 3; i++)
         say_checkpoints(paper, inters[i], least, best[i]);
@@ -292,20 +296,6 @@ static void table_checkpoints(struct paper *paper)
 }
 
 /* --- phases --- */
-
-static struct pipeline_setting small_setting(int inter, double efficiency)
-{
-    return (struct pipeline_setting){.model = models[0].gpt,
-                                     .schedule = SBP_MESSAGE_DRIVEN,
-                                     .inter = inter,
-                                     .data = GPUS / inter,
-                                     .micro_batch = 1,
-                                     .batch = SMALL_BATCH,
-                                     .every = models[0].gpt.layers / inter,
-                                     .efficiency = efficiency,
-                                     .offload = true,
-                                     .bucket = BUCKET};
-}
 
 /* Share of peak at which the pipeline of 6 stages takes what they measured: time is a + b / share,
  * nearly, so that a few steps of a secant find it. */

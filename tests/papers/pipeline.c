@@ -2,20 +2,16 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "costmodel/price.h"
-#include "tests/papers/kept.h"
 #include "tests/papers/setting.h"
 
-#define MOST_STAGES 48
-#define MOST_OPS    1024
 #define NODE_GPUS   6
 #define SOCKET_GPUS 3
 
 /* What a micro-batch costs outside the blocks and in one of them. */
 struct costs {
-    double forward_s, input_s, weight_s, kept_bytes;
+    double forward_s, input_s, weight_s;
 };
 
 struct plan {
@@ -38,14 +34,10 @@ static int block_of(const struct sbp_graph *graph, int op, int layers)
 
 static void sum_costs(struct plan *plan)
 {
-    static double kept[MOST_OPS];
     const struct sbp_graph *graph = &plan->model.graph;
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
     const struct sbp_pricing pricing = sbp_pricing_make(graph, &plan->cluster, &bytes);
     const struct sbp_factor one = sbp_factor_one();
-    if (graph->op_count > MOST_OPS)
-        abort();
-    kept_bytes(graph, kept);
     for (int op = 0; op < graph->op_count; op++) {
         const int block = block_of(graph, op, plan->setting->model.layers);
         if (block > 0 && block < plan->setting->model.layers)
@@ -54,7 +46,6 @@ static void sum_costs(struct plan *plan)
         costs->forward_s += sbp_price_pass_s(&pricing, op, &one, SBP_PASS_FORWARD);
         costs->input_s += sbp_price_pass_s(&pricing, op, &one, SBP_PASS_INPUT_GRADIENT);
         costs->weight_s += sbp_price_pass_s(&pricing, op, &one, SBP_PASS_WEIGHT_GRADIENT);
-        costs->kept_bytes += kept[op];
     }
 }
 
@@ -83,7 +74,7 @@ static double send_s(const struct plan *plan, int stage)
     return sbp_collective_group_s(&plan->cluster, SBP_SEND_RECV, &group, plan->boundary_bytes);
 }
 
-/* Blocks are formed again from the checkpoint before them, `every` at a time. */
+/* All blocks are formed again. */
 static struct sbp_stage_cost stage_cost(const struct plan *plan, int stage)
 {
     const int stages = plan->setting->inter;
@@ -91,8 +82,6 @@ static struct sbp_stage_cost stage_cost(const struct plan *plan, int stage)
     const struct costs none = {0};
     const struct costs *first = stage == 0 ? &plan->first : &none;
     const struct costs *last = stage == stages - 1 ? &plan->last : &none;
-    const double held = blocks / plan->setting->every * plan->boundary_bytes;
-    const double formed = plan->setting->every * plan->block.kept_bytes;
     return (struct sbp_stage_cost){
         .forward_s = blocks * plan->block.forward_s + first->forward_s + last->forward_s,
         .backward_input_s = blocks * plan->block.input_s + first->input_s + last->input_s,
@@ -100,8 +89,6 @@ static struct sbp_stage_cost stage_cost(const struct plan *plan, int stage)
         .recompute_s = blocks * plan->block.forward_s,
         .send_forward_s = stage + 1 < stages ? send_s(plan, stage) : 0,
         .send_backward_s = stage > 0 ? send_s(plan, stage - 1) : 0,
-        .kept_bytes = (int64_t)(held + first->kept_bytes + last->kept_bytes),
-        .transient_bytes = (int64_t)formed,
     };
 }
 
@@ -166,8 +153,8 @@ static double end_s(const struct sbp_stage_end *end, struct sbp_arena *arena)
 
 struct pipeline_times pipeline_play(const struct pipeline_setting *setting)
 {
-    struct sbp_stage_cost stage[MOST_STAGES];
-    struct sbp_stage_end end[MOST_STAGES];
+    struct sbp_stage_cost stage[PIPELINE_MOST_STAGES];
+    struct sbp_stage_end end[PIPELINE_MOST_STAGES];
     struct sbp_timeline timeline;
     struct sbp_arena arena;
     struct plan plan;
@@ -185,9 +172,8 @@ struct pipeline_times pipeline_play(const struct pipeline_setting *setting)
                                                             setting->micro_batch,
                                            .stage = stage};
     times.pipeline_s = play(&request, &timeline, &arena);
-    times.kept_first_bytes = (double)timeline.device[0].peak_bytes;
     for (int i = 0; i < timeline.devices; i++)
-        times.kept_sum_bytes += (double)timeline.device[i].peak_bytes;
+        times.in_flight[i] = timeline.device[i].in_flight;
     request.end = end;
     times.step_s = play(&request, &timeline, &arena);
     times.stage_parameters = plan.parameters / setting->inter;

@@ -11,6 +11,7 @@
 #include "costmodel/timeline.h"
 #include "tests/papers/setting.h"
 
+#define PIPELINE_MOST_STAGES 48
 /* Ranks go through a pipeline first (G_inter stages), then through replicas (G_data). */
 struct pipeline_setting {
     struct setting_gpt model;
@@ -30,9 +31,9 @@ struct pipeline_times {
     double sync_s;      /* all-reduce alone */
     double optimizer_s; /* alone */
     double step_s;
-    double kept_first_bytes; /* activations of the first stage, at most */
-    double kept_sum_bytes;   /* of all stages of one replica */
     double stage_parameters;
+    int in_flight[PIPELINE_MOST_STAGES]; /* micro-batches whose activations a stage holds, at most
+                                          */
 };
 
 struct pipeline_times pipeline_play(const struct pipeline_setting *setting);

@@ -84,6 +84,7 @@ struct sbp_op_node {
 
 struct sbp_precision {
     enum sbp_type param, grad, master, moments, activation, reduce;
+    enum sbp_type compute;    /* of the copies of parameters that operators read */
     enum sbp_type accumulate; /* of the sum of gradients over micro-batches */
     enum sbp_type loss;       /* in which cross-entropy works on its logits */
     /* A master copy besides the parameters, and, for the update, the gradients converted to the
@@ -122,11 +123,11 @@ struct sbp_graph {
 
 /* Model keys of both forms: name, global_batch, sequence (default 1), precision ("fp32", "mixed",
  * object {"param", "grad", "master", "moments", "activation", "reduce", "accumulate", "loss"}:
- * param defaults to fp32, grad and activation to param, moments to master, else param, reduce to
- * grad, accumulate to grad, loss to activation; without a master of another type than param there
- * is no copy), optimizer ("adam" default, "adamw", "sgd", or an object {"name", "learning_rate",
- * "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention ("materialised"
- * default, "flash"), notes (anything, for people).
+ * param defaults to fp32, grad, activation and compute to param, moments to master, else param,
+ * reduce to grad, accumulate to grad, loss to activation; without a master of another type than
+ * param there is no copy), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
+ * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
+ * ("materialised" default, "flash"), notes (anything, for people).
  *
  * Layer-list form: layers: [{"op", "name"?, "inputs"?: [names], ...}]; inputs default to the
  * previous layer's output, "input" names the model's. That is input: "free" or "split" with

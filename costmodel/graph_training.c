@@ -11,6 +11,7 @@ static const struct sbp_precision FP32 = {.param = SBP_FP32,
                                           .moments = SBP_FP32,
                                           .activation = SBP_FP32,
                                           .reduce = SBP_FP32,
+                                          .compute = SBP_FP32,
                                           .accumulate = SBP_FP32,
                                           .loss = SBP_FP32};
 /* Half-precision parameters and gradients, single-precision master and moments (Micikevicius et
@@ -21,6 +22,7 @@ static const struct sbp_precision MIXED = {.param = SBP_BF16,
                                            .moments = SBP_FP32,
                                            .activation = SBP_BF16,
                                            .reduce = SBP_BF16,
+                                           .compute = SBP_BF16,
                                            .accumulate = SBP_BF16,
                                            .loss = SBP_BF16};
 
@@ -52,8 +54,8 @@ static enum sbp_status get_type(const struct sbp_json *object, const char *key,
 
 static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precision *precision)
 {
-    static const char *const KEYS[] = {"param",  "grad",       "master", "moments", "activation",
-                                       "reduce", "accumulate", "loss",   NULL};
+    static const char *const KEYS[] = {"param",  "grad",    "master",     "moments", "activation",
+                                       "reduce", "compute", "accumulate", "loss",    NULL};
     SBP_TRY(sbp_json_keys(at, KEYS));
     SBP_TRY(get_type(at, "param", SBP_FP32, &precision->param));
     SBP_TRY(get_type(at, "grad", precision->param, &precision->grad));
@@ -61,6 +63,7 @@ static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precisi
     SBP_TRY(get_type(at, "master", precision->param, &precision->master));
     SBP_TRY(get_type(at, "moments", precision->master, &precision->moments));
     SBP_TRY(get_type(at, "reduce", precision->grad, &precision->reduce));
+    SBP_TRY(get_type(at, "compute", precision->param, &precision->compute));
     SBP_TRY(get_type(at, "accumulate", precision->grad, &precision->accumulate));
     return get_type(at, "loss", precision->activation, &precision->loss);
 }

@@ -54,7 +54,7 @@ bool sbp_parallel_is_plain(const struct sbp_parallel *parallel, const struct sbp
 {
     return parallel->pipeline == 1 && parallel->chunks == 1 &&
            parallel->micro_batch == graph->global_batch && parallel->zero == 0 &&
-           parallel->recompute == SBP_RECOMPUTE_NONE && !parallel->offload &&
+           parallel->recompute == SBP_RECOMPUTE_NONE && !parallel->regather && !parallel->offload &&
            parallel->owner == SBP_OWNER_NONE;
 }
 
@@ -95,8 +95,10 @@ const char *const *sbp_parallel_keys(void)
                                        "chunks",
                                        "pipeline_limit",
                                        "zero",
+                                       "gather_blocks",
                                        "recompute",
                                        "recompute_every",
+                                       "regather",
                                        "offload",
                                        "bucket_parameters",
                                        "chunk_factor",
@@ -152,6 +154,10 @@ enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *
         return read_recompute(value, &parallel->recompute);
     if (strcmp(key, "owner") == 0)
         return read_owner(value, &parallel->owner);
+    if (strcmp(key, "gather_blocks") == 0)
+        return sbp_json_bool(value, &parallel->gather_blocks);
+    if (strcmp(key, "regather") == 0)
+        return sbp_json_bool(value, &parallel->regather);
     if (strcmp(key, "offload") == 0)
         return sbp_json_bool(value, &parallel->offload);
     if (strcmp(key, "allow_delayed_gradients") == 0)
@@ -196,6 +202,8 @@ void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *paralle
     }
     put(object, "schedule", cJSON_CreateString(sbp_schedule_name(parallel->schedule)), failed);
     put(object, "recompute", cJSON_CreateString(sbp_recompute_name(parallel->recompute)), failed);
+    put(object, "gather_blocks", cJSON_CreateBool(parallel->gather_blocks), failed);
+    put(object, "regather", cJSON_CreateBool(parallel->regather), failed);
     put(object, "offload", cJSON_CreateBool(parallel->offload), failed);
     if (parallel->gradient_overlap >= 0)
         put(object, "gradient_overlap", cJSON_CreateNumber(parallel->gradient_overlap), failed);

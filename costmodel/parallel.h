@@ -17,6 +17,8 @@ struct cJSON;
 #define SBP_RECOMPUTE_MAP(X)                                                                       \
     X(NONE, "none")                                                                                \
     X(ATTENTION, "attention") /* what attention keeps beside its operands */                       \
+    X(SELECTIVE, "selective") /* as full, but for what attention left and half of what products    \
+                                 did (torchtitan keeps that of every second one) */                \
     X(FULL, "full")           /* all but the input of every `recompute_every` blocks */
 
 enum sbp_recompute {
@@ -61,6 +63,11 @@ struct sbp_parallel {
                                   pass, 0 .. 1; default: the cluster's, written as a negative */
     bool allow_delayed_gradients; /* cyclic schedules update with gradients of an older state */
     enum sbp_owner owner;
+    bool gather_blocks; /* weights of a block come together and leave together, and its gradients
+                           under ZeRO 3 (FSDP's units); default false: by operator */
+    bool regather;      /* inputs that were boxed are kept as they rested, and boxed again for the
+                           weights' gradients (Korthikanti et al., 2022, section 4.2.2); default
+                           false */
 };
 
 struct sbp_parallel sbp_parallel_default(const struct sbp_graph *graph);

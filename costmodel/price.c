@@ -58,15 +58,20 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
     const enum sbp_op_kind kind = program->graph->op[instr->op].kind;
     if (instr->kind == SBP_INSTR_FORWARD) {
         const bool phased = kind == SBP_OP_LAYERNORM || kind == SBP_OP_CROSS_ENTROPY;
+        const bool half = instr->section == SBP_SECTION_RECOMPUTE &&
+                          program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE &&
+                          sbp_op_has_weight_phase(program->graph, instr->op);
         return phased && instr->phase != 1
                    ? 0
-                   : sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_FORWARD);
+                   : sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_FORWARD) /
+                         (half ? 2 : 1);
     }
     if (sbp_op_has_weight_phase(program->graph, instr->op))
         return sbp_price_pass_s(pricing, instr->op, &factor,
                                 instr->phase == 0 ? SBP_PASS_INPUT_GRADIENT
                                                   : SBP_PASS_WEIGHT_GRADIENT);
-    if (kind == SBP_OP_LAYERNORM && instr->phase == 0)
+    if ((kind == SBP_OP_LAYERNORM && instr->phase == 0) ||
+        (kind == SBP_OP_CROSS_ENTROPY && instr->phase == 1))
         return 0;
     return sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_INPUT_GRADIENT) +
            sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_WEIGHT_GRADIENT);
@@ -102,23 +107,35 @@ static double communication_s(const struct sbp_program *program, const struct sb
                                                  &group, sbp_instr_call_bytes(program, instr));
 }
 
+/* Weights are gathered in the type that operators compute in, updated ones in their own. */
+static int64_t weight_element(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    const bool computes = program->bytes.compute > 0 &&
+                          program->buffer[instr->buffer[SBP_AT_OUT]].use == SBP_USE_GATHERED;
+    return computes ? program->bytes.compute : program->bytes.weight;
+}
+
 double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
 {
     const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
-                            : instr->cause == SBP_CAUSE_WEIGHT        ? program->bytes.weight
-                                                                      : program->bytes.activation;
+                            : instr->cause == SBP_CAUSE_WEIGHT ? weight_element(program, instr)
+                                                               : program->bytes.activation;
     const double elements =
         instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
     return elements * (double)element;
 }
 
-/* Adding two gradients, and reading all gradients for the norm, move bytes like any kernel. */
+/* Adding two gradients, converting a weight, and reading all gradients for the norm move bytes like
+ * any kernel. */
 static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_program *program,
                             const struct sbp_instr *instr)
 {
     double bytes = 0;
     if (instr->kind == SBP_INSTR_ADD_GRADIENT) {
         bytes = 3 * (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
+    } else if (instr->kind == SBP_INSTR_CONVERT) {
+        bytes = (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_IN]) +
+                (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
     } else if (instr->kind == SBP_INSTR_NORM) {
         for (int t = 0; t < program->graph->tensor_count; t++)
             bytes += (double)program->updated[t] * (double)program->bytes.gradient;

@@ -44,6 +44,7 @@ struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precis
         .gradient = sbp_type_bytes(precision->grad),
         .master = precision->has_master ? sbp_type_bytes(precision->master) : 0,
         .gradient_master = precision->converts_gradient ? sbp_type_bytes(precision->master) : 0,
+        .compute = precision->compute != precision->param ? sbp_type_bytes(precision->compute) : 0,
         .sum = precision->has_sum ? sbp_type_bytes(precision->accumulate) : 0,
         .loss = precision->loss != precision->activation ? sbp_type_bytes(precision->loss) : 0,
         .moment = sbp_type_bytes(precision->moments),
@@ -123,12 +124,17 @@ static enum sbp_status prepare(struct sbp_compiler *c)
     c->weight = SBP_NEW(arena, struct sbp_weight_plan, tensors);
     c->output = filled(arena, ops, -1);
     c->segment = filled(arena, ops, -1);
+    c->half = filled(arena, ops, -1);
+    c->block = filled(arena, ops, -1);
+    c->gathered = filled(arena, tensors, -1);
+    c->open_block = -1;
     int *inputs = filled(arena, ops * SBP_MAX_INPUTS, -1);
     int *saved = filled(arena, ops * 3, -1);
     if (program->weight_buffer == NULL || program->gradient_buffer == NULL ||
         program->first_moment == NULL || program->second_moment == NULL ||
         program->updated == NULL || c->value == NULL || c->gradient == NULL || c->weight == NULL ||
-        c->output == NULL || c->segment == NULL || inputs == NULL || saved == NULL)
+        c->output == NULL || c->segment == NULL || c->half == NULL || c->block == NULL ||
+        c->gathered == NULL || inputs == NULL || saved == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < tensors; t++)
         c->weight[t].first_user = -1;
@@ -198,7 +204,10 @@ static enum sbp_status mark_segments(struct sbp_compiler *c)
 {
     const struct sbp_program *program = c->program;
     const struct sbp_scope *scope = &program->scope;
-    if (program->parallel.recompute != SBP_RECOMPUTE_FULL)
+    if (program->parallel.gather_blocks)
+        (void)sbp_graph_blocks(c->graph, c->block);
+    if (program->parallel.recompute != SBP_RECOMPUTE_FULL &&
+        program->parallel.recompute != SBP_RECOMPUTE_SELECTIVE)
         return SBP_OK;
     return sbp_graph_segments(c->graph, scope->first_op, scope->end_op,
                               program->parallel.recompute_every, c->segment);
@@ -233,7 +242,7 @@ static enum sbp_status drop_unneeded(struct sbp_compiler *c)
     struct sbp_program *program = c->program;
     struct sbp_arena scratch;
     int kept = program->instr_count;
-    if (program->parallel.recompute == SBP_RECOMPUTE_NONE)
+    if (program->parallel.recompute == SBP_RECOMPUTE_NONE && !program->parallel.regather)
         return SBP_OK;
     sbp_arena_init(&scratch);
     bool *needed = SBP_NEW(&scratch, bool, program->buffer_count + 1);

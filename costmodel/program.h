@@ -30,8 +30,9 @@ enum sbp_buffer_use {
     SBP_USE_INDEX,      /* token ids, positions, labels: persistent */
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
     SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
-    SBP_USE_GATHERED,   /* a whole weight out of its shards (ZeRO 3) */
-    SBP_USE_UNREDUCED,  /* a whole gradient on its way to its shards (ZeRO 2 and 3) */
+    SBP_USE_GATHERED,   /* a weight whole out of its shards (ZeRO 3), or converted */
+    SBP_USE_UNREDUCED,  /* a whole gradient on its way to its shards (ZeRO 2 and 3); both
+                           in the type that operators compute in */
     SBP_USES
 };
 
@@ -42,6 +43,7 @@ struct sbp_buffer {
     struct sbp_dist dist; /* of that tensor (its gradient's where it is one) */
     int64_t elements;
     int first, last;      /* instructions between which it lives, both included; persistent: all */
+    int group;            /* > 0: it lives as long as the last of its group */
     int64_t offset_bytes; /* in the arena, a multiple of 64 */
 };
 
@@ -53,6 +55,7 @@ struct sbp_buffer {
     X(REDUCE, "reduce")                   /* in-place all-reduce of OUT over box.axes */           \
     X(INNER, "inner")                     /* `times` collectives inside an operator */             \
     X(GATHER, "gather")                   /* weight OUT from the shards IN (ZeRO), or its owner */ \
+    X(CONVERT, "convert")                 /* weight OUT in the type of computing, from IN */       \
     X(SCATTER, "scatter")                 /* gradient's shard OUT, summed, from IN */              \
     X(RECEIVE, "receive")                 /* OUT from a neighbour stage */                         \
     X(SEND, "send")                       /* IN to a neighbour stage */                            \
@@ -120,9 +123,10 @@ struct sbp_element_bytes {
     int64_t weight, gradient, moment, activation;
     int64_t master;          /* 0: no copy */
     int64_t gradient_master; /* of the gradient converted for the update; 0: no copy */
-    int64_t sum;    /* of the gradient summed over micro-batches; 0: in `gradient` itself */
-    int64_t loss;   /* of the logits in cross-entropy; 0: as activations */
-    int64_t reduce; /* of a weight gradient while it is summed over members */
+    int64_t compute; /* of the copy of a weight that an operator reads; 0: the weight itself */
+    int64_t sum;     /* of the gradient summed over micro-batches; 0: in `gradient` itself */
+    int64_t loss;    /* of the logits in cross-entropy; 0: as activations */
+    int64_t reduce;  /* of a weight gradient while it is summed over members */
 };
 /* Element sizes of a model's precision policy, and of a run in one floating-point type. */
 struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
@@ -154,7 +158,9 @@ struct sbp_program {
     int64_t *updated; /* (tensor_count) parameters of a weight that this device updates: all it
                          holds, or a shard (ZeRO) */
     int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
+    int groups;                                                   /* of buffers */
     int64_t arena_bytes;      /* high-water mark: end of the last buffer */
+    int64_t live_bytes;       /* most that is in use at once: an arena without gaps */
     int64_t persistent_bytes; /* of it, what keeps its place from step to step */
     int64_t kept_bytes;       /* of a micro-batch between its forward and its backward pass */
     int64_t host_bytes;       /* offloaded states, in host memory */
@@ -186,13 +192,14 @@ enum {
  * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2
  * = labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT
  * = logits' gradient times instr.factor; with a loss type of its own forward 0 writes WORK = the
- * logits in it, IN of all that follows, and forward 1 and backward have WORK2 = exponentials and
- * their gradient. Attention: OUT = y, SAVED = what backward needs, WORK =
- * scratch; backward: OUT = gradient of IN, SAVED2 = y. Products with weights (linear, conv2d, moe,
- * summa_linear, custom): backward 0 writes OUT = input gradient, 1 writes DW from IN and DY.
- * Dropout: SAVED = mask. Backward with instr.factor == 1 adds to DW instead of writing it (the
- * second use of a tied weight). Where the box of an instruction's output has P axes, one member
- * (coordinate 0 on all of them) adds bias or positions. Operators in place have no instructions.
+ * logits in it, IN of all that follows, forward 1 has WORK2 = exponentials, backward 0 writes WORK
+ * = their gradient and WORK2 = the wide logits', and backward 1 converts that to OUT. Attention:
+ * OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT = gradient of IN, SAVED2 = y.
+ * Products with weights (linear, conv2d, moe, summa_linear, custom): backward 0 writes OUT = input
+ * gradient, 1 writes DW from IN and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds
+ * to DW instead of writing it (the second use of a tied weight). Where the box of an instruction's
+ * output has P axes, one member (coordinate 0 on all of them) adds bias or positions. Operators in
+ * place have no instructions.
  */
 
 /* The whole model in one stage, all of the batch at once, nothing sharded beyond the strategy. */

@@ -101,15 +101,19 @@ static enum sbp_status add_backward(struct sbp_compiler *c, int op, const struct
     const struct sbp_op_node *node = &c->graph->op[op];
     const struct sbp_factor factor = sbp_factor_here(c, op);
     const struct sbp_op_kept kept = sbp_op_kept(c->graph, op, &factor);
+    const bool gradients_come_later = c->program->parallel.regather && backward->phase == 0 &&
+                                      sbp_op_has_weight_phase(c->graph, op);
     struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_BACKWARD, op, backward->phase);
     if (instr == NULL)
         return SBP_E_MEMORY;
     sbp_set_operands(c, instr, op);
     for (int i = 0; i < node->input_count; i++)
-        if ((kept.inputs >> i & 1) == 0)
+        if ((kept.inputs >> i & 1) == 0 || gradients_come_later)
             instr->buffer[SBP_AT_IN + i] = -1;
     if (kept.output)
         instr->buffer[SBP_AT_SAVED2] = c->output[op];
+    if (c->half[op] >= 0)
+        instr->buffer[SBP_AT_SAVED2] = c->half[op];
     instr->buffer[SBP_AT_DY] = backward->dy;
     instr->buffer[SBP_AT_WORK] = backward->work;
     instr->factor = backward->factor;
@@ -151,13 +155,21 @@ static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
                           (double)logits->size[SBP_DIM_SEQUENCE] *
                           ((double)graph->global_batch / (double)graph->micro_batch);
     int dx[SBP_MAX_INPUTS], wide = -1;
+    struct backward backward = {
+        .dy = -1, .work = -1, .factor = 1.0 / (tokens * factor.of[replicate])};
     SBP_TRY(add_input_gradients(c, op, dx));
-    SBP_TRY(sbp_add_logits(c, op, &wide));
-    SBP_TRY(add_backward(
-        c, op,
-        &(struct backward){
-            .dy = -1, .work = -1, .dx = dx, .factor = 1.0 / (tokens * factor.of[replicate])}));
-    c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_WORK2] = wide;
+    if (c->program->bytes.loss > 0) {
+        SBP_TRY(sbp_add_logits(c, op, &backward.work));
+        SBP_TRY(sbp_add_logits(c, op, &wide));
+        SBP_TRY(add_backward(c, op, &backward));
+        c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_WORK2] = wide;
+        backward.phase = 1;
+    }
+    backward.dx = dx;
+    backward.work = wide;
+    SBP_TRY(add_backward(c, op, &backward));
+    if (wide >= 0)
+        c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_IN] = -1;
     return give_gradients(c, op, dx);
 }
 
@@ -192,6 +204,7 @@ static enum sbp_status backward_weights(struct sbp_compiler *c, int op, int dy)
     const struct sbp_factor factor = sbp_factor_here(c, op);
     int gradient[SBP_MAX_WEIGHTS], work = -1;
     c->section = SBP_SECTION_BACKWARD_WEIGHT;
+    SBP_TRY(sbp_box_inputs_again(c, op));
     SBP_TRY(sbp_open_gradients(c, op, gradient));
     SBP_TRY(sbp_add_work(
         c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_WEIGHT_GRADIENT), &work));
@@ -238,11 +251,14 @@ static bool is_attention(enum sbp_op_kind kind)
 /* Before the backward pass of a segment's last operator, its forward pass once more. */
 static enum sbp_status form_again(struct sbp_compiler *c, int op)
 {
+    const bool selective = c->program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE;
     const bool last = op + 1 == c->program->scope.end_op || c->segment[op + 1] != c->segment[op];
     c->section = SBP_SECTION_RECOMPUTE;
     if (c->segment[op] >= 0 && last)
         for (int again = c->segment[op]; again <= op; again++)
-            SBP_TRY(sbp_compile_forward(c, again));
+            SBP_TRY(selective && is_attention(c->graph->op[again].kind)
+                        ? sbp_box_inputs(c, again)
+                        : sbp_compile_forward(c, again));
     if (c->program->parallel.recompute == SBP_RECOMPUTE_ATTENTION &&
         is_attention(c->graph->op[op].kind))
         SBP_TRY(sbp_compile_attention_again(c, op));

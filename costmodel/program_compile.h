@@ -36,7 +36,12 @@ struct sbp_compiler {
     int (*input)[SBP_MAX_INPUTS];   /* (op_count) buffers that the operator read, boxed */
     int *output;                    /* (op_count) buffer of the output as the operator left it */
     int (*saved)[3];                /* (op_count) what forward kept for backward */
-    int *segment; /* (op_count) first operator of the recomputed segment that it is in; -1 */
+    int *half;  /* (op_count) under selective recompute, the half of its output that is kept; -1 */
+    int *block; /* (op_count) the block whose weights are gathered together; -1: by operator */
+    int *gathered;     /* (tensor_count) a weight's whole copy in the block at hand */
+    int open_block;    /* the block at hand, -1: none, */
+    bool open_forward; /* and the pass */
+    int *segment;      /* (op_count) first operator of the recomputed segment that it is in; -1 */
 };
 
 /* ---- growing (program_grow.c) -------------------------------------------------------------- */
@@ -78,6 +83,10 @@ struct sbp_factor sbp_factor_here(const struct sbp_compiler *c, int op);
 /* Inputs and weights of an operator, and what forward kept. */
 void sbp_set_operands(const struct sbp_compiler *c, struct sbp_instr *instr, int op);
 
+/* From where the inputs rest to what the operator's roles want. */
+enum sbp_status sbp_box_inputs(struct sbp_compiler *c, int op) SBP_MUST_USE;
+/* Boxes the inputs that backward reads once more, where they do not rest as it reads them. */
+enum sbp_status sbp_box_inputs_again(struct sbp_compiler *c, int op) SBP_MUST_USE;
 enum sbp_status sbp_compile_forward(struct sbp_compiler *c, int op) SBP_MUST_USE;
 /* Attention's forward pass once more, for what it keeps beside its operands. */
 enum sbp_status sbp_compile_attention_again(struct sbp_compiler *c, int op) SBP_MUST_USE;

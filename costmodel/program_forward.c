@@ -30,7 +30,7 @@ static enum sbp_status box_input(struct sbp_compiler *c, int op, int input,
     return sbp_add_boxing(c, op, tensor, &at, want, SBP_CAUSE_ACTIVATION, false, buffer);
 }
 
-static enum sbp_status box_inputs(struct sbp_compiler *c, int op)
+enum sbp_status sbp_box_inputs(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     for (int i = 0; i < node->input_count; i++) {
@@ -40,6 +40,25 @@ static enum sbp_status box_inputs(struct sbp_compiler *c, int op)
         SBP_TRY(is_free ? load_input(c, op, tensor, &want, &c->input[op][i])
                         : box_input(c, op, i, &want, &c->input[op][i]));
     }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_box_inputs_again(struct sbp_compiler *c, int op)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const unsigned kept = sbp_op_kept(c->graph, op, &factor).inputs;
+    const enum sbp_section section = c->section;
+    if (!c->program->parallel.regather)
+        return SBP_OK;
+    c->section = SBP_SECTION_RECOMPUTE;
+    for (int i = 0; i < node->input_count; i++) {
+        const struct sbp_dist want = sbp_strategy_input(c->graph, c->mesh, c->strategy, op, i);
+        const int tensor = node->input[i];
+        if ((kept >> i & 1) != 0 && (tensor != c->graph->input || c->graph->input_split))
+            SBP_TRY(box_input(c, op, i, &want, &c->input[op][i]));
+    }
+    c->section = section;
     return SBP_OK;
 }
 
@@ -151,6 +170,22 @@ static enum sbp_status forward_generic(struct sbp_compiler *c, int op, const int
     return add_forward(c, op, 0, weight, work);
 }
 
+/* Under selective recompute the first pass over a product leaves half of its output, which the
+ * second one need not form. */
+static bool keeps_half(const struct sbp_compiler *c, int op)
+{
+    return c->program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE && c->segment[op] >= 0 &&
+           c->section == SBP_SECTION_FORWARD && sbp_op_has_weight_phase(c->graph, op);
+}
+
+static enum sbp_status keep_half(struct sbp_compiler *c, int op)
+{
+    const double elements = (double)c->program->buffer[c->output[op]].elements;
+    SBP_TRY(sbp_add_work(c, elements / 2, &c->half[op]));
+    c->saved[op][1] = c->half[op];
+    return SBP_OK;
+}
+
 static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const struct sbp_dist *dist)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -158,6 +193,8 @@ static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const st
     SBP_TRY(sbp_gather_weights(c, op, weight));
     SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, node->output, dist, &c->output[op]));
     c->saved[op][1] = -1;
+    if (keeps_half(c, op))
+        SBP_TRY(keep_half(c, op));
     if (node->kind == SBP_OP_LAYERNORM)
         return forward_layernorm(c, op, weight, dist);
     if (node->kind == SBP_OP_EMBEDDING)
@@ -168,7 +205,7 @@ static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const st
 enum sbp_status sbp_compile_forward(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
-    SBP_TRY(box_inputs(c, op));
+    SBP_TRY(sbp_box_inputs(c, op));
     if (node->kind == SBP_OP_CROSS_ENTROPY)
         return forward_cross_entropy(c, op);
     const struct sbp_dist dist = sbp_strategy_output(c->graph, c->mesh, c->strategy, op);

@@ -19,6 +19,9 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = 1;
     else if (b->type == SBP_BUFFER_LOSS)
         element = program->bytes.loss;
+    else if ((b->use == SBP_USE_GATHERED || b->use == SBP_USE_UNREDUCED) &&
+             program->bytes.compute > 0)
+        element = program->bytes.compute;
     else if (b->use == SBP_USE_WEIGHT || b->use == SBP_USE_GATHERED)
         element = program->bytes.weight;
     else if (b->use == SBP_USE_GRADIENT || b->use == SBP_USE_UNREDUCED)
@@ -41,7 +44,8 @@ int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer)
     return (sbp_program_buffer_bytes(program, buffer) + 63) / 64 * 64;
 }
 
-static void find_lifetimes(struct sbp_program *program)
+/* group_end: (groups + 1), zeros. */
+static void find_lifetimes(struct sbp_program *program, int *group_end)
 {
     for (int i = 0; i < program->instr_count; i++)
         for (int k = 0; k < SBP_INSTR_BUFFERS; k++) {
@@ -52,6 +56,12 @@ static void find_lifetimes(struct sbp_program *program)
                 buffer->first = i;
             buffer->last = i;
         }
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].last > group_end[program->buffer[i].group])
+            group_end[program->buffer[i].group] = program->buffer[i].last;
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].group > 0 && program->buffer[i].first >= 0)
+            program->buffer[i].last = group_end[program->buffer[i].group];
     /* The loss is read after the step. */
     if (program->loss_buffer >= 0)
         program->buffer[program->loss_buffer].last = program->instr_count - 1;
@@ -177,6 +187,21 @@ static void place(struct sbp_program *program, struct heap *heap, int buffer)
     program->buffer[buffer].offset_bytes = take(heap, sbp_program_slot_bytes(program, buffer));
 }
 
+/* live_bytes: most bytes that live at once, however they are laid out. */
+static void count_live(struct sbp_program *program, const struct calendar *calendar)
+{
+    int64_t live = 0;
+    program->live_bytes = 0;
+    for (int t = 0; t < program->instr_count; t++) {
+        for (int i = t > 0 ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
+            live -= sbp_program_slot_bytes(program, i);
+        for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
+            live += sbp_program_slot_bytes(program, i);
+        if (live > program->live_bytes)
+            program->live_bytes = live;
+    }
+}
+
 static void sweep(struct sbp_program *program, const struct calendar *calendar, struct heap *heap)
 {
     for (int i = 0; i < program->buffer_count; i++)
@@ -216,15 +241,22 @@ enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag
     struct sbp_arena scratch;
     struct calendar calendar;
     sbp_arena_init(&scratch);
-    find_lifetimes(program);
+    int *group_end = SBP_NEW(&scratch, int, program->groups + 1);
     struct heap heap = {.hole = SBP_NEW(&scratch, struct hole, program->buffer_count + 1)};
-    enum sbp_status status = heap.hole == NULL ? SBP_E_MEMORY : check_sizes(program, diag);
+    enum sbp_status status = heap.hole == NULL || group_end == NULL ? SBP_E_MEMORY : SBP_OK;
+    if (status == SBP_OK) {
+        find_lifetimes(program, group_end);
+        status = check_sizes(program, diag);
+    }
     if (status == SBP_OK)
         status = make_calendar(program, &scratch, &calendar);
     if (status == SBP_OK)
         sweep(program, &calendar, &heap);
-    if (status == SBP_OK)
+    if (status == SBP_OK) {
+        count_live(program, &calendar);
         sum_up(program);
+        program->live_bytes += program->persistent_bytes;
+    }
     sbp_arena_free(&scratch);
     return status;
 }

@@ -130,17 +130,62 @@ static enum sbp_status add_gather(struct sbp_compiler *c, int op, int tensor, in
     return SBP_OK;
 }
 
+/* Operators read a copy of it: gathered, or in another type. */
+static bool is_copied(const struct sbp_compiler *c, int tensor)
+{
+    return c->weight[tensor].level == 3 || c->program->bytes.compute > 0;
+}
+
+static enum sbp_status add_copy(struct sbp_compiler *c, int op, int index, int *buffer)
+{
+    const int tensor = c->graph->op[op].weight[index];
+    const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
+    SBP_TRY(sbp_add_block(c, SBP_USE_GATHERED, tensor, &dist, buffer));
+    if (c->weight[tensor].level == 3)
+        return add_gather(c, op, tensor, *buffer);
+    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_CONVERT, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->buffer[SBP_AT_IN] = c->program->weight_buffer[tensor];
+    instr->buffer[SBP_AT_OUT] = *buffer;
+    return SBP_OK;
+}
+
+/* Gathers the weights of a block when a pass comes to it. */
+static enum sbp_status open_block(struct sbp_compiler *c, int block)
+{
+    const struct sbp_scope *scope = &c->program->scope;
+    const bool forward = c->section == SBP_SECTION_FORWARD;
+    if (c->open_block == block && c->open_forward == forward)
+        return SBP_OK;
+    c->open_block = block;
+    c->open_forward = forward;
+    c->program->groups++;
+    for (int op = scope->first_op; op < scope->end_op; op++)
+        for (int w = 0; c->block[op] == block && w < c->graph->op[op].weight_count; w++) {
+            const int tensor = c->graph->op[op].weight[w];
+            if (!is_copied(c, tensor))
+                continue;
+            SBP_TRY(add_copy(c, op, w, &c->gathered[tensor]));
+            c->program->buffer[c->gathered[tensor]].group = c->program->groups;
+        }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_gather_weights(struct sbp_compiler *c, int op, int *buffer)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
+    const bool together = c->block[op] >= 0 && node->weight_count > 0;
+    if (together)
+        SBP_TRY(open_block(c, c->block[op]));
     for (int w = 0; w < node->weight_count; w++) {
         const int tensor = node->weight[w];
-        buffer[w] = c->program->weight_buffer[tensor];
-        if (c->weight[tensor].level < 3)
-            continue;
-        const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
-        SBP_TRY(sbp_add_block(c, SBP_USE_GATHERED, tensor, &dist, &buffer[w]));
-        SBP_TRY(add_gather(c, op, tensor, buffer[w]));
+        buffer[w] = together ? c->gathered[tensor] : -1;
+        if (!is_copied(c, tensor))
+            buffer[w] = c->program->weight_buffer[tensor];
+        else if (!together)
+            SBP_TRY(add_copy(c, op, w, &buffer[w]));
     }
     return SBP_OK;
 }
@@ -156,6 +201,8 @@ enum sbp_status sbp_open_gradients(struct sbp_compiler *c, int op, int *buffer)
         const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
         if (plan->unreduced < 0)
             SBP_TRY(sbp_add_block(c, SBP_USE_UNREDUCED, node->weight[w], &dist, &plan->unreduced));
+        if (c->block[op] >= 0 && c->open_block == c->block[op])
+            c->program->buffer[plan->unreduced].group = c->program->groups;
         buffer[w] = plan->unreduced;
     }
     return SBP_OK;

@@ -91,6 +91,9 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
     if (parallel->recompute != SBP_RECOMPUTE_NONE)
         return refuse(diag, "parallel: recompute", sbp_recompute_name(parallel->recompute),
                       "none is legal");
+    if (parallel->regather)
+        return refuse(diag, "parallel: regather", "boxing once more for backward",
+                      "false is legal");
     if (parallel->offload)
         return refuse(diag, "parallel: offload", "optimizer states in host memory",
                       "false is legal");

@@ -90,6 +90,7 @@ static void check_peak(const struct sbp_program *program)
         }
         peak = live > peak ? live : peak;
     }
+    assert_int_equal(program->live_bytes, peak);
     if (program->arena_bytes > peak + peak / 2)
         fail_msg("an arena of %lld bytes for %lld that live at once",
                  (long long)program->arena_bytes, (long long)peak);
@@ -433,8 +434,9 @@ static int backward_phases(const struct oracle_setting *s, const struct sbp_op_n
     case SBP_OP_PATCH_EMBEDDING:
     case SBP_OP_RMSNORM:
     case SBP_OP_BATCHNORM:
-    case SBP_OP_CROSS_ENTROPY:
         return 1;
+    case SBP_OP_CROSS_ENTROPY: /* in a wider type, and back */
+        return s->program.bytes.loss > 0 ? 2 : 1;
     default:
         return wanted;
     }

@@ -467,12 +467,14 @@ static void test_training_keys(void **state)
     assert_int_equal(model.graph.precision.loss, SBP_FP16);
     drop(&model);
     must_read(&model, "{\"name\": \"t\", \"global_batch\": 2, \"precision\": {\"param\": \"bf16\", "
-                      "\"master\": \"fp32\", \"accumulate\": \"fp32\", \"loss\": \"fp32\"},"
+                      "\"master\": \"fp32\", \"compute\": \"fp16\", "
+                      "\"accumulate\": \"fp32\", \"loss\": \"fp32\"},"
                       " \"layers\": [{\"op\": \"linear\", \"in\": 6, \"out\": 6}]}");
     assert_int_equal(model.graph.precision.grad, SBP_BF16);
     assert_true(model.graph.precision.has_sum);
     assert_false(model.graph.precision.converts_gradient);
     assert_int_equal(model.graph.precision.loss, SBP_FP32);
+    assert_int_equal(model.graph.precision.compute, SBP_FP16);
     drop(&model);
 }
 

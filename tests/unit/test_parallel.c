@@ -57,14 +57,15 @@ static void test_read(void **state)
     assert_int_equal(
         read_text("{\"pipeline\": 8, \"micro_batch\": 2, \"schedule\": \"interleaved\","
                   "\"chunks\": 3, \"pipeline_limit\": 5, \"zero\": 2, \"recompute\": \"full\","
-                  "\"recompute_every\": 4, \"offload\": true, \"bucket_parameters\": 1024,"
+                  "\"recompute_every\": 4, \"gather_blocks\": true, \"regather\": true,"
+                  "\"offload\": true, \"bucket_parameters\": 1024,"
                   "\"chunk_factor\": 7, \"gradient_overlap\": 0.25,"
                   "\"allow_delayed_gradients\": true, \"owner\": \"hand-over\"}",
                   &parallel, &diag),
         SBP_OK);
     const struct sbp_parallel expected = {
-        8, 3,    2,    SBP_INTERLEAVED,    5, 2, SBP_RECOMPUTE_FULL, 4, true, 1024,
-        7, 0.25, true, SBP_OWNER_HAND_OVER};
+        8, 3,    2,    SBP_INTERLEAVED,     5,    2,   SBP_RECOMPUTE_FULL, 4, true, 1024,
+        7, 0.25, true, SBP_OWNER_HAND_OVER, true, true};
     assert_false(sbp_parallel_is_plain(&parallel, &graph));
     struct cJSON *written = cJSON_CreateObject();
     bool failed = false;
@@ -90,6 +91,7 @@ static void test_read(void **state)
         assert_int_equal(both[i]->chunk_factor, expected.chunk_factor);
         assert_true(both[i]->gradient_overlap == 0.25);
         assert_int_equal(both[i]->owner, expected.owner);
+        assert_true(both[i]->gather_blocks && both[i]->regather);
     }
     free(text);
     cJSON_Delete(written);
@@ -429,6 +431,8 @@ static void test_what_runs(void **state)
     refused(&model, &strategy, &mesh, &p, (const char *[]){"zero", "0 is legal", NULL});
     p = plain, p.recompute = SBP_RECOMPUTE_FULL;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"recompute", "full", NULL});
+    p = plain, p.regather = true;
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"regather", "false is legal", NULL});
     p = plain, p.offload = true;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"offload", NULL});
     strategy.zero[2] = 3;

@@ -13,10 +13,10 @@ static enum sbp_status check_words(const struct sbp_arguments *arguments, struct
     if (strcmp(arguments->operands.word[0], "hf") != 0)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan import: unknown format \"%.60s\", legal is hf",
                         arguments->operands.word[0]);
-    if (arguments->global_batch == 0 || arguments->sequence == 0)
+    if (arguments->global_batch == 0)
         return sbp_fail(diag, SBP_E_USAGE,
-                        "sbplan import: %s N is needed: the training decides it, not the config",
-                        arguments->global_batch == 0 ? "--global-batch" : "--sequence");
+                        "sbplan import: --global-batch N is needed: the training decides it, not "
+                        "the config");
     return SBP_OK;
 }
 

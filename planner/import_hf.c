@@ -1,6 +1,7 @@
 #include "planner/import_hf.h"
 
-#include <stdbool.h>
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,129 +9,212 @@
 
 #include "base/text.h"
 #include "costmodel/graph.h"
+#include "planner/import_family.h"
 
 #define MOST_SIZE (INT64_C(1) << 31)
 
-/* What a gpt2 config says; keys that it may leave out have the defaults of the publisher's library,
- * which is what that library would build from the same file. */
-struct gpt2 {
-    int64_t layers, hidden, heads, vocab, positions, ffn;
-    double epsilon, residual_dropout, embedding_dropout, attention_dropout;
-    bool tied;
-    const char *activation;
-};
+/* ---- what families write with ---- */
 
-/* --- reading the config --- */
-
-static bool is_given(const struct sbp_json *config, const char *key)
+bool sbp_import_given(const struct sbp_json *config, const char *key, struct sbp_json *member)
 {
-    struct sbp_json member;
-    return sbp_json_has(config, key) && sbp_json_member(config, key, &member) == SBP_OK &&
-           !cJSON_IsNull(member.node);
+    return sbp_json_has(config, key) && sbp_json_member(config, key, member) == SBP_OK &&
+           !cJSON_IsNull(member->node);
 }
 
-static enum sbp_status require_size(const struct sbp_json *config, const char *key, int64_t *value)
+void sbp_import_put_number(struct sbp_import *import, const char *key, double value)
 {
-    struct sbp_json member;
-    SBP_TRY(sbp_json_member(config, key, &member));
-    return sbp_json_int64(&member, 1, MOST_SIZE, value);
+    import->failed |= cJSON_AddNumberToObject(import->model, key, value) == NULL;
 }
 
-static enum sbp_status read_sizes(const struct sbp_json *config, struct gpt2 *gpt2)
+void sbp_import_put_flag(struct sbp_import *import, const char *key, bool value)
 {
-    struct sbp_json heads;
-    SBP_TRY(require_size(config, "n_layer", &gpt2->layers));
-    SBP_TRY(require_size(config, "n_embd", &gpt2->hidden));
-    SBP_TRY(require_size(config, "n_head", &gpt2->heads));
-    SBP_TRY(require_size(config, "n_positions", &gpt2->positions));
-    SBP_TRY(require_size(config, "vocab_size", &gpt2->vocab));
-    gpt2->ffn = 4 * gpt2->hidden;
-    if (is_given(config, "n_inner"))
-        SBP_TRY(require_size(config, "n_inner", &gpt2->ffn));
-    if (gpt2->hidden % gpt2->heads == 0)
-        return SBP_OK;
-    SBP_TRY(sbp_json_member(config, "n_head", &heads));
-    return sbp_json_refuse(&heads, "%lld heads do not divide n_embd %lld", (long long)gpt2->heads,
-                           (long long)gpt2->hidden);
+    import->failed |= cJSON_AddBoolToObject(import->model, key, value) == NULL;
 }
 
-static enum sbp_status read_probability(const struct sbp_json *config, const char *key,
-                                        double *value)
+void sbp_import_put_text(struct sbp_import *import, const char *key, const char *value)
 {
-    struct sbp_json member;
-    *value = 0.1;
-    if (!sbp_json_has(config, key))
-        return SBP_OK;
-    SBP_TRY(sbp_json_member(config, key, &member));
-    SBP_TRY(sbp_json_double(&member, 0, 1, value));
-    return *value < 1 ? SBP_OK : sbp_json_refuse(&member, "must be at least 0 and less than 1");
+    import->failed |= cJSON_AddStringToObject(import->model, key, value) == NULL;
 }
 
-static enum sbp_status read_constants(const struct sbp_json *config, struct gpt2 *gpt2)
+void sbp_import_note(struct sbp_import *import, const char *format, ...)
 {
-    gpt2->epsilon = 1e-5;
-    gpt2->tied = true;
-    SBP_TRY(sbp_json_get_double(config, "layer_norm_epsilon", 1e-30, 1, &gpt2->epsilon));
-    SBP_TRY(sbp_json_get_bool(config, "tie_word_embeddings", &gpt2->tied));
-    SBP_TRY(read_probability(config, "resid_pdrop", &gpt2->residual_dropout));
-    SBP_TRY(read_probability(config, "embd_pdrop", &gpt2->embedding_dropout));
-    return read_probability(config, "attn_pdrop", &gpt2->attention_dropout);
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    struct cJSON *note = cJSON_CreateString(text);
+    if (note == NULL || !cJSON_AddItemToArray(import->notes, note)) {
+        cJSON_Delete(note);
+        import->failed = true;
+    }
 }
 
-static enum sbp_status read_activation(const struct sbp_json *config, struct gpt2 *gpt2)
+/* ---- the family ---- */
+
+static void list_families(struct sbp_text *text)
 {
-    static const char *const SUPPORTED[] = {"gelu_new", "gelu_pytorch_tanh", "gelu", NULL};
-    struct sbp_json member;
-    gpt2->activation = "gelu_new";
-    if (!sbp_json_has(config, "activation_function"))
-        return SBP_OK;
-    SBP_TRY(sbp_json_member(config, "activation_function", &member));
-    SBP_TRY(sbp_json_string(&member, &gpt2->activation));
-    for (int i = 0; SUPPORTED[i] != NULL; i++)
-        if (strcmp(gpt2->activation, SUPPORTED[i]) == 0)
+    for (int i = 0; i < sbp_import_family_count; i++)
+        sbp_text_add(text, "%s%s",
+                     i == 0                            ? ""
+                     : i + 1 < sbp_import_family_count ? ", "
+                                                       : " and ",
+                     sbp_import_families[i].name);
+}
+
+static enum sbp_status refuse_family(const struct sbp_json *at, const char *what)
+{
+    struct sbp_text names = {0};
+    list_families(&names);
+    const enum sbp_status status =
+        sbp_json_refuse(at, "%s, supported are %s", what, names.failed ? "few" : names.bytes);
+    sbp_text_free(&names);
+    return status;
+}
+
+/* Files of BERT's authors have no model_type, but token types, which nobody else has. */
+static enum sbp_status find_family(const struct sbp_json *config,
+                                   const struct sbp_import_family **family)
+{
+    const bool typed = sbp_json_has(config, "model_type");
+    const char *name = "bert";
+    struct sbp_json member = *config;
+    char what[96];
+    if (typed || !sbp_json_has(config, "type_vocab_size")) {
+        if (!typed && cJSON_IsObject(config->node))
+            return refuse_family(config, "key \"model_type\" is missing");
+        SBP_TRY(sbp_json_member(config, "model_type", &member));
+        SBP_TRY(sbp_json_string(&member, &name));
+    }
+    for (int i = 0; i < sbp_import_family_count; i++)
+        if (strcmp(sbp_import_families[i].name, name) == 0) {
+            *family = &sbp_import_families[i];
             return SBP_OK;
-    return sbp_json_refuse(&member,
-                           "\"%.40s\" is not supported, supported are gelu_new, "
-                           "gelu_pytorch_tanh and gelu",
-                           gpt2->activation);
+        }
+    (void)snprintf(what, sizeof what, "\"%.40s\" is not supported", name);
+    return refuse_family(&member, what);
 }
 
-/* Switches that would make it another model. */
-static enum sbp_status check_switches(const struct sbp_json *config)
+/* ---- fields ---- */
+
+static enum sbp_status refuse_missing(const struct sbp_import *import,
+                                      const struct sbp_import_field *field)
 {
-    static const struct {
-        const char *key;
-        bool supported;
-    } SWITCHES[] = {{"scale_attn_weights", true},
-                    {"scale_attn_by_inverse_layer_idx", false},
-                    {"add_cross_attention", false}};
-    for (size_t i = 0; i < sizeof SWITCHES / sizeof SWITCHES[0]; i++) {
-        bool value = SWITCHES[i].supported;
-        SBP_TRY(sbp_json_get_bool(config, SWITCHES[i].key, &value));
-        if (value != SWITCHES[i].supported) {
-            struct sbp_json member;
-            SBP_TRY(sbp_json_member(config, SWITCHES[i].key, &member));
-            return sbp_json_refuse(&member, "%s is not supported", value ? "true" : "false");
+    if (field->theirs[1] == NULL)
+        return sbp_json_refuse(&import->config, "key \"%s\" is missing: %s needs it",
+                               field->theirs[0], import->family->name);
+    return sbp_json_refuse(&import->config, "key \"%s\" (or \"%s\") is missing: %s needs it",
+                           field->theirs[0], field->theirs[1], import->family->name);
+}
+
+static enum sbp_status put_given(struct sbp_import *import, const struct sbp_import_field *field,
+                                 const struct sbp_json *member)
+{
+    int64_t size;
+    double number;
+    bool flag;
+    switch (field->type) {
+    case SBP_IMPORT_SIZE:
+        SBP_TRY(sbp_json_int64(member, 1, MOST_SIZE, &size));
+        sbp_import_put_number(import, field->ours, (double)size);
+        return SBP_OK;
+    case SBP_IMPORT_FLAG:
+        SBP_TRY(sbp_json_bool(member, &flag));
+        sbp_import_put_flag(import, field->ours, flag);
+        return SBP_OK;
+    default:
+        SBP_TRY(sbp_json_double(member, 0, 1, &number));
+        if (field->type == SBP_IMPORT_PROBABILITY && number >= 1)
+            return sbp_json_refuse(member, "must be at least 0 and less than 1");
+        sbp_import_put_number(import, field->ours, number);
+        return SBP_OK;
+    }
+}
+
+/* The first of the field's keys that the config has. */
+static bool find_given(const struct sbp_import *import, const struct sbp_import_field *field,
+                       struct sbp_json *member)
+{
+    for (int i = 0; i < 4 && field->theirs[i] != NULL; i++)
+        if (sbp_import_given(&import->config, field->theirs[i], member))
+            return true;
+    return false;
+}
+
+static enum sbp_status put_field(struct sbp_import *import, const struct sbp_import_field *field)
+{
+    struct sbp_json member;
+    if (find_given(import, field, &member))
+        return put_given(import, field, &member);
+    if (field->required)
+        return refuse_missing(import, field);
+    if (isnan(field->absent))
+        return SBP_OK;
+    if (field->type == SBP_IMPORT_FLAG)
+        sbp_import_put_flag(import, field->ours, field->absent > 0);
+    else
+        sbp_import_put_number(import, field->ours, field->absent);
+    return SBP_OK;
+}
+
+/* ---- switches ---- */
+
+static enum sbp_status check_activation(struct sbp_import *import)
+{
+    const char *const *supported = import->family->activations;
+    struct sbp_json member;
+    const char *name;
+    char legal[96] = "";
+    size_t used = 0;
+    if (!sbp_import_given(&import->config, "hidden_act", &member) &&
+        !sbp_import_given(&import->config, "activation_function", &member))
+        return SBP_OK;
+    SBP_TRY(sbp_json_string(&member, &name));
+    for (int i = 0; supported[i] != NULL; i++) {
+        if (strcmp(name, supported[i]) == 0) {
+            if (strcmp(name, "gelu") == 0)
+                sbp_import_note(import, "activation gelu: its tanh form is used");
+            return SBP_OK;
         }
+        used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%s", i == 0 ? "" : ", ",
+                                 supported[i]);
+    }
+    return sbp_json_refuse(&member, "\"%.40s\" is not supported for %s, supported: %s", name,
+                           import->family->name, legal);
+}
+
+static enum sbp_status check_switches(const struct sbp_import *import)
+{
+    for (const struct sbp_import_switch *s = import->family->switches; s->key != NULL; s++) {
+        bool value = s->supported;
+        struct sbp_json member;
+        if (!sbp_import_given(&import->config, s->key, &member))
+            continue;
+        SBP_TRY(sbp_json_bool(&member, &value));
+        if (value != s->supported)
+            return sbp_json_refuse(&member, "%s is not supported", value ? "true" : "false");
     }
     return SBP_OK;
 }
 
-static enum sbp_status check_family(const struct sbp_json *config)
+/* Weights of fewer bits are the publisher's way to serve the model, not to train it. */
+static void note_quantization(struct sbp_import *import)
 {
     struct sbp_json member;
-    const char *family;
-    SBP_TRY(sbp_json_member(config, "model_type", &member));
-    SBP_TRY(sbp_json_string(&member, &family));
-    if (strcmp(family, "gpt2") != 0)
-        return sbp_json_refuse(&member, "\"%.40s\" is not supported, supported is gpt2 so far",
-                               family);
-    return SBP_OK;
+    if (sbp_import_given(&import->config, "quantization_config", &member))
+        sbp_import_note(import, "quantization_config is ignored: the precision is an option");
 }
 
-static enum sbp_status check_options(const struct sbp_json *config,
-                                     const struct sbp_import_options *options,
-                                     const struct gpt2 *gpt2, struct sbp_diag *diag)
+/* ---- options ---- */
+
+static double number_of(const struct cJSON *model, const char *key)
+{
+    const struct cJSON *member = cJSON_GetObjectItemCaseSensitive(model, key);
+    return cJSON_IsNumber(member) ? member->valuedouble : 0;
+}
+
+static enum sbp_status check_options(const struct sbp_import_options *options,
+                                     struct sbp_diag *diag)
 {
     if (options->global_batch < 1 || options->global_batch > MOST_SIZE)
         return sbp_fail(diag, SBP_E_INPUT, "global batch %lld, legal are 1 to 2^31",
@@ -138,94 +222,117 @@ static enum sbp_status check_options(const struct sbp_json *config,
     if (options->vocab_multiple < 0 || options->vocab_multiple > MOST_SIZE)
         return sbp_fail(diag, SBP_E_INPUT, "vocabulary multiple %lld, legal are 1 to 2^31",
                         (long long)options->vocab_multiple);
-    if (options->sequence < 1 || options->sequence > gpt2->positions)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "%s: n_positions: a sequence of %lld tokens, legal are 1 to %lld",
-                        config->file, (long long)options->sequence, (long long)gpt2->positions);
     return SBP_OK;
 }
 
-/* --- writing the model --- */
+/* Learned positions end. */
+static enum sbp_status check_positions(const struct sbp_import *import, int64_t sequence)
+{
+    const struct sbp_import_field *field = import->family->fields;
+    const double positions = number_of(import->model, "positions");
+    struct sbp_json member;
+    while (field->ours != NULL && strcmp(field->ours, "positions") != 0)
+        field++;
+    if (field->ours == NULL || (double)sequence <= positions || !find_given(import, field, &member))
+        return SBP_OK;
+    return sbp_json_refuse(&member, "a sequence of %lld tokens, legal are 1 to %.0f",
+                           (long long)sequence, positions);
+}
 
-static void make_name(const struct gpt2 *gpt2, char *name, size_t size)
+/* Rotated positions go on, which is worth a word. */
+static void note_long_sequence(struct sbp_import *import, int64_t sequence)
+{
+    struct sbp_json trained;
+    if (cJSON_HasObjectItem(import->model, "positions") ||
+        !sbp_import_given(&import->config, "max_position_embeddings", &trained) ||
+        !cJSON_IsNumber(trained.node) || trained.node->valuedouble >= (double)sequence)
+        return;
+    sbp_import_note(import, "sequence %lld is longer than max_position_embeddings, %.0f",
+                    (long long)sequence, trained.node->valuedouble);
+}
+
+static enum sbp_status check_sequence(struct sbp_import *import,
+                                      const struct sbp_import_options *options)
+{
+    if (import->family->images)
+        return SBP_OK;
+    if (options->sequence < 1)
+        return sbp_json_refuse(&import->config,
+                               "%s needs --sequence N: the training decides it, not the config",
+                               import->family->name);
+    note_long_sequence(import, options->sequence);
+    return check_positions(import, options->sequence);
+}
+
+/* ---- writing the model ---- */
+
+static void make_name(const struct sbp_import *import, char *name, size_t size)
 {
     static const struct {
         const char *name;
-        int64_t layers, hidden;
+        double layers, hidden;
     } PUBLISHED[] = {{"gpt2-small", 12, 768},
                      {"gpt2-medium", 24, 1024},
                      {"gpt2-large", 36, 1280},
                      {"gpt2-xl", 48, 1600}};
+    const double layers = number_of(import->model, "layers"),
+                 hidden = number_of(import->model, "hidden");
+    const char *family = import->family->name;
     for (size_t i = 0; i < sizeof PUBLISHED / sizeof PUBLISHED[0]; i++)
-        if (gpt2->layers == PUBLISHED[i].layers && gpt2->hidden == PUBLISHED[i].hidden &&
-            gpt2->vocab == 50257) {
+        if (strcmp(family, "gpt2") == 0 && layers == PUBLISHED[i].layers &&
+            hidden == PUBLISHED[i].hidden && number_of(import->model, "vocab") == 50257) {
             (void)snprintf(name, size, "%s", PUBLISHED[i].name);
             return;
         }
-    (void)snprintf(name, size, "gpt2-%lldx%lld", (long long)gpt2->layers, (long long)gpt2->hidden);
+    if (layers > 0)
+        (void)snprintf(name, size, "%s-%.0fx%.0f", family, layers, hidden);
+    else
+        (void)snprintf(name, size, "%s-%.0f", family, number_of(import->model, "depth"));
 }
 
-static bool add_note(struct cJSON *notes, const struct sbp_text *note)
-{
-    if (note->failed)
-        return false;
-    struct cJSON *text = cJSON_CreateString(note->bytes);
-    return text != NULL && cJSON_AddItemToArray(notes, text);
-}
-
-/* What the model file cannot say. */
-static bool add_notes(struct cJSON *model, const struct gpt2 *gpt2)
-{
-    struct cJSON *notes = cJSON_CreateArray();
-    struct sbp_text texts[3] = {{0}};
-    bool good = notes != NULL;
-    if (gpt2->attention_dropout > 0)
-        sbp_text_add(&texts[0], "attn_pdrop %g: dropout inside attention is not modelled",
-                     gpt2->attention_dropout);
-    if (gpt2->embedding_dropout != gpt2->residual_dropout)
-        sbp_text_add(&texts[1], "embd_pdrop %g: taken as resid_pdrop, %g", gpt2->embedding_dropout,
-                     gpt2->residual_dropout);
-    if (strcmp(gpt2->activation, "gelu") == 0)
-        sbp_text_add(&texts[2], "activation gelu: its tanh form is used");
-    for (int i = 0; i < 3; i++) {
-        good = good && (texts[i].length == 0 ? !texts[i].failed : add_note(notes, &texts[i]));
-        sbp_text_free(&texts[i]);
-    }
-    if (good && cJSON_GetArraySize(notes) > 0)
-        return cJSON_AddItemToObject(model, "notes", notes);
-    cJSON_Delete(notes);
-    return good;
-}
-
-static bool add_number(struct cJSON *model, const char *key, double value)
-{
-    return cJSON_AddNumberToObject(model, key, value) != NULL;
-}
-
-/* Whole, with every size that the config gives, so that the file stands by itself. */
-static bool fill(struct cJSON *model, const struct gpt2 *gpt2,
-                 const struct sbp_import_options *options)
+static void put_options(struct sbp_import *import, const struct sbp_import_options *options)
 {
     const int64_t multiple = options->vocab_multiple == 0 ? 128 : options->vocab_multiple;
-    const char *precision = options->precision == NULL ? "fp32" : options->precision;
-    char made[64];
-    make_name(gpt2, made, sizeof made);
-    return cJSON_AddStringToObject(model, "name", options->name == NULL ? made : options->name) !=
-               NULL &&
-           cJSON_AddStringToObject(model, "architecture", "gpt") != NULL &&
-           add_number(model, "layers", (double)gpt2->layers) &&
-           add_number(model, "hidden", (double)gpt2->hidden) &&
-           add_number(model, "heads", (double)gpt2->heads) &&
-           add_number(model, "ffn", (double)gpt2->ffn) &&
-           add_number(model, "vocab", (double)gpt2->vocab) &&
-           add_number(model, "vocab_multiple", (double)multiple) &&
-           add_number(model, "positions", (double)gpt2->positions) &&
-           add_number(model, "epsilon", gpt2->epsilon) &&
-           add_number(model, "dropout", gpt2->residual_dropout) &&
-           cJSON_AddBoolToObject(model, "tied", gpt2->tied) != NULL &&
-           add_number(model, "global_batch", (double)options->global_batch) &&
-           add_number(model, "sequence", (double)options->sequence) &&
-           cJSON_AddStringToObject(model, "precision", precision) != NULL && add_notes(model, gpt2);
+    if (!import->family->images)
+        sbp_import_put_number(import, "vocab_multiple", (double)multiple);
+    sbp_import_put_number(import, "global_batch", (double)options->global_batch);
+    if (options->sequence > 0)
+        sbp_import_put_number(import, "sequence", (double)options->sequence);
+    sbp_import_put_text(import, "precision",
+                        options->precision == NULL ? "fp32" : options->precision);
+}
+
+/* The file's own name, without the way to it. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Name and source stand first, what the file says next, what the training decides last. */
+static enum sbp_status write_model(struct sbp_import *import,
+                                   const struct sbp_import_options *options)
+{
+    char name[64];
+    sbp_import_put_text(import, "name", "");
+    sbp_import_put_text(import, "architecture", import->family->architecture);
+    sbp_import_note(import, "Hugging Face model_type %s, %.100s", import->family->name,
+                    base_name(import->config.file));
+    for (const struct sbp_import_field *field = import->family->fields; field->ours != NULL;
+         field++)
+        SBP_TRY(put_field(import, field));
+    SBP_TRY(check_activation(import));
+    SBP_TRY(check_switches(import));
+    if (import->family->rest != NULL)
+        SBP_TRY(import->family->rest(import));
+    SBP_TRY(check_sequence(import, options));
+    note_quantization(import);
+    put_options(import, options);
+    make_name(import, name, sizeof name);
+    struct cJSON *text = cJSON_CreateString(options->name == NULL ? name : options->name);
+    if (text == NULL || !cJSON_ReplaceItemInObjectCaseSensitive(import->model, "name", text))
+        import->failed = true;
+    return SBP_OK;
 }
 
 /* The rest of what is legal is known by the reader of model files: names, precision, sizes. */
@@ -242,27 +349,38 @@ static enum sbp_status check_model(const struct cJSON *model, const char *file,
     return SBP_OK;
 }
 
+static enum sbp_status fill(struct sbp_import *import, const struct sbp_import_options *options,
+                            struct sbp_diag *diag)
+{
+    enum sbp_status status = SBP_OK;
+    import->failed = import->model == NULL || import->notes == NULL;
+    if (!import->failed)
+        status = write_model(import, options);
+    if (!import->failed && status == SBP_OK) {
+        import->failed = !cJSON_AddItemToObject(import->model, "notes", import->notes);
+        if (!import->failed)
+            import->notes = NULL; /* the model's now */
+    }
+    if (import->failed && status == SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", import->config.file);
+    return status == SBP_OK ? check_model(import->model, import->config.file, diag) : status;
+}
+
 enum sbp_status sbp_import_hf(const struct sbp_json *config,
                               const struct sbp_import_options *options, struct cJSON **model,
                               struct sbp_diag *diag)
 {
-    struct gpt2 gpt2 = {0};
+    struct sbp_import import = {.config = *config};
     *model = NULL;
-    SBP_TRY(check_family(config));
-    SBP_TRY(read_sizes(config, &gpt2));
-    SBP_TRY(read_constants(config, &gpt2));
-    SBP_TRY(read_activation(config, &gpt2));
-    SBP_TRY(check_switches(config));
-    SBP_TRY(check_options(config, options, &gpt2, diag));
-    struct cJSON *made = cJSON_CreateObject();
-    enum sbp_status status = SBP_OK;
-    if (made == NULL || !fill(made, &gpt2, options))
-        status = sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", config->file);
-    else
-        status = check_model(made, config->file, diag);
+    SBP_TRY(find_family(config, &import.family));
+    SBP_TRY(check_options(options, diag));
+    import.model = cJSON_CreateObject();
+    import.notes = cJSON_CreateArray();
+    const enum sbp_status status = fill(&import, options, diag);
     if (status == SBP_OK)
-        *model = made;
+        *model = import.model;
     else
-        cJSON_Delete(made);
+        cJSON_Delete(import.model);
+    cJSON_Delete(import.notes);
     return status;
 }

@@ -1,0 +1,1 @@
+echo '{"name": "m", "architecture": "mixtral", "layers": 2, "hidden": 64, "heads": 4, "ffn": 96, "vocab": 100, "sequence": 32, "global_batch": 8, "experts": 4, "topk": 2}' > model.json && sbplan search model.json laptop-4

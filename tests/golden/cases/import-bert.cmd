@@ -1,0 +1,1 @@
+sbplan import hf "$DATA/hf-bert.json" --global-batch 8 --sequence 64 --precision mixed

@@ -1,0 +1,1 @@
+sbplan import hf "$DATA/hf-llama.json" --global-batch 8

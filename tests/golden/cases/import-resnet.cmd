@@ -1,0 +1,1 @@
+sbplan import hf "$DATA/hf-resnet.json" --global-batch 32

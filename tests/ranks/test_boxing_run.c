@@ -104,7 +104,8 @@ static void make_program(struct problem *p, bool path)
     if (status != SBP_OK)
         fail_msg("boxing: %s", diag.text);
     for (int i = 0; i < p->boxing.count; i++)
-        p->instr[i] = (struct sbp_instr){.kind = SBP_INSTR_BOX, .box = p->boxing.step[i]};
+        p->instr[i] =
+            (struct sbp_instr){.kind = SBP_INSTR_BOX, .times = 1, .box = p->boxing.step[i]};
     p->program.mesh = p->mesh;
     p->program.bytes = sbp_element_bytes_run(SBP_F64);
     p->program.instr = p->instr;

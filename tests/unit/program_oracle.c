@@ -513,7 +513,7 @@ static void check_contents(const struct oracle_setting *s)
     check_phases(s);
     assert_int_equal(s->program.loss_buffer >= 0, s->model.graph.loss >= 0);
     assert_int_equal(s->program.labels_buffer >= 0, s->model.graph.loss >= 0);
-    assert_int_equal(s->program.ids_buffer >= 0, s->model.graph.input < 0);
+    assert_int_equal(s->program.ids_buffer >= 0, first_table(&s->model.graph) >= 0);
     for (int at = 0; at < s->program.instr_count; at++) {
         check_slots(s, at);
         check_moves(s, at);
@@ -589,7 +589,8 @@ static void expect_times(const struct oracle_setting *s, enum sbp_cause cause,
     const double g = (double)oracle_product(&s->mesh, axes);
     const double rounds = kind == SBP_ALL_REDUCE ? 2 : 1;
     const double steps = kind == SBP_SEND_RECV ? 1 : rounds * (g - 1);
-    const double sent = kind == SBP_SEND_RECV ? bytes : rounds * (g - 1) / g * bytes;
+    const bool whole = kind == SBP_SEND_RECV || kind == SBP_BROADCAST_COLL; /* of n bytes, all */
+    const double sent = whole ? bytes : rounds * (g - 1) / g * bytes;
     e->seconds[cause] += times * (steps * s->cluster.level[level].alpha_s +
                                   sent * s->cluster.level[level].beta_s_per_byte);
     e->bytes += times * sent;
@@ -651,7 +652,8 @@ static double tokens_of(const struct oracle_setting *s, int tensor, sbp_axes *fe
                         sbp_axes *batches)
 {
     const struct sbp_graph *graph = &s->model.graph;
-    int64_t tokens = graph->micro_batch * graph->sequence;
+    const int64_t *size = graph->tensor[tensor].shape.size;
+    int64_t tokens = size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE];
     *features = *batches = 0;
     for (int i = 0; i < s->mesh.axis_count; i++) {
         const struct sbp_state state = s->strategy.rest[tensor].axis[i];

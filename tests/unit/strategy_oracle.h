@@ -341,6 +341,61 @@ static const char *const oracle_models[] = {
 };
 #define ORACLE_MODELS 5
 
+/* Every other operator of the catalogue: a mixture of experts with grouped and latent attention,
+ * images, and layers of SUMMA and of a user's own. */
+static const char *const oracle_wide_models[] = {
+    "{\"name\": \"experts\", \"global_batch\": 24, \"sequence\": 24, \"precision\": \"mixed\","
+    "\"clip_norm\": 1.0, \"layers\": ["
+    "{\"op\": \"embedding\", \"name\": \"e\", \"vocab\": 48, \"hidden\": 48, \"types\": 2},"
+    "{\"op\": \"rmsnorm\", \"name\": \"n\"},"
+    "{\"op\": \"linear\", \"name\": \"q\", \"out\": 96, \"out_heads\": 24},"
+    "{\"op\": \"head_norm\", \"name\": \"hn\"}, {\"op\": \"rotary\", \"name\": \"r\"},"
+    "{\"op\": \"linear\", \"name\": \"kv\", \"inputs\": [\"n\"], \"out\": 96, \"out_heads\": 12},"
+    "{\"op\": \"grouped_attention\", \"name\": \"a\", \"inputs\": [\"r\", \"kv\"], \"heads\": 24,"
+    "\"kv_heads\": 12, \"head_dim\": 4, \"dropout\": 0.1},"
+    "{\"op\": \"linear\", \"name\": \"o\", \"out\": 48},"
+    "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"o\", \"e\"]},"
+    "{\"op\": \"moe\", \"name\": \"m\", \"experts\": 12, \"top_k\": 2, \"ffn\": 24,"
+    "\"capacity\": 1.25},"
+    "{\"op\": \"linear\", \"name\": \"up\", \"out\": 96, \"out_heads\": 48},"
+    "{\"op\": \"swiglu\", \"name\": \"g\"}, {\"op\": \"linear\", \"name\": \"down\", \"out\": 48},"
+    "{\"op\": \"cross_entropy\", \"name\": \"loss\"}]}",
+    "{\"name\": \"latent\", \"global_batch\": 24, \"sequence\": 24, \"precision\": \"fp32\","
+    "\"attention\": \"flash\", \"layers\": ["
+    "{\"op\": \"linear\", \"name\": \"x\", \"in\": 48, \"out\": 48},"
+    "{\"op\": \"linear\", \"name\": \"q\", \"out\": 72, \"out_heads\": 12},"
+    "{\"op\": \"linear\", \"name\": \"kv\", \"inputs\": [\"x\"], \"out\": 96, \"out_heads\": 12},"
+    "{\"op\": \"linear\", \"name\": \"kr\", \"inputs\": [\"x\"], \"out\": 2},"
+    "{\"op\": \"latent_attention\", \"name\": \"a\", \"inputs\": [\"q\", \"kv\", \"kr\"],"
+    "\"heads\": 12, \"nope\": 4, \"rope\": 2, \"value\": 4, \"context\": \"ring\"},"
+    "{\"op\": \"tanh\", \"name\": \"t\"},"
+    "{\"op\": \"summa_linear\", \"name\": \"z\", \"out\": 96},"
+    "{\"op\": \"linear\", \"name\": \"l\", \"out\": 48},"
+    "{\"op\": \"custom\", \"name\": \"c\", \"out\": 48, \"weights\": [[48, 48]],"
+    "\"roles\": [{\"name\": \"batch\", \"input\": \"S0\", \"weight\": \"B\", \"output\": \"S0\"},"
+    "{\"name\": \"column\", \"input\": \"B\", \"weight\": \"S2\", \"output\": \"S2\"}],"
+    "\"flops\": {\"forward\": 1e6, \"input_gradient\": 1e6, \"weight_gradient\": 1e6},"
+    "\"saved_bytes\": 9216, \"collectives\": [{\"pass\": \"forward\", \"role\": \"batch\","
+    "\"kind\": \"all-gather\", \"bytes\": 9216}]}]}",
+    "{\"name\": \"images\", \"global_batch\": 24, \"precision\": \"fp32\", \"input\":"
+    "{\"height\": 24, \"width\": 24, \"channels\": 12}, \"layers\": ["
+    "{\"op\": \"conv2d\", \"name\": \"c1\", \"out\": 24, \"kernel\": 3, \"padding\": 1},"
+    "{\"op\": \"batchnorm\", \"name\": \"b1\"}, {\"op\": \"relu\", \"name\": \"r1\"},"
+    "{\"op\": \"maxpool\", \"name\": \"p\", \"kernel\": 2},"
+    "{\"op\": \"conv2d\", \"name\": \"c2\", \"out\": 24, \"kernel\": 3, \"padding\": 1,"
+    "\"bias\": true}, {\"op\": \"avgpool\", \"name\": \"g\", \"kernel\": 2},"
+    "{\"op\": \"flatten\", \"name\": \"f\"}, {\"op\": \"linear\", \"name\": \"l\", \"out\": 48},"
+    "{\"op\": \"cross_entropy\", \"name\": \"loss\"}]}",
+    "{\"name\": \"patches\", \"global_batch\": 24, \"precision\": \"fp32\", \"input\":"
+    "{\"height\": 24, \"width\": 24, \"channels\": 3}, \"layers\": ["
+    "{\"op\": \"patch_embedding\", \"name\": \"e\", \"patch\": 4, \"hidden\": 48,"
+    "\"class_token\": false}, {\"op\": \"layernorm\", \"name\": \"n\"},"
+    "{\"op\": \"first_token\", \"name\": \"t\"}, {\"op\": \"linear\", \"name\": \"l\", \"out\": "
+    "48},"
+    "{\"op\": \"cross_entropy\", \"name\": \"loss\"}]}",
+};
+#define ORACLE_WIDE_MODELS 4
+
 static const int64_t oracle_meshes[][3] = {{2, 2, 1}, {2, 3, 1}, {3, 2, 1}, {4, 1, 1}, {6, 1, 1},
                                            {2, 2, 2}, {1, 1, 1}, {2, 1, 1}, {1, 12, 1}};
 #define ORACLE_MESHES 9

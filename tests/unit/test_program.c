@@ -54,6 +54,44 @@ static void test_random_rests(void **state)
     check_random_programs(SEED + 2, true);
 }
 
+/* Every operator of the catalogue. */
+static void test_every_operator(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED + 3);
+    print_message("seed %llu\n", (unsigned long long)(SEED + 3));
+    int checked[ORACLE_WIDE_MODELS] = {0};
+    bool seen[SBP_OP_KINDS] = {false};
+    for (int round = 0; round < ROUNDS; round++) {
+        struct oracle_setting s = {0};
+        const int model = round % ORACLE_WIDE_MODELS;
+        oracle_model_read(&s.model, oracle_wide_models[model]);
+        const struct sbp_cluster cluster =
+            oracle_cluster(3, oracle_meshes[oracle_below(&random, ORACLE_MESHES)]);
+        oracle_set_cluster(&s, &cluster);
+        (round % 8 < 4 ? oracle_draw : oracle_draw_wide)(&random, &s.model.graph, &s.mesh,
+                                                         &s.strategy);
+        for (int op = 0; op < s.model.graph.op_count; op++)
+            seen[s.model.graph.op[op].kind] = true;
+        if (oracle_close(&s) == SBP_OK) {
+            const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+            oracle_compile(&s, &bytes);
+            oracle_check_program(&s);
+            checked[model]++;
+        }
+        oracle_drop(&s);
+    }
+    for (int i = 0; i < ORACLE_WIDE_MODELS; i++) {
+        print_message("model %d: %d programs\n", i, checked[i]);
+        assert_true(checked[i] > 10);
+    }
+    for (int kind = 0; kind < SBP_OP_KINDS; kind++)
+        if (!seen[kind] && kind != SBP_OP_GELU && kind != SBP_OP_DROPOUT &&
+            kind != SBP_OP_ATTENTION)
+            fail_msg("no model has %s", sbp_op((enum sbp_op_kind)kind)->name);
+}
+
 /* --- arithmetic --- */
 
 /* Every role divides a product by its axis: with memory that costs nothing, a chain of layers takes
@@ -90,6 +128,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random_programs),
         cmocka_unit_test(test_random_rests),
+        cmocka_unit_test(test_every_operator),
         cmocka_unit_test(test_products_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

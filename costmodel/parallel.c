@@ -316,6 +316,11 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
                         "parallel: pipeline_limit: schedule %s fixes what is in flight itself, 0 "
                         "is legal; message-driven and zero-bubble take a limit",
                         name);
+    if (delays_gradients(parallel->schedule) && micro_batches < parallel->pipeline)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: schedule %s works on %lld micro-batches, legal are "
+                        "as many as the %lld stages and more",
+                        name, (long long)micro_batches, (long long)parallel->pipeline);
     if (delays_gradients(parallel->schedule) && !parallel->allow_delayed_gradients)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: schedule: %s updates with gradients of an older state, which is "

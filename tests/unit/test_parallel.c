@@ -210,6 +210,16 @@ static void test_checks(void **state)
     }
     struct sbp_diag diag = {{0}};
     assert_int_equal(sbp_parallel_check(&base, &graph, &cluster, &diag), SBP_OK);
+    struct sbp_parallel cyclic = base;
+    cyclic.schedule = SBP_CDP_V2, cyclic.pipeline = 4, cyclic.micro_batch = 6;
+    assert_int_equal(sbp_parallel_check(&cyclic, &graph, &cluster, &diag), SBP_E_INPUT);
+    has_words(diag.text, (const char *[]){"cdp-v2", "allow_delayed_gradients", NULL});
+    cyclic.allow_delayed_gradients = true;
+    assert_int_equal(sbp_parallel_check(&cyclic, &graph, &cluster, &diag), SBP_OK);
+    cyclic.micro_batch = 8;
+    diag.text[0] = '\0';
+    assert_int_equal(sbp_parallel_check(&cyclic, &graph, &cluster, &diag), SBP_E_INPUT);
+    has_words(diag.text, (const char *[]){"micro_batch", "4 stages", NULL});
     p[3].micro_batch = 3;
     assert_int_equal(sbp_parallel_check(&p[3], &graph, &cluster, &diag), SBP_OK);
     assert_int_equal(sbp_parallel_micro_batches(&p[3], &graph), 8);

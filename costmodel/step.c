@@ -1,0 +1,440 @@
+#include "costmodel/step.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "costmodel/price.h"
+#include "costmodel/program_layout.h"
+
+#define MOST_MICRO_BATCHES (INT64_C(1) << 22)
+
+/* One call of sbp_step_make. */
+struct job {
+    const struct sbp_step_request *request;
+    struct sbp_step *step;
+    struct sbp_diag *diag;
+    struct sbp_scope scope; /* what all pieces have in common */
+};
+
+/* ---- programs ------------------------------------------------------------------------------ */
+
+static bool same_operands(const struct job *job, int a, int b)
+{
+    const struct sbp_graph *graph = job->request->graph;
+    const struct sbp_strategy *strategy = job->request->strategy;
+    const struct sbp_op_node *one = &graph->op[a], *two = &graph->op[b];
+    const size_t axes = (size_t)job->step->mesh.axis_count;
+    if (one->site != two->site || strategy->zero[a] != strategy->zero[b] ||
+        (one->output < 0) != (two->output < 0))
+        return false;
+    if (!one->entry->follows &&
+        memcmp(strategy->op[a].role, strategy->op[b].role, axes * sizeof(uint8_t)) != 0)
+        return false;
+    for (int w = 0; w < one->weight_count; w++)
+        if (job->step->holders[one->weight[w]] != job->step->holders[two->weight[w]])
+            return false;
+    return one->output < 0 || sbp_dist_equal(&job->step->mesh, &strategy->rest[one->output],
+                                             &strategy->rest[two->output]);
+}
+
+/* Whether two pieces are the same work: repeats of the same operators, in the same roles, with the
+ * same neighbours. */
+static bool same_piece(const struct job *job, int a, int b)
+{
+    const struct sbp_graph *graph = job->request->graph;
+    const int *first = job->step->first;
+    const int length = first[a + 1] - first[a];
+    if (length != first[b + 1] - first[b] || (first[a] == 0) != (first[b] == 0) ||
+        (first[a + 1] == graph->op_count) != (first[b + 1] == graph->op_count))
+        return false;
+    for (int i = 0; i < length; i++)
+        if (!same_operands(job, first[a] + i, first[b] + i))
+            return false;
+    if (first[a] == 0 || first[b] == 0)
+        return true;
+    const struct sbp_dist *rest = job->request->strategy->rest;
+    return sbp_dist_equal(&job->step->mesh, &rest[sbp_graph_crossing(graph, first[a])],
+                          &rest[sbp_graph_crossing(graph, first[b])]);
+}
+
+static enum sbp_status compile_piece(struct job *job, int piece)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_step_request *request = job->request;
+    for (int other = 0; other < piece; other++)
+        if (same_piece(job, other, piece)) {
+            step->program_of[piece] = step->program_of[other];
+            return SBP_OK;
+        }
+    struct sbp_scope scope = job->scope;
+    scope.first_op = step->first[piece];
+    scope.end_op = step->first[piece + 1];
+    SBP_TRY(sbp_program_make_scope(request->graph, &step->cluster, &step->mesh, request->strategy,
+                                   request->bytes, &scope, &step->program[step->program_count],
+                                   job->diag));
+    step->program_of[piece] = step->program_count++;
+    return SBP_OK;
+}
+
+/* ---- costs of pieces ----------------------------------------------------------------------- */
+
+/* Token ids and labels: one set for each micro-batch in flight. */
+static int64_t index_bytes(const struct sbp_program *program)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].use == SBP_USE_INDEX)
+            bytes += sbp_program_slot_bytes(program, i);
+    return bytes;
+}
+
+struct sbp_stage_cost sbp_stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes)
+{
+    struct sbp_stage_cost cost = {0};
+    double *const seconds[SBP_SECTIONS] = {
+        [SBP_SECTION_FORWARD] = &cost.forward_s,
+        [SBP_SECTION_RECOMPUTE] = &cost.recompute_s,
+        [SBP_SECTION_BACKWARD] = &cost.backward_input_s,
+        [SBP_SECTION_BACKWARD_WEIGHT] = &cost.backward_weight_s,
+    };
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->kind == SBP_INSTR_SEND)
+            *(instr->section == SBP_SECTION_FORWARD ? &cost.send_forward_s
+                                                    : &cost.send_backward_s) +=
+                instr->communication_s;
+        else if (seconds[instr->section] != NULL)
+            *seconds[instr->section] += instr->compute_s + instr->communication_s;
+    }
+    const int64_t held = program->persistent_bytes - index_bytes(program);
+    cost.static_bytes = held + reserve_bytes;
+    cost.kept_bytes = program->kept_bytes;
+    cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;
+    return cost;
+}
+
+/* The axes over which most of a program's gradients are summed, and how many parameters it
+ * updates. */
+static sbp_axes main_group(const struct sbp_program *program, int64_t *updated)
+{
+    int64_t most = -1;
+    sbp_axes axes = 0;
+    *updated = 0;
+    for (int t = 0; t < program->graph->tensor_count; t++)
+        *updated += program->updated[t];
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->cause != SBP_CAUSE_WEIGHT_GRADIENT || instr->stages > 1 ||
+            instr->box.elements <= most)
+            continue;
+        most = instr->box.elements;
+        axes = instr->box.axes;
+    }
+    return axes;
+}
+
+static double chunk_sync_s(const struct job *job, sbp_axes axes, double parameters)
+{
+    const struct sbp_step *step = job->step;
+    return sbp_collective_s(&step->cluster, &step->mesh, SBP_ALL_REDUCE, axes,
+                            parameters * (double)job->request->bytes->reduce);
+}
+
+/* Optimizer states in host memory: buckets of equal size pass through the device, each with its
+ * share of what else comes at the end of a step. */
+static void set_offload(const struct job *job, const struct sbp_program *program, double extra_s,
+                        struct sbp_stage_end *end)
+{
+    const struct sbp_parallel *parallel = &job->step->parallel;
+    const struct sbp_pricing pricing =
+        sbp_pricing_make(program->graph, &job->step->cluster, &program->bytes);
+    struct sbp_offload *offload = &end->offload;
+    int64_t updated = 0;
+    const sbp_axes axes = main_group(program, &updated);
+    if (program->host_bytes == 0)
+        return;
+    const int64_t buckets =
+        (updated + parallel->bucket_parameters - 1) / parallel->bucket_parameters;
+    const double bucket = (double)updated / (double)buckets;
+    const double moved_s = (double)program->host_bytes / (double)buckets /
+                           job->request->cluster->host_link_bytes_per_s;
+    offload->buckets = (int)fmin((double)buckets, 1 << 24);
+    offload->in_s = offload->out_s = moved_s;
+    offload->step_s = sbp_price_update_s(&pricing, bucket) + extra_s / (double)buckets;
+    if (parallel->chunk_factor == 0)
+        return;
+    offload->chunk_buckets = (int)fmin((double)parallel->chunk_factor, (double)offload->buckets);
+    offload->chunk_sync_s = chunk_sync_s(job, axes, bucket * offload->chunk_buckets);
+    offload->last_chunk_sync_s =
+        chunk_sync_s(job, axes, bucket * (offload->buckets % offload->chunk_buckets));
+}
+
+/* What of a program comes once a step: sums of gradients, which may overlap, and the rest. */
+static void add_end(const struct job *job, const struct sbp_program *program,
+                    struct sbp_stage_end *end)
+{
+    double update_s = 0, extra_s = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->section != SBP_SECTION_STEP)
+            continue;
+        if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
+            end->sync_s += instr->communication_s;
+        else if (instr->kind == SBP_INSTR_UPDATE)
+            update_s += instr->compute_s;
+        else
+            extra_s += instr->compute_s + instr->communication_s;
+    }
+    end->optimizer_s += update_s + extra_s;
+    if (job->step->parallel.offload)
+        set_offload(job, program, extra_s, end);
+}
+
+static void set_costs(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const int chunks = step->pieces / step->stages;
+    const double overlap = step->parallel.gradient_overlap >= 0
+                               ? step->parallel.gradient_overlap
+                               : job->request->cluster->gradient_overlap;
+    for (int piece = 0; piece < step->pieces; piece++) {
+        const int stage = piece % step->stages, chunk = piece / step->stages;
+        const struct sbp_program *program = &step->program[step->program_of[piece]];
+        step->cost[stage * chunks + chunk] =
+            sbp_stage_cost_of(program, chunk == 0 ? step->cluster.reserve_bytes : 0);
+        add_end(job, program, &step->end[stage]);
+        step->end[stage].sync_overlap = step->end[stage].offload.chunk_buckets > 0 ? 0 : overlap;
+    }
+}
+
+static enum sbp_status simulate(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_parallel *parallel = &step->parallel;
+    const struct sbp_timeline_request request = {
+        .schedule = parallel->schedule,
+        .stages = step->stages,
+        .micro_batches = (int)job->scope.micro_batches,
+        .chunks = parallel->schedule == SBP_INTERLEAVED ? step->pieces / step->stages : 1,
+        .pipeline_limit = (int)parallel->pipeline_limit,
+        .record = job->request->record,
+        .stage = step->cost,
+        .end = step->end};
+    return sbp_timeline_simulate(&request, &step->arena, &step->timeline, job->diag);
+}
+
+/* ---- totals -------------------------------------------------------------------------------- */
+
+/* Seconds and bytes of one piece in a step. */
+static void add_piece(const struct job *job, const struct sbp_program *program,
+                      struct sbp_step_totals *totals)
+{
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const bool once = instr->section == SBP_SECTION_STEP;
+        const double times = once ? 1 : (double)job->scope.micro_batches;
+        double *const compute_s = once                                      ? &totals->optimizer_s
+                                  : instr->section == SBP_SECTION_RECOMPUTE ? &totals->recompute_s
+                                                                            : &totals->compute_s;
+        *compute_s += times * instr->compute_s;
+        totals->by_cause_s[instr->cause] += times * instr->communication_s;
+        totals->communication_bytes +=
+            times * sbp_instr_traffic_bytes(program, &job->step->cluster, instr);
+    }
+}
+
+/* Between the device and its host: the optimizer waits for it, bucket by bucket. */
+static double host_s(const struct sbp_stage_end *end)
+{
+    return end->offload.buckets * (end->offload.in_s + end->offload.out_s);
+}
+
+static void sum_times(const struct job *job)
+{
+    struct sbp_step *step = job->step;
+    struct sbp_step_totals *totals = &step->totals;
+    const double stages = step->stages;
+    double sync_s = 0, send_s = 0;
+    for (int piece = 0; piece < step->pieces; piece++)
+        add_piece(job, &step->program[step->program_of[piece]], totals);
+    for (int stage = 0; stage < step->stages; stage++) {
+        sync_s += step->end[stage].sync_s;
+        totals->optimizer_s += host_s(&step->end[stage]);
+    }
+    send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
+    for (int cause = 0; cause < SBP_CAUSES; cause++) {
+        totals->by_cause_s[cause] /= stages;
+        totals->communication_s += totals->by_cause_s[cause];
+    }
+    totals->compute_s /= stages;
+    totals->recompute_s /= stages;
+    totals->optimizer_s /= stages;
+    totals->communication_bytes /= stages;
+    totals->bubble_s = step->timeline.bubble_s / step->timeline.devices;
+    totals->step_s = step->timeline.makespan_s;
+    totals->exposed_s =
+        fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
+             totals->communication_s);
+    totals->hidden_s = totals->communication_s - totals->exposed_s;
+}
+
+static int64_t held_parameters(const struct sbp_program *program)
+{
+    int64_t parameters = 0;
+    for (int op = program->scope.first_op; op < program->scope.end_op; op++)
+        for (int w = 0; w < program->graph->op[op].weight_count; w++) {
+            const int tensor = program->graph->op[op].weight[w];
+            const struct sbp_dist dist =
+                sbp_strategy_weight(program->graph, &program->mesh, &program->strategy, op, w);
+            bool first = true; /* a tied weight counts for its first user */
+            for (int other = program->scope.first_op; other < op; other++)
+                for (int v = 0; v < program->graph->op[other].weight_count; v++)
+                    first &= program->graph->op[other].weight[v] != tensor;
+            if (first)
+                parameters += sbp_local_elements(&program->mesh,
+                                                 &program->graph->tensor[tensor].shape, &dist);
+        }
+    return parameters;
+}
+
+static void add_memory(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                       struct sbp_stage_memory *memory)
+{
+    const struct sbp_totals totals = sbp_program_totals(program, cluster);
+    memory->weight_bytes += totals.weight_bytes;
+    memory->gradient_bytes += totals.gradient_bytes;
+    memory->moment_bytes += totals.moment_bytes;
+    memory->master_bytes += totals.master_bytes;
+    memory->bucket_bytes += totals.bucket_bytes;
+    memory->host_bytes += program->host_bytes;
+    memory->parameters += held_parameters(program);
+}
+
+static void sum_memory(const struct job *job)
+{
+    struct sbp_step *step = job->step;
+    struct sbp_step_totals *totals = &step->totals;
+    const int chunks = step->pieces / step->stages;
+    for (int stage = 0; stage < step->stages; stage++) {
+        struct sbp_stage_memory *memory = &step->memory[stage];
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
+            add_memory(&step->program[step->program_of[chunk * step->stages + stage]],
+                       &step->cluster, memory);
+            memory->kept_bytes += cost->kept_bytes / chunks;
+            if (cost->transient_bytes > memory->transient_bytes)
+                memory->transient_bytes = cost->transient_bytes;
+        }
+        memory->reserve_bytes = step->cluster.reserve_bytes;
+        memory->in_flight = step->timeline.device[stage].in_flight;
+        memory->device_bytes = step->timeline.device[stage].peak_bytes;
+        if (memory->device_bytes > totals->device_bytes)
+            totals->device_bytes = memory->device_bytes;
+        if (memory->host_bytes > totals->host_bytes)
+            totals->host_bytes = memory->host_bytes;
+    }
+    totals->fits_device = totals->device_bytes <= step->cluster.memory_bytes;
+    totals->fits_host = step->cluster.host_memory_bytes == 0 ||
+                        totals->host_bytes <= step->cluster.host_memory_bytes;
+}
+
+/* ---- assembly ------------------------------------------------------------------------------ */
+
+static enum sbp_status check(const struct sbp_step_request *request, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = request->graph;
+    const struct sbp_parallel *parallel = request->parallel;
+    SBP_TRY(sbp_parallel_check(parallel, graph, request->cluster, diag));
+    if (graph->micro_batch != parallel->micro_batch)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: the graph holds %lld sequences, %lld are legal",
+                        (long long)graph->micro_batch, (long long)parallel->micro_batch);
+    if (sbp_parallel_micro_batches(parallel, graph) > MOST_MICRO_BATCHES)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: makes %lld micro-batches, at most %lld are legal",
+                        (long long)sbp_parallel_micro_batches(parallel, graph),
+                        (long long)MOST_MICRO_BATCHES);
+    return SBP_OK;
+}
+
+static enum sbp_status allocate(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    struct sbp_arena *arena = &step->arena;
+    step->stages = (int)step->parallel.pipeline;
+    step->pieces = step->stages * (int)step->parallel.chunks;
+    step->first = SBP_NEW(arena, int, step->pieces + 1);
+    step->program_of = SBP_NEW(arena, int, step->pieces);
+    step->holders = SBP_NEW(arena, int, job->request->graph->tensor_count + 1);
+    step->program = SBP_NEW(arena, struct sbp_program, step->pieces);
+    step->cost = SBP_NEW(arena, struct sbp_stage_cost, step->pieces);
+    step->end = SBP_NEW(arena, struct sbp_stage_end, step->stages);
+    step->memory = SBP_NEW(arena, struct sbp_stage_memory, step->stages);
+    return step->first == NULL || step->program_of == NULL || step->holders == NULL ||
+                   step->program == NULL || step->cost == NULL || step->end == NULL ||
+                   step->memory == NULL
+               ? SBP_E_MEMORY
+               : SBP_OK;
+}
+
+static enum sbp_status cut(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_step_request *request = job->request;
+    if (request->first == NULL) {
+        SBP_TRY(sbp_stages_cut(request->graph, step->pieces, step->first, job->diag));
+    } else {
+        memcpy(step->first, request->first, (size_t)(step->pieces + 1) * sizeof *step->first);
+        SBP_TRY(sbp_stages_check(request->graph, step->pieces, step->first, job->diag));
+    }
+    return sbp_stages_holders(request->graph, step->pieces, step->stages, step->first,
+                              step->holders);
+}
+
+static enum sbp_status assemble(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_step_request *request = job->request;
+    int level;
+    SBP_TRY(check(request, job->diag));
+    SBP_TRY(sbp_parallel_stage_cluster(&step->parallel, request->cluster, &step->cluster, &level,
+                                       job->diag));
+    SBP_TRY(sbp_mesh_make(&step->cluster, &step->mesh, job->diag));
+    SBP_TRY(allocate(job));
+    SBP_TRY(cut(job));
+    job->scope = (struct sbp_scope){.micro_batches =
+                                        sbp_parallel_micro_batches(&step->parallel, request->graph),
+                                    .parallel = &step->parallel,
+                                    .whole = request->cluster,
+                                    .holders = step->holders};
+    for (int piece = 0; piece < step->pieces; piece++)
+        SBP_TRY(compile_piece(job, piece));
+    set_costs(job);
+    SBP_TRY(simulate(job));
+    sum_times(job);
+    sum_memory(job);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp_step *step,
+                              struct sbp_diag *diag)
+{
+    *step = (struct sbp_step){.parallel = *request->parallel};
+    struct job job = {.request = request, .step = step, .diag = diag};
+    const enum sbp_status status = assemble(&job);
+    if (status == SBP_E_MEMORY && diag->text[0] == '\0')
+        sbp_fail(diag, status, "out of memory while compiling a step");
+    if (status != SBP_OK)
+        sbp_step_free(step);
+    return status;
+}
+
+void sbp_step_free(struct sbp_step *step)
+{
+    if (step == NULL)
+        return;
+    for (int i = 0; i < step->program_count; i++)
+        sbp_program_free(&step->program[i]);
+    sbp_arena_free(&step->arena);
+    *step = (struct sbp_step){0};
+}

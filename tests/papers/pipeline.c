@@ -97,8 +97,8 @@ static double all_reduce_s(const struct plan *plan, double bytes)
 {
     struct sbp_group group = sbp_group_one();
     group.members[0] = plan->setting->data;
-    return plan->setting->call_overhead_s +
-           sbp_collective_group_s(&plan->cluster, SBP_ALL_REDUCE, &group, bytes);
+    const double slower = bytes <= plan->setting->slow_bytes ? plan->setting->slow_factor : 1;
+    return slower * sbp_collective_group_s(&plan->cluster, SBP_ALL_REDUCE, &group, bytes);
 }
 
 static struct sbp_stage_end stage_end(const struct plan *plan)

@@ -18,12 +18,13 @@ struct pipeline_setting {
     enum sbp_schedule schedule;
     int limit; /* micro-batches in flight, message-driven; 0: as many as stages */
     int inter, data, micro_batch, batch;
-    int every;              /* blocks between checkpoints (ac) */
-    double efficiency;      /* share of peak that products reach */
-    bool offload;           /* optimizer states in host memory */
-    int64_t bucket;         /* parameters of a bucket */
-    int chunk;              /* buckets of an all-reduce beside the optimizer; 0: all-reduce first */
-    double call_overhead_s; /* of each all-reduce, beside alpha */
+    int every;         /* blocks between checkpoints (ac) */
+    double efficiency; /* share of peak that products reach */
+    bool offload;      /* optimizer states in host memory */
+    int64_t bucket;    /* parameters of a bucket */
+    int chunk;         /* buckets of an all-reduce beside the optimizer; 0: all-reduce first */
+    double slow_bytes,
+        slow_factor; /* all-reduces of up to so many bytes take so many times longer */
 };
 
 struct pipeline_times {

@@ -153,22 +153,21 @@ static enum sbp_status check_end(const struct sbp_stage_end *end, int index, str
     return SBP_OK;
 }
 
-/* The most a device can hold must be countable. */
-static enum sbp_status check_bytes(const struct sbp_timeline_request *request, int stage,
+/* All that is held at a time must be countable: a device may have every stage. */
+static enum sbp_status check_bytes(const struct sbp_timeline_request *request,
                                    struct sbp_diag *diag)
 {
-    const int chunks = chunks_of(request);
     int64_t most = 0;
-    for (int c = 0; c < chunks; c++) {
-        const struct sbp_stage_cost *cost = &request->stage[stage * chunks + c];
+    for (int i = 0; i < request->stages * chunks_of(request); i++) {
+        const struct sbp_stage_cost *cost = &request->stage[i];
         int64_t kept;
         if (!sbp_mul_i64(cost->kept_bytes, request->micro_batches, &kept) ||
             !sbp_add_i64(most, kept, &most) || !sbp_add_i64(most, cost->static_bytes, &most) ||
             !sbp_add_i64(most, cost->transient_bytes, &most))
             return sbp_fail(diag, SBP_E_INPUT,
-                            "timeline: stage[%d].kept_bytes: %d micro-batches hold more than 2^63 "
-                            "bytes",
-                            stage * chunks + c, request->micro_batches);
+                            "timeline: stage[%d].kept_bytes: %d micro-batches of the stages up to "
+                            "this one hold more than 2^63 bytes",
+                            i, request->micro_batches);
     }
     return SBP_OK;
 }
@@ -210,12 +209,9 @@ static enum sbp_status check(const struct sbp_timeline_request *request, struct 
     SBP_TRY(check_counts(request, diag));
     for (int i = 0; i < request->stages * chunks_of(request); i++)
         SBP_TRY(check_cost(&request->stage[i], i, diag));
-    for (int s = 0; s < request->stages; s++) {
-        SBP_TRY(check_bytes(request, s, diag));
-        if (request->end != NULL)
-            SBP_TRY(check_end(&request->end[s], s, diag));
-    }
-    return SBP_OK;
+    for (int s = 0; request->end != NULL && s < request->stages; s++)
+        SBP_TRY(check_end(&request->end[s], s, diag));
+    return check_bytes(request, diag);
 }
 
 /* --- preparing --- */
@@ -319,14 +315,15 @@ double sbp_run_finish(struct sbp_run *run)
 enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *arena,
                                         struct sbp_timeline *timeline)
 {
-    /* A pair: forward, recompute, backward, weights and two sends; three works of two samples. A
-     * stage and step: sync and optimizer, or at most four for every bucket. */
+    /* A pair: its works, recompute and two sends; two samples a work. A stage and step: sync and
+     * optimizer, or at most four for every bucket. */
     const int64_t pairs = (int64_t)run->stages * run->micro_batches;
-    int64_t intervals = 6 * pairs;
+    const int64_t works = (run->schedule->splits_backward ? 3 : 2) * pairs;
+    int64_t intervals = works + 3 * pairs;
     for (int s = 0; run->request->end != NULL && s < run->request->stages; s++)
         intervals += (run->steps + 2) * (2 + 4 * (int64_t)run->request->end[s].offload.buckets);
     timeline->interval = SBP_NEW(arena, struct sbp_timeline_interval, intervals);
-    timeline->memory = SBP_NEW(arena, struct sbp_memory_sample, 6 * pairs + run->devices);
+    timeline->memory = SBP_NEW(arena, struct sbp_memory_sample, 2 * works + run->devices);
     run->record = timeline;
     run->recording = true;
     return timeline->interval != NULL && timeline->memory != NULL ? SBP_OK : SBP_E_MEMORY;

@@ -634,6 +634,14 @@ static void test_refusals(void **state)
     refused(request_of(SBP_GPIPE, 4, 4, SBP_PLACE_DATA), "gpipe runs in a pipeline only");
     end[1].sync_overlap = 0.5;
     refused(request_of(SBP_CDP_V1, 4, 4, SBP_PLACE_PIPELINE), "end[1]: cdp-v1 has no end");
+    /* One device has all stages: what no stage holds by itself. */
+    static struct sbp_stage_cost many[64];
+    for (int j = 0; j < 64; j++)
+        many[j] = (struct sbp_stage_cost){.forward_s = 1, .kept_bytes = INT64_C(1) << 52};
+    struct sbp_timeline_request request = request_of(SBP_CDP_V2, 64, 64, SBP_PLACE_SINGLE);
+    request.stage = many;
+    request.end = NULL;
+    refused(request, "stage[31].kept_bytes: 64 micro-batches of the stages up to this one hold");
     struct sbp_arena arena = {0};
     struct sbp_cdp_count count;
     assert_int_equal(

@@ -2,11 +2,13 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_DEVICES (INT64_C(1) << 31)
 #define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
 #define MOST_RATE    1e30
+#define LEAST_SHARE  1e-9 /* of the peak; keeps times finite */
 
 static const struct {
     const char *name;
@@ -121,10 +123,7 @@ static enum sbp_status read_efficiency(const struct sbp_json *at, struct sbp_eff
         SBP_TRY(sbp_json_int64(&member, 1, MOST_COUNT, sizes[i]));
     }
     SBP_TRY(sbp_json_member(at, "efficiency", &member));
-    SBP_TRY(sbp_json_double(&member, 0, 1, &entry->share));
-    if (entry->share <= 0)
-        return sbp_json_refuse(&member, "must be over 0 and at most 1");
-    return SBP_OK;
+    return sbp_json_double(&member, LEAST_SHARE, 1, &entry->share);
 }
 
 static enum sbp_status read_gemm(const struct sbp_json *device, struct sbp_cluster *cluster)
@@ -215,6 +214,25 @@ int64_t sbp_cluster_devices(const struct sbp_cluster *cluster)
     return devices;
 }
 
+static enum sbp_status refuse_devices(const struct sbp_cluster *cluster, int64_t devices,
+                                      struct sbp_diag *diag)
+{
+    char legal[256] = "";
+    int64_t inside = 1; /* devices of a member of the level */
+    for (int i = cluster->level_count - 1; i >= 0; i--) {
+        const size_t used = strlen(legal);
+        const long long size = cluster->level[i].size;
+        if (used == 0)
+            (void)snprintf(legal, sizeof legal, "the divisors of %lld", size);
+        else if (size > 1)
+            (void)snprintf(legal + used, sizeof legal - used, ", %lld times those of %lld",
+                           (long long)inside, size);
+        inside *= size;
+    }
+    return sbp_fail(diag, SBP_E_INPUT, "%s: %lld devices do not divide its levels, legal are %s",
+                    cluster->name, (long long)devices, legal);
+}
+
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
                                    struct sbp_diag *diag)
 {
@@ -232,13 +250,7 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
             level->size = left;
             left = 1;
         } else {
-            return sbp_fail(
-                diag, SBP_E_INPUT,
-                "%s: %lld devices do not divide its levels: %lld of the %lld of level "
-                "\"%s\" would be left over",
-                cluster->name, (long long)devices,
-                (long long)(left > level->size ? left % level->size : level->size % left),
-                (long long)level->size, level->name);
+            return refuse_devices(cluster, devices, diag);
         }
     }
     assert(left == 1); /* more would be left only of more devices than there are */

@@ -35,7 +35,7 @@ enum sbp_collective_model { SBP_MODEL_RING, SBP_MODEL_HIERARCHICAL };
 /* Measured share of the peak rate that a (m, k) x (k, n) product reaches. */
 struct sbp_efficiency {
     int64_t m, n, k;
-    double share; /* (0, 1] */
+    double share; /* 1e-9 .. 1 */
 };
 
 struct sbp_cluster {

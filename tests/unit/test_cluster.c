@@ -145,7 +145,7 @@ static void test_refusals(void **state)
         {CLUSTER(LEVEL("a", "2"),
                  "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
                  "{\"fp32\": 1e9}, \"gemm\": [{\"m\": 1, \"n\": 1, \"k\": 1, \"efficiency\": 0}]}"),
-         "c.json: device.gemm[0].efficiency: must be over 0 and at most 1"},
+         "c.json: device.gemm[0].efficiency: 0 is out of range, legal is 1e-09 to 1"},
         {CLUSTER(LEVEL("a", "2"),
                  "\"device\": {\"memory_bytes\": 1, \"memory_bytes_per_s\": 1, \"flops\": "
                  "{\"fp32\": 1e9}, \"gemm\": [{\"m\": 0, \"n\": 1, \"k\": 1, \"efficiency\": 1}]}"),
@@ -269,6 +269,20 @@ static void test_shrink_outer_levels_first(void **state)
     assert_int_equal(sbp_cluster_shrink(&cluster, 8, NULL), SBP_E_INPUT);
 }
 
+static void test_shrink_says_what_is_legal(void **state)
+{
+    (void)state;
+    struct sbp_cluster cluster;
+    struct sbp_diag diag = {{0}};
+    must_read(CLUSTER(LEVEL("pod", "64") "," LEVEL("node",
+                                                   "2") "," LEVEL("one", "1") "," LEVEL("gpu", "3"),
+                      DEVICE),
+              &cluster);
+    assert_int_equal(sbp_cluster_shrink(&cluster, 18, &diag), SBP_E_INPUT);
+    assert_string_equal(diag.text, "c: 18 devices do not divide its levels, legal are the divisors "
+                                   "of 3, 3 times those of 2, 6 times those of 64");
+}
+
 /* --- compute --- */
 
 static void assert_near(double value, double expected)
@@ -390,6 +404,7 @@ int main(void)
         cmocka_unit_test(test_types),
         cmocka_unit_test(test_shrink),
         cmocka_unit_test(test_shrink_outer_levels_first),
+        cmocka_unit_test(test_shrink_says_what_is_legal),
         cmocka_unit_test(test_gemm_is_compute_or_memory_bound),
         cmocka_unit_test(test_rate_of_a_type_that_is_not_given),
         cmocka_unit_test(test_efficiency),

@@ -1,11 +1,14 @@
 /* Boxing between disjoint device sets, which may differ in size: stages of a pipeline.
  *
  * Three phases (OneFlow, table 2, disjoint sets; T = bytes of the whole tensor):
- *   reduce   producers of a partial sum over p members reduce-scatter it; each copy (B) sums a
- * slice of its own, so that copies share the work: (p - 1) T send     every element crosses once,
- * from one producer to one consumer: T gather   consumers that want b copies all-gather what
- * reached each of them: (b - 1) T Splits change nothing, and a partial target takes slices between
- * zeros: (p + b - 1) T in all. Sizes need not divide; then these are what an even split would move.
+ *
+ *   reduce   (p - 1) T: producers of a partial sum over p members reduce-scatter it; copies (B) of
+ *            the sum share the work, each a slice
+ *   send     T: every element crosses once, from one producer to one consumer
+ *   gather   (b - 1) T: consumers that want b copies all-gather what reached each of them
+ *
+ * Splits change nothing, and a partial target takes slices between zeros: (p + b - 1) T in all.
+ * Sizes need not divide; then these are what an even split would move.
  */
 #ifndef SBP_COSTMODEL_BOXING_DISJOINT_H
 #define SBP_COSTMODEL_BOXING_DISJOINT_H

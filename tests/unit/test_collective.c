@@ -284,6 +284,7 @@ static void test_all_reduce_is_both_halves(void **state)
     (void)state;
     struct sbp_random random;
     sbp_random_seed(&random, SEED + 1);
+    print_message("seed %llu\n", (unsigned long long)SEED + 1);
     for (int round = 0; round < 1000; round++) {
         struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, true);
         const sbp_axes axes = (sbp_axes)oracle_below(&random, INT64_C(1) << s.mesh.axis_count);
@@ -303,6 +304,7 @@ static void test_growing(void **state)
     (void)state;
     struct sbp_random random;
     sbp_random_seed(&random, SEED + 2);
+    print_message("seed %llu\n", (unsigned long long)SEED + 2);
     int grows = 0, shrinks = 0;
     for (int round = 0; round < 600; round++) {
         struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, true);

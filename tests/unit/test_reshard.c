@@ -535,6 +535,7 @@ static void test_many_axes(void **state)
         .split = {127, 127}, .shape = {{128, 128, 1, 1}, {0, 1, SBP_NO_CLASS, SBP_NO_CLASS}}};
     p.tensor.layout = (struct sbp_layout){&p.mesh, 2, p.tensor.split};
     sbp_random_seed(&random, SEED + 7);
+    print_message("seed %llu\n", (unsigned long long)SEED + 7);
     for (int round = 0; round < 200; round++) {
         p.from = oracle_random_dist(&random, &p.mesh, 2, false);
         p.to = p.from;

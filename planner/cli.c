@@ -75,9 +75,9 @@ static const struct option options[] = {
      "chunk_factor, gradient_overlap, allow_delayed_gradients, owner; or a key of the model file "
      "to replace; may be repeated"},
     {"--global-batch", "N", WHOLE, AT(global_batch), 1, (int64_t)1 << 31, NULL,
-     "sequences a step (needed)"},
+     "sequences or images a step (needed)"},
     {"--sequence", "N", WHOLE, AT(sequence), 1, (int64_t)1 << 31, NULL,
-     "tokens of a sequence (needed)"},
+     "tokens of a sequence (needed but for images)"},
     {"--precision", "NAME", CHOICE, AT(precision), 0, 0, precision_names,
      "of the training (default fp32)"},
     {"--vocab-multiple", "N", WHOLE, AT(vocab_multiple), 1, (int64_t)1 << 20, NULL,

@@ -75,6 +75,35 @@ static void test_shipped_totals(void **state)
     }
 }
 
+/* Narayanan et al., 2021, table 1, whose vocabulary is 51200 and sequence 2048; the table rounds to
+ * a tenth of a billion. Their count by formula (section 5.1): 12 l h^2 (1 + 13/12h + (V+s)/12lh),
+ * which leaves out the last norm, 2 h. */
+static void test_sc21(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t layers, hidden, heads;
+        double billions;
+    } rows[] = {{24, 2304, 24, 1.7},      {30, 3072, 32, 3.6},     {36, 4096, 32, 7.5},
+                {40, 6144, 48, 18.4},     {48, 8192, 64, 39.1},    {60, 10240, 80, 76.1},
+                {80, 12288, 96, 145.6},   {96, 16384, 128, 310.1}, {105, 20480, 128, 529.6},
+                {128, 25600, 160, 1008.0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const int64_t l = rows[i].layers, h = rows[i].hidden;
+        struct model model;
+        char text[256];
+        (void)snprintf(text, sizeof text,
+                       "{\"name\": \"m\", \"architecture\": \"gpt\", \"layers\": %lld, \"hidden\": "
+                       "%lld, \"heads\": %lld, \"vocab\": 51200, \"sequence\": 2048, "
+                       "\"global_batch\": 4}",
+                       (long long)l, (long long)h, (long long)rows[i].heads);
+        must_read(&model, text);
+        expect_parameters(text, &model.graph, 12 * l * h * h + 13 * l * h + 53248 * h + 2 * h);
+        assert_true(fabs((double)model.graph.parameters / 1e9 - rows[i].billions) < 0.0501);
+        drop(&model);
+    }
+}
+
 /* torchvision's pages. */
 static void test_other_depths(void **state)
 {
@@ -415,10 +444,39 @@ static void check_sites(const struct sbp_graph *graph)
     free(stands_for);
 }
 
+/* Every model takes every kind of attention and every policy of precision. */
+static void check_policies(const char *path)
+{
+    static const char *const KINDS[] = {"materialised", "flash"};
+    static const char *const POLICIES[] = {"\"fp32\"", "\"mixed\"",
+                                           "{\"param\": \"fp16\", \"master\": \"fp32\"}"};
+    for (int kind = 0; kind < 2; kind++)
+        for (int policy = 0; policy < 3; policy++) {
+            struct model model;
+            struct sbp_json root;
+            memset(&model, 0, sizeof model);
+            if (sbp_json_open(path, &model.tree, &root, &model.diag) != SBP_OK)
+                fail_msg("%s", model.diag.text);
+            cJSON_DeleteItemFromObject(model.tree, "attention");
+            cJSON_DeleteItemFromObject(model.tree, "precision");
+            assert_non_null(cJSON_AddStringToObject(model.tree, "attention", KINDS[kind]));
+            assert_true(
+                cJSON_AddItemToObject(model.tree, "precision", cJSON_Parse(POLICIES[policy])));
+            if (sbp_graph_read(&root, &model.graph) != SBP_OK)
+                fail_msg("%s", model.diag.text);
+            for (int op = 0; op < model.graph.op_count; op++)
+                if (model.graph.op[op].attention.qk_size > 0)
+                    assert_int_equal(model.graph.op[op].attention.kind,
+                                     kind == 0 ? SBP_ATTENTION_MATERIALISED : SBP_ATTENTION_FLASH);
+            assert_int_equal(model.graph.precision.has_master, policy > 0);
+            drop(&model);
+        }
+}
+
 static void test_shipped_graphs(void **state)
 {
     (void)state;
-    char path[4096];
+    char path[2048], file[4096];
     int count = 0;
     (void)snprintf(path, sizeof path, "%s/configs/models", source_root());
     DIR *folder = opendir(path);
@@ -434,6 +492,8 @@ static void test_shipped_graphs(void **state)
         check_classes(&model.graph);
         check_sites(&model.graph);
         drop(&model);
+        (void)snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
+        check_policies(file);
         count++;
     }
     (void)closedir(folder);
@@ -555,11 +615,12 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_shipped_totals),  cmocka_unit_test(test_other_depths),
-        cmocka_unit_test(test_table),           cmocka_unit_test(test_formulas),
-        cmocka_unit_test(test_image_products),  cmocka_unit_test(test_token_products),
-        cmocka_unit_test(test_shipped_graphs),  cmocka_unit_test(test_sites),
-        cmocka_unit_test(test_attention_kinds), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_shipped_totals), cmocka_unit_test(test_other_depths),
+        cmocka_unit_test(test_sc21),           cmocka_unit_test(test_table),
+        cmocka_unit_test(test_formulas),       cmocka_unit_test(test_image_products),
+        cmocka_unit_test(test_token_products), cmocka_unit_test(test_shipped_graphs),
+        cmocka_unit_test(test_sites),          cmocka_unit_test(test_attention_kinds),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,7 +97,7 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
         why_cell(table, row);
         return;
     }
-    const struct sbp_totals *totals = &row->summary.totals;
+    const struct sbp_step_totals *totals = &row->summary.totals;
     sbp_table_cell(table, "%s", sbp_plan_status_name(row->outcome.status));
     sbp_table_cell(table, "%.6g", 1e3 * totals->step_s);
     sbp_table_cell(table, "%.6g", 1e3 * totals->communication_s);

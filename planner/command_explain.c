@@ -103,28 +103,33 @@ static const char *moved_name(const struct sbp_report *report, const struct sbp_
 }
 
 static void collective_row(struct sbp_table *table, const struct sbp_report *report,
-                           const struct sbp_instr *instr)
+                           const struct sbp_program *program, const struct sbp_instr *instr)
 {
     char bytes[32], seconds[32];
+    const double times = (double)instr->times;
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
-    sbp_table_cell(table, "%lld",
-                   (long long)sbp_mesh_group_size(&report->plan->mesh, instr->box.axes));
-    sbp_table_cell(table, "%s",
-                   sbp_format_bytes(sbp_instr_call_bytes(&report->program, instr), bytes));
-    sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s, seconds));
+    sbp_table_cell(
+        table, "%lld",
+        (long long)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages));
+    sbp_table_cell(table, "%s", sbp_format_bytes(sbp_instr_call_bytes(program, instr), bytes));
+    sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
+    sbp_table_cell(table, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
     sbp_table_cell(table, "%s", sbp_cause_name(instr->cause));
     sbp_table_cell(table, "%s", moved_name(report, instr));
 }
 
 static enum sbp_status print_collectives(const struct sbp_report *report, int op)
 {
-    static const char *const TITLES[] = {"collective", "members", "bytes",
-                                         "time",       "cause",   "tensor"};
+    static const char *const TITLES[] = {"collective", "members", "bytes", "time",
+                                         "a step",     "cause",   "tensor"};
     struct sbp_table table;
-    sbp_table_init(&table, 6, TITLES);
-    for (int i = 0; i < report->program.instr_count; i++)
-        if (report->program.instr[i].op == op && sbp_instr_is_call(&report->program.instr[i]))
-            collective_row(&table, report, &report->program.instr[i]);
+    sbp_table_init(&table, 7, TITLES);
+    for (int p = 0; p < report->step.program_count; p++) {
+        const struct sbp_program *program = &report->step.program[p];
+        for (int i = 0; i < program->instr_count; i++)
+            if (program->instr[i].op == op && sbp_instr_is_call(&program->instr[i]))
+                collective_row(&table, report, program, &program->instr[i]);
+    }
     enum sbp_status status = SBP_OK;
     if (table.rows > 1)
         status = sbp_table_print(&table, stdout, 2);
@@ -153,18 +158,19 @@ static enum sbp_status print_layer(const struct sbp_report *report, int op)
     return print_collectives(report, op);
 }
 
-static enum sbp_status print_causes(const struct sbp_report *report)
+static enum sbp_status print_tables(const struct sbp_report *report)
 {
-    const struct sbp_totals *totals = &report->summary.totals;
-    char seconds[32], bytes[32];
-    PRINT("traffic    %s a device and step", sbp_format_bytes(totals->communication_bytes, bytes));
-    for (int cause = SBP_CAUSE_ACTIVATION; cause <= SBP_CAUSE_SCALAR; cause++)
-        if (totals->by_cause_s[cause] > 0)
-            PRINT(", %s %s", sbp_cause_name((enum sbp_cause)cause),
-                  sbp_precise_seconds(totals->by_cause_s[cause], seconds));
-    PRINT("\n           %.9g x 2^30 elements of activations forward\n",
-          totals->forward_activation_elements / 0x1p30);
-    return SBP_OK;
+    const struct sbp_summary *summary = &report->summary;
+    char bytes[32];
+    PRINT("traffic    %s a device and step\n",
+          sbp_format_bytes(summary->totals.communication_bytes, bytes));
+    PRINT("           %.9g x 2^30 elements of activations forward\n\n",
+          summary->forward_activation_elements / 0x1p30);
+    SBP_TRY(sbp_report_print_time(report, stdout));
+    if (summary->stages == 1 && summary->micro_batches == 1)
+        return SBP_OK;
+    PRINT("\n");
+    return sbp_report_print_stages(report, stdout);
 }
 
 /* A plan that was searched under another limit than the cluster's is held to that. */
@@ -184,7 +190,7 @@ static enum sbp_status print_text(const struct sbp_report *report)
     SBP_TRY(print_origin(report->plan));
     SBP_TRY(sbp_report_print_model(report->plan, stdout));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
-    SBP_TRY(print_causes(report));
+    SBP_TRY(print_tables(report));
     PRINT("\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
           "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
           "parts.\n");
@@ -234,25 +240,36 @@ static void put_sites(struct cJSON *json, const struct sbp_plan *plan, bool *fai
     }
 }
 
+static void put_collective(struct cJSON *list, const struct sbp_report *report, int program,
+                           const struct sbp_instr *instr, bool *failed)
+{
+    struct cJSON *item = sbp_push_object(list, failed);
+    sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
+    sbp_put_number(
+        item, "members",
+        (double)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages),
+        failed);
+    sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
+                   failed);
+    sbp_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
+    sbp_put_number(item, "times", (double)(instr->times * sbp_report_times(report, instr)), failed);
+    sbp_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
+    if (report->step.pieces > 1)
+        sbp_put_number(item, "program", program, failed);
+    if (instr->op >= 0)
+        sbp_put_text(item, "layer", report->plan->graph.op[instr->op].name, failed);
+    if (instr->tensor >= 0)
+        sbp_put_text(item, "tensor", moved_name(report, instr), failed);
+}
+
 static void put_collectives(struct cJSON *json, const struct sbp_report *report, bool *failed)
 {
     struct cJSON *list = sbp_put_array(json, "collectives", failed);
-    for (int i = 0; i < report->program.instr_count && !*failed; i++) {
-        const struct sbp_instr *instr = &report->program.instr[i];
-        if (!sbp_instr_is_call(instr))
-            continue;
-        const int op = report->program.instr[i].op;
-        struct cJSON *item = sbp_push_object(list, failed);
-        sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
-        sbp_put_number(item, "members",
-                       (double)sbp_mesh_group_size(&report->plan->mesh, instr->box.axes), failed);
-        sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->program, instr), failed);
-        sbp_put_number(item, "communication_s", instr->communication_s, failed);
-        sbp_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
-        if (op >= 0)
-            sbp_put_text(item, "layer", report->plan->graph.op[op].name, failed);
-        if (instr->tensor >= 0)
-            sbp_put_text(item, "tensor", moved_name(report, instr), failed);
+    for (int p = 0; p < report->step.program_count; p++) {
+        const struct sbp_program *program = &report->step.program[p];
+        for (int i = 0; i < program->instr_count && !*failed; i++)
+            if (sbp_instr_is_call(&program->instr[i]))
+                put_collective(list, report, p, &program->instr[i], failed);
     }
 }
 

@@ -163,18 +163,15 @@ static enum sbp_status solve_space(struct job *job, const struct sbp_space *spac
 static enum sbp_status price_trial(struct job *job)
 {
     struct sbp_plan *plan = job->plan;
-    struct sbp_program program;
+    struct sbp_step step;
     struct sbp_diag refusal = {{0}};
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
     SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
-    SBP_TRY(sbp_program_make(&plan->graph, &plan->stage, &plan->mesh, &job->trial.strategy, &bytes,
-                             &program, job->diag));
-    const struct sbp_totals totals = sbp_program_totals(&program, &plan->stage);
-    job->trial.objective_s =
-        job->request->objective == SBP_COMMUNICATION ? totals.communication_s : totals.step_s;
-    job->trial.device_bytes = totals.device_bytes;
-    job->least_bytes = fmin(job->least_bytes, (double)totals.device_bytes);
-    sbp_program_free(&program);
+    SBP_TRY(sbp_plan_step(plan, &job->trial.strategy, &step, job->diag));
+    const bool communication = job->request->objective == SBP_COMMUNICATION;
+    job->trial.objective_s = communication ? step.totals.communication_s : step.totals.step_s;
+    job->trial.device_bytes = step.totals.device_bytes;
+    job->least_bytes = fmin(job->least_bytes, (double)step.totals.device_bytes);
+    sbp_step_free(&step);
     return SBP_OK;
 }
 
@@ -410,6 +407,18 @@ static enum sbp_status refine_space(struct job *job, bool too_large, double *bou
     return SBP_OK;
 }
 
+/* Whether the space's objective is never above the step's, and its memory never above a device's:
+ * with one stage both are sums, what hides is taken to hide as much as it may, and each micro-batch
+ * keeps its own. Several stages are taken for equal, and what is formed again or moved to the host
+ * for as much as a mean operator's: those plans are never called optimal. */
+static bool bounds_step(const struct sbp_plan *plan)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    return parallel->pipeline == 1 && parallel->recompute == SBP_RECOMPUTE_NONE &&
+           !parallel->offload && parallel->owner == SBP_OWNER_NONE && !parallel->gather_blocks &&
+           !parallel->regather;
+}
+
 static bool is_proved(const struct job *job, double bound_s)
 {
     return job->best.objective_s <= bound_s * (1 + 1e-9);
@@ -419,7 +428,8 @@ static bool is_proved(const struct job *job, double bound_s)
 static bool may_refine(const struct job *job, double bound_s)
 {
     return job->megatron == NULL && !job->outcome->stopped &&
-           job->request->solver_options.max_evaluations == 0 && !is_proved(job, bound_s);
+           job->request->solver_options.max_evaluations == 0 && !is_proved(job, bound_s) &&
+           bounds_step(job->plan);
 }
 
 /* Whether moving the fewest axes costs least, which the unlabelled price takes for granted. Labels
@@ -432,6 +442,28 @@ static bool fewest_moves_cost_least(const struct sbp_plan *plan)
     return !interchangeable || sbp_collective_grows(&plan->stage);
 }
 
+/* How much hides depends on all of a step. The bound takes it for as much as may; where less does,
+ * a plan that was chosen as if nothing hid may be the better one. */
+static enum sbp_status search_as_if_nothing_hid(struct job *job)
+{
+    const struct sbp_request *const asked = job->request;
+    const struct sbp_parallel *parallel = &job->plan->parallel;
+    const double overlap = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
+                                                           : job->plan->cluster.gradient_overlap;
+    struct sbp_request cautious = *asked;
+    double unused_s = -INFINITY;
+    bool too_large = false;
+    if (overlap <= 0 || asked->objective != SBP_STEP_TIME || job->outcome->stopped ||
+        asked->solver_options.max_evaluations > 0)
+        return SBP_OK;
+    cautious.nothing_hides = true;
+    job->request = &cautious;
+    reset_class_limits(job);
+    const enum sbp_status status = search_unlabelled(job, &unused_s, &too_large);
+    job->request = asked;
+    return status;
+}
+
 static enum sbp_status search_space(struct job *job)
 {
     double bound_s = -INFINITY;
@@ -441,8 +473,9 @@ static enum sbp_status search_space(struct job *job)
     if (isinf(job->best.objective_s) && !too_large && !isinf(bound_s) && !job->outcome->stopped &&
         job->request->space == SBP_SPACE_FULL)
         SBP_TRY(search_narrower(job));
-    if (isfinite(bound_s) && !fewest_moves_cost_least(job->plan))
+    if (!bounds_step(job->plan) || (isfinite(bound_s) && !fewest_moves_cost_least(job->plan)))
         bound_s = -INFINITY;
+    SBP_TRY(search_as_if_nothing_hid(job));
     if (may_refine(job, bound_s))
         SBP_TRY(refine_space(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);
@@ -488,7 +521,7 @@ static void conclude(struct job *job)
     outcome->lower_bound_s = job->bound_s;
     if (isinf(job->best.objective_s)) {
         /* Every megatron mesh was compiled; elsewhere steps of memory are looked at, not all. */
-        const bool proved = isinf(job->bound_s) || job->megatron != NULL;
+        const bool proved = job->bound_s > 0 && (isinf(job->bound_s) || job->megatron != NULL);
         outcome->status = proved && !outcome->stopped ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         outcome->needed_bytes = job->least_bytes < 9e18 ? (int64_t)ceil(job->least_bytes) : 0;
         return;

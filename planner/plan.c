@@ -19,10 +19,6 @@ enum sbp_status sbp_plan_set_parallel(struct sbp_plan *plan, const struct sbp_pa
                                       struct sbp_diag *diag)
 {
     SBP_TRY(sbp_parallel_check(parallel, &plan->graph, &plan->cluster, diag));
-    if (!sbp_parallel_is_plain(parallel, &plan->graph))
-        return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "parallel: one stage that takes the whole batch at once, with all its "
-                        "states, is what this version prices");
     SBP_TRY(sbp_parallel_stage_cluster(parallel, &plan->cluster, &plan->stage, &plan->stage_level,
                                        diag));
     SBP_TRY(sbp_graph_set_micro_batch(&plan->graph, parallel->micro_batch, diag));
@@ -54,6 +50,18 @@ void sbp_plan_free(struct sbp_plan *plan)
     cJSON_Delete(plan->cluster_json);
     cJSON_Delete(plan->search);
     *plan = (struct sbp_plan){0};
+}
+
+enum sbp_status sbp_plan_step(const struct sbp_plan *plan, const struct sbp_strategy *strategy,
+                              struct sbp_step *step, struct sbp_diag *diag)
+{
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_step_request request = {.graph = &plan->graph,
+                                             .cluster = &plan->cluster,
+                                             .parallel = &plan->parallel,
+                                             .strategy = strategy,
+                                             .bytes = &bytes};
+    return sbp_step_make(&request, step, diag);
 }
 
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,

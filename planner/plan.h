@@ -12,6 +12,7 @@
 #include "costmodel/mesh.h"
 #include "costmodel/parallel.h"
 #include "costmodel/program.h"
+#include "costmodel/step.h"
 #include "costmodel/strategy.h"
 
 struct cJSON;
@@ -50,7 +51,12 @@ enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_plan_free(struct sbp_plan *plan);
 
-/* The strategy compiled and priced in the model's own precision. */
+/* The whole step: every stage's program and the timeline, in the model's own precision. The step
+ * must not be moved, nor outlive the plan. */
+enum sbp_status sbp_plan_step(const struct sbp_plan *plan, const struct sbp_strategy *strategy,
+                              struct sbp_step *step, struct sbp_diag *diag) SBP_MUST_USE;
+/* The strategy compiled and priced in the model's own precision; of a plan of one stage that takes
+ * the whole batch at once. */
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
@@ -63,7 +69,8 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
                               struct sbp_diag *diag) SBP_MUST_USE;
 /* A state as the file has it: "S0" splits dimension 0, "B", "P". */
 const char *sbp_state_name(struct sbp_state state);
-/* The list of the collectives of a step, as it stands in the file; NULL when memory is out. */
-struct cJSON *sbp_plan_collectives(const struct sbp_program *program);
+/* The list of the collectives of a step, as it stands in the file: of every program, once for
+ * pieces that share it, each for one micro-batch. NULL when memory is out. */
+struct cJSON *sbp_plan_collectives(const struct sbp_step *step);
 
 #endif

@@ -72,9 +72,10 @@ static void put_strategy(struct cJSON *parent, const struct sbp_plan *plan, bool
 
 /* --- collectives --- */
 
-static void put_call(struct cJSON *list, const struct sbp_program *program,
+static void put_call(struct cJSON *list, const struct sbp_step *step, int index,
                      const struct sbp_call *call, bool *failed)
 {
+    const struct sbp_program *program = &step->program[index];
     struct cJSON *item = sbp_push_object(list, failed);
     sbp_put_text(item, "kind", sbp_collective_name(call->kind), failed);
     struct cJSON *axes = sbp_put_array(item, "axes", failed);
@@ -85,20 +86,30 @@ static void put_call(struct cJSON *list, const struct sbp_program *program,
                    failed);
     sbp_put_number(item, "count", (double)call->count, failed);
     sbp_put_text(item, "cause", sbp_cause_name(program->instr[call->instr].cause), failed);
+    if (step->pieces > 1)
+        sbp_put_number(item, "program", index, failed);
 }
 
-struct cJSON *sbp_plan_collectives(const struct sbp_program *program)
+static bool put_calls(struct cJSON *list, const struct sbp_step *step, int program)
 {
     struct sbp_arena scratch;
     struct sbp_call *calls = NULL;
     int count = 0;
     sbp_arena_init(&scratch);
-    struct cJSON *list = cJSON_CreateArray();
-    bool failed = list == NULL || sbp_program_calls(program, &scratch, &calls, &count) != SBP_OK;
+    bool failed = sbp_program_calls(&step->program[program], &scratch, &calls, &count) != SBP_OK;
     for (int i = 0; i < count && !failed; i++)
-        put_call(list, program, &calls[i], &failed);
+        put_call(list, step, program, &calls[i], &failed);
     sbp_arena_free(&scratch);
-    if (!failed)
+    return !failed;
+}
+
+struct cJSON *sbp_plan_collectives(const struct sbp_step *step)
+{
+    struct cJSON *list = cJSON_CreateArray();
+    bool complete = list != NULL;
+    for (int p = 0; p < step->program_count && complete; p++)
+        complete = put_calls(list, step, p);
+    if (complete)
         return list;
     cJSON_Delete(list);
     return NULL;
@@ -124,10 +135,10 @@ static void put_inputs(struct cJSON *json, const struct sbp_plan *plan, bool *fa
 enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
                               struct sbp_diag *diag)
 {
-    struct sbp_program program;
+    struct sbp_step step;
     *json = NULL;
-    SBP_TRY(sbp_plan_compile(plan, &program, diag));
-    const struct sbp_summary summary = sbp_summary_make(plan, &program);
+    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &step, diag));
+    const struct sbp_summary summary = sbp_summary_make(plan, &step);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
     sbp_put_text(root, "format", SBP_PLAN_FORMAT, &failed);
@@ -138,8 +149,8 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
     put_strategy(root, plan, &failed);
     sbp_put_cost(root, &summary, &failed);
     sbp_put_memory(root, &summary, &failed);
-    sbp_put_item(root, "collectives", sbp_plan_collectives(&program), &failed);
-    sbp_program_free(&program);
+    sbp_put_item(root, "collectives", sbp_plan_collectives(&step), &failed);
+    sbp_step_free(&step);
     if (failed) {
         cJSON_Delete(root);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory while writing the plan");

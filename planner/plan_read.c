@@ -241,14 +241,13 @@ static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_pla
 
 /* --- what follows from it --- */
 
-static enum sbp_status check_collectives(const struct sbp_json *root,
-                                         const struct sbp_program *program)
+static enum sbp_status check_collectives(const struct sbp_json *root, const struct sbp_step *step)
 {
     struct sbp_json list, element;
     int count = 0;
     SBP_TRY(sbp_json_member(root, "collectives", &list));
     SBP_TRY(sbp_json_length(&list, &count));
-    struct cJSON *expected = sbp_plan_collectives(program);
+    struct cJSON *expected = sbp_plan_collectives(step);
     if (expected == NULL)
         return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
     const struct cJSON *given = list.node->child, *right = expected->child;
@@ -317,13 +316,13 @@ static enum sbp_status check_cost_and_memory(const struct sbp_json *root,
 
 static enum sbp_status check_results(const struct sbp_json *root, const struct sbp_plan *plan)
 {
-    struct sbp_program program;
-    SBP_TRY(sbp_plan_compile(plan, &program, root->diag));
-    const struct sbp_summary summary = sbp_summary_make(plan, &program);
-    enum sbp_status status = check_collectives(root, &program);
+    struct sbp_step step;
+    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &step, root->diag));
+    const struct sbp_summary summary = sbp_summary_make(plan, &step);
+    enum sbp_status status = check_collectives(root, &step);
     if (status == SBP_OK)
         status = check_cost_and_memory(root, &summary);
-    sbp_program_free(&program);
+    sbp_step_free(&step);
     return status;
 }
 

@@ -15,42 +15,56 @@
 
 static struct sbp_site_cost *site_of(struct sbp_report *report, int op)
 {
-    return &report->site[report->program.graph->op[op].site];
+    return &report->site[report->plan->graph.op[op].site];
 }
 
-static void add_sites(struct sbp_report *report)
+int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr)
 {
-    const struct sbp_program *program = &report->program;
+    return instr->section == SBP_SECTION_STEP ? 1 : report->summary.micro_batches;
+}
+
+/* Operators of all stages; pieces that share a program are as many times its work. */
+static void add_sites(struct sbp_report *report, const struct sbp_program *program)
+{
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
+        const double times = (double)sbp_report_times(report, instr);
         const int op = instr->op;
         struct sbp_site_cost *cost = op < 0 ? &report->whole : site_of(report, op);
-        cost->compute_s += instr->compute_s;
-        cost->communication_s += instr->communication_s;
+        cost->compute_s += times * instr->compute_s;
+        cost->communication_s += times * instr->communication_s;
     }
+}
+
+/* A tied weight is its first user's. */
+static bool is_first_user(const struct sbp_graph *graph, int op, int weight)
+{
+    for (int other = 0; other < op; other++)
+        for (int w = 0; w < graph->op[other].weight_count; w++)
+            if (graph->op[other].weight[w] == graph->op[op].weight[weight])
+                return false;
+    return true;
 }
 
 /* What the operators are, whatever the plan: flops and parameters. */
 static void add_operators(struct sbp_report *report)
 {
-    const struct sbp_graph *graph = report->program.graph;
+    const struct sbp_graph *graph = &report->plan->graph;
+    const double batches = (double)report->summary.micro_batches;
     for (int op = 0; op < graph->op_count; op++) {
-        site_of(report, op)->forward_flops += sbp_op_forward_flops(graph, op);
-        site_of(report, op)->backward_flops += sbp_op_backward_flops(graph, op);
-    }
-    for (int i = 0; i < report->program.instr_count; i++) {
-        const struct sbp_instr *instr = &report->program.instr[i];
-        if (instr->kind == SBP_INSTR_UPDATE) /* one a weight, owned by its first user */
-            site_of(report, instr->op)->parameters +=
-                (double)sbp_tensor_parameters(&graph->tensor[instr->tensor]);
+        site_of(report, op)->forward_flops += batches * sbp_op_forward_flops(graph, op);
+        site_of(report, op)->backward_flops += batches * sbp_op_backward_flops(graph, op);
+        for (int w = 0; w < graph->op[op].weight_count; w++)
+            if (is_first_user(graph, op, w))
+                site_of(report, op)->parameters +=
+                    (double)sbp_tensor_parameters(&graph->tensor[graph->op[op].weight[w]]);
     }
 }
 
 /* Buffers that are older than backward and that it reads. */
-static enum sbp_status add_kept(struct sbp_report *report)
+static enum sbp_status add_kept(struct sbp_report *report, const struct sbp_program *program)
 {
-    const struct sbp_program *program = &report->program;
-    bool *counted = SBP_NEW(&report->arena, bool, program->buffer_count);
+    bool *counted = SBP_NEW(&report->arena, bool, program->buffer_count + 1);
     int backward = 0;
     if (counted == NULL)
         return SBP_E_MEMORY;
@@ -70,27 +84,38 @@ static enum sbp_status add_kept(struct sbp_report *report)
     return SBP_OK;
 }
 
+static enum sbp_status add_up(struct sbp_report *report)
+{
+    const struct sbp_step *step = &report->step;
+    report->site = SBP_NEW(&report->arena, struct sbp_site_cost, report->plan->graph.op_count);
+    if (report->site == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < step->pieces; piece++) {
+        const struct sbp_program *program = &step->program[step->program_of[piece]];
+        add_sites(report, program);
+        SBP_TRY(add_kept(report, program));
+    }
+    add_operators(report);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *report,
                                 struct sbp_diag *diag)
 {
     *report = (struct sbp_report){.plan = plan};
-    SBP_TRY(sbp_plan_compile(plan, &report->program, diag));
-    report->summary = sbp_summary_make(plan, &report->program);
-    report->site = SBP_NEW(&report->arena, struct sbp_site_cost, plan->graph.op_count);
-    if (report->site == NULL || add_kept(report) != SBP_OK) {
-        sbp_report_free(report);
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    }
-    add_sites(report);
-    add_operators(report);
-    return SBP_OK;
+    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &report->step, diag));
+    report->summary = sbp_summary_make(plan, &report->step);
+    if (add_up(report) == SBP_OK)
+        return SBP_OK;
+    sbp_report_free(report);
+    return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
 }
 
 void sbp_report_free(struct sbp_report *report)
 {
     if (report == NULL)
         return;
-    sbp_program_free(&report->program);
+    sbp_step_free(&report->step);
     sbp_arena_free(&report->arena);
     *report = (struct sbp_report){0};
 }
@@ -125,6 +150,37 @@ static const char *precision_text(const struct sbp_precision *precision, char *b
     return buffer;
 }
 
+/* What of a cut is not as in a plain step. */
+static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const int64_t batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    if (sbp_parallel_is_plain(parallel, &plan->graph))
+        return SBP_OK;
+    PRINT("parallel   %lld stage%s of %lld device%s, %lld micro-batch%s of %lld",
+          (long long)parallel->pipeline, parallel->pipeline == 1 ? "" : "s",
+          (long long)plan->mesh.devices, plan->mesh.devices == 1 ? "" : "s", (long long)batches,
+          batches == 1 ? "" : "es", (long long)parallel->micro_batch);
+    if (parallel->pipeline > 1 || batches > 1)
+        PRINT(", %s", sbp_schedule_name(parallel->schedule));
+    if (parallel->chunks > 1)
+        PRINT(" in %lld chunks", (long long)parallel->chunks);
+    if (parallel->zero > 0)
+        PRINT(", ZeRO %lld", (long long)parallel->zero);
+    if (parallel->recompute != SBP_RECOMPUTE_NONE)
+        PRINT(", %s recompute", sbp_recompute_name(parallel->recompute));
+    if (parallel->recompute == SBP_RECOMPUTE_FULL && parallel->recompute_every > 1)
+        PRINT(" of every %lld blocks", (long long)parallel->recompute_every);
+    if (parallel->owner != SBP_OWNER_NONE)
+        PRINT(", states at one owner (%s)", sbp_owner_name(parallel->owner));
+    if (parallel->offload)
+        PRINT(", optimizer states in host memory");
+    PRINT("\n");
+    if (parallel->schedule == SBP_CDP_V1 || parallel->schedule == SBP_CDP_V2)
+        PRINT("           gradients are delayed by one step\n");
+    return SBP_OK;
+}
+
 enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
 {
     const struct sbp_graph *graph = &plan->graph;
@@ -134,18 +190,19 @@ enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
           sbp_format_count((double)graph->parameters, count), (long long)graph->global_batch,
           (long long)graph->sequence,
           precision_text(&graph->precision, precision, sizeof precision));
-    PRINT("cluster    %s: %lld device%s", cluster->name, (long long)plan->mesh.devices,
-          plan->mesh.devices == 1 ? "" : "s");
+    const int64_t devices = plan->mesh.devices * plan->parallel.pipeline;
+    PRINT("cluster    %s: %lld device%s", cluster->name, (long long)devices,
+          devices == 1 ? "" : "s");
     if (cluster->level_count > 1)
         for (int i = 0; i < cluster->level_count; i++)
             PRINT("%s%s %lld", i == 0 ? " = " : " x ", cluster->level[i].name,
                   (long long)cluster->level[i].size);
     PRINT(", %s each\n", sbp_format_bytes((double)cluster->memory_bytes, bytes));
-    return SBP_OK;
+    return print_parallel(plan, out);
 }
 
 /* The parts of a device's memory, in the order in which they are told. */
-enum { PARTS = 7 };
+enum { PARTS = 8 };
 struct part {
     const char *name;
     int64_t bytes;
@@ -153,14 +210,15 @@ struct part {
 
 static void parts_of(const struct sbp_summary *summary, struct part part[PARTS])
 {
-    const struct sbp_totals *totals = &summary->totals;
-    part[0] = (struct part){"parameters", totals->weight_bytes};
-    part[1] = (struct part){"gradients", totals->gradient_bytes};
-    part[2] = (struct part){"master copies", totals->master_bytes};
-    part[3] = (struct part){"moments", totals->moment_bytes};
-    part[4] = (struct part){"activations", totals->activation_bytes};
-    part[5] = (struct part){"token ids", summary->index_bytes};
-    part[6] = (struct part){"reserve", summary->reserve_bytes};
+    const struct sbp_stage_memory *memory = &summary->memory;
+    part[0] = (struct part){"parameters", memory->weight_bytes};
+    part[1] = (struct part){"gradients", memory->gradient_bytes};
+    part[2] = (struct part){"master copies", memory->master_bytes};
+    part[3] = (struct part){"moments", memory->moment_bytes};
+    part[4] = (struct part){"offload bucket", memory->bucket_bytes};
+    part[5] = (struct part){"activations", summary->activation_bytes};
+    part[6] = (struct part){"token ids", summary->index_bytes};
+    part[7] = (struct part){"reserve", summary->reserve_bytes};
 }
 
 const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buffer)
@@ -190,19 +248,35 @@ const char *sbp_report_largest_part(const struct sbp_summary *summary)
     return part[largest].name;
 }
 
+/* A sum where a device does one thing after the other; else its parts. */
+static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
+{
+    const struct sbp_step_totals *totals = &summary->totals;
+    char step[UNIT_BYTES], work[UNIT_BYTES], communication[UNIT_BYTES], bubble[UNIT_BYTES];
+    (void)sbp_precise_seconds(totals->step_s, step);
+    (void)sbp_precise_seconds(sbp_summary_work_s(summary), work);
+    if (summary->stages == 1 && totals->hidden_s <= 0) {
+        PRINT("step       %s = compute %s + communication %s\n", step, work,
+              sbp_precise_seconds(totals->communication_s, communication));
+        return SBP_OK;
+    }
+    PRINT("step       %s: compute %s, communication %s that shows", step, work,
+          sbp_precise_seconds(totals->exposed_s, communication));
+    if (summary->stages > 1)
+        PRINT(", bubble %s (mean of stages)", sbp_precise_seconds(totals->bubble_s, bubble));
+    PRINT("\n");
+    return SBP_OK;
+}
+
 enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
                                       const struct sbp_report_options *options, FILE *out)
 {
     const struct sbp_summary *summary = &report->summary;
-    const struct sbp_totals *totals = &summary->totals;
+    const struct sbp_step_totals *totals = &summary->totals;
     const int64_t limit =
         options->memory_limit_bytes > 0 ? options->memory_limit_bytes : summary->memory_bytes;
-    char step[UNIT_BYTES], compute[UNIT_BYTES], communication[UNIT_BYTES];
     char rate[UNIT_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
-    PRINT("step       %s = compute %s + communication %s\n",
-          sbp_precise_seconds(totals->step_s, step),
-          sbp_precise_seconds(totals->compute_s, compute),
-          sbp_precise_seconds(totals->communication_s, communication));
+    SBP_TRY(print_step(summary, out));
     PRINT("           %s tokens/s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
           sbp_format_count(summary->tokens_per_s, rate), 100 * summary->mfu,
           1000 * summary->gpu_hours_per_step);
@@ -213,12 +287,117 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
               sbp_format_count(options->tokens, tokens), sbp_format_count(cost.steps, steps),
               cost.days, sbp_format_count(cost.gpu_hours, hours));
     }
-    PRINT("memory     %s of %s a device%s: %s\n",
+    PRINT("memory     %s of %s a device%s%s: %s\n",
           sbp_format_bytes((double)totals->device_bytes, used),
-          sbp_format_bytes((double)limit, most),
+          sbp_format_bytes((double)limit, most), summary->stages > 1 ? " of the fullest stage" : "",
           totals->device_bytes > limit ? ", which is too much" : "",
           sbp_report_memory_parts(summary, parts));
+    if (totals->host_bytes > 0)
+        PRINT("host       %s a device for optimizer states%s\n",
+              sbp_format_bytes((double)totals->host_bytes, used),
+              totals->fits_host ? "" : ", which is too much");
     return SBP_OK;
+}
+
+/* --- tables of a step --- */
+
+static void time_row(struct sbp_table *table, const char *what, double seconds, double step_s)
+{
+    char text[UNIT_BYTES];
+    sbp_table_cell(table, "%s", what);
+    sbp_table_cell(table, "%s", sbp_format_seconds(seconds, text));
+    sbp_table_cell(table, "%.1f %%", step_s > 0 ? 100 * seconds / step_s : 0);
+}
+
+enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out)
+{
+    static const char *const TITLES[] = {"time of a device", "a step", "share"};
+    const struct sbp_step_totals *totals = &report->summary.totals;
+    const double step_s = totals->step_s;
+    struct sbp_table table;
+    sbp_table_init(&table, 3, TITLES);
+    time_row(&table, "compute", totals->compute_s, step_s);
+    if (totals->recompute_s > 0)
+        time_row(&table, "recompute", totals->recompute_s, step_s);
+    time_row(&table, "optimizer", totals->optimizer_s, step_s);
+    time_row(&table, "communication that shows", totals->exposed_s, step_s);
+    if (report->summary.stages > 1)
+        time_row(&table, "bubble", totals->bubble_s, step_s);
+    if (totals->hidden_s > 0)
+        time_row(&table, "communication that hides", totals->hidden_s, step_s);
+    for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++) {
+        char what[64];
+        (void)snprintf(what, sizeof what, "  of both: %s", sbp_cause_name((enum sbp_cause)cause));
+        if (totals->by_cause_s[cause] > 0)
+            time_row(&table, what, totals->by_cause_s[cause], step_s);
+    }
+    const enum sbp_status status = sbp_table_print(&table, out, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+static bool same_programs(const struct sbp_step *step, int a, int b)
+{
+    for (int piece = 0; piece < step->pieces; piece += step->stages)
+        if (step->program_of[piece + a] != step->program_of[piece + b])
+            return false;
+    return true;
+}
+
+/* "12.0 GiB", or from the first stage's to the last one's: "12.0 GiB .. 4.00 GiB". */
+static void bytes_cell(struct sbp_table *table, int64_t from, int64_t to)
+{
+    char a[UNIT_BYTES], b[UNIT_BYTES];
+    if (from == to)
+        sbp_table_cell(table, "%s", sbp_format_bytes((double)from, a));
+    else
+        sbp_table_cell(table, "%s .. %s", sbp_format_bytes((double)from, a),
+                       sbp_format_bytes((double)to, b));
+}
+
+static void stage_row(struct sbp_table *table, const struct sbp_step *step, int from, int to)
+{
+    const struct sbp_stage_memory *a = &step->memory[from], *b = &step->memory[to];
+    char count[UNIT_BYTES], seconds[UNIT_BYTES];
+    if (from == to)
+        sbp_table_cell(table, "%d", from);
+    else
+        sbp_table_cell(table, "%d-%d", from, to);
+    sbp_table_cell(table, "%s", sbp_format_count((double)a->parameters, count));
+    bytes_cell(table, a->weight_bytes, b->weight_bytes);
+    bytes_cell(table, a->gradient_bytes, b->gradient_bytes);
+    bytes_cell(table, a->moment_bytes + a->master_bytes + a->bucket_bytes,
+               b->moment_bytes + b->master_bytes + b->bucket_bytes);
+    bytes_cell(table, a->kept_bytes, b->kept_bytes);
+    if (a->in_flight == b->in_flight)
+        sbp_table_cell(table, "%d", a->in_flight);
+    else
+        sbp_table_cell(table, "%d .. %d", a->in_flight, b->in_flight);
+    bytes_cell(table, a->transient_bytes, b->transient_bytes);
+    bytes_cell(table, a->reserve_bytes, b->reserve_bytes);
+    bytes_cell(table, a->device_bytes, b->device_bytes);
+    bytes_cell(table, a->host_bytes, b->host_bytes);
+    sbp_table_cell(table, "%s", sbp_format_seconds(step->timeline.device[from].compute_s, seconds));
+    sbp_table_cell(table, "%s", sbp_format_seconds(step->timeline.device[to].bubble_s, seconds));
+}
+
+enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *out)
+{
+    static const char *const TITLES[] = {"stage", "parameters", "weights", "gradients", "states",
+                                         "kept",  "x",          "buffers", "reserve",   "device",
+                                         "host",  "work",       "bubble"};
+    const struct sbp_step *step = &report->step;
+    struct sbp_table table;
+    sbp_table_init(&table, 13, TITLES);
+    for (int from = 0, to; from < step->stages; from = to + 1) {
+        to = from;
+        while (to + 1 < step->stages && same_programs(step, from, to + 1))
+            to++;
+        stage_row(&table, step, from, to);
+    }
+    const enum sbp_status status = sbp_table_print(&table, out, 0);
+    sbp_table_free(&table);
+    return status;
 }
 
 /* Followers that move nothing say nothing. */
@@ -261,7 +440,10 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
     }
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
-    return status;
+    SBP_TRY(status);
+    if (report->summary.stages > 1)
+        PRINT("(times of a step, summed over repeats, which lie on several stages)\n");
+    return SBP_OK;
 }
 
 /* --- a plan in a line --- */
@@ -374,5 +556,6 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
     }
     sbp_put_memory(json, summary, failed);
     sbp_put_parallel(json, &report->plan->parallel, failed);
+    sbp_put_stages(json, &report->step, failed);
     put_layers(json, report, failed);
 }

@@ -17,10 +17,10 @@ struct sbp_site_cost {
                           read is the one's that reads it first there */
 };
 
-/* A plan compiled, priced and added up by layer. */
+/* A plan compiled, priced and added up by layer. Must not be moved. */
 struct sbp_report {
     const struct sbp_plan *plan; /* borrowed */
-    struct sbp_program program;
+    struct sbp_step step;
     struct sbp_summary summary;
     struct sbp_arena arena;
     struct sbp_site_cost *site; /* (operators) filled for sites */
@@ -29,6 +29,10 @@ struct sbp_report {
 enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *report,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_report_free(struct sbp_report *report);
+
+/* How often an instruction of a piece's program runs in a step, of one of the devices that have the
+ * piece. */
+int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr);
 
 /* What an option adds to a report: 0 or NULL, nothing. */
 struct sbp_report_options {
@@ -42,6 +46,10 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
                                       const struct sbp_report_options *options,
                                       FILE *out) SBP_MUST_USE;
 enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *out) SBP_MUST_USE;
+/* Where the time goes; and, by stage, memory and time, stages that share their programs in a row.
+ */
+enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *out) SBP_MUST_USE;
 /* "parameters 1.2 GiB, gradients ...": parts of the memory that are not 0. */
 #define SBP_PARTS_BYTES 256
 const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buffer);

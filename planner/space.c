@@ -872,7 +872,9 @@ static void weigh(struct sbp_space *space, const struct sbp_plan *plan)
         ((double)space->micro_batches + (stages - 1) / (double)parallel->chunks) / stages;
     space->step_weight = 1 / stages;
     space->kept_weight = in_flight(parallel, (double)space->micro_batches) / stages;
-    space->hidden_share = 0;
+    if (space->request->objective == SBP_STEP_TIME && !space->request->nothing_hides)
+        space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
+                                                              : plan->cluster.gradient_overlap;
 }
 
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,

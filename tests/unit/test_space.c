@@ -332,11 +332,11 @@ static void check_price(struct sbp_plan *plan, const struct sbp_space *space, co
     }
     if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
-    struct sbp_program program;
-    if (sbp_plan_compile(plan, &program, &diag) != SBP_OK)
+    struct sbp_step step;
+    if (sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
-    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
-    sbp_program_free(&program);
+    const struct sbp_step_totals totals = step.totals;
+    sbp_step_free(&step);
     const double cost_s =
         space->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
     double promised_s = 0, modelled_bytes = sbp_space_constant_bytes(space);
@@ -360,12 +360,18 @@ static void check_price(struct sbp_plan *plan, const struct sbp_space *space, co
     prices->largest_gap = fmax(prices->largest_gap, gap_s / cost_s);
 }
 
-static void check_prices(const char *name, const char *model, const char *levels,
-                         struct sbp_request request)
+static void check_cut_prices(const char *name, const char *model, const char *levels,
+                             struct sbp_request request, int micro_batches, int zero)
 {
     struct prices prices = {0};
     struct sbp_plan plan;
+    struct sbp_diag why = {{0}};
     open_plan(model, levels, &plan);
+    struct sbp_parallel parallel = plan.parallel;
+    parallel.micro_batch /= micro_batches;
+    parallel.zero = zero;
+    if (sbp_plan_set_parallel(&plan, &parallel, &why) != SBP_OK)
+        fail_msg("%s", why.text);
     for (int objective = 0; objective < 2; objective++) {
         request.objective = objective == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION;
         struct sbp_space space;
@@ -391,6 +397,12 @@ static void check_prices(const char *name, const char *model, const char *levels
                   "labels\n",
                   name, prices.run, prices.equal, 100 * prices.largest_gap, prices.not_labelled);
     assert_true(prices.run > 0);
+}
+
+static void check_prices(const char *name, const char *model, const char *levels,
+                         struct sbp_request request)
+{
+    check_cut_prices(name, model, levels, request, 1, 0);
 }
 
 #define GPT(layers, more)                                                                          \
@@ -498,6 +510,19 @@ static void test_operators(void **state)
     check_prices("own", own, flat, full);
 }
 
+/* One stage: micro-batches and ZeRO are sums, too, and the space's own. */
+static void test_cuts(void **state)
+{
+    (void)state;
+    static const char *const flat = LEVEL("l", 12);
+    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    for (int zero = 0; zero <= 3; zero++) {
+        check_cut_prices("zero", GPT(2, ", \"clip_norm\": 1"), flat, full, 1, zero);
+        check_cut_prices("zero of 3", GPT(2, ", \"precision\": \"mixed\""), flat, full, 3, zero);
+        check_cut_prices("decoder of 4", decoder, flat, full, 4, zero);
+    }
+}
+
 static void test_prices(void **state)
 {
     (void)state;
@@ -557,6 +582,7 @@ int main(void)
         cmocka_unit_test(test_rests),
         cmocka_unit_test(test_prices),
         cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,1 @@
+sbplan search tiny-gpt laptop-4 --set pipeline=2 --set micro_batch=2 --set zero=1 -o plan.json >/dev/null && sed "s/\"pipeline\":.2/\"pipeline\": 4/" plan.json >tampered.json && sbplan explain tampered.json; sed "s/\"zero\":.1/\"zero\": 2/" plan.json >tampered.json && sbplan explain tampered.json

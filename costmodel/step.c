@@ -169,14 +169,20 @@ static void set_offload(const struct job *job, const struct sbp_program *program
         chunk_sync_s(job, axes, bucket * (offload->buckets % offload->chunk_buckets));
 }
 
+/* Whether a device does an instruction for every chunk: the norm's sum over devices is one. */
+static bool counts(const struct sbp_instr *instr, int chunk)
+{
+    return chunk == 0 || instr->section != SBP_SECTION_STEP || instr->cause != SBP_CAUSE_SCALAR;
+}
+
 /* What of a program comes once a step: sums of gradients, which may overlap, and the rest. */
-static void add_end(const struct job *job, const struct sbp_program *program,
+static void add_end(const struct job *job, const struct sbp_program *program, int chunk,
                     struct sbp_stage_end *end)
 {
     double update_s = 0, extra_s = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (instr->section != SBP_SECTION_STEP)
+        if (instr->section != SBP_SECTION_STEP || !counts(instr, chunk))
             continue;
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
             end->sync_s += instr->communication_s;
@@ -202,7 +208,7 @@ static void set_costs(struct job *job)
         const struct sbp_program *program = &step->program[step->program_of[piece]];
         step->cost[stage * chunks + chunk] =
             sbp_stage_cost_of(program, chunk == 0 ? step->cluster.reserve_bytes : 0);
-        add_end(job, program, &step->end[stage]);
+        add_end(job, program, chunk, &step->end[stage]);
         step->end[stage].sync_overlap = step->end[stage].offload.chunk_buckets > 0 ? 0 : overlap;
     }
 }
@@ -226,12 +232,14 @@ static enum sbp_status simulate(struct job *job)
 /* ---- totals -------------------------------------------------------------------------------- */
 
 /* Seconds and bytes of one piece in a step. */
-static void add_piece(const struct job *job, const struct sbp_program *program,
+static void add_piece(const struct job *job, const struct sbp_program *program, int chunk,
                       struct sbp_step_totals *totals)
 {
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const bool once = instr->section == SBP_SECTION_STEP;
+        if (!counts(instr, chunk))
+            continue;
         const double times = once ? 1 : (double)job->scope.micro_batches;
         double *const compute_s = once                                      ? &totals->optimizer_s
                                   : instr->section == SBP_SECTION_RECOMPUTE ? &totals->recompute_s
@@ -256,7 +264,7 @@ static void sum_times(const struct job *job)
     const double stages = step->stages;
     double sync_s = 0, send_s = 0;
     for (int piece = 0; piece < step->pieces; piece++)
-        add_piece(job, &step->program[step->program_of[piece]], totals);
+        add_piece(job, &step->program[step->program_of[piece]], piece / step->stages, totals);
     for (int stage = 0; stage < step->stages; stage++) {
         sync_s += step->end[stage].sync_s;
         totals->optimizer_s += host_s(&step->end[stage]);

@@ -336,7 +336,8 @@ static void label_megatron(struct bench *b, enum stream stream)
 }
 
 /* Bytes that a micro-batch keeps for one more layer. */
-static double kept_a_layer(int64_t t, enum stream stream, enum sbp_recompute recompute)
+static double kept_a_layer(int64_t t, enum stream stream, enum sbp_recompute recompute,
+                           bool regather)
 {
     double kept[2];
     for (int layers = 2; layers <= 3; layers++) {
@@ -345,6 +346,7 @@ static double kept_a_layer(int64_t t, enum stream stream, enum sbp_recompute rec
         const struct sbp_cluster cluster = flat(t);
         bench_open(&b, transformer(layers, text, sizeof text), &cluster, NULL);
         b.parallel.recompute = recompute;
+        b.parallel.regather = regather;
         label_megatron(&b, stream);
         bench_run(&b);
         kept[layers - 2] = (double)b.step.memory[0].kept_bytes;
@@ -358,22 +360,27 @@ static void test_activations(void **state)
 {
     (void)state;
     const double sbh = S * B * H, scores = 5.0 * A * S * S * B, sums = 2 * 2 * 2.0 * S * B;
-    oracle_near("whole", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_NONE),
+    oracle_near("whole", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_NONE, false),
                 34 * sbh + scores + sums);
-    oracle_near("without scores", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_ATTENTION),
+    oracle_near("without scores", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_ATTENTION, false),
                 34 * sbh + sums);
-    oracle_near("recomputed", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_FULL), 2 * sbh);
+    oracle_near("recomputed", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_FULL, false), 2 * sbh);
     for (int t = 2; t <= 4; t *= 2) {
-        oracle_near("tensor parallel", kept_a_layer(t, STREAM_WHOLE, SBP_RECOMPUTE_NONE),
+        oracle_near("tensor parallel", kept_a_layer(t, STREAM_WHOLE, SBP_RECOMPUTE_NONE, false),
                     sbh * (10 + 24.0 / t) + scores / t + sums);
         oracle_near("recomputed, tensor parallel",
-                    kept_a_layer(t, STREAM_WHOLE, SBP_RECOMPUTE_FULL), 2 * sbh);
-        /* The gathered inputs of two products are kept as they were read: 4 of the 34, where
-         * Megatron-LM keeps their shards and gathers once more. */
-        oracle_near("sequence parallel", kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_NONE),
-                    sbh * (4 + 30.0 / t) + scores / t + sums / t);
+                    kept_a_layer(t, STREAM_WHOLE, SBP_RECOMPUTE_FULL, false), 2 * sbh);
+        oracle_near("sequence parallel", kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_NONE, true),
+                    (34 * sbh + scores + sums) / t);
+        /* Unless they are gathered again, the inputs of two products are kept as they were read. */
+        oracle_near("sequence parallel, gathered once",
+                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_NONE, false),
+                    sbh * (4 + 30.0 / t) + (scores + sums) / t);
+        oracle_near("without scores, sequence parallel",
+                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_ATTENTION, true),
+                    (34 * sbh + sums) / t);
         oracle_near("recomputed, sequence parallel",
-                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_FULL), 2 * sbh / t);
+                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_FULL, false), 2 * sbh / t);
     }
 }
 
@@ -542,10 +549,12 @@ static void test_interleaved(void **state)
     bench_open(&b,
                "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 48,"
                "\"heads\": 12, \"sequence\": 24, \"vocab\": 48, \"global_batch\": 24,"
-               "\"tied\": false}",
+               "\"tied\": false, \"clip_norm\": 1}",
                &cluster, &parallel);
     bench_run(&b);
     assert_int_equal(b.step.pieces, 4);
+    /* One sum of the norm, whatever the chunks. */
+    oracle_near("norm", 2 * b.step.totals.by_cause_s[SBP_CAUSE_SCALAR], 2 * (2 * 1e-5 + 4 * 1e-10));
     assert_int_equal(b.step.memory[0].parameters + b.step.memory[1].parameters,
                      b.model.graph.parameters);
     /* Narayanan et al., 2021: a device warms up with 2 (p - i - 1) + (v - 1) p forward passes. */

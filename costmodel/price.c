@@ -30,12 +30,14 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
         return work.time_s;
     const double bytes = work.elements * (double)pricing->bytes.activation +
                          work.gradient_elements * (double)pricing->bytes.gradient + work.bytes;
+    double launches = work.flops > 0 || bytes > 0 ? 1 : 0;
     double seconds = sbp_cluster_kernel_s(pricing->cluster, pricing->type, work.flops, bytes);
     for (int i = 0; i < work.product_count; i++) {
         const struct sbp_product *product = &work.product[i];
         seconds += product->count * product_s(pricing, product);
+        launches += product->count;
     }
-    return seconds;
+    return seconds + launches * pricing->cluster->kernel_launch_s;
 }
 
 double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
@@ -44,7 +46,8 @@ double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
     const double moments = sbp_training_moments(&pricing->graph->training);
     const double a_parameter = (double)bytes->gradient + 2 * (double)bytes->weight +
                                2 * (double)bytes->master + 2 * moments * (double)bytes->moment;
-    return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, parameters * a_parameter);
+    return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, parameters * a_parameter) +
+           pricing->cluster->kernel_launch_s;
 }
 
 /* ---- a program's instructions -------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 /* What computing costs: the price of one operator's work (design, section 5).
  *
  * One set of functions for the search and for the compiled program. Products cost max(flops / (peak
- * x efficiency), bytes / bandwidth); everything else max(flops / peak, bytes / bandwidth).
+ * x efficiency), bytes / bandwidth); everything else max(flops / peak, bytes / bandwidth). Each
+ * takes the cluster's kernel_launch_s besides, but for sums of gradients and their norm, which
+ * trainers fuse with what comes before.
  */
 #ifndef SBP_COSTMODEL_PRICE_H
 #define SBP_COSTMODEL_PRICE_H

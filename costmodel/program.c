@@ -296,6 +296,7 @@ sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *
     *program =
         (struct sbp_program){.graph = graph, .scope = *scope, .mesh = *mesh, .bytes = *bytes};
     program->parallel = scope->parallel == NULL ? sbp_parallel_default(graph) : *scope->parallel;
+    program->scope.parallel = NULL; /* there is a copy */
     struct sbp_compiler compiler = {
         .program = program, .graph = graph, .mesh = &program->mesh, .diag = diag};
     enum sbp_status status = assemble(&compiler, strategy);

@@ -137,7 +137,8 @@ struct sbp_scope {
     int first_op, end_op;  /* operators first_op .. end_op - 1; they meet the others in one
                               activation  before and one after them (costmodel/stages.h) */
     int64_t micro_batches; /* of a step */
-    const struct sbp_parallel *parallel; /* ZeRO, recompute, offload, pipeline; borrowed */
+    const struct sbp_parallel *parallel; /* ZeRO, recompute, offload, pipeline; copied. NULL: the
+                                            default */
     const struct sbp_cluster *whole;     /* of all stages; borrowed. NULL: there is one stage */
     const int *holders; /* (tensor_count) stages that hold a weight; borrowed. NULL: one */
 };

@@ -528,6 +528,31 @@ static void test_inner_reductions(void **state)
     assert_true(checked > 50);
 }
 
+/* --- launches --- */
+
+/* Forward, gradients and update of two products, forward and backward between them; the first has
+ * no input gradient. */
+static void test_launches(void **state)
+{
+    (void)state;
+    double seconds[2];
+    for (int i = 0; i < 2; i++) {
+        struct oracle_setting s = {0};
+        oracle_model_read(&s.model,
+                          "{\"name\": \"m\", \"global_batch\": 64, \"precision\": \"fp32\","
+                          "\"layers\": [{\"op\": \"linear\", \"in\": 32, \"out\": 64},"
+                          "{\"op\": \"relu\"}, {\"op\": \"linear\", \"out\": 32}]}");
+        struct sbp_cluster cluster = flat(1);
+        cluster.kernel_launch_s = i * 1e-3;
+        oracle_set_cluster(&s, &cluster);
+        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
+        oracle_compile(&s, &bytes);
+        seconds[i] = sbp_program_totals(&s.program, &s.cluster).compute_s;
+        oracle_drop(&s);
+    }
+    oracle_near("launches", seconds[1] - seconds[0], (3 + 2 + 4) * 1e-3);
+}
+
 /* --- precision and bounds --- */
 
 /* Myelin, section V.B: 20 bytes a parameter. */
@@ -677,13 +702,21 @@ static void test_names(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_perceptron_optimum), cmocka_unit_test(test_perceptron_tuples),
-        cmocka_unit_test(test_figure_3),           cmocka_unit_test(test_gpt2_alone),
-        cmocka_unit_test(test_gpt2_data_parallel), cmocka_unit_test(test_gpt2_tensor_parallel),
-        cmocka_unit_test(test_surviving_sum),      cmocka_unit_test(test_whole_stream),
-        cmocka_unit_test(test_inner_reductions),   cmocka_unit_test(test_mixed_precision),
-        cmocka_unit_test(test_reduce_type),        cmocka_unit_test(test_wide_types),
-        cmocka_unit_test(test_sizes_out_of_range), cmocka_unit_test(test_names),
+        cmocka_unit_test(test_perceptron_optimum),
+        cmocka_unit_test(test_perceptron_tuples),
+        cmocka_unit_test(test_figure_3),
+        cmocka_unit_test(test_gpt2_alone),
+        cmocka_unit_test(test_gpt2_data_parallel),
+        cmocka_unit_test(test_gpt2_tensor_parallel),
+        cmocka_unit_test(test_surviving_sum),
+        cmocka_unit_test(test_whole_stream),
+        cmocka_unit_test(test_inner_reductions),
+        cmocka_unit_test(test_launches),
+        cmocka_unit_test(test_mixed_precision),
+        cmocka_unit_test(test_reduce_type),
+        cmocka_unit_test(test_wide_types),
+        cmocka_unit_test(test_sizes_out_of_range),
+        cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -66,30 +66,46 @@ static void write_frame(const struct plot *plot, struct sbp_text *svg)
                  TOP + PANEL_HEIGHT / 2, plot->y.label);
 }
 
-static void write_series(const struct plot *plot, int at, struct sbp_text *svg)
+static const char *dash_of(const struct plot_series *series)
 {
-    const struct plot_series *series = &plot->series[at];
-    const char *colour = colours[series->colour], *dash = series->dashed ? "6 4" : "none";
+    return series->dashed ? "6 4" : "none";
+}
+
+static void write_line(const struct plot *plot, const struct plot_series *series,
+                       struct sbp_text *svg)
+{
     sbp_text_add(svg,
                  "<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"2\" "
                  "stroke-dasharray=\"%s\" points=\"",
-                 colour, dash);
+                 colours[series->colour], dash_of(series));
     for (int i = 0; i < series->count; i++)
         sbp_text_add(svg, "%s%.1f,%.1f", i == 0 ? "" : " ", x_of(plot, series->x[i]),
                      y_of(plot, series->y[i]));
     sbp_text_add(svg, "\"/>\n");
-    for (int i = 0; i < series->count && series->dots; i++)
+}
+
+static void write_series(const struct plot *plot, int at, bool loose, struct sbp_text *svg)
+{
+    const struct plot_series *series = &plot->series[at];
+    const char *colour = colours[series->colour];
+    if (!loose)
+        write_line(plot, series, svg);
+    for (int i = 0; i < series->count && (series->dots || loose); i++)
         sbp_text_add(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n",
                      x_of(plot, series->x[i]), y_of(plot, series->y[i]), colour);
     const int x = LEFT + PANEL_WIDTH + 16, y = TOP + 14 + 24 * at;
-    sbp_text_add(svg,
-                 "<path d=\"M%d %dh30\" stroke=\"%s\" stroke-width=\"2\" "
-                 "stroke-dasharray=\"%s\"/>\n",
-                 x, y, colour, dash);
+    if (loose)
+        sbp_text_add(svg, "<circle cx=\"%d\" cy=\"%d\" r=\"3.5\" fill=\"%s\"/>\n", x + 15, y,
+                     colour);
+    else
+        sbp_text_add(svg,
+                     "<path d=\"M%d %dh30\" stroke=\"%s\" stroke-width=\"2\" "
+                     "stroke-dasharray=\"%s\"/>\n",
+                     x, y, colour, dash_of(series));
     sbp_text_add(svg, "<text x=\"%d\" y=\"%d\">%s</text>\n", x + 38, y + 4, series->name);
 }
 
-void plot_write(const struct plot *plot, struct sbp_text *svg)
+void plot_write_loose(const struct plot *plot, int loose, struct sbp_text *svg)
 {
     sbp_text_add(svg,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
@@ -98,7 +114,12 @@ void plot_write(const struct plot *plot, struct sbp_text *svg)
     sbp_text_add(svg, "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n", WIDTH, HEIGHT);
     write_ticks(plot, svg);
     for (int i = 0; i < plot->count; i++)
-        write_series(plot, i, svg);
+        write_series(plot, i, i < loose, svg);
     write_frame(plot, svg);
     sbp_text_add(svg, "</svg>\n");
+}
+
+void plot_write(const struct plot *plot, struct sbp_text *svg)
+{
+    plot_write_loose(plot, 0, svg);
 }

@@ -29,5 +29,7 @@ struct plot {
 };
 
 void plot_write(const struct plot *plot, struct sbp_text *svg);
+/* The same; the first `loose` series are dots alone, without a line through them. */
+void plot_write_loose(const struct plot *plot, int loose, struct sbp_text *svg);
 
 #endif

@@ -29,6 +29,9 @@ struct setting_gpt {
 #define SETTING_GPT_VOCAB    51200
 void setting_gpt_read(struct setting_model *model, const struct setting_gpt *gpt, int batch);
 
+/* Path of a file of measurements that lies beside the project, in ../shared. */
+void setting_shared_path(const char *name, char *path, size_t size);
+
 /* Ends the program unless the status is SBP_OK. */
 void setting_must(enum sbp_status status, const struct sbp_diag *diag);
 

@@ -455,43 +455,63 @@ static enum sbp_status play(struct sbp_run *run)
 
 /* --- steady steps --- */
 
-static double back_s(const struct sbp_run *run, int step, int micro_batch)
+/* By how much a pass and its message are later than so many micro-batches before. */
+static double lag_s(const struct sbp_run *run, enum sbp_work_kind kind, int stage, int i,
+                    int before)
 {
-    return run->cdp->back_s[step * run->request->micro_batches + micro_batch];
+    const int next = stage + (kind == SBP_WORK_FORWARD ? 1 : -1);
+    const enum sbp_direction direction =
+        kind == SBP_WORK_FORWARD && next < run->stages ? SBP_TO_NEXT : SBP_TO_PREVIOUS;
+    if (next < 0)
+        return run->cdp->back_s[i] - run->cdp->back_s[i - before];
+    const double *there_s = sbp_run_arrival(run, direction, next < run->stages ? next : stage, i);
+    return there_s[0] - there_s[-before];
 }
 
-/* Whether all micro-batches of the last steps that do not drain (of their later halves where the
- * first step is much longer than the pipeline takes to fill) came back equally long after those of
- * so many steps before. One step decides the next; where cdp-v1 waits for synchronisation, two do,
- * and only from the third step on they wait for gradients that were played. */
+/* Whether in the last steps that do not drain all passes of the last micro-batches, one a stage,
+ * ended equally long after those of so many steps before. Then so do all that follow, since no
+ * more micro-batches are under way: one step decides the next; where cdp-v1 waits for
+ * synchronisation, two do, and only from the third step on they wait for gradients that were
+ * played. The first stage alone would not tell: others may still fall behind it. */
 static bool repeats(const struct sbp_run *run, int period, double *step_s)
 {
     const bool deep = run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
     const int count = run->request->micro_batches, last = run->steps - 2;
     const int first = last - (deep ? 1 : 0);
-    double least_s = INFINITY, most_s = 0;
+    const int from = count - run->stages;
     if (first - period < (deep ? 2 : 0))
         return false;
-    for (int step = first; step <= last; step++)
-        for (int i = count >= 4 * run->stages ? count / 2 : 0; i < count; i++) {
-            const double took_s = back_s(run, step, i) - back_s(run, step - period, i);
-            least_s = took_s < least_s ? took_s : least_s;
-            most_s = later(most_s, took_s);
-        }
-    *step_s = most_s / period;
-    return most_s - least_s <= SAME_SHARE * most_s;
+    const double lag = lag_s(run, SBP_WORK_BACKWARD, 0, last * count + from, period * count);
+    for (int stage = 0; stage < run->stages; stage++)
+        for (int step = first; step <= last; step++)
+            for (int i = step * count + from; i < (step + 1) * count; i++) {
+                const double forward_s = lag_s(run, SBP_WORK_FORWARD, stage, i, period * count);
+                const double backward_s = lag_s(run, SBP_WORK_BACKWARD, stage, i, period * count);
+                if (fabs(forward_s - lag) > SAME_SHARE * lag ||
+                    fabs(backward_s - lag) > SAME_SHARE * lag)
+                    return false;
+            }
+    *step_s = lag / period;
+    return true;
 }
 
 /* The steady step. Devices that take turns may repeat only after a few steps. False: nothing
- * repeats yet; then the step is the mean of the later half. */
+ * repeats yet; then the step is the mean of the later half, of the micro-batch that it takes
+ * longest. */
 static bool steady(const struct sbp_run *run, double *step_s)
 {
-    const int last = run->steps - 2;
+    const int count = run->request->micro_batches, last = run->steps - 2;
+    const int from = run->steps / 2 - 1;
     for (int period = 1; period == 1 || period <= last / 2; period++)
         if (repeats(run, period, step_s))
             return true;
-    const int from = run->steps / 2 - 1, i = run->request->micro_batches - 1;
-    *step_s = (back_s(run, last, i) - back_s(run, from, i)) / (last - from);
+    *step_s = 0;
+    for (int stage = 0; stage < run->stages; stage++)
+        for (int i = last * count; i < (last + 1) * count; i++) {
+            const double mean_s =
+                lag_s(run, SBP_WORK_BACKWARD, stage, i, (last - from) * count) / (last - from);
+            *step_s = later(*step_s, mean_s);
+        }
     return false;
 }
 

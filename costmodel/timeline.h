@@ -165,7 +165,8 @@ struct sbp_device_timeline {
 
 struct sbp_timeline {
     double makespan_s; /* of a step; without a flush: from step to step once they take the same
-                          time, the mean of the later half where they keep differing */
+                          time, the mean of the later half where they keep differing (of the
+                          micro-batch for which it is longest) */
     int steps;         /* simulated; intervals and memory are those of all of them */
     /* Without a flush some works of a step read parameters that are one step old, so that their
      * gradients come one step late; stale_share of the (micro-batch, stage) pairs do. */

@@ -510,8 +510,8 @@ static void check_exposed(const struct sbp_timeline_request *request,
 }
 
 /* The pipeline's works in the paper's order for many steps, one after the other: the mean step once
- * all filling is long over. */
-enum { LONG_STEPS = 240, LONG_FROM = 119 };
+ * all filling is long over, of 120 steps, since short ones may follow long ones. */
+enum { LONG_STEPS = 240, LONG_FROM = 118 };
 
 struct line { /* one stage */
     double free_s, link_s[2];
@@ -612,6 +612,37 @@ static void test_random(void **state)
     }
 }
 
+/* Stages that take very different times: some fall behind the first one only after a few steps. */
+static void test_unlike_stages(void **state)
+{
+    (void)state;
+    static const double scales[] = {0, 1, 1, 2, 10};
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED + 1);
+    printf("seed %llu\n", (unsigned long long)SEED + 1);
+    for (int round = 0; round < 500; round++) {
+        struct sbp_arena arena = {0};
+        const int n = 1 + (int)sbp_random_below(&random, 6);
+        const int more = (int)sbp_random_below(&random, 2 * (uint64_t)n);
+        for (int j = 0; j < n; j++) {
+            double *const times[] = {&cost[j].forward_s,         &cost[j].backward_input_s,
+                                     &cost[j].backward_weight_s, &cost[j].send_forward_s,
+                                     &cost[j].send_backward_s,   &end[j].sync_s,
+                                     &end[j].optimizer_s};
+            for (size_t k = 0; k < sizeof times / sizeof *times; k++)
+                *times[k] = scales[sbp_random_below(&random, 5)] * sbp_random_unit(&random);
+        }
+        struct sbp_timeline_request request =
+            request_of(round % 2 ? SBP_CDP_V1 : SBP_CDP_V2, n, n + more, SBP_PLACE_PIPELINE);
+        request.record = false;
+        const struct sbp_timeline timeline = simulate(&request, &arena);
+        check_long(&request, &timeline);
+        for (int d = 0; d < n; d++)
+            after(timeline.makespan_s, timeline.device[d].compute_s);
+        sbp_arena_free(&arena);
+    }
+}
+
 /* --- what is refused --- */
 
 static void refused(struct sbp_timeline_request request, const char *what)
@@ -656,11 +687,11 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slots),    cmocka_unit_test(test_fresh),
-        cmocka_unit_test(test_table),    cmocka_unit_test(test_constant),
-        cmocka_unit_test(test_versions), cmocka_unit_test(test_equal),
-        cmocka_unit_test(test_update),   cmocka_unit_test(test_random),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_slots),         cmocka_unit_test(test_fresh),
+        cmocka_unit_test(test_table),         cmocka_unit_test(test_constant),
+        cmocka_unit_test(test_versions),      cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_update),        cmocka_unit_test(test_random),
+        cmocka_unit_test(test_unlike_stages), cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests_name("cdp", tests, NULL, NULL);
 }

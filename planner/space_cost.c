@@ -62,10 +62,20 @@ static bool is_free_input(const struct sbp_space *space, int op, int input)
     return space->graph->op[op].input[input] == space->graph->input && !space->graph->input_split;
 }
 
-/* Forward passes of a step's micro-batch: two where all activations are formed again. */
-static int forward_passes(const struct sbp_space *space)
+/* Of blocks, little but their inputs is kept. */
+static bool forms_blocks_again(const struct sbp_space *space)
 {
-    return space->parallel->recompute == SBP_RECOMPUTE_FULL ? 2 : 1;
+    return space->parallel->recompute == SBP_RECOMPUTE_FULL ||
+           space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
+}
+
+/* Forward passes of a step's micro-batch: two where all activations are formed again, and of half
+ * of what products leave one more. */
+static double forward_passes(const struct sbp_space *space)
+{
+    return space->parallel->recompute == SBP_RECOMPUTE_FULL        ? 2
+           : space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE ? 1.5
+                                                                   : 1;
 }
 
 /* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
@@ -80,10 +90,13 @@ static double boxing_s(const struct sbp_space *space, int op, const struct sbp_f
         const struct sbp_group gather = group_of(entry, factors, INPUT, i, SBP_BROADCAST);
         const double n =
             elements_of(space, node->input[i]) / parts_of(entry, factors, INPUT, i) * bytes;
+        const double again =
+            space->parallel->regather && sbp_op_has_weight_phase(space->graph, op) ? 1 : 0;
         if (!is_free_input(space, op, i) &&
             !space->variable[space->slot[node->input[i]]].rests_whole)
-            seconds += forward_passes(space) * collective_s(space, SBP_ALL_GATHER, &gather, n) +
-                       collective_s(space, SBP_REDUCE_SCATTER, &gather, n);
+            seconds +=
+                (forward_passes(space) + again) * collective_s(space, SBP_ALL_GATHER, &gather, n) +
+                collective_s(space, SBP_REDUCE_SCATTER, &gather, n);
     }
     if (node->output < 0 || space->variable[space->slot[node->output]].rests_whole)
         return seconds;
@@ -237,7 +250,7 @@ static double inner_s(const struct sbp_space *space, int op, const struct sbp_fa
         for (int r = 0; r < SBP_MAX_ROLES; r++)
             if (inner[i].roles >> r & 1)
                 sbp_group_join(&group, &factors->group[r]);
-        const int passes = inner[i].pass == SBP_PASS_FORWARD ? forward_passes(space) : 1;
+        const double passes = inner[i].pass == SBP_PASS_FORWARD ? forward_passes(space) : 1;
         seconds += passes * inner[i].count *
                    collective_s(space, inner[i].kind, &group,
                                 inner[i].elements * (double)space->pricing.bytes.activation);
@@ -401,13 +414,13 @@ double sbp_space_constant_bytes(const struct sbp_space *space)
         if (space->parallel->recompute != SBP_RECOMPUTE_ATTENTION ||
             !is_attention(graph->op[op].kind))
             bytes += saved_bytes(graph, op, element);
-    if (space->parallel->recompute == SBP_RECOMPUTE_FULL)
-        bytes = 0; /* inputs of segments alone are kept */
+    if (forms_blocks_again(space))
+        bytes = 0; /* inputs of segments are kept, and more than this knows of */
     return space->kept_weight * bytes / (double)space->mesh->devices;
 }
 
-/* A linear keeps its input: a copy of its own when it is gathered or free, else the block at rest,
- * which is counted once for all readers. */
+/* A linear keeps its input: a copy of its own when it is gathered (and not gathered once more for
+ * backward) or free, else the block at rest, which is counted once for all readers. */
 static double kept_input_bytes(const struct sbp_space *space, int op,
                                const struct sbp_factors *factors)
 {
@@ -415,11 +428,12 @@ static double kept_input_bytes(const struct sbp_space *space, int op,
     const struct sbp_group gather = group_of(node->entry, factors, INPUT, 0, SBP_BROADCAST);
     int reader = -1;
     const int readers = sbp_graph_consumers(space->graph, node->input[0], &reader, 1);
-    const bool own_copy = sbp_group_size(&gather) > 1 || is_free_input(space, op, 0);
+    const double gathered = space->parallel->regather ? sbp_group_size(&gather) : 1;
+    const bool own_copy = sbp_group_size(&gather) > gathered || is_free_input(space, op, 0);
     if (!own_copy && (readers > 1 || kept_at_rest(space->graph, node->input[0])))
         return 0;
-    return elements_of(space, node->input[0]) / parts_of(node->entry, factors, INPUT, 0) *
-           (double)space->pricing.bytes.activation;
+    return elements_of(space, node->input[0]) / parts_of(node->entry, factors, INPUT, 0) /
+           gathered * (double)space->pricing.bytes.activation;
 }
 
 /* Parameters, gradients and optimizer states of a weight; offloaded states are on the host. */
@@ -439,7 +453,7 @@ static double op_bytes(const struct sbp_space *space, int op, const struct sbp_f
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     double total = 0;
-    if (node->kind == SBP_OP_LINEAR && space->parallel->recompute != SBP_RECOMPUTE_FULL)
+    if (node->kind == SBP_OP_LINEAR && !forms_blocks_again(space))
         total = space->kept_weight * kept_input_bytes(space, op, factors);
     for (int w = 0; w < node->weight_count; w++) {
         const struct replicas replicas = replicas_of(space, op, w, factors);

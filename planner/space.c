@@ -299,6 +299,8 @@ static bool op_divides(const struct sbp_space *space, int op, const struct sbp_f
     struct split_classes classes = {.count = 0};
     for (int r = 0; r < node->entry->role_count; r++) {
         const struct sbp_role *role = &node->entry->role[r];
+        if (factors->factor[r] <= 1)
+            continue;
         for (int i = 0; i < node->input_count; i++)
             note_split(&classes, &tensor[node->input[i]].shape, role->input[i], r, factors);
         for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
@@ -821,14 +823,19 @@ static enum sbp_status allocate(struct maker *maker, const int64_t *class_limit)
     space->keep = SBP_NEW(&space->arena, struct sbp_keep, ops + 1);
     space->op_variable = SBP_NEW(&space->arena, int, ops + 1);
     space->slot = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
+    space->first_user = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
     space->class_limit = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
     maker->sizes = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
     if (space->variable == NULL || space->transfer == NULL || space->keep == NULL ||
-        space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
-        roles == NULL || maker->row_linear == NULL || maker->sizes == NULL)
+        space->op_variable == NULL || space->slot == NULL || space->first_user == NULL ||
+        space->class_limit == NULL || roles == NULL || maker->row_linear == NULL ||
+        maker->sizes == NULL)
         return SBP_E_MEMORY;
+    for (int op = ops - 1; op >= 0; op--)
+        for (int w = 0; w < graph->op[op].weight_count; w++)
+            space->first_user[graph->op[op].weight[w]] = op;
     space->op_role = (uint8_t(*)[SBP_MAX_ROLES])roles;
     for (int c = 0; c < graph->class_count; c++) {
         maker->sizes[c] = graph->dim_class[c].size;

@@ -66,6 +66,7 @@ struct sbp_space {
     int *op_variable;                  /* (op_count) -1: a follower */
     uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
     int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
+    int *first_user;                   /* (tensor_count) operator that uses a weight first */
     int64_t *class_limit;              /* (class_count) most parts a class may be split in */
 };
 

@@ -111,12 +111,7 @@ static double boxing_s(const struct sbp_space *space, int op, const struct sbp_f
 /* A tied weight is synchronised and updated once: by its first user. */
 static int first_user(const struct sbp_space *space, int op, int weight)
 {
-    const int tensor = space->graph->op[op].weight[weight];
-    for (int other = 0; other < op; other++)
-        for (int w = 0; w < space->graph->op[other].weight_count; w++)
-            if (space->graph->op[other].weight[w] == tensor)
-                return other;
-    return op;
+    return space->first_user[space->graph->op[op].weight[weight]];
 }
 
 static double local_weight(const struct sbp_space *space, int op, int weight,
@@ -170,40 +165,38 @@ struct parts_s {
 };
 
 static void add_weight_sync(const struct sbp_space *space, int op, int weight,
-                            const struct sbp_factors *factors, struct parts_s *parts)
+                            const struct replicas *replicas, struct parts_s *parts)
 {
-    const struct replicas replicas = replicas_of(space, op, weight, factors);
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
     const double gather_s =
-        replicas.level == 0 ? 0 : share_out_s(space, &replicas, SBP_ALL_GATHER, bytes->weight);
-    if (replicas.level == 3)
+        replicas->level == 0 ? 0 : share_out_s(space, replicas, SBP_ALL_GATHER, bytes->weight);
+    if (replicas->level == 3)
         parts->micro_s +=
             gather_s * (forward_passes(space) + sbp_op_forms_input_gradient(space->graph, op));
     if (first_user(space, op, weight) != op)
         return;
-    const double sum_s = replicas.level == 0
-                             ? collective_s(space, SBP_ALL_REDUCE, &replicas.group,
-                                            replicas.local * (double)bytes->reduce)
-                             : share_out_s(space, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
-    if (replicas.level >= 2 && space->micro_batches > 1)
+    const double sum_s = replicas->level == 0
+                             ? collective_s(space, SBP_ALL_REDUCE, &replicas->group,
+                                            replicas->local * (double)bytes->reduce)
+                             : share_out_s(space, replicas, SBP_REDUCE_SCATTER, bytes->reduce);
+    if (replicas->level >= 2 && space->micro_batches > 1)
         parts->micro_s += sum_s;
     else
         parts->step_s += sum_s * (1 - space->hidden_share);
-    if (replicas.level == 1 || replicas.level == 2)
+    if (replicas->level == 1 || replicas->level == 2)
         parts->step_s += gather_s;
 }
 
 static void add_update(const struct sbp_space *space, int op, int weight,
-                       const struct sbp_factors *factors, struct parts_s *parts)
+                       const struct replicas *replicas, struct parts_s *parts)
 {
     if (first_user(space, op, weight) != op)
         return;
-    const struct replicas replicas = replicas_of(space, op, weight, factors);
-    parts->step_s += sbp_price_update_s(&space->pricing, replicas.shard);
+    parts->step_s += sbp_price_update_s(&space->pricing, replicas->shard);
     if (space->graph->training.clip_norm > 0)
         parts->step_s +=
             sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                 replicas.shard * (double)space->pricing.bytes.gradient);
+                                 replicas->shard * (double)space->pricing.bytes.gradient);
 }
 
 /* ---- whole operators ------------------------------------------------------------------------ */
@@ -263,9 +256,10 @@ static double op_s(const struct sbp_space *space, int op, const struct sbp_facto
     const bool time = space->request->objective == SBP_STEP_TIME;
     struct parts_s parts = {inner_s(space, op, factors), 0};
     for (int w = 0; w < space->graph->op[op].weight_count; w++) {
-        add_weight_sync(space, op, w, factors, &parts);
+        const struct replicas replicas = replicas_of(space, op, w, factors);
+        add_weight_sync(space, op, w, &replicas, &parts);
         if (time)
-            add_update(space, op, w, factors, &parts);
+            add_update(space, op, w, &replicas, &parts);
     }
     if (!space->graph->op[op].entry->follows)
         parts.micro_s += boxing_s(space, op, factors);

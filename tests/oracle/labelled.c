@@ -655,7 +655,6 @@ static enum sbp_status price(struct walk *walk)
     struct pricing *const pricing = walk->context;
     struct labelled_best *const best = pricing->best;
     const struct sbp_plan *const plan = pricing->plan;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
     sbp_axes split[64];
     memcpy(split, walk->strategy.split, (size_t)plan->graph.class_count * sizeof *split);
     walk->strategy.boxing = walk->request->boxing;
@@ -669,11 +668,10 @@ static enum sbp_status price(struct walk *walk)
                    ? SBP_OK
                    : sbp_fail(pricing->diag, SBP_E_INTERNAL, "%s", refusal.text);
     }
-    struct sbp_program program;
-    SBP_TRY(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &walk->strategy, &bytes,
-                             &program, pricing->diag));
-    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
-    sbp_program_free(&program);
+    struct sbp_step step;
+    SBP_TRY(sbp_plan_step(plan, &walk->strategy, &step, pricing->diag));
+    const struct sbp_step_totals totals = step.totals;
+    sbp_step_free(&step);
     memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
     const double objective =
         walk->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;

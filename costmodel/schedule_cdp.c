@@ -481,17 +481,17 @@ static bool repeats(const struct sbp_run *run, int period, double *step_s)
     const int from = count - run->stages;
     if (first - period < (deep ? 2 : 0))
         return false;
-    const double lag = lag_s(run, SBP_WORK_BACKWARD, 0, last * count + from, period * count);
+    const double expected_s = lag_s(run, SBP_WORK_BACKWARD, 0, last * count + from, period * count);
     for (int stage = 0; stage < run->stages; stage++)
         for (int step = first; step <= last; step++)
             for (int i = step * count + from; i < (step + 1) * count; i++) {
                 const double forward_s = lag_s(run, SBP_WORK_FORWARD, stage, i, period * count);
                 const double backward_s = lag_s(run, SBP_WORK_BACKWARD, stage, i, period * count);
-                if (fabs(forward_s - lag) > SAME_SHARE * lag ||
-                    fabs(backward_s - lag) > SAME_SHARE * lag)
+                if (fabs(forward_s - expected_s) > SAME_SHARE * expected_s ||
+                    fabs(backward_s - expected_s) > SAME_SHARE * expected_s)
                     return false;
             }
-    *step_s = lag / period;
+    *step_s = expected_s / period;
     return true;
 }
 

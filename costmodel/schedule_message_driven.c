@@ -1,6 +1,7 @@
-/* Message-driven: a stage takes whichever message is there, backward before forward (Myelin,
- * algorithm 2). The first stage injects pipeline_limit micro-batches and one more after every
- * backward pass; the last stage follows each forward pass by its backward pass.
+/* Message-driven: a stage takes whichever message is there (Myelin, algorithm 2), of two the
+ * backward one, which frees memory; the paper leaves that open. The first stage injects
+ * pipeline_limit micro-batches and one more after every backward pass; the last stage follows each
+ * forward pass by its backward pass.
  *
  * What a stage does depends on what has arrived, so stages act in order of time: a tree of
  * winners holds when each stage can act. Links and stages keep the order of messages,

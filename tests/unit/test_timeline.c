@@ -558,7 +558,7 @@ static void check_bounds(const struct played *played)
 }
 
 /* No forward pass begins while a message of a backward pass lies there, but for the injections of
- * the first stage (Myelin, algorithm 2). */
+ * the first stage. */
 static void check_messages(struct played *played)
 {
     for (int i = 0; i < played->count; i++) {

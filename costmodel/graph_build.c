@@ -143,6 +143,18 @@ void sbp_part_reads(struct sbp_op_node *op, int tensor)
     op->input[op->input_count++] = tensor;
 }
 
+enum sbp_status sbp_part_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
+                                  const int *input, int count)
+{
+    const struct sbp_json where = sbp_build_at(at, "inputs");
+    for (int i = 0; i < count; i++)
+        for (int other = 0; other < i; other++)
+            if (input[other] == input[i])
+                return sbp_json_refuse(&where, "names \"%s\" twice",
+                                       builder->graph->tensor[input[i]].name);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_part_weight(struct sbp_builder *builder, const struct sbp_json *at,
                                 struct sbp_op_node *op, const char *part,
                                 const struct sbp_shape *shape, double mean, double spread)

@@ -55,14 +55,10 @@ static enum sbp_status check_inputs(struct sbp_builder *builder, const struct sb
             return sbp_json_refuse(&where, "the %s have %lld tokens a sequence, the queries %lld",
                                    want[i].what, (long long)shape.size[SBP_DIM_SEQUENCE],
                                    (long long)first.size[SBP_DIM_SEQUENCE]);
-        for (int other = 0; other < i; other++)
-            if (a->input[other] == a->input[i])
-                return sbp_json_refuse(&where, "names \"%s\" twice",
-                                       builder->graph->tensor[a->input[i]].name);
         sbp_part_merge(builder, first.dim_class[SBP_DIM_SEQUENCE],
                        shape.dim_class[SBP_DIM_SEQUENCE]);
     }
-    return SBP_OK;
+    return sbp_part_distinct(builder, at, a->input, count);
 }
 
 static enum sbp_status check(struct sbp_builder *builder, const struct sbp_json *at,

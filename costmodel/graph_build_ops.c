@@ -127,7 +127,8 @@ enum sbp_status sbp_build_cross_entropy(struct sbp_builder *builder, const struc
             &where, "logits of %lld heads x %lld: a loss needs unpacked features",
             (long long)shape.size[SBP_DIM_FEATURE], (long long)shape.size[SBP_DIM_INNER]);
     if (sbp_part_features(&shape) > INT32_MAX)
-        return sbp_json_refuse(&where, "logits of %lld features: labels are 32-bit, legal are %d",
+        return sbp_json_refuse(&where,
+                               "logits of %lld features: labels are 32-bit, legal are 1 to %d",
                                (long long)sbp_part_features(&shape), INT32_MAX);
     struct sbp_op_node *op = sbp_part_op(builder, SBP_OP_CROSS_ENTROPY, name);
     sbp_part_reads(op, logits);

@@ -391,6 +391,7 @@ enum sbp_status sbp_build_custom(struct sbp_builder *builder, const struct sbp_j
     if (c.it == NULL)
         return sbp_fail(at->diag, SBP_E_MEMORY, "%s: out of memory", at->file);
     c.it->entry = (struct sbp_op_entry){.name = "custom", .inputs = input_count};
+    SBP_TRY(sbp_part_distinct(builder, at, input, input_count));
     for (int i = 0; i < input_count; i++)
         sbp_part_reads(c.op, input[i]);
     c.op->entry = &c.it->entry;

@@ -150,9 +150,9 @@ static enum sbp_status read_gpt(struct sbp_blocks *blocks, struct sbp_graph *gra
 }
 
 const struct sbp_architecture sbp_gpt = {"gpt",
-                                         {"hidden", "heads", "vocab", "vocab_multiple", "positions",
-                                          "ffn", "dropout", "attention_dropout", "context", "tied",
-                                          "bias", "epsilon"},
+                                         {"layers", "hidden", "heads", "vocab", "vocab_multiple",
+                                          "positions", "ffn", "dropout", "attention_dropout",
+                                          "context", "tied", "bias", "epsilon"},
                                          read_gpt};
 
 /* ---- llama, mixtral ---- */
@@ -197,8 +197,8 @@ static enum sbp_status read_llama(struct sbp_blocks *blocks, struct sbp_graph *g
 }
 
 const struct sbp_architecture sbp_llama = {"llama",
-                                           {"hidden", "heads", "kv_heads", "head_dim", "ffn",
-                                            "vocab", "vocab_multiple", "dropout",
+                                           {"layers", "hidden", "heads", "kv_heads", "head_dim",
+                                            "ffn", "vocab", "vocab_multiple", "dropout",
                                             "attention_dropout", "context", "tied", "epsilon",
                                             "qkv_bias", "projection_bias", "ffn_bias", "qk_norm"},
                                            read_llama};
@@ -226,12 +226,28 @@ static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph 
     return build_decoder(blocks, &mixtral);
 }
 
-const struct sbp_architecture sbp_mixtral = {
-    "mixtral",
-    {"hidden", "heads", "kv_heads", "head_dim", "ffn", "experts", "top_k", "capacity", "vocab",
-     "vocab_multiple", "dropout", "attention_dropout", "context", "tied", "epsilon", "qkv_bias",
-     "projection_bias", "qk_norm", "router_bias"},
-    read_mixtral};
+const struct sbp_architecture sbp_mixtral = {"mixtral",
+                                             {"layers",
+                                              "hidden",
+                                              "heads",
+                                              "kv_heads",
+                                              "head_dim",
+                                              "ffn",
+                                              "experts",
+                                              "top_k",
+                                              "capacity",
+                                              "vocab",
+                                              "vocab_multiple",
+                                              "dropout",
+                                              "attention_dropout",
+                                              "context",
+                                              "tied",
+                                              "epsilon",
+                                              "qkv_bias",
+                                              "projection_bias",
+                                              "qk_norm",
+                                              "router_bias"},
+                                             read_mixtral};
 
 /* ---- deepseek ---- */
 
@@ -276,7 +292,8 @@ static enum sbp_status read_deepseek(struct sbp_blocks *blocks, struct sbp_graph
 }
 
 const struct sbp_architecture sbp_deepseek = {"deepseek",
-                                              {"hidden",
+                                              {"layers",
+                                               "hidden",
                                                "heads",
                                                "q_rank",
                                                "kv_rank",
@@ -378,7 +395,7 @@ static enum sbp_status read_bert(struct sbp_blocks *blocks, struct sbp_graph *gr
 }
 
 const struct sbp_architecture sbp_bert = {"bert",
-                                          {"hidden", "heads", "ffn", "vocab", "vocab_multiple",
-                                           "positions", "types", "dropout", "attention_dropout",
-                                           "context", "epsilon", "head"},
+                                          {"layers", "hidden", "heads", "ffn", "vocab",
+                                           "vocab_multiple", "positions", "types", "dropout",
+                                           "attention_dropout", "context", "epsilon", "head"},
                                           read_bert};

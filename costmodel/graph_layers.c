@@ -226,7 +226,7 @@ static enum sbp_status features_of_linears(const struct reader *reader, int coun
     for (int i = 0; i < count && *features == 0; i++) {
         SBP_TRY(sbp_json_element(&reader->layers, i, &layer));
         SBP_TRY(read_kind(&layer, &kind));
-        if (kind == SBP_OP_LINEAR && reads_input(&layer, i))
+        if ((kind == SBP_OP_LINEAR || kind == SBP_OP_SUMMA_LINEAR) && reads_input(&layer, i))
             SBP_TRY(sbp_json_get_int64(&layer, "in", 1, SBP_MOST_SIZE, features));
     }
     return SBP_OK;
@@ -300,7 +300,20 @@ static enum sbp_status read_input(struct reader *reader, struct input *input)
     return sbp_json_int64(&member, 1, SBP_MOST_SIZE, &input->shape.features);
 }
 
-/* Token ids and patches of images are no activations; features may come besides them. */
+static enum sbp_status refuse_unknown_input(const struct sbp_json *layer, enum sbp_op_kind kind)
+{
+    if (kind == SBP_OP_CONV2D || kind == SBP_OP_MAXPOOL || kind == SBP_OP_AVGPOOL)
+        return sbp_json_refuse(layer,
+                               "%s reads images here: needs the model's \"input\": "
+                               "{\"height\", \"width\", \"channels\"}",
+                               sbp_op(kind)->name);
+    return sbp_json_refuse(layer, "how many features the model's input has is not said: give "
+                                  "\"in\" of the linear that reads it, or the model's "
+                                  "\"features\"");
+}
+
+/* Token ids and patches of images are no activations; features may come besides them. A first layer
+ * that reads something else is refused where it is read. */
 static enum sbp_status read_model_input(struct reader *reader, int count)
 {
     struct sbp_json first;
@@ -325,9 +338,7 @@ static enum sbp_status read_model_input(struct reader *reader, int count)
     if (!input.shaped)
         SBP_TRY(features_of_linears(reader, count, &input.shape.features));
     if (input.shape.features == 0)
-        return sbp_json_refuse(&first, "how many features the model's input has is not said: give "
-                                       "\"in\" of the linear that reads it, or the model's "
-                                       "\"features\"");
+        return reads_input(&first, 0) ? refuse_unknown_input(&first, kind) : SBP_OK;
     return sbp_build_input(&reader->builder, &reader->root, &input.shape);
 }
 
@@ -373,7 +384,7 @@ static enum sbp_status check_readers(struct reader *reader)
 enum sbp_status sbp_graph_read_layers(const struct sbp_json *at, struct sbp_graph *graph,
                                       enum sbp_attention_kind attention)
 {
-    static const char *const KEYS[] = {"input", "features", NULL};
+    static const char *const KEYS[] = {"layers", "input", "features", NULL};
     struct reader reader = {.root = *at};
     int count;
     SBP_TRY(sbp_graph_check_keys(at, KEYS));

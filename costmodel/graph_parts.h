@@ -38,6 +38,9 @@ bool sbp_part_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements);
 struct sbp_op_node *sbp_part_op(struct sbp_builder *builder, enum sbp_op_kind kind,
                                 const char *name);
 void sbp_part_reads(struct sbp_op_node *op, int tensor);
+/* Refuses a tensor that is read twice: its gradient would be two of the operator's. */
+enum sbp_status sbp_part_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
+                                  const int *input, int count) SBP_MUST_USE;
 /* `part` is appended to the operator's name: ".weight". */
 enum sbp_status sbp_part_weight(struct sbp_builder *builder, const struct sbp_json *at,
                                 struct sbp_op_node *op, const char *part,

@@ -58,7 +58,7 @@ static enum sbp_status read_mlp(struct sbp_blocks *blocks, struct sbp_graph *gra
 }
 
 const struct sbp_architecture sbp_mlp = {
-    "mlp", {"features", "hidden", "classes", "bias", "dropout"}, read_mlp};
+    "mlp", {"layers", "features", "hidden", "classes", "bias", "dropout"}, read_mlp};
 
 /* ---- wide-deep ---- */
 
@@ -142,4 +142,6 @@ static enum sbp_status read_wide_deep(struct sbp_blocks *blocks, struct sbp_grap
 }
 
 const struct sbp_architecture sbp_wide_deep = {
-    "wide-deep", {"vocab", "wide_vocab", "hidden", "features", "ffn", "dropout"}, read_wide_deep};
+    "wide-deep",
+    {"layers", "vocab", "wide_vocab", "hidden", "features", "ffn", "dropout"},
+    read_wide_deep};

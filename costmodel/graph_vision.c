@@ -100,8 +100,8 @@ static enum sbp_status read_vit(struct sbp_blocks *blocks, struct sbp_graph *gra
 }
 
 const struct sbp_architecture sbp_vit = {"vit",
-                                         {"image", "channels", "classes", "patch", "hidden",
-                                          "heads", "ffn", "dropout", "attention_dropout",
+                                         {"layers", "image", "channels", "classes", "patch",
+                                          "hidden", "heads", "ffn", "dropout", "attention_dropout",
                                           "qkv_bias", "epsilon"},
                                          read_vit};
 

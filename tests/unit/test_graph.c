@@ -577,6 +577,16 @@ static const struct {
      "m.json: input: this model's input is token ids (an embedding)"},
     {HEAD "\"layers\": [{\"op\": \"relu\"}]}",
      "m.json: layers[0]: how many features the model's input has is not said"},
+    {HEAD "\"layers\": [{\"op\": \"conv2d\", \"out\": 4, \"kernel\": 3}]}",
+     "m.json: layers[0]: conv2d reads images here: needs the model's \"input\": {\"height\""},
+    /* what the first layer reads instead of the input is said, not that the input is unknown */
+    {HEAD "\"layers\": [{\"op\": \"linear\", \"out\": 6, \"inputs\": [\"later\"]}, {\"op\": "
+          "\"relu\", \"name\": \"later\"}]}",
+     "m.json: layers[0].inputs[0]: \"later\" stands later: a layer reads earlier ones"},
+    {HEAD "\"layers\": [{\"op\": \"linear\", \"out\": 6, \"inputs\": []}]}",
+     "m.json: layers[0].inputs: names 0 inputs, linear has 1"},
+    {HEAD "\"layers\": [{\"op\": \"linear\", \"out\": 6, \"inputs\": {}}]}",
+     "m.json: layers[0].inputs: expected an array, found an object"},
     /* layers */
     {HEAD "\"layers\": [{\"op\": \"linar\", \"in\": 8, \"out\": 6}]}", "m.json: layers[0].op: "},
     {HEAD "\"layers\": [" LINEAR ", {\"op\": \"linar\"}]}", "m.json: layers[1].op: "},

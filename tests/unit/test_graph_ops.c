@@ -412,7 +412,13 @@ static const struct {
     {HEAD "\"layers\": [" EMBED ", " QUERIES ", {\"op\": \"moe\", \"experts\": 4, \"top_k\": 2, "
           "\"ffn\": 3}]}",
      "m.json: layers[3]: 2 x 4 features: experts need unpacked ones"},
+    /* the model's features come from a summa_linear's `in` as well: only the key is wrong */
+    {HEAD "\"layers\": [{\"op\": \"summa_linear\", \"in\": 8, \"out\": 8, \"bias\": true}]}",
+     "m.json: layers[0]: unknown key \"bias\""},
     /* custom */
+    {HEAD "\"layers\": [{\"op\": \"linear\", \"name\": \"x\", \"in\": 8, \"out\": 8}, {\"op\": "
+          "\"custom\", \"inputs\": [\"x\", \"x\"], \"roles\": []}]}",
+     "m.json: layers[1].inputs: names \"x\" twice"},
     {CUSTOM(WORK), "m.json: layers[0]: key \"roles\" is missing"},
     {CUSTOM(BATCHES), "m.json: layers[0]: a custom layer needs \"flops\", \"bytes\" or \"time_s\""},
     {CUSTOM(WORK ", \"roles\": []"), "m.json: layers[0].roles: has 0 roles, legal are 1 to 5"},

@@ -590,6 +590,7 @@ static const struct {
     {HEAD "\"vgg\", \"depth\": 13, \"image\": 100}",
      "m.json: image: 100: five pools of 2 need a multiple of 32"},
     {HEAD "\"resnet\"}", "m.json: key \"depth\" is missing"},
+    {HEAD "\"vgg\", \"depth\": 13, \"layers\": 3}", "m.json: unknown key \"layers\""},
     {HEAD "\"resnet\", \"depth\": 50, \"sequence\": 2}",
      "m.json: sequence: 2, but the images make 1 (leave it away)"},
     {HEAD "\"face\"}", "m.json: key \"classes\" is missing"},

@@ -16,6 +16,11 @@
     {                                                                                              \
         ours, {key}, SBP_IMPORT_SIZE, false, (a)                                                   \
     }
+/* null is the model file's default. */
+#define COUNT_OF(ours, key, a)                                                                     \
+    {                                                                                              \
+        ours, {key}, SBP_IMPORT_SIZE_OR_NULL, false, (a)                                           \
+    }
 #define NUMBER(ours, key, a)                                                                       \
     {                                                                                              \
         ours, {key}, SBP_IMPORT_NUMBER, false, (a)                                                 \
@@ -41,14 +46,17 @@ static const struct sbp_import_switch NO_SWITCHES[] = {{NULL, false}};
 /* ---- shared ---- */
 
 /* Every token-based decoder with rotated positions. */
-#define DECODER                                                                                    \
+#define DECODER(norm_epsilon)                                                                      \
     SIZE("layers", "num_hidden_layers", "n_layer", "num_layers"),                                  \
         SIZE("hidden", "hidden_size", "n_embd", "d_model"),                                        \
         SIZE("heads", "num_attention_heads", "n_head"), SIZE("vocab", "vocab_size"),               \
-        NUMBER("epsilon", "rms_norm_eps", 1e-6),                                                   \
+        NUMBER("epsilon", "rms_norm_eps", norm_epsilon),                                           \
         CHANCE("attention_dropout", "attention_dropout", 0),                                       \
         FLAG("tied", "tie_word_embeddings", 0)
-#define GROUPED MAYBE("kv_heads", "num_key_value_heads", NAN), MAYBE("head_dim", "head_dim", NAN)
+/* Heads of keys and values are as many as those of queries where the file says null, else what the
+ * library takes where it says nothing (NAN: as many, too). */
+#define KV_HEADS(absent)  COUNT_OF("kv_heads", "num_key_value_heads", (absent))
+#define GROUPED(kv_heads) KV_HEADS(kv_heads), MAYBE("head_dim", "head_dim", NAN)
 
 /* Classes of the head: named, counted, or not there. */
 static enum sbp_status put_classes(struct sbp_import *import)
@@ -70,11 +78,35 @@ static enum sbp_status put_classes(struct sbp_import *import)
     return SBP_OK;
 }
 
-/* Attention over a window is priced as over everything. */
-static void note_window(struct sbp_import *import)
+/* The library's class that the file was written for, "" where it says none. */
+static const char *class_of(const struct sbp_import *import)
+{
+    struct sbp_json member;
+    if (!sbp_import_given(&import->config, "architectures", &member) || !cJSON_IsArray(member.node))
+        return "";
+    const char *name = cJSON_GetStringValue(cJSON_GetArrayItem(member.node, 0));
+    return name == NULL ? "" : name;
+}
+
+static void note_other_head(struct sbp_import *import, const char *taken)
+{
+    const char *name = class_of(import);
+    if (name[0] != '\0')
+        sbp_import_note(import, "%.60s: taken as %s", name, taken);
+}
+
+/* Decoders are trained as language models, whatever head the file's weights had last. */
+static void note_decoder(struct sbp_import *import)
+{
+    const char *name = class_of(import), *causal = "CausalLM", *gpt2 = "LMHeadModel";
+    if (strstr(name, causal) == NULL && strstr(name, gpt2) == NULL)
+        note_other_head(import, "a language model, with the head over its vocabulary");
+}
+
+/* Attention over a window is priced as over everything. `used`: without the key that says so. */
+static void note_window(struct sbp_import *import, bool used)
 {
     struct sbp_json window, use;
-    bool used = true;
     if (!sbp_import_given(&import->config, "sliding_window", &window))
         return;
     if (sbp_import_given(&import->config, "use_sliding_window", &use))
@@ -124,6 +156,7 @@ static enum sbp_status rest_of_gpt2(struct sbp_import *import)
     if (sbp_import_given(&import->config, "n_inner", &member))
         SBP_TRY(sbp_json_int64(&member, 1, MOST_SIZE, &ffn));
     sbp_import_put_number(import, "ffn", (double)ffn);
+    note_decoder(import);
     if (sbp_import_given(&import->config, "embd_pdrop", &member))
         SBP_TRY(sbp_json_double(&member, 0, 1, &embedding));
     if (residual != NULL && embedding != residual->valuedouble)
@@ -134,31 +167,39 @@ static enum sbp_status rest_of_gpt2(struct sbp_import *import)
 
 /* ---- llama and its relatives ---- */
 
-static const struct sbp_import_field LLAMA[] = {DECODER, GROUPED, SIZE("ffn", "intermediate_size"),
+static const struct sbp_import_field LLAMA[] = {DECODER(1e-6), GROUPED(NAN),
+                                                SIZE("ffn", "intermediate_size"),
                                                 FLAG("ffn_bias", "mlp_bias", 0), END};
+static const struct sbp_import_field MISTRAL[] = {DECODER(1e-6), GROUPED(8),
+                                                  SIZE("ffn", "intermediate_size"), END};
+static const struct sbp_import_field QWEN2[] = {DECODER(1e-6), GROUPED(32),
+                                                SIZE("ffn", "intermediate_size"), END};
 
 static enum sbp_status rest_of_llama(struct sbp_import *import)
 {
-    note_window(import);
+    note_decoder(import);
+    note_window(import, false);
     return put_biases(import);
 }
 
 static enum sbp_status rest_of_mistral(struct sbp_import *import)
 {
-    note_window(import);
+    note_decoder(import);
+    note_window(import, true);
     return SBP_OK;
 }
 
 static enum sbp_status rest_of_qwen2(struct sbp_import *import)
 {
-    note_window(import);
+    note_decoder(import);
+    note_window(import, false);
     sbp_import_put_flag(import, "qkv_bias", true);
     return SBP_OK;
 }
 
-static const struct sbp_import_field QWEN3[] = {
-    DECODER, MAYBE("kv_heads", "num_key_value_heads", NAN), MAYBE("head_dim", "head_dim", 128),
-    SIZE("ffn", "intermediate_size"), END};
+static const struct sbp_import_field QWEN3[] = {DECODER(1e-6), KV_HEADS(32),
+                                                MAYBE("head_dim", "head_dim", 128),
+                                                SIZE("ffn", "intermediate_size"), END};
 
 static enum sbp_status rest_of_qwen3(struct sbp_import *import)
 {
@@ -169,16 +210,16 @@ static enum sbp_status rest_of_qwen3(struct sbp_import *import)
 /* ---- mixtures ---- */
 
 static const struct sbp_import_field MIXTRAL[] = {
-    DECODER,
-    GROUPED,
+    DECODER(1e-5),
+    GROUPED(8),
     SIZE("ffn", "intermediate_size"),
     SIZE("experts", "num_local_experts", "num_experts"),
     SIZE("top_k", "num_experts_per_tok", "num_experts_per_token"),
     END};
 
 static const struct sbp_import_field QWEN3_MOE[] = {
-    DECODER,
-    GROUPED,
+    DECODER(1e-6),
+    GROUPED(4),
     SIZE("ffn", "moe_intermediate_size"),
     SIZE("experts", "num_experts", "num_local_experts"),
     SIZE("top_k", "num_experts_per_tok"),
@@ -216,7 +257,7 @@ static enum sbp_status rest_of_qwen3_moe(struct sbp_import *import)
         SIZE("rope", "qk_rope_head_dim"), SIZE("value", "v_head_dim"),                             \
         SIZE("ffn", "intermediate_size"), SIZE("experts", "n_routed_experts"),                     \
         SIZE("top_k", "num_experts_per_tok"), SIZE("expert_ffn", "moe_intermediate_size")
-static const struct sbp_import_field DEEPSEEK[] = {DECODER, LATENT, END};
+static const struct sbp_import_field DEEPSEEK[] = {DECODER(1e-6), LATENT, END};
 
 static enum sbp_status put_count(struct sbp_import *import, const char *ours, const char *theirs,
                                  int64_t absent)
@@ -247,6 +288,7 @@ static enum sbp_status rest_of_deepseek(struct sbp_import *import)
     const bool third = strcmp(import->family->name, "deepseek_v3") == 0;
     struct sbp_json member;
     int64_t predicted = 0;
+    note_decoder(import);
     SBP_TRY(must_be(import, "moe_layer_freq", 1, "experts in every layer after the dense ones"));
     SBP_TRY(put_query_rank(import));
     SBP_TRY(put_count(import, "dense_layers", "first_k_dense_replace", third ? 3 : 0));
@@ -278,6 +320,18 @@ static const struct sbp_import_field BERT[] = {
 static const struct sbp_import_switch BERT_SWITCHES[] = {
     {"is_decoder", false}, {"add_cross_attention", false}, {NULL, false}};
 
+/* The model file's masked language model has the embedding's table for its last layer. */
+static enum sbp_status must_be_tied(const struct sbp_import *import)
+{
+    struct sbp_json member;
+    bool tied = true;
+    if (sbp_import_given(&import->config, "tie_word_embeddings", &member))
+        SBP_TRY(sbp_json_bool(&member, &tied));
+    return tied ? SBP_OK
+                : sbp_json_refuse(&member, "false is not supported for a masked language model, "
+                                           "supported is true");
+}
+
 /* The head that the published weights have; without a word the encoder and its pooler. */
 static enum sbp_status rest_of_bert(struct sbp_import *import)
 {
@@ -290,14 +344,14 @@ static enum sbp_status rest_of_bert(struct sbp_import *import)
             return sbp_json_refuse(&member, "\"%.40s\" is not supported, supported is absolute",
                                    type);
     }
-    if (sbp_import_given(&import->config, "architectures", &member)) {
-        const struct cJSON *first = cJSON_GetArrayItem(member.node, 0);
-        const char *name = cJSON_GetStringValue(first);
-        if (name != NULL && strcmp(name, "BertForPreTraining") == 0)
-            sbp_import_note(import, "BertForPreTraining: next sentence prediction is left out");
-        if (name != NULL &&
-            (strcmp(name, "BertForMaskedLM") == 0 || strcmp(name, "BertForPreTraining") == 0))
-            head = "mlm";
+    const char *name = class_of(import);
+    if (strcmp(name, "BertForPreTraining") == 0)
+        sbp_import_note(import, "BertForPreTraining: next sentence prediction is left out");
+    else if (strcmp(name, "BertForMaskedLM") != 0 && strcmp(name, "BertModel") != 0)
+        note_other_head(import, "the encoder and its pooler");
+    if (strcmp(name, "BertForMaskedLM") == 0 || strcmp(name, "BertForPreTraining") == 0) {
+        head = "mlm";
+        SBP_TRY(must_be_tied(import));
     }
     sbp_import_put_text(import, "head", head);
     return SBP_OK;
@@ -378,8 +432,8 @@ static enum sbp_status rest_of_resnet(struct sbp_import *import)
 const struct sbp_import_family sbp_import_families[] = {
     {"gpt2", "gpt", GPT2, GPT2_SWITCHES, GELU, false, rest_of_gpt2},
     {"llama", "llama", LLAMA, NO_SWITCHES, SILU, false, rest_of_llama},
-    {"mistral", "llama", LLAMA, NO_SWITCHES, SILU, false, rest_of_mistral},
-    {"qwen2", "llama", LLAMA, NO_SWITCHES, SILU, false, rest_of_qwen2},
+    {"mistral", "llama", MISTRAL, NO_SWITCHES, SILU, false, rest_of_mistral},
+    {"qwen2", "llama", QWEN2, NO_SWITCHES, SILU, false, rest_of_qwen2},
     {"qwen3", "llama", QWEN3, NO_SWITCHES, SILU, false, rest_of_qwen3},
     {"mixtral", "mixtral", MIXTRAL, NO_SWITCHES, SILU, false, rest_of_mistral},
     {"qwen3_moe", "mixtral", QWEN3_MOE, NO_SWITCHES, SILU, false, rest_of_qwen3_moe},

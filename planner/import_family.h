@@ -21,6 +21,7 @@ struct sbp_import {
 
 enum sbp_import_type {
     SBP_IMPORT_SIZE,
+    SBP_IMPORT_SIZE_OR_NULL, /* null: the model file's default, whatever `absent` says */
     SBP_IMPORT_NUMBER,
     SBP_IMPORT_PROBABILITY,
     SBP_IMPORT_FLAG

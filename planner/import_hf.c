@@ -72,7 +72,13 @@ static enum sbp_status refuse_family(const struct sbp_json *at, const char *what
     return status;
 }
 
-/* Files of BERT's authors have no model_type, but token types, which nobody else has. */
+/* Files of BERT's authors have no model_type, but token types; ALBERT's, whose layers share their
+ * weights, have both as little and as much, and say the embedding's own width besides. */
+static bool is_original_bert(const struct sbp_json *config)
+{
+    return sbp_json_has(config, "type_vocab_size") && !sbp_json_has(config, "embedding_size");
+}
+
 static enum sbp_status find_family(const struct sbp_json *config,
                                    const struct sbp_import_family **family)
 {
@@ -80,7 +86,7 @@ static enum sbp_status find_family(const struct sbp_json *config,
     const char *name = "bert";
     struct sbp_json member = *config;
     char what[96];
-    if (typed || !sbp_json_has(config, "type_vocab_size")) {
+    if (typed || !is_original_bert(config)) {
         if (!typed && cJSON_IsObject(config->node))
             return refuse_family(config, "key \"model_type\" is missing");
         SBP_TRY(sbp_json_member(config, "model_type", &member));
@@ -115,6 +121,7 @@ static enum sbp_status put_given(struct sbp_import *import, const struct sbp_imp
     bool flag;
     switch (field->type) {
     case SBP_IMPORT_SIZE:
+    case SBP_IMPORT_SIZE_OR_NULL:
         SBP_TRY(sbp_json_int64(member, 1, MOST_SIZE, &size));
         sbp_import_put_number(import, field->ours, (double)size);
         return SBP_OK;
@@ -148,7 +155,8 @@ static enum sbp_status put_field(struct sbp_import *import, const struct sbp_imp
         return put_given(import, field, &member);
     if (field->required)
         return refuse_missing(import, field);
-    if (isnan(field->absent))
+    if (isnan(field->absent) ||
+        (field->type == SBP_IMPORT_SIZE_OR_NULL && sbp_json_has(&import->config, field->theirs[0])))
         return SBP_OK;
     if (field->type == SBP_IMPORT_FLAG)
         sbp_import_put_flag(import, field->ours, field->absent > 0);
@@ -192,7 +200,8 @@ static enum sbp_status check_switches(const struct sbp_import *import)
             continue;
         SBP_TRY(sbp_json_bool(&member, &value));
         if (value != s->supported)
-            return sbp_json_refuse(&member, "%s is not supported", value ? "true" : "false");
+            return sbp_json_refuse(&member, "%s is not supported, supported is %s",
+                                   value ? "true" : "false", value ? "false" : "true");
     }
     return SBP_OK;
 }
@@ -280,7 +289,8 @@ static void make_name(const struct sbp_import *import, char *name, size_t size)
     const char *family = import->family->name;
     for (size_t i = 0; i < sizeof PUBLISHED / sizeof PUBLISHED[0]; i++)
         if (strcmp(family, "gpt2") == 0 && layers == PUBLISHED[i].layers &&
-            hidden == PUBLISHED[i].hidden && number_of(import->model, "vocab") == 50257) {
+            hidden == PUBLISHED[i].hidden && number_of(import->model, "ffn") == 4 * hidden &&
+            number_of(import->model, "vocab") == 50257) {
             (void)snprintf(name, size, "%s", PUBLISHED[i].name);
             return;
         }
@@ -335,16 +345,39 @@ static enum sbp_status write_model(struct sbp_import *import,
     return SBP_OK;
 }
 
+/* A refusal of a key of the model file, said of the config's key that it was made of. */
+static enum sbp_status translate(const struct sbp_import *import, const char *name,
+                                 struct sbp_diag *diag)
+{
+    const size_t start = strlen(name) + strlen(": ");
+    const char *key = diag != NULL && strlen(diag->text) > start ? diag->text + start : "";
+    const char *end = strstr(key, ": ");
+    struct sbp_diag refusal;
+    struct sbp_json member;
+    for (const struct sbp_import_field *field = import->family->fields;
+         end != NULL && field->ours != NULL; field++)
+        if (strlen(field->ours) == (size_t)(end - key) &&
+            strncmp(field->ours, key, (size_t)(end - key)) == 0 &&
+            find_given(import, field, &member)) {
+            refusal = *diag;
+            member.diag = diag;
+            diag->text[0] = '\0'; /* the first message stays, else */
+            return sbp_json_refuse(&member, "%s", refusal.text + (end - diag->text) + 2);
+        }
+    return SBP_E_INPUT;
+}
+
 /* The rest of what is legal is known by the reader of model files: names, precision, sizes. */
-static enum sbp_status check_model(const struct cJSON *model, const char *file,
-                                   struct sbp_diag *diag)
+static enum sbp_status check_model(const struct sbp_import *import, struct sbp_diag *diag)
 {
     struct sbp_graph graph;
     struct sbp_json at;
     char name[512];
-    (void)snprintf(name, sizeof name, "model imported from %s", file);
-    sbp_json_at(model, name, diag, &at);
-    SBP_TRY(sbp_graph_read(&at, &graph));
+    (void)snprintf(name, sizeof name, "model imported from %s", import->config.file);
+    sbp_json_at(import->model, name, diag, &at);
+    const enum sbp_status status = sbp_graph_read(&at, &graph);
+    if (status != SBP_OK)
+        return status == SBP_E_INPUT ? translate(import, name, diag) : status;
     sbp_graph_free(&graph);
     return SBP_OK;
 }
@@ -363,7 +396,7 @@ static enum sbp_status fill(struct sbp_import *import, const struct sbp_import_o
     }
     if (import->failed && status == SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", import->config.file);
-    return status == SBP_OK ? check_model(import->model, import->config.file, diag) : status;
+    return status == SBP_OK ? check_model(import, diag) : status;
 }
 
 enum sbp_status sbp_import_hf(const struct sbp_json *config,

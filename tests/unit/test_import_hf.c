@@ -148,13 +148,13 @@ static void test_refused_configs(void **state)
         {"{\"model_type\": \"gpt2\", \"n_layer\": 0}", "hf.json: n_layer: "},
         {"{\"model_type\": \"gpt2\", \"n_layer\": 2, \"n_embd\": 64, \"n_head\": 5, "
          "\"n_positions\": 16, \"vocab_size\": 9}",
-         "model imported from hf.json: heads: 5 heads do not divide the hidden size 64"},
+         "hf.json: n_head: 5 heads do not divide the hidden size 64"},
         {"{" TINY ", \"n_inner\": \"big\"}", "hf.json: n_inner: "},
         {"{" TINY ", \"activation_function\": \"silu\"}",
          "hf.json: activation_function: \"silu\" is not supported for gpt2, supported: gelu_new, "
          "gelu_pytorch_tanh, gelu"},
         {"{" TINY ", \"scale_attn_weights\": false}",
-         "hf.json: scale_attn_weights: false is not supported"},
+         "hf.json: scale_attn_weights: false is not supported, supported is true"},
         {"{" TINY ", \"scale_attn_by_inverse_layer_idx\": true}",
          "hf.json: scale_attn_by_inverse_layer_idx: true is not supported"},
         {"{" TINY ", \"add_cross_attention\": true}",
@@ -274,12 +274,13 @@ static const struct {
     {"{\"model_type\": \"mistral\", " LLAMA_SIZES ", \"num_key_value_heads\": 1, \"head_dim\": "
      "null, \"sliding_window\": null, \"rope_scaling\": {\"type\": \"yarn\"}}",
      "mistral-2x16", ENDS + 2 * (FULL - 2 * H * 12 + SWIGLU)},
-    {"{\"model_type\": \"qwen2\", " LLAMA_SIZES "}", "qwen2-2x16",
+    {"{\"model_type\": \"qwen2\", " LLAMA_SIZES ", \"num_key_value_heads\": null}", "qwen2-2x16",
      ENDS + 2 * (FULL + 3 * H + SWIGLU)},
-    {"{\"model_type\": \"qwen3\", " LLAMA_SIZES "}", "qwen3-2x16", /* heads of 128 */
+    {"{\"model_type\": \"qwen3\", " LLAMA_SIZES ", \"num_key_value_heads\": 4}",
+     "qwen3-2x16", /* heads of 128 */
      ENDS + 2 * (4 * H * 512 + 256 + 2 * H + SWIGLU)},
-    {"{\"model_type\": \"mixtral\", " LLAMA_SIZES ", \"num_local_experts\": 3, "
-     "\"num_experts_per_tok\": 2}",
+    {"{\"model_type\": \"mixtral\", " LLAMA_SIZES ", \"num_key_value_heads\": 4, "
+     "\"num_local_experts\": 3, \"num_experts_per_tok\": 2}",
      "mixtral-2x16", ENDS + 2 * (FULL + 3 * SWIGLU + 3 * H)},
     {"{\"model_type\": \"qwen3_moe\", " LLAMA_SIZES ", \"num_experts\": 3, "
      "\"num_experts_per_tok\": 2, \"moe_intermediate_size\": 5, \"head_dim\": 2, "
@@ -346,7 +347,7 @@ static void test_refused_families(void **state)
         {"{\"model_type\": \"llama\", " LLAMA_SIZES ", \"hidden_act\": \"gelu\"}",
          "hf.json: hidden_act: \"gelu\" is not supported for llama, supported: silu, swish"},
         {"{\"model_type\": \"llama\", " LLAMA_SIZES ", \"num_key_value_heads\": 3}",
-         "model imported from hf.json: kv_heads: 3 key and value heads do not divide the 4"},
+         "hf.json: num_key_value_heads: 3 key and value heads do not divide the 4 heads"},
         {"{\"model_type\": \"mixtral\", " LLAMA_SIZES "}",
          "hf.json: key \"num_local_experts\" (or \"num_experts\") is missing: mixtral needs it"},
         {"{\"model_type\": \"qwen3_moe\", " LLAMA_SIZES ", \"num_experts\": 3, "
@@ -363,6 +364,16 @@ static void test_refused_families(void **state)
          "hf.json: position_embedding_type: \"relative_key\" is not supported"},
         {"{\"model_type\": \"bert\", " BERT ", \"is_decoder\": true}",
          "hf.json: is_decoder: true is not supported"},
+        {"{\"model_type\": \"mixtral\", " LLAMA_SIZES ", \"num_key_value_heads\": 2, "
+         "\"num_local_experts\": 3, \"num_experts_per_tok\": 4}",
+         "hf.json: num_experts_per_tok: 4 of 3 experts for a token, legal are 1 to 3"},
+        /* what the library takes where the file says nothing, which these heads do not fit */
+        {"{\"model_type\": \"mistral\", " LLAMA_SIZES "}",
+         "model imported from hf.json: kv_heads: 8 key and value heads do not divide the 4"},
+        {"{" BERT ", \"embedding_size\": 4}", "hf.json: key \"model_type\" is missing"},
+        {"{\"model_type\": \"bert\", " BERT ", \"architectures\": [\"BertForMaskedLM\"], "
+         "\"tie_word_embeddings\": false}",
+         "hf.json: tie_word_embeddings: false is not supported for a masked language model"},
         {"{" VIT "}", "hf.json: key \"id2label\" (or \"num_labels\") is missing"},
         {"{" VIT ", \"num_labels\": 3}",
          "model imported from hf.json: sequence: 16, but the images make 5 (leave it away)"},

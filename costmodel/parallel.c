@@ -99,6 +99,7 @@ const char *const *sbp_parallel_keys(void)
                                        "recompute",
                                        "recompute_every",
                                        "regather",
+                                       "keep_sent",
                                        "offload",
                                        "bucket_parameters",
                                        "chunk_factor",
@@ -158,6 +159,8 @@ enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *
         return sbp_json_bool(value, &parallel->gather_blocks);
     if (strcmp(key, "regather") == 0)
         return sbp_json_bool(value, &parallel->regather);
+    if (strcmp(key, "keep_sent") == 0)
+        return sbp_json_bool(value, &parallel->keep_sent);
     if (strcmp(key, "offload") == 0)
         return sbp_json_bool(value, &parallel->offload);
     if (strcmp(key, "allow_delayed_gradients") == 0)
@@ -204,6 +207,7 @@ void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *paralle
     put(object, "recompute", cJSON_CreateString(sbp_recompute_name(parallel->recompute)), failed);
     put(object, "gather_blocks", cJSON_CreateBool(parallel->gather_blocks), failed);
     put(object, "regather", cJSON_CreateBool(parallel->regather), failed);
+    put(object, "keep_sent", cJSON_CreateBool(parallel->keep_sent), failed);
     put(object, "offload", cJSON_CreateBool(parallel->offload), failed);
     if (parallel->gradient_overlap >= 0)
         put(object, "gradient_overlap", cJSON_CreateNumber(parallel->gradient_overlap), failed);

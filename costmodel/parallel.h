@@ -68,6 +68,8 @@ struct sbp_parallel {
     bool regather;      /* inputs that were boxed are kept as they rested, and boxed again for the
                            weights' gradients (Korthikanti et al., 2022, section 4.2.2); default
                            false */
+    bool keep_sent;     /* a stage holds what it sent until the micro-batch comes back, as autograd
+                           does unless it is told otherwise (DeepSpeed); default false */
 };
 
 struct sbp_parallel sbp_parallel_default(const struct sbp_graph *graph);

@@ -193,6 +193,8 @@ static enum sbp_status compile_backward(struct sbp_compiler *c)
     if (out >= 0) {
         const struct sbp_dist dual = sbp_dist_dual(c->mesh, &c->strategy->rest[out]);
         SBP_TRY(add_receive(c, out, &dual, &c->gradient[out]));
+        if (c->program->parallel.keep_sent)
+            c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_IN] = c->value[out];
     }
     for (int op = scope->end_op - 1; op >= scope->first_op; op--)
         SBP_TRY(sbp_compile_backward(c, op));

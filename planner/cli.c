@@ -72,9 +72,8 @@ static const struct option options[] = {
     {"--set", "KEY=VALUE", LIST, AT(set), 0, 0, NULL,
      "boxing=full|paper, max_batch_split=N; how a step is cut: pipeline, micro_batch, schedule, "
      "chunks, pipeline_limit, zero, recompute, recompute_every, offload, bucket_parameters, "
-     "chunk_factor, gradient_overlap, allow_delayed_gradients, owner, gather_blocks, regather; or "
-     "a key of the model file "
-     "to replace; may be repeated"},
+     "chunk_factor, gradient_overlap, allow_delayed_gradients, owner, gather_blocks, regather, "
+     "keep_sent; or a key of the model file to replace; may be repeated"},
     {"--global-batch", "N", WHOLE, AT(global_batch), 1, (int64_t)1 << 31, NULL,
      "sequences or images a step (needed)"},
     {"--sequence", "N", WHOLE, AT(sequence), 1, (int64_t)1 << 31, NULL,

@@ -57,15 +57,30 @@ static void test_read(void **state)
     assert_int_equal(
         read_text("{\"pipeline\": 8, \"micro_batch\": 2, \"schedule\": \"interleaved\","
                   "\"chunks\": 3, \"pipeline_limit\": 5, \"zero\": 2, \"recompute\": \"full\","
-                  "\"recompute_every\": 4, \"gather_blocks\": true, \"regather\": true,"
+                  "\"recompute_every\": 4, \"gather_blocks\": true, \"regather\": true, "
+                  "\"keep_sent\": true,"
                   "\"offload\": true, \"bucket_parameters\": 1024,"
                   "\"chunk_factor\": 7, \"gradient_overlap\": 0.25,"
                   "\"allow_delayed_gradients\": true, \"owner\": \"hand-over\"}",
                   &parallel, &diag),
         SBP_OK);
-    const struct sbp_parallel expected = {
-        8, 3,    2,    SBP_INTERLEAVED,     5,    2,   SBP_RECOMPUTE_FULL, 4, true, 1024,
-        7, 0.25, true, SBP_OWNER_HAND_OVER, true, true};
+    const struct sbp_parallel expected = {8,
+                                          3,
+                                          2,
+                                          SBP_INTERLEAVED,
+                                          5,
+                                          2,
+                                          SBP_RECOMPUTE_FULL,
+                                          4,
+                                          true,
+                                          1024,
+                                          7,
+                                          0.25,
+                                          true,
+                                          SBP_OWNER_HAND_OVER,
+                                          true,
+                                          true,
+                                          true};
     assert_false(sbp_parallel_is_plain(&parallel, &graph));
     struct cJSON *written = cJSON_CreateObject();
     bool failed = false;
@@ -91,7 +106,7 @@ static void test_read(void **state)
         assert_int_equal(both[i]->chunk_factor, expected.chunk_factor);
         assert_true(both[i]->gradient_overlap == 0.25);
         assert_int_equal(both[i]->owner, expected.owner);
-        assert_true(both[i]->gather_blocks && both[i]->regather);
+        assert_true(both[i]->gather_blocks && both[i]->regather && both[i]->keep_sent);
     }
     free(text);
     cJSON_Delete(written);

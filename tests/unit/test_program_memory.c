@@ -42,18 +42,25 @@ static void open_data_parallel(struct oracle_setting *s, const char *format, con
             s->strategy.rest[t] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
 }
 
-static void compile(struct oracle_setting *s, const struct sbp_parallel *parallel)
+/* Operators before `end_op`; 0: all. */
+static void compile_to(struct oracle_setting *s, const struct sbp_parallel *parallel, int end_op)
 {
     struct sbp_diag diag = {{0}};
     const struct sbp_graph *graph = &s->model.graph;
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
     struct sbp_scope scope = sbp_scope_whole(graph);
     scope.parallel = parallel;
+    scope.end_op = end_op > 0 ? end_op : scope.end_op;
     sbp_program_free(&s->program);
     if (sbp_strategy_close(graph, &s->mesh, &s->strategy, &diag) != SBP_OK ||
         sbp_program_make_scope(graph, &s->cluster, &s->mesh, &s->strategy, &bytes, &scope,
                                &s->program, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
+}
+
+static void compile(struct oracle_setting *s, const struct sbp_parallel *parallel)
+{
+    compile_to(s, parallel, 0);
 }
 
 static int count_instrs(const struct sbp_program *program, enum sbp_instr_kind kind,
@@ -237,11 +244,32 @@ static void test_gather_blocks(void **state)
     oracle_drop(&s);
 }
 
+/* The activation that leaves a stage stays until its gradient comes. */
+static void test_keep_sent(void **state)
+{
+    (void)state;
+    struct oracle_setting s;
+    open_data_parallel(&s, GPT, "\"fp32\"");
+    struct sbp_parallel parallel = sbp_parallel_default(&s.model.graph);
+    int end_op = 0; /* of the first block */
+    for (int op = 1; op < s.model.graph.op_count && end_op == 0; op++)
+        if (strncmp(s.model.graph.op[op].name, "block1.", 7) == 0)
+            end_op = op;
+    assert_true(end_op > 1);
+    parallel.recompute = SBP_RECOMPUTE_FULL;
+    compile_to(&s, &parallel, end_op);
+    const int64_t kept = s.program.kept_bytes;
+    parallel.keep_sent = true;
+    compile_to(&s, &parallel, end_op);
+    assert_int_equal(s.program.kept_bytes - kept, HIDDEN * TOKENS * 4 / DEVICES);
+    oracle_drop(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compute_type), cmocka_unit_test(test_regather),
-        cmocka_unit_test(test_selective), cmocka_unit_test(test_selective_price),
-        cmocka_unit_test(test_gather_blocks)};
+        cmocka_unit_test(test_compute_type),  cmocka_unit_test(test_regather),
+        cmocka_unit_test(test_selective),     cmocka_unit_test(test_selective_price),
+        cmocka_unit_test(test_gather_blocks), cmocka_unit_test(test_keep_sent)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

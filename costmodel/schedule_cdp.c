@@ -523,6 +523,12 @@ static bool may_wait_deep(const struct sbp_run *run)
     return syncs && run->cdp->rule == SBP_CDP_RULE_V1;
 }
 
+/* Most pipelines repeat after a step or two more, others only after many; ends at MOST_STEPS. */
+static int more_steps(int steps)
+{
+    return steps < FIRST_DEEP_STEPS ? steps + 1 : 2 * steps;
+}
+
 /* Plays until steps repeat, from as many as were played before on; leaves the run prepared for as
  * many as it took. */
 static enum sbp_status settle(struct sbp_run *run, bool free_sends, bool free_sync, double *step_s)
@@ -533,7 +539,7 @@ static enum sbp_status settle(struct sbp_run *run, bool free_sends, bool free_sy
         SBP_TRY(sbp_run_restart(run));
         if (steady(run, step_s) || run->steps >= MOST_STEPS)
             return SBP_OK;
-        SBP_TRY(prepare(run, 2 * run->steps));
+        SBP_TRY(prepare(run, more_steps(run->steps)));
     }
 }
 

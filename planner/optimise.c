@@ -356,18 +356,15 @@ static void reset_class_limits(struct job *job)
         job->class_limit[c] = job->plan->graph.dim_class[c].size;
 }
 
-/* Where no choice of the full space could be labelled: a plan of the narrower space is better than
- * none. It bounds nothing. */
-static enum sbp_status search_narrower(struct job *job)
+/* Looks for plans of a narrower space, which bound nothing and may not be there. */
+static enum sbp_status search_part(struct job *job, const struct sbp_request *part)
 {
     const struct sbp_request *const request = job->request;
     const double size_log10 = job->outcome->space_size_log10;
-    struct sbp_request narrower = *request;
     struct sbp_diag refusal = {{0}}, *const diag = job->diag;
     double bound_s = -INFINITY;
     bool too_large = false;
-    narrower.space = SBP_SPACE_AUTODDL;
-    job->request = &narrower;
+    job->request = part;
     job->diag = &refusal;
     reset_class_limits(job);
     const enum sbp_status status = search_unlabelled(job, &bound_s, &too_large);
@@ -376,6 +373,35 @@ static enum sbp_status search_narrower(struct job *job)
     job->outcome->space_size_log10 = size_log10;
     return status == SBP_OK || status == SBP_E_INPUT ? SBP_OK
                                                      : sbp_fail(diag, status, "%s", refusal.text);
+}
+
+/* The next way to give axes of each family to the batch; false after the last. */
+static bool next_batch_axes(const struct sbp_mesh *mesh, int batch[SBP_MAX_AXES])
+{
+    for (int f = 0; f < mesh->family_count; f++) {
+        if (++batch[f] <= mesh->family[f].count)
+            return true;
+        batch[f] = 0;
+    }
+    return false;
+}
+
+/* Where no choice of the full space could be labelled, which choices of the batch's axes that do
+ * not line up from layer to layer are the cause of: a plan of the narrower space is better than
+ * none, and so is one whose layers all split the batch alike. */
+static enum sbp_status search_narrower(struct job *job)
+{
+    struct sbp_request narrower = *job->request, aligned = *job->request;
+    int batch[SBP_MAX_AXES] = {0};
+    narrower.space = SBP_SPACE_AUTODDL;
+    aligned.batch_axes = batch;
+    SBP_TRY(search_part(job, &narrower));
+    if (isfinite(job->best.objective_s))
+        return SBP_OK;
+    do
+        SBP_TRY(search_part(job, &aligned));
+    while (next_batch_axes(&job->plan->mesh, batch) && !job->outcome->stopped);
+    return SBP_OK;
 }
 
 static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
@@ -502,12 +528,7 @@ static enum sbp_status search_megatron(struct job *job)
             return sbp_fail(diag, status, "%s", refusal.text);
         else if (first.text[0] == '\0')
             first = refusal;
-        more = false;
-        for (int f = 0; f < mesh->family_count && !more; f++) {
-            more = ++megatron.batch[f] <= mesh->family[f].count;
-            if (!more)
-                megatron.batch[f] = 0;
-        }
+        more = next_batch_axes(mesh, megatron.batch);
     }
     return searched > 0 ? SBP_OK : sbp_fail(diag, SBP_E_INPUT, "%s", first.text);
 }

@@ -46,6 +46,7 @@ struct sbp_request {
     int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     bool nothing_hides;              /* gradients' synchronisation is taken to show in full */
+    const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;

@@ -415,8 +415,39 @@ static bool obeys_rest_fix(const struct sbp_space *space, int variable)
     return true;
 }
 
+static bool splits_batch(const struct sbp_space *space, int variable, int role)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    if (v->op < 0)
+        return sbp_state_equal(v->state[role], SBP_STATE_S(SBP_DIM_BATCH));
+    const struct sbp_role *played = &entry_of(space->graph, v->op)->role[role];
+    bool splits = sbp_state_equal(played->output, SBP_STATE_S(SBP_DIM_BATCH));
+    for (int i = 0; i < space->graph->op[v->op].input_count; i++)
+        splits |= sbp_state_equal(played->input[i], SBP_STATE_S(SBP_DIM_BATCH));
+    return splits;
+}
+
+/* As many axes split the batch as the request says, where any role of the variable can. */
+static bool obeys_batch_axes(const struct sbp_space *space, int variable)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    bool can = false, obeys = true;
+    for (int f = 0; space->request->batch_axes != NULL && f < space->mesh->family_count; f++) {
+        const uint8_t *count = sbp_space_count(space, variable, v->choice_count, f);
+        int axes = 0;
+        for (int r = 0; r < v->role_count; r++) {
+            can |= splits_batch(space, variable, r);
+            axes += splits_batch(space, variable, r) ? count[r] : 0;
+        }
+        obeys &= axes == space->request->batch_axes[f];
+    }
+    return obeys || !can;
+}
+
 static bool choice_is_legal(const struct sbp_space *space, int variable)
 {
+    if (!obeys_batch_axes(space, variable))
+        return false;
     const int choice = space->variable[variable].choice_count;
     for (int op = 0; op < space->graph->op_count; op++)
         if (space->op_variable[op] == variable && space->graph->op[op].site == op &&

@@ -1,0 +1,1 @@
+sbplan search tiny-mlp dgx-a100-8x8

@@ -96,6 +96,10 @@ static void test_notes(void **state)
     assert_note("{" TINY ", \"embd_pdrop\": 0.25}", "embd_pdrop 0.25: taken as resid_pdrop, 0.1");
     assert_note("{" TINY ", \"activation_function\": \"gelu\"}",
                 "activation gelu: its tanh form is used");
+    assert_note("{" TINY ", \"architectures\": [\"GPT2LMHeadModel\"]}", NULL);
+    assert_note("{" TINY ", \"architectures\": [\"GPT2ForSequenceClassification\"]}",
+                "GPT2ForSequenceClassification: taken as a language model, with the head over its "
+                "vocabulary");
     assert_note("{" TINY ", \"quantization_config\": {\"bits\": 8}}",
                 "quantization_config is ignored: the precision is an option");
 }

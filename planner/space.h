@@ -119,7 +119,7 @@ bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query
 /* ZeRO level of an operator's weights. */
 int sbp_space_zero(const struct sbp_space *space, int op);
 
-/* Unary cost and memory of a variable's choice (space_cost.c). */
+/* Cost and memory of a variable's choice by itself (space_cost.c, space_memory.c). */
 double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
 double sbp_space_constant_bytes(const struct sbp_space *space); /* that no choice changes */
 double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice);

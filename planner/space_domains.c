@@ -1,0 +1,191 @@
+/* Domains: every legal way to hand the axes of the mesh to the roles that a variable may play. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/space_build.h"
+
+/* ---- choices -------------------------------------------------------------------------------- */
+
+/* Grows a domain by the choice in its trial row, once per tag. */
+static enum sbp_status accept_choice(struct sbp_space_maker *maker, int variable, int *capacity)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_space_variable *v = &space->variable[variable];
+    const bool tags = space->request->boxing == SBP_BOXING_PAPER && v->op < 0;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    for (int tag = tags ? SBP_REST_FEATURE : SBP_REST_ANY;
+         tag <= (tags ? SBP_REST_BATCH : SBP_REST_ANY); tag++) {
+        if (v->choice_count + 2 > *capacity) {
+            *capacity = 2 * *capacity + 64;
+            uint8_t *count = SBP_NEW(&space->arena, uint8_t, (size_t)*capacity * row + 1);
+            uint8_t *tag_of = SBP_NEW(&space->arena, uint8_t, *capacity);
+            if (count == NULL || tag_of == NULL)
+                return SBP_E_MEMORY;
+            memcpy(count, v->count, (size_t)(v->choice_count + 1) * row);
+            memcpy(tag_of, v->tag, (size_t)v->choice_count);
+            v->count = count;
+            v->tag = tag_of;
+        }
+        v->tag[v->choice_count] = (uint8_t)tag;
+        memcpy(v->count + (size_t)(v->choice_count + 1) * row,
+               v->count + (size_t)v->choice_count * row, row);
+        v->choice_count++;
+    }
+    return SBP_OK;
+}
+
+/* All ways to hand the axes of family f and later ones to the allowed roles. */
+static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                 int family, int role, int left, int *capacity)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_space_variable *v = &space->variable[variable];
+    if (sbp_space_interrupted(space))
+        return SBP_STOPPED;
+    if (family == space->mesh->family_count)
+        return sbp_space_is_legal(space, variable) ? accept_choice(maker, variable, capacity)
+                                                   : SBP_OK;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
+    const bool last = allowed >> role >> 1 == 0;
+    const int next_family = last ? family + 1 : family;
+    const int next_role = last ? 0 : role + 1;
+    for (int count = last ? left : 0; count <= left; count++) {
+        if (count > 0 && !(allowed >> role & 1))
+            break;
+        v->count[(size_t)v->choice_count * row + at] = (uint8_t)count;
+        const int next_left =
+            last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
+                                                            : 0)
+                 : left - count;
+        SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
+        v->count[(size_t)v->choice_count * row + at] = 0;
+    }
+    return SBP_OK;
+}
+
+static int axes_of_family(const struct sbp_mesh *mesh, int family)
+{
+    return family < mesh->family_count ? mesh->family[family].count : 0;
+}
+
+static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                     int *capacity)
+{
+    maker->space->variable[variable].allowed = allowed;
+    return enumerate(maker, variable, allowed, 0, 0, axes_of_family(maker->space->mesh, 0),
+                     capacity);
+}
+
+static enum sbp_status single_megatron_choice(struct sbp_space_maker *maker, int variable,
+                                              int *capacity)
+{
+    sbp_megatron_choose(maker, variable, maker->space->variable[variable].count);
+    return sbp_space_is_legal(maker->space, variable) ? accept_choice(maker, variable, capacity)
+                                                      : SBP_OK;
+}
+
+/* Whether sizes alone, without limits on classes, leave nothing but the last resorts. */
+static enum sbp_status lacks_choices(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                     int *capacity, bool *lacks)
+{
+    struct sbp_space *space = maker->space;
+    int64_t *const limits = space->class_limit;
+    space->class_limit = maker->sizes;
+    const enum sbp_status status = enumerate_all(maker, variable, allowed, capacity);
+    space->class_limit = limits;
+    *lacks = space->variable[variable].choice_count == 0;
+    space->variable[variable].choice_count = 0;
+    memset(space->variable[variable].count, 0, (size_t)space->mesh->family_count * SBP_MAX_ROLES);
+    return status;
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+/* "batch 4, sequence 64, hidden 768": what the variable's tensor could be split by. */
+static const char *splittable_sizes(const struct sbp_space *space,
+                                    const struct sbp_space_variable *v, char *text, int size)
+{
+    const struct sbp_op_node *node = v->op >= 0 ? &space->graph->op[v->op] : NULL;
+    const int of_op = node == NULL ? -1 : node->input_count > 0 ? node->input[0] : node->output;
+    const struct sbp_shape *shape = &space->graph->tensor[node == NULL ? v->tensor : of_op].shape;
+    int used = 0;
+    text[0] = '\0';
+    for (int dim = 0; dim < SBP_MAX_DIMS && used < size; dim++)
+        if (shape->dim_class[dim] != SBP_NO_CLASS && shape->size[dim] > 1)
+            used += snprintf(text + used, (size_t)(size - used), "%s%s %lld", used > 0 ? ", " : "",
+                             space->graph->dim_class[shape->dim_class[dim]].name,
+                             (long long)shape->size[dim]);
+    return text;
+}
+
+static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int variable)
+{
+    const struct sbp_space *space = maker->space;
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const char *name =
+        v->op >= 0 ? space->graph->op[v->op].name : space->graph->tensor[v->tensor].name;
+    const struct sbp_fix *fix = sbp_space_fix(space, v->op);
+    if (sbp_space_rest_fix(space, variable) != NULL)
+        return sbp_fail(maker->diag, SBP_E_INPUT,
+                        "fix: %s: its output cannot rest like this: a level's factors multiply to "
+                        "its size, splits divide the output's sizes, and operators that follow it "
+                        "run on splits and B",
+                        sbp_space_rest_fix(space, variable)->layer);
+    if (fix != NULL)
+        return sbp_fail(maker->diag, SBP_E_INPUT,
+                        "fix: %s: no legal strategy of space %s has these factors; a level's "
+                        "factors multiply to its size and divide the layer's dimensions",
+                        name, sbp_space_name(space->request->space));
+    char sizes[128];
+    return sbp_fail(maker->diag, SBP_E_INPUT,
+                    "model: %s: no strategy of space %s splits it over %lld devices: the parts "
+                    "that a split makes must divide the size (%s)",
+                    name, sbp_space_name(space->request->space), (long long)space->mesh->devices,
+                    splittable_sizes(space, v, sizes, (int)sizeof sizes));
+}
+
+/* ---- a variable's domain -------------------------------------------------------------------- */
+
+static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_space_variable *v = &space->variable[variable];
+    int capacity = 64;
+    bool lacks = false;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    v->count = SBP_NEW(&space->arena, uint8_t, (size_t)capacity * row + 1);
+    v->tag = SBP_NEW(&space->arena, uint8_t, capacity);
+    if (v->count == NULL || v->tag == NULL)
+        return SBP_E_MEMORY;
+    const unsigned allowed = v->op >= 0 ? sbp_space_allowed_roles(space, variable)
+                                        : sbp_space_allowed_rests(space, variable);
+    const unsigned resorts = maker->megatron != NULL ? 0 : sbp_space_last_resorts(space, variable);
+    if (v->op < 0 && (allowed | resorts) >> SBP_SPLIT_RESTS != 0)
+        v->role_count = SBP_REST_STATES;
+    if (maker->megatron != NULL) {
+        v->allowed = allowed;
+        SBP_TRY(single_megatron_choice(maker, variable, &capacity));
+    } else {
+        SBP_TRY(enumerate_all(maker, variable, allowed, &capacity));
+    }
+    if (v->choice_count == 0 && resorts != 0) {
+        SBP_TRY(lacks_choices(maker, variable, allowed, &capacity, &lacks));
+        if (lacks)
+            SBP_TRY(enumerate_all(maker, variable, allowed | resorts, &capacity));
+    }
+    if (v->op < 0 && v->allowed >> SBP_SPLIT_RESTS == 0)
+        v->role_count = SBP_SPLIT_RESTS;
+    for (int r = 0; r < v->role_count; r++)
+        v->rests_whole |= v->allowed >> r & 1 && v->state[r].kind != SBP_SPLIT;
+    return v->choice_count > 0 ? SBP_OK : refuse_empty(maker, variable);
+}
+
+enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int v = 0; v < maker->space->variable_count; v++)
+            if ((maker->space->variable[v].op >= 0) == (pass == 0))
+                SBP_TRY(make_domain(maker, v));
+    return SBP_OK;
+}

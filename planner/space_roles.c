@@ -1,0 +1,174 @@
+/* What a variable may play: roles that the space knows, rests that operators and their readers go
+ * with, what a request fixes, and the last resorts where sizes leave nothing else.
+ */
+#include <string.h>
+
+#include "planner/space_build.h"
+
+/* ---- what a request asks for ---------------------------------------------------------------- */
+
+const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
+{
+    for (int i = 0; op >= 0 && i < space->request->fix_count; i++)
+        if (strcmp(space->request->fix[i].layer, space->graph->op[op].name) == 0)
+            return &space->request->fix[i];
+    return NULL;
+}
+
+const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int variable)
+{
+    for (int k = 0; k < space->keep_count; k++) {
+        const struct sbp_fix *fix = sbp_space_fix(space, space->keep[k].op);
+        if (space->keep[k].rest_variable == variable && fix != NULL && fix->rests)
+            return fix;
+    }
+    return NULL;
+}
+
+/* An operator's own roles that a fix asks for; bit r for role r. */
+static unsigned fixed_roles(const struct sbp_space *space, int op)
+{
+    const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
+    unsigned roles = 0;
+    for (int r = 0; fix != NULL && r < sbp_space_entry(space->graph, op)->role_count; r++)
+        for (int level = 0; level < space->mesh->level_count; level++)
+            if (fix->factor[r][level] > 1)
+                roles |= 1u << r;
+    return roles;
+}
+
+int sbp_space_zero(const struct sbp_space *space, int op)
+{
+    const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
+    return fix != NULL && fix->zero != SBP_ANY ? fix->zero : (int)space->parallel->zero;
+}
+
+/* ---- roles ---------------------------------------------------------------------------------- */
+
+bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
+{
+    const struct sbp_role *entry = &sbp_space_entry(space->graph, op)->role[role];
+    switch (space->request->space) {
+    case SBP_SPACE_DATA_PARALLEL:
+        return strcmp(entry->name, "batch") == 0;
+    case SBP_SPACE_FULL:
+        return !entry->spare || (fixed_roles(space, op) >> role & 1);
+    default:
+        return entry->paper;
+    }
+}
+
+bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
+{
+    *head = sbp_op_role(node->entry, "head");
+    *query = sbp_op_role(node->entry, "query");
+    return node->kind == SBP_OP_GROUPED_ATTENTION;
+}
+
+unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    unsigned allowed = 0;
+    for (int op = v->op; op < space->graph->op_count; op++)
+        for (int r = 0; space->op_variable[op] == variable && r < v->role_count; r++)
+            if (sbp_space_may_play(space, op, space->op_role[op][r]))
+                allowed |= 1u << r;
+    return allowed;
+}
+
+/* ---- rests ---------------------------------------------------------------------------------- */
+
+/* Splits that the space lets tensors rest in. */
+static unsigned allowed_splits(const struct sbp_space *space)
+{
+    switch (space->request->space) {
+    case SBP_SPACE_DATA_PARALLEL:
+        return 1u << SBP_DIM_BATCH;
+    case SBP_SPACE_FULL:
+        return 1u << SBP_DIM_BATCH | 1u << SBP_DIM_SEQUENCE | 1u << SBP_DIM_FEATURE;
+    default:
+        return 1u << SBP_DIM_BATCH | 1u << SBP_DIM_FEATURE;
+    }
+}
+
+/* Whether an operator can run where its input rests in a state. */
+static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
+{
+    for (int r = 0; r < entry->role_count; r++)
+        if (sbp_state_equal(entry->role[r].input[0], state))
+            return true;
+    return false;
+}
+
+/* Whether a variable's operators may leave what rests in `slot` in a state. */
+static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
+{
+    for (int k = 0; k < space->keep_count; k++) {
+        const struct sbp_keep *keep = &space->keep[k];
+        const struct sbp_space_variable *v = &space->variable[keep->op_variable];
+        for (int r = 0; keep->rest_variable == slot && r < v->role_count; r++)
+            if (v->allowed >> r & 1 && sbp_space_output_state(space, keep->op, r).kind == kind)
+                return true;
+    }
+    return false;
+}
+
+/* Whether a reader may take partial sums. */
+static bool is_read_partial(const struct sbp_space *space, int slot)
+{
+    for (int i = 0; i < space->transfer_count; i++) {
+        const struct sbp_transfer *transfer = &space->transfer[i];
+        const struct sbp_space_variable *v = &space->variable[transfer->to];
+        const struct sbp_op_entry *entry = sbp_space_entry(space->graph, transfer->op);
+        for (int r = 0; transfer->from == slot && r < v->role_count; r++)
+            if (v->allowed >> r & 1 &&
+                entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
+                    SBP_PARTIAL)
+                return true;
+    }
+    return false;
+}
+
+/* States in which every operator that follows its input can run; bit r for a rest's state r. */
+static unsigned followed_states(const struct sbp_space *space, int slot)
+{
+    unsigned states = ~0u;
+    for (int op = 0; op < space->graph->op_count; op++)
+        for (int r = 0; sbp_space_entry(space->graph, op)->follows &&
+                        space->slot[space->graph->op[op].input[0]] == slot && r < SBP_REST_STATES;
+             r++)
+            if (!follows_in(sbp_space_entry(space->graph, op), space->variable[slot].state[r]))
+                states &= ~(1u << r);
+    return states;
+}
+
+unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
+{
+    unsigned allowed = allowed_splits(space);
+    if (is_left_in(space, slot, SBP_BROADCAST))
+        allowed |= 1u << SBP_REST_WHOLE;
+    if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
+        allowed |= 1u << SBP_REST_PARTIAL;
+    if (sbp_space_rest_fix(space, slot) != NULL)
+        allowed = (1u << SBP_REST_STATES) - 1;
+    return allowed & followed_states(space, slot);
+}
+
+/* ---- where nothing divides ------------------------------------------------------------------ */
+
+unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    unsigned roles = 0;
+    if (v->op < 0)
+        return space->request->space == SBP_SPACE_FULL &&
+                       sbp_space_rest_fix(space, variable) == NULL
+                   ? 1u << SBP_REST_WHOLE & followed_states(space, variable)
+                   : 0;
+    if (sbp_space_fix(space, v->op) != NULL)
+        return 0;
+    for (int r = 0; space->request->space == SBP_SPACE_FULL && r < v->role_count; r++)
+        if (v->state[r].kind != SBP_PARTIAL && sbp_space_entry(space->graph, v->op)->role[r].spare)
+            roles |= 1u << r;
+    return roles;
+}

@@ -93,6 +93,21 @@ static bool parse_factors(char *text, int levels, int64_t *factor)
     return true;
 }
 
+static enum sbp_status refuse_role(const char *word, const char *op, const char *role,
+                                   const char *const *names, struct sbp_diag *diag)
+{
+    const char *nearest = sbp_nearest(role, names);
+    char legal[192] = "";
+    size_t used = 0;
+    if (nearest != NULL)
+        return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\", did you mean \"%s\"?", word, op,
+                          role, nearest);
+    for (int i = 0; names[i] != NULL && used < sizeof legal; i++)
+        used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%.20s", i == 0 ? "" : ", ",
+                                 names[i]);
+    return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\", legal are %s", word, op, role, legal);
+}
+
 static enum sbp_status parse_role(const struct fixes *fixes, int op, const char *word, char *item,
                                   struct sbp_fix *fix, struct sbp_diag *diag)
 {
@@ -107,11 +122,7 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
     while (names[role] != NULL && strcmp(names[role], item) != 0)
         role++;
     if (names[role] == NULL) {
-        const char *nearest = sbp_nearest(item, names);
-        return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\"%s%s%s", word,
-                          fixes->plan->graph.op[op].entry->name, item,
-                          nearest == NULL ? ", see sbplan explain" : ", did you mean \"",
-                          nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
+        return refuse_role(word, fixes->plan->graph.op[op].entry->name, item, names, diag);
     }
     if (fix->factor[role][0] != SBP_ANY)
         return REFUSE_FIX("--fix %.80s: role %s is given twice", word, item);

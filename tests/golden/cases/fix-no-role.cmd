@@ -1,0 +1,1 @@
+sbplan search tiny-mlp laptop-4 --fix fc1=head:2

@@ -137,22 +137,32 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
     return status;
 }
 
+enum { FLOPS_BYTES = 40 };
+
+/* "768 FLOP", "8.192 kFLOP" */
+static const char *flops_text(double flops, char text[FLOPS_BYTES])
+{
+    char count[32];
+    (void)sbp_format_count(flops, count);
+    (void)snprintf(text, FLOPS_BYTES, "%s%sFLOP", count, strchr(count, ' ') == NULL ? " " : "");
+    return text;
+}
+
 static enum sbp_status print_layer(const struct sbp_report *report, int op)
 {
     const struct sbp_plan *plan = report->plan;
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_site_cost *cost = &report->site[op];
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
-    char forward[32], backward[32], parameters[32], kept[32];
+    char forward[FLOPS_BYTES], backward[FLOPS_BYTES], parameters[32], kept[32];
     PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
     if (node->repeats > 1)
         PRINT("; x%d, the first is shown", node->repeats);
     PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
           sbp_format_seconds(cost->communication_s, communication),
           node->repeats > 1 ? " (all repeats)" : "");
-    PRINT("  %sFLOP forward, %sFLOP backward, %s parameters; keeps %s a device for backward\n",
-          sbp_format_count(cost->forward_flops, forward),
-          sbp_format_count(cost->backward_flops, backward),
+    PRINT("  %s forward, %s backward, %s parameters; keeps %s a device for backward\n",
+          flops_text(cost->forward_flops, forward), flops_text(cost->backward_flops, backward),
           sbp_format_count(cost->parameters, parameters), sbp_format_bytes(cost->kept_bytes, kept));
     SBP_TRY(print_operands(plan, op));
     return print_collectives(report, op);

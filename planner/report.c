@@ -61,14 +61,16 @@ static void add_operators(struct sbp_report *report)
     }
 }
 
-/* Buffers that are older than backward and that it reads. */
+/* Buffers that are older than backward and that it reads; what an operator's own collectives of the
+ * backward pass bring in is not. */
 static enum sbp_status add_kept(struct sbp_report *report, const struct sbp_program *program)
 {
     bool *counted = SBP_NEW(&report->arena, bool, program->buffer_count + 1);
     int backward = 0;
     if (counted == NULL)
         return SBP_E_MEMORY;
-    while (backward < program->instr_count && program->instr[backward].kind != SBP_INSTR_BACKWARD)
+    while (backward < program->instr_count &&
+           program->instr[backward].section == SBP_SECTION_FORWARD)
         backward++;
     for (int i = backward; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];

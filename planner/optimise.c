@@ -436,13 +436,15 @@ static enum sbp_status refine_space(struct job *job, bool too_large, double *bou
 /* Whether the space's objective is never above the step's, and its memory never above a device's:
  * with one stage both are sums, what hides is taken to hide as much as it may, and each micro-batch
  * keeps its own. Several stages are taken for equal, and what is formed again or moved to the host
- * for as much as a mean operator's: those plans are never called optimal. */
+ * for as much as a mean operator's; steps of cyclic schedules, which update with older gradients,
+ * overlap with each other: those plans are never called optimal. */
 static bool bounds_step(const struct sbp_plan *plan)
 {
     const struct sbp_parallel *parallel = &plan->parallel;
     return parallel->pipeline == 1 && parallel->recompute == SBP_RECOMPUTE_NONE &&
            !parallel->offload && parallel->owner == SBP_OWNER_NONE && !parallel->gather_blocks &&
-           !parallel->regather;
+           !parallel->regather && parallel->schedule != SBP_CDP_V1 &&
+           parallel->schedule != SBP_CDP_V2;
 }
 
 static bool is_proved(const struct job *job, double bound_s)

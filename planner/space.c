@@ -85,11 +85,15 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
     return check_rests(space, maker->diag);
 }
 
-/* Micro-batches whose activations the first stage keeps at a time, about. */
+/* Micro-batches whose activations the first stage keeps at a time: about, where there are several
+ * stages; no more than it does, where there is one. Message-driven, that one takes every
+ * micro-batch back at once, whatever its limit. */
 static double in_flight(const struct sbp_parallel *parallel, double micro_batches)
 {
     if (parallel->schedule == SBP_GPIPE)
         return micro_batches;
+    if (parallel->schedule == SBP_MESSAGE_DRIVEN && parallel->pipeline == 1)
+        return 1;
     const double limit = parallel->pipeline_limit > 0 ? (double)parallel->pipeline_limit
                                                       : (double)parallel->pipeline;
     return fmin(micro_batches, limit);

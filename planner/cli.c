@@ -70,10 +70,8 @@ static const struct option options[] = {
     {"--devices", "N", WHOLE, AT(devices), 1, (int64_t)1 << 31, NULL,
      "use so many of the cluster's devices, innermost first"},
     {"--set", "KEY=VALUE", LIST, AT(set), 0, 0, NULL,
-     "boxing=full|paper, max_batch_split=N; how a step is cut: pipeline, micro_batch, schedule, "
-     "chunks, pipeline_limit, zero, recompute, recompute_every, offload, bucket_parameters, "
-     "chunk_factor, gradient_overlap, allow_delayed_gradients, owner, gather_blocks, regather, "
-     "keep_sent; or a key of the model file to replace; may be repeated"},
+     "how a step is cut (below), boxing=full|paper, max_batch_split=N, or a key of the model file "
+     "to replace; may be repeated"},
     {"--global-batch", "N", WHOLE, AT(global_batch), 1, (int64_t)1 << 31, NULL,
      "sequences or images a step (needed)"},
     {"--sequence", "N", WHOLE, AT(sequence), 1, (int64_t)1 << 31, NULL,
@@ -462,28 +460,35 @@ static void print_wrapped(FILE *out, const char *text, int indent, int column)
     (void)fputc('\n', out);
 }
 
-static void print_option(FILE *out, const struct option *option)
+/* "  --seed N        of everything random". */
+static void print_entry(FILE *out, const char *name, const char *between, const char *argument,
+                        const char *help)
 {
     enum { INDENT = 30 };
-    struct sbp_text help = {0};
-    const char *names[MOST_CHOICES] = {0};
-    int column = fprintf(out, "  %s%s%s", option->name, is_flag(option) ? "" : " ",
-                         is_flag(option) ? "" : option->argument);
+    int column = fprintf(out, "  %s%s%s", name, between, argument);
     if (column > INDENT - 2) {
         (void)fputc('\n', out);
         column = 0;
     }
     (void)fprintf(out, "%*s", INDENT - column, "");
+    print_wrapped(out, help, INDENT, INDENT);
+}
+
+static void print_option(FILE *out, const struct option *option)
+{
+    struct sbp_text help = {0};
+    const char *names[MOST_CHOICES] = {0};
     sbp_text_add(&help, "%s", option->help);
     if (option->kind == CHOICE)
         option->choices(names);
     for (int i = 0; names[i] != NULL; i++)
         sbp_text_add(&help, "%s%s", i == 0 ? ": " : ", ", names[i]);
-    print_wrapped(out, help.failed ? option->help : help.bytes, INDENT, INDENT);
+    print_entry(out, option->name, is_flag(option) ? "" : " ",
+                is_flag(option) ? "" : option->argument, help.failed ? option->help : help.bytes);
     sbp_text_free(&help);
 }
 
-static bool has_choices_of(const struct sbp_command *command, const char *name)
+static bool has_option_named(const struct sbp_command *command, const char *name)
 {
     for (int i = 0; i < OPTIONS; i++)
         if (strcmp(options[i].name, name) == 0)
@@ -506,6 +511,62 @@ static void print_algorithms(FILE *out)
         (void)fprintf(out, "  %-20s %s\n", solver->name, solver->summary);
 }
 
+/* What --set takes for each of sbp_parallel_keys. */
+static const struct {
+    const char *key, *argument, *help;
+} cuts[] = {
+    {"pipeline", "N", "stages (default 1): whole outer levels first, then a divisor of the next"},
+    {"micro_batch", "N",
+     "sequences that a stage works on at a time; divides the batch (default all "
+     "of it)"},
+    {"schedule", "NAME", "of the micro-batches (default 1f1b)"},
+    {"chunks", "N", "pieces of a stage: 2 or more, with schedule interleaved"},
+    {"pipeline_limit", "N",
+     "micro-batches in flight, of schedules message-driven and zero-bubble "
+     "(default 0: as many as stages)"},
+    {"zero", "0..3", "ZeRO: replicas share optimizer states (1), gradients (2), weights (3)"},
+    {"gather_blocks", "BOOL", "with zero=3, gather the weights of a block together"},
+    {"recompute", "NAME",
+     "what is formed again in the backward pass instead of kept (default "
+     "none)"},
+    {"recompute_every", "N", "keep the input of every so many blocks, with recompute=full"},
+    {"regather", "BOOL", "keep inputs as they rested, and box them again for weight gradients"},
+    {"keep_sent", "BOOL", "keep what a stage sent until its backward pass"},
+    {"offload", "BOOL", "optimizer states in host memory"},
+    {"bucket_parameters", "N", "that pass through the device at a time, with offload"},
+    {"chunk_factor", "N", "buckets of one all-reduce beside the optimizer, with offload"},
+    {"gradient_overlap", "0..1",
+     "share of the gradients' synchronisation that may hide behind the "
+     "backward pass (default: the cluster's)"},
+    {"allow_delayed_gradients", "BOOL", "needed by cdp-v1 and cdp-v2: update with older gradients"},
+    {"owner", "NAME", "one replica holds a layer's states and hands them out (default none)"},
+};
+
+static void add_cut_names(const char *key, struct sbp_text *help)
+{
+    for (int i = 0; strcmp(key, "schedule") == 0 && i < SBP_SCHEDULES; i++)
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_schedule_name((enum sbp_schedule)i));
+    for (int i = 0; strcmp(key, "recompute") == 0 && i < SBP_RECOMPUTES; i++)
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_recompute_name((enum sbp_recompute)i));
+    for (int i = 0; strcmp(key, "owner") == 0 && i < SBP_OWNERS; i++)
+        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_owner_name((enum sbp_owner)i));
+}
+
+static void print_cuts(FILE *out)
+{
+    (void)fprintf(out, "\nHow a step is cut (--set):\n");
+    for (const char *const *key = sbp_parallel_keys(); *key != NULL; key++)
+        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
+            struct sbp_text help = {0};
+            if (strcmp(cuts[i].key, *key) != 0)
+                continue;
+            sbp_text_add(&help, "%s", cuts[i].help);
+            add_cut_names(*key, &help);
+            print_entry(out, *key, "=", cuts[i].argument, help.failed ? cuts[i].help : help.bytes);
+            sbp_text_free(&help);
+        }
+}
+
 void sbp_help_print_command(const struct sbp_command *command, FILE *out)
 {
     (void)fprintf(out, "Usage: sbplan %s%s%s [options]\n", command->name,
@@ -515,10 +576,12 @@ void sbp_help_print_command(const struct sbp_command *command, FILE *out)
     for (int i = 0; i < OPTIONS; i++)
         if (has_option(command, &options[i]) && options[i].kind != LATER)
             print_option(out, &options[i]);
-    if (has_choices_of(command, "--space"))
+    if (has_option_named(command, "--space"))
         print_spaces(out);
-    if (has_choices_of(command, "--algorithm"))
+    if (has_option_named(command, "--algorithm"))
         print_algorithms(out);
+    if (has_option_named(command, "--set"))
+        print_cuts(out);
     if (command->notes != NULL) {
         (void)fputc('\n', out);
         print_wrapped(out, command->notes, 0, 0);

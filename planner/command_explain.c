@@ -148,22 +148,36 @@ static const char *flops_text(double flops, char text[FLOPS_BYTES])
     return text;
 }
 
+/* Of repeats, which may lie on several stages, what each keeps. */
+static enum sbp_status print_kept(const struct sbp_report *report, int op)
+{
+    const int repeats = report->plan->graph.op[op].repeats;
+    const double bytes = report->site[op].kept_bytes / repeats;
+    char kept[32];
+    if (bytes > 0)
+        PRINT("  %skeeps %s a device%s for backward\n", repeats > 1 ? "each repeat " : "",
+              sbp_format_bytes(bytes, kept),
+              report->summary.micro_batches > 1 ? " and micro-batch" : "");
+    return SBP_OK;
+}
+
 static enum sbp_status print_layer(const struct sbp_report *report, int op)
 {
     const struct sbp_plan *plan = report->plan;
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_site_cost *cost = &report->site[op];
+    const char *all = node->repeats > 1 ? " (all repeats)" : "";
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
-    char forward[FLOPS_BYTES], backward[FLOPS_BYTES], parameters[32], kept[32];
+    char forward[FLOPS_BYTES], backward[FLOPS_BYTES], parameters[32];
     PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
     if (node->repeats > 1)
         PRINT("; x%d, the first is shown", node->repeats);
     PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
-          sbp_format_seconds(cost->communication_s, communication),
-          node->repeats > 1 ? " (all repeats)" : "");
-    PRINT("  %s forward, %s backward, %s parameters; keeps %s a device for backward\n",
-          flops_text(cost->forward_flops, forward), flops_text(cost->backward_flops, backward),
-          sbp_format_count(cost->parameters, parameters), sbp_format_bytes(cost->kept_bytes, kept));
+          sbp_format_seconds(cost->communication_s, communication), all);
+    PRINT("  %s forward, %s backward, %s parameters%s\n", flops_text(cost->forward_flops, forward),
+          flops_text(cost->backward_flops, backward),
+          sbp_format_count(cost->parameters, parameters), all);
+    SBP_TRY(print_kept(report, op));
     SBP_TRY(print_operands(plan, op));
     return print_collectives(report, op);
 }

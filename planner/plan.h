@@ -44,7 +44,7 @@ enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, stru
 enum sbp_status sbp_plan_set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Reads a plan file and re-checks it; what it says of its search is believed. *plan is zeroed
+/* Reads a plan file and re-checks it; of its search the lower bound is believed. *plan is zeroed
  * first; on failure nothing is left allocated.
  */
 enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,

@@ -272,19 +272,21 @@ static enum sbp_status check_collectives(const struct sbp_json *root, const stru
     return status;
 }
 
-/* Every number of an object, and of the objects in it, against what the strategy gives. */
-static enum sbp_status check_numbers(const struct sbp_json *object, const struct cJSON *expected)
+/* Every number of an object, and of the objects in it, against what the strategy gives, within a
+ * share of it. */
+static enum sbp_status check_numbers(const struct sbp_json *object, const struct cJSON *expected,
+                                     double tolerance)
 {
     struct sbp_json member;
     double given = 0;
     for (const struct cJSON *item = expected->child; item != NULL; item = item->next) {
         SBP_TRY(sbp_json_member(object, item->string, &member));
         if (cJSON_IsObject(item)) {
-            SBP_TRY(check_numbers(&member, item));
+            SBP_TRY(check_numbers(&member, item, tolerance));
             continue;
         }
         SBP_TRY(sbp_json_double(&member, 0, INFINITY, &given));
-        if (fabs(given - item->valuedouble) > COST_TOLERANCE * item->valuedouble)
+        if (fabs(given - item->valuedouble) > tolerance * item->valuedouble)
             return sbp_json_refuse(&member, "says %.17g, the strategy's is %.17g", given,
                                    item->valuedouble);
     }
@@ -308,10 +310,62 @@ static enum sbp_status check_cost_and_memory(const struct sbp_json *root,
          item != NULL && status == SBP_OK; item = item->next) {
         status = sbp_json_member(root, item->string, &member);
         if (status == SBP_OK)
-            status = check_numbers(&member, item);
+            status = check_numbers(&member, item,
+                                   strcmp(item->string, "memory") == 0 ? 0 : COST_TOLERANCE);
     }
     cJSON_Delete(expected);
     return status;
+}
+
+/* A text that is one of the names, where it is there at all. */
+static enum sbp_status optional_choice(const struct sbp_json *object, const char *key,
+                                       const char *const *names, int *choice)
+{
+    struct sbp_json member;
+    if (!sbp_json_has(object, key))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(object, key, &member));
+    return sbp_json_choice(&member, names, choice);
+}
+
+/* null, or a number; *number is left alone where there is none. */
+static enum sbp_status optional_number(const struct sbp_json *object, const char *key,
+                                       double *number)
+{
+    struct sbp_json member;
+    if (!sbp_json_has(object, key))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(object, key, &member));
+    return cJSON_IsNull(member.node) ? SBP_OK
+                                     : sbp_json_double(&member, -INFINITY, INFINITY, number);
+}
+
+/* How good the plan is must go with what it costs; the bound itself is believed. */
+static enum sbp_status check_search(const struct sbp_json *root, const struct sbp_summary *summary)
+{
+    static const char *const STATUSES[] = {"feasible", "optimal", NULL};
+    static const char *const OBJECTIVES[] = {"step-time", "communication", NULL};
+    struct sbp_json search;
+    int optimal = 0, communication = 0;
+    if (!sbp_json_has(root, "search"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(root, "search", &search));
+    SBP_TRY(optional_choice(&search, "status", STATUSES, &optimal));
+    SBP_TRY(optional_choice(&search, "objective", OBJECTIVES, &communication));
+    const double cost_s = communication ? summary->totals.communication_s : summary->totals.step_s;
+    double objective_s = cost_s, bound_s = optimal ? -INFINITY : 0;
+    SBP_TRY(optional_number(&search, "objective_s", &objective_s));
+    SBP_TRY(optional_number(&search, "lower_bound_s", &bound_s));
+    if (fabs(objective_s - cost_s) > COST_TOLERANCE * cost_s)
+        return sbp_json_refuse(&search, "objective_s is %.17g, the strategy's is %.17g",
+                               objective_s, cost_s);
+    if (bound_s > cost_s * (1 + COST_TOLERANCE))
+        return sbp_json_refuse(&search, "lower_bound_s is %.17g, the plan costs %.17g: less",
+                               bound_s, cost_s);
+    if (optimal && bound_s < cost_s * (1 - COST_TOLERANCE))
+        return sbp_json_refuse(&search, "status is optimal, which takes a lower_bound_s of %.17g",
+                               cost_s);
+    return SBP_OK;
 }
 
 static enum sbp_status check_results(const struct sbp_json *root, const struct sbp_plan *plan)
@@ -322,6 +376,8 @@ static enum sbp_status check_results(const struct sbp_json *root, const struct s
     enum sbp_status status = check_collectives(root, &step);
     if (status == SBP_OK)
         status = check_cost_and_memory(root, &summary);
+    if (status == SBP_OK)
+        status = check_search(root, &summary);
     sbp_step_free(&step);
     return status;
 }

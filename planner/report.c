@@ -250,6 +250,29 @@ const char *sbp_report_largest_part(const struct sbp_summary *summary)
     return part[largest].name;
 }
 
+static double samples_per_s(const struct sbp_report *report)
+{
+    return report->summary.tokens_per_s / (double)report->plan->graph.sequence;
+}
+
+/* "455.6 tokens/s"; of a model that reads no tokens "99.2 images/s" or "samples/s". */
+static const char *rate_text(const struct sbp_report *report, char *buffer, size_t size)
+{
+    const struct sbp_graph *graph = &report->plan->graph;
+    bool images = false;
+    char count[UNIT_BYTES];
+    for (int op = 0; op < graph->op_count; op++)
+        images |=
+            graph->op[op].kind == SBP_OP_CONV2D || graph->op[op].kind == SBP_OP_PATCH_EMBEDDING;
+    if (images || graph->sequence == 1)
+        (void)snprintf(buffer, size, "%s %s/s", sbp_format_count(samples_per_s(report), count),
+                       images ? "images" : "samples");
+    else
+        (void)snprintf(buffer, size, "%s tokens/s",
+                       sbp_format_count(report->summary.tokens_per_s, count));
+    return buffer;
+}
+
 /* A sum where a device does one thing after the other; else its parts. */
 static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
 {
@@ -277,10 +300,10 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
     const struct sbp_step_totals *totals = &summary->totals;
     const int64_t limit =
         options->memory_limit_bytes > 0 ? options->memory_limit_bytes : summary->memory_bytes;
-    char rate[UNIT_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
+    char rate[2 * UNIT_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
     SBP_TRY(print_step(summary, out));
-    PRINT("           %s tokens/s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
-          sbp_format_count(summary->tokens_per_s, rate), 100 * summary->mfu,
+    PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
+          rate_text(report, rate, sizeof rate), 100 * summary->mfu,
           1000 * summary->gpu_hours_per_step);
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
@@ -548,6 +571,8 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
     sbp_put_text(member, "name", cluster->name, failed);
     sbp_put_number(member, "devices", (double)summary->devices, failed);
     sbp_put_cost(json, summary, failed);
+    sbp_put_number(cJSON_GetObjectItemCaseSensitive(json, "cost"), "samples_per_s",
+                   samples_per_s(report), failed);
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
         struct cJSON *training = sbp_put_object(json, "training", failed);

@@ -51,6 +51,30 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     return SBP_OK;
 }
 
+/* What of a step is not yet cut as far as it can be. */
+static enum sbp_status print_advice(const struct sbp_search_job *job)
+{
+    const struct sbp_plan *plan = &job->plan;
+    const struct sbp_parallel *parallel = &plan->parallel;
+    PRINT("may help:");
+    if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && plan->mesh.devices > 1)
+        PRINT(" --set zero=3,");
+    if (parallel->recompute != SBP_RECOMPUTE_FULL)
+        PRINT(" --set recompute=full,");
+    if (parallel->micro_batch > 1)
+        PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
+    if (plan->mesh.devices > 1)
+        PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
+    if (!parallel->offload && plan->cluster.host_link_bytes_per_s > 0)
+        PRINT(" --set offload=true,");
+    if (!plan->graph.precision.has_master && plan->graph.precision.param == SBP_FP32)
+        PRINT(" --set precision=mixed,");
+    if (job->request.space != SBP_SPACE_FULL)
+        PRINT(" --space full,");
+    PRINT(" more devices\n");
+    return SBP_OK;
+}
+
 static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
@@ -67,8 +91,7 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     PRINT("\n");
     if (shortage->parts[0] != '\0')
         PRINT("%s dominate: %s\n", shortage->largest, shortage->parts);
-    PRINT("more devices, a larger space, or another precision may help\n");
-    return SBP_OK;
+    return print_advice(job);
 }
 
 /* --- JSON --- */

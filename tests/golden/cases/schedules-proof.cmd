@@ -1,0 +1,1 @@
+sbplan search gpt2-small laptop-4 --set micro_batch=1 --set global_batch=8 --set schedule=message-driven --set pipeline_limit=4 --memory-limit 1.3G | sed -n "5p"; sbplan search gpt2-small laptop-4 --set micro_batch=1 --set global_batch=8 --set schedule=cdp-v1 --set allow_delayed_gradients=true | sed -n "5p"

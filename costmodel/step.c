@@ -7,6 +7,7 @@
 #include "costmodel/program_layout.h"
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 22)
+#define MOST_BUCKETS       (1 << 20) /* of a timeline; smaller ones are priced together */
 
 /* One call of sbp_step_make. */
 struct job {
@@ -78,12 +79,11 @@ static enum sbp_status compile_piece(struct job *job, int piece)
 
 /* ---- costs of pieces ----------------------------------------------------------------------- */
 
-/* Token ids and labels: one set for each micro-batch in flight. */
-static int64_t index_bytes(const struct sbp_program *program)
+static int64_t bytes_of_use(const struct sbp_program *program, enum sbp_buffer_use use)
 {
     int64_t bytes = 0;
     for (int i = 0; i < program->buffer_count; i++)
-        if (program->buffer[i].use == SBP_USE_INDEX)
+        if (program->buffer[i].use == use)
             bytes += sbp_program_slot_bytes(program, i);
     return bytes;
 }
@@ -106,67 +106,100 @@ struct sbp_stage_cost sbp_stage_cost_of(const struct sbp_program *program, int64
         else if (seconds[instr->section] != NULL)
             *seconds[instr->section] += instr->compute_s + instr->communication_s;
     }
-    const int64_t held = program->persistent_bytes - index_bytes(program);
+    /* Token ids and labels are kept: one set for each micro-batch in flight. */
+    const int64_t held = program->persistent_bytes - bytes_of_use(program, SBP_USE_INDEX);
     cost.static_bytes = held + reserve_bytes;
     cost.kept_bytes = program->kept_bytes;
     cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;
     return cost;
 }
 
-/* The axes over which most of a program's gradients are summed, and how many parameters it
- * updates. */
-static sbp_axes main_group(const struct sbp_program *program, int64_t *updated)
+/* The chunks of a stage, one after the other. */
+static const struct sbp_program *chunk_program(const struct sbp_step *step, int stage, int chunk)
 {
-    int64_t most = -1;
-    sbp_axes axes = 0;
-    *updated = 0;
-    for (int t = 0; t < program->graph->tensor_count; t++)
-        *updated += program->updated[t];
-    for (int i = 0; i < program->instr_count; i++) {
-        const struct sbp_instr *instr = &program->instr[i];
-        if (instr->cause != SBP_CAUSE_WEIGHT_GRADIENT || instr->stages > 1 ||
-            instr->box.elements <= most)
-            continue;
-        most = instr->box.elements;
-        axes = instr->box.axes;
-    }
-    return axes;
+    return &step->program[step->program_of[chunk * step->stages + stage]];
 }
 
-static double chunk_sync_s(const struct job *job, sbp_axes axes, double parameters)
+static int64_t updated_parameters(const struct sbp_program *program)
+{
+    int64_t updated = 0;
+    for (int t = 0; t < program->graph->tensor_count; t++)
+        updated += program->updated[t];
+    return updated;
+}
+
+/* Optimizer states in host memory, of all chunks of a stage. */
+struct hosted {
+    double parameters, bytes, buckets;
+    double bucket;                  /* parameters: all buckets are of equal size */
+    const struct sbp_program *most; /* the chunk with most parameters */
+};
+
+static struct hosted hosted_states(const struct sbp_step *step, int stage)
+{
+    struct hosted hosted = {0};
+    int64_t most = 0;
+    for (int chunk = 0; chunk < step->parallel.chunks; chunk++) {
+        const struct sbp_program *program = chunk_program(step, stage, chunk);
+        const int64_t updated = updated_parameters(program);
+        if (program->host_bytes == 0)
+            continue;
+        hosted.parameters += (double)updated;
+        hosted.bytes += (double)program->host_bytes;
+        hosted.buckets += (double)((updated - 1) / step->parallel.bucket_parameters + 1);
+        if (updated > most)
+            hosted.most = program;
+        most = updated > most ? updated : most;
+    }
+    hosted.buckets = fmin(hosted.buckets, MOST_BUCKETS);
+    hosted.bucket = hosted.buckets > 0 ? hosted.parameters / hosted.buckets : 0;
+    return hosted;
+}
+
+/* The sum over replicas of gradients of so many parameters that a device updates: as the largest
+ * one of the program is summed at the end of a step. 0 where none is, or each micro-batch does it.
+ */
+static double chunk_sync_s(const struct job *job, const struct sbp_program *program,
+                           double parameters)
 {
     const struct sbp_step *step = job->step;
-    return sbp_collective_s(&step->cluster, &step->mesh, SBP_ALL_REDUCE, axes,
-                            parameters * (double)job->request->bytes->reduce);
+    const struct sbp_instr *largest = NULL;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->section == SBP_SECTION_STEP &&
+            instr->stages == 1 && (largest == NULL || instr->box.elements > largest->box.elements))
+            largest = instr;
+    }
+    if (largest == NULL)
+        return 0;
+    const double elements =
+        (double)largest->box.elements / (double)program->updated[largest->tensor] * parameters;
+    return sbp_collective_s(&step->cluster, &step->mesh, largest->box.kind, largest->box.axes,
+                            elements * (double)job->request->bytes->reduce);
 }
 
-/* Optimizer states in host memory: buckets of equal size pass through the device, each with its
- * share of what else comes at the end of a step. */
-static void set_offload(const struct job *job, const struct sbp_program *program, double extra_s,
-                        struct sbp_stage_end *end)
+/* Buckets of a chunk of the model pass through the device after those of the one before, each with
+ * its share of what else comes at the end of a step. */
+static void set_offload(const struct job *job, int stage, double extra_s)
 {
-    const struct sbp_parallel *parallel = &job->step->parallel;
-    const struct sbp_pricing pricing =
-        sbp_pricing_make(program->graph, &job->step->cluster, &program->bytes);
-    struct sbp_offload *offload = &end->offload;
-    int64_t updated = 0;
-    const sbp_axes axes = main_group(program, &updated);
-    if (program->host_bytes == 0)
+    const struct sbp_step *step = job->step;
+    const struct sbp_parallel *parallel = &step->parallel;
+    struct sbp_offload *offload = &step->end[stage].offload;
+    const struct hosted hosted = hosted_states(step, stage);
+    if (!(hosted.buckets > 0))
         return;
-    const int64_t buckets =
-        (updated + parallel->bucket_parameters - 1) / parallel->bucket_parameters;
-    const double bucket = (double)updated / (double)buckets;
-    const double moved_s = (double)program->host_bytes / (double)buckets /
-                           job->request->cluster->host_link_bytes_per_s;
-    offload->buckets = (int)fmin((double)buckets, 1 << 24);
-    offload->in_s = offload->out_s = moved_s;
-    offload->step_s = sbp_price_update_s(&pricing, bucket) + extra_s / (double)buckets;
+    const struct sbp_pricing pricing =
+        sbp_pricing_make(job->request->graph, &step->cluster, job->request->bytes);
+    offload->buckets = (int)hosted.buckets;
+    offload->in_s = offload->out_s =
+        hosted.bytes / hosted.buckets / job->request->cluster->host_link_bytes_per_s;
+    offload->step_s = sbp_price_update_s(&pricing, hosted.bucket) + extra_s / hosted.buckets;
     if (parallel->chunk_factor == 0)
         return;
-    offload->chunk_buckets = (int)fmin((double)parallel->chunk_factor, (double)offload->buckets);
-    offload->chunk_sync_s = chunk_sync_s(job, axes, bucket * offload->chunk_buckets);
+    offload->chunk_buckets = (int)fmin((double)parallel->chunk_factor, hosted.buckets);
+    offload->chunk_sync_s = chunk_sync_s(job, hosted.most, hosted.bucket * offload->chunk_buckets);
     offload->last_chunk_sync_s =
-        chunk_sync_s(job, axes, bucket * (offload->buckets % offload->chunk_buckets));
+        chunk_sync_s(job, hosted.most, hosted.bucket * (offload->buckets % offload->chunk_buckets));
 }
 
 /* Whether a device does an instruction for every chunk: the norm's sum over devices is one. */
@@ -175,16 +208,19 @@ static bool counts(const struct sbp_instr *instr, int chunk)
     return chunk == 0 || instr->section != SBP_SECTION_STEP || instr->cause != SBP_CAUSE_SCALAR;
 }
 
-/* What of a program comes once a step: sums of gradients, which may overlap, and the rest. */
-static void add_end(const struct job *job, const struct sbp_program *program, int chunk,
-                    struct sbp_stage_end *end)
+/* What of a program comes once a step: sums of gradients, which may overlap, and the rest. Returns
+ * the rest without updates. Chunks of buckets (chunk_factor) are summed among replicas; sums with
+ * other stages are not among them. */
+static double add_end(const struct job *job, const struct sbp_program *program, int chunk,
+                      struct sbp_stage_end *end)
 {
     double update_s = 0, extra_s = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         if (instr->section != SBP_SECTION_STEP || !counts(instr, chunk))
             continue;
-        if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
+        if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
+            (instr->stages == 1 || job->step->parallel.chunk_factor == 0))
             end->sync_s += instr->communication_s;
         else if (instr->kind == SBP_INSTR_UPDATE)
             update_s += instr->compute_s;
@@ -192,25 +228,31 @@ static void add_end(const struct job *job, const struct sbp_program *program, in
             extra_s += instr->compute_s + instr->communication_s;
     }
     end->optimizer_s += update_s + extra_s;
-    if (job->step->parallel.offload)
-        set_offload(job, program, extra_s, end);
+    return extra_s;
 }
 
-static void set_costs(struct job *job)
+static void set_stage_costs(const struct job *job, int stage)
 {
-    struct sbp_step *step = job->step;
-    const int chunks = step->pieces / step->stages;
+    const struct sbp_step *step = job->step;
+    const int chunks = (int)step->parallel.chunks;
     const double overlap = step->parallel.gradient_overlap >= 0
                                ? step->parallel.gradient_overlap
                                : job->request->cluster->gradient_overlap;
-    for (int piece = 0; piece < step->pieces; piece++) {
-        const int stage = piece % step->stages, chunk = piece / step->stages;
-        const struct sbp_program *program = &step->program[step->program_of[piece]];
+    struct sbp_stage_end *end = &step->end[stage];
+    double extra_s = 0;
+    int64_t bucket_bytes = 0; /* there is one, as large as the largest chunk's */
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const struct sbp_program *program = chunk_program(step, stage, chunk);
+        const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
+        const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
         step->cost[stage * chunks + chunk] =
-            sbp_stage_cost_of(program, chunk == 0 ? step->cluster.reserve_bytes : 0);
-        add_end(job, program, chunk, &step->end[stage]);
-        step->end[stage].sync_overlap = step->end[stage].offload.chunk_buckets > 0 ? 0 : overlap;
+            sbp_stage_cost_of(program, (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
+        bucket_bytes += bytes - shared;
+        extra_s += add_end(job, program, chunk, end);
     }
+    if (step->parallel.offload)
+        set_offload(job, stage, extra_s);
+    end->sync_overlap = end->offload.chunk_buckets > 0 ? 0 : overlap;
 }
 
 static enum sbp_status simulate(struct job *job)
@@ -313,7 +355,8 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
     memory->gradient_bytes += totals.gradient_bytes;
     memory->moment_bytes += totals.moment_bytes;
     memory->master_bytes += totals.master_bytes;
-    memory->bucket_bytes += totals.bucket_bytes;
+    if (totals.bucket_bytes > memory->bucket_bytes) /* chunks share it */
+        memory->bucket_bytes = totals.bucket_bytes;
     memory->host_bytes += program->host_bytes;
     memory->parameters += held_parameters(program);
 }
@@ -327,8 +370,7 @@ static void sum_memory(const struct job *job)
         struct sbp_stage_memory *memory = &step->memory[stage];
         for (int chunk = 0; chunk < chunks; chunk++) {
             const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
-            add_memory(&step->program[step->program_of[chunk * step->stages + stage]],
-                       &step->cluster, memory);
+            add_memory(chunk_program(step, stage, chunk), &step->cluster, memory);
             memory->kept_bytes += cost->kept_bytes / chunks;
             if (cost->transient_bytes > memory->transient_bytes)
                 memory->transient_bytes = cost->transient_bytes;
@@ -417,7 +459,8 @@ static enum sbp_status assemble(struct job *job)
                                     .holders = step->holders};
     for (int piece = 0; piece < step->pieces; piece++)
         SBP_TRY(compile_piece(job, piece));
-    set_costs(job);
+    for (int stage = 0; stage < job->step->stages; stage++)
+        set_stage_costs(job, stage);
     SBP_TRY(simulate(job));
     sum_times(job);
     sum_memory(job);

@@ -26,6 +26,7 @@ struct bench {
     struct sbp_strategy strategy;
     struct sbp_parallel parallel;
     struct sbp_element_bytes bytes;
+    const int *first; /* of pieces; NULL: as the model is cut */
     struct sbp_step step;
 };
 
@@ -56,7 +57,8 @@ static void bench_run(struct bench *b)
                                              .cluster = &b->cluster,
                                              .parallel = &b->parallel,
                                              .strategy = &b->strategy,
-                                             .bytes = &b->bytes};
+                                             .bytes = &b->bytes,
+                                             .first = b->first};
     if (sbp_strategy_close(&b->model.graph, &b->mesh, &b->strategy, &diag) != SBP_OK ||
         sbp_step_make(&request, &b->step, &diag) != SBP_OK)
         fail_msg("%s: %s", b->model.graph.name, diag.text);
@@ -601,6 +603,74 @@ static void test_offload(void **state)
     }
 }
 
+/* Two chunks on a device: their buckets pass one after the other through one buffer. */
+static void test_offload_chunks(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    struct sbp_cluster cluster = flat(2);
+    cluster.host_link_bytes_per_s = 1e9;
+    struct sbp_parallel parallel = {.pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batch = 8,
+                                    .schedule = SBP_INTERLEAVED,
+                                    .recompute_every = 1,
+                                    .offload = true,
+                                    .bucket_parameters = 1000};
+    bench_open(&b,
+               "{\"name\": \"m\", \"global_batch\": 16, \"precision\": \"mixed\", \"layers\": ["
+               "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 8},"
+               "{\"op\": \"linear\", \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+               &cluster, &parallel);
+    b.first = (const int[]){0, 1, 2, 3, 4};
+    bench_run(&b);
+    for (int stage = 0; stage < 2; stage++) {
+        const int64_t parameters = 64 * 64 + 64 * 8; /* one chunk of each size */
+        const struct sbp_stage_memory *memory = &b.step.memory[stage];
+        const struct sbp_stage_cost *cost = &b.step.cost[2 * stage];
+        const struct sbp_offload *offload = &b.step.end[stage].offload;
+        assert_int_equal(offload->buckets, 5 + 1);
+        oracle_near("in", offload->buckets * offload->in_s, 12.0 * (double)parameters / 1e9);
+        oracle_near("out", offload->buckets * offload->out_s, 12.0 * (double)parameters / 1e9);
+        assert_int_equal(memory->host_bytes, 12 * parameters);
+        assert_int_equal(memory->bucket_bytes, slot(16 * 1000));
+        assert_int_equal(cost[0].static_bytes + cost[1].static_bytes,
+                         4 * parameters + slot(16 * 1000));
+    }
+    bench_close(&b);
+}
+
+/* All-reduces of chunks of buckets are sums as they stand: over shards under ZeRO 1 they are
+ * reduce-scatters, and where each micro-batch has summed its own there are none left. */
+static void test_offload_sharded(void **state)
+{
+    (void)state;
+    for (int level = 0; level <= 2; level++)
+        for (int m = 1; m <= 2; m++) {
+            struct bench b = {0};
+            struct sbp_cluster cluster = flat(4);
+            cluster.host_link_bytes_per_s = 1e9;
+            struct sbp_parallel parallel = {.pipeline = 1,
+                                            .chunks = 1,
+                                            .micro_batch = 16 / m,
+                                            .schedule = SBP_ONE_F_ONE_B,
+                                            .zero = level,
+                                            .recompute_every = 1,
+                                            .offload = true,
+                                            .bucket_parameters = 256,
+                                            .chunk_factor = 2};
+            bench_open(&b, LAYER("64"), &cluster, &parallel);
+            bench_run(&b);
+            const double updated = level == 0 ? 4096 : 1024, buckets = updated / 256;
+            const double sums = level == 0 ? 2 : level == 1 || m == 1 ? 1 : 0;
+            const struct sbp_offload *offload = &b.step.end[0].offload;
+            assert_int_equal(offload->buckets, (int)buckets);
+            oracle_near("chunk of buckets", offload->chunk_sync_s,
+                        sums * (3e-5 + 0.75 * 4096 * 2 * (2 / buckets) * 1e-10));
+            bench_close(&b);
+        }
+}
+
 /* --- size --- */
 
 /* 96 layers on 64 stages: four different programs, whatever the number of stages. */
@@ -660,6 +730,7 @@ int main(void)
         cmocka_unit_test(test_recompute_time), cmocka_unit_test(test_stages_share_the_work),
         cmocka_unit_test(test_tied_stages),    cmocka_unit_test(test_message_level),
         cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_offload),
+        cmocka_unit_test(test_offload_chunks), cmocka_unit_test(test_offload_sharded),
         cmocka_unit_test(test_large_pipeline), cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

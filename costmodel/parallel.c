@@ -55,7 +55,7 @@ bool sbp_parallel_is_plain(const struct sbp_parallel *parallel, const struct sbp
     return parallel->pipeline == 1 && parallel->chunks == 1 &&
            parallel->micro_batch == graph->global_batch && parallel->zero == 0 &&
            parallel->recompute == SBP_RECOMPUTE_NONE && !parallel->regather && !parallel->offload &&
-           parallel->owner == SBP_OWNER_NONE;
+           parallel->owner == SBP_OWNER_NONE && !sbp_schedule_delays_gradients(parallel->schedule);
 }
 
 int64_t sbp_parallel_micro_batches(const struct sbp_parallel *parallel,
@@ -86,6 +86,19 @@ static const struct whole wholes[] = {WHOLE(pipeline, 1, MOST_STAGES),
                                       WHOLE(bucket_parameters, 1, INT64_C(1) << 53),
                                       WHOLE(chunk_factor, 0, INT64_C(1) << 31)};
 #define WHOLES ((int)(sizeof wholes / sizeof wholes[0]))
+
+/* true or false by key. */
+struct flag {
+    const char *key;
+    size_t offset; /* of a bool in struct sbp_parallel */
+};
+#define FLAG(field)                                                                                \
+    {                                                                                              \
+#field, offsetof(struct sbp_parallel, field)                                               \
+    }
+static const struct flag flags[] = {FLAG(gather_blocks), FLAG(regather), FLAG(keep_sent),
+                                    FLAG(offload), FLAG(allow_delayed_gradients)};
+#define FLAGS ((int)(sizeof flags / sizeof flags[0]))
 
 const char *const *sbp_parallel_keys(void)
 {
@@ -149,22 +162,15 @@ enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *
         if (strcmp(key, wholes[i].key) == 0)
             return sbp_json_int64(value, wholes[i].least, wholes[i].most,
                                   (int64_t *)(void *)((char *)parallel + wholes[i].offset));
+    for (int i = 0; i < FLAGS; i++)
+        if (strcmp(key, flags[i].key) == 0)
+            return sbp_json_bool(value, (bool *)(void *)((char *)parallel + flags[i].offset));
     if (strcmp(key, "schedule") == 0)
         return read_schedule(value, &parallel->schedule);
     if (strcmp(key, "recompute") == 0)
         return read_recompute(value, &parallel->recompute);
     if (strcmp(key, "owner") == 0)
         return read_owner(value, &parallel->owner);
-    if (strcmp(key, "gather_blocks") == 0)
-        return sbp_json_bool(value, &parallel->gather_blocks);
-    if (strcmp(key, "regather") == 0)
-        return sbp_json_bool(value, &parallel->regather);
-    if (strcmp(key, "keep_sent") == 0)
-        return sbp_json_bool(value, &parallel->keep_sent);
-    if (strcmp(key, "offload") == 0)
-        return sbp_json_bool(value, &parallel->offload);
-    if (strcmp(key, "allow_delayed_gradients") == 0)
-        return sbp_json_bool(value, &parallel->allow_delayed_gradients);
     if (strcmp(key, "gradient_overlap") == 0)
         return sbp_json_double(value, 0, 1, &parallel->gradient_overlap);
     *known = false;
@@ -205,14 +211,13 @@ void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *paralle
     }
     put(object, "schedule", cJSON_CreateString(sbp_schedule_name(parallel->schedule)), failed);
     put(object, "recompute", cJSON_CreateString(sbp_recompute_name(parallel->recompute)), failed);
-    put(object, "gather_blocks", cJSON_CreateBool(parallel->gather_blocks), failed);
-    put(object, "regather", cJSON_CreateBool(parallel->regather), failed);
-    put(object, "keep_sent", cJSON_CreateBool(parallel->keep_sent), failed);
-    put(object, "offload", cJSON_CreateBool(parallel->offload), failed);
+    for (int i = 0; i < FLAGS; i++) {
+        bool value;
+        memcpy(&value, (const char *)parallel + flags[i].offset, sizeof value);
+        put(object, flags[i].key, cJSON_CreateBool(value), failed);
+    }
     if (parallel->gradient_overlap >= 0)
         put(object, "gradient_overlap", cJSON_CreateNumber(parallel->gradient_overlap), failed);
-    put(object, "allow_delayed_gradients", cJSON_CreateBool(parallel->allow_delayed_gradients),
-        failed);
     put(object, "owner", cJSON_CreateString(sbp_owner_name(parallel->owner)), failed);
 }
 
@@ -287,13 +292,6 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
     return SBP_OK;
 }
 
-/* Schedules that the cyclic paradigm brings: their gradients are of an older state. */
-static bool delays_gradients(enum sbp_schedule schedule)
-{
-    const char *name = sbp_schedule_name(schedule);
-    return strncmp(name, "cdp", 3) == 0 || strncmp(name, "cyclic", 6) == 0;
-}
-
 static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64_t micro_batches,
                                       struct sbp_diag *diag)
 {
@@ -320,12 +318,12 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
                         "parallel: pipeline_limit: schedule %s fixes what is in flight itself, 0 "
                         "is legal; message-driven and zero-bubble take a limit",
                         name);
-    if (delays_gradients(parallel->schedule) && micro_batches < parallel->pipeline)
+    if (sbp_schedule_delays_gradients(parallel->schedule) && micro_batches < parallel->pipeline)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: micro_batch: schedule %s works on %lld micro-batches, legal are "
                         "as many as the %lld stages and more",
                         name, (long long)micro_batches, (long long)parallel->pipeline);
-    if (delays_gradients(parallel->schedule) && !parallel->allow_delayed_gradients)
+    if (sbp_schedule_delays_gradients(parallel->schedule) && !parallel->allow_delayed_gradients)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: schedule: %s updates with gradients of an older state, which is "
                         "another training; legal with allow_delayed_gradients true",

@@ -84,6 +84,9 @@ static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
     if (parallel->micro_batch != graph->global_batch)
         return refuse(diag, "parallel: micro_batch", "a part of the batch at a time",
                       "the global batch is legal");
+    if (sbp_schedule_delays_gradients(parallel->schedule))
+        return refuse(diag, "parallel: schedule", sbp_schedule_name(parallel->schedule),
+                      "a schedule without delayed gradients is legal");
     if (parallel->zero > 0)
         return refuse(diag, "parallel: zero", "states in shards", "0 is legal");
     if (parallel->owner != SBP_OWNER_NONE)

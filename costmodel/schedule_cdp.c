@@ -570,7 +570,8 @@ static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
         struct sbp_device_timeline *device = &timeline->device[d];
         device->compute_s = lane->compute_s / run->steps;
         device->end_s = lane->free_s;
-        device->bubble_s = timeline->makespan_s - device->compute_s - lane->send_s / run->steps;
+        const double busy_s = device->compute_s + lane->send_s / run->steps;
+        device->bubble_s = fmax(timeline->makespan_s - busy_s, 0); /* sums are rounded */
         device->peak_bytes = lane->peak_bytes;
         device->in_flight = lane->most_in_flight;
         timeline->bubble_s += device->bubble_s;

@@ -6,8 +6,8 @@
 #include "costmodel/price.h"
 #include "costmodel/program_layout.h"
 
-#define MOST_MICRO_BATCHES (INT64_C(1) << 22)
-#define MOST_BUCKETS       (1 << 20) /* of a timeline; smaller ones are priced together */
+#define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
+#define MOST_BUCKETS       (1 << 20)          /* of a timeline; smaller ones are priced together */
 
 /* One call of sbp_step_make. */
 struct job {

@@ -45,6 +45,11 @@ bool sbp_schedule_find(const char *name, enum sbp_schedule *schedule)
     return false;
 }
 
+bool sbp_schedule_delays_gradients(enum sbp_schedule schedule)
+{
+    return schedules[schedule]->simulate != NULL;
+}
+
 const char *sbp_placement_name(enum sbp_placement placement)
 {
     static const char *const names[SBP_PLACEMENTS] = {
@@ -356,8 +361,8 @@ static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
         struct sbp_device_timeline *device = &timeline->device[d];
         device->compute_s = lane->compute_s;
         device->end_s = lane->end_s;
-        device->bubble_s =
-            timeline->makespan_s - lane->compute_s - lane->send_s - (lane->end_s - lane->free_s);
+        const double busy_s = lane->compute_s + lane->send_s + (lane->end_s - lane->free_s);
+        device->bubble_s = fmax(timeline->makespan_s - busy_s, 0); /* sums are rounded */
         device->peak_bytes = lane->peak_bytes;
         device->in_flight = lane->most_in_flight;
         timeline->bubble_s += device->bubble_s;

@@ -45,6 +45,9 @@ enum sbp_schedule {
 const char *sbp_schedule_name(enum sbp_schedule schedule);
 /* False when no schedule has that name. */
 bool sbp_schedule_find(const char *name, enum sbp_schedule *schedule);
+/* Whether it has no flush, so that a step updates with gradients of an older state, too: another
+ * training than the other schedules'. */
+bool sbp_schedule_delays_gradients(enum sbp_schedule schedule);
 
 /* Where cyclic data parallelism computes (Fournier and Oyallon, section 4). */
 #define SBP_PLACEMENT_MAP(X)                                                                       \

@@ -178,7 +178,7 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
     if (parallel->offload)
         PRINT(", optimizer states in host memory");
     PRINT("\n");
-    if (parallel->schedule == SBP_CDP_V1 || parallel->schedule == SBP_CDP_V2)
+    if (sbp_schedule_delays_gradients(parallel->schedule))
         PRINT("           gradients are delayed by one step\n");
     return SBP_OK;
 }

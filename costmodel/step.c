@@ -7,6 +7,7 @@
 #include "costmodel/program_layout.h"
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
+#define ROUNDING           1e-12              /* of sums of a step's times */
 #define MOST_BUCKETS       (1 << 20)          /* of a timeline; smaller ones are priced together */
 
 /* One call of sbp_step_make. */
@@ -320,12 +321,14 @@ static void sum_times(const struct job *job)
     totals->recompute_s /= stages;
     totals->optimizer_s /= stages;
     totals->communication_bytes /= stages;
-    totals->bubble_s = step->timeline.bubble_s / step->timeline.devices;
     totals->step_s = step->timeline.makespan_s;
     totals->exposed_s =
         fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
              totals->communication_s);
     totals->hidden_s = totals->communication_s - totals->exposed_s;
+    const double idle_s = totals->step_s - totals->compute_s - totals->recompute_s -
+                          totals->optimizer_s - totals->exposed_s;
+    totals->bubble_s = idle_s > ROUNDING * totals->step_s ? idle_s : 0;
 }
 
 static int64_t held_parameters(const struct sbp_program *program)

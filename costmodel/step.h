@@ -41,8 +41,10 @@ struct sbp_step_totals {
     double optimizer_s;     /* update, norm; host transfers of offloaded states that it waits for */
     double communication_s; /* all of it, hidden or not */
     double by_cause_s[SBP_CAUSES];
-    double exposed_s, hidden_s; /* parts of communication_s */
-    double bubble_s;
+    double exposed_s, hidden_s; /* parts of communication_s; waiting for messages counts as exposed,
+                                   up to all of it */
+    double bubble_s; /* the rest of the step: step_s is the sum of compute_s, recompute_s,
+                        optimizer_s, exposed_s and it */
     double communication_bytes;       /* sent by a device in a step */
     int64_t device_bytes, host_bytes; /* the most of a stage */
     bool fits_device, fits_host; /* host memory that the cluster does not give fits everything */

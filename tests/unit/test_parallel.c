@@ -452,6 +452,9 @@ static void test_what_runs(void **state)
     refused(&model, &strategy, &mesh, &p, (const char *[]){"pipeline", "1 is legal", NULL});
     p = plain, p.micro_batch = 8;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"micro_batch", NULL});
+    p = plain, p.schedule = SBP_CDP_V1;
+    assert_false(sbp_parallel_is_plain(&p, &model.graph));
+    refused(&model, &strategy, &mesh, &p, (const char *[]){"schedule", "cdp-v1", NULL});
     p = plain, p.zero = 1;
     refused(&model, &strategy, &mesh, &p, (const char *[]){"zero", "0 is legal", NULL});
     p = plain, p.recompute = SBP_RECOMPUTE_FULL;

@@ -122,6 +122,7 @@ static void test_plain_step(void **state)
                 fail_msg("exposed %.17g of %.17g", totals->exposed_s, plain.communication_s);
             oracle_near("bytes", totals->communication_bytes, plain.communication_bytes);
             assert_int_equal(totals->device_bytes, plain.device_bytes);
+            assert_true(totals->bubble_s == 0);
             assert_int_equal(b.step.program_count, 1);
             assert_int_equal(b.step.memory[0].in_flight, 1);
             sbp_program_free(&program);
@@ -503,6 +504,49 @@ static void test_tied_stages(void **state)
     bench_close(&b);
 }
 
+/* p stages that are alike and m micro-batches: (p - 1) / m of the work is bubble. Messages that
+ * nothing hides add to what shows before they add to the bubble, and all parts make the step. */
+static void test_bubble(void **state)
+{
+    (void)state;
+    static const double betas[] = {0, 1e-10, 1e-8};
+    enum { P = 4, M = 6 };
+    double bubble_s = 0;
+    for (int i = 0; i < 3; i++) {
+        struct bench b = {0};
+        struct sbp_cluster cluster = flat(P);
+        cluster.level[0].alpha_s = 0;
+        cluster.level[0].beta_s_per_byte = betas[i];
+        struct sbp_parallel parallel = {.pipeline = P,
+                                        .chunks = 1,
+                                        .micro_batch = 8,
+                                        .schedule = SBP_GPIPE,
+                                        .recompute_every = 1,
+                                        .bucket_parameters = 1};
+        bench_open(&b,
+                   "{\"name\": \"m\", \"global_batch\": 48, \"precision\": \"fp32\","
+                   "\"input\": \"split\", \"layers\": [{\"op\": \"linear\", \"in\": 64,"
+                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}, {\"op\": \"linear\","
+                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+                   &cluster, &parallel);
+        bench_run(&b);
+        const struct sbp_step_totals *totals = &b.step.totals;
+        bubble_s = i == 0 ? totals->bubble_s : bubble_s;
+        if (i == 0)
+            oracle_near("bubble", totals->bubble_s, (P - 1) * totals->compute_s / M);
+        if (i == 1)
+            oracle_near("the same", totals->bubble_s, bubble_s);
+        if (i == 2) { /* the way through all stages is longer than what one device sends */
+            oracle_near("all of it", totals->exposed_s, totals->communication_s);
+            assert_true(totals->bubble_s > bubble_s);
+        }
+        assert_true((totals->exposed_s > 0) == (i > 0));
+        oracle_near("parts", totals->step_s,
+                    totals->compute_s + totals->optimizer_s + totals->exposed_s + totals->bubble_s);
+        bench_close(&b);
+    }
+}
+
 /* Messages cross the outermost level that stages take. */
 static void test_message_level(void **state)
 {
@@ -723,15 +767,16 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_step),     cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_overlap),        cmocka_unit_test(test_zero_memory),
-        cmocka_unit_test(test_zero_traffic),   cmocka_unit_test(test_zero_by_layer),
-        cmocka_unit_test(test_owner),          cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_recompute_time), cmocka_unit_test(test_stages_share_the_work),
-        cmocka_unit_test(test_tied_stages),    cmocka_unit_test(test_message_level),
-        cmocka_unit_test(test_interleaved),    cmocka_unit_test(test_offload),
-        cmocka_unit_test(test_offload_chunks), cmocka_unit_test(test_offload_sharded),
-        cmocka_unit_test(test_large_pipeline), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_plain_step),      cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_overlap),         cmocka_unit_test(test_zero_memory),
+        cmocka_unit_test(test_zero_traffic),    cmocka_unit_test(test_zero_by_layer),
+        cmocka_unit_test(test_owner),           cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_recompute_time),  cmocka_unit_test(test_stages_share_the_work),
+        cmocka_unit_test(test_tied_stages),     cmocka_unit_test(test_message_level),
+        cmocka_unit_test(test_bubble),          cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_offload),         cmocka_unit_test(test_offload_chunks),
+        cmocka_unit_test(test_offload_sharded), cmocka_unit_test(test_large_pipeline),
+        cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,29 +11,27 @@
 
 #include "costmodel/timeline_run.h"
 
-/* A device and when it can act; INFINITY: nothing to do. */
-struct turn {
-    double at_s;
-    int device;
-};
-
 struct loop {
     struct sbp_run *run;
-    int *next[2];       /* (devices) the next micro-batch forward, backward */
-    struct turn *first; /* (2 devices) leaves from `devices` on; every node the first of its two */
+    int *next[2]; /* (devices) the next micro-batch forward, backward */
+    double *at_s; /* (devices) when it can act; INFINITY: nothing to do */
+    int *first;   /* (2 devices) leaves from `devices` on; every node the first device of its two */
 };
 
 static void set_turn(struct loop *loop, int device, double at_s)
 {
-    struct turn *first = loop->first;
-    int node = loop->run->devices + device;
-    first[node].at_s = at_s;
-    for (node /= 2; node >= 1; node /= 2) {
-        const struct turn *child = &first[2 * node];
-        const struct turn winner = child[child[1].at_s < child[0].at_s];
-        if (winner.at_s == first[node].at_s && winner.device == first[node].device)
-            return; /* so it was before */
-        first[node] = winner;
+    if (loop->at_s[device] == at_s)
+        return;
+    loop->at_s[device] = at_s;
+    int first = device;
+    for (int node = loop->run->devices + device; node > 1; node /= 2) {
+        const int other = loop->first[node ^ 1];
+        const double other_s = loop->at_s[other];
+        /* Of two at a time the left one; without a branch, which nothing could predict. */
+        const int after = (other_s < at_s) | (node & (other_s == at_s));
+        first ^= (first ^ other) & -after;
+        at_s = other_s < at_s ? other_s : at_s;
+        loop->first[node / 2] = first;
     }
 }
 
@@ -101,14 +99,17 @@ static enum sbp_status play(struct sbp_run *run)
     struct loop loop = {.run = run,
                         .next = {SBP_NEW(run->scratch, int, run->devices),
                                  SBP_NEW(run->scratch, int, run->devices)},
-                        .first = SBP_NEW(run->scratch, struct turn, 2 * (int64_t)run->devices)};
-    if (loop.next[0] == NULL || loop.next[1] == NULL || loop.first == NULL)
+                        .at_s = SBP_NEW(run->scratch, double, run->devices),
+                        .first = SBP_NEW(run->scratch, int, 2 * (int64_t)run->devices)};
+    if (loop.next[0] == NULL || loop.next[1] == NULL || loop.at_s == NULL || loop.first == NULL)
         return SBP_E_MEMORY;
-    for (int node = 0; node < 2 * run->devices; node++)
-        loop.first[node] = (struct turn){INFINITY, node % run->devices};
+    for (int d = 0; d < run->devices; d++)
+        loop.at_s[d] = INFINITY;
+    for (int node = 2 * run->devices - 1; node >= 1; node--)
+        loop.first[node] = node < run->devices ? loop.first[2 * node] : node - run->devices;
     inject(&loop);
-    while (loop.first[1].at_s < INFINITY)
-        step(&loop, loop.first[1].device, loop.first[1].at_s);
+    while (loop.at_s[loop.first[1]] < INFINITY)
+        step(&loop, loop.first[1], loop.at_s[loop.first[1]]);
     for (int d = 0; d < run->devices; d++)
         if (loop.next[SBP_TO_PREVIOUS][d] < run->micro_batches)
             return SBP_E_INTERNAL;

@@ -103,24 +103,15 @@ static int updater(const struct sbp_run *run, int stage, int step)
     return sbp_run_device(run, stage, reader);
 }
 
-static void append(struct sbp_run *run, int64_t *at, int device, struct sbp_work work)
+/* The update of a stage at a time step, before its other work; false: none. Time steps of a stage
+ * must come in order, from rewind_updates on. */
+static bool update_at(const struct sbp_run *run, int stage, int slot, struct sbp_work *work)
 {
-    if (run->work != NULL)
-        run->work[at[device]] = work;
-    at[device]++;
-}
-
-/* A stage's works of one time step, behind the `at` of their devices. */
-static void append_slot(struct sbp_run *run, int64_t *at, int stage, int slot)
-{
-    struct sbp_work work;
     int *const next = &run->cdp->next_update[stage];
-    if (*next < run->steps && slot == 2 * first_reader(run, stage, *next) + stage) {
-        append(run, at, updater(run, stage, *next), sbp_work_of(SBP_WORK_UPDATE, stage, *next));
-        ++*next;
-    }
-    if (work_at(run, stage, slot, &work))
-        append(run, at, sbp_run_device(run, stage, work.micro_batch), work);
+    if (*next >= run->steps || slot != 2 * first_reader(run, stage, *next) + stage)
+        return false;
+    *work = sbp_work_of(SBP_WORK_UPDATE, stage, (*next)++);
+    return true;
 }
 
 static void rewind_updates(struct sbp_run *run)
@@ -138,30 +129,33 @@ static int slots_of(const struct sbp_run *run)
     return 2 * (run->micro_batches + run->request->micro_batches + run->stages);
 }
 
-/* Every work in order of time steps. */
+static void append(struct sbp_run *run, int64_t *at, int device, struct sbp_work work)
+{
+    if (run->work != NULL)
+        run->work[at[device]] = work;
+    at[device]++;
+}
+
+/* Every work in order of time steps, behind the `at` of its device. */
 static void walk(struct sbp_run *run, int64_t *at)
 {
+    struct sbp_work work;
     rewind_updates(run);
     for (int slot = 0; slot < slots_of(run); slot++)
-        for (int stage = 0; stage < run->stages; stage++)
-            append_slot(run, at, stage, slot);
+        for (int stage = 0; stage < run->stages; stage++) {
+            if (update_at(run, stage, slot, &work))
+                append(run, at, updater(run, stage, work.micro_batch), work);
+            if (work_at(run, stage, slot, &work))
+                append(run, at, sbp_run_device(run, stage, work.micro_batch), work);
+        }
 }
 
-/* Devices are stages: one after the other, nothing to count first. */
-static void arrange_pipeline(struct sbp_run *run, int64_t *at)
-{
-    rewind_updates(run);
-    for (int stage = 0; stage < run->stages; stage++) {
-        at[stage] = run->first[stage];
-        for (int slot = 0; slot < slots_of(run); slot++)
-            append_slot(run, at, stage, slot);
-        run->first[stage + 1] = at[stage];
-    }
-}
-
-static void arrange(struct sbp_run *run, int64_t *at)
+static enum sbp_status arrange(struct sbp_run *run)
 {
     struct sbp_work *const work = run->work;
+    int64_t *const at = SBP_NEW(run->scratch, int64_t, run->devices);
+    if (at == NULL)
+        return SBP_E_MEMORY;
     run->work = NULL; /* count first */
     walk(run, at);
     run->work = work;
@@ -170,6 +164,7 @@ static void arrange(struct sbp_run *run, int64_t *at)
         at[d] = run->first[d];
     }
     walk(run, at);
+    return SBP_OK;
 }
 
 /* --- devices --- */
@@ -269,21 +264,15 @@ static enum sbp_status prepare(struct sbp_run *run, int steps)
 {
     run->steps = steps;
     run->micro_batches = steps * run->request->micro_batches;
-    run->works = 2 * run->stages * run->micro_batches + run->stages * (steps + 2);
+    const bool arranged = run->request->placement != SBP_PLACE_PIPELINE;
+    run->works = arranged ? 2 * run->stages * run->micro_batches + run->stages * (steps + 2) : 0;
     SBP_TRY(place(run));
     SBP_TRY(sbp_run_allocate(run));
     SBP_TRY(allocate(run));
     for (int i = 0; i < run->micro_batches; i++)
         run->cdp->step[i] = i / run->request->micro_batches;
     set_static_bytes(run);
-    int64_t *at = SBP_NEW(run->scratch, int64_t, run->devices);
-    if (at == NULL)
-        return SBP_E_MEMORY;
-    if (run->request->placement == SBP_PLACE_PIPELINE)
-        arrange_pipeline(run, at);
-    else
-        arrange(run, at);
-    return SBP_OK;
+    return arranged ? arrange(run) : SBP_OK;
 }
 
 /* --- gates --- */
@@ -343,7 +332,8 @@ static double synced_s(const struct sbp_run *run, int device, struct sbp_work wo
         return -1;
     const double there_s =
         cdp->gradients_s[turn] + (syncs ? run->request->end[work.stage].sync_s : 0);
-    if (work.micro_batch >= 0 && there_s > run->lane[device].free_s)
+    const bool is_read = first_reader(run, work.stage, work.micro_batch) < run->micro_batches;
+    if (work.micro_batch >= 0 && is_read && there_s > run->lane[device].free_s)
         cdp->waited = true;
     return there_s;
 }
@@ -396,7 +386,8 @@ static void wake_next(struct sbp_run *run, int stage, int slot)
         sbp_run_wake(run, sbp_run_device(run, stage, next.micro_batch));
 }
 
-static void note_gradients(struct sbp_run *run, struct sbp_work work, double end_s)
+/* Whether they were the last ones of the step on the stage. */
+static bool note_gradients(struct sbp_run *run, struct sbp_work work, double end_s)
 {
     struct sbp_cdp_run *cdp = run->cdp;
     const int step = cdp->step[work.micro_batch];
@@ -405,10 +396,9 @@ static void note_gradients(struct sbp_run *run, struct sbp_work work, double end
     if (work.stage == 0)
         cdp->back_s[work.micro_batch] = end_s;
     if (--cdp->left[turn] > 0)
-        return;
-    const int device = updater(run, work.stage, step);
-    record_sync(run, device, work.stage, step, cdp->gradients_s[turn]);
-    sbp_run_wake(run, device);
+        return false;
+    record_sync(run, updater(run, work.stage, step), work.stage, step, cdp->gradients_s[turn]);
+    return true;
 }
 
 static void done(struct sbp_run *run, int device, struct sbp_work work, double end_s)
@@ -416,13 +406,13 @@ static void done(struct sbp_run *run, int device, struct sbp_work work, double e
     struct sbp_cdp_run *cdp = run->cdp;
     if (work.kind == SBP_WORK_UPDATE) {
         cdp->updated_s[turn_of(run, work.stage, work.micro_batch)] = end_s;
-        if (run->request->placement != SBP_PLACE_PIPELINE) /* there the device itself reads it */
-            wake_users(run, work.stage, work.micro_batch);
+        wake_users(run, work.stage, work.micro_batch);
         return;
     }
-    if (work.kind == SBP_WORK_BACKWARD)
-        note_gradients(run, work, end_s);
-    else if (work.stage == 1 && work.micro_batch < run->request->micro_batches) {
+    if (work.kind == SBP_WORK_BACKWARD) {
+        if (note_gradients(run, work, end_s))
+            sbp_run_wake(run, updater(run, work.stage, cdp->step[work.micro_batch]));
+    } else if (work.stage == 1 && work.micro_batch < run->request->micro_batches) {
         cdp->second_s[work.micro_batch] = end_s;
         sbp_run_wake(run, sbp_run_device(run, 0, work.micro_batch + 1));
     }
@@ -432,6 +422,37 @@ static void done(struct sbp_run *run, int device, struct sbp_work work, double e
     cdp->holder[work.stage] = device;
     cdp->released_s[work.stage] = end_s;
     wake_next(run, work.stage, cdp->slot[work.stage]);
+}
+
+/* --- playing --- */
+
+/* One work of a pipeline, where a device is a stage and itself makes the parameters that it reads;
+ * false: it comes before what it needs. */
+static bool do_work(struct sbp_run *run, struct sbp_work work)
+{
+    const int stage = work.stage;
+    const enum sbp_direction from = work.kind == SBP_WORK_FORWARD ? SBP_TO_NEXT : SBP_TO_PREVIOUS;
+    const double ready_s = work.kind == SBP_WORK_UPDATE
+                               ? synced_s(run, stage, work)
+                               : *sbp_run_arrival(run, from, stage, work.micro_batch);
+    sbp_run_do(run, stage, work, ready_s);
+    if (work.kind == SBP_WORK_BACKWARD)
+        note_gradients(run, work, run->lane[stage].free_s);
+    return ready_s >= 0;
+}
+
+/* Everything that a work of a pipeline needs was made in an earlier time step, for there are at
+ * least as many micro-batches as stages: no work has to wait for its turn. */
+static enum sbp_status play_pipeline(struct sbp_run *run)
+{
+    struct sbp_work work;
+    rewind_updates(run);
+    for (int slot = 0; slot < slots_of(run); slot++)
+        for (int stage = 0; stage < run->stages; stage++)
+            if ((update_at(run, stage, slot, &work) && !do_work(run, work)) ||
+                (work_at(run, stage, slot, &work) && !do_work(run, work)))
+                return SBP_E_INTERNAL;
+    return SBP_OK;
 }
 
 static enum sbp_status play(struct sbp_run *run)
@@ -450,7 +471,7 @@ static enum sbp_status play(struct sbp_run *run)
     cdp->waited = false;
     for (int i = 0; i < run->request->micro_batches; i++)
         cdp->second_s[i] = -1;
-    return sbp_run_play(run);
+    return run->request->placement == SBP_PLACE_PIPELINE ? play_pipeline(run) : sbp_run_play(run);
 }
 
 /* --- steady steps --- */
@@ -464,8 +485,15 @@ static double lag_s(const struct sbp_run *run, enum sbp_work_kind kind, int stag
         kind == SBP_WORK_FORWARD && next < run->stages ? SBP_TO_NEXT : SBP_TO_PREVIOUS;
     if (next < 0)
         return run->cdp->back_s[i] - run->cdp->back_s[i - before];
-    const double *there_s = sbp_run_arrival(run, direction, next < run->stages ? next : stage, i);
-    return there_s[0] - there_s[-before];
+    const int to = next < run->stages ? next : stage;
+    return *sbp_run_arrival(run, direction, to, i) -
+           *sbp_run_arrival(run, direction, to, i - before);
+}
+
+/* Whether steps wait for synchronisation that reaches over two of them. */
+static bool waits_deep(const struct sbp_run *run)
+{
+    return run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
 }
 
 /* Whether in the last steps that do not drain all passes of the last micro-batches, one a stage,
@@ -475,7 +503,7 @@ static double lag_s(const struct sbp_run *run, enum sbp_work_kind kind, int stag
  * played. The first stage alone would not tell: others may still fall behind it. */
 static bool repeats(const struct sbp_run *run, int period, double *step_s)
 {
-    const bool deep = run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
+    const bool deep = waits_deep(run);
     const int count = run->request->micro_batches, last = run->steps - 2;
     const int first = last - (deep ? 1 : 0);
     const int from = count - run->stages;
@@ -515,18 +543,12 @@ static bool steady(const struct sbp_run *run, double *step_s)
     return false;
 }
 
-static bool may_wait_deep(const struct sbp_run *run)
-{
-    bool syncs = false;
-    for (int s = 0; run->request->end != NULL && s < run->stages; s++)
-        syncs = syncs || run->request->end[s].sync_s > 0;
-    return syncs && run->cdp->rule == SBP_CDP_RULE_V1;
-}
-
 /* Most pipelines repeat after a step or two more, others only after many; ends at MOST_STEPS. */
-static int more_steps(int steps)
+static int more_steps(const struct sbp_run *run)
 {
-    return steps < FIRST_DEEP_STEPS ? steps + 1 : 2 * steps;
+    if (run->steps >= FIRST_DEEP_STEPS)
+        return 2 * run->steps;
+    return waits_deep(run) ? FIRST_DEEP_STEPS : run->steps + 1;
 }
 
 /* Plays until steps repeat, from as many as were played before on; leaves the run prepared for as
@@ -539,7 +561,7 @@ static enum sbp_status settle(struct sbp_run *run, bool free_sends, bool free_sy
         SBP_TRY(sbp_run_restart(run));
         if (steady(run, step_s) || run->steps >= MOST_STEPS)
             return SBP_OK;
-        SBP_TRY(prepare(run, more_steps(run->steps)));
+        SBP_TRY(prepare(run, more_steps(run)));
     }
 }
 
@@ -617,7 +639,7 @@ static enum sbp_status simulate(struct sbp_run *run, struct sbp_arena *arena,
     struct sbp_cdp_run cdp = {.rule = run->request->schedule == SBP_CDP_V1 ? SBP_CDP_RULE_V1
                                                                            : SBP_CDP_RULE_V2};
     run->cdp = &cdp;
-    SBP_TRY(prepare(run, may_wait_deep(run) ? FIRST_DEEP_STEPS : FIRST_STEPS));
+    SBP_TRY(prepare(run, FIRST_STEPS));
     SBP_TRY(settle(run, false, false, &timeline->makespan_s));
     timeline->devices = run->devices;
     timeline->device = SBP_NEW(arena, struct sbp_device_timeline, run->devices);

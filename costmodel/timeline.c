@@ -278,9 +278,11 @@ static void reset(struct sbp_run *run)
 {
     const int64_t pairs = (int64_t)run->stages * run->micro_batches;
     for (int64_t i = 0; i < pairs; i++) {
-        run->arrival_s[SBP_TO_NEXT][i] = i < run->micro_batches ? 0 : -1;
+        run->arrival_s[SBP_TO_NEXT][i] = -1;
         run->arrival_s[SBP_TO_PREVIOUS][i] = -1;
     }
+    for (int i = 0; i < run->micro_batches; i++)
+        *sbp_run_arrival(run, SBP_TO_NEXT, 0, i) = 0;
     for (int d = 0; d < run->devices; d++)
         run->lane[d] = (struct sbp_lane){.gradients_from_s = -1,
                                          .held_bytes = run->static_bytes[d],

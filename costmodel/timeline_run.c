@@ -1,17 +1,5 @@
 #include "costmodel/timeline_run.h"
 
-int sbp_run_device(const struct sbp_run *run, int stage, int micro_batch)
-{
-    return run->owner == NULL ? run->unit[stage].device
-                              : run->owner[(int64_t)stage * run->micro_batches + micro_batch];
-}
-
-double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction, int stage,
-                        int micro_batch)
-{
-    return &run->arrival_s[direction][(int64_t)stage * run->micro_batches + micro_batch];
-}
-
 void sbp_run_record(struct sbp_run *run, struct sbp_timeline_interval interval)
 {
     if (run->recording && interval.end_s > interval.begin_s)

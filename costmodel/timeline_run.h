@@ -67,7 +67,7 @@ struct sbp_run {
     struct sbp_unit *unit;     /* (stages) */
     struct sbp_lane *lane;     /* (devices) */
     int64_t *static_bytes;     /* (devices) */
-    double *arrival_s[2];      /* (stages, micro_batches) when the input of forward, of backward is
+    double *arrival_s[2];      /* (micro_batches, stages) when the input of forward, of backward is
                                   there; < 0: not known yet */
     int *gradients_left;       /* (stages) micro-batches without all gradients */
     struct sbp_work *work;     /* of fixed orders: devices one after the other */
@@ -109,10 +109,20 @@ enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *a
 /* Makespan of the step that was played, with all that follows the last works. */
 double sbp_run_finish(struct sbp_run *run);
 /* The device that does a micro-batch on a virtual stage. */
-int sbp_run_device(const struct sbp_run *run, int stage, int micro_batch);
-/* The slot of arrival_s[direction] of a virtual stage and a micro-batch. */
-double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction, int stage,
-                        int micro_batch);
+static inline int sbp_run_device(const struct sbp_run *run, int stage, int micro_batch)
+{
+    return run->owner == NULL ? run->unit[stage].device
+                              : run->owner[(int64_t)stage * run->micro_batches + micro_batch];
+}
+
+/* The slot of arrival_s[direction] of a virtual stage and a micro-batch: what devices look at in
+ * the same while lies close together. */
+static inline double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction,
+                                      int stage, int micro_batch)
+{
+    return &run->arrival_s[direction][(int64_t)micro_batch * run->stages + stage];
+}
+
 /* Lets the device do the work as soon as it is free and not before ready_s, and sends what the
  * work makes. Returns the device that gets the message; the own one where none leaves it. */
 int sbp_run_do(struct sbp_run *run, int device, struct sbp_work work, double ready_s);

@@ -74,7 +74,7 @@ static bool add_block(struct sbp_arena *arena, size_t least_bytes)
     return true;
 }
 
-void *sbp_arena_alloc(struct sbp_arena *arena, size_t count, size_t size)
+void *sbp_arena_take(struct sbp_arena *arena, size_t count, size_t size)
 {
     size_t bytes;
     if (__builtin_mul_overflow(count, size, &bytes) || bytes > SIZE_MAX - ALIGNMENT)
@@ -89,7 +89,14 @@ void *sbp_arena_alloc(struct sbp_arena *arena, size_t count, size_t size)
     arena->head->used_bytes += slot;
     arena->used_bytes += slot;
     UNPOISON(place, bytes);
-    memset(place, 0, bytes);
+    return place;
+}
+
+void *sbp_arena_alloc(struct sbp_arena *arena, size_t count, size_t size)
+{
+    void *place = sbp_arena_take(arena, count, size);
+    if (place != NULL)
+        memset(place, 0, count * size);
     return place;
 }
 

@@ -28,6 +28,8 @@ void sbp_arena_free(struct sbp_arena *arena);
 /* count * size zeroed bytes, aligned to 16; NULL when the product overflows or memory is out.
  * A count of 0 gives a valid pointer to nothing. */
 void *sbp_arena_alloc(struct sbp_arena *arena, size_t count, size_t size);
+/* The same without zeroing: for much that is written before it is read. */
+void *sbp_arena_take(struct sbp_arena *arena, size_t count, size_t size);
 /* A copy of text in the arena; NULL when memory is out. */
 char *sbp_arena_strdup(struct sbp_arena *arena, const char *text);
 
@@ -36,6 +38,8 @@ void sbp_arena_release(struct sbp_arena *arena, struct sbp_arena_mark mark);
 
 #define SBP_NEW(arena, type, count)                                                                \
     ((type *)sbp_arena_alloc((arena), (size_t)(count), sizeof(type)))
+#define SBP_TAKE(arena, type, count)                                                               \
+    ((type *)sbp_arena_take((arena), (size_t)(count), sizeof(type)))
 
 /* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
 _Bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);

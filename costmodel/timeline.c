@@ -329,8 +329,8 @@ enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *a
     int64_t intervals = works + 3 * pairs;
     for (int s = 0; run->request->end != NULL && s < run->request->stages; s++)
         intervals += (run->steps + 2) * (2 + 4 * (int64_t)run->request->end[s].offload.buckets);
-    timeline->interval = SBP_NEW(arena, struct sbp_timeline_interval, intervals);
-    timeline->memory = SBP_NEW(arena, struct sbp_memory_sample, 2 * works + run->devices);
+    timeline->interval = SBP_TAKE(arena, struct sbp_timeline_interval, intervals);
+    timeline->memory = SBP_TAKE(arena, struct sbp_memory_sample, 2 * works + run->devices);
     run->record = timeline;
     run->recording = true;
     return timeline->interval != NULL && timeline->memory != NULL ? SBP_OK : SBP_E_MEMORY;

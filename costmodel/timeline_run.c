@@ -6,18 +6,23 @@ void sbp_run_record(struct sbp_run *run, struct sbp_timeline_interval interval)
         run->record->interval[run->record->interval_count++] = interval;
 }
 
-static struct sbp_timeline_interval interval_of(const struct sbp_run *run, int device,
-                                                struct sbp_work work, enum sbp_interval_kind kind)
+/* What a device did for a work; written in place, since a copy would wait for its own fields. */
+static void record_part(struct sbp_run *run, int device, struct sbp_work work,
+                        enum sbp_interval_kind kind, double begin_s, double end_s)
 {
     const int stages = run->request->stages, micro_batches = run->request->micro_batches;
     const bool update = work.kind == SBP_WORK_UPDATE;
-    return (struct sbp_timeline_interval){
-        .kind = kind,
-        .device = device,
-        .stage = work.stage % stages,
-        .chunk = work.stage / stages,
-        .micro_batch = update ? -1 : work.micro_batch % micro_batches,
-        .step = update ? work.micro_batch : work.micro_batch / micro_batches};
+    if (!(end_s > begin_s))
+        return;
+    struct sbp_timeline_interval *to = &run->record->interval[run->record->interval_count++];
+    to->kind = kind;
+    to->device = device;
+    to->stage = work.stage % stages;
+    to->chunk = work.stage / stages;
+    to->micro_batch = update ? -1 : work.micro_batch % micro_batches;
+    to->step = update ? work.micro_batch : work.micro_batch / micro_batches;
+    to->begin_s = begin_s;
+    to->end_s = end_s;
 }
 
 static void record_work(struct sbp_run *run, int device, struct sbp_work work, double begin_s,
@@ -29,19 +34,10 @@ static void record_work(struct sbp_run *run, int device, struct sbp_work work, d
         [SBP_WORK_WEIGHT] = SBP_INTERVAL_BACKWARD_WEIGHT,
         [SBP_WORK_UPDATE] = SBP_INTERVAL_OPTIMIZER,
     };
-    struct sbp_timeline_interval interval = interval_of(run, device, work, kinds[work.kind]);
-    interval.begin_s = begin_s;
-    interval.end_s = end_s;
-    const double recompute_s = run->unit[work.stage].recompute_s;
-    if (work.kind == SBP_WORK_BACKWARD && recompute_s > 0) {
-        interval.kind = SBP_INTERVAL_RECOMPUTE;
-        interval.end_s = begin_s + recompute_s;
-        sbp_run_record(run, interval);
-        interval.kind = SBP_INTERVAL_BACKWARD;
-        interval.begin_s = interval.end_s;
-        interval.end_s = end_s;
-    }
-    sbp_run_record(run, interval);
+    const double recompute_s =
+        work.kind == SBP_WORK_BACKWARD ? run->unit[work.stage].recompute_s : 0;
+    record_part(run, device, work, SBP_INTERVAL_RECOMPUTE, begin_s, begin_s + recompute_s);
+    record_part(run, device, work, kinds[work.kind], begin_s + recompute_s, end_s);
 }
 
 static void record_memory(struct sbp_run *run, int device, double at_s, int64_t bytes)
@@ -96,12 +92,8 @@ static double send(struct sbp_run *run, int device, int to, struct sbp_work work
         lane->send_s += there_s - end_s;
         lane->free_s = there_s;
     }
-    if (run->recording) {
-        struct sbp_timeline_interval interval = interval_of(run, device, work, SBP_INTERVAL_SEND);
-        interval.begin_s = begin_s;
-        interval.end_s = there_s;
-        sbp_run_record(run, interval);
-    }
+    if (run->recording)
+        record_part(run, device, work, SBP_INTERVAL_SEND, begin_s, there_s);
     return there_s;
 }
 

@@ -292,10 +292,17 @@ static void test_update(void **state)
         const struct sbp_timeline v1 = simulate(&request, &arena);
         near(v1.makespan_s, 2 * n + 0.25);
         near(v1.exposed_sync_s, 0);
+        assert_in_range(v1.steps, 3, 4);
         request.schedule = SBP_CDP_V2;
         const struct sbp_timeline v2 = simulate(&request, &arena);
         near(v2.makespan_s, 2 * n + 1.5 + 0.25);
         near(v2.exposed_sync_s, 1.5);
+        assert_in_range(v2.steps, 3, 4);
+        /* What is later than a step reaches over two of them. */
+        for (int j = 0; j < n; j++)
+            end[j].sync_s = 6 * n;
+        request.schedule = SBP_CDP_V1;
+        assert_in_range(simulate(&request, &arena).steps, 6, 12);
         sbp_arena_free(&arena);
     }
 }

@@ -74,16 +74,18 @@ static void why_cell(struct sbp_table *table, const struct row *row)
     char needed[32], limit[32];
     if (row->refused)
         sbp_table_cell(table, "refused, see below");
-    else if (row->outcome.status != SBP_PLAN_INFEASIBLE)
-        sbp_table_cell(table, "no strategy that fits was found");
     else if (row->shortage.needed_bytes > 0)
-        sbp_table_cell(table, "infeasible: %s of %s a device%s%s",
-                       sbp_format_bytes(row->shortage.needed_bytes, needed),
-                       sbp_format_bytes(row->shortage.limit_bytes, limit),
-                       row->shortage.largest[0] == '\0' ? "" : ", most of it ",
-                       row->shortage.largest);
+        sbp_table_cell(
+            table, "%s: %s of %s a device%s%s",
+            row->outcome.status == SBP_PLAN_INFEASIBLE ? "infeasible"
+                                                       : "no strategy that fits was found",
+            sbp_format_bytes(row->shortage.needed_bytes, needed),
+            sbp_format_bytes(row->shortage.limit_bytes, limit),
+            row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
     else
-        sbp_table_cell(table, "infeasible");
+        sbp_table_cell(table, row->outcome.status == SBP_PLAN_INFEASIBLE
+                                  ? "infeasible"
+                                  : "no strategy that fits was found");
 }
 
 static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
@@ -129,7 +131,11 @@ static enum sbp_status print_text(const struct comparison *comparison)
         print_row(&table, comparison, i);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
-    return status == SBP_OK ? print_refusals(comparison) : status;
+    SBP_TRY(status);
+    SBP_TRY(print_refusals(comparison));
+    if (comparison->found > 0)
+        return SBP_OK;
+    return printf("\n") < 0 ? SBP_E_IO : sbp_search_advise(&comparison->job);
 }
 
 /* --- JSON --- */
@@ -168,7 +174,8 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
     sbp_put_model(json, &comparison->job.plan.graph, &failed);
     struct cJSON *cluster = sbp_put_object(json, "cluster", &failed);
     sbp_put_text(cluster, "name", comparison->job.plan.cluster.name, &failed);
-    sbp_put_number(cluster, "devices", (double)comparison->job.plan.mesh.devices, &failed);
+    sbp_put_number(cluster, "devices", (double)sbp_plan_devices(&comparison->job.plan), &failed);
+    sbp_put_parallel(json, &comparison->job.plan.parallel, &failed);
     struct cJSON *rows = sbp_put_array(json, "spaces", &failed);
     for (int i = 0; i < ROWS && !failed; i++)
         put_row(rows, comparison, i, &failed);

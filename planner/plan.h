@@ -44,6 +44,12 @@ enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, stru
 enum sbp_status sbp_plan_set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Devices of all stages. */
+static inline int64_t sbp_plan_devices(const struct sbp_plan *plan)
+{
+    return plan->mesh.devices * plan->parallel.pipeline;
+}
+
 /* Reads a plan file and re-checks it; of its search the lower bound is believed. *plan is zeroed
  * first; on failure nothing is left allocated.
  */

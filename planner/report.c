@@ -192,7 +192,7 @@ enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
           sbp_format_count((double)graph->parameters, count), (long long)graph->global_batch,
           (long long)graph->sequence,
           precision_text(&graph->precision, precision, sizeof precision));
-    const int64_t devices = plan->mesh.devices * plan->parallel.pipeline;
+    const int64_t devices = sbp_plan_devices(plan);
     PRINT("cluster    %s: %lld device%s", cluster->name, (long long)devices,
           devices == 1 ? "" : "s");
     if (cluster->level_count > 1)

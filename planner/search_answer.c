@@ -51,8 +51,7 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     return SBP_OK;
 }
 
-/* What of a step is not yet cut as far as it can be. */
-static enum sbp_status print_advice(const struct sbp_search_job *job)
+enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
 {
     const struct sbp_plan *plan = &job->plan;
     const struct sbp_parallel *parallel = &plan->parallel;
@@ -91,7 +90,7 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     PRINT("\n");
     if (shortage->parts[0] != '\0')
         PRINT("%s dominate: %s\n", shortage->largest, shortage->parts);
-    return print_advice(job);
+    return sbp_search_advise(job);
 }
 
 /* --- JSON --- */
@@ -143,6 +142,7 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
     bool failed;
     struct cJSON *json = begin_json(job, &failed);
     sbp_put_model(json, &job->plan.graph, &failed);
+    sbp_put_parallel(json, &job->plan.parallel, &failed);
     struct cJSON *memory = sbp_put_object(json, "memory", &failed);
     sbp_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
     if (shortage->needed_bytes > 0)

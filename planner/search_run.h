@@ -45,6 +45,9 @@ void sbp_search_job_free(struct sbp_search_job *job);
 /* Writes the plan and prints the report; SBP_NO, with the reason printed, where there is none. */
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
+enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
+
 /* Why there is no plan, and which memory there would have to be: an infeasible space is searched
  * once more with the least memory that was seen to do. parts is "" when that is not known. */
 struct sbp_shortage {

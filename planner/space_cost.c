@@ -157,15 +157,32 @@ struct parts_s {
     double micro_s, step_s;
 };
 
+/* Passes of a micro-batch that read an operator's weights. */
+static double weight_passes(const struct sbp_space *space, int op)
+{
+    return sbp_space_forward_passes(space) + sbp_op_forms_input_gradient(space->graph, op);
+}
+
+/* Weights whole where a pass reads them: gathered in the type that operators compute in, or
+ * converted to it. */
+static void add_weight_copies(const struct sbp_space *space, int op,
+                              const struct sbp_replicas *replicas, struct parts_s *parts)
+{
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    double copy_s = 0;
+    if (replicas->level == 3)
+        copy_s = share_out_s(space, replicas, SBP_ALL_GATHER,
+                             bytes->compute > 0 ? bytes->compute : bytes->weight);
+    else if (bytes->compute > 0 && space->request->objective == SBP_STEP_TIME)
+        copy_s = sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                      replicas->local * (double)(bytes->weight + bytes->compute));
+    parts->micro_s += copy_s * weight_passes(space, op);
+}
+
 static void add_weight_sync(const struct sbp_space *space, int op, int weight,
                             const struct sbp_replicas *replicas, struct parts_s *parts)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    const double gather_s =
-        replicas->level == 0 ? 0 : share_out_s(space, replicas, SBP_ALL_GATHER, bytes->weight);
-    if (replicas->level == 3)
-        parts->micro_s += gather_s * (sbp_space_forward_passes(space) +
-                                      sbp_op_forms_input_gradient(space->graph, op));
     if (sbp_space_first_user(space, op, weight) != op)
         return;
     const double sum_s = replicas->level == 0
@@ -177,7 +194,7 @@ static void add_weight_sync(const struct sbp_space *space, int op, int weight,
     else
         parts->step_s += sum_s * (1 - space->hidden_share);
     if (replicas->level == 1 || replicas->level == 2)
-        parts->step_s += gather_s;
+        parts->step_s += share_out_s(space, replicas, SBP_ALL_GATHER, bytes->weight);
 }
 
 static void add_update(const struct sbp_space *space, int op, int weight,
@@ -252,6 +269,7 @@ static double op_s(const struct sbp_space *space, int op, const struct sbp_facto
     struct parts_s parts = {inner_s(space, op, factors), 0};
     for (int w = 0; w < space->graph->op[op].weight_count; w++) {
         const struct sbp_replicas replicas = sbp_space_replicas(space, op, w, factors);
+        add_weight_copies(space, op, &replicas, &parts);
         add_weight_sync(space, op, w, &replicas, &parts);
         if (time)
             add_update(space, op, w, &replicas, &parts);

@@ -23,7 +23,7 @@ static void open_plan(const char *model, const char *levels, struct sbp_plan *pl
     char cluster[1024];
     snprintf(cluster, sizeof cluster,
              "{\"name\": \"c\", \"levels\": [%s], \"device\": {\"memory_bytes\": 1e15, \"flops\": "
-             "{\"fp32\": 1e12}, \"memory_bytes_per_s\": 1e11}}",
+             "{\"fp32\": 1e12}, \"memory_bytes_per_s\": 1e11, \"kernel_launch_s\": 3e-6}}",
              levels);
     struct sbp_diag diag = {{0}};
     if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", plan, &diag) !=
@@ -532,6 +532,11 @@ static void test_operators(void **state)
     check_prices("own", own, flat, full);
 }
 
+/* Weights that are converted before use, gradients summed in a type of their own, a wide loss. */
+#define COPIES                                                                                     \
+    "{\"param\": \"fp32\", \"compute\": \"bf16\", \"activation\": \"bf16\", \"grad\": "            \
+    "\"bf16\", \"accumulate\": \"fp32\", \"loss\": \"fp32\"}"
+
 /* One stage: micro-batches and ZeRO are sums, too, and the space's own. */
 static void test_cuts(void **state)
 {
@@ -542,6 +547,7 @@ static void test_cuts(void **state)
         check_cut_prices("zero", GPT(2, ", \"clip_norm\": 1"), flat, full, 1, zero);
         check_cut_prices("zero of 3", GPT(2, ", \"precision\": \"mixed\""), flat, full, 3, zero);
         check_cut_prices("decoder of 4", decoder, flat, full, 4, zero);
+        check_cut_prices("copies of 2", GPT(2, ", \"precision\": " COPIES), flat, full, 2, zero);
     }
 }
 

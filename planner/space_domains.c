@@ -85,15 +85,21 @@ static enum sbp_status single_megatron_choice(struct sbp_space_maker *maker, int
                                                       : SBP_OK;
 }
 
-/* Whether sizes alone, without limits on classes, leave nothing but the last resorts. */
+/* Whether sizes alone, without limits on classes or the batch's axes, leave nothing but the last
+ * resorts. */
 static enum sbp_status lacks_choices(struct sbp_space_maker *maker, int variable, unsigned allowed,
                                      int *capacity, bool *lacks)
 {
     struct sbp_space *space = maker->space;
     int64_t *const limits = space->class_limit;
+    const struct sbp_request *const request = space->request;
+    struct sbp_request unbound = *request;
+    unbound.batch_axes = NULL;
+    space->request = &unbound;
     space->class_limit = maker->sizes;
     const enum sbp_status status = enumerate_all(maker, variable, allowed, capacity);
     space->class_limit = limits;
+    space->request = request;
     *lacks = space->variable[variable].choice_count == 0;
     space->variable[variable].choice_count = 0;
     memset(space->variable[variable].count, 0, (size_t)space->mesh->family_count * SBP_MAX_ROLES);

@@ -350,6 +350,8 @@ static enum sbp_status check_search(const struct sbp_json *root, const struct sb
     if (!sbp_json_has(root, "search"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(root, "search", &search));
+    if (!cJSON_IsObject(search.node))
+        return sbp_json_refuse(&search, "is not an object");
     SBP_TRY(optional_choice(&search, "status", STATUSES, &optimal));
     SBP_TRY(optional_choice(&search, "objective", OBJECTIVES, &communication));
     const double cost_s = communication ? summary->totals.communication_s : summary->totals.step_s;

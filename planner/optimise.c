@@ -443,8 +443,7 @@ static bool bounds_step(const struct sbp_plan *plan)
     const struct sbp_parallel *parallel = &plan->parallel;
     return parallel->pipeline == 1 && parallel->recompute == SBP_RECOMPUTE_NONE &&
            !parallel->offload && parallel->owner == SBP_OWNER_NONE && !parallel->gather_blocks &&
-           !parallel->regather && parallel->schedule != SBP_CDP_V1 &&
-           parallel->schedule != SBP_CDP_V2;
+           !parallel->regather && !sbp_schedule_delays_gradients(parallel->schedule);
 }
 
 static bool is_proved(const struct job *job, double bound_s)

@@ -458,7 +458,7 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
     }
     if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
         sbp_table_cell(&table, "(whole step)");
-        sbp_table_cell(&table, "norm");
+        sbp_table_cell(&table, "%s", report->summary.stages > 1 ? "messages, norm" : "norm");
         sbp_table_cell(&table, "-");
         sbp_table_cell(&table, "%.6g", 1e3 * report->whole.compute_s);
         sbp_table_cell(&table, "%.6g", 1e3 * report->whole.communication_s);

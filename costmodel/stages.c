@@ -88,8 +88,9 @@ int sbp_graph_blocks(const struct sbp_graph *graph, int *block)
     return count;
 }
 
-/* Parts of a model that are formed again as a whole: blocks, or what lies between cuts. The loss is
- * never among them. unit: (op_count), -1: none. */
+/* Parts of a model that are formed again as a whole: blocks, or what follows a cut before an
+ * operator with weights, which keeps its input anyway. The loss is never among them. unit:
+ * (op_count), -1: none. */
 static enum sbp_status find_units(const struct sbp_graph *graph, struct sbp_arena *arena, int *unit)
 {
     if (sbp_graph_blocks(graph, unit) > 0)
@@ -99,7 +100,7 @@ static enum sbp_status find_units(const struct sbp_graph *graph, struct sbp_aren
         return SBP_E_MEMORY;
     SBP_TRY(find_cuts(graph, arena, cut));
     for (int op = 0, count = 0; op < graph->op_count; op++) {
-        count += cut[op];
+        count += cut[op] && graph->op[op].weight_count > 0;
         unit[op] = op == graph->loss ? -1 : count;
     }
     return SBP_OK;

@@ -20,8 +20,8 @@ int sbp_graph_crossing(const struct sbp_graph *graph, int op);
 int sbp_graph_blocks(const struct sbp_graph *graph, int *block);
 
 /* Segments of `every` blocks within first_op .. end_op - 1: segment[op] = first operator of the one
- * that the operator is in, -1 outside of blocks. A model without blocks has one at every legal cut.
- * segment: (op_count). E_MEMORY. */
+ * that the operator is in, -1 outside of blocks. In a model without blocks every cut before an
+ * operator with weights begins one. segment: (op_count). E_MEMORY. */
 enum sbp_status sbp_graph_segments(const struct sbp_graph *graph, int first_op, int end_op,
                                    int64_t every, int *segment) SBP_MUST_USE;
 

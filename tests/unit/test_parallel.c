@@ -418,6 +418,27 @@ static void test_segments(void **state)
     oracle_model_drop(&model);
 }
 
+/* Without blocks: an operator with weights, and what follows it without any. */
+static void test_segments_without_blocks(void **state)
+{
+    (void)state;
+    struct oracle_model model;
+    oracle_model_read(
+        &model, "{\"name\": \"c\", \"global_batch\": 8, \"precision\": \"fp32\", \"layers\": ["
+                "{\"op\": \"linear\", \"in\": 8, \"out\": 8}, {\"op\": \"relu\"},"
+                "{\"op\": \"linear\", \"out\": 8}, {\"op\": \"relu\"},"
+                "{\"op\": \"dropout\", \"p\": 0.5}, {\"op\": \"linear\", \"out\": 8}]}");
+    const struct sbp_graph *graph = &model.graph;
+    static const int first[][6] = {{0, 0, 2, 2, 2, 5}, {0, 0, 0, 0, 0, 5}};
+    int segment[6];
+    assert_int_equal(graph->op_count, 6);
+    for (int every = 1; every <= 2; every++) {
+        assert_int_equal(sbp_graph_segments(graph, 0, 6, every, segment), SBP_OK);
+        assert_memory_equal(segment, first[every - 1], sizeof segment);
+    }
+    oracle_model_drop(&model);
+}
+
 /* --- what runs --- */
 
 static void refused(const struct oracle_model *model, const struct sbp_strategy *strategy,
@@ -486,7 +507,8 @@ int main(void)
         cmocka_unit_test(test_stage_clusters), cmocka_unit_test(test_checks),
         cmocka_unit_test(test_micro_batch),    cmocka_unit_test(test_block_cuts),
         cmocka_unit_test(test_balanced_cuts),  cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_segments),       cmocka_unit_test(test_what_runs),
+        cmocka_unit_test(test_segments),       cmocka_unit_test(test_segments_without_blocks),
+        cmocka_unit_test(test_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -387,6 +387,31 @@ static void test_activations(void **state)
     }
 }
 
+/* A chain of convolutions keeps their inputs, not what lies between them; the model's own is loaded
+ * once more. */
+static void test_recompute_chain(void **state)
+{
+    (void)state;
+    static const char *const text =
+        "{\"name\": \"c\", \"global_batch\": 4, \"precision\": \"fp32\", \"input\": {\"height\": "
+        "16,"
+        "\"width\": 16, \"channels\": 4}, \"layers\": [{\"op\": \"conv2d\", \"out\": 8, "
+        "\"kernel\": 3,"
+        "\"padding\": 1}, {\"op\": \"relu\"}, {\"op\": \"maxpool\", \"kernel\": 2, \"stride\": 2},"
+        "{\"op\": \"conv2d\", \"out\": 8, \"kernel\": 3, \"padding\": 1}, {\"op\": \"relu\"}]}";
+    const struct sbp_cluster cluster = flat(4);
+    struct bench b = {0}, plain = {0};
+    bench_open(&b, text, &cluster, NULL);
+    bench_open(&plain, text, &cluster, NULL);
+    b.parallel.recompute = SBP_RECOMPUTE_FULL;
+    bench_run(&b);
+    bench_run(&plain);
+    assert_int_equal(b.step.memory[0].kept_bytes, 4 * 8 * 8 * 8); /* of an image */
+    assert_true(plain.step.memory[0].kept_bytes > 4 * 8 * 8 * 8);
+    bench_close(&b);
+    bench_close(&plain);
+}
+
 /* What recompute costs: the forward pass of the blocks once more, without the last sum of each
  * segment, which the next one holds. */
 static void test_recompute_time(void **state)
@@ -767,15 +792,25 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain_step),      cmocka_unit_test(test_accumulation),
-        cmocka_unit_test(test_overlap),         cmocka_unit_test(test_zero_memory),
-        cmocka_unit_test(test_zero_traffic),    cmocka_unit_test(test_zero_by_layer),
-        cmocka_unit_test(test_owner),           cmocka_unit_test(test_activations),
-        cmocka_unit_test(test_recompute_time),  cmocka_unit_test(test_stages_share_the_work),
-        cmocka_unit_test(test_tied_stages),     cmocka_unit_test(test_message_level),
-        cmocka_unit_test(test_bubble),          cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_offload),         cmocka_unit_test(test_offload_chunks),
-        cmocka_unit_test(test_offload_sharded), cmocka_unit_test(test_large_pipeline),
+        cmocka_unit_test(test_plain_step),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_zero_memory),
+        cmocka_unit_test(test_zero_traffic),
+        cmocka_unit_test(test_zero_by_layer),
+        cmocka_unit_test(test_owner),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_recompute_time),
+        cmocka_unit_test(test_recompute_chain),
+        cmocka_unit_test(test_stages_share_the_work),
+        cmocka_unit_test(test_tied_stages),
+        cmocka_unit_test(test_message_level),
+        cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_offload),
+        cmocka_unit_test(test_offload_chunks),
+        cmocka_unit_test(test_offload_sharded),
+        cmocka_unit_test(test_large_pipeline),
         cmocka_unit_test(test_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,8 +15,8 @@
 #include "costmodel/parallel.h"
 #include "costmodel/strategy.h"
 
-/* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type. */
-/* SBP_BUFFER_LOSS is the type that cross-entropy works in; no run has such a buffer. */
+/* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type, SBP_BUFFER_LOSS the
+ * one that cross-entropy works in where that is another (no run has such a buffer). */
 enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_BUFFER_LOSS };
 
 enum sbp_buffer_use {
@@ -135,7 +135,7 @@ struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
 /* What of a step a program is for. */
 struct sbp_scope {
     int first_op, end_op;  /* operators first_op .. end_op - 1; they meet the others in one
-                              activation  before and one after them (costmodel/stages.h) */
+                              activation before and one after them (costmodel/stages.h) */
     int64_t micro_batches; /* of a step */
     const struct sbp_parallel *parallel; /* ZeRO, recompute, offload, pipeline; copied. NULL: the
                                             default */
@@ -156,8 +156,9 @@ struct sbp_program {
     struct sbp_buffer *buffer;
     int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
     int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
-    int64_t *updated; /* (tensor_count) parameters of a weight that this device updates: all it
-                         holds, or a shard (ZeRO) */
+    int64_t *updated;   /* (tensor_count) parameters of a weight that this device updates: all it
+                           holds, or a shard (ZeRO) */
+    int64_t parameters; /* elements of weights that the device works with: whole blocks */
     int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
     int groups;                                                   /* of buffers */
     int64_t arena_bytes;      /* high-water mark: end of the last buffer */

@@ -52,6 +52,7 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
                            plan->level < 2 ? plan->local : plan->shard,
                            &program->gradient_buffer[tensor]));
     program->updated[tensor] = plan->shard;
+    program->parameters += plan->local;
     if (program->bytes.sum > 0)
         SBP_TRY(sbp_add_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
                                plan->level < 2 ? plan->local : plan->shard, &held));

@@ -331,25 +331,6 @@ static void sum_times(const struct job *job)
     totals->bubble_s = idle_s > ROUNDING * totals->step_s ? idle_s : 0;
 }
 
-static int64_t held_parameters(const struct sbp_program *program)
-{
-    int64_t parameters = 0;
-    for (int op = program->scope.first_op; op < program->scope.end_op; op++)
-        for (int w = 0; w < program->graph->op[op].weight_count; w++) {
-            const int tensor = program->graph->op[op].weight[w];
-            const struct sbp_dist dist =
-                sbp_strategy_weight(program->graph, &program->mesh, &program->strategy, op, w);
-            bool first = true; /* a tied weight counts for its first user */
-            for (int other = program->scope.first_op; other < op; other++)
-                for (int v = 0; v < program->graph->op[other].weight_count; v++)
-                    first &= program->graph->op[other].weight[v] != tensor;
-            if (first)
-                parameters += sbp_local_elements(&program->mesh,
-                                                 &program->graph->tensor[tensor].shape, &dist);
-        }
-    return parameters;
-}
-
 static void add_memory(const struct sbp_program *program, const struct sbp_cluster *cluster,
                        struct sbp_stage_memory *memory)
 {
@@ -361,7 +342,7 @@ static void add_memory(const struct sbp_program *program, const struct sbp_clust
     if (totals.bucket_bytes > memory->bucket_bytes) /* chunks share it */
         memory->bucket_bytes = totals.bucket_bytes;
     memory->host_bytes += program->host_bytes;
-    memory->parameters += held_parameters(program);
+    memory->parameters += program->parameters;
 }
 
 static void sum_memory(const struct job *job)

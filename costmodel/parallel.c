@@ -302,6 +302,11 @@ static enum sbp_status check_schedule(const struct sbp_parallel *parallel, int64
                         "parallel: chunks: schedule interleaved works on %lld chunk a stage, legal "
                         "are 2 and more",
                         (long long)parallel->chunks);
+    if (interleaved && parallel->pipeline < 2)
+        return sbp_fail(
+            diag, SBP_E_INPUT,
+            "parallel: pipeline: schedule interleaved has chunks of several stages take "
+            "turns, legal are 2 stages and more");
     if (!interleaved && parallel->chunks > 1)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: chunks: schedule %s has one chunk a stage, %lld are legal with "

@@ -188,8 +188,8 @@ static void test_checks(void **state)
     const struct sbp_graph graph = {.global_batch = 24, .op_count = 20};
     struct sbp_cluster cluster = oracle_cluster(2, (int64_t[]){4, 8});
     const struct sbp_parallel base = sbp_parallel_default(&graph);
-    struct sbp_parallel p[12];
-    static const char *const words[12][4] = {
+    struct sbp_parallel p[13];
+    static const char *const words[13][4] = {
         {"micro_batch", "5", "1, 2, 3, 4, 6, 8, 12, 24"},
         {"chunks", "interleaved", "2"},
         {"chunks", "1f1b"},
@@ -202,11 +202,12 @@ static void test_checks(void **state)
         {"chunk_factor", "offload"},
         {"pipeline", "legal are"},
         {"gradient_overlap", "chunk_factor"},
+        {"pipeline", "interleaved", "2 stages"},
     };
-    for (int i = 0; i < 12; i++)
+    for (int i = 0; i < 13; i++)
         p[i] = base;
     p[0].micro_batch = 5;
-    p[1].schedule = SBP_INTERLEAVED;
+    p[1].schedule = SBP_INTERLEAVED, p[1].pipeline = 2;
     p[2].chunks = 2;
     p[3].schedule = SBP_INTERLEAVED, p[3].chunks = 2, p[3].pipeline = 4, p[3].micro_batch = 4;
     p[4].pipeline_limit = 3;
@@ -217,7 +218,8 @@ static void test_checks(void **state)
     p[9].chunk_factor = 2;
     p[10].pipeline = 5;
     p[11].chunk_factor = 2, p[11].offload = true, p[11].gradient_overlap = 0.5;
-    for (int i = 0; i < 12; i++) {
+    p[12].schedule = SBP_INTERLEAVED, p[12].chunks = 2;
+    for (int i = 0; i < 13; i++) {
         struct sbp_diag diag = {{0}};
         cluster.host_link_bytes_per_s = i == 11 ? 1e10 : 0;
         assert_int_equal(sbp_parallel_check(&p[i], &graph, &cluster, &diag), SBP_E_INPUT);

@@ -326,6 +326,11 @@ static void sum_times(const struct job *job)
         fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
              totals->communication_s);
     totals->hidden_s = totals->communication_s - totals->exposed_s;
+    double *const hidden_s = totals->hidden_by_cause_s;
+    hidden_s[SBP_CAUSE_STAGE] =
+        fmin(fmax(totals->by_cause_s[SBP_CAUSE_STAGE] - step->timeline.exposed_send_s, 0),
+             totals->hidden_s);
+    hidden_s[SBP_CAUSE_WEIGHT_GRADIENT] = totals->hidden_s - hidden_s[SBP_CAUSE_STAGE];
     const double idle_s = totals->step_s - totals->compute_s - totals->recompute_s -
                           totals->optimizer_s - totals->exposed_s;
     totals->bubble_s = idle_s > ROUNDING * totals->step_s ? idle_s : 0;

@@ -43,6 +43,8 @@ struct sbp_step_totals {
     double by_cause_s[SBP_CAUSES];
     double exposed_s, hidden_s; /* parts of communication_s; waiting for messages counts as exposed,
                                    up to all of it */
+    double hidden_by_cause_s[SBP_CAUSES]; /* parts of hidden_s: messages between stages, and sums of
+                                             gradients beside the backward pass or the optimizer */
     double bubble_s; /* the rest of the step: step_s is the sum of compute_s, recompute_s,
                         optimizer_s, exposed_s and it */
     double communication_bytes;       /* sent by a device in a step */

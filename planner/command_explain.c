@@ -102,15 +102,32 @@ static const char *moved_name(const struct sbp_report *report, const struct sbp_
     return instr->tensor < 0 ? "-" : report->plan->graph.tensor[instr->tensor].name;
 }
 
+#define GROUP_BYTES 192
+
+/* Members of a collective's group by level, "node 2 x gpu 4", and stages where it spans some. */
+static const char *group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
+                              char text[GROUP_BYTES])
+{
+    const struct sbp_group group = sbp_group_of(&plan->mesh, instr->box.axes);
+    int used = 0;
+    text[0] = '\0';
+    if (instr->stages > 1)
+        used = snprintf(text, GROUP_BYTES, "stages %d", instr->stages);
+    for (int level = 0; level < plan->mesh.level_count && used < GROUP_BYTES; level++)
+        if (group.members[level] > 1)
+            used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%s %.0f",
+                             used > 0 ? " x " : "", plan->cluster.level[level].name,
+                             group.members[level]);
+    return text;
+}
+
 static void collective_row(struct sbp_table *table, const struct sbp_report *report,
                            const struct sbp_program *program, const struct sbp_instr *instr)
 {
-    char bytes[32], seconds[32];
+    char bytes[32], seconds[32], group[GROUP_BYTES];
     const double times = (double)instr->times;
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
-    sbp_table_cell(
-        table, "%lld",
-        (long long)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages));
+    sbp_table_cell(table, "%s", group_text(report->plan, instr, group));
     sbp_table_cell(table, "%s", sbp_format_bytes(sbp_instr_call_bytes(program, instr), bytes));
     sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
     sbp_table_cell(table, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
@@ -120,8 +137,8 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
 
 static enum sbp_status print_collectives(const struct sbp_report *report, int op)
 {
-    static const char *const TITLES[] = {"collective", "members", "bytes", "time",
-                                         "a step",     "cause",   "tensor"};
+    static const char *const TITLES[] = {"collective", "group", "bytes", "time",
+                                         "a step",     "cause", "tensor"};
     struct sbp_table table;
     sbp_table_init(&table, 7, TITLES);
     for (int p = 0; p < report->step.program_count; p++) {
@@ -273,6 +290,8 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
         item, "members",
         (double)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages),
         failed);
+    char group[GROUP_BYTES];
+    sbp_put_text(item, "group", group_text(report->plan, instr, group), failed);
     sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
                    failed);
     sbp_put_number(item, "communication_s", instr->communication_s / instr->times, failed);

@@ -334,6 +334,21 @@ static void time_row(struct sbp_table *table, const char *what, double seconds, 
     sbp_table_cell(table, "%.1f %%", step_s > 0 ? 100 * seconds / step_s : 0);
 }
 
+/* Communication that shows, or hides, and under it its causes. */
+static void communication_rows(struct sbp_table *table, const char *what,
+                               const struct sbp_step_totals *totals, bool hidden)
+{
+    time_row(table, what, hidden ? totals->hidden_s : totals->exposed_s, totals->step_s);
+    for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++) {
+        char name[64];
+        const double hidden_s = totals->hidden_by_cause_s[cause];
+        const double seconds = hidden ? hidden_s : totals->by_cause_s[cause] - hidden_s;
+        (void)snprintf(name, sizeof name, "  %s", sbp_cause_name((enum sbp_cause)cause));
+        if (seconds > 1e-9 * totals->communication_s) /* less is rounding */
+            time_row(table, name, seconds, totals->step_s);
+    }
+}
+
 enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out)
 {
     static const char *const TITLES[] = {"time of a device", "a step", "share"};
@@ -345,17 +360,11 @@ enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out
     if (totals->recompute_s > 0)
         time_row(&table, "recompute", totals->recompute_s, step_s);
     time_row(&table, "optimizer", totals->optimizer_s, step_s);
-    time_row(&table, "communication that shows", totals->exposed_s, step_s);
+    communication_rows(&table, "communication that shows", totals, false);
     if (report->summary.stages > 1)
         time_row(&table, "bubble", totals->bubble_s, step_s);
     if (totals->hidden_s > 0)
-        time_row(&table, "communication that hides", totals->hidden_s, step_s);
-    for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++) {
-        char what[64];
-        (void)snprintf(what, sizeof what, "  of both: %s", sbp_cause_name((enum sbp_cause)cause));
-        if (totals->by_cause_s[cause] > 0)
-            time_row(&table, what, totals->by_cause_s[cause], step_s);
-    }
+        communication_rows(&table, "communication that hides", totals, true);
     const enum sbp_status status = sbp_table_print(&table, out, 0);
     sbp_table_free(&table);
     return status;

@@ -1,5 +1,7 @@
 #include "planner/summary.h"
 
+#include <string.h>
+
 #include "costmodel/price.h"
 #include "costmodel/program_layout.h"
 #include "planner/json_out.h"
@@ -36,6 +38,7 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
     };
     if (summary.totals.hidden_s <= 1e-9 * summary.totals.communication_s) {
         summary.totals.hidden_s = 0; /* rounding */
+        memset(summary.totals.hidden_by_cause_s, 0, sizeof summary.totals.hidden_by_cause_s);
         summary.totals.exposed_s = summary.totals.communication_s;
     }
     for (int stage = 1; stage < step->stages; stage++)
@@ -99,6 +102,11 @@ void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool 
     for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++)
         sbp_put_number(causes, sbp_cause_name((enum sbp_cause)cause), totals->by_cause_s[cause],
                        failed);
+    struct cJSON *hidden = sbp_put_object(cost, "hidden_communication_by_cause_s", failed);
+    for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++)
+        if (totals->hidden_by_cause_s[cause] > 0)
+            sbp_put_number(hidden, sbp_cause_name((enum sbp_cause)cause),
+                           totals->hidden_by_cause_s[cause], failed);
 }
 
 void sbp_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)

@@ -181,6 +181,12 @@ static void test_overlap(void **state)
                     cost->forward_s + backward_s + exposed_s + b.step.end[0].optimizer_s);
         if (fabs(b.step.totals.hidden_s - (sync_s - exposed_s)) > 1e-9 * sync_s)
             fail_msg("hidden %.17g, expected %.17g", b.step.totals.hidden_s, sync_s - exposed_s);
+        const double *by_cause_s = b.step.totals.hidden_by_cause_s; /* one stage sends nothing */
+        if (fabs(by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT] - (sync_s - exposed_s)) > 1e-9 * sync_s ||
+            by_cause_s[SBP_CAUSE_STAGE] != 0)
+            fail_msg("hidden sums of gradients %.17g, messages %.17g, expected %.17g and 0",
+                     by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT], by_cause_s[SBP_CAUSE_STAGE],
+                     sync_s - exposed_s);
         bench_close(&b);
     }
 }

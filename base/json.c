@@ -491,3 +491,12 @@ enum sbp_status sbp_json_get_bool(const struct sbp_json *object, const char *key
     SBP_TRY(find_optional(object, key, &member, &found));
     return found ? sbp_json_bool(&member, value) : SBP_OK;
 }
+
+enum sbp_status sbp_json_get_choice(const struct sbp_json *object, const char *key,
+                                    const char *const *names, int *index)
+{
+    struct sbp_json member;
+    bool found;
+    SBP_TRY(find_optional(object, key, &member, &found));
+    return found ? sbp_json_choice(&member, names, index) : SBP_OK;
+}

@@ -72,6 +72,9 @@ enum sbp_status sbp_json_get_int64(const struct sbp_json *object, const char *ke
                                    int64_t most, int64_t *value) SBP_MUST_USE;
 enum sbp_status sbp_json_get_double(const struct sbp_json *object, const char *key, double least,
                                     double most, double *value) SBP_MUST_USE;
+/* The index of a string among NULL-terminated names, as sbp_json_choice. */
+enum sbp_status sbp_json_get_choice(const struct sbp_json *object, const char *key,
+                                    const char *const *names, int *index) SBP_MUST_USE;
 enum sbp_status sbp_json_get_bool(const struct sbp_json *object, const char *key,
                                   bool *value) SBP_MUST_USE;
 

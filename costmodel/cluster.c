@@ -180,12 +180,8 @@ static enum sbp_status read_model(const struct sbp_json *at, struct sbp_cluster 
 {
     static const char *const NAMES[] = {
         [SBP_MODEL_RING] = "ring", [SBP_MODEL_HIERARCHICAL] = "hierarchical", NULL};
-    struct sbp_json member;
     int model = SBP_MODEL_RING;
-    if (sbp_json_has(at, "collectives")) {
-        SBP_TRY(sbp_json_member(at, "collectives", &member));
-        SBP_TRY(sbp_json_choice(&member, NAMES, &model));
-    }
+    SBP_TRY(sbp_json_get_choice(at, "collectives", NAMES, &model));
     cluster->collectives = (enum sbp_collective_model)model;
     return sbp_json_get_double(at, "gradient_overlap", 0, 1, &cluster->gradient_overlap);
 }

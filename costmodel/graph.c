@@ -41,12 +41,8 @@ static enum sbp_status read_attention(const struct sbp_json *at, enum sbp_attent
     static const char *const NAMES[] = {"materialised", "flash", NULL};
     static const enum sbp_attention_kind KINDS[] = {SBP_ATTENTION_MATERIALISED,
                                                     SBP_ATTENTION_FLASH};
-    struct sbp_json member;
     int choice = 0;
-    if (sbp_json_has(at, "attention")) {
-        SBP_TRY(sbp_json_member(at, "attention", &member));
-        SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
-    }
+    SBP_TRY(sbp_json_get_choice(at, "attention", NAMES, &choice));
     *kind = KINDS[choice];
     return SBP_OK;
 }

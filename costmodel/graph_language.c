@@ -30,12 +30,8 @@ static enum sbp_status read_vocab(const struct sbp_json *at, struct language *la
 static enum sbp_status read_context(const struct sbp_json *at, bool *ring)
 {
     static const char *const NAMES[] = {"gather", "ring", NULL};
-    struct sbp_json member;
     int choice = 0;
-    if (sbp_json_has(at, "context")) {
-        SBP_TRY(sbp_json_member(at, "context", &member));
-        SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
-    }
+    SBP_TRY(sbp_json_get_choice(at, "context", NAMES, &choice));
     *ring = choice == 1;
     return SBP_OK;
 }
@@ -344,12 +340,8 @@ static enum sbp_status predict(struct sbp_blocks *blocks, const struct language 
 static enum sbp_status read_bert_head(const struct sbp_json *at, bool *masked)
 {
     static const char *const HEADS[] = {"pooler", "mlm", NULL};
-    struct sbp_json member;
     int choice = 0;
-    if (sbp_json_has(at, "head")) {
-        SBP_TRY(sbp_json_member(at, "head", &member));
-        SBP_TRY(sbp_json_choice(&member, HEADS, &choice));
-    }
+    SBP_TRY(sbp_json_get_choice(at, "head", HEADS, &choice));
     *masked = choice == 1;
     return SBP_OK;
 }

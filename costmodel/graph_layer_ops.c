@@ -161,12 +161,8 @@ static enum sbp_status read_cross_entropy(const struct sbp_layer *layer)
 static enum sbp_status read_context(const struct sbp_layer *layer, bool *ring)
 {
     static const char *const NAMES[] = {"gather", "ring", NULL};
-    struct sbp_json member;
     int choice = 0;
-    if (sbp_json_has(&layer->at, "context")) {
-        SBP_TRY(sbp_json_member(&layer->at, "context", &member));
-        SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
-    }
+    SBP_TRY(sbp_json_get_choice(&layer->at, "context", NAMES, &choice));
     *ring = choice == 1;
     return SBP_OK;
 }

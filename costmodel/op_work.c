@@ -597,46 +597,45 @@ static void keep_moe(const struct sbp_op_node *node, const struct sbp_op_sizes *
     kept->bytes = 8 * tokens(sizes->input[0]) * (double)node->moe.top_k;
 }
 
+/* Statistics that a norm or the loss keeps of its input. */
+static double statistics(const struct sbp_op_node *node, const double input[SBP_MAX_DIMS])
+{
+    switch (node->kind) {
+    case SBP_OP_LAYERNORM:
+        return 2 * tokens(input);
+    case SBP_OP_RMSNORM:
+        return tokens(input);
+    case SBP_OP_HEAD_NORM:
+        return tokens(input) * input[SBP_DIM_FEATURE];
+    case SBP_OP_BATCHNORM:
+        return 2 * input[SBP_DIM_FEATURE];
+    case SBP_OP_CROSS_ENTROPY:
+        return 3 * tokens(input);
+    default:
+        return 0;
+    }
+}
+
+/* Operators whose backward pass reads their input. */
+static bool keeps_input(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_CONV2D || kind == SBP_OP_LINEAR || kind == SBP_OP_SUMMA_LINEAR ||
+           kind == SBP_OP_RELU || kind == SBP_OP_GELU || kind == SBP_OP_SWIGLU ||
+           kind == SBP_OP_LAYERNORM || kind == SBP_OP_RMSNORM || kind == SBP_OP_HEAD_NORM ||
+           kind == SBP_OP_BATCHNORM || kind == SBP_OP_CROSS_ENTROPY;
+}
+
 struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor)
 {
     const struct sbp_op_node *node = &graph->op[op];
     const struct sbp_op_sizes sizes = sbp_op_sizes(graph, op, factor);
-    struct sbp_op_kept kept = {0};
+    struct sbp_op_kept kept = {.inputs = keeps_input(node->kind) ? 1 : 0,
+                               .output = node->kind == SBP_OP_TANH,
+                               .elements = statistics(node, sizes.input[0])};
     switch (node->kind) {
     case SBP_OP_CONV2D: /* with the neighbours' rows, which dW reads again */
-        kept.inputs = 1;
         kept.elements = halo_elements(graph, node, factor, &sizes);
-        break;
-    case SBP_OP_LINEAR:
-    case SBP_OP_SUMMA_LINEAR:
-    case SBP_OP_RELU:
-    case SBP_OP_GELU:
-    case SBP_OP_SWIGLU:
-        kept.inputs = 1;
-        break;
-    case SBP_OP_LAYERNORM:
-        kept.inputs = 1;
-        kept.elements = 2 * tokens(sizes.input[0]);
-        break;
-    case SBP_OP_RMSNORM:
-        kept.inputs = 1;
-        kept.elements = tokens(sizes.input[0]);
-        break;
-    case SBP_OP_HEAD_NORM:
-        kept.inputs = 1;
-        kept.elements = tokens(sizes.input[0]) * sizes.input[0][SBP_DIM_FEATURE];
-        break;
-    case SBP_OP_TANH:
-        kept.output = true;
-        break;
-    case SBP_OP_BATCHNORM:
-        kept.inputs = 1;
-        kept.elements = 2 * sizes.input[0][SBP_DIM_FEATURE];
-        break;
-    case SBP_OP_CROSS_ENTROPY:
-        kept.inputs = 1;
-        kept.elements = 3 * tokens(sizes.input[0]);
         break;
     case SBP_OP_DROPOUT: /* its mask */
         kept.bytes = volume(sizes.output);

@@ -111,21 +111,31 @@ enum sbp_status sbp_compile_weights(struct sbp_compiler *c)
 
 /* ---- communication ------------------------------------------------------------------------- */
 
-/* From shards to the whole, or from its owner. */
-static enum sbp_status add_gather(struct sbp_compiler *c, int op, int tensor, int out)
+/* Between shards and the whole, by `sharded`; or from or to the owner, whose sum costs what its
+ * broadcast costs, the other way. NULL when memory is out. */
+static struct sbp_instr *add_exchange(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
+                                      int tensor, enum sbp_collective sharded)
 {
     const struct sbp_weight_plan *plan = &c->weight[tensor];
     const enum sbp_owner owner = c->program->parallel.owner;
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_GATHER, op, 0);
+    struct sbp_instr *instr = sbp_add_instr(c, kind, op, 0);
     if (instr == NULL)
-        return SBP_E_MEMORY;
+        return NULL;
     instr->tensor = tensor;
-    instr->cause = SBP_CAUSE_WEIGHT;
-    instr->box.kind = owner == SBP_OWNER_NONE        ? SBP_ALL_GATHER
+    instr->box.kind = owner == SBP_OWNER_NONE        ? sharded
                       : owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL
                                                      : SBP_SEND_RECV;
     instr->box.axes = plan->shared;
     instr->box.elements = owner == SBP_OWNER_NONE ? plan->shard * plan->members : plan->local;
+    return instr;
+}
+
+static enum sbp_status add_gather(struct sbp_compiler *c, int op, int tensor, int out)
+{
+    struct sbp_instr *instr = add_exchange(c, SBP_INSTR_GATHER, op, tensor, SBP_ALL_GATHER);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->cause = SBP_CAUSE_WEIGHT;
     instr->buffer[SBP_AT_IN] = c->program->weight_buffer[tensor];
     instr->buffer[SBP_AT_OUT] = out;
     return SBP_OK;
@@ -209,21 +219,14 @@ enum sbp_status sbp_open_gradients(struct sbp_compiler *c, int op, int *buffer)
     return SBP_OK;
 }
 
-/* The sum over members, to shards; an owner's costs what its broadcast costs, the other way. */
+/* The sum over members. */
 static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
 {
     const struct sbp_weight_plan *plan = &c->weight[tensor];
-    const enum sbp_owner owner = c->program->parallel.owner;
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_SCATTER, op, 0);
+    struct sbp_instr *instr = add_exchange(c, SBP_INSTR_SCATTER, op, tensor, SBP_REDUCE_SCATTER);
     if (instr == NULL)
         return SBP_E_MEMORY;
-    instr->tensor = tensor;
     instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
-    instr->box.kind = owner == SBP_OWNER_NONE        ? SBP_REDUCE_SCATTER
-                      : owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL
-                                                     : SBP_SEND_RECV;
-    instr->box.axes = plan->shared;
-    instr->box.elements = owner == SBP_OWNER_NONE ? plan->shard * plan->members : plan->local;
     instr->buffer[SBP_AT_OUT] = c->program->gradient_buffer[tensor];
     instr->buffer[SBP_AT_IN] =
         plan->unreduced >= 0 ? plan->unreduced : c->program->gradient_buffer[tensor];

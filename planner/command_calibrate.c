@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/options.h"
 #include "planner/launch.h"
 
@@ -5,7 +7,7 @@
 
 enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI, BACKEND_NCCL };
 
-enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
     const bool mpi = arguments->backend == BACKEND_MPI ||
@@ -21,4 +23,67 @@ enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, str
     if (mpi && !rank)
         launch.ranks = arguments->ranks > 0 ? arguments->ranks : DEFAULT_RANKS;
     return sbp_launch(&launch, diag);
+}
+
+/* The first option given that is one of the list; NULL. */
+static const char *find_among(const struct sbp_word_list *given, const char *const *names)
+{
+    for (int i = 0; i < given->count; i++)
+        for (int n = 0; names[n] != NULL; n++)
+            if (strcmp(given->word[i], names[n]) == 0)
+                return names[n];
+    return NULL;
+}
+
+static enum sbp_status check_options(const struct sbp_arguments *arguments, bool reads,
+                                     struct sbp_diag *diag)
+{
+    static const char *const measuring[] = {"-n", "--max-bytes", "--budget-s", "--seed", NULL};
+    static const char *const reading[] = {"--nodes", "--ranks-per-node", NULL};
+    const char *wrong = find_among(&arguments->forward, reads ? measuring : reading);
+    if (wrong == NULL && reads && arguments->backend != BACKEND_AUTO)
+        wrong = "--backend";
+    if (wrong != NULL)
+        return sbp_fail(diag, SBP_E_USAGE, "sbplan calibrate: %s says how to %s, and --from LOG %s",
+                        wrong, reads ? "measure" : "read logs",
+                        reads ? "does not measure" : "is not given");
+    if (!reads && arguments->operands.count > 0)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan calibrate: unexpected \"%.60s\", logs are read with --from LOG...",
+                        arguments->operands.word[0]);
+    return SBP_OK;
+}
+
+/* "--from a b c": all but the first are operands, and handed on as --from, too. */
+static enum sbp_status read_logs(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_arguments handed = *arguments;
+    struct sbp_arena arena = {0};
+    const int most = arguments->forward.count + 2 * arguments->operands.count;
+    struct sbp_word_list *words = &handed.forward;
+    words->word = SBP_NEW(&arena, const char *, most + 1);
+    if (words->word == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "sbplan: out of memory");
+    memcpy(words->word, arguments->forward.word,
+           (size_t)arguments->forward.count * sizeof *words->word);
+    for (int i = 0; i < arguments->operands.count; i++) {
+        words->word[words->count++] = "--from";
+        words->word[words->count++] = arguments->operands.word[i];
+    }
+    handed.operands.count = 0;
+    const struct sbp_launch launch = {.program = "sbplan-fit",
+                                      .build_folder = "calib",
+                                      .is_everywhere = true,
+                                      .arguments = &handed,
+                                      .extra = {NULL}};
+    const enum sbp_status status = sbp_launch(&launch, diag);
+    sbp_arena_free(&arena);
+    return status;
+}
+
+enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool reads = arguments->from.count > 0;
+    SBP_TRY(check_options(arguments, reads, diag));
+    return reads ? read_logs(arguments, diag) : measure(arguments, diag);
 }

@@ -21,7 +21,7 @@ struct sbp_boxing_step {
     int64_t elements;         /* n of the cost formula, per device */
 };
 
-#define SBP_MAX_BOXING_STEPS 32
+#define SBP_MAX_BOXING_STEPS (2 * SBP_MAX_AXES + 2) /* an axis is split, then whole again */
 struct sbp_boxing {
     int count;
     struct sbp_boxing_step step[SBP_MAX_BOXING_STEPS];

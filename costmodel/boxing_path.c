@@ -1,333 +1,257 @@
 #include "costmodel/boxing_path.h"
 
-#include <assert.h>
 #include <math.h>
+#include <string.h>
 
-#include "base/arena.h"
+#include "costmodel/boxing_steps.h"
 
-enum { MOST_OPTIONS = SBP_MAX_DIMS + 2, MOST_GROUPS = 1 << SBP_MAX_PATH_AXES };
+/* Differences in roundoff are none: a path has to be better than what was there before. */
+#define BETTER (1 - 1e-12)
 
-/* What an axis that the path may change can be in. A distribution is numbered by the options of its
- * axes, stride[0] = 1. */
-struct free_axis {
-    int axis; /* of the mesh */
-    int option_count, stride;
-    struct sbp_state option[MOST_OPTIONS];
+/* Axes by what becomes of them. */
+struct ways {
+    sbp_axes sum, rest, leave, move, gather, partial, whole; /* as in struct sbp_cut_task */
+    sbp_axes slice;          /* B at first, split on the way: sliced before anything else */
+    sbp_axes idle;           /* B or P at both ends, and nothing to be split by */
+    struct sbp_dist between; /* the split that an axis can have on the way, else its first state */
 };
 
-struct graph {
-    const struct sbp_cluster *cluster;
+/* --- what has to change --- */
+
+/* A split that the layout has digits for; false: there is none. */
+static bool find_split(const struct sbp_layout *layout, const struct sbp_shape *shape, int axis,
+                       struct sbp_state *split)
+{
+    for (uint8_t dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        const int dim_class = shape->dim_class[dim];
+        if (dim_class != SBP_NO_CLASS && layout->split[dim_class] >> axis & 1) {
+            *split = SBP_STATE_S(dim);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void note_partial(sbp_axes bit, struct sbp_state to, bool splits, struct ways *ways)
+{
+    if (to.kind == SBP_SPLIT)
+        ways->leave |= bit;
+    else if (to.kind == SBP_BROADCAST)
+        *(splits ? &ways->rest : &ways->sum) |= bit;
+    else
+        *(splits ? &ways->partial : &ways->idle) |= bit;
+}
+
+static void note_whole(sbp_axes bit, struct sbp_state to, bool splits, struct ways *ways)
+{
+    if (!splits)
+        ways->idle |= bit;
+    else
+        *(to.kind == SBP_BROADCAST ? &ways->whole : &ways->slice) |= bit;
+}
+
+static struct ways find_ways(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                             const struct sbp_dist *from, const struct sbp_dist *to)
+{
+    struct ways ways = {.between = *from};
+    for (int i = 0; i < layout->mesh->axis_count; i++) {
+        const struct sbp_state a = from->axis[i], b = to->axis[i];
+        const sbp_axes bit = (sbp_axes)1 << i;
+        struct sbp_state split = a;
+        bool splits = true;
+        if (b.kind == SBP_SPLIT)
+            split = b;
+        else if (a.kind != SBP_SPLIT)
+            splits = find_split(layout, shape, i, &split);
+        ways.between.axis[i] = split;
+        if (a.kind == SBP_PARTIAL)
+            note_partial(bit, b, splits, &ways);
+        else if (a.kind == SBP_BROADCAST)
+            note_whole(bit, b, splits, &ways);
+        else if (b.kind == SBP_BROADCAST)
+            ways.gather |= bit;
+        else if (b.kind == SBP_SPLIT && b.dim != a.dim)
+            ways.move |= bit;
+    }
+    return ways;
+}
+
+/* Whether every axis of the tensor can be split, or nothing happens but sums over those that
+ * cannot: then cuts are all there is to it. */
+static bool is_divided(const struct ways *ways)
+{
+    const sbp_axes others =
+        ways->rest | ways->leave | ways->move | ways->gather | ways->partial | ways->whole;
+    return ways->idle == 0 && (ways->sum == 0 || others == 0);
+}
+
+static int set_of(const struct sbp_paths *paths, sbp_axes axes)
+{
+    int set = 0;
+    for (int i = 0; i < paths->mesh.axis_count; i++)
+        if (axes >> i & 1)
+            set += paths->prices.stride[paths->mesh.axis[i].family];
+    return set;
+}
+
+static struct sbp_cut_task task_of(const struct sbp_paths *paths, const struct sbp_shape *shape,
+                                   const struct ways *ways, double element_bytes)
+{
+    return (struct sbp_cut_task){
+        .sum = set_of(paths, ways->sum),
+        .rest = set_of(paths, ways->rest),
+        .leave = set_of(paths, ways->leave),
+        .move = set_of(paths, ways->move),
+        .gather = set_of(paths, ways->gather),
+        .partial = set_of(paths, ways->partial),
+        .whole = set_of(paths, ways->whole),
+        .bytes = (double)sbp_local_elements(&paths->mesh, shape, &ways->between) * element_bytes,
+    };
+}
+
+/* --- from counts of axes to axes --- */
+
+/* Takes so many axes of each family out of a pool, or as many as there are. */
+static sbp_axes take(const struct sbp_paths *paths, int *set, sbp_axes *pool)
+{
+    const struct sbp_cut_prices *prices = &paths->prices;
+    sbp_axes taken = 0;
+    for (int i = 0; i < paths->mesh.axis_count; i++) {
+        const int family = paths->mesh.axis[i].family;
+        const sbp_axes bit = (sbp_axes)1 << i;
+        const size_t at = (size_t)*set * (size_t)paths->mesh.family_count + (size_t)family;
+        if ((*pool & bit) == 0 || prices->count[at] == 0)
+            continue;
+        *set -= prices->stride[family];
+        *pool &= ~bit;
+        taken |= bit;
+    }
+    return taken;
+}
+
+static sbp_axes take_some(const struct sbp_paths *paths, int set, sbp_axes pool)
+{
+    return take(paths, &set, &pool);
+}
+
+/* The axes that take part in collectives of each kind. */
+struct pools {
+    sbp_axes sum, scatter, gather, move;
+    sbp_axes slice; /* before everything else */
+};
+
+static struct pools find_pools(const struct sbp_paths *paths, const struct sbp_cut *cut,
+                               const struct ways *ways)
+{
+    const sbp_axes summed = take_some(paths, cut->summed, ways->rest);
+    const sbp_axes partial = take_some(paths, cut->partial, ways->partial);
+    const sbp_axes whole = take_some(paths, cut->whole, ways->whole);
+    return (struct pools){
+        .sum = ways->sum | summed,
+        .scatter = (ways->rest & ~summed) | ways->leave | partial,
+        .gather = (ways->rest & ~summed) | ways->gather | whole,
+        .move = ways->move,
+        .slice = ways->slice | whole,
+    };
+}
+
+/* A list in the making. */
+struct writer {
     const struct sbp_layout *layout;
     const struct sbp_shape *shape;
-    double element_bytes;
-    struct sbp_dist base; /* axes that stay as they are */
-    int free_count, node_count;
-    struct free_axis free[SBP_MAX_PATH_AXES];
-    struct sbp_group group[MOST_GROUPS]; /* by the set of free axes */
+    struct sbp_dist at;
+    struct sbp_boxing *boxing;
 };
 
-/* Best known way to a distribution: seconds, then steps, decide. */
-struct node {
-    double seconds;
-    int steps;
-    int previous;
-    int heap_at; /* -1: not in the heap */
-    enum sbp_collective kind;
-};
-
-struct search {
-    const struct graph *graph;
-    struct node *node; /* (node_count) */
-    int *heap;         /* nodes, the nearest first */
-    int heap_count, target;
-};
-
-/* --- the graph --- */
-
-static bool has_digit(const struct graph *g, int axis, int dim)
+/* One step over axes that go to the states of `to`; those that are there already stay out of it. */
+static void add_step(struct writer *w, enum sbp_collective kind, sbp_axes axes,
+                     const struct sbp_dist *to)
 {
-    const int dim_class = g->shape->dim_class[dim];
-    return dim_class != SBP_NO_CLASS && g->layout->split[dim_class] >> axis & 1;
-}
-
-/* Costs do not tell one dimension from another. So where an all-to-all over fewer axes never costs
- * more, an axis needs only the dimensions that it splits before and after, or any one if none: on
- * a path through others, put each of them in that place, and what is left to do costs no more. */
-static void add_free_axis(struct graph *g, int axis, struct sbp_state from, struct sbp_state to)
-{
-    struct free_axis *free = &g->free[g->free_count++];
-    const bool ends_split = from.kind == SBP_SPLIT || to.kind == SBP_SPLIT;
-    int splits = 0;
-    *free = (struct free_axis){.axis = axis, .stride = g->node_count};
-    free->option[free->option_count++] = SBP_STATE_B;
-    free->option[free->option_count++] = SBP_STATE_P;
-    for (uint8_t dim = 0; dim < SBP_MAX_DIMS; dim++) {
-        const struct sbp_state split = SBP_STATE_S(dim);
-        const bool needed =
-            ends_split ? sbp_state_equal(split, from) || sbp_state_equal(split, to) : splits == 0;
-        if (has_digit(g, axis, dim) && (needed || !sbp_collective_grows(g->cluster))) {
-            free->option[free->option_count++] = split;
-            splits++;
+    struct sbp_dist next = w->at;
+    sbp_axes changed = 0;
+    for (int i = 0; i < w->layout->mesh->axis_count; i++)
+        if (axes >> i & 1 && !sbp_state_equal(next.axis[i], to->axis[i])) {
+            next.axis[i] = to->axis[i];
+            changed |= (sbp_axes)1 << i;
         }
-    }
-    g->node_count *= free->option_count;
+    sbp_boxing_append(w->layout, w->shape, kind, changed, &w->at, &next, w->boxing);
+    w->at = next;
 }
 
-/* False: too many axes for paths. */
-static bool make_graph(struct graph *g, const struct sbp_dist *from, const struct sbp_dist *to)
+static void add_collective(const struct sbp_paths *paths, const struct sbp_cut_step *step,
+                           const struct ways *ways, const struct sbp_dist *to, struct pools *pools,
+                           struct writer *w)
 {
-    const struct sbp_mesh *mesh = g->layout->mesh;
-    const bool all = mesh->axis_count <= SBP_MAX_PATH_AXES;
-    g->base = *from;
-    g->node_count = 1;
-    for (int i = 0; i < mesh->axis_count; i++) {
-        if (!all && sbp_state_equal(from->axis[i], to->axis[i]))
-            continue;
-        if (g->free_count == SBP_MAX_PATH_AXES)
-            return false;
-        add_free_axis(g, i, from->axis[i], to->axis[i]);
-    }
-    for (unsigned set = 0; set < 1u << g->free_count; set++) {
-        sbp_axes axes = 0;
-        for (int f = 0; f < g->free_count; f++)
-            if (set >> f & 1)
-                axes |= (sbp_axes)1 << g->free[f].axis;
-        g->group[set] = sbp_group_of(mesh, axes);
-    }
-    return true;
+    const struct sbp_dist whole = sbp_dist_all(SBP_STATE_B);
+    int set = step->set;
+    if (step->kind == SBP_REDUCE_SCATTER)
+        add_step(w, step->kind, take(paths, &set, &pools->scatter), &ways->between);
+    else if (step->kind == SBP_ALL_REDUCE)
+        add_step(w, step->kind, take(paths, &set, &pools->sum), &whole);
+    else if (step->kind == SBP_ALL_GATHER)
+        add_step(w, step->kind, take(paths, &set, &pools->gather), &whole);
+    else
+        add_step(w, step->kind, take(paths, &set, &pools->move), to);
 }
 
-static struct sbp_state state_of(const struct graph *g, int node, int f)
+static void write_list(const struct sbp_paths *paths, const struct sbp_layout *layout,
+                       const struct sbp_shape *shape, const struct sbp_cut *cut,
+                       const struct ways *ways, const struct sbp_dist *from,
+                       const struct sbp_dist *to, struct sbp_boxing *boxing)
 {
-    const struct free_axis *free = &g->free[f];
-    return free->option[node / free->stride % free->option_count];
-}
-
-static struct sbp_dist dist_of(const struct graph *g, int node)
-{
-    struct sbp_dist dist = g->base;
-    for (int f = 0; f < g->free_count; f++)
-        dist.axis[g->free[f].axis] = state_of(g, node, f);
-    return dist;
-}
-
-static int node_of(const struct graph *g, const struct sbp_dist *dist)
-{
-    int node = 0;
-    for (int f = 0; f < g->free_count; f++) {
-        const struct free_axis *free = &g->free[f];
-        int option = 0;
-        while (!sbp_state_equal(free->option[option], dist->axis[free->axis]))
-            option++;
-        node += option * free->stride;
-    }
-    return node;
-}
-
-/* --- a heap of nodes that knows where each one stands --- */
-
-static bool is_nearer(const struct node *a, const struct node *b)
-{
-    return a->seconds != b->seconds ? a->seconds < b->seconds : a->steps < b->steps;
-}
-
-static void put(struct search *s, int at, int node)
-{
-    s->heap[at] = node;
-    s->node[node].heap_at = at;
-}
-
-static void sift_up(struct search *s, int at)
-{
-    const int node = s->heap[at];
-    for (; at > 0 && is_nearer(&s->node[node], &s->node[s->heap[(at - 1) / 2]]); at = (at - 1) / 2)
-        put(s, at, s->heap[(at - 1) / 2]);
-    put(s, at, node);
-}
-
-static void sift_down(struct search *s, int node)
-{
-    int at = 0;
-    for (int child = 1; child < s->heap_count; child = 2 * at + 1) {
-        if (child + 1 < s->heap_count &&
-            is_nearer(&s->node[s->heap[child + 1]], &s->node[s->heap[child]]))
-            child++;
-        if (!is_nearer(&s->node[s->heap[child]], &s->node[node]))
-            break;
-        put(s, at, s->heap[child]);
-        at = child;
-    }
-    put(s, at, node);
-}
-
-static int pop(struct search *s)
-{
-    const int nearest = s->heap[0];
-    const int last = s->heap[--s->heap_count];
-    s->node[nearest].heap_at = -1;
-    if (s->heap_count > 0)
-        sift_down(s, last);
-    return nearest;
-}
-
-/* --- the search --- */
-
-/* A way to `to` that is known to be better, unless the target is nearer than all of it. */
-static void reach(struct search *s, int from, int to, enum sbp_collective kind, double seconds)
-{
-    struct node *node = &s->node[to];
-    const struct node way = {.seconds = s->node[from].seconds + seconds,
-                             .steps = s->node[from].steps + 1,
-                             .previous = from,
-                             .heap_at = node->heap_at,
-                             .kind = kind};
-    if (!is_nearer(&way, node) || way.seconds > s->node[s->target].seconds ||
-        way.steps > SBP_MAX_BOXING_STEPS)
-        return;
-    *node = way;
-    if (node->heap_at < 0)
-        put(s, s->heap_count++, to);
-    sift_up(s, s->node[to].heap_at);
-}
-
-/* Whether an axis takes part in a collective of a kind, from a state and to another. */
-static bool can_leave(enum sbp_collective kind, struct sbp_state state)
-{
-    const bool sums = kind == SBP_REDUCE_SCATTER || kind == SBP_ALL_REDUCE;
-    return state.kind == (sums ? SBP_PARTIAL : SBP_SPLIT);
-}
-
-static bool can_enter(enum sbp_collective kind, struct sbp_state state)
-{
-    const bool splits = kind == SBP_REDUCE_SCATTER || kind == SBP_ALL_TO_ALL;
-    return state.kind == (splits ? SBP_SPLIT : SBP_BROADCAST);
-}
-
-/* All distributions that the axes of a set can go to together, from the f-th axis on. */
-static void reach_all(struct search *s, int from, int to, unsigned set, int f,
-                      enum sbp_collective kind, double seconds)
-{
-    const struct graph *g = s->graph;
-    while (f < g->free_count && !(set >> f & 1))
-        f++;
-    if (f == g->free_count) {
-        reach(s, from, to, kind, seconds);
-        return;
-    }
-    const struct free_axis *free = &g->free[f];
-    const int own = from / free->stride % free->option_count;
-    for (int option = 0; option < free->option_count; option++)
-        if (option != own && can_enter(kind, free->option[option]))
-            reach_all(s, from, to + (option - own) * free->stride, set, f + 1, kind, seconds);
-}
-
-static void reach_by(struct search *s, int from, enum sbp_collective kind, double local_bytes)
-{
-    const struct graph *g = s->graph;
-    unsigned able = 0;
-    for (int f = 0; f < g->free_count; f++)
-        if (can_leave(kind, state_of(g, from, f)))
-            able |= 1u << f;
-    for (unsigned set = able; set != 0; set = (set - 1) & able) {
-        const double n =
-            kind == SBP_ALL_GATHER ? local_bytes * sbp_group_size(&g->group[set]) : local_bytes;
-        reach_all(s, from, from, set, 0, kind,
-                  sbp_collective_group_s(g->cluster, kind, &g->group[set], n));
-    }
-}
-
-/* Slices, and paddings to P: one axis at a time, neighbours are joined later. */
-static void reach_locally(struct search *s, int from)
-{
-    const struct graph *g = s->graph;
-    for (int f = 0; f < g->free_count; f++) {
-        const struct free_axis *free = &g->free[f];
-        const int own = from / free->stride % free->option_count;
-        for (int option = 0; option < free->option_count; option++) {
-            const int kind = free->option[option].kind, own_kind = free->option[own].kind;
-            const bool slice = own_kind == SBP_BROADCAST && kind == SBP_SPLIT;
-            const bool pad = own_kind != SBP_PARTIAL && kind == SBP_PARTIAL;
-            if (slice || pad)
-                reach(s, from, from + (option - own) * free->stride, SBP_LOCAL, 0);
-        }
-    }
-}
-
-/* Dijkstra's algorithm up to the target, or up to what it is known to cost at most. */
-static void find_way(struct search *s, int start)
-{
-    static const enum sbp_collective KINDS[] = {SBP_ALL_REDUCE, SBP_REDUCE_SCATTER, SBP_ALL_GATHER,
-                                                SBP_ALL_TO_ALL};
-    const struct graph *g = s->graph;
-    s->node[start] = (struct node){.previous = -1, .heap_at = 0};
-    put(s, s->heap_count++, start);
-    while (s->heap_count > 0 && s->heap[0] != s->target) {
-        const int from = pop(s);
-        const struct sbp_dist dist = dist_of(g, from);
-        const double local_bytes =
-            (double)sbp_local_elements(g->layout->mesh, g->shape, &dist) * g->element_bytes;
-        reach_locally(s, from);
-        for (size_t k = 0; k < sizeof KINDS / sizeof KINDS[0]; k++)
-            reach_by(s, from, KINDS[k], local_bytes);
-    }
-}
-
-/* --- the list --- */
-
-static sbp_axes changed_axes(const struct sbp_mesh *mesh, const struct sbp_dist *from,
-                             const struct sbp_dist *to)
-{
-    sbp_axes axes = 0;
-    for (int i = 0; i < mesh->axis_count; i++)
-        if (!sbp_state_equal(from->axis[i], to->axis[i]))
-            axes |= (sbp_axes)1 << i;
-    return axes;
-}
-
-static void write_list(const struct search *s, struct sbp_boxing *boxing)
-{
-    const struct graph *g = s->graph;
-    int way[SBP_MAX_BOXING_STEPS + 1], count = 0;
-    for (int node = s->target; node >= 0; node = s->node[node].previous) {
-        assert(count <= SBP_MAX_BOXING_STEPS);
-        way[count++] = node;
-    }
+    const sbp_axes all = (sbp_axes)(((uint64_t)1 << layout->mesh->axis_count) - 1);
+    struct pools pools = find_pools(paths, cut, ways);
+    struct writer w = {layout, shape, *from, boxing};
     boxing->count = 0;
-    for (int i = count - 1; i > 0;) {
-        const enum sbp_collective kind = s->node[way[i - 1]].kind;
-        int end = i - 1;
-        while (kind == SBP_LOCAL && end > 0 && s->node[way[end - 1]].kind == SBP_LOCAL)
-            end--;
-        const struct sbp_dist from = dist_of(g, way[i]), to = dist_of(g, way[end]);
-        sbp_boxing_append(g->layout, g->shape, kind, changed_axes(g->layout->mesh, &from, &to),
-                          &from, &to, boxing);
-        i = end;
-    }
+    if (cut->count > 0)
+        add_step(&w, SBP_LOCAL, pools.slice, &ways->between);
+    for (int i = 0; i < cut->count; i++)
+        add_collective(paths, &cut->step[i], ways, to, &pools, &w);
+    add_step(&w, SBP_LOCAL, all, to);
 }
 
-static enum sbp_status search_way(const struct graph *g, const struct sbp_dist *from,
-                                  const struct sbp_dist *to, double normal_s,
-                                  struct sbp_boxing *boxing, struct sbp_diag *diag)
+/* --- one path --- */
+
+static void take_better(const struct sbp_boxing *path, double path_s, struct sbp_boxing *best,
+                        double *best_s)
 {
-    struct sbp_arena arena = {0};
-    struct search s = {.graph = g,
-                       .node = SBP_NEW(&arena, struct node, g->node_count),
-                       .heap = SBP_NEW(&arena, int, g->node_count),
-                       .target = node_of(g, to)};
-    if (s.node == NULL || s.heap == NULL) {
-        sbp_arena_free(&arena);
-        return sbp_fail(diag, SBP_E_MEMORY, "boxing: out of memory for %d distributions",
-                        g->node_count);
-    }
-    for (int i = 0; i < g->node_count; i++)
-        s.node[i] = (struct node){.seconds = INFINITY, .previous = -1, .heap_at = -1};
-    /* Differences in roundoff are none: a path has to be better than the normal form. */
-    const double most_s = normal_s * (1 - 1e-12);
-    s.node[s.target].seconds = most_s;
-    find_way(&s, node_of(g, from));
-    if (s.node[s.target].previous >= 0 && s.node[s.target].seconds < most_s)
-        write_list(&s, boxing);
-    sbp_arena_free(&arena);
+    if (path_s >= *best_s * BETTER)
+        return;
+    best->count = path->count;
+    memcpy(best->step, path->step, (size_t)path->count * sizeof *path->step);
+    *best_s = path_s;
+}
+
+static enum sbp_status find(const struct sbp_paths *paths, const struct sbp_layout *layout,
+                            const struct sbp_shape *shape, double element_bytes,
+                            const struct sbp_dist *from, const struct sbp_dist *to,
+                            struct sbp_boxing *best, struct sbp_diag *diag)
+{
+    struct sbp_diag refusal = {{0}};
+    struct sbp_boxing path;
+    struct sbp_cut cut;
+    SBP_TRY(sbp_dist_check(layout, shape, from, diag));
+    SBP_TRY(sbp_dist_check(layout, shape, to, diag));
+    const enum sbp_status status = sbp_boxing_make(layout, shape, from, to, best, &refusal);
+    double best_s = status == SBP_OK
+                        ? sbp_boxing_s(paths->cluster, layout->mesh, best, element_bytes)
+                        : INFINITY;
+    if (!paths->has_prices)
+        return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+    if (best_s == 0)
+        return SBP_OK;
+    const struct ways ways = find_ways(layout, shape, from, to);
+    const struct sbp_cut_task task = task_of(paths, shape, &ways, element_bytes);
+    sbp_cut_make(&paths->prices, &task, &cut);
+    write_list(paths, layout, shape, &cut, &ways, from, to, &path);
+    take_better(&path, sbp_boxing_s(paths->cluster, layout->mesh, &path, element_bytes), best,
+                &best_s);
+    if (paths->prices.least && is_divided(&ways))
+        return SBP_OK;
+    bool found = false;
+    if (sbp_boxing_steps(paths->cluster, layout, shape, element_bytes, from, to, best_s * BETTER,
+                         best, &found) != SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "boxing: out of memory for a path");
     return SBP_OK;
 }
 
@@ -336,15 +260,143 @@ enum sbp_status sbp_boxing_path(const struct sbp_cluster *cluster, const struct 
                                 const struct sbp_dist *from, const struct sbp_dist *to,
                                 struct sbp_boxing *boxing, struct sbp_diag *diag)
 {
-    struct graph graph = {
-        .cluster = cluster, .layout = layout, .shape = shape, .element_bytes = element_bytes};
-    SBP_TRY(sbp_dist_check(layout, shape, from, diag));
-    SBP_TRY(sbp_dist_check(layout, shape, to, diag));
-    struct sbp_diag refusal = {{0}};
-    const enum sbp_status status = sbp_boxing_make(layout, shape, from, to, boxing, &refusal);
-    if (!make_graph(&graph, from, to))
-        return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
-    const double normal_s =
-        status == SBP_OK ? sbp_boxing_s(cluster, layout->mesh, boxing, element_bytes) : INFINITY;
-    return normal_s > 0 ? search_way(&graph, from, to, normal_s, boxing, diag) : SBP_OK;
+    struct sbp_paths paths;
+    SBP_TRY(sbp_paths_init(&paths, cluster, layout->mesh, diag));
+    const enum sbp_status status =
+        find(&paths, layout, shape, element_bytes, from, to, boxing, diag);
+    sbp_paths_free(&paths);
+    return status;
+}
+
+/* --- paths that are known --- */
+
+/* All that a path depends on, on one cluster and mesh; no padding, the rest is zero. */
+struct question {
+    double element_bytes;
+    int64_t size[SBP_MAX_DIMS];
+    sbp_axes split[SBP_MAX_DIMS]; /* digits of each dimension */
+    struct sbp_dist from, to;
+};
+
+struct sbp_known_path {
+    struct question question;
+    uint64_t hash;
+    struct sbp_known_path *next;
+    int count;
+    struct sbp_boxing_step *step; /* (count) */
+};
+
+static struct question question_of(const struct sbp_layout *layout, const struct sbp_shape *shape,
+                                   double element_bytes, const struct sbp_dist *from,
+                                   const struct sbp_dist *to)
+{
+    struct question question;
+    memset(&question, 0, sizeof question);
+    question.element_bytes = element_bytes;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        const int dim_class = shape->dim_class[dim];
+        question.size[dim] = shape->size[dim];
+        question.split[dim] = dim_class == SBP_NO_CLASS ? 0 : layout->split[dim_class];
+    }
+    for (int i = 0; i < layout->mesh->axis_count; i++) {
+        question.from.axis[i] = from->axis[i];
+        question.to.axis[i] = to->axis[i];
+    }
+    return question;
+}
+
+/* FNV-1a, by eight bytes. */
+static uint64_t hash_of(const struct question *question)
+{
+    uint64_t words[sizeof *question / sizeof(uint64_t)];
+    uint64_t hash = UINT64_C(14695981039346656037);
+    memcpy(words, question, sizeof words);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        hash = (hash ^ words[i]) * UINT64_C(1099511628211);
+    return hash ^ hash >> 32;
+}
+
+enum sbp_status sbp_paths_init(struct sbp_paths *paths, const struct sbp_cluster *cluster,
+                               const struct sbp_mesh *mesh, struct sbp_diag *diag)
+{
+    enum { FIRST_SLOTS = 64 };
+    *paths = (struct sbp_paths){.cluster = cluster, .mesh = *mesh, .slot_count = FIRST_SLOTS};
+    const enum sbp_status status =
+        sbp_cut_prices_make(cluster, &paths->mesh, &paths->arena, &paths->prices);
+    paths->has_prices = status == SBP_OK;
+    paths->slot = SBP_NEW(&paths->arena, struct sbp_known_path *, paths->slot_count);
+    if (status != SBP_E_MEMORY && paths->slot != NULL)
+        return SBP_OK;
+    sbp_paths_free(paths);
+    return sbp_fail(diag, SBP_E_MEMORY, "boxing: out of memory for paths");
+}
+
+void sbp_paths_free(struct sbp_paths *paths)
+{
+    if (paths == NULL)
+        return;
+    sbp_arena_free(&paths->arena);
+    *paths = (struct sbp_paths){0};
+}
+
+/* Twice the slots when there are as many paths. */
+static bool grow(struct sbp_paths *paths)
+{
+    const int old_count = paths->slot_count;
+    struct sbp_known_path **old = paths->slot;
+    if (paths->known_count < old_count)
+        return true;
+    paths->slot = SBP_NEW(&paths->arena, struct sbp_known_path *, 2 * old_count);
+    if (paths->slot == NULL) {
+        paths->slot = old;
+        return false;
+    }
+    paths->slot_count = 2 * old_count;
+    for (int i = 0; i < old_count; i++)
+        for (struct sbp_known_path *known = old[i], *next; known != NULL; known = next) {
+            struct sbp_known_path **slot =
+                &paths->slot[known->hash & (uint64_t)(paths->slot_count - 1)];
+            next = known->next;
+            known->next = *slot;
+            *slot = known;
+        }
+    return true;
+}
+
+static bool remember(struct sbp_paths *paths, const struct question *question, uint64_t hash,
+                     const struct sbp_boxing *boxing)
+{
+    if (!grow(paths))
+        return false;
+    struct sbp_known_path *known = SBP_NEW(&paths->arena, struct sbp_known_path, 1);
+    struct sbp_boxing_step *step = SBP_NEW(&paths->arena, struct sbp_boxing_step, boxing->count);
+    if (known == NULL || step == NULL)
+        return false;
+    struct sbp_known_path **slot = &paths->slot[hash & (uint64_t)(paths->slot_count - 1)];
+    memcpy(step, boxing->step, (size_t)boxing->count * sizeof *step);
+    *known = (struct sbp_known_path){*question, hash, *slot, boxing->count, step};
+    *slot = known;
+    paths->known_count++;
+    return true;
+}
+
+enum sbp_status sbp_paths_find(struct sbp_paths *paths, const struct sbp_layout *layout,
+                               const struct sbp_shape *shape, double element_bytes,
+                               const struct sbp_dist *from, const struct sbp_dist *to,
+                               struct sbp_boxing *boxing, struct sbp_diag *diag)
+{
+    const struct question question = question_of(layout, shape, element_bytes, from, to);
+    const uint64_t hash = hash_of(&question);
+    const struct sbp_known_path *known = paths->slot[hash & (uint64_t)(paths->slot_count - 1)];
+    while (known != NULL && memcmp(&known->question, &question, sizeof question) != 0)
+        known = known->next;
+    if (known != NULL) {
+        boxing->count = known->count;
+        memcpy(boxing->step, known->step, (size_t)known->count * sizeof *known->step);
+        return SBP_OK;
+    }
+    SBP_TRY(find(paths, layout, shape, element_bytes, from, to, boxing, diag));
+    return remember(paths, &question, hash, boxing)
+               ? SBP_OK
+               : sbp_fail(diag, SBP_E_MEMORY, "boxing: out of memory for paths");
 }

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/portable.h"
+
 #define MOST_DEVICES (INT64_C(1) << 31)
 #define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
 #define MOST_RATE    1e30
@@ -278,8 +280,8 @@ static double gemm_efficiency(const struct sbp_cluster *cluster, double m, doubl
     double weights = 0, sum = 0;
     for (int i = 0; i < cluster->efficiency_count; i++) {
         const struct sbp_efficiency *entry = &cluster->efficiency[i];
-        const double dm = log(m / (double)entry->m), dn = log(n / (double)entry->n);
-        const double dk = log(k / (double)entry->k);
+        const double dm = sbp_log(m / (double)entry->m), dn = sbp_log(n / (double)entry->n);
+        const double dk = sbp_log(k / (double)entry->k);
         const double squared = dm * dm + dn * dn + dk * dk;
         if (squared < 1e-18)
             return entry->share;

@@ -5,6 +5,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/portable.h"
+
 #define MOST_MEMBERS (INT64_C(1) << 31)
 #define MOST_BYTES   1e18
 #define MOST_SECONDS 1e6
@@ -155,8 +157,8 @@ static double measured_s(const struct sbp_curves *curves, const struct sbp_curve
     if (bytes > b->bytes)
         return b->seconds +
                (bytes - b->bytes) * ((b->seconds - a->seconds) / (b->bytes - a->bytes));
-    return a->seconds *
-           pow(b->seconds / a->seconds, log(bytes / a->bytes) / log(b->bytes / a->bytes));
+    return a->seconds * sbp_pow(b->seconds / a->seconds,
+                                sbp_log(bytes / a->bytes) / sbp_log(b->bytes / a->bytes));
 }
 
 /* Of another group size: as many steps as that takes, with as many bytes as a step there has. */
@@ -190,8 +192,8 @@ double sbp_curves_s(const struct sbp_curves *curves, int level, enum sbp_collect
     assert(below != NULL || above != NULL);
     if (below == NULL || above == NULL || (double)below->members == members)
         return scaled_s(curves, below != NULL ? below : above, &line, members, bytes);
-    const double weight = log(members / (double)below->members) /
-                          log((double)above->members / (double)below->members);
-    return pow(scaled_s(curves, below, &line, members, bytes), 1 - weight) *
-           pow(scaled_s(curves, above, &line, members, bytes), weight);
+    const double weight = sbp_log(members / (double)below->members) /
+                          sbp_log((double)above->members / (double)below->members);
+    return sbp_pow(scaled_s(curves, below, &line, members, bytes), 1 - weight) *
+           sbp_pow(scaled_s(curves, above, &line, members, bytes), weight);
 }

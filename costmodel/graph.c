@@ -10,9 +10,9 @@
 
 enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *const *own)
 {
-    static const char *const COMMON[] = {"name",      "global_batch", "sequence",
-                                         "precision", "optimizer",    "clip_norm",
-                                         "attention", "notes",        "architecture"};
+    static const char *const COMMON[] = {"name",      "global_batch", "sequence",  "precision",
+                                         "optimizer", "clip_norm",    "attention", "linears",
+                                         "notes",     "architecture"};
     const char *known[SBP_MODEL_MOST_KEYS + 1] = {0};
     int count = 0;
     for (size_t i = 0; i < sizeof COMMON / sizeof COMMON[0]; i++)

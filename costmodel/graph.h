@@ -127,7 +127,8 @@ struct sbp_graph {
  * reduce to grad, accumulate to grad, loss to activation; without a master of another type than
  * param there is no copy), optimizer ("adam" default, "adamw", "sgd", or an object {"name",
  * "learning_rate", "momentum", "beta1", "beta2", "epsilon", "weight_decay"}), clip_norm, attention
- * ("materialised" default, "flash"), notes (anything, for people).
+ * ("materialised" default, "flash"), linears ("plain" default; "summa": every linear is a
+ * summa_linear, but for those that are tied), notes (anything, for people).
  *
  * Layer-list form: layers: [{"op", "name"?, "inputs"?: [names], ...}]; inputs default to the
  * previous layer's output, "input" names the model's. That is input: "free" or "split" with
@@ -136,7 +137,7 @@ struct sbp_graph {
  *
  *   linear             in?, out, out_heads? (features = heads, inner = out / heads), bias? (false);
  *                      or tied: NAME of an embedding
- *   summa_linear       in?, out, out_heads?
+ *   summa_linear       in?, out, out_heads?, bias? (false)
  *   embedding          vocab, hidden, positions?, types?; ids of its own; no inputs
  *   patch_embedding    patch, hidden, bias? class_token? positions? (true); the images; no inputs
  *   layernorm, rmsnorm, batchnorm   epsilon? (1e-5)

@@ -230,6 +230,15 @@ enum sbp_status sbp_build_input(struct sbp_builder *builder, const struct sbp_js
 
 /* --- opening and closing --- */
 
+static enum sbp_status read_linears(const struct sbp_json *at, struct sbp_builder *builder)
+{
+    static const char *const NAMES[] = {"plain", "summa", NULL};
+    int choice = 0;
+    SBP_TRY(sbp_json_get_choice(at, "linears", NAMES, &choice));
+    builder->linears_on_grid = choice == 1;
+    return SBP_OK;
+}
+
 enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_json *at,
                                struct sbp_graph *graph, int most_ops)
 {
@@ -248,7 +257,7 @@ enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_jso
     graph->loss = -1;
     builder->batch = sbp_part_class(builder, graph->global_batch, "batch");
     builder->sequence = sbp_part_class(builder, graph->sequence, "sequence");
-    return SBP_OK;
+    return read_linears(at, builder);
 }
 
 /* Roots move down to consecutive numbers in their order; a class's number is never above its own

@@ -24,9 +24,11 @@ struct sbp_builder {
     int batch, sequence;               /* classes */
     enum sbp_attention_kind attention; /* of every attention in the model */
     double linear_spread;              /* of initial linear weights; 0: 1/sqrt(in) */
+    bool linears_on_grid;              /* linears with weights of their own are SUMMA's */
 };
 
-/* The graph's batch and sequence are set; its arena takes everything. */
+/* The graph's batch and sequence are set; its arena takes everything. Reads of the model, at `at`,
+ * what its linears are. */
 enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_json *at,
                                struct sbp_graph *graph, int most_ops) SBP_MUST_USE;
 /* Numbers classes, counts parameters; every operator becomes a site of its own. */
@@ -58,7 +60,7 @@ struct sbp_build_linear {
     int64_t heads;     /* out = heads x inner; 0: inner is 1 */
     int64_t valid_out; /* less than out: the rest is padding; 0: all valid */
     bool bias;
-    bool summa;            /* summa_linear: no bias, no table */
+    bool summa;            /* summa_linear: no table */
     int table;             /* embedding table that is its weight, transposed; -1: its own */
     const char *out_class; /* name of the output's class; NULL: "NAME.out" */
 };

@@ -61,7 +61,8 @@ static enum sbp_status own_weight(struct sbp_builder *builder, const struct sbp_
 enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_json *at,
                                  const struct sbp_build_linear *linear)
 {
-    const enum sbp_op_kind kind = linear->summa ? SBP_OP_SUMMA_LINEAR : SBP_OP_LINEAR;
+    const bool grid = linear->summa || (builder->linears_on_grid && linear->table < 0);
+    const enum sbp_op_kind kind = grid ? SBP_OP_SUMMA_LINEAR : SBP_OP_LINEAR;
     struct sbp_op_node *op = sbp_part_op(builder, kind, linear->name);
     struct sbp_shape output;
     sbp_part_reads(op, linear->input);

@@ -312,7 +312,7 @@ static const struct {
     const char *keys[8]; /* besides op, name and inputs */
 } READ[SBP_OP_KINDS] = {
     [SBP_OP_LINEAR] = {read_linear, {"in", "out", "bias", "out_heads", "tied"}},
-    [SBP_OP_SUMMA_LINEAR] = {read_linear, {"in", "out", "out_heads"}},
+    [SBP_OP_SUMMA_LINEAR] = {read_linear, {"in", "out", "out_heads", "bias"}},
     [SBP_OP_EMBEDDING] = {read_embedding, {"vocab", "hidden", "positions", "types"}},
     [SBP_OP_MOE] = {read_moe, {"experts", "top_k", "ffn", "capacity", "gated", "router_bias"}},
     [SBP_OP_RELU] = {read_elementwise, {NULL}},

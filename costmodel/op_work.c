@@ -356,9 +356,10 @@ static struct sbp_work moe_work(const struct job *job)
 
 /* ---- SUMMA, custom -------------------------------------------------------------------------- */
 
-/* A panel: as many of the inner features as lie with one member of a row and one of a column. The
- * axes of rows and columns have digits of their own in that class (sbp.h), so there are rows x
- * columns panels; the two roles' blocks of X and W are made of `columns` and `rows` of them. */
+/* A panel: the inner features that lie with one member of the longer side, which broadcasts its
+ * operand's. X's features are split by columns, W's rows by grid rows, by digits of their own
+ * (sbp.h): the other operand's share of a panel lies with all members of the shorter side, as much
+ * with each, and is gathered, which takes no longer than a broadcast. */
 struct grid {
     double rows, columns, panels;
     double m, width, n; /* a device's rows, a panel's features, a device's columns */
@@ -369,11 +370,12 @@ static struct grid grid_of(const struct sbp_op_node *node, const struct sbp_fact
 {
     const double rows = factor_of(node, factor, "grid_row");
     const double columns = factor_of(node, factor, "grid_column");
+    const double panels = fmax(rows, columns);
     return (struct grid){.rows = rows,
                          .columns = columns,
-                         .panels = rows * columns,
+                         .panels = panels,
                          .m = tokens(sizes->input[0]),
-                         .width = features(sizes->input[0]) / rows,
+                         .width = features(sizes->input[0]) * columns / panels,
                          .n = features(sizes->output)};
 }
 
@@ -780,11 +782,10 @@ static void inner_experts(struct inner_list *list, const struct sbp_op_sizes *si
 
 /* Y = XW broadcasts panels of X in rows and of W in columns. dX = dY W^T broadcasts W's, and sums
  * dX's in rows; dW = X^T dY broadcasts X's, and sums dW's in columns: a sum is a broadcast
- * backwards and costs the same. A product takes rows x columns x (columns - 1 + rows - 1) alpha +
- * (m K / rows
- * + K n / columns) beta for (m, K) x (K, n): what moves is what van de Geijn and Watts (1997,
- * section 3) and Optimus (Xu et al., 2021, section 3.1) move; latency is that of the pipelined
- * ring. */
+ * backwards and costs the same. A product takes max(rows, columns) (columns - 1 + rows - 1) alpha +
+ * (m K / rows + K n / columns) beta for (m, K) x (K, n): what moves is what van de Geijn and Watts
+ * (1997, section 3) and Optimus (Xu et al., 2021, section 3.1) move, in as many panels as on the
+ * latter's square grid; latency is that of the pipelined ring. */
 static void inner_summa(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
     const struct grid grid = grid_of(list->node, list->factor, sizes);

@@ -20,6 +20,13 @@ static const char *const owner_names[] = {
         NULL,
 };
 
+static const char *const stage_cut_names[] = {
+#define SBP_STAGE_CUT_TEXT(symbol, name) name,
+    SBP_STAGE_CUT_MAP(SBP_STAGE_CUT_TEXT)
+#undef SBP_STAGE_CUT_TEXT
+        NULL,
+};
+
 /* "none": one stage has no order to follow. */
 static const char *const schedule_names[] = {
 #define SBP_SCHEDULE_TEXT(symbol, name) name,
@@ -37,6 +44,11 @@ const char *sbp_recompute_name(enum sbp_recompute recompute)
 const char *sbp_owner_name(enum sbp_owner owner)
 {
     return owner_names[owner];
+}
+
+const char *sbp_stage_cut_name(enum sbp_stage_cut cut)
+{
+    return stage_cut_names[cut];
 }
 
 struct sbp_parallel sbp_parallel_default(const struct sbp_graph *graph)
@@ -103,6 +115,7 @@ static const struct flag flags[] = {FLAG(gather_blocks), FLAG(regather), FLAG(ke
 const char *const *sbp_parallel_keys(void)
 {
     static const char *const keys[] = {"pipeline",
+                                       "stage_cut",
                                        "micro_batch",
                                        "schedule",
                                        "chunks",
@@ -154,6 +167,14 @@ static enum sbp_status read_owner(const struct sbp_json *value, enum sbp_owner *
     return SBP_OK;
 }
 
+static enum sbp_status read_stage_cut(const struct sbp_json *value, enum sbp_stage_cut *cut)
+{
+    int choice = 0;
+    SBP_TRY(sbp_json_choice(value, stage_cut_names, &choice));
+    *cut = (enum sbp_stage_cut)choice;
+    return SBP_OK;
+}
+
 enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *key,
                                       struct sbp_parallel *parallel, bool *known)
 {
@@ -167,6 +188,8 @@ enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *
             return sbp_json_bool(value, (bool *)(void *)((char *)parallel + flags[i].offset));
     if (strcmp(key, "schedule") == 0)
         return read_schedule(value, &parallel->schedule);
+    if (strcmp(key, "stage_cut") == 0)
+        return read_stage_cut(value, &parallel->stage_cut);
     if (strcmp(key, "recompute") == 0)
         return read_recompute(value, &parallel->recompute);
     if (strcmp(key, "owner") == 0)
@@ -218,6 +241,7 @@ void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *paralle
     }
     if (parallel->gradient_overlap >= 0)
         put(object, "gradient_overlap", cJSON_CreateNumber(parallel->gradient_overlap), failed);
+    put(object, "stage_cut", cJSON_CreateString(sbp_stage_cut_name(parallel->stage_cut)), failed);
     put(object, "owner", cJSON_CreateString(sbp_owner_name(parallel->owner)), failed);
 }
 

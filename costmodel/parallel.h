@@ -45,8 +45,22 @@ enum sbp_owner {
 };
 const char *sbp_owner_name(enum sbp_owner owner);
 
+/* Where a pipeline's stages begin. */
+#define SBP_STAGE_CUT_MAP(X)                                                                       \
+    X(BLOCKS, "blocks") /* blocks are shared out evenly */                                         \
+    X(FLOPS, "flops")   /* the most that a piece computes is as little as can be */
+
+enum sbp_stage_cut {
+#define SBP_STAGE_CUT_ENUM(symbol, name) SBP_CUT_##symbol,
+    SBP_STAGE_CUT_MAP(SBP_STAGE_CUT_ENUM)
+#undef SBP_STAGE_CUT_ENUM
+        SBP_STAGE_CUTS
+};
+const char *sbp_stage_cut_name(enum sbp_stage_cut cut);
+
 struct sbp_parallel {
-    int64_t pipeline;           /* stages, >= 1; default 1 */
+    int64_t pipeline;             /* stages, >= 1; default 1 */
+    enum sbp_stage_cut stage_cut; /* default blocks; of no meaning with one stage */
     int64_t chunks;             /* pieces of a stage, >= 1; default 1; more: schedule interleaved */
     int64_t micro_batch;        /* sequences, divides the global batch; default: all of it */
     enum sbp_schedule schedule; /* default 1f1b */

@@ -40,13 +40,18 @@ double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct 
     return seconds + launches * pricing->cluster->kernel_launch_s;
 }
 
-double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
+double sbp_price_update_bytes(const struct sbp_pricing *pricing)
 {
     const struct sbp_element_bytes *bytes = &pricing->bytes;
     const double moments = sbp_training_moments(&pricing->graph->training);
-    const double a_parameter = (double)bytes->gradient + 2 * (double)bytes->weight +
-                               2 * (double)bytes->master + 2 * moments * (double)bytes->moment;
-    return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, parameters * a_parameter) +
+    return (double)bytes->gradient + 2 * (double)bytes->weight + 2 * (double)bytes->master +
+           2 * moments * (double)bytes->moment;
+}
+
+double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
+{
+    return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0,
+                                parameters * sbp_price_update_bytes(pricing)) +
            pricing->cluster->kernel_launch_s;
 }
 
@@ -80,25 +85,30 @@ static double compute_s(const struct sbp_pricing *pricing, const struct sbp_prog
            sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_WEIGHT_GRADIENT);
 }
 
-/* The group of a collective, with its members in other stages: in all of them, or in so many along
- * the outermost level that stages take. */
-static struct sbp_group group_of(const struct sbp_program *program,
-                                 const struct sbp_cluster *cluster, const struct sbp_instr *instr)
+struct sbp_group sbp_price_stage_group(const struct sbp_cluster *whole,
+                                       const struct sbp_cluster *stage, int64_t pipeline,
+                                       int stages, struct sbp_group group)
 {
-    struct sbp_group group = sbp_group_of(&program->mesh, instr->box.axes);
-    const struct sbp_cluster *whole = program->scope.whole;
-    if (instr->stages <= 1 || whole == NULL)
-        return group;
-    for (int level = 0; level < whole->level_count; level++) {
-        const int64_t stages = whole->level[level].size / cluster->level[level].size;
-        if (instr->stages == program->parallel.pipeline) {
-            group.members[level] *= (double)stages;
-        } else if (stages > 1) {
-            group.members[level] *= instr->stages;
+    for (int level = 0; level < whole->level_count && stages > 1; level++) {
+        const int64_t parts = whole->level[level].size / stage->level[level].size;
+        if (stages == pipeline) {
+            group.members[level] *= (double)parts;
+        } else if (parts > 1) {
+            group.members[level] *= stages;
             break;
         }
     }
     return group;
+}
+
+static struct sbp_group group_of(const struct sbp_program *program,
+                                 const struct sbp_cluster *cluster, const struct sbp_instr *instr)
+{
+    const struct sbp_group group = sbp_group_of(&program->mesh, instr->box.axes);
+    return program->scope.whole == NULL
+               ? group
+               : sbp_price_stage_group(program->scope.whole, cluster, program->parallel.pipeline,
+                                       instr->stages, group);
 }
 
 static double communication_s(const struct sbp_program *program, const struct sbp_cluster *cluster,

@@ -24,7 +24,15 @@ struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
 /* Seconds of an operator's work on a device that its roles leave this share of. */
 double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
                         enum sbp_pass pass);
-/* Optimizer step over so many local parameters. */
+/* Optimizer step over so many local parameters, and the bytes that it moves of one. */
+double sbp_price_update_bytes(const struct sbp_pricing *pricing);
 double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters);
+
+/* A group within a stage, with its members' likes in other stages: in all `pipeline` of them, or in
+ * so many along the outermost level that stages take. `whole`: the cluster of all stages, by which
+ * collectives over the group are priced. */
+struct sbp_group sbp_price_stage_group(const struct sbp_cluster *whole,
+                                       const struct sbp_cluster *stage, int64_t pipeline,
+                                       int stages, struct sbp_group group);
 
 #endif

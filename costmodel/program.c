@@ -271,7 +271,7 @@ static enum sbp_status drop_unneeded(struct sbp_compiler *c)
     return status;
 }
 
-static enum sbp_status assemble(struct sbp_compiler *c, const struct sbp_strategy *strategy)
+static enum sbp_status compile(struct sbp_compiler *c, const struct sbp_strategy *strategy)
 {
     SBP_TRY(prepare(c));
     SBP_TRY(copy_strategy(c, strategy));
@@ -282,6 +282,20 @@ static enum sbp_status assemble(struct sbp_compiler *c, const struct sbp_strateg
     SBP_TRY(sbp_compile_updates(c));
     SBP_TRY(drop_unneeded(c));
     return sbp_program_lay_out(c->program, c->diag);
+}
+
+static enum sbp_status assemble(struct sbp_compiler *c, const struct sbp_cluster *cluster,
+                                const struct sbp_strategy *strategy)
+{
+    struct sbp_paths paths;
+    if (strategy->boxing != SBP_BOXING_PATH)
+        return compile(c, strategy);
+    SBP_TRY(sbp_paths_init(&paths, cluster, c->mesh, c->diag));
+    c->paths = &paths;
+    const enum sbp_status status = compile(c, strategy);
+    c->paths = NULL;
+    sbp_paths_free(&paths);
+    return status;
 }
 
 struct sbp_scope sbp_scope_whole(const struct sbp_graph *graph)
@@ -299,9 +313,12 @@ sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *
         (struct sbp_program){.graph = graph, .scope = *scope, .mesh = *mesh, .bytes = *bytes};
     program->parallel = scope->parallel == NULL ? sbp_parallel_default(graph) : *scope->parallel;
     program->scope.parallel = NULL; /* there is a copy */
-    struct sbp_compiler compiler = {
-        .program = program, .graph = graph, .mesh = &program->mesh, .diag = diag};
-    enum sbp_status status = assemble(&compiler, strategy);
+    struct sbp_compiler compiler = {.program = program,
+                                    .graph = graph,
+                                    .mesh = &program->mesh,
+                                    .policy = sbp_element_bytes_of(&graph->precision),
+                                    .diag = diag};
+    enum sbp_status status = assemble(&compiler, cluster, strategy);
     if (status == SBP_OK)
         sbp_program_price(program, cluster);
     if (status == SBP_E_MEMORY)

@@ -31,8 +31,8 @@ enum sbp_buffer_use {
     SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
     SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
     SBP_USE_GATHERED,   /* a weight whole out of its shards (ZeRO 3), or converted */
-    SBP_USE_UNREDUCED,  /* a whole gradient on its way to its shards (ZeRO 2 and 3); both
-                           in the type that operators compute in */
+    SBP_USE_UNREDUCED,  /* a whole gradient on its way to its shards (ZeRO 2 and 3), or a part of
+                           one on its way to its sum; both in the type that operators compute in */
     SBP_USES
 };
 

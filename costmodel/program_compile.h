@@ -7,6 +7,7 @@
 #ifndef SBP_COSTMODEL_PROGRAM_COMPILE_H
 #define SBP_COSTMODEL_PROGRAM_COMPILE_H
 
+#include "costmodel/boxing_path.h"
 #include "costmodel/program.h"
 
 /* How a weight's states are held on a device. */
@@ -27,6 +28,9 @@ struct sbp_compiler {
     const struct sbp_mesh *mesh;
     const struct sbp_strategy *strategy;
     struct sbp_layout layout;
+    struct sbp_paths *paths;         /* of boxing=path; NULL: lists in normal form */
+    struct sbp_element_bytes policy; /* of the model's precision: paths of a run in another type are
+                                        those of the plan */
     struct sbp_diag *diag;
     enum sbp_section section; /* of the instructions to come */
     int instr_capacity, buffer_capacity;
@@ -63,8 +67,9 @@ enum sbp_status sbp_add_index(struct sbp_compiler *c, int tensor, const struct s
 /* Room for the loss's logits in its own type; *buffer is -1 where that is the activations'. */
 enum sbp_status sbp_add_logits(struct sbp_compiler *c, int op, int *buffer) SBP_MUST_USE;
 /* Boxes `*buffer`, the tensor's block in `from`, into `to`; *buffer becomes the result. With
- * `in_place` (weight gradients) a single all-reduce works on the buffer itself. `op`: the operator
- * whose strategy asks for it. */
+ * `in_place` (weight gradients, which are as large afterwards) the result is in the buffer itself,
+ * all-reduces work in place, and blocks in between are gradients. `op`: the operator whose strategy
+ * asks for it. */
 enum sbp_status sbp_add_boxing(struct sbp_compiler *c, int op, int tensor,
                                const struct sbp_dist *from, const struct sbp_dist *to,
                                enum sbp_cause cause, bool in_place, int *buffer) SBP_MUST_USE;

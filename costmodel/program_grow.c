@@ -128,18 +128,32 @@ static enum sbp_status add_pack_space(struct sbp_compiler *c, const struct sbp_s
     return SBP_OK;
 }
 
+/* Paths are found by the prices of the model's precision, whatever a run computes in. */
+static enum sbp_status find_boxing(struct sbp_compiler *c, const struct sbp_shape *shape,
+                                   const struct sbp_dist *from, const struct sbp_dist *to,
+                                   enum sbp_cause cause, struct sbp_boxing *boxing)
+{
+    const int64_t element_bytes =
+        cause == SBP_CAUSE_WEIGHT_GRADIENT ? c->policy.reduce : c->policy.activation;
+    return c->paths == NULL ? sbp_boxing_make(&c->layout, shape, from, to, boxing, c->diag)
+                            : sbp_paths_find(c->paths, &c->layout, shape, (double)element_bytes,
+                                             from, to, boxing, c->diag);
+}
+
 enum sbp_status sbp_add_boxing(struct sbp_compiler *c, int op, int tensor,
                                const struct sbp_dist *from, const struct sbp_dist *to,
                                enum sbp_cause cause, bool in_place, int *buffer)
 {
     const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
+    const enum sbp_buffer_use use = in_place ? SBP_USE_UNREDUCED : SBP_USE_ACTIVATION;
+    const int home = *buffer;
     struct sbp_boxing boxing;
-    SBP_TRY(sbp_boxing_make(&c->layout, shape, from, to, &boxing, c->diag));
+    SBP_TRY(find_boxing(c, shape, from, to, cause, &boxing));
     for (int i = 0; i < boxing.count; i++) {
         const struct sbp_boxing_step *step = &boxing.step[i];
-        int result = *buffer, work, work2;
-        if (!(in_place && step->kind == SBP_ALL_REDUCE))
-            SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, tensor, &step->to, &result));
+        int result = in_place && i + 1 == boxing.count ? home : *buffer, work, work2;
+        if (!in_place || (result == *buffer && step->kind != SBP_ALL_REDUCE))
+            SBP_TRY(sbp_add_block(c, use, tensor, &step->to, &result));
         SBP_TRY(add_pack_space(c, shape, step, &work, &work2));
         struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_BOX, op, 0);
         if (instr == NULL)

@@ -152,40 +152,57 @@ static void cut_blocks(const struct sbp_graph *graph, const int *block, int bloc
     first[pieces] = graph->op_count;
 }
 
-/* Exact: load[p][j] = least possible maximum of p pieces that end at boundary j. */
+/* Boundaries that a piece may end at, in order, the model's end last; 0 comes first. */
+static int list_cuts(const struct sbp_graph *graph, const bool *cut, int *place)
+{
+    int count = 1;
+    place[0] = 0;
+    for (int op = 1; op <= graph->op_count; op++)
+        if (cut[op] || op == graph->op_count)
+            place[count++] = op;
+    return count;
+}
+
+/* Exact: load[p][j] = least possible maximum of p pieces that end at the j-th boundary; ties keep
+ * the earliest boundary. */
 static enum sbp_status cut_evenly(const struct sbp_graph *graph, struct sbp_arena *arena,
                                   const bool *cut, int pieces, int *first)
 {
-    const int ops = graph->op_count, width = ops + 1;
+    int *place = SBP_NEW(arena, int, graph->op_count + 2);
+    double *sum = SBP_NEW(arena, double, graph->op_count + 1);
+    if (place == NULL || sum == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < graph->op_count; op++)
+        sum[op + 1] = sum[op] + sbp_op_forward_flops(graph, op);
+    const int width = list_cuts(graph, cut, place);
     double *load = SBP_NEW(arena, double, (int64_t)(pieces + 1) * width);
     int *from = SBP_NEW(arena, int, (int64_t)(pieces + 1) * width);
-    double *sum = SBP_NEW(arena, double, width);
-    if (load == NULL || from == NULL || sum == NULL)
+    if (load == NULL || from == NULL)
         return SBP_E_MEMORY;
-    for (int op = 0; op < ops; op++)
-        sum[op + 1] = sum[op] + sbp_op_forward_flops(graph, op);
     for (int i = 0; i < (pieces + 1) * width; i++)
         load[i] = INFINITY;
     load[0] = 0;
     for (int p = 1; p <= pieces; p++)
-        for (int j = 1; j <= ops; j++)
-            for (int i = 0; i < j && (cut[j] || j == ops); i++) {
-                const double most = fmax(load[(p - 1) * width + i], sum[j] - sum[i]);
+        for (int j = p; j < width; j++)
+            for (int i = p - 1; i < j; i++) {
+                const double most = fmax(load[(p - 1) * width + i], sum[place[j]] - sum[place[i]]);
                 if (most >= load[p * width + j])
                     continue;
                 load[p * width + j] = most;
                 from[p * width + j] = i;
             }
-    if (isinf(load[pieces * width + ops]))
+    if (isinf(load[pieces * width + width - 1]))
         return SBP_E_INPUT;
-    first[pieces] = ops;
-    for (int p = pieces; p > 0; p--)
-        first[p - 1] = from[p * width + first[p]];
+    first[pieces] = graph->op_count;
+    for (int p = pieces, at = width - 1; p > 0; p--) {
+        at = from[p * width + at];
+        first[p - 1] = place[at];
+    }
     return SBP_OK;
 }
 
 static enum sbp_status choose_cut(const struct sbp_graph *graph, struct sbp_arena *arena,
-                                  int pieces, int *first)
+                                  int pieces, enum sbp_stage_cut how, int *first)
 {
     int *block = SBP_NEW(arena, int, graph->op_count);
     bool *cut = SBP_NEW(arena, bool, graph->op_count + 1);
@@ -193,18 +210,18 @@ static enum sbp_status choose_cut(const struct sbp_graph *graph, struct sbp_aren
         return SBP_E_MEMORY;
     SBP_TRY(find_cuts(graph, arena, cut));
     const int blocks = sbp_graph_blocks(graph, block);
-    if (blocks < pieces)
+    if (blocks < pieces || how == SBP_CUT_FLOPS)
         return cut_evenly(graph, arena, cut, pieces, first);
     cut_blocks(graph, block, blocks, pieces, first);
     return SBP_OK;
 }
 
-enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, int *first,
-                               struct sbp_diag *diag)
+enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, enum sbp_stage_cut cut,
+                               int *first, struct sbp_diag *diag)
 {
     struct sbp_arena arena;
     sbp_arena_init(&arena);
-    const enum sbp_status status = choose_cut(graph, &arena, pieces, first);
+    const enum sbp_status status = choose_cut(graph, &arena, pieces, cut, first);
     sbp_arena_free(&arena);
     if (status == SBP_E_INPUT)
         return sbp_fail(diag, status,

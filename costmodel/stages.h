@@ -26,13 +26,13 @@ enum sbp_status sbp_graph_segments(const struct sbp_graph *graph, int first_op, 
                                    int64_t every, int *segment) SBP_MUST_USE;
 
 /* Cuts the model into `pieces`: first[i] .. first[i + 1] - 1 is piece i, first: (pieces + 1).
- * Blocks are shared out evenly, what comes before them goes to the first piece and what comes after
- * them to the last; where the number of blocks does not divide, the middle pieces have one more
- * than the others (ends carry embedding and head), the first and the last get one last. A model
- * with fewer blocks than pieces is cut so that the most forward flops of a piece are as few as can
- * be. E_INPUT: the model has too few legal cuts; E_MEMORY. */
-enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, int *first,
-                               struct sbp_diag *diag) SBP_MUST_USE;
+ * By blocks they are shared out evenly, what comes before them goes to the first piece and what
+ * comes after them to the last; where the number of blocks does not divide, the middle pieces have
+ * one more than the others (ends carry embedding and head), the first and the last get one last. By
+ * flops, or in a model with fewer blocks than pieces, any cut will do and the most forward flops of
+ * a piece are as few as can be. E_INPUT: the model has too few legal cuts; E_MEMORY. */
+enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, enum sbp_stage_cut cut,
+                               int *first, struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether boundaries that somebody chose are ones: ascending, first 0, last op_count, each a cut.
  */
 enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, const int *first,

@@ -400,6 +400,7 @@ static enum sbp_status allocate(struct job *job)
 {
     struct sbp_step *step = job->step;
     struct sbp_arena *arena = &step->arena;
+    step->micro_batches = sbp_parallel_micro_batches(&step->parallel, job->request->graph);
     step->stages = (int)step->parallel.pipeline;
     step->pieces = step->stages * (int)step->parallel.chunks;
     step->first = SBP_NEW(arena, int, step->pieces + 1);
@@ -421,7 +422,8 @@ static enum sbp_status cut(struct job *job)
     struct sbp_step *step = job->step;
     const struct sbp_step_request *request = job->request;
     if (request->first == NULL) {
-        SBP_TRY(sbp_stages_cut(request->graph, step->pieces, step->first, job->diag));
+        SBP_TRY(sbp_stages_cut(request->graph, step->pieces, step->parallel.stage_cut, step->first,
+                               job->diag));
     } else {
         memcpy(step->first, request->first, (size_t)(step->pieces + 1) * sizeof *step->first);
         SBP_TRY(sbp_stages_check(request->graph, step->pieces, step->first, job->diag));
@@ -441,8 +443,7 @@ static enum sbp_status assemble(struct job *job)
     SBP_TRY(sbp_mesh_make(&step->cluster, &step->mesh, job->diag));
     SBP_TRY(allocate(job));
     SBP_TRY(cut(job));
-    job->scope = (struct sbp_scope){.micro_batches =
-                                        sbp_parallel_micro_batches(&step->parallel, request->graph),
+    job->scope = (struct sbp_scope){.micro_batches = step->micro_batches,
                                     .parallel = &step->parallel,
                                     .whole = request->cluster,
                                     .holders = step->holders};

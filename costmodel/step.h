@@ -57,6 +57,7 @@ struct sbp_step {
     struct sbp_parallel parallel;
     struct sbp_cluster cluster; /* of a stage */
     struct sbp_mesh mesh;       /* of a stage */
+    int64_t micro_batches;      /* of a step */
     int stages, pieces;         /* pieces = stages x chunks; piece i is chunk i / stages of stage
                                    i % stages */
     int *first;                 /* (pieces + 1) */

@@ -1,6 +1,25 @@
 #include "costmodel/strategy.h"
 
+#include <string.h>
+
 #include "costmodel/boxing.h"
+
+static const char *const boxing_names[] = {
+#define SBP_BOXING_TEXT(name, text) text,
+    SBP_BOXING_MAP(SBP_BOXING_TEXT)
+#undef SBP_BOXING_TEXT
+        NULL,
+};
+
+const char *sbp_boxing_name(enum sbp_boxing_mode mode)
+{
+    return boxing_names[mode];
+}
+
+const char *const *sbp_boxing_names(void)
+{
+    return boxing_names;
+}
 
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy)
@@ -18,6 +37,16 @@ enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_are
     for (int t = 0; t < graph->tensor_count; t++)
         strategy->rest[t] = sbp_dist_all(SBP_STATE_B);
     return SBP_OK;
+}
+
+void sbp_strategy_copy(const struct sbp_graph *graph, const struct sbp_strategy *from,
+                       struct sbp_strategy *to)
+{
+    to->boxing = from->boxing;
+    memcpy(to->op, from->op, (size_t)graph->op_count * sizeof *to->op);
+    memcpy(to->rest, from->rest, (size_t)graph->tensor_count * sizeof *to->rest);
+    memcpy(to->split, from->split, (size_t)graph->class_count * sizeof *to->split);
+    memcpy(to->zero, from->zero, (size_t)graph->op_count * sizeof *to->zero);
 }
 
 int sbp_strategy_role(const struct sbp_graph *graph, const struct sbp_strategy *strategy, int op,
@@ -138,7 +167,7 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
     /* p1 = p2': features that were split before partial sums joined them are not p1. */
     const bool features_stay = features == sbp_dist_split(mesh, &want, SBP_DIM_FEATURE) &&
                                (features & partial_axes(graph, mesh, strategy, tensor)) == 0;
-    if (strategy->boxing == SBP_BOXING_FULL || batch_stays || features_stay ||
+    if (strategy->boxing != SBP_BOXING_PAPER || batch_stays || features_stay ||
         !all_split(mesh, rest) || sbp_dist_of_kind(mesh, &want, SBP_PARTIAL) != 0)
         return false;
     *waypoint = want;
@@ -379,12 +408,14 @@ static enum sbp_status check_way(const struct sbp_graph *graph, const struct sbp
                : sbp_fail(diag, status, "strategy: %s: %s", graph->op[op].name, why.text);
 }
 
-/* Between splits and what operators leave or want every way exists; next to other changes, a sum
- * over an axis that nothing of the tensor is split by does not. */
+/* Between splits and what operators leave or want every way exists, and so does every path; next to
+ * other changes, the normal form has no sum over an axis that nothing of the tensor is split by. */
 static enum sbp_status check_ways(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                   const struct sbp_strategy *strategy, struct sbp_diag *diag)
 {
     const struct sbp_layout layout = {mesh, graph->class_count, strategy->split};
+    if (strategy->boxing == SBP_BOXING_PATH)
+        return SBP_OK;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         for (int i = 0; i < node->input_count; i++) {

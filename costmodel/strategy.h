@@ -13,7 +13,19 @@
 #include "costmodel/graph.h"
 #include "costmodel/op_work.h"
 
-enum sbp_boxing_mode { SBP_BOXING_FULL, SBP_BOXING_PAPER };
+/* How boxing goes from one distribution to another. */
+#define SBP_BOXING_MAP(X)                                                                          \
+    X(FULL, "full")   /* the normal form (costmodel/boxing.h) */                                   \
+    X(PAPER, "paper") /* the three cases of AutoDDL, section 4.3 */                                \
+    X(PATH, "path")   /* the cheapest list by the cluster's prices (costmodel/boxing_path.h) */
+
+enum sbp_boxing_mode {
+#define SBP_BOXING_ENUM(name, text) SBP_BOXING_##name,
+    SBP_BOXING_MAP(SBP_BOXING_ENUM)
+#undef SBP_BOXING_ENUM
+};
+const char *sbp_boxing_name(enum sbp_boxing_mode mode);
+const char *const *sbp_boxing_names(void); /* NULL-terminated, in the order of the enum */
 
 struct sbp_labels {
     uint8_t role[SBP_MAX_AXES]; /* index into the operator's roles */
@@ -32,6 +44,10 @@ struct sbp_strategy {
 /* Boxing `full`, every axis in an operator's first role, rest states still to be given. */
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy) SBP_MUST_USE;
+
+/* Copies what `from` says into arrays that sbp_strategy_alloc made for the same graph. */
+void sbp_strategy_copy(const struct sbp_graph *graph, const struct sbp_strategy *from,
+                       struct sbp_strategy *to);
 
 /* The role that an operator plays on an axis, -1 where it has none (a follower whose input rests in
  * a state that it cannot run in). */

@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include "costmodel/boxing_path.h"
 #include "tests/unit/program_oracle.h"
 
 void oracle_set_cluster(struct oracle_setting *s, const struct sbp_cluster *cluster)
@@ -52,7 +53,8 @@ void oracle_near(const char *what, double value, double expected)
 
 static bool persists(const struct sbp_buffer *buffer)
 {
-    return buffer->use != SBP_USE_ACTIVATION && buffer->use != SBP_USE_WORK;
+    return buffer->use != SBP_USE_ACTIVATION && buffer->use != SBP_USE_WORK &&
+           buffer->use != SBP_USE_UNREDUCED;
 }
 
 static int64_t element_bytes(const struct sbp_program *program, const struct sbp_buffer *buffer)
@@ -340,6 +342,35 @@ static bool reads(const struct sbp_graph *graph, int op, int tensor)
     return found;
 }
 
+/* Whether two boxing steps belong to one list. */
+static bool goes_on(const struct oracle_setting *s, int at, int next)
+{
+    const struct sbp_instr *a = &s->program.instr[at], *b = &s->program.instr[next];
+    return next < s->program.instr_count && a->kind == b->kind && a->tensor == b->tensor &&
+           a->cause == b->cause && sbp_dist_equal(&s->mesh, &a->box.to, &b->box.from);
+}
+
+/* A weight's gradient is summed in place: the list begins and ends where the update reads it, and
+ * what it passes through are gradients. All-reduces stay where they are. */
+static void check_sum(const struct oracle_setting *s, int at)
+{
+    const struct sbp_program *program = &s->program;
+    const struct sbp_instr *instr = &program->instr[at];
+    const int home = program->gradient_buffer[instr->tensor];
+    const int in = instr->buffer[SBP_AT_IN], out = instr->buffer[SBP_AT_OUT];
+    const bool first = !(at > 0 && goes_on(s, at - 1, at)), last = !goes_on(s, at, at + 1);
+    assert_true(in == home || (!first && program->buffer[in].use == SBP_USE_UNREDUCED));
+    assert_true(out == home || (!last && program->buffer[out].use == SBP_USE_UNREDUCED));
+    assert_true((!first || in == home) && (!last || out == home));
+    assert_true(in != out || instr->box.kind == SBP_ALL_REDUCE);
+    if (!first)
+        assert_int_equal(in, instr[-1].buffer[SBP_AT_OUT]);
+    assert_int_equal(program->buffer[in].elements,
+                     local_elements(s, instr->tensor, &instr->box.from));
+    assert_int_equal(program->buffer[out].elements,
+                     local_elements(s, instr->tensor, &instr->box.to));
+}
+
 static void check_box(const struct oracle_setting *s, int at)
 {
     const struct sbp_instr *instr = &s->program.instr[at];
@@ -350,7 +381,7 @@ static void check_box(const struct oracle_setting *s, int at)
     const int work = instr->buffer[SBP_AT_WORK], work2 = instr->buffer[SBP_AT_WORK2];
     assert_true(reads(&s->model.graph, instr->op, instr->tensor) ||
                 s->model.graph.op[instr->op].output == instr->tensor);
-    if (step->kind == SBP_LOCAL)
+    if (step->kind == SBP_LOCAL && instr->cause != SBP_CAUSE_WEIGHT_GRADIENT)
         return;
     sbp_boxing_pack(&layout, shape, step, &pack);
     sbp_boxing_unpack(&layout, shape, step, &unpack);
@@ -360,9 +391,8 @@ static void check_box(const struct oracle_setting *s, int at)
     if (unpack.needed)
         assert_true(work2 >= 0 && s->program.buffer[work2].elements >=
                                       local_elements(s, instr->tensor, &step->to));
-    if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT) { /* in place: what the update reads */
-        assert_int_equal(instr->buffer[SBP_AT_IN], s->program.gradient_buffer[instr->tensor]);
-        assert_int_equal(instr->buffer[SBP_AT_OUT], s->program.gradient_buffer[instr->tensor]);
+    if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT) {
+        check_sum(s, at);
         return;
     }
     check_holds(s, at, SBP_AT_IN, instr->tensor, &step->from);
@@ -612,9 +642,9 @@ static double held_elements(const struct oracle_setting *s, int tensor, const st
 
 /* The normal form: sums are scattered, splits move, blocks are gathered, in this order; nothing but
  * sums that everybody wants whole is one all-reduce. */
-static void expect_way(const struct oracle_setting *s, enum sbp_cause cause, int tensor,
-                       const struct sbp_dist *from, const struct sbp_dist *to,
-                       struct expectation *e)
+static void expect_normal_form(const struct oracle_setting *s, enum sbp_cause cause, int tensor,
+                               const struct sbp_dist *from, const struct sbp_dist *to,
+                               struct expectation *e)
 {
     sbp_axes leave = 0, whole = 0, moved = 0, gathered = 0;
     for (int i = 0; i < s->mesh.axis_count; i++) {
@@ -635,6 +665,56 @@ static void expect_way(const struct oracle_setting *s, enum sbp_cause cause, int
     expect(s, cause, false, moved, shard, e);
     expect(s, cause, false, gathered | whole,
            shard * (double)oracle_product(&s->mesh, gathered | whole), e);
+}
+
+/* The cheapest list (tests/unit/test_reshard.c holds it to all others) in the types of the model's
+ * precision, whatever the program's are. */
+static void expect_path(const struct oracle_setting *s, enum sbp_cause cause, int tensor,
+                        const struct sbp_dist *from, const struct sbp_dist *to,
+                        struct expectation *e)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    const struct sbp_layout layout = {&s->mesh, graph->class_count, s->strategy.split};
+    const struct sbp_element_bytes policy = sbp_element_bytes_of(&graph->precision);
+    const bool weight = cause == SBP_CAUSE_WEIGHT_GRADIENT;
+    struct sbp_boxing boxing;
+    assert_int_equal(sbp_boxing_path(&s->cluster, &layout, &graph->tensor[tensor].shape,
+                                     (double)(weight ? policy.reduce : policy.activation), from, to,
+                                     &boxing, NULL),
+                     SBP_OK);
+    for (int i = 0; i < boxing.count; i++)
+        if (boxing.step[i].kind != SBP_LOCAL)
+            expect_times(
+                s, cause, boxing.step[i].kind, 1, boxing.step[i].axes,
+                (double)boxing.step[i].elements *
+                    (double)(weight ? s->program.bytes.reduce : s->program.bytes.activation),
+                e);
+}
+
+static void expect_way(const struct oracle_setting *s, enum sbp_cause cause, int tensor,
+                       const struct sbp_dist *from, const struct sbp_dist *to,
+                       struct expectation *e)
+{
+    (s->strategy.boxing == SBP_BOXING_PATH ? expect_path : expect_normal_form)(s, cause, tensor,
+                                                                               from, to, e);
+}
+
+/* What is P of a weight's gradient, summed up. */
+static void expect_sum(const struct oracle_setting *s, int op, int weight, sbp_axes partial,
+                       double held, struct expectation *e)
+{
+    const struct sbp_graph *graph = &s->model.graph;
+    if (s->strategy.boxing != SBP_BOXING_PATH) {
+        expect(s, SBP_CAUSE_WEIGHT_GRADIENT, true, partial, held * (double)s->program.bytes.reduce,
+               e);
+        return;
+    }
+    const struct sbp_dist to = sbp_strategy_weight(graph, &s->mesh, &s->strategy, op, weight);
+    struct sbp_dist from = to;
+    for (int i = 0; i < s->mesh.axis_count; i++)
+        if (partial >> i & 1)
+            from.axis[i] = SBP_STATE_P;
+    expect_path(s, SBP_CAUSE_WEIGHT_GRADIENT, graph->op[op].weight[weight], &from, &to, e);
 }
 
 /* The edges of an operator: rest -> input, output -> rest; backward the duals the other way. */
@@ -741,8 +821,7 @@ static void expect_op(const struct oracle_setting *s, int op, bool *reduced, str
         expect_edge(s, node->output, &out, &s->strategy.rest[node->output], e);
     for (int i = 0; i < node->weight_count; i++) {
         if (!reduced[node->weight[i]])
-            expect(s, SBP_CAUSE_WEIGHT_GRADIENT, true, partial[i],
-                   held[i] * (double)s->program.bytes.reduce, e);
+            expect_sum(s, op, i, partial[i], held[i], e);
         reduced[node->weight[i]] = true;
     }
     expect_inside(s, node, e);
@@ -777,7 +856,7 @@ static void check_totals(const struct oracle_setting *s)
     const struct sbp_program *program = &s->program;
     const struct sbp_totals totals = sbp_program_totals(program, &s->cluster);
     double compute_s = 0, communication_s = 0, optimizer_s = 0;
-    int64_t held[SBP_USE_WORK + 1] = {0}, persistent = 0;
+    int64_t held[SBP_USES] = {0}, persistent = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         assert_true(instr->compute_s >= 0 && instr->communication_s >= 0);

@@ -258,6 +258,55 @@ static void test_summa(void **state)
     drop(&model);
 }
 
+static void must_be_alike(const struct sbp_graph *a, const struct sbp_graph *b)
+{
+    assert_int_equal(a->op_count, b->op_count);
+    assert_int_equal(a->tensor_count, b->tensor_count);
+    assert_int_equal(a->class_count, b->class_count);
+    assert_int_equal(a->parameters, b->parameters);
+    for (int op = 0; op < a->op_count; op++) {
+        assert_int_equal(a->op[op].kind, b->op[op].kind);
+        assert_ptr_equal(a->op[op].entry, b->op[op].entry);
+        assert_int_equal(a->op[op].site, b->op[op].site);
+        assert_memory_equal(a->op[op].input, b->op[op].input, sizeof a->op[op].input);
+        assert_int_equal(a->op[op].weight_count, b->op[op].weight_count);
+        assert_memory_equal(a->op[op].weight, b->op[op].weight, sizeof a->op[op].weight);
+    }
+    for (int t = 0; t < a->tensor_count; t++) {
+        assert_string_equal(a->tensor[t].name, b->tensor[t].name);
+        for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+            assert_int_equal(a->tensor[t].shape.size[dim], b->tensor[t].shape.size[dim]);
+            assert_int_equal(a->tensor[t].shape.dim_class[dim], b->tensor[t].shape.dim_class[dim]);
+        }
+    }
+}
+
+/* A model whose linears are SUMMA's is the one that says so layer by layer; a tied head stays. */
+#define GRID_LAYERS(linear)                                                                        \
+    "\"layers\": [{\"op\": \"embedding\", \"name\": \"e\", \"vocab\": 9, \"hidden\": 8},"          \
+    "{\"op\": \"" linear "\", \"name\": \"a\", \"out\": 24, \"out_heads\": 2, \"bias\": true},"    \
+    "{\"op\": \"attention\", \"heads\": 2},"                                                       \
+    "{\"op\": \"" linear "\", \"name\": \"b\", \"out\": 8},"                                       \
+    "{\"op\": \"linear\", \"tied\": \"e\", \"bias\": true}]}"
+
+static void test_linears_on_grid(void **state)
+{
+    (void)state;
+    struct model said, by_hand, plain;
+    must_read(&said, HEAD "\"sequence\": 4, \"linears\": \"summa\", " GRID_LAYERS("linear"));
+    must_read(&by_hand, HEAD "\"sequence\": 4, " GRID_LAYERS("summa_linear"));
+    must_read(&plain, HEAD "\"sequence\": 4, \"linears\": \"plain\", " GRID_LAYERS("linear"));
+    must_be_alike(&said.graph, &by_hand.graph);
+    assert_int_equal(said.graph.op[1].kind, SBP_OP_SUMMA_LINEAR);
+    assert_int_equal(said.graph.op[1].weight_count, 2);
+    assert_int_equal(said.graph.op[4].kind, SBP_OP_LINEAR);
+    assert_int_equal(plain.graph.op[1].kind, SBP_OP_LINEAR);
+    assert_int_equal(said.graph.parameters, plain.graph.parameters);
+    drop(&said);
+    drop(&by_hand);
+    drop(&plain);
+}
+
 /* --- custom --- */
 
 #define CUSTOM(more)                                                                               \
@@ -413,8 +462,10 @@ static const struct {
           "\"ffn\": 3}]}",
      "m.json: layers[3]: 2 x 4 features: experts need unpacked ones"},
     /* the model's features come from a summa_linear's `in` as well: only the key is wrong */
-    {HEAD "\"layers\": [{\"op\": \"summa_linear\", \"in\": 8, \"out\": 8, \"bias\": true}]}",
-     "m.json: layers[0]: unknown key \"bias\""},
+    {HEAD "\"layers\": [{\"op\": \"summa_linear\", \"in\": 8, \"out\": 8, \"tied\": \"e\"}]}",
+     "m.json: layers[0]: unknown key \"tied\""},
+    {HEAD "\"linears\": \"grid\", \"layers\": [{\"op\": \"linear\", \"in\": 8, \"out\": 8}]}",
+     "m.json: linears: "},
     /* custom */
     {HEAD "\"layers\": [{\"op\": \"linear\", \"name\": \"x\", \"in\": 8, \"out\": 8}, {\"op\": "
           "\"custom\", \"inputs\": [\"x\", \"x\"], \"roles\": []}]}",
@@ -495,11 +546,17 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_grouped),    cmocka_unit_test(test_latent),
-        cmocka_unit_test(test_moe),        cmocka_unit_test(test_images),
-        cmocka_unit_test(test_conv_flops), cmocka_unit_test(test_patches),
-        cmocka_unit_test(test_tables),     cmocka_unit_test(test_summa),
-        cmocka_unit_test(test_custom),     cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_latent),
+        cmocka_unit_test(test_moe),
+        cmocka_unit_test(test_images),
+        cmocka_unit_test(test_conv_flops),
+        cmocka_unit_test(test_patches),
+        cmocka_unit_test(test_tables),
+        cmocka_unit_test(test_summa),
+        cmocka_unit_test(test_linears_on_grid),
+        cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

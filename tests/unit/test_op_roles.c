@@ -830,19 +830,23 @@ static void make_summa(struct form *form, int64_t n)
     form->kind = SBP_OP_SUMMA_LINEAR;
     add_operand(form, INPUT, 0, "grid_column", SHAPE(n, 2, 2 * n, 1), CLASS(BATCH, NONE, IN, NONE));
     add_operand(form, WEIGHT, 0, "grid_row", SHAPE(2 * n, 1, n, 1), CLASS(IN, NONE, OUT, NONE));
+    add_operand(form, WEIGHT, 1, NULL, SHAPE(1, 1, n, 1), CLASS(NONE, NONE, OUT, NONE));
     set_output(form, SHAPE(n, 2, n, 1), CLASS(BATCH, NONE, OUT, NONE));
     for (int64_t row = 0; row < 2 * n; row++)
-        for (int64_t i = 0; i < 2 * n; i++)
-            for (int64_t o = 0; o < n; o++) {
+        for (int64_t o = 0; o < n; o++) {
+            times(add_term(form, row * n + o), 2, o);
+            for (int64_t i = 0; i < 2 * n; i++) {
                 struct term *term = add_term(form, row * n + o);
                 times(term, 0, row * 2 * n + i);
                 times(term, 1, i * n + o);
             }
+        }
 }
 
-/* A panel is the inner features that lie with one member of a row (of X) and one of a column (of
- * W): grid_row x grid_column of them, equally many features each. */
-static void count_panels(const struct stage *stage, const struct form *form, const int *role)
+/* A panel is the inner features that lie with one member of the longer side; all members of the
+ * shorter one have equal shares of it: every pair of a row (of X) and a column (of W) has as many
+ * features in common. */
+static void count_shares(const struct stage *stage, const struct form *form, const int *role)
 {
     const struct sbp_dist x = operand_dist(stage, form, 0, role);
     const struct sbp_dist w = operand_dist(stage, form, 1, role);
@@ -870,7 +874,7 @@ static void count_panels(const struct stage *stage, const struct form *form, con
 static void play_summa(const struct stage *stage, void *form, const int *role)
 {
     play(stage, form, role);
-    count_panels(stage, form, role);
+    count_shares(stage, form, role);
 }
 
 static void test_summa(void **state)

@@ -11,7 +11,7 @@
 #define SEED   UINT64_C(4210)
 #define ROUNDS 600
 
-static void check_random_programs(uint64_t seed, bool wide)
+static void check_random_programs(uint64_t seed, bool wide, enum sbp_boxing_mode boxing)
 {
     struct sbp_random random;
     sbp_random_seed(&random, seed);
@@ -25,6 +25,7 @@ static void check_random_programs(uint64_t seed, bool wide)
         cluster.reserve_bytes = 1000;
         oracle_set_cluster(&s, &cluster);
         (wide ? oracle_draw_wide : oracle_draw)(&random, &s.model.graph, &s.mesh, &s.strategy);
+        s.strategy.boxing = boxing;
         if (oracle_close(&s) == SBP_OK) {
             const struct sbp_element_bytes bytes[] = {
                 sbp_element_bytes_of(&s.model.graph.precision), sbp_element_bytes_run(SBP_F32),
@@ -44,14 +45,22 @@ static void check_random_programs(uint64_t seed, bool wide)
 static void test_random_programs(void **state)
 {
     (void)state;
-    check_random_programs(SEED, false);
+    check_random_programs(SEED, false, SBP_BOXING_FULL);
 }
 
 /* Any role, and outputs that rest whole or partial. */
 static void test_random_rests(void **state)
 {
     (void)state;
-    check_random_programs(SEED + 2, true);
+    check_random_programs(SEED + 2, true, SBP_BOXING_FULL);
+}
+
+/* Lists that are cut, begin with slices or pass through other splits. */
+static void test_random_paths(void **state)
+{
+    (void)state;
+    check_random_programs(SEED + 3, false, SBP_BOXING_PATH);
+    check_random_programs(SEED + 4, true, SBP_BOXING_PATH);
 }
 
 /* Every operator of the catalogue. */
@@ -126,9 +135,8 @@ static void test_products_are_shared(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_programs),
-        cmocka_unit_test(test_random_rests),
-        cmocka_unit_test(test_every_operator),
+        cmocka_unit_test(test_random_programs),     cmocka_unit_test(test_random_rests),
+        cmocka_unit_test(test_random_paths),        cmocka_unit_test(test_every_operator),
         cmocka_unit_test(test_products_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,8 @@
 /* Properties of what a change of distribution costs, on random meshes of one to four levels, by
  * rings and by phases, with and without shared ports and measured curves; for the normal form and
- * for paths. Paths are also run by simulation, and compared with all sequences of steps.
+ * for paths. Paths are also run by simulation, and compared with all sequences of steps. Paths are
+ * the least there is on small meshes, and on others where prices follow alpha and beta, slower
+ * levels stand outside of faster ones and every axis can be split: drawn so with ORDERED.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -21,7 +23,7 @@
 
 /* --- random clusters and tensors --- */
 
-enum { CURVES = 1, SMALL = 2 };
+enum { CURVES = 1, SMALL = 2, ORDERED = 4 };
 
 /* Curves of every kind at a few sizes: multiples of the formula that never fall. */
 static void draw_curves(struct sbp_random *random, int level, struct sbp_cluster *cluster)
@@ -48,6 +50,17 @@ static void draw_curves(struct sbp_random *random, int level, struct sbp_cluster
     }
 }
 
+/* The outermost level is the slowest; its ports alone are shared. */
+static void order_levels(struct sbp_random *random, struct sbp_cluster *cluster)
+{
+    for (int i = cluster->level_count - 1; i > 0; i--) {
+        struct sbp_level *inner = &cluster->level[i], *outer = inner - 1;
+        outer->alpha_s = inner->alpha_s + 1e-8 * (double)oracle_below(random, 50);
+        outer->beta_s_per_byte = inner->beta_s_per_byte + 1e-9 * (double)oracle_below(random, 50);
+        inner->ports = 0;
+    }
+}
+
 static struct sbp_cluster draw_cluster(struct sbp_random *random, unsigned flags)
 {
     static const int64_t shapes[][4] = {{4, 1, 1, 1}, {6, 1, 1, 1}, {2, 2, 1, 1}, {2, 4, 1, 1},
@@ -67,7 +80,23 @@ static struct sbp_cluster draw_cluster(struct sbp_random *random, unsigned flags
         if (flags & CURVES)
             draw_curves(random, i, &cluster);
     }
+    if (flags & ORDERED)
+        order_levels(random, &cluster);
     return cluster;
+}
+
+/* Gives every axis a digit in the first dimension that has none in any. */
+static void divide_all(const struct sbp_mesh *mesh, struct oracle_tensor *tensor)
+{
+    for (int i = 0; i < mesh->axis_count; i++) {
+        sbp_axes splits = 0;
+        for (int d = 0; d < SBP_MAX_DIMS; d++)
+            splits |= tensor->split[d];
+        if (splits >> i & 1)
+            continue;
+        tensor->split[0] |= (sbp_axes)1 << i;
+        tensor->shape.size[0] *= mesh->axis[i].size;
+    }
 }
 
 /* A cluster, a tensor, and several of its distributions. */
@@ -85,6 +114,8 @@ static void draw(struct sbp_random *random, unsigned flags, int count, struct se
     for (int i = 0; i < count; i++)
         s->dist[i] = oracle_random_dist(random, &s->p.mesh, dims, false);
     oracle_random_tensor(random, &s->p.mesh, dims, s->dist, count, &s->p.tensor);
+    if (flags & ORDERED)
+        divide_all(&s->p.mesh, &s->p.tensor);
     s->p.tensor.layout = (struct sbp_layout){&s->p.mesh, SBP_MAX_DIMS, s->p.tensor.split};
     s->p.from = s->dist[0];
     s->p.to = s->dist[count > 1];
@@ -373,7 +404,7 @@ static void test_triangles(void **state)
     for (int round = 0; round < 1500; round++) {
         struct setting s;
         struct sbp_boxing boxing;
-        draw(&random, round % 2 ? CURVES : 0, 3, &s);
+        draw(&random, round % 4 == 0 ? SMALL | CURVES : round % 4 == 1 ? SMALL : ORDERED, 3, &s);
         const struct sbp_dist *a = &s.dist[0], *b = &s.dist[1], *c = &s.dist[2];
         const double direct = path_s(&s.p, a, c, BYTES, &boxing);
         check_chain(&s.p, a, c, &boxing);
@@ -455,7 +486,10 @@ static void test_against_all_sequences(void **state)
     for (int round = 0; round < 60; round++) {
         struct setting s;
         struct sbp_boxing boxing;
-        draw(&random, SMALL | (round % 2 ? CURVES : 0), 2, &s);
+        draw(&random, SMALL | (round % 3 == 0 ? ORDERED : round % 3 == 1 ? CURVES : 0), 2, &s);
+        if (round % 4 == 0) /* some axes cannot be split */
+            for (int d = 0; d < SBP_MAX_DIMS; d++)
+                s.p.tensor.split[d] &= (sbp_axes)oracle_below(&random, 16);
         list_dists(&s.p, all);
         try_all(&s.p, all);
         for (int trial = 0; trial < 60; trial++) {
@@ -521,34 +555,102 @@ static void test_slice_before_the_network(void **state)
     box_simulate(&p, &boxing);
 }
 
-/* Seven axes: only what differs is changed, and the normal form where all do. */
+/* Where more bytes are all that costs, cutting gains nothing: without alpha, on one level, a path
+ * that can neither slice nor keep partial sums costs what the normal form does. */
+static void test_no_gain_without_alpha(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED + 8);
+    print_message("seed %llu\n", (unsigned long long)SEED + 8);
+    for (int round = 0; round < 500; round++) {
+        struct setting s;
+        struct sbp_boxing boxing;
+        do
+            draw(&random, ORDERED, 2, &s);
+        while (s.p.cluster.level_count > 1);
+        s.p.cluster.level[0].alpha_s = 0;
+        for (int i = 0; i < s.p.mesh.axis_count; i++) {
+            if (s.p.from.axis[i].kind == SBP_BROADCAST)
+                s.p.from.axis[i] = SBP_STATE_P;
+            if (s.p.to.axis[i].kind == SBP_PARTIAL)
+                s.p.to.axis[i] = SBP_STATE_B;
+        }
+        const double path = path_s(&s.p, &s.p.from, &s.p.to, BYTES, &boxing);
+        near(path, normal_s(&s.p, &s.p.from, &s.p.to, BYTES, &boxing));
+    }
+}
+
+/* Twelve axes, and tensors that all of them split in two dimensions. */
+static void draw_many(struct sbp_random *random, struct box_problem *p, struct sbp_dist *dist,
+                      int count)
+{
+    struct sbp_diag diag;
+    p->cluster = oracle_cluster(2, (int64_t[]){512, 8});
+    assert_int_equal(sbp_mesh_make(&p->cluster, &p->mesh, &diag), SBP_OK);
+    p->tensor = (struct oracle_tensor){
+        .split = {4095, 4095}, .shape = {{4096, 8192, 1, 1}, {0, 1, SBP_NO_CLASS, SBP_NO_CLASS}}};
+    p->tensor.layout = (struct sbp_layout){&p->mesh, 2, p->tensor.split};
+    for (int i = 0; i < count; i++)
+        dist[i] = oracle_random_dist(random, &p->mesh, 2, false);
+}
+
 static void test_many_axes(void **state)
 {
     (void)state;
     struct sbp_random random;
     struct box_problem p;
-    struct sbp_boxing boxing, normal;
-    struct sbp_diag diag;
-    p.cluster = oracle_cluster(2, (int64_t[]){8, 16});
-    assert_int_equal(sbp_mesh_make(&p.cluster, &p.mesh, &diag), SBP_OK);
-    p.tensor = (struct oracle_tensor){
-        .split = {127, 127}, .shape = {{128, 128, 1, 1}, {0, 1, SBP_NO_CLASS, SBP_NO_CLASS}}};
-    p.tensor.layout = (struct sbp_layout){&p.mesh, 2, p.tensor.split};
+    struct sbp_boxing boxing;
+    int better = 0;
     sbp_random_seed(&random, SEED + 7);
     print_message("seed %llu\n", (unsigned long long)SEED + 7);
     for (int round = 0; round < 200; round++) {
-        p.from = oracle_random_dist(&random, &p.mesh, 2, false);
-        p.to = p.from;
-        for (int i = 0; i < p.mesh.axis_count; i++)
-            if (round == 0 || oracle_below(&random, 2) == 0)
-                p.to.axis[i] =
-                    sbp_state_equal(p.from.axis[i], SBP_STATE_B) ? SBP_STATE_P : SBP_STATE_B;
-        const double most = normal_s(&p, &p.from, &p.to, BYTES, &normal);
-        assert_true(path_s(&p, &p.from, &p.to, BYTES, &boxing) <= most);
-        check_chain(&p, &p.from, &p.to, &boxing);
-        for (int i = 0; i < boxing.count && round == 0; i++)
-            assert_int_equal(boxing.step[i].axes, normal.step[i].axes);
+        struct sbp_dist d[3];
+        draw_many(&random, &p, d, 3);
+        const double normal = normal_s(&p, &d[0], &d[2], BYTES, &boxing);
+        const double direct = path_s(&p, &d[0], &d[2], BYTES, &boxing);
+        check_chain(&p, &d[0], &d[2], &boxing);
+        const double detour =
+            path_s(&p, &d[0], &d[1], BYTES, &boxing) + path_s(&p, &d[1], &d[2], BYTES, &boxing);
+        const struct sbp_dist from = sbp_dist_dual(&p.mesh, &d[2]);
+        const struct sbp_dist to = sbp_dist_dual(&p.mesh, &d[0]);
+        assert_true(direct <= normal && direct <= detour * (1 + 1e-12));
+        near(path_s(&p, &from, &to, BYTES, &boxing), direct);
+        better += direct < normal * 0.9;
     }
+    assert_true(better > 100);
+}
+
+/* What is asked again is answered as before, whatever was asked in between. */
+static void test_known_paths(void **state)
+{
+    (void)state;
+    enum { QUESTIONS = 300 };
+    struct sbp_random random;
+    struct box_problem p;
+    struct sbp_paths paths;
+    struct sbp_dist d[2 * QUESTIONS];
+    sbp_random_seed(&random, SEED + 9);
+    print_message("seed %llu\n", (unsigned long long)SEED + 9);
+    draw_many(&random, &p, d, 2 * QUESTIONS);
+    assert_int_equal(sbp_paths_init(&paths, &p.cluster, &p.mesh, NULL), SBP_OK);
+    for (int round = 0; round < 3 * QUESTIONS; round++) {
+        const struct sbp_dist *from = &d[2 * (round % QUESTIONS)], *to = from + 1;
+        const double bytes = round % 7 ? BYTES : 2 * BYTES;
+        struct sbp_boxing alone, known;
+        (void)path_s(&p, from, to, bytes, &alone);
+        assert_int_equal(sbp_paths_find(&paths, &p.tensor.layout, &p.tensor.shape, bytes, from, to,
+                                        &known, NULL),
+                         SBP_OK);
+        assert_int_equal(known.count, alone.count);
+        for (int i = 0; i < known.count; i++) {
+            assert_int_equal(known.step[i].kind, alone.step[i].kind);
+            assert_int_equal(known.step[i].axes, alone.step[i].axes);
+            assert_true(sbp_dist_equal(&p.mesh, &known.step[i].to, &alone.step[i].to));
+        }
+    }
+    assert_true(paths.known_count > QUESTIONS && paths.known_count <= 2 * QUESTIONS);
+    sbp_paths_free(&paths);
 }
 
 int main(void)
@@ -565,7 +667,9 @@ int main(void)
         cmocka_unit_test(test_against_all_sequences),
         cmocka_unit_test(test_paths_deliver),
         cmocka_unit_test(test_slice_before_the_network),
+        cmocka_unit_test(test_no_gain_without_alpha),
         cmocka_unit_test(test_many_axes),
+        cmocka_unit_test(test_known_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/text.h"
+#include "planner/help.h"
 #include "planner/optimise.h"
 
 #define MOST_CHOICES 16
@@ -63,15 +64,23 @@ static const struct option options[] = {
     {"--memory-limit", "BYTES", SIZE, AT(memory_limit_bytes), 1, MOST_COUNT, NULL,
      "memory of a device (default: the cluster's); 80G, 512M"},
     {"--fix", "LAYER=ROLE:FACTOR,...", LIST, AT(fix), 0, 0, NULL,
-     "fix factors of a layer, those of several levels as 4/2 outermost first; may be repeated"},
+     "fix factors of a layer and of its repeats, those of several levels as 4/2 outermost first "
+     "(of "
+     "a stage where there are several); may be repeated"},
+    {"--runnable", NULL, FLAG, AT(runnable), 0, 0, NULL,
+     "only plans that `sbplan run` executes: one stage, the batch at once, nothing sharded"},
     {"--strategy", "FILE", TEXT, AT(strategy), 0, 0, NULL, "the strategy to price, or a plan"},
     {"--tokens", "N", TOKENS, AT(tokens), 1, 0, NULL,
      "also say what training on so many tokens takes; 300B, 3e11"},
     {"--devices", "N", WHOLE, AT(devices), 1, (int64_t)1 << 31, NULL,
      "use so many of the cluster's devices, innermost first"},
     {"--set", "KEY=VALUE", LIST, AT(set), 0, 0, NULL,
-     "how a step is cut (below), boxing=full|paper, max_batch_split=N, or a key of the model file "
-     "to replace; may be repeated"},
+     "how a step is cut (below), boxing=full|paper|path, max_batch_split=N, devices=N, or a path "
+     "into the model (layers=24) or the cluster (cluster.levels[0].size=4, "
+     "cluster.device.memory_bytes=40G); may be repeated"},
+    {"--sweep", "KEY=a,b,c", LIST, AT(sweep), 0, 0, NULL,
+     "search for each value of a key of --set and print one table; may be repeated: all "
+     "combinations"},
     {"--global-batch", "N", WHOLE, AT(global_batch), 1, (int64_t)1 << 31, NULL,
      "sequences or images a step (needed)"},
     {"--sequence", "N", WHOLE, AT(sequence), 1, (int64_t)1 << 31, NULL,
@@ -90,6 +99,10 @@ static const struct option options[] = {
     {"--budget-s", "SECONDS", HANDED, 0, 0, 0, NULL, "time for all measurements (default 30)"},
     {"--method", "NAME", HANDED, 0, 0, 0, NULL,
      "how times become alpha and beta (default paper: least squares of relative errors)"},
+    {"--from", "LOG...", LIST, AT(from), 0, 0, NULL,
+     "do not measure: read logs of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks"},
+    {"--nodes", "N", HANDED, 0, 0, 0, NULL, "nodes of the logs' runs, where a log does not say"},
+    {"--ranks-per-node", "N", HANDED, 0, 0, 0, NULL, "ranks a node, where a log does not say"},
     {"--quiet", NULL, SWITCH, 0, 0, 0, NULL, "print nothing but errors"},
     {"--steps", "N", HANDED, 0, 0, 0, NULL, "training steps (default 1)"},
     {"--verify", NULL, SWITCH, 0, 0, 0, NULL,
@@ -97,8 +110,6 @@ static const struct option options[] = {
     {"--dtype", "NAME", HANDED, 0, 0, 0, NULL, "f32 (default) or f64: of the run"},
     {"--trace", "FILE", HANDED, 0, 0, 0, NULL, "write the timeline of the last step"},
     {"--top", "K", LATER, 0, 0, 0, NULL, NULL},
-    {"--sweep", "KEY=a,b,c", LATER, 0, 0, 0, NULL, NULL},
-    {"--from", "LOG", LATER, 0, 0, 0, NULL, NULL},
     {"--json", NULL, FLAG, AT(json), 0, 0, NULL, "print one JSON object and nothing else"},
     {"--help", NULL, FLAG, AT(help), 0, 0, NULL, "print this"},
 };
@@ -410,9 +421,9 @@ enum sbp_status sbp_arguments_read(const struct sbp_command *command, int count,
 {
     *arguments = (struct sbp_arguments){.command = command};
     struct sbp_word_list *lists[] = {&arguments->operands, &arguments->fix, &arguments->set,
-                                     &arguments->forward};
+                                     &arguments->sweep, &arguments->from};
     bool complete = true;
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         lists[i]->word = SBP_NEW(&arguments->arena, const char *, count + 1);
         complete = complete && lists[i]->word != NULL;
     }
@@ -433,47 +444,6 @@ void sbp_arguments_free(struct sbp_arguments *arguments)
 
 /* --- help --- */
 
-#define HELP_COLUMNS 96
-
-/* Words of a text in lines of at most HELP_COLUMNS, indented; the first line is begun already. */
-static void print_wrapped(FILE *out, const char *text, int indent, int column)
-{
-    while (*text != '\0') {
-        const int length = (int)strcspn(text, " ");
-        if (column + length > HELP_COLUMNS) {
-            (void)fprintf(out, "\n%*s", indent, "");
-            column = indent;
-        }
-        (void)fprintf(out, "%.*s", length, text);
-        column += length;
-        text += length;
-        if (*text == ' ') {
-            text++;
-            if (column + 1 + (int)strcspn(text, " ") <= HELP_COLUMNS) {
-                (void)fputc(' ', out);
-                column++;
-            } else {
-                column = HELP_COLUMNS + 1;
-            }
-        }
-    }
-    (void)fputc('\n', out);
-}
-
-/* "  --seed N        of everything random". */
-static void print_entry(FILE *out, const char *name, const char *between, const char *argument,
-                        const char *help)
-{
-    enum { INDENT = 30 };
-    int column = fprintf(out, "  %s%s%s", name, between, argument);
-    if (column > INDENT - 2) {
-        (void)fputc('\n', out);
-        column = 0;
-    }
-    (void)fprintf(out, "%*s", INDENT - column, "");
-    print_wrapped(out, help, INDENT, INDENT);
-}
-
 static void print_option(FILE *out, const struct option *option)
 {
     struct sbp_text help = {0};
@@ -483,8 +453,9 @@ static void print_option(FILE *out, const struct option *option)
         option->choices(names);
     for (int i = 0; names[i] != NULL; i++)
         sbp_text_add(&help, "%s%s", i == 0 ? ": " : ", ", names[i]);
-    print_entry(out, option->name, is_flag(option) ? "" : " ",
-                is_flag(option) ? "" : option->argument, help.failed ? option->help : help.bytes);
+    sbp_help_entry(out, option->name, is_flag(option) ? "" : " ",
+                   is_flag(option) ? "" : option->argument,
+                   help.failed ? option->help : help.bytes);
     sbp_text_free(&help);
 }
 
@@ -496,95 +467,24 @@ static bool has_option_named(const struct sbp_command *command, const char *name
     return false;
 }
 
-static void print_spaces(FILE *out)
-{
-    (void)fprintf(out, "\nSpaces:\n");
-    for (int i = 0; i < SBP_SPACES; i++)
-        (void)fprintf(out, "  %-20s %s\n", sbp_space_name((enum sbp_space_kind)i),
-                      sbp_space_summary((enum sbp_space_kind)i));
-}
-
-static void print_algorithms(FILE *out)
-{
-    (void)fprintf(out, "\nAlgorithms:\n");
-    for (const struct sbp_solver *solver = sbp_solvers; solver->name != NULL; solver++)
-        (void)fprintf(out, "  %-20s %s\n", solver->name, solver->summary);
-}
-
-/* What --set takes for each of sbp_parallel_keys. */
-static const struct {
-    const char *key, *argument, *help;
-} cuts[] = {
-    {"pipeline", "N", "stages (default 1): whole outer levels first, then a divisor of the next"},
-    {"micro_batch", "N",
-     "sequences that a stage works on at a time; divides the batch (default all "
-     "of it)"},
-    {"schedule", "NAME", "of the micro-batches (default 1f1b)"},
-    {"chunks", "N", "pieces of a stage: 2 or more, with schedule interleaved"},
-    {"pipeline_limit", "N",
-     "micro-batches in flight, of schedules message-driven and zero-bubble "
-     "(default 0: as many as stages)"},
-    {"zero", "0..3", "ZeRO: replicas share optimizer states (1), gradients (2), weights (3)"},
-    {"gather_blocks", "BOOL", "with zero=3, gather the weights of a block together"},
-    {"recompute", "NAME",
-     "what is formed again in the backward pass instead of kept (default "
-     "none)"},
-    {"recompute_every", "N", "keep the input of every so many blocks, with recompute=full"},
-    {"regather", "BOOL", "keep inputs as they rested, and box them again for weight gradients"},
-    {"keep_sent", "BOOL", "keep what a stage sent until its backward pass"},
-    {"offload", "BOOL", "optimizer states in host memory"},
-    {"bucket_parameters", "N", "that pass through the device at a time, with offload"},
-    {"chunk_factor", "N", "buckets of one all-reduce beside the optimizer, with offload"},
-    {"gradient_overlap", "0..1",
-     "share of the gradients' synchronisation that may hide behind the "
-     "backward pass (default: the cluster's)"},
-    {"allow_delayed_gradients", "BOOL", "needed by cdp-v1 and cdp-v2: update with older gradients"},
-    {"owner", "NAME", "one replica holds a layer's states and hands them out (default none)"},
-};
-
-static void add_cut_names(const char *key, struct sbp_text *help)
-{
-    for (int i = 0; strcmp(key, "schedule") == 0 && i < SBP_SCHEDULES; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_schedule_name((enum sbp_schedule)i));
-    for (int i = 0; strcmp(key, "recompute") == 0 && i < SBP_RECOMPUTES; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_recompute_name((enum sbp_recompute)i));
-    for (int i = 0; strcmp(key, "owner") == 0 && i < SBP_OWNERS; i++)
-        sbp_text_add(help, "%s%s", i == 0 ? ": " : ", ", sbp_owner_name((enum sbp_owner)i));
-}
-
-static void print_cuts(FILE *out)
-{
-    (void)fprintf(out, "\nHow a step is cut (--set):\n");
-    for (const char *const *key = sbp_parallel_keys(); *key != NULL; key++)
-        for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
-            struct sbp_text help = {0};
-            if (strcmp(cuts[i].key, *key) != 0)
-                continue;
-            sbp_text_add(&help, "%s", cuts[i].help);
-            add_cut_names(*key, &help);
-            print_entry(out, *key, "=", cuts[i].argument, help.failed ? cuts[i].help : help.bytes);
-            sbp_text_free(&help);
-        }
-}
-
 void sbp_help_print_command(const struct sbp_command *command, FILE *out)
 {
     (void)fprintf(out, "Usage: sbplan %s%s%s [options]\n", command->name,
                   command->operands[0] == '\0' ? "" : " ", command->operands);
-    print_wrapped(out, command->summary, 0, 0);
+    sbp_help_wrapped(out, command->summary, 0, 0);
     (void)fprintf(out, "\nOptions:\n");
     for (int i = 0; i < OPTIONS; i++)
         if (has_option(command, &options[i]) && options[i].kind != LATER)
             print_option(out, &options[i]);
     if (has_option_named(command, "--space"))
-        print_spaces(out);
+        sbp_help_spaces(out);
     if (has_option_named(command, "--algorithm"))
-        print_algorithms(out);
+        sbp_help_algorithms(out);
     if (has_option_named(command, "--set"))
-        print_cuts(out);
+        sbp_help_cuts(out);
     if (command->notes != NULL) {
         (void)fputc('\n', out);
-        print_wrapped(out, command->notes, 0, 0);
+        sbp_help_wrapped(out, command->notes, 0, 0);
     }
 }
 

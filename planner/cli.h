@@ -30,14 +30,16 @@ struct sbp_arguments {
     const char *record;           /* the command as plans record it: without where it writes */
     const volatile sig_atomic_t *stop; /* set by an interrupt */
 
-    bool help, json;
+    bool help, json, runnable;
     const char *output;
     int space, algorithm, objective; /* algorithm: 0 auto, else place in sbp_solvers + 1 */
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
     const char *strategy, *problem;
-    struct sbp_word_list fix, set;
+    struct sbp_word_list fix, set, sweep, from;
+    struct sbp_word_list row; /* KEY=VALUE of the row of a sweep that is at hand; not an option */
+    int64_t top;              /* plans to show; 0: the best alone */
     int64_t global_batch, sequence, vocab_multiple; /* import */
     const char *name;
     int precision;       /* 0: fp32 */

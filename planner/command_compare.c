@@ -1,91 +1,149 @@
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
 #include "planner/json_out.h"
+#include "planner/plan_line.h"
 #include "planner/search_run.h"
+#include "planner/space_rules.h"
 
-/* The baselines first, then the spaces that hold them. */
-static const enum sbp_space_kind ORDER[] = {SBP_SPACE_DATA_PARALLEL, SBP_SPACE_MEGATRON,
-                                            SBP_SPACE_AUTODDL, SBP_SPACE_FULL};
-enum { ROWS = sizeof ORDER / sizeof *ORDER };
+/* The baselines first, then the spaces that hold most of them; `zero` is the best of three rows. */
+static const enum sbp_space_kind ORDER[] = {
+    SBP_SPACE_DATA_PARALLEL, SBP_SPACE_ZERO_1,        SBP_SPACE_ZERO_2,      SBP_SPACE_ZERO_3,
+    SBP_SPACE_MEGATRON,      SBP_SPACE_MEGATRON_NODE, SBP_SPACE_MEGATRON_3D, SBP_SPACE_GSHARD,
+    SBP_SPACE_SUMMA,         SBP_SPACE_MYELIN,        SBP_SPACE_CDP,         SBP_SPACE_AUTODDL,
+    SBP_SPACE_FULL};
+enum { ROWS = sizeof ORDER / sizeof *ORDER, FULL_ROW = ROWS - 1 };
 
 struct row {
     struct sbp_outcome outcome;
     bool refused, found;
     struct sbp_diag why; /* refused */
+    struct sbp_parallel parallel;
     struct sbp_summary summary;
     char line[SBP_PLAN_LINE_BYTES];
     struct sbp_shortage shortage;
+    int plan_of; /* the row whose plan it is: full's may be that of a space that it holds */
 };
 
 struct comparison {
-    struct sbp_search_job job;
+    struct sbp_search_job job; /* the model, the cluster and what is given of a step */
     struct row row[ROWS];
     int found;
 };
+
+static enum sbp_status describe(const struct sbp_search_job *job, struct row *row,
+                                struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
+    const enum sbp_status checked = sbp_search_job_check(job, &report, diag);
+    row->summary = report.summary;
+    row->parallel = job->plan.parallel;
+    (void)sbp_plan_line(&job->plan, job->request.space, row->line);
+    sbp_report_free(&report);
+    return checked;
+}
+
+static enum sbp_status begin_and_search(struct sbp_search_job *job, struct row *row)
+{
+    SBP_TRY(sbp_space_begin(&job->request, &job->plan, &row->why));
+    return sbp_search_run(&job->plan, &job->request, &row->outcome, &row->why);
+}
 
 /* A space without a legal strategy, or too large for the solver, is a row, not the end. */
 static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
                                   struct sbp_diag *diag)
 {
-    struct sbp_report report;
-    const enum sbp_status status =
-        sbp_search_run(&job->plan, &job->request, &row->outcome, &row->why);
-    row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED;
+    const enum sbp_status status = begin_and_search(job, row);
+    row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || status == SBP_E_USAGE;
     if (row->refused)
         return SBP_OK;
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", row->why.text);
+    job->outcome = row->outcome;
     row->found = sbp_outcome_has_plan(&row->outcome);
-    if (!row->found) {
-        sbp_shortage_find(&job->plan, &job->request, &row->outcome, &row->shortage);
-        return SBP_OK;
-    }
-    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
-    row->summary = report.summary;
-    (void)sbp_report_plan_line(&job->plan, row->line);
-    sbp_report_free(&report);
+    if (row->found)
+        return describe(job, row, diag);
+    sbp_shortage_find(&job->plan, &job->request, &row->outcome, &row->shortage);
     return SBP_OK;
 }
 
-static double objective_s(const struct comparison *comparison, int row)
+/* Every space begins with the model and the step that were given. */
+static enum sbp_status compare_space(const struct comparison *comparison, int index,
+                                     struct row *row, struct sbp_diag *diag)
 {
-    return comparison->row[row].outcome.objective_s;
+    struct sbp_search_job job = {.arguments = comparison->job.arguments};
+    enum sbp_status status =
+        sbp_inputs_read(job.arguments, &job.arena, &job.settings, &job.plan, diag);
+    job.request = comparison->job.request;
+    job.request.space = ORDER[index];
+    if (status == SBP_OK)
+        status = search_row(&job, row, diag);
+    sbp_search_job_free(&job);
+    return status;
 }
 
-/* How many times the first baseline's time; 0 where there is none to compare. */
-static double gain(const struct comparison *comparison, int row)
+/* Limits of time or memory may keep the free search from a plan that a narrower one finds: then
+ * that is full's best, too. */
+static void take_better_part(struct comparison *comparison)
 {
-    for (int first = 0; first < ROWS; first++)
-        if (comparison->row[first].found)
-            return comparison->row[row].found && objective_s(comparison, row) > 0
-                       ? objective_s(comparison, first) / objective_s(comparison, row)
-                       : 0;
-    return 0;
+    struct row *full = &comparison->row[FULL_ROW];
+    int best = FULL_ROW;
+    for (int i = 0; i < ROWS; i++) {
+        const struct row *row = &comparison->row[i], *before = &comparison->row[best];
+        if (row->found && sbp_space_is_part_of_full(ORDER[i]) &&
+            (!before->found || row->outcome.objective_s < before->outcome.objective_s * (1 - 1e-9)))
+            best = i;
+    }
+    if (best == FULL_ROW)
+        return;
+    const struct row *part = &comparison->row[best];
+    full->found = true;
+    full->refused = false;
+    full->outcome.status = SBP_PLAN_FEASIBLE;
+    full->outcome.objective_s = part->outcome.objective_s;
+    full->parallel = part->parallel;
+    full->summary = part->summary;
+    memcpy(full->line, part->line, sizeof full->line);
+    full->plan_of = best;
+}
+
+/* How many times as long the row takes as the free search's plan; 0 where one of them has none. */
+static double gain(const struct comparison *comparison, int index)
+{
+    const struct row *row = &comparison->row[index], *full = &comparison->row[FULL_ROW];
+    return row->found && full->found && full->outcome.objective_s > 0
+               ? row->outcome.objective_s / full->outcome.objective_s
+               : 0;
 }
 
 /* --- text --- */
+
+static const char *verdict(const struct row *row)
+{
+    if (row->refused)
+        return "refused";
+    if (row->found || row->outcome.status == SBP_PLAN_INFEASIBLE)
+        return sbp_plan_status_name(row->outcome.status);
+    return "none found";
+}
 
 static void why_cell(struct sbp_table *table, const struct row *row)
 {
     char needed[32], limit[32];
     if (row->refused)
-        sbp_table_cell(table, "refused, see below");
+        sbp_table_cell(table, "see below");
     else if (row->shortage.needed_bytes > 0)
         sbp_table_cell(
-            table, "%s: %s of %s a device%s%s",
-            row->outcome.status == SBP_PLAN_INFEASIBLE ? "infeasible"
-                                                       : "no strategy that fits was found",
-            sbp_format_bytes(row->shortage.needed_bytes, needed),
+            table, "needs %s of %s%s%s", sbp_format_bytes(row->shortage.needed_bytes, needed),
             sbp_format_bytes(row->shortage.limit_bytes, limit),
             row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
     else
-        sbp_table_cell(table, row->outcome.status == SBP_PLAN_INFEASIBLE
-                                  ? "infeasible"
-                                  : "no strategy that fits was found");
+        sbp_table_cell(table, "no strategy puts its layers together");
 }
 
 static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
@@ -93,6 +151,7 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
     const struct row *row = &comparison->row[index];
     char unit[32];
     sbp_table_cell(table, "%s", sbp_space_name(ORDER[index]));
+    sbp_table_cell(table, "%s", verdict(row));
     if (!row->found) {
         for (int i = 0; i < 5; i++)
             sbp_table_cell(table, "-");
@@ -100,38 +159,88 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
         return;
     }
     const struct sbp_step_totals *totals = &row->summary.totals;
-    sbp_table_cell(table, "%s", sbp_plan_status_name(row->outcome.status));
     sbp_table_cell(table, "%.6g", 1e3 * totals->step_s);
     sbp_table_cell(table, "%.6g", 1e3 * totals->communication_s);
+    sbp_table_cell(table, "%.6g", 1e3 * totals->exposed_s);
     sbp_table_cell(table, "%s", sbp_format_bytes((double)totals->device_bytes, unit));
-    sbp_table_cell(table, "%.3f", gain(comparison, index));
+    if (gain(comparison, index) > 0)
+        sbp_table_cell(table, "%.3f", gain(comparison, index));
+    else
+        sbp_table_cell(table, "-");
     sbp_table_cell(table, "%s", row->line);
 }
 
-/* Too long for a cell. */
+/* Whether two reasons say the same of two spaces. */
+static bool same_reason(const struct comparison *comparison, int a, int b)
+{
+    const char *left = comparison->row[a].why.text, *right = comparison->row[b].why.text;
+    while (*left != '\0' && *right != '\0') {
+        const char *name[2] = {sbp_space_name(ORDER[a]), sbp_space_name(ORDER[b])};
+        const size_t length[2] = {strlen(name[0]), strlen(name[1])};
+        if (strncmp(left, name[0], length[0]) == 0 && strncmp(right, name[1], length[1]) == 0) {
+            left += length[0];
+            right += length[1];
+        } else if (*left++ != *right++) {
+            return false;
+        }
+    }
+    return *left == *right;
+}
+
+/* Too long for a cell; once for all spaces with the same reason. */
 static enum sbp_status print_refusals(const struct comparison *comparison)
 {
-    for (int i = 0; i < ROWS; i++)
-        if (comparison->row[i].refused &&
-            printf("\n%s: %s\n", sbp_space_name(ORDER[i]), comparison->row[i].why.text) < 0)
+    bool said[ROWS] = {false};
+    for (int i = 0; i < ROWS; i++) {
+        if (!comparison->row[i].refused || said[i])
+            continue;
+        if (printf("\n%s", sbp_space_name(ORDER[i])) < 0)
             return SBP_E_IO;
+        for (int k = i + 1; k < ROWS; k++) {
+            said[k] |= comparison->row[k].refused && same_reason(comparison, i, k);
+            if (comparison->row[k].refused && same_reason(comparison, i, k) &&
+                printf(", %s", sbp_space_name(ORDER[k])) < 0)
+                return SBP_E_IO;
+        }
+        if (printf(": %s\n", comparison->row[i].why.text) < 0)
+            return SBP_E_IO;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status print_legend(const struct comparison *comparison)
+{
+    const bool communication = comparison->job.request.objective == SBP_COMMUNICATION;
+    const int plan_of = comparison->row[FULL_ROW].plan_of;
+    if (printf("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
+               "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
+               "Communication that is not exposed hides\nbehind computation.\n",
+               communication ? "communication" : "step time") < 0)
+        return SBP_E_IO;
+    if (plan_of != FULL_ROW &&
+        printf("full: the plan is that of %s, which is one of full's; its own search found none "
+               "better\n",
+               sbp_space_name(ORDER[plan_of])) < 0)
+        return SBP_E_IO;
     return SBP_OK;
 }
 
 static enum sbp_status print_text(const struct comparison *comparison)
 {
-    static const char *const TITLES[] = {"space",  "status", "step ms",      "communication ms",
-                                         "memory", "gain",   "plan (layers)"};
+    static const char *const TITLES[] = {"space",      "status", "step ms",    "comm. ms",
+                                         "exposed ms", "memory", "full gains", "plan (layers)"};
     struct sbp_table table;
     SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
     if (printf("\n") < 0)
         return SBP_E_IO;
-    sbp_table_init(&table, 7, TITLES);
+    sbp_table_init(&table, 8, TITLES);
     for (int i = 0; i < ROWS; i++)
         print_row(&table, comparison, i);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
     SBP_TRY(status);
+    if (comparison->found > 0)
+        SBP_TRY(print_legend(comparison));
     SBP_TRY(print_refusals(comparison));
     if (comparison->found > 0)
         return SBP_OK;
@@ -159,8 +268,12 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
         return;
     }
     sbp_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
-    sbp_put_number(item, "gain", gain(comparison, index), failed);
+    if (gain(comparison, index) > 0)
+        sbp_put_number(item, "full_gains", gain(comparison, index), failed);
     sbp_put_text(item, "plan", row->line, failed);
+    if (row->plan_of != index)
+        sbp_put_text(item, "plan_of", sbp_space_name(ORDER[row->plan_of]), failed);
+    sbp_put_parallel(item, &row->parallel, failed);
     sbp_put_cost(item, &row->summary, failed);
     sbp_put_memory(item, &row->summary, failed);
 }
@@ -186,14 +299,16 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
 
 static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *diag)
 {
-    struct sbp_search_job *job = &comparison->job;
-    job->request = sbp_search_request(job->arguments, &job->settings);
+    comparison->job.request =
+        sbp_search_request(comparison->job.arguments, &comparison->job.settings);
     for (int i = 0; i < ROWS; i++) {
-        job->request.space = ORDER[i];
-        SBP_TRY(search_row(job, &comparison->row[i], diag));
+        comparison->row[i].plan_of = i;
+        SBP_TRY(compare_space(comparison, i, &comparison->row[i], diag));
         comparison->found += comparison->row[i].found;
     }
-    SBP_TRY(job->arguments->json ? print_json(comparison, diag) : print_text(comparison));
+    take_better_part(comparison);
+    SBP_TRY(comparison->job.arguments->json ? print_json(comparison, diag)
+                                            : print_text(comparison));
     return comparison->found > 0 ? SBP_OK : SBP_NO;
 }
 

@@ -121,6 +121,18 @@ static const char *group_text(const struct sbp_plan *plan, const struct sbp_inst
     return text;
 }
 
+/* "3, 4": which of the mesh's axes, counted from 0; paths cut collectives by them. */
+static const char *axes_text(sbp_axes axes, char text[GROUP_BYTES])
+{
+    int used = 0;
+    text[0] = '\0';
+    for (int axis = 0; axis < SBP_MAX_AXES && used < GROUP_BYTES; axis++)
+        if (axes >> axis & 1)
+            used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%d",
+                             used > 0 ? ", " : "", axis);
+    return text;
+}
+
 static void collective_row(struct sbp_table *table, const struct sbp_report *report,
                            const struct sbp_program *program, const struct sbp_instr *instr)
 {
@@ -128,6 +140,8 @@ static void collective_row(struct sbp_table *table, const struct sbp_report *rep
     const double times = (double)instr->times;
     sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
     sbp_table_cell(table, "%s", group_text(report->plan, instr, group));
+    if (report->plan->strategy.boxing == SBP_BOXING_PATH)
+        sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
     sbp_table_cell(table, "%s", sbp_format_bytes(sbp_instr_call_bytes(program, instr), bytes));
     sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
     sbp_table_cell(table, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
@@ -139,8 +153,11 @@ static enum sbp_status print_collectives(const struct sbp_report *report, int op
 {
     static const char *const TITLES[] = {"collective", "group", "bytes", "time",
                                          "a step",     "cause", "tensor"};
+    static const char *const BY_AXES[] = {"collective", "group",  "axes",  "bytes",
+                                          "time",       "a step", "cause", "tensor"};
+    const bool by_axes = report->plan->strategy.boxing == SBP_BOXING_PATH;
     struct sbp_table table;
-    sbp_table_init(&table, 7, TITLES);
+    sbp_table_init(&table, by_axes ? 8 : 7, by_axes ? BY_AXES : TITLES);
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count; i++)
@@ -292,6 +309,10 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
         failed);
     char group[GROUP_BYTES];
     sbp_put_text(item, "group", group_text(report->plan, instr, group), failed);
+    struct cJSON *axes = sbp_put_array(item, "axes", failed);
+    for (int axis = 0; axis < report->plan->mesh.axis_count; axis++)
+        if (instr->box.axes >> axis & 1)
+            sbp_push_number(axes, axis, failed);
     sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
                    failed);
     sbp_put_number(item, "communication_s", instr->communication_s / instr->times, failed);

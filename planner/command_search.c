@@ -1,4 +1,5 @@
 #include "planner/search_run.h"
+#include "planner/sweep.h"
 
 /* The search as a problem that `solve`, and other solvers, read. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
@@ -12,11 +13,8 @@ static enum sbp_status write_problem(const struct sbp_search_job *job, struct sb
 
 static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
 {
-    const struct sbp_arguments *arguments = job->arguments;
-    job->request = sbp_search_request(arguments, &job->settings);
-    SBP_TRY(sbp_fixes_parse(&job->plan, &arguments->fix, &job->arena, &job->request.fix,
-                            &job->request.fix_count, diag));
-    if (arguments->problem != NULL)
+    SBP_TRY(sbp_search_job_open(job, diag));
+    if (job->arguments->problem != NULL)
         SBP_TRY(write_problem(job, diag));
     SBP_TRY(sbp_search_run(&job->plan, &job->request, &job->outcome, diag));
     return sbp_search_answer(job, diag);
@@ -25,9 +23,9 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
 enum sbp_status sbp_command_search(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     struct sbp_search_job job = {.arguments = arguments};
-    enum sbp_status status = sbp_inputs_read(arguments, &job.arena, &job.settings, &job.plan, diag);
-    if (status == SBP_OK)
-        status = search(&job, diag);
+    if (arguments->sweep.count > 0)
+        return sbp_command_sweep(arguments, diag);
+    const enum sbp_status status = search(&job, diag);
     sbp_search_job_free(&job);
     return status;
 }

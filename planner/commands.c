@@ -1,4 +1,5 @@
 /* The table of commands, and the way from argv to one of them. */
+#include <limits.h>
 #include <string.h>
 
 #include "base/text.h"
@@ -19,7 +20,7 @@ const struct sbp_command sbp_commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
      "search with the best plan so far, marked \"stopped\", and exit status 0; without one it is "
      "1.",
-     .options = "-o --problem --space --objective " SOLVER_OPTIONS
+     .options = "-o --problem --space --objective --runnable " SOLVER_OPTIONS
                 "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
@@ -80,11 +81,14 @@ const struct sbp_command sbp_commands[] = {
      .options = "--json --help",
      .run = sbp_command_list},
     {.name = "calibrate",
-     .operands = "",
-     .summary = "measure this machine's ranks and write a cluster file",
-     .notes = "Starts sbplan-calibrate, under mpirun where there is one, and prints the command.",
-     .options = "-n -o --backend --max-bytes --budget-s --method --seed --from --json --quiet "
-                "--help",
+     .operands = "[--from LOG...]",
+     .most_operands = INT_MAX,
+     .summary = "measure this machine's ranks and write a cluster file, or read published logs",
+     .notes = "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
+              "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
+              "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\".",
+     .options = "-n -o --backend --max-bytes --budget-s --method --seed --from --nodes "
+                "--ranks-per-node --json --quiet --help",
      .forwards = true,
      .run = sbp_command_calibrate},
     {.name = "run",

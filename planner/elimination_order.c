@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/portable.h"
 #include "planner/elimination.h"
 
 /* Above this degree fill-in is not counted but taken as that of a star; it is never chosen early.
@@ -150,9 +151,9 @@ static double fill_in(const struct greedy *greedy, int variable)
 static double table_bits(const struct greedy *greedy, int variable)
 {
     const struct neighbours *set = &greedy->adjacent[variable];
-    double bits = log2(greedy->problem->variable[variable].domain);
+    double bits = sbp_log2(greedy->problem->variable[variable].domain);
     for (int i = 0; i < set->count; i++)
-        bits += log2(greedy->problem->variable[set->member[i]].domain);
+        bits += sbp_log2(greedy->problem->variable[set->member[i]].domain);
     return bits;
 }
 

@@ -4,6 +4,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/fix_reason.h"
 #include "planner/inputs.h"
 
 #define MOST_FACTOR (INT64_C(1) << 31)
@@ -108,10 +109,25 @@ static enum sbp_status refuse_role(const char *word, const char *op, const char 
     return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\", legal are %s", word, op, role, legal);
 }
 
+/* "node 8 x gpu 8", of a stage where there are several. */
+#define LEVELS_BYTES 192
+static const char *levels_of(const struct sbp_plan *plan, char *buffer)
+{
+    int used = 0;
+    for (int i = 0; i < plan->stage.level_count; i++)
+        used +=
+            snprintf(buffer + used, (size_t)(LEVELS_BYTES - used), "%s%s %lld", i > 0 ? " x " : "",
+                     plan->stage.level[i].name, (long long)plan->stage.level[i].size);
+    if (plan->parallel.pipeline > 1)
+        (void)snprintf(buffer + used, (size_t)(LEVELS_BYTES - used), " in a stage");
+    return buffer;
+}
+
 static enum sbp_status parse_role(const struct fixes *fixes, int op, const char *word, char *item,
                                   struct sbp_fix *fix, struct sbp_diag *diag)
 {
     const char *names[SBP_MAX_ROLES + 1];
+    char level_text[LEVELS_BYTES];
     const int levels = fixes->plan->stage.level_count;
     char *colon = strchr(item, ':');
     role_names(fixes->plan, op, names);
@@ -126,10 +142,30 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
     }
     if (fix->factor[role][0] != SBP_ANY)
         return REFUSE_FIX("--fix %.80s: role %s is given twice", word, item);
-    if (!parse_factors(colon + 1, levels, fix->factor[role]))
-        return REFUSE_FIX("--fix %.80s: role %s needs %d factor%s of 1 and more, as in %s:%s", word,
-                          item, levels, levels == 1 ? "" : "s, one a level, outermost first,", item,
-                          levels == 1 ? "4" : "4/2");
+    if (parse_factors(colon + 1, levels, fix->factor[role]))
+        return SBP_OK;
+    if (levels == 1)
+        return REFUSE_FIX("--fix %.80s: role %s needs a factor of 1 and more, as in %s:4", word,
+                          item, item);
+    return REFUSE_FIX("--fix %.80s: role %s needs %d factors of 1 and more, one for each level of "
+                      "%s, as in %s:4/2",
+                      word, item, levels, levels_of(fixes->plan, level_text), item);
+}
+
+/* Repeats of a layer are split alike: one fix is for all of them. */
+static enum sbp_status check_first(const struct fixes *fixes, const char *word, int op,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = &fixes->plan->graph;
+    const int site = graph->op[op].site;
+    for (int i = 0; i < fixes->count; i++) {
+        if (strcmp(fixes->fix[i].layer, graph->op[site].name) != 0)
+            continue;
+        if (graph->op[site].repeats > 1)
+            return REFUSE_FIX("--fix %.80s: %s and its repeats are split alike, and fixed already",
+                              word, graph->op[site].name);
+        return REFUSE_FIX("--fix %.80s: %s is fixed twice", word, graph->op[op].name);
+    }
     return SBP_OK;
 }
 
@@ -146,14 +182,15 @@ static enum sbp_status parse_fix(struct fixes *fixes, const char *word, struct s
     char where[128];
     (void)snprintf(where, sizeof where, "--fix %.100s", word);
     SBP_TRY(find_layer(fixes, where, copy, &op, diag));
+    SBP_TRY(check_first(fixes, word, op, diag));
     op = fixes->plan->graph.op[op].site;
-    for (int i = 0; i < fixes->count; i++)
-        if (strcmp(fixes->fix[i].layer, fixes->plan->graph.op[op].name) == 0)
-            return REFUSE_FIX("--fix %.80s: %s is fixed twice", word, fixes->fix[i].layer);
     struct sbp_fix *fix = add_fix(fixes, op, SBP_ANY);
     for (char *item = strtok_r(equals + 1, ",", &rest); item != NULL;
          item = strtok_r(NULL, ",", &rest))
         SBP_TRY(parse_role(fixes, op, word, item, fix, diag));
+    char reason[SBP_FIX_REASON_BYTES];
+    if (*sbp_fix_reason(fixes->plan, op, fix, reason) != '\0')
+        return sbp_fail(diag, SBP_E_INPUT, "--fix %.80s: %s", word, reason);
     return SBP_OK;
 }
 
@@ -203,9 +240,10 @@ static enum sbp_status check_products(const struct sbp_json *at, const struct sb
         if (product != plan->stage.level[level].size)
             return sbp_json_refuse(at,
                                    "the factors at level \"%s\" make %lld parts, it has %lld "
-                                   "members",
+                                   "members%s",
                                    plan->stage.level[level].name, (long long)product,
-                                   (long long)plan->stage.level[level].size);
+                                   (long long)plan->stage.level[level].size,
+                                   plan->parallel.pipeline > 1 ? " in a stage" : "");
     }
     return SBP_OK;
 }
@@ -223,7 +261,11 @@ static enum sbp_status read_roles(const struct sbp_json *roles, const struct fix
         SBP_TRY(sbp_json_member(roles, names[role], &member));
         SBP_TRY(read_factors(&member, fixes->plan->stage.level_count, fix->factor[role]));
     }
-    return check_products(roles, fixes->plan, fix->factor, SBP_MAX_ROLES);
+    SBP_TRY(check_products(roles, fixes->plan, fix->factor, SBP_MAX_ROLES));
+    char reason[SBP_FIX_REASON_BYTES];
+    return *sbp_fix_reason(fixes->plan, op, fix, reason) == '\0'
+               ? SBP_OK
+               : sbp_json_refuse(roles, "%s", reason);
 }
 
 static const char *const REST_NAMES[] = {"S0", "S1", "S2", "B", "P", NULL};

@@ -1,173 +1,60 @@
 #include "planner/inputs.h"
 
-#include <string.h>
-
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "planner/overrides.h"
 
-/* --- --set --- */
+/* --- files, changed by words --- */
 
-static bool key_of(const char *word, char *key, size_t size)
-{
-    const char *equals = strchr(word, '=');
-    if (equals == NULL || equals == word || (size_t)(equals - word) >= size)
-        return false;
-    memcpy(key, word, (size_t)(equals - word));
-    key[equals - word] = '\0';
-    return true;
-}
-
-/* A number (sizes as 32K, too), true, false, an object or an array; any other text is a string. */
-static enum sbp_status value_of(const char *word, struct cJSON **value, struct sbp_diag *diag)
-{
-    const char *text = strchr(word, '=') + 1;
-    struct sbp_json at;
-    double number;
-    int64_t size;
-    if (strchr("{[\"", text[0]) != NULL && text[0] != '\0')
-        return sbp_json_parse(text, "--set", value, &at, diag);
-    if (sbp_parse_double(text, &number))
-        *value = cJSON_CreateNumber(number);
-    else if (sbp_parse_size(text, &size))
-        *value = cJSON_CreateNumber((double)size);
-    else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
-        *value = cJSON_CreateBool(text[0] == 't');
-    else
-        *value = cJSON_CreateString(text);
-    return *value == NULL ? sbp_fail(diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
-}
-
-static enum sbp_status set_boxing(const struct sbp_json *value, struct sbp_settings *settings)
-{
-    static const char *const NAMES[] = {"full", "paper", NULL};
-    int choice = 0;
-    SBP_TRY(sbp_json_choice(value, NAMES, &choice));
-    settings->boxing = choice == 0 ? SBP_BOXING_FULL : SBP_BOXING_PAPER;
-    return SBP_OK;
-}
-
-/* A key of struct sbp_parallel is kept until the model is known. */
-static enum sbp_status keep_parallel(const char *key, const struct cJSON *value,
-                                     struct sbp_settings *settings, bool *taken,
-                                     struct sbp_diag *diag)
-{
-    for (const char *const *known = sbp_parallel_keys(); *known != NULL; known++) {
-        if (strcmp(*known, key) != 0)
-            continue;
-        *taken = true;
-        struct cJSON *copy = cJSON_Duplicate(value, true);
-        cJSON_DeleteItemFromObjectCaseSensitive(settings->parallel, key);
-        if (copy != NULL && cJSON_AddItemToObject(settings->parallel, key, copy))
-            return SBP_OK;
-        cJSON_Delete(copy);
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    }
-    return SBP_OK;
-}
-
-/* The nearest key that is not the model's; NULL. */
-static const char *nearest_key(const char *key)
-{
-    static const char *const KEYS[] = {"boxing", "max_batch_split", NULL};
-    const char *nearest = sbp_nearest(key, KEYS);
-    return nearest != NULL ? nearest : sbp_nearest(key, sbp_parallel_keys());
-}
-
-/* Keys of the search; a slip of one of them is no key of the model. */
-static enum sbp_status set_search_key(const char *key, struct cJSON *value, const char *word,
-                                      const struct cJSON *model, struct sbp_settings *settings,
-                                      bool *taken, struct sbp_diag *diag)
-{
-    char file[160];
-    struct sbp_json at;
-    (void)snprintf(file, sizeof file, "--set %.120s", word);
-    sbp_json_at(value, file, diag, &at);
-    *taken = true;
-    if (strcmp(key, "boxing") == 0)
-        return set_boxing(&at, settings);
-    if (strcmp(key, "max_batch_split") == 0)
-        return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->max_batch_split);
-    *taken = false;
-    SBP_TRY(keep_parallel(key, value, settings, taken, diag));
-    if (*taken)
-        return SBP_OK;
-    const char *nearest = nearest_key(key);
-    if (nearest != NULL && cJSON_GetObjectItemCaseSensitive(model, key) == NULL)
-        return sbp_json_refuse(&at, "unknown key \"%s\", did you mean \"%s\"?", key, nearest);
-    return SBP_OK;
-}
-
-static enum sbp_status set_key(struct cJSON *model, const char *word, struct sbp_settings *settings,
-                               struct sbp_diag *diag)
-{
-    char key[64];
-    struct cJSON *value = NULL;
-    bool taken = false;
-    if (!key_of(word, key, sizeof key))
-        return sbp_fail(diag, SBP_E_USAGE, "--set %.60s: legal is KEY=VALUE", word);
-    SBP_TRY(value_of(word, &value, diag));
-    enum sbp_status status = set_search_key(key, value, word, model, settings, &taken, diag);
-    if (status != SBP_OK || taken) {
-        cJSON_Delete(value);
-        return status;
-    }
-    const bool there = cJSON_GetObjectItemCaseSensitive(model, key) != NULL;
-    const bool done = there ? cJSON_ReplaceItemInObjectCaseSensitive(model, key, value)
-                            : cJSON_AddItemToObject(model, key, value);
-    if (done)
-        return SBP_OK;
-    cJSON_Delete(value);
-    return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-}
-
-/* Whether a --set word is about the model. */
-static bool is_model_key(const char *word)
-{
-    char key[64];
-    if (!key_of(word, key, sizeof key) || strcmp(key, "boxing") == 0 ||
-        strcmp(key, "max_batch_split") == 0)
-        return false;
-    for (const char *const *known = sbp_parallel_keys(); *known != NULL; known++)
-        if (strcmp(*known, key) == 0)
-            return false;
-    return true;
-}
-
-/* "model.json --set a=1": what messages about a changed model name. */
-static const char *changed_name(const char *path, const struct sbp_word_list *words,
-                                struct sbp_arena *arena)
+/* "model.json --set a=1": what messages about a changed file name. The row of a sweep is named by
+ * the sweep. */
+static const char *changed_name(const char *path, enum sbp_override_root root,
+                                const struct sbp_word_list *words, struct sbp_arena *arena)
 {
     struct sbp_text text = {0};
     sbp_text_add(&text, "%s", path);
     for (int i = 0; i < words->count; i++)
-        if (is_model_key(words->word[i]))
+        if (sbp_override_root(words->word[i]) == root)
             sbp_text_add(&text, " --set %s", words->word[i]);
     const char *name = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
     sbp_text_free(&text);
     return name;
 }
 
-static enum sbp_status read_model(const struct sbp_arguments *arguments, struct sbp_arena *arena,
-                                  struct sbp_settings *settings, struct cJSON **model,
-                                  const char **file, struct sbp_diag *diag)
+/* A model or a cluster, as its file has it. */
+struct file {
+    struct cJSON *root; /* owned */
+    const char *path, *name;
+};
+
+static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp_config_kind kind,
+                                 struct sbp_arena *arena, struct file *file, struct sbp_diag *diag)
 {
-    const char *path;
-    struct sbp_json at;
     static const char *const NONE[] = {NULL};
-    SBP_TRY(sbp_config_find(SBP_CONFIG_MODEL, arguments->operands.word[0], arena, &path, diag));
-    SBP_TRY(sbp_json_open(path, model, &at, diag));
-    enum sbp_status status = SBP_OK;
-    if (!cJSON_IsObject(*model))
-        status = sbp_json_keys(&at, NONE);
-    for (int i = 0; i < arguments->set.count && status == SBP_OK; i++)
-        status = set_key(*model, arguments->set.word[i], settings, diag);
-    *file = changed_name(path, &arguments->set, arena);
-    if (status == SBP_OK && *file == NULL)
-        status = sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    if (status != SBP_OK)
-        cJSON_Delete(*model);
-    return status;
+    const bool model = kind == SBP_CONFIG_MODEL;
+    struct sbp_json at;
+    SBP_TRY(
+        sbp_config_find(kind, arguments->operands.word[model ? 0 : 1], arena, &file->path, diag));
+    SBP_TRY(sbp_json_open(file->path, &file->root, &at, diag));
+    file->name = changed_name(file->path, model ? SBP_OVERRIDE_MODEL : SBP_OVERRIDE_CLUSTER,
+                              &arguments->set, arena);
+    if (file->name == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    return cJSON_IsObject(file->root) ? SBP_OK : sbp_json_keys(&at, NONE);
+}
+
+static enum sbp_status override(const struct sbp_arguments *arguments, const struct file *model,
+                                const struct file *cluster, struct sbp_settings *settings,
+                                struct sbp_diag *diag)
+{
+    const struct sbp_override_target target = {
+        .model = model->root, .cluster = cluster->root, .settings = settings};
+    for (int i = 0; i < arguments->set.count; i++)
+        SBP_TRY(sbp_override("--set", arguments->set.word[i], &target, diag));
+    for (int i = 0; i < arguments->row.count; i++)
+        SBP_TRY(sbp_override("--sweep", arguments->row.word[i], &target, diag));
+    return SBP_OK;
 }
 
 /* --- --devices --- */
@@ -189,18 +76,18 @@ static enum sbp_status shrink(const struct sbp_json *at, int64_t devices, struct
     return SBP_OK;
 }
 
-static enum sbp_status read_cluster(const struct sbp_arguments *arguments, struct sbp_arena *arena,
-                                    struct cJSON **cluster, const char **path,
-                                    struct sbp_diag *diag)
+/* Both files as the words leave them, cut to the devices that are asked for. */
+static enum sbp_status read_files(const struct sbp_arguments *arguments, struct sbp_arena *arena,
+                                  struct sbp_settings *settings, struct file *model,
+                                  struct file *cluster, struct sbp_diag *diag)
 {
     struct sbp_json at;
-    SBP_TRY(sbp_config_find(SBP_CONFIG_CLUSTER, arguments->operands.word[1], arena, path, diag));
-    SBP_TRY(sbp_json_open(*path, cluster, &at, diag));
-    const enum sbp_status status =
-        arguments->devices > 0 ? shrink(&at, arguments->devices, diag) : SBP_OK;
-    if (status != SBP_OK)
-        cJSON_Delete(*cluster);
-    return status;
+    SBP_TRY(open_file(arguments, SBP_CONFIG_MODEL, arena, model, diag));
+    SBP_TRY(open_file(arguments, SBP_CONFIG_CLUSTER, arena, cluster, diag));
+    SBP_TRY(override(arguments, model, cluster, settings, diag));
+    const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
+    sbp_json_at(cluster->root, cluster->name, diag, &at);
+    return devices > 0 ? shrink(&at, devices, diag) : SBP_OK;
 }
 
 /* What --set says of stages, micro-batches and the like. */
@@ -216,19 +103,18 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sb
                                 struct sbp_settings *settings, struct sbp_plan *plan,
                                 struct sbp_diag *diag)
 {
-    struct cJSON *model, *cluster;
-    const char *model_file, *cluster_file;
+    struct file model = {0}, cluster = {0};
     *settings = (struct sbp_settings){.parallel = cJSON_CreateObject()};
     *plan = (struct sbp_plan){0};
     if (settings->parallel == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    SBP_TRY(read_model(arguments, arena, settings, &model, &model_file, diag));
-    enum sbp_status status = read_cluster(arguments, arena, &cluster, &cluster_file, diag);
+    enum sbp_status status = read_files(arguments, arena, settings, &model, &cluster, diag);
     if (status != SBP_OK) {
-        cJSON_Delete(model);
+        cJSON_Delete(model.root);
+        cJSON_Delete(cluster.root);
         return status;
     }
-    SBP_TRY(sbp_plan_begin(model, model_file, cluster, cluster_file, plan, diag));
+    SBP_TRY(sbp_plan_begin(model.root, model.name, cluster.root, cluster.name, plan, diag));
     struct sbp_parallel parallel = plan->parallel;
     status = read_given(settings, &parallel, diag);
     if (status == SBP_OK)

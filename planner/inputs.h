@@ -29,12 +29,13 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
 struct sbp_settings {
     enum sbp_boxing_mode boxing;
     int64_t max_batch_split; /* 0: none */
+    int64_t devices;         /* 0: as --devices says */
     struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
 };
 
-/* A plan without a strategy for operands MODEL and CLUSTER, after --set and --devices. On failure
- * no plan is left allocated; the settings may be freed either way. `arena` keeps the names of the
- * files, which messages use. */
+/* A plan without a strategy for operands MODEL and CLUSTER, after --set, a sweep's row and
+ * --devices. On failure no plan is left allocated; the settings may be freed either way. `arena`
+ * keeps the names of the files, which messages use. */
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
                                 struct sbp_settings *settings, struct sbp_plan *plan,
                                 struct sbp_diag *diag) SBP_MUST_USE;

@@ -148,9 +148,10 @@ static sbp_axes moving_axes(const struct labeller *l, const uint8_t *role,
                             const struct sbp_transfer *transfer)
 {
     const struct moves moves = moves_of(l, role, transfer);
-    if (l->space->request->boxing == SBP_BOXING_FULL)
+    if (l->space->request->boxing != SBP_BOXING_PAPER)
         return moves.conflict;
-    const int tag = l->space->variable[transfer->from].tag[l->choice[transfer->from]];
+    const struct sbp_space_variable *from = &l->space->variable[transfer->from];
+    const int tag = from->tag[from->tuple[l->choice[transfer->from]]];
     const bool is_free = (moves.batch == 0 && tag != SBP_REST_BATCH) ||
                          (moves.features == 0 && tag != SBP_REST_FEATURE);
     return is_free ? 0 : moves.batch;
@@ -178,7 +179,7 @@ static double whole_transfer_s(const struct labeller *l, const uint8_t *role,
         to.axis[axis] = entry->role[space->op_role[transfer->op][own]].input[transfer->input];
     }
     const struct sbp_way way = sbp_space_way(space->mesh, &from, &to);
-    return transfer->repeats * sbp_space_way_s(space, transfer->tensor, &way);
+    return sbp_space_way_s(space, transfer->tensor, &way, transfer->there, transfer->back);
 }
 
 /* All boxing of outputs on their way to where they may rest whole. */
@@ -197,7 +198,7 @@ static double whole_keeps_s(const struct labeller *l, const uint8_t *role)
             from.axis[axis] = sbp_space_output_state(
                 space, keep->op, role[(size_t)keep->op_variable * SBP_MAX_AXES + (size_t)axis]);
         const struct sbp_way way = sbp_space_way(space->mesh, &from, &to);
-        seconds += node->repeats * sbp_space_way_s(space, node->output, &way);
+        seconds += sbp_space_way_s(space, node->output, &way, keep->there, keep->back);
     }
     return seconds;
 }
@@ -213,7 +214,7 @@ static double transfers_s(const struct labeller *l, const uint8_t *role)
             continue;
         }
         const struct sbp_group group = sbp_group_of(space->mesh, moving_axes(l, role, transfer));
-        seconds += transfer->repeats * sbp_space_moves_s(space, transfer->tensor, &group);
+        seconds += sbp_space_moves_s(space, transfer, &group);
     }
     return seconds;
 }
@@ -233,7 +234,8 @@ static int count_broken_ways(const struct labeller *l, const uint8_t *role)
     int broken = 0;
     for (int i = 0; i < space->transfer_count; i++) {
         const struct sbp_transfer *transfer = &space->transfer[i];
-        if (space->variable[transfer->from].tag[l->choice[transfer->from]] == SBP_REST_BATCH)
+        const struct sbp_space_variable *from = &space->variable[transfer->from];
+        if (from->tag[from->tuple[l->choice[transfer->from]]] == SBP_REST_BATCH)
             broken += count_axes(moves_of(l, role, transfer).features);
     }
     return broken;
@@ -497,7 +499,8 @@ static void write_strategy(const struct labeller *l, struct sbp_strategy *strate
     strategy->boxing = space->request->boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op];
-        const int zero = sbp_space_zero(space, op);
+        const int chosen = variable < 0 ? 0 : space->variable[variable].zero[l->choice[variable]];
+        const int zero = sbp_space_zero(space, op, chosen);
         strategy->zero[op] = zero == space->parallel->zero ? SBP_ZERO_DEFAULT : (uint8_t)zero;
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
             strategy->op[op].role[axis] = space->op_role[op][best_role(l, variable, axis)];

@@ -137,7 +137,7 @@ static enum sbp_status start(const struct sbp_launch *launch, const char *progra
 enum sbp_status sbp_launch(const struct sbp_launch *launch, struct sbp_diag *diag)
 {
     char program[PATH_MAX];
-    if (SBP_PLANNER_ONLY)
+    if (SBP_PLANNER_ONLY && !launch->is_everywhere)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "sbplan %s: not in this build, which plans only: build with meson "
                         "-Dplanner_only=false",

@@ -12,6 +12,7 @@
 struct sbp_launch {
     const char *program;      /* "sbplan-run" */
     const char *build_folder; /* "executor": beside this program's own folder */
+    bool is_everywhere;       /* it is also part of a build that plans only */
     int64_t ranks;            /* processes under mpirun; 0: the program alone */
     const struct sbp_arguments *arguments;
     const char *extra[8]; /* further words, NULL-terminated: what the command decided about */

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A start or an end of span `span`; ends come first at equal times (intervals are half-open). */
 struct live_event {
@@ -99,6 +100,85 @@ static void drop_slack_points(const struct sbp_problem *problem, struct sbp_live
     }
 }
 
+static int compare_points(const void *left, const void *right)
+{
+    const int a = *(const int *)left, b = *(const int *)right;
+    return (a > b) - (a < b);
+}
+
+/* *usage: that of all spans which cover the point, added up; NULL when none does. False: memory is
+ * out. */
+static bool sum_usages(const struct sbp_variable *variable, const struct sbp_span *span, int count,
+                       int point, struct sbp_arena *arena, const double **usage)
+{
+    double *sum = NULL;
+    *usage = NULL;
+    for (int s = 0; s < count; s++) {
+        if (point < span[s].first || point >= span[s].last)
+            continue;
+        if (*usage != NULL && sum == NULL) {
+            sum = SBP_NEW(arena, double, variable->domain);
+            if (sum == NULL)
+                return false;
+            memcpy(sum, *usage, (size_t)variable->domain * sizeof *sum);
+        }
+        for (int k = 0; sum != NULL && k < variable->domain; k++)
+            sum[k] += span[s].usage[k];
+        *usage = sum != NULL ? sum : span[s].usage;
+    }
+    return true;
+}
+
+/* Cuts a variable's spans where any of them begins or ends and adds up what overlaps; returns how
+ * many spans that makes (at most 2 count - 1), or -1 when memory is out. point: (2 count) scratch.
+ */
+static int cut_spans(const struct sbp_variable *variable, const struct sbp_span *span, int count,
+                     int *point, struct sbp_arena *arena, struct sbp_span *cut)
+{
+    for (int s = 0; s < count; s++) {
+        point[2 * s] = span[s].first;
+        point[2 * s + 1] = span[s].last;
+    }
+    qsort(point, 2 * (size_t)count, sizeof *point, compare_points);
+    int made = 0;
+    for (int i = 0; i + 1 < 2 * count; i++) {
+        const double *usage = NULL;
+        if (point[i] == point[i + 1])
+            continue;
+        if (!sum_usages(variable, span, count, point[i], arena, &usage))
+            return -1;
+        if (usage != NULL)
+            cut[made++] =
+                (struct sbp_span){.first = point[i], .last = point[i + 1], .usage = usage};
+    }
+    return made;
+}
+
+/* Leaves no two spans of a variable over one point. */
+static bool separate_spans(const struct sbp_problem *problem, struct sbp_arena *arena,
+                           struct sbp_live *live)
+{
+    const size_t room = 2 * (size_t)live->begin[problem->variable_count];
+    struct sbp_span *separate = SBP_NEW(arena, struct sbp_span, room);
+    int *point = SBP_NEW(arena, int, room);
+    if (separate == NULL || point == NULL)
+        return false;
+    int first = 0, made = 0;
+    for (int v = 0; v < problem->variable_count; v++) {
+        const int last = live->begin[v + 1];
+        live->begin[v] = made;
+        const int count = cut_spans(&problem->variable[v], live->span + first, last - first, point,
+                                    arena, separate + made);
+        if (count < 0)
+            return false;
+        made += count;
+        first = last;
+    }
+    live->begin[problem->variable_count] = made;
+    live->span = separate;
+    return true;
+}
+
 enum sbp_status sbp_live_build(const struct sbp_problem *problem, struct sbp_arena *arena,
                                struct sbp_live *live)
 {
@@ -126,5 +206,5 @@ enum sbp_status sbp_live_build(const struct sbp_problem *problem, struct sbp_are
     if (most == NULL || renumbered == NULL)
         return SBP_E_MEMORY;
     drop_slack_points(problem, live, most, renumbered);
-    return SBP_OK;
+    return separate_spans(problem, arena, live) ? SBP_OK : SBP_E_MEMORY;
 }

@@ -12,8 +12,9 @@
 
 struct sbp_outcome {
     enum sbp_plan_status status;
-    double objective_s;   /* of the plan found, INFINITY without one */
-    double lower_bound_s; /* of the objective over the space; -INFINITY: none */
+    double objective_s;    /* of the plan found, INFINITY without one */
+    double lower_bound_s;  /* of the objective over the space; -INFINITY: none */
+    const char *unbounded; /* why there is none, where the request is why; NULL */
     int64_t evaluations;
     double wall_s;
     bool stopped;
@@ -30,6 +31,17 @@ struct sbp_outcome {
  * E_UNSUPPORTED: the solver refuses the problem. */
 enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
                              struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* What no plan of the request's space can beat, without a search: bound_s under the memory limit
+ * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
+ * by the model, reserve included. A few milliseconds. -INFINITY where prices bound nothing
+ * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy. */
+struct sbp_optimise_bound {
+    double bound_s, time_s, least_bytes;
+};
+enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp_request *request,
+                                   struct sbp_optimise_bound *bound,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The pairwise problem of a request alone, memory as the search models it: for other solvers.
  * E_USAGE: the space is not one problem. */

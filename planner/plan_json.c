@@ -59,9 +59,8 @@ static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op,
 
 static void put_strategy(struct cJSON *parent, const struct sbp_plan *plan, bool *failed)
 {
-    const bool paper = plan->strategy.boxing == SBP_BOXING_PAPER;
     struct cJSON *strategy = sbp_put_object(parent, "strategy", failed);
-    sbp_put_text(strategy, "boxing", paper ? "paper" : "full", failed);
+    sbp_put_text(strategy, "boxing", sbp_boxing_name(plan->strategy.boxing), failed);
     put_axes(strategy, plan, failed);
     if (plan->graph.input >= 0)
         put_dist(strategy, "input", &plan->mesh, &plan->strategy.rest[plan->graph.input], failed);

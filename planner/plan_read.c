@@ -218,7 +218,6 @@ static enum sbp_status read_layers(const struct sbp_json *strategy, const struct
 static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_plan *plan)
 {
     static const char *const KEYS[] = {"boxing", "axes", "input", "layers", NULL};
-    static const char *const BOXINGS[] = {"full", "paper", NULL};
     struct sbp_json strategy, member;
     int boxing = 0;
     SBP_TRY(sbp_json_member(root, "strategy", &strategy));
@@ -226,8 +225,8 @@ static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_pla
     if (sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy) != SBP_OK)
         return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
     SBP_TRY(sbp_json_member(&strategy, "boxing", &member));
-    SBP_TRY(sbp_json_choice(&member, BOXINGS, &boxing));
-    plan->strategy.boxing = boxing == 0 ? SBP_BOXING_FULL : SBP_BOXING_PAPER;
+    SBP_TRY(sbp_json_choice(&member, sbp_boxing_names(), &boxing));
+    plan->strategy.boxing = (enum sbp_boxing_mode)boxing;
     SBP_TRY(read_axes(&strategy, plan));
     if (plan->graph.input >= 0)
         SBP_TRY(

@@ -8,7 +8,11 @@
 #include "planner/label.h"
 #include "planner/space.h"
 
-enum { MOST_AXES = 5, MOST_PARTS = 20000, MOST_SOLVED = 100000, MOST_EVALUATIONS = 50000000 };
+enum { MOST_AXES = 5, MOST_PARTS = 20000 };
+/* Work of a call, in cells of tables: a fifth of a second or so. */
+#define MOST_WORK         INT64_C(6000000)
+#define WORK_OF_A_SOLVE   INT64_C(4000)
+#define WORK_OF_OPERATORS INT64_C(400) /* to label, compile and price a plan, each */
 /* Cells of edge tables that may be built at all. */
 #define MOST_CELLS 4e6
 
@@ -31,7 +35,7 @@ struct refiner {
     int choices;
     struct part *heap; /* least bound first */
     int part_count;
-    int64_t solved;
+    int64_t solved, work;
     bool exhausted; /* parts were dropped without a look */
 };
 
@@ -203,6 +207,7 @@ static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
     struct sbp_solver_options options = r->out->request->solver_options;
     if (options.time_limit_s > 0)
         options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
+    options.max_evaluations = r->work < MOST_WORK ? MOST_WORK - r->work : 1;
     options.progress = NULL; /* each is short: told of together, in add_part */
     for (int v = 0; v < r->space.variable_count; v++)
         for (int i = r->first[v]; i < r->first[v + 1]; i++)
@@ -217,8 +222,7 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
 {
     if (!has_choices(r, banned))
         return SBP_OK;
-    if (r->part_count == MOST_PARTS || r->solved >= MOST_SOLVED ||
-        r->out->evaluations >= MOST_EVALUATIONS || r->out->stopped) {
+    if (r->part_count == MOST_PARTS || r->work >= MOST_WORK || r->out->stopped) {
         r->exhausted = true;
         return SBP_OK;
     }
@@ -226,7 +230,8 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
     enum sbp_status status = solve(r, banned, &solution);
     if (status == SBP_OK) {
         r->out->evaluations += solution.evaluations;
-        r->out->stopped |= solution.stopped;
+        r->work += solution.evaluations + WORK_OF_A_SOLVE;
+        r->out->stopped |= solution.stopped && r->work < MOST_WORK;
         r->exhausted |= solution.stopped;
         tell_progress(r);
     }
@@ -303,6 +308,7 @@ static enum sbp_status divide_by_choice(struct refiner *r, const struct part *pa
 static enum sbp_status look_at(struct refiner *r, const struct part *part, uint8_t *banned)
 {
     struct sbp_labelling labelling;
+    r->work += WORK_OF_OPERATORS * r->space.graph->op_count;
     SBP_TRY(sbp_label(&r->space, part->choice, 0, r->out->trial, &labelling));
     if (labelling.broken_class >= 0)
         return divide_by_class(r, part, labelling.broken_class, banned);
@@ -352,9 +358,7 @@ static enum sbp_status refine(struct refiner *r)
 {
     if (edge_cells(r) > MOST_CELLS)
         return SBP_OK;
-    SBP_TRY(sbp_space_problem(&r->space,
-                              r->out->capacity_bytes - sbp_space_constant_bytes(&r->space),
-                              &r->problem, r->diag));
+    SBP_TRY(sbp_space_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
     enum sbp_status status = tabulate(r);
     if (status == SBP_OK)
         status = search_parts(r);

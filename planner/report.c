@@ -188,10 +188,11 @@ enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
     const struct sbp_graph *graph = &plan->graph;
     const struct sbp_cluster *cluster = &plan->cluster;
     char count[UNIT_BYTES], precision[64], bytes[UNIT_BYTES];
-    PRINT("model      %s: %s parameters, batch %lld x sequence %lld, %s\n", graph->name,
-          sbp_format_count((double)graph->parameters, count), (long long)graph->global_batch,
-          (long long)graph->sequence,
-          precision_text(&graph->precision, precision, sizeof precision));
+    PRINT("model      %s: %s parameters, batch %lld", graph->name,
+          sbp_format_count((double)graph->parameters, count), (long long)graph->global_batch);
+    if (graph->sequence > 1)
+        PRINT(" x sequence %lld", (long long)graph->sequence);
+    PRINT(", %s\n", precision_text(&graph->precision, precision, sizeof precision));
     const int64_t devices = sbp_plan_devices(plan);
     PRINT("cluster    %s: %lld device%s", cluster->name, (long long)devices,
           devices == 1 ? "" : "s");
@@ -255,8 +256,7 @@ static double samples_per_s(const struct sbp_report *report)
     return report->summary.tokens_per_s / (double)report->plan->graph.sequence;
 }
 
-/* "455.6 tokens/s"; of a model that reads no tokens "99.2 images/s" or "samples/s". */
-static const char *rate_text(const struct sbp_report *report, char *buffer, size_t size)
+const char *sbp_report_rate(const struct sbp_report *report, char *buffer)
 {
     const struct sbp_graph *graph = &report->plan->graph;
     bool images = false;
@@ -265,10 +265,11 @@ static const char *rate_text(const struct sbp_report *report, char *buffer, size
         images |=
             graph->op[op].kind == SBP_OP_CONV2D || graph->op[op].kind == SBP_OP_PATCH_EMBEDDING;
     if (images || graph->sequence == 1)
-        (void)snprintf(buffer, size, "%s %s/s", sbp_format_count(samples_per_s(report), count),
+        (void)snprintf(buffer, SBP_RATE_BYTES, "%s %s/s",
+                       sbp_format_count(samples_per_s(report), count),
                        images ? "images" : "samples");
     else
-        (void)snprintf(buffer, size, "%s tokens/s",
+        (void)snprintf(buffer, SBP_RATE_BYTES, "%s tokens/s",
                        sbp_format_count(report->summary.tokens_per_s, count));
     return buffer;
 }
@@ -300,11 +301,10 @@ enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
     const struct sbp_step_totals *totals = &summary->totals;
     const int64_t limit =
         options->memory_limit_bytes > 0 ? options->memory_limit_bytes : summary->memory_bytes;
-    char rate[2 * UNIT_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
+    char rate[SBP_RATE_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
     SBP_TRY(print_step(summary, out));
     PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
-          rate_text(report, rate, sizeof rate), 100 * summary->mfu,
-          1000 * summary->gpu_hours_per_step);
+          sbp_report_rate(report, rate), 100 * summary->mfu, 1000 * summary->gpu_hours_per_step);
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
         char tokens[UNIT_BYTES], steps[UNIT_BYTES], hours[UNIT_BYTES];
@@ -478,70 +478,6 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
     if (report->summary.stages > 1)
         PRINT("(times of a step, summed over repeats, which lie on several stages)\n");
     return SBP_OK;
-}
-
-/* --- a plan in a line --- */
-
-/* Layers that choose, as the search counts them: repeats share. */
-static bool chooses(const struct sbp_graph *graph, int op)
-{
-    return graph->op[op].site == op && !graph->op[op].entry->follows;
-}
-
-/* How many sites have the same roles as `op`; 0 when an earlier one counts them. */
-static int alike(const struct sbp_plan *plan, int op)
-{
-    char mine[SBP_ROLES_BYTES], other[SBP_ROLES_BYTES];
-    int count = 0;
-    (void)sbp_roles_text(plan, op, mine);
-    for (int i = 0; i < plan->graph.op_count; i++) {
-        if (!chooses(&plan->graph, i) || strcmp(sbp_roles_text(plan, i, other), mine) != 0)
-            continue;
-        if (i < op)
-            return 0;
-        count++;
-    }
-    return count;
-}
-
-/* The op that comes next: fewer sites alike than `limit`, or as many and a later place. */
-static int next_group(const struct sbp_plan *plan, int limit, int after, int *count)
-{
-    int next = -1;
-    *count = 0;
-    for (int op = 0; op < plan->graph.op_count; op++) {
-        if (!chooses(&plan->graph, op))
-            continue;
-        const int sites = alike(plan, op);
-        const bool later = sites < limit || (sites == limit && op > after);
-        if (sites > 0 && later && sites > *count) {
-            next = op;
-            *count = sites;
-        }
-    }
-    return next;
-}
-
-const char *sbp_report_plan_line(const struct sbp_plan *plan, char *buffer)
-{
-    enum { SHOWN = 3 };
-    int used = 0, count, sites = plan->graph.op_count + 1, op = -1;
-    buffer[0] = '\0';
-    for (int shown = 0; used < SBP_PLAN_LINE_BYTES; shown++) {
-        char roles[SBP_ROLES_BYTES];
-        op = next_group(plan, sites, op, &count);
-        if (op < 0)
-            break;
-        sites = count;
-        const size_t room = (size_t)(SBP_PLAN_LINE_BYTES - used);
-        if (shown == SHOWN) {
-            (void)snprintf(buffer + used, room, ", ...");
-            break;
-        }
-        used += snprintf(buffer + used, room, "%s%s (%d)", shown > 0 ? ", " : "",
-                         sbp_roles_text(plan, op, roles), count);
-    }
-    return buffer;
 }
 
 /* --- JSON --- */

@@ -50,6 +50,9 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
  */
 enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out) SBP_MUST_USE;
 enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *out) SBP_MUST_USE;
+/* "455.6 tokens/s"; of a model that reads no tokens "99.2 images/s" or "samples/s". */
+#define SBP_RATE_BYTES 64
+const char *sbp_report_rate(const struct sbp_report *report, char *buffer);
 /* "parameters 1.2 GiB, gradients ...": parts of the memory that are not 0. */
 #define SBP_PARTS_BYTES 256
 const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buffer);
@@ -62,9 +65,5 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
 
 /* "2.4968192 ms": as many digits as a comparison of strategies needs; at least 32 bytes. */
 const char *sbp_precise_seconds(double seconds, char *buffer);
-/* "batch 4 x column 8 (12), ...": which strategies how many layers have, the most frequent first.
- */
-#define SBP_PLAN_LINE_BYTES 200
-const char *sbp_report_plan_line(const struct sbp_plan *plan, char *buffer);
 
 #endif

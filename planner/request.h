@@ -9,19 +9,29 @@
 #include "planner/solver.h"
 
 #define SBP_SPACE_MAP(X)                                                                           \
-    X(FULL, "full", "every role of every operator: batch, sequence, column, row, head, vocab")     \
-    X(AUTODDL, "autoddl", "AutoDDL's (p0, p1, p2) a layer: batch, column, row; outputs split")     \
-    X(DATA_PARALLEL, "data-parallel", "batch splits alone")                                        \
-    X(MEGATRON, "megatron", "one tensor x data mesh: column-split, then row-split layers")
+    X(FULL, "full")                                                                                \
+    X(AUTODDL, "autoddl")                                                                          \
+    X(DATA_PARALLEL, "data-parallel")                                                              \
+    X(ZERO, "zero")                                                                                \
+    X(ZERO_1, "zero-1")                                                                            \
+    X(ZERO_2, "zero-2")                                                                            \
+    X(ZERO_3, "zero-3")                                                                            \
+    X(MEGATRON, "megatron")                                                                        \
+    X(MEGATRON_NODE, "megatron-node")                                                              \
+    X(MEGATRON_3D, "megatron-3d")                                                                  \
+    X(GSHARD, "gshard")                                                                            \
+    X(SUMMA, "summa")                                                                              \
+    X(MYELIN, "myelin")                                                                            \
+    X(CDP, "cdp")
 
 enum sbp_space_kind {
-#define SBP_SPACE_ENUM(name, text, summary) SBP_SPACE_##name,
+#define SBP_SPACE_ENUM(name, text) SBP_SPACE_##name,
     SBP_SPACE_MAP(SBP_SPACE_ENUM)
 #undef SBP_SPACE_ENUM
         SBP_SPACES
 };
 const char *sbp_space_name(enum sbp_space_kind kind);
-const char *sbp_space_summary(enum sbp_space_kind kind);
+const char *sbp_space_summary(enum sbp_space_kind kind); /* planner/space_rules.c */
 const char *const *sbp_space_names(void); /* NULL-terminated, in the order of the enum */
 
 enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
@@ -38,6 +48,8 @@ struct sbp_fix {
     int zero; /* ZeRO level of its weights; SBP_ANY: the plan's */
 };
 
+struct sbp_view;
+
 struct sbp_request {
     enum sbp_space_kind space;       /* default full */
     const struct sbp_solver *solver; /* NULL: exact, or coordinate-descent where exact refuses */
@@ -45,7 +57,12 @@ struct sbp_request {
     enum sbp_boxing_mode boxing;     /* default full */
     int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
-    bool nothing_hides;              /* gradients' synchronisation is taken to show in full */
+    unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
+    double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
+    const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
+    bool zero_is_free;           /* every layer's ZeRO level is chosen; else the parallel's */
+    bool runnable;         /* only plans that the executor runs: nothing around the strategy */
+    bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */

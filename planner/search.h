@@ -12,6 +12,7 @@ struct sbp_search {
     const struct sbp_solver_options *options;
     struct sbp_solution *solution; /* evaluations are counted there by the solver */
     int64_t most_evaluations;      /* 0: none */
+    double upper_bound;            /* choices must cost less; INFINITY: any */
     int64_t check_at, check_every; /* evaluations at which the clock is read next, and between */
     double start_s, check_s, shown_s;
 };
@@ -31,13 +32,14 @@ static inline bool sbp_search_over(struct sbp_search *search)
     return search->solution->evaluations >= search->check_at && sbp_search_check(search);
 }
 
-/* Takes a feasible choice when it costs less than the best so far. */
+/* Takes a feasible choice when it costs less than the best so far and than the upper bound. */
 void sbp_search_offer(struct sbp_search *search, const int *choice, double cost);
 /* The two halves of offer, for searches that copy lazily: notes the cost on the curve only. */
 void sbp_search_note(struct sbp_search *search, double cost);
 
 /* Prices the best choice anew, fills in wall_s and status: optimal when `proved` or when the cost
- * meets the lower bound, else feasible; without a choice infeasible when `proved`, else stopped. */
+ * meets the lower bound, else feasible; without a choice infeasible, or nothing cheaper than the
+ * upper bound, when `proved`, else stopped. */
 void sbp_search_end(struct sbp_search *search, bool proved);
 
 /* Sum of each table's least entry: a lower bound that costs one look at the problem. */

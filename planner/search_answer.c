@@ -29,7 +29,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     if (outcome->space_size_log10 > 0)
         (void)snprintf(size, sizeof size, "10^%.1f strategies", outcome->space_size_log10);
     PRINT("search     space %s, %s, %s boxing; %s: %s\n", sbp_space_name(job->request.space), size,
-          job->request.boxing == SBP_BOXING_PAPER ? "paper" : "full",
+          sbp_boxing_name(job->request.boxing),
           outcome->algorithm == NULL ? "none" : outcome->algorithm,
           sbp_outcome_verdict(outcome, verdict));
     PRINT("           %s evaluations in %s, seed %lld\n",
@@ -168,10 +168,12 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
     struct sbp_report report;
     if (!sbp_outcome_has_plan(&job->outcome))
         return answer_no(job, diag);
-    SBP_TRY(sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag));
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
-    const enum sbp_status status =
-        job->arguments->json ? print_json(job, &report, diag) : print_text(job, &report);
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag);
+    if (status == SBP_OK)
+        status = job->arguments->json ? print_json(job, &report, diag) : print_text(job, &report);
     sbp_report_free(&report);
     return status;
 }

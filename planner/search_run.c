@@ -8,9 +8,23 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "planner/check.h"
+#include "planner/explore.h"
 #include "planner/json_out.h"
+#include "planner/space_rules.h"
 
 #define SHORTAGE_LIMIT_S 2.0 /* a round of explaining an infeasible space takes at most */
+
+/* Places in sbp_parallel_keys of what --set gives. */
+static unsigned given_keys(const struct cJSON *parallel)
+{
+    const char *const *keys = sbp_parallel_keys();
+    unsigned given = 0;
+    for (int i = 0; keys[i] != NULL; i++)
+        if (cJSON_GetObjectItemCaseSensitive(parallel, keys[i]) != NULL)
+            given |= 1u << i;
+    return given;
+}
 
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings)
@@ -21,6 +35,8 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
         .objective = (enum sbp_objective)arguments->objective,
         .boxing = settings->boxing,
         .max_batch_split = settings->max_batch_split,
+        .given = given_keys(settings->parallel),
+        .runnable = arguments->runnable,
         .memory_limit_bytes = arguments->memory_limit_bytes,
         .solver_options = {.seed = (uint64_t)arguments->seed,
                            .time_limit_s = arguments->time_limit_s,
@@ -50,7 +66,7 @@ enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *
     watched.solver_options.progress = show_progress;
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
-    const enum sbp_status status = sbp_optimise(plan, &watched, outcome, diag);
+    const enum sbp_status status = sbp_explore(plan, &watched, outcome, diag);
     sbp_progress_end(&progress);
     return status;
 }
@@ -114,6 +130,29 @@ enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_argumen
     return status;
 }
 
+/* --- jobs --- */
+
+enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_inputs_read(job->arguments, &job->arena, &job->settings, &job->plan, diag));
+    job->request = sbp_search_request(job->arguments, &job->settings);
+    SBP_TRY(sbp_space_begin(&job->request, &job->plan, diag));
+    return sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
+                           &job->request.fix_count, diag);
+}
+
+/* What is priced by hand need not fit. */
+enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
+                                     const struct sbp_report *report, struct sbp_diag *diag)
+{
+    struct sbp_request request = job->request;
+    if (job->may_be_too_large)
+        request.memory_limit_bytes = INT64_MAX;
+    const struct sbp_claim claim = {
+        .plan = &job->plan, .step = &report->step, .request = &request, .outcome = &job->outcome};
+    return sbp_check_plan(&claim, diag);
+}
+
 void sbp_search_job_free(struct sbp_search_job *job)
 {
     sbp_plan_free(&job->plan);
@@ -131,6 +170,8 @@ const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
         const double gap = outcome->objective_s / outcome->lower_bound_s - 1;
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %.3g %% above the bound %s%s",
                        100 * gap, sbp_precise_seconds(outcome->lower_bound_s, bound), stopped);
+    } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "neither a plan nor a proof%s", stopped);
     } else {

@@ -10,7 +10,7 @@
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);
 
-/* sbp_optimise with a progress line. */
+/* sbp_explore with a progress line. */
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether the outcome left a strategy in the plan. */
@@ -40,9 +40,18 @@ struct sbp_search_job {
     struct sbp_plan plan;
     struct sbp_request request;
     struct sbp_outcome outcome;
+    bool may_be_too_large; /* a plan need not fit in memory */
 };
+/* Reads what the arguments name, sets the request and the fixes, and what the space fixes of a
+ * step. The job may be freed either way. */
+enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_job_free(struct sbp_search_job *job);
-/* Writes the plan and prints the report; SBP_NO, with the reason printed, where there is none. */
+/* The second opinion on the job's plan (planner/check.h): no plan leaves without. */
+enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
+                                     const struct sbp_report *report,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+/* Checks the plan (planner/check.h), writes it and prints the report; SBP_NO, with the reason
+ * printed, where there is none. */
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* One line, where no plan fits: what of a step is not yet cut as far as it can be. */

@@ -53,10 +53,9 @@ enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_prob
 const char *sbp_plan_status_name(enum sbp_plan_status status)
 {
     static const char *const names[] = {
-        [SBP_PLAN_OPTIMAL] = "optimal",
-        [SBP_PLAN_FEASIBLE] = "feasible",
-        [SBP_PLAN_INFEASIBLE] = "infeasible",
-        [SBP_PLAN_TIME_LIMIT] = "time_limit",
+        [SBP_PLAN_OPTIMAL] = "optimal",           [SBP_PLAN_FEASIBLE] = "feasible",
+        [SBP_PLAN_INFEASIBLE] = "infeasible",     [SBP_PLAN_TIME_LIMIT] = "time_limit",
+        [SBP_PLAN_NONE_CHEAPER] = "none_cheaper",
     };
     const size_t index = (size_t)status;
     return index < sizeof names / sizeof *names ? names[index] : "unknown";
@@ -82,6 +81,8 @@ enum sbp_status sbp_search_begin(struct sbp_search *search, const struct sbp_pro
         .options = options,
         .solution = solution,
         .most_evaluations = options->max_evaluations,
+        .upper_bound =
+            options->upper_bound > 0 || options->upper_bound < 0 ? options->upper_bound : INFINITY,
         .check_every = FIRST_CHECK_EVALUATIONS,
         .start_s = now_s,
         .check_s = now_s,
@@ -147,11 +148,19 @@ void sbp_search_note(struct sbp_search *search, double cost)
 
 void sbp_search_offer(struct sbp_search *search, const int *choice, double cost)
 {
-    if (!(cost < search->solution->cost))
+    if (!(cost < search->solution->cost) || !(cost < search->upper_bound))
         return;
     memcpy(search->solution->choice, choice,
            (size_t)search->problem->variable_count * sizeof *choice);
     sbp_search_note(search, cost);
+}
+
+/* What it means that there is no choice. */
+static enum sbp_plan_status empty_status(const struct sbp_search *search, bool proved)
+{
+    if (!proved)
+        return SBP_PLAN_TIME_LIMIT;
+    return search->upper_bound < INFINITY ? SBP_PLAN_NONE_CHEAPER : SBP_PLAN_INFEASIBLE;
 }
 
 void sbp_search_end(struct sbp_search *search, bool proved)
@@ -159,7 +168,7 @@ void sbp_search_end(struct sbp_search *search, bool proved)
     struct sbp_solution *solution = search->solution;
     if (solution->cost < INFINITY)
         solution->cost = sbp_problem_cost(search->problem, solution->choice);
-    if (solution->cost < SBP_FORBIDDEN) {
+    if (solution->cost < SBP_FORBIDDEN && solution->cost < search->upper_bound) {
         if (proved)
             solution->lower_bound = solution->cost;
         const bool met = solution->cost <= solution->lower_bound;
@@ -168,7 +177,9 @@ void sbp_search_end(struct sbp_search *search, bool proved)
         solution->cost = INFINITY;
         free(solution->choice);
         solution->choice = NULL;
-        solution->status = proved ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
+        solution->status = empty_status(search, proved);
+        if (solution->status == SBP_PLAN_NONE_CHEAPER)
+            solution->lower_bound = fmax(solution->lower_bound, search->upper_bound);
         solution->stopped = solution->stopped || !proved; /* a heuristic's budget is used up */
     }
     solution->wall_s = sbp_clock_s() - search->start_s;

@@ -33,6 +33,9 @@ enum sbp_plan_status {
     SBP_PLAN_FEASIBLE,   /* a choice without a proof; lower_bound says how far it may be off */
     SBP_PLAN_INFEASIBLE, /* proved; shortfall says by how much the capacity is missed */
     SBP_PLAN_TIME_LIMIT, /* ended with neither a choice nor a proof that there is none */
+    /* Proved: nothing costs less than options->upper_bound, feasible or not; lower_bound says so.
+     */
+    SBP_PLAN_NONE_CHEAPER,
 };
 const char *sbp_plan_status_name(enum sbp_plan_status status); /* "optimal", ... */
 
@@ -42,6 +45,7 @@ struct sbp_solver_options {
     int64_t max_evaluations; /* 0: none (heuristics then use their own default, stated there) */
     int restarts;            /* coordinate-descent, metropolis-hastings: 0 = default 100 */
     double mh_beta;          /* 0: chosen from the spread of costs */
+    double upper_bound;      /* only choices that cost less are wanted; 0 or INFINITY: any */
     const volatile sig_atomic_t *stop; /* may be NULL; non-zero ends the search */
     /* Called now and then with the best so far; may be NULL. */
     void (*progress)(void *context, int64_t evaluations, double best, double elapsed_s);
@@ -67,6 +71,7 @@ struct sbp_solution {
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
     bool stopped; /* by time, evaluations or the flag */
 };
+/* Accepts NULL and an empty solution. */
 void sbp_solution_free(struct sbp_solution *solution);
 
 struct sbp_solver {

@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/portable.h"
 #include "planner/search.h"
 #include "planner/state.h"
 
@@ -91,12 +92,12 @@ static double find_beta(struct metropolis *metropolis)
         const struct sbp_energy change = sbp_state_move_change(&metropolis->state, variable, value);
         const double up = weigh(metropolis->penalty, change);
         metropolis->search.solution->evaluations++;
-        if (up <= 0)
+        if (up <= 0) {
             sbp_state_move(&metropolis->state, variable, value, change);
-        else if (change.forbidden <= 0 && move >= SCALE_MOVES / 2)
+            offer_state(metropolis);
+        } else if (change.forbidden <= 0 && move >= SCALE_MOVES / 2)
             uphill[count++] = up;
     }
-    offer_state(metropolis);
     const double scale = quantile(uphill, count, SCALE_QUANTILE);
     return 1 / (scale > 0 ? scale : metropolis->state.cost_unit);
 }
@@ -115,7 +116,7 @@ static bool walk(struct metropolis *metropolis, double beta, int64_t moves)
         metropolis->search.solution->evaluations++;
         const double exponent = beta * weigh(metropolis->penalty, change);
         if (exponent > 0 && (exponent > HOPELESS_EXPONENT ||
-                             sbp_random_unit(&metropolis->random) >= exp(-exponent)))
+                             sbp_random_unit(&metropolis->random) >= sbp_exp(-exponent)))
             continue;
         sbp_state_move(state, variable, value, change);
         offer_state(metropolis);

@@ -1,9 +1,9 @@
 #include "planner/space.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "planner/space_build.h"
+#include "planner/space_price.h"
 
 static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_diag *diag)
 {
@@ -27,7 +27,8 @@ static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_dia
         const struct sbp_keep *keep = &space->keep[k];
         const int rests = space->variable[keep->rest_variable].choice_count;
         bool found = sbp_space_rest_fix(space, keep->rest_variable) == NULL;
-        for (int c = 0; c < space->variable[keep->op_variable].choice_count && !found; c++)
+        const int choices = space->variable[keep->op_variable].choice_count;
+        for (int c = 0; c < choices && !found; c++)
             for (int r = 0; r < rests && !found; r++)
                 found = sbp_space_can_rest(space, keep, c, r);
         if (!found)
@@ -49,19 +50,15 @@ static enum sbp_status allocate(struct sbp_space_maker *maker, const int64_t *cl
     space->keep = SBP_NEW(&space->arena, struct sbp_keep, ops + 1);
     space->op_variable = SBP_NEW(&space->arena, int, ops + 1);
     space->slot = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
-    space->first_user = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
     space->class_limit = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
+    space->shapes = sbp_shapes_make(space->cluster, space->mesh, &space->arena);
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
     maker->sizes = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
     if (space->variable == NULL || space->transfer == NULL || space->keep == NULL ||
-        space->op_variable == NULL || space->slot == NULL || space->first_user == NULL ||
-        space->class_limit == NULL || roles == NULL || maker->row_linear == NULL ||
-        maker->sizes == NULL)
+        space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
+        space->shapes == NULL || roles == NULL || maker->row_linear == NULL || maker->sizes == NULL)
         return SBP_E_MEMORY;
-    for (int op = ops - 1; op >= 0; op--)
-        for (int w = 0; w < graph->op[op].weight_count; w++)
-            space->first_user[graph->op[op].weight[w]] = op;
     space->op_role = (uint8_t(*)[SBP_MAX_ROLES])roles;
     for (int c = 0; c < graph->class_count; c++) {
         maker->sizes[c] = graph->dim_class[c].size;
@@ -82,36 +79,28 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
     sbp_space_connect(space);
     SBP_TRY(check_fixes(space, maker->diag));
     SBP_TRY(sbp_space_make_domains(maker));
+    SBP_TRY(sbp_space_make_works(space));
+    SBP_TRY(sbp_space_make_choices(space));
     return check_rests(space, maker->diag);
 }
 
-/* Micro-batches whose activations the first stage keeps at a time: about, where there are several
- * stages; no more than it does, where there is one. Message-driven, that one takes every
- * micro-batch back at once, whatever its limit. */
-static double in_flight(const struct sbp_parallel *parallel, double micro_batches)
+/* The view that a request asks for, or the longest path's; of communication the mean over stages.
+ */
+static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *diag)
 {
-    if (parallel->schedule == SBP_GPIPE)
-        return micro_batches;
-    if (parallel->schedule == SBP_MESSAGE_DRIVEN && parallel->pipeline == 1)
-        return 1;
-    const double limit = parallel->pipeline_limit > 0 ? (double)parallel->pipeline_limit
-                                                      : (double)parallel->pipeline;
-    return fmin(micro_batches, limit);
-}
-
-static void weigh(struct sbp_space *space, const struct sbp_plan *plan)
-{
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const double stages = (double)parallel->pipeline;
-    space->parallel = parallel;
-    space->micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
-    space->micro_weight =
-        ((double)space->micro_batches + (stages - 1) / (double)parallel->chunks) / stages;
-    space->step_weight = 1 / stages;
-    space->kept_weight = in_flight(parallel, (double)space->micro_batches) / stages;
-    if (space->request->objective == SBP_STEP_TIME && !space->request->nothing_hides)
-        space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
-                                                              : plan->cluster.gradient_overlap;
+    if (space->request->view != NULL && space->request->objective == SBP_STEP_TIME) {
+        space->view = space->request->view;
+        return SBP_OK;
+    }
+    struct sbp_view *view = SBP_NEW(&space->arena, struct sbp_view, 1);
+    struct sbp_path path;
+    space->view = view;
+    if (view == NULL)
+        return SBP_E_MEMORY;
+    if (space->request->objective != SBP_STEP_TIME)
+        return sbp_view_mean(space->plan, &space->arena, view, diag);
+    SBP_TRY(sbp_path_longest(space->plan, &space->arena, &path));
+    return sbp_view_make(space->plan, &path, &space->arena, view, diag);
 }
 
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
@@ -119,15 +108,24 @@ enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_req
                                struct sbp_space *space, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
-    *space = (struct sbp_space){.graph = &plan->graph,
-                                .cluster = &plan->stage,
-                                .mesh = &plan->mesh,
-                                .request = request,
-                                .pricing = sbp_pricing_make(&plan->graph, &plan->stage, &bytes)};
-    weigh(space, plan);
+    const struct sbp_parallel *parallel = &plan->parallel;
+    *space =
+        (struct sbp_space){.plan = plan,
+                           .graph = &plan->graph,
+                           .cluster = &plan->stage,
+                           .mesh = &plan->mesh,
+                           .request = request,
+                           .pricing = sbp_pricing_make(&plan->graph, &plan->stage, &bytes),
+                           .parallel = parallel,
+                           .micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph)};
+    if (request->objective == SBP_STEP_TIME && !request->nothing_hides)
+        space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
+                                                              : plan->cluster.gradient_overlap;
     struct sbp_space_maker maker = {
         .space = space, .plan = plan, .megatron = megatron, .diag = diag};
-    const enum sbp_status status = build(&maker, class_limit);
+    enum sbp_status status = choose_view(space, diag);
+    if (status == SBP_OK)
+        status = build(&maker, class_limit);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while enumerating strategies");
     if (status != SBP_OK)

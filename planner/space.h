@@ -1,9 +1,14 @@
 /* The strategy space: a graph on a mesh, as variables with unlabelled factor tuples.
  *
- * A choice says, for each family of interchangeable axes (level and prime), how many of its axes
+ * A tuple says, for each family of interchangeable axes (level and prime), how many of its axes
  * play each role. Variables are the operators that choose, and the rest states of outputs that a
- * producer may leave partial; everything else follows. Between two variables the cost is the least
- * over all ways to line their axes up (design, section 4, "Labels").
+ * producer may leave partial; everything else follows. A choice is a tuple and the ZeRO level of
+ * the weights. Between two variables the cost is the least over all ways to line their axes up
+ * (design, section 4, "Labels").
+ *
+ * Costs are weighted sums (planner/view.h): what a path through the step counts, of operators by
+ * themselves and of tensors on their way between them. With several stages, or where less hides
+ * than may, the sum is a lower bound of the step.
  */
 #ifndef SBP_PLANNER_SPACE_H
 #define SBP_PLANNER_SPACE_H
@@ -12,6 +17,7 @@
 #include "planner/plan.h"
 #include "planner/problem.h"
 #include "planner/request.h"
+#include "planner/view.h"
 
 /* How a rest state was reached under boxing=paper (AutoDDL, section 4.3): partial sums became the
  * features' split (the general case and p0 = p0') or the batch's (p1 = p2'). */
@@ -26,38 +32,43 @@ struct sbp_space_variable {
     /* What rests as it says may rest B or P: boxing into it and out of it then depends on both ends
      * and is priced with the pair, not with the operators. */
     bool rests_whole;
+    int tuple_count;
+    uint8_t *count; /* (tuple, family, role) */
+    uint8_t *tag;   /* (tuple) enum sbp_rest_tag */
     int choice_count;
-    uint8_t *count; /* (choice, family, role) */
-    uint8_t *tag;   /* (choice) enum sbp_rest_tag */
+    int *tuple;     /* (choice) */
+    uint8_t *zero;  /* (choice) level of the weights of its operators, that nothing else decides */
+    double *cost_s; /* (choice) */
+    double *bytes;  /* (points, choice) of memory, on a device of the point's stage; NULL: none */
 };
 
 /* A tensor on its way from where it rests into an operator's input. */
 struct sbp_transfer {
     int from, to; /* variables */
     int op, input, tensor;
-    int repeats;
+    double there, back; /* times that it goes on the path, repeats of the operator together */
 };
 
 /* An operator's output on its way into its rest state. */
 struct sbp_keep {
     int op_variable, rest_variable, op;
+    double there, back; /* as above */
 };
+
+struct sbp_shapes; /* planner/space_shapes.h */
+struct sbp_space_works;
 
 struct sbp_space {
     struct sbp_arena arena;
+    const struct sbp_plan *plan;
     const struct sbp_graph *graph;
-    const struct sbp_cluster *cluster;
+    const struct sbp_cluster *cluster; /* of a stage */
     const struct sbp_mesh *mesh;
     const struct sbp_request *request;
     struct sbp_pricing pricing;
-    /* The objective is additive: what a micro-batch costs all stages together, times micro_weight,
-     * and what is there once a step, times step_weight. With one stage that is the step; with p
-     * equal ones it is that of a pipeline that fills and drains, (m + (p - 1) / chunks) / p of m
-     * micro-batches (Narayanan et al., 2021, section 2.2). Memory: the mean over stages of states,
-     * and of kept activations times kept_weight. */
     const struct sbp_parallel *parallel;
+    const struct sbp_view *view;
     int64_t micro_batches;
-    double micro_weight, step_weight, kept_weight;
     double hidden_share; /* of the gradients' synchronisation, at most */
     int variable_count, transfer_count, keep_count;
     struct sbp_space_variable *variable;
@@ -66,14 +77,20 @@ struct sbp_space {
     int *op_variable;                  /* (op_count) -1: a follower */
     uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
     int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
-    int *first_user;                   /* (tensor_count) operator that uses a weight first */
     int64_t *class_limit;              /* (class_count) most parts a class may be split in */
+    struct sbp_shapes *shapes;
+    struct sbp_space_works *works;
 };
 
 /* A mesh for the `megatron` space: how many axes of each family go to data parallelism. */
 struct sbp_megatron_mesh {
     int batch[SBP_MAX_AXES];
 };
+/* Data parallelism across the outermost level, tensor parallelism inside (AutoDDL, section 5, on
+ * several devices a node). E_INPUT where the cluster has one level. */
+enum sbp_status sbp_megatron_node_mesh(const struct sbp_plan *plan,
+                                       struct sbp_megatron_mesh *megatron,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Enumerates domains. class_limit (class_count) may be NULL; megatron only for that space. E_INPUT
  * when a variable's domain is empty, naming the layer and its sizes; SBP_STOPPED. */
@@ -93,11 +110,17 @@ static inline bool sbp_space_interrupted(const struct sbp_space *space)
     return stop != NULL && *stop != 0;
 }
 
+static inline const uint8_t *sbp_tuple_count(const struct sbp_space *space, int variable, int tuple,
+                                             int family)
+{
+    const size_t row = (size_t)tuple * (size_t)space->mesh->family_count + (size_t)family;
+    return space->variable[variable].count + row * SBP_MAX_ROLES;
+}
+
 static inline const uint8_t *sbp_space_count(const struct sbp_space *space, int variable,
                                              int choice, int family)
 {
-    const size_t row = (size_t)choice * (size_t)space->mesh->family_count + (size_t)family;
-    return space->variable[variable].count + row * SBP_MAX_ROLES;
+    return sbp_tuple_count(space, variable, space->variable[variable].tuple[choice], family);
 }
 
 /* Factors of a choice by the operator's own roles, whole and at each level. */
@@ -116,13 +139,27 @@ struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, i
  * alone; false for other operators. Head axes stand outside of query axes (design, section 4). */
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query);
 
-/* ZeRO level of an operator's weights. */
-int sbp_space_zero(const struct sbp_space *space, int op);
+/* ZeRO level of an operator's weights under its variable's choice of a level; 0 .. 3. */
+int sbp_space_zero(const struct sbp_space *space, int op, int chosen);
 
-/* Cost and memory of a variable's choice by itself (space_cost.c, space_memory.c). */
-double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice);
-double sbp_space_constant_bytes(const struct sbp_space *space); /* that no choice changes */
-double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice);
+/* Cost of a variable's choice by itself, and the bytes that it takes on a point of the view. */
+static inline double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
+{
+    return space->variable[variable].cost_s[choice];
+}
+static inline double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice,
+                                           int point)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    return v->bytes == NULL ? 0
+                            : v->bytes[(size_t)point * (size_t)v->choice_count + (size_t)choice];
+}
+/* What no choice changes (space_works.c, space_memory.c). */
+double sbp_space_constant_s(const struct sbp_space *space);
+double sbp_space_constant_bytes(const struct sbp_space *space, int point);
+/* The most that a full choice takes of a device, over all points. */
+double sbp_space_bytes(const struct sbp_space *space, const int *choice);
+
 /* Axes that change on the way from one distribution to another, as groups: they leave P, change the
  * dimension they split, end in B. Parts: that the splits at either end make of the tensor. */
 struct sbp_way {
@@ -133,14 +170,16 @@ struct sbp_way {
 /* The way between labelled distributions. */
 struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist *from,
                              const struct sbp_dist *to);
-/* Boxing there and, for the gradient, back, in normal form (costmodel/boxing.h). */
-double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way);
+/* Boxing there and, for the gradient, back, so many times, in normal form (costmodel/boxing.h). */
+double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
+                       double there, double back);
 /* What a transfer between two choices costs beside its ends: all-to-alls, and all boxing of tensors
  * that may rest whole. SBP_FORBIDDEN when the path does not exist. */
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
                             int from_choice, int to_choice);
-/* All-to-alls of a tensor over a group, there and back. */
-double sbp_space_moves_s(const struct sbp_space *space, int tensor, const struct sbp_group *group);
+/* All-to-alls of a transfer over a group, there and back. */
+double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                         const struct sbp_group *group);
 /* What an output costs on its way into a rest that may be whole; 0 into another. SBP_FORBIDDEN when
  * it cannot rest there. */
 double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,

@@ -1,13 +1,26 @@
 /* Building a space, in parts: what may be played (space_roles.c), variables and what they stand for
- * (space_variables.c), whether a choice is legal (space_legal.c), the one choice of the `megatron`
+ * (space_variables.c), whether a tuple is legal (space_legal.c), the one tuple of the `megatron`
  * space (space_megatron.c), domains (space_domains.c); space.c puts them together.
  *
- * A choice under trial stands in the row behind a variable's accepted choices.
+ * A tuple under trial stands in the row behind a variable's accepted ones.
  */
 #ifndef SBP_PLANNER_SPACE_BUILD_H
 #define SBP_PLANNER_SPACE_BUILD_H
 
 #include "planner/space.h"
+#include "planner/space_shapes.h"
+
+/* What the tuples of a variable must obey: these roles' factors together divide a class. */
+struct sbp_class_rule {
+    int dim_class;
+    unsigned roles; /* bit r: the variable's role r */
+};
+struct sbp_legality {
+    int rule_count, capacity;
+    struct sbp_class_rule *rule;
+    unsigned illegal;  /* roles that split what cannot be split */
+    int op_count, *op; /* sites that the variable decides, but for followers */
+};
 
 /* What is needed only while the space is built. */
 struct sbp_space_maker {
@@ -15,8 +28,9 @@ struct sbp_space_maker {
     const struct sbp_plan *plan;
     const struct sbp_megatron_mesh *megatron; /* NULL outside that space */
     struct sbp_diag *diag;
-    bool *row_linear; /* (op_count) megatron: this linear is split by rows */
-    int64_t *sizes;   /* (class_count) of the classes: limits that limit nothing */
+    bool *row_linear;             /* (op_count) megatron: this linear is split by rows */
+    int64_t *sizes;               /* (class_count) of the classes: limits that limit nothing */
+    struct sbp_legality legality; /* of the variable at hand */
 };
 
 /* States of a rest variable: splits, which are always there, B and P. */
@@ -36,6 +50,9 @@ const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int vari
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role);
 /* Roles that every operator of a variable plays together; bit r for role r of the variable. */
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable);
+/* Roles that, where one of them divides the variable's operators, rule last resorts out; of a space
+ * that has such. */
+unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable);
 /* States that a rest variable may take: those that are asked for; else splits, B where its operator
  * leaves it so, and P where a reader goes on with partial sums (OneFlow, section 3.3). Domains of
  * operators must be there. */
@@ -47,14 +64,32 @@ unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable);
 /* Makes variables, keeps and transfers of the graph; domains stay empty. */
 void sbp_space_connect(struct sbp_space *space);
 
-/* Whether a variable's choice under trial is legal. */
-bool sbp_space_is_legal(const struct sbp_space *space, int variable);
+/* Arrays come out of the space's arena. E_MEMORY. */
+enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
+                                        struct sbp_legality *legality) SBP_MUST_USE;
+/* Whether a variable's tuple under trial is legal. */
+bool sbp_space_is_legal(const struct sbp_space *space, int variable,
+                        const struct sbp_legality *legality);
 
 /* Megatron's pairs: a linear fed by a column-split one, through operators that keep the split, is
  * split by rows; others by columns. Fills row_linear. */
 void sbp_megatron_pair(struct sbp_space_maker *maker);
-/* Writes the one choice of a variable into its trial row (family, role). */
-void sbp_megatron_choose(const struct sbp_space_maker *maker, int variable, uint8_t *count);
+/* Ways to choose for a variable, the first that is legal: convolutions and pools are data-parallel
+ * on all devices (AutoDDL, section 5.2); the residual stream is split by tokens where the space
+ * says so, else by features; linears that the tensor axes do not divide are data-parallel, too. */
+enum sbp_megatron_way {
+    SBP_MEGATRON_IMAGES,
+    SBP_MEGATRON_TOKENS,
+    SBP_MEGATRON_FEATURES,
+    SBP_MEGATRON_DATA,
+    SBP_MEGATRON_WAYS
+};
+bool sbp_megatron_goes(const struct sbp_space_maker *maker, int variable,
+                       enum sbp_megatron_way way);
+/* Writes a variable's choice into its trial row (family, role). Domains of operators must be there
+ * where it is a rest state. */
+void sbp_megatron_choose(const struct sbp_space_maker *maker, int variable,
+                         enum sbp_megatron_way way, uint8_t *count);
 
 /* All domains. E_INPUT for an empty one, E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker) SBP_MUST_USE;

@@ -1,61 +1,24 @@
-/* What a choice costs by itself: compute, boxing that depends on it alone, synchronisation and
- * updates of weights.
+/* What a choice costs by itself and the memory that it takes: the parts of what its operators cost
+ * in its tuple, each so many times as the path has it, under a ZeRO level.
  *
- * A sum over these and over pairs (space_pairs.c) equals the price of the compiled program whenever
- * axes can be labelled so that every transfer reaches its least all-to-all; the tests hold the two
- * against each other.
+ * A sum over these and over pairs (space_pairs.c) equals the price of a compiled step of one stage
+ * whenever axes can be labelled so that every transfer reaches its least all-to-all; the tests hold
+ * the two against each other.
  */
 #include <math.h>
 
 #include "planner/space_price.h"
 
-/* ---- what prices are made of ---------------------------------------------------------------- */
+/* Buckets of offloaded states that a timeline has at most (costmodel/step.c). */
+#define MOST_BUCKETS (1 << 20)
 
-double sbp_space_collective_s(const struct sbp_space *space, enum sbp_collective kind,
-                              const struct sbp_group *group, double bytes)
-{
-    return sbp_collective_group_s(space->cluster, kind, group, bytes);
-}
+/* ---- small parts ---------------------------------------------------------------------------- */
 
 double sbp_space_elements(const struct sbp_space *space, int tensor)
 {
     const int64_t *size = space->graph->tensor[tensor].shape.size;
     return (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3];
 }
-
-static struct sbp_state state_of(const struct sbp_role *role, enum sbp_column column, int index)
-{
-    switch (column) {
-    case SBP_COLUMN_INPUT:
-        return role->input[index];
-    case SBP_COLUMN_WEIGHT:
-        return role->weight[index];
-    case SBP_COLUMN_GRADIENT:
-        return role->gradient[index];
-    default:
-        return role->output;
-    }
-}
-
-struct sbp_group sbp_space_group(const struct sbp_op_entry *entry,
-                                 const struct sbp_factors *factors, enum sbp_column column,
-                                 int index, enum sbp_kind kind)
-{
-    struct sbp_group group = sbp_group_one();
-    for (int r = 0; r < entry->role_count; r++)
-        if (state_of(&entry->role[r], column, index).kind == kind)
-            sbp_group_join(&group, &factors->group[r]);
-    return group;
-}
-
-double sbp_space_parts(const struct sbp_op_entry *entry, const struct sbp_factors *factors,
-                       enum sbp_column column, int index)
-{
-    const struct sbp_group split = sbp_space_group(entry, factors, column, index, SBP_SPLIT);
-    return sbp_group_size(&split);
-}
-
-/* ---- boxing --------------------------------------------------------------------------------- */
 
 bool sbp_space_free_input(const struct sbp_space *space, int op, int input)
 {
@@ -68,311 +31,267 @@ bool sbp_space_forms_again(const struct sbp_space *space)
            space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
 }
 
-double sbp_space_forward_passes(const struct sbp_space *space)
-{
-    return space->parallel->recompute == SBP_RECOMPUTE_FULL        ? 2
-           : space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE ? 1.5
-                                                                   : 1;
-}
-
-/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
- * be whole, these are priced with the pair. */
-static double boxing_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
-{
-    const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_op_entry *entry = node->entry;
-    const double bytes = (double)space->pricing.bytes.activation;
-    double seconds = 0;
-    for (int i = 0; i < node->input_count; i++) {
-        const struct sbp_group gather =
-            sbp_space_group(entry, factors, SBP_COLUMN_INPUT, i, SBP_BROADCAST);
-        const double n = sbp_space_elements(space, node->input[i]) /
-                         sbp_space_parts(entry, factors, SBP_COLUMN_INPUT, i) * bytes;
-        const double again =
-            space->parallel->regather && sbp_op_has_weight_phase(space->graph, op) ? 1 : 0;
-        if (!sbp_space_free_input(space, op, i) &&
-            !space->variable[space->slot[node->input[i]]].rests_whole)
-            seconds += (sbp_space_forward_passes(space) + again) *
-                           sbp_space_collective_s(space, SBP_ALL_GATHER, &gather, n) +
-                       sbp_space_collective_s(space, SBP_REDUCE_SCATTER, &gather, n);
-    }
-    if (node->output < 0 || space->variable[space->slot[node->output]].rests_whole)
-        return seconds;
-    const struct sbp_group partial =
-        sbp_space_group(entry, factors, SBP_COLUMN_OUTPUT, 0, SBP_PARTIAL);
-    const double n = sbp_space_elements(space, node->output) /
-                     sbp_space_parts(entry, factors, SBP_COLUMN_OUTPUT, 0) * bytes;
-    return seconds +
-           sbp_space_forward_passes(space) *
-               sbp_space_collective_s(space, SBP_REDUCE_SCATTER, &partial, n) +
-           sbp_space_collective_s(space, SBP_ALL_GATHER, &partial, n);
-}
-
-/* ---- weights -------------------------------------------------------------------------------- */
-
-int sbp_space_first_user(const struct sbp_space *space, int op, int weight)
-{
-    return space->first_user[space->graph->op[op].weight[weight]];
-}
-
-static double local_weight(const struct sbp_space *space, int op, int weight,
-                           const struct sbp_factors *factors)
-{
-    const struct sbp_op_node *node = &space->graph->op[op];
-    return sbp_space_elements(space, node->weight[weight]) /
-           sbp_space_parts(node->entry, factors, SBP_COLUMN_WEIGHT, weight);
-}
-
-struct sbp_replicas sbp_space_replicas(const struct sbp_space *space, int op, int weight,
-                                       const struct sbp_factors *factors)
-{
-    const struct sbp_op_node *node = &space->graph->op[op];
-    struct sbp_replicas replicas = {
-        .group = sbp_space_group(node->entry, factors, SBP_COLUMN_GRADIENT, weight, SBP_PARTIAL),
-        .local = local_weight(space, op, weight, factors),
-    };
-    const double members = sbp_group_size(&replicas.group);
-    if (members > 1)
-        replicas.level = space->parallel->owner != SBP_OWNER_NONE
-                             ? 3
-                             : sbp_space_zero(space, sbp_space_first_user(space, op, weight));
-    replicas.shard = replicas.level == 0 ? replicas.local : ceil(replicas.local / members);
-    return replicas;
-}
-
-/* From shards or the owner to all replicas, or back. */
-static double share_out_s(const struct sbp_space *space, const struct sbp_replicas *replicas,
-                          enum sbp_collective kind, int64_t element_bytes)
-{
-    const double members = sbp_group_size(&replicas->group);
-    const enum sbp_owner owner = space->parallel->owner;
-    if (owner != SBP_OWNER_NONE)
-        kind = owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL : SBP_SEND_RECV;
-    const double elements = owner == SBP_OWNER_NONE ? replicas->shard * members : replicas->local;
-    return sbp_space_collective_s(space, kind, &replicas->group, elements * (double)element_bytes);
-}
-
-/* Costs of a micro-batch, and of what happens once a step. */
-struct parts_s {
-    double micro_s, step_s;
-};
-
-/* Passes of a micro-batch that read an operator's weights. */
-static double weight_passes(const struct sbp_space *space, int op)
-{
-    return sbp_space_forward_passes(space) + sbp_op_forms_input_gradient(space->graph, op);
-}
-
-/* Weights whole where a pass reads them: gathered in the type that operators compute in, or
- * converted to it. */
-static void add_weight_copies(const struct sbp_space *space, int op,
-                              const struct sbp_replicas *replicas, struct parts_s *parts)
-{
-    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    double copy_s = 0;
-    if (replicas->level == 3)
-        copy_s = share_out_s(space, replicas, SBP_ALL_GATHER,
-                             bytes->compute > 0 ? bytes->compute : bytes->weight);
-    else if (bytes->compute > 0 && space->request->objective == SBP_STEP_TIME)
-        copy_s = sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                      replicas->local * (double)(bytes->weight + bytes->compute));
-    parts->micro_s += copy_s * weight_passes(space, op);
-}
-
-static void add_weight_sync(const struct sbp_space *space, int op, int weight,
-                            const struct sbp_replicas *replicas, struct parts_s *parts)
-{
-    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
-    if (sbp_space_first_user(space, op, weight) != op)
-        return;
-    const double sum_s = replicas->level == 0
-                             ? sbp_space_collective_s(space, SBP_ALL_REDUCE, &replicas->group,
-                                                      replicas->local * (double)bytes->reduce)
-                             : share_out_s(space, replicas, SBP_REDUCE_SCATTER, bytes->reduce);
-    if (replicas->level >= 2 && space->micro_batches > 1)
-        parts->micro_s += sum_s;
-    else
-        parts->step_s += sum_s * (1 - space->hidden_share);
-    if (replicas->level == 1 || replicas->level == 2)
-        parts->step_s += share_out_s(space, replicas, SBP_ALL_GATHER, bytes->weight);
-}
-
-static void add_update(const struct sbp_space *space, int op, int weight,
-                       const struct sbp_replicas *replicas, struct parts_s *parts)
-{
-    if (sbp_space_first_user(space, op, weight) != op)
-        return;
-    parts->step_s += sbp_price_update_s(&space->pricing, replicas->shard);
-    if (space->graph->training.clip_norm > 0)
-        parts->step_s +=
-            sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                 replicas->shard * (double)space->pricing.bytes.gradient);
-}
-
-/* ---- whole operators ------------------------------------------------------------------------ */
-
-static struct sbp_factor factor_of(const struct sbp_factors *factors)
-{
-    struct sbp_factor factor;
-    for (int r = 0; r < SBP_MAX_ROLES; r++)
-        factor.of[r] = factors->factor[r];
-    return factor;
-}
-
 bool sbp_space_is_attention(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
            kind == SBP_OP_LATENT_ATTENTION;
 }
 
-static double compute_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
+/* ---- rates ---------------------------------------------------------------------------------- */
+
+/* What an update takes: seconds a parameter and a weight. */
+struct rates {
+    double parameter_s, weight_s;
+};
+
+/* Optimizer states in host memory pass through the device, bucket by bucket: a launch each, of a
+ * chunk's parameters together, instead of one a weight. */
+static struct rates update_rates(const struct sbp_space *space)
 {
-    const bool again = space->parallel->recompute == SBP_RECOMPUTE_ATTENTION &&
-                       sbp_space_is_attention(space->graph->op[op].kind);
-    const struct sbp_factor factor = factor_of(factors);
-    double seconds = (sbp_space_forward_passes(space) + again) *
-                         sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_FORWARD) +
-                     sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_WEIGHT_GRADIENT);
-    if (sbp_op_forms_input_gradient(space->graph, op))
-        seconds += sbp_price_pass_s(&space->pricing, op, &factor, SBP_PASS_INPUT_GRADIENT);
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    const struct sbp_training *training = &space->graph->training;
+    const struct sbp_cluster *cluster = space->cluster;
+    const double state =
+        (double)bytes->master + sbp_training_moments(training) * (double)bytes->moment;
+    struct rates rates = {0, cluster->kernel_launch_s};
+    if (space->request->objective != SBP_STEP_TIME)
+        return (struct rates){0, 0};
+    rates.parameter_s = sbp_cluster_kernel_s(cluster, space->pricing.type, 0,
+                                             sbp_price_update_bytes(&space->pricing));
+    if (space->parallel->offload && state > 0) {
+        const double bucket = (double)space->parallel->bucket_parameters;
+        const bool counts = (double)space->graph->parameters < bucket * MOST_BUCKETS;
+        rates.parameter_s += 2 * state / cluster->host_link_bytes_per_s +
+                             (counts ? cluster->kernel_launch_s / bucket : 0);
+        rates.weight_s = 0;
+    }
+    if (training->clip_norm > 0)
+        rates.parameter_s +=
+            sbp_cluster_kernel_s(cluster, space->pricing.type, 0, (double)bytes->gradient);
+    return rates;
+}
+
+/* What no choice changes of prices. */
+struct terms {
+    struct rates update;
+    double shown; /* share of the gradients' synchronisation at the end that shows at least */
+    double stage_sum_shown;
+    bool sums_each; /* there are several micro-batches: from level 2 on each is reduced by itself */
+};
+
+static struct terms terms_of(const struct sbp_space *space)
+{
+    struct terms terms = {.update = update_rates(space),
+                          .shown = 1 - space->hidden_share,
+                          .stage_sum_shown = 1 - space->hidden_share,
+                          .sums_each = space->micro_batches > 1};
+    const bool may_hide =
+        space->request->objective == SBP_STEP_TIME && !space->request->nothing_hides;
+    /* Sums in chunks run beside the optimizer (Myelin, V-C); those with other stages do not. */
+    if (space->parallel->chunk_factor > 0)
+        terms.stage_sum_shown = 1;
+    if (space->parallel->chunk_factor > 0 && space->parallel->offload && may_hide)
+        terms.shown = 0;
+    return terms;
+}
+
+/* ---- one choice ------------------------------------------------------------------------------ */
+
+static int owned_weights(const struct sbp_space_work *work)
+{
+    int count = 0;
+    for (unsigned left = work->owned; left != 0; left &= left - 1)
+        count++;
+    return count;
+}
+
+/* Of a work and tuple, whatever the level. */
+static double passes_s(const struct sbp_space_work *work, const struct sbp_row *row)
+{
+    double seconds = (work->forward + work->again_compute) * row->compute +
+                     (work->forward + work->again_inner) * row->inner +
+                     (work->forward + work->again_output) * row->box_out +
+                     work->backward * row->back;
+    for (int i = 0; i < SBP_MAX_INPUTS; i++)
+        seconds += (work->forward + work->again_boxed[i]) * row->box_in[i];
     return seconds;
 }
 
-/* Collectives inside the operator, and of the loss. */
-static double inner_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
+/* Its weights under a level. */
+static double weights_s(const struct terms *terms, const struct sbp_space_work *work,
+                        const struct sbp_row *row, int level)
 {
-    const struct sbp_factor factor = factor_of(factors);
-    struct sbp_op_inner inner[SBP_MAX_INNER];
-    const int count = sbp_op_inner(space->graph, op, &factor, inner);
-    double seconds = 0;
-    for (int i = 0; i < count; i++) {
-        struct sbp_group group = sbp_group_one();
-        if (inner[i].pass == SBP_PASS_INPUT_GRADIENT &&
-            !sbp_op_forms_input_gradient(space->graph, op))
-            continue;
-        for (int r = 0; r < SBP_MAX_ROLES; r++)
-            if (inner[i].roles >> r & 1)
-                sbp_group_join(&group, &factors->group[r]);
-        const double passes =
-            inner[i].pass == SBP_PASS_FORWARD ? sbp_space_forward_passes(space) : 1;
-        seconds +=
-            passes * inner[i].count *
-            sbp_space_collective_s(space, inner[i].kind, &group,
-                                   inner[i].elements * (double)space->pricing.bytes.activation);
-    }
-    return seconds;
+    const bool each = level >= 2 && terms->sums_each;
+    const double sum_s = level == 0 ? row->all_reduce : row->scatter;
+    const double parameters = level == 0 ? row->local : row->shard;
+    const double share_s = level == 1 || level == 2 ? row->share : 0;
+    return work->copied * (level == 3 ? row->gather : row->convert) +
+           (each ? work->backward : work->end * terms->shown) * sum_s +
+           work->end * (share_s + terms->stage_sum_shown * row->stage_sum[level > 0] +
+                        terms->update.parameter_s * parameters +
+                        terms->update.weight_s * owned_weights(work));
 }
 
-static double op_s(const struct sbp_space *space, int op, const struct sbp_factors *factors)
-{
-    const bool time = space->request->objective == SBP_STEP_TIME;
-    struct parts_s parts = {inner_s(space, op, factors), 0};
-    for (int w = 0; w < space->graph->op[op].weight_count; w++) {
-        const struct sbp_replicas replicas = sbp_space_replicas(space, op, w, factors);
-        add_weight_copies(space, op, &replicas, &parts);
-        add_weight_sync(space, op, w, &replicas, &parts);
-        if (time)
-            add_update(space, op, w, &replicas, &parts);
-    }
-    if (!space->graph->op[op].entry->follows)
-        parts.micro_s += boxing_s(space, op, factors);
-    if (time)
-        parts.micro_s += compute_s(space, op, factors);
-    return space->micro_weight * parts.micro_s + space->step_weight * parts.step_s;
-}
-
-/* A follower's factors, by its own roles, out of the state that it runs in. */
-static struct sbp_factors follower_factors(const struct sbp_space *space, int op, int variable,
-                                           int choice)
+/* Adding up gradients where tensors rest whole. */
+static double additions_s(const struct sbp_space *space, int variable, int tuple)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_op_entry *entry = space->graph->op[op].entry;
-    const struct sbp_factors of_slot = sbp_space_factors(space, variable, choice, -1);
-    struct sbp_factors factors = {0};
-    for (int r = 0; r < SBP_MAX_ROLES; r++) {
-        factors.group[r] = sbp_group_one();
-        factors.factor[r] = 1;
-    }
-    for (int r = 0; r < entry->role_count; r++) {
-        for (int s = 0; s < v->role_count; s++)
-            if (sbp_state_equal(v->state[s], entry->role[r].input[0]))
-                sbp_group_join(&factors.group[r], &of_slot.group[s]);
-        factors.factor[r] = sbp_group_size(&factors.group[r]);
-    }
-    return factors;
-}
-
-/* ---- a variable's choice -------------------------------------------------------------------- */
-
-/* Adding up the gradients that several consumers give for a tensor that rests in so many parts. */
-static double fan_out_s(const struct sbp_space *space, int tensor, double parts)
-{
-    int given = 0;
-    if (tensor == space->graph->input && !space->graph->input_split)
+    int shape = 0;
+    if (space->works->added_elements[variable] == 0)
         return 0;
-    for (int op = 0; op < space->graph->op_count; op++)
-        for (int i = 0; i < space->graph->op[op].input_count; i++)
-            given += space->graph->op[op].input[i] == tensor;
-    if (given < 2)
-        return 0;
-    return space->micro_weight * (given - 1) *
-           sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                3 * sbp_space_elements(space, tensor) / parts *
+    for (int f = 0; f < space->mesh->family_count; f++)
+        for (int r = 0; r < v->role_count; r++)
+            if (v->state[r].kind == SBP_SPLIT)
+                shape += sbp_tuple_count(space, variable, tuple, f)[r] * space->shapes->stride[f];
+    return sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                3 * space->works->added_elements[variable] /
+                                    space->shapes->size[shape] *
                                     (double)space->pricing.bytes.activation);
 }
 
-/* Where tensors may rest whole, how much there is to add depends on the choice. */
-static double fan_outs_s(const struct sbp_space *space, int variable, int choice)
+/* ---- choices of a variable ------------------------------------------------------------------ */
+
+/* One variable's, while they are made. */
+struct pricing {
+    struct sbp_space *space;
+    struct sbp_space_variable *v;
+    struct terms terms;
+    const struct sbp_space_work *work;
+    int work_count, points;
+    const struct sbp_row *row;        /* (work, tuple) */
+    double (*bytes)[SBP_ZERO_LEVELS]; /* (points) of a tuple under each level */
+};
+
+static const struct sbp_row *row_of(const struct pricing *p, int work, int tuple)
 {
-    const struct sbp_space_variable *v = &space->variable[variable];
-    if (!v->rests_whole || space->request->objective != SBP_STEP_TIME)
-        return 0;
-    const struct sbp_factors factors = sbp_space_factors(space, variable, choice, -1);
-    double parts = 1, seconds = 0;
-    for (int r = 0; r < v->role_count; r++)
-        if (v->state[r].kind == SBP_SPLIT)
-            parts *= factors.factor[r];
-    for (int t = 0; t < space->graph->tensor_count; t++)
-        if (space->slot[t] == variable)
-            seconds += fan_out_s(space, t, parts);
-    return seconds;
+    return &p->row[(size_t)work * (size_t)p->v->tuple_count + (size_t)tuple];
 }
 
-double sbp_space_sum(const struct sbp_space *space, int variable, int choice, sbp_price_op *price)
-{
-    double sum = 0;
-    for (int op = 0; op < space->graph->op_count; op++) {
-        const struct sbp_op_node *node = &space->graph->op[op];
-        if (space->op_variable[op] == variable && node->site == op) {
-            const struct sbp_factors factors = sbp_space_factors(space, variable, choice, op);
-            sum += node->repeats * price(space, op, &factors);
-        } else if (node->entry->follows && space->slot[node->input[0]] == variable) {
-            const struct sbp_factors factors = follower_factors(space, op, variable, choice);
-            sum += price(space, op, &factors);
-        }
-    }
-    return sum;
-}
-
-double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
-{
-    return sbp_space_sum(space, variable, choice, op_s) + fan_outs_s(space, variable, choice);
-}
-
-double sbp_space_constant_s(const struct sbp_space *space)
+static double level_s(const struct pricing *p, int tuple, int chosen)
 {
     double seconds = 0;
-    if (space->graph->training.clip_norm > 0) {
-        struct sbp_group all = sbp_group_one();
-        for (int level = 0; level < space->cluster->level_count; level++)
-            all.members[level] = (double)space->cluster->level[level].size;
-        seconds +=
-            space->step_weight * sbp_space_collective_s(space, SBP_ALL_REDUCE, &all,
-                                                        (double)space->pricing.bytes.activation);
-    }
-    for (int t = 0; space->request->objective == SBP_STEP_TIME && t < space->graph->tensor_count;
-         t++)
-        if (space->slot[t] >= 0 && !space->variable[space->slot[t]].rests_whole)
-            seconds += fan_out_s(space, t, (double)space->mesh->devices);
+    for (int w = 0; w < p->work_count; w++)
+        seconds += weights_s(&p->terms, &p->work[w], row_of(p, w, tuple), p->work[w].level[chosen]);
     return seconds;
+}
+
+static void level_bytes(const struct pricing *p, int tuple, int chosen)
+{
+    for (int point = 0; point < p->points; point++) {
+        double bytes = 0;
+        for (int w = 0; w < p->work_count; w++) {
+            const struct sbp_row *row = row_of(p, w, tuple);
+            const int level = p->work[w].level[chosen];
+            bytes += p->work[w].held[point] *
+                         sbp_space_state_bytes(p->space, level, row->local, row->shard) +
+                     p->work[w].kept[point] * row->kept_bytes;
+        }
+        p->bytes[point][chosen] = bytes;
+    }
+}
+
+/* Whether level a is as good as b in every respect, and stays where they are alike. */
+static bool dominates(const struct pricing *p, const double *cost_s, int a, int b)
+{
+    if (cost_s[a] > cost_s[b] || (cost_s[a] == cost_s[b] && a > b))
+        return false;
+    for (int point = 0; point < p->points; point++)
+        if (p->bytes[point][a] > p->bytes[point][b])
+            return false;
+    return true;
+}
+
+static void add_choice(const struct pricing *p, int tuple, int level, double cost_s, int capacity)
+{
+    struct sbp_space_variable *v = p->v;
+    v->tuple[v->choice_count] = tuple;
+    v->zero[v->choice_count] = (uint8_t)level;
+    v->cost_s[v->choice_count] = cost_s;
+    for (int point = 0; point < p->points; point++)
+        v->bytes[(size_t)point * (size_t)capacity + (size_t)v->choice_count] =
+            p->bytes[point][level];
+    v->choice_count++;
+}
+
+/* A tuple under the levels in `levels` that no other one dominates. */
+static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int capacity)
+{
+    double base_s = additions_s(p->space, (int)(p->v - p->space->variable), tuple);
+    double cost_s[SBP_ZERO_LEVELS];
+    for (int w = 0; w < p->work_count; w++)
+        base_s += passes_s(&p->work[w], row_of(p, w, tuple));
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+        if (levels >> level & 1) {
+            cost_s[level] = base_s + level_s(p, tuple, level);
+            level_bytes(p, tuple, level);
+        }
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        bool is_dominated = (levels >> level & 1) == 0;
+        for (int other = 0; other < SBP_ZERO_LEVELS && !is_dominated; other++)
+            is_dominated =
+                other != level && (levels >> other & 1) && dominates(p, cost_s, other, level);
+        if (!is_dominated)
+            add_choice(p, tuple, level, cost_s[level], capacity);
+    }
+}
+
+/* Levels that a variable may choose from: all where they are free and it has weights. */
+static unsigned free_levels(const struct pricing *p)
+{
+    const struct sbp_space *space = p->space;
+    bool is_free = false;
+    for (int w = 0; w < p->work_count && space->request->zero_is_free; w++)
+        is_free |= !p->work[w].follows && p->work[w].owned != 0 &&
+                   p->work[w].level[0] != p->work[w].level[1];
+    return is_free ? (1u << SBP_ZERO_LEVELS) - 1 : 1u << space->parallel->zero;
+}
+
+/* Bytes as (points, choice) rows of as many as there came to be. */
+static void close_rows(const struct pricing *p, int capacity)
+{
+    for (int point = 1; point < p->points; point++)
+        for (int c = 0; c < p->v->choice_count; c++)
+            p->v->bytes[(size_t)point * (size_t)p->v->choice_count + (size_t)c] =
+                p->v->bytes[(size_t)point * (size_t)capacity + (size_t)c];
+}
+
+static enum sbp_status price_variable(struct pricing *p, int variable, struct sbp_arena *scratch)
+{
+    struct sbp_space *space = p->space;
+    struct sbp_row *rows = NULL;
+    p->v = &space->variable[variable];
+    p->work = &space->works->work[space->works->first[variable]];
+    p->work_count = space->works->first[variable + 1] - space->works->first[variable];
+    SBP_TRY(sbp_space_make_rows(space, variable, scratch, &rows));
+    p->row = rows;
+    const unsigned levels = free_levels(p);
+    const int each = (levels & (levels - 1)) != 0 ? SBP_ZERO_LEVELS : 1;
+    const int capacity = each * p->v->tuple_count;
+    p->v->tuple = SBP_TAKE(&space->arena, int, capacity);
+    p->v->zero = SBP_TAKE(&space->arena, uint8_t, capacity);
+    p->v->cost_s = SBP_TAKE(&space->arena, double, capacity);
+    p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->points *(size_t)capacity);
+    if (p->v->tuple == NULL || p->v->zero == NULL || p->v->cost_s == NULL || p->v->bytes == NULL)
+        return SBP_E_MEMORY;
+    for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
+        add_tuple(p, tuple, levels, capacity);
+    close_rows(p, capacity);
+    return sbp_space_interrupted(space) ? SBP_STOPPED : SBP_OK;
+}
+
+enum sbp_status sbp_space_make_choices(struct sbp_space *space)
+{
+    struct sbp_arena scratch;
+    sbp_arena_init(&scratch);
+    const int points = space->view->points;
+    struct pricing p = {.space = space, .terms = terms_of(space), .points = points};
+    p.bytes = sbp_arena_alloc(&scratch, (size_t)points, sizeof *p.bytes);
+    enum sbp_status status = p.bytes == NULL ? SBP_E_MEMORY : SBP_OK;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&scratch);
+    for (int v = 0; v < space->variable_count && status == SBP_OK; v++) {
+        status = price_variable(&p, v, &scratch);
+        sbp_arena_release(&scratch, mark);
+    }
+    sbp_arena_free(&scratch);
+    return status;
 }

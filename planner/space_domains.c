@@ -4,10 +4,10 @@
 
 #include "planner/space_build.h"
 
-/* ---- choices -------------------------------------------------------------------------------- */
+/* ---- tuples --------------------------------------------------------------------------------- */
 
-/* Grows a domain by the choice in its trial row, once per tag. */
-static enum sbp_status accept_choice(struct sbp_space_maker *maker, int variable, int *capacity)
+/* Grows a domain by the tuple in its trial row, once per tag. */
+static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable, int *capacity)
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
@@ -15,21 +15,21 @@ static enum sbp_status accept_choice(struct sbp_space_maker *maker, int variable
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     for (int tag = tags ? SBP_REST_FEATURE : SBP_REST_ANY;
          tag <= (tags ? SBP_REST_BATCH : SBP_REST_ANY); tag++) {
-        if (v->choice_count + 2 > *capacity) {
+        if (v->tuple_count + 2 > *capacity) {
             *capacity = 2 * *capacity + 64;
             uint8_t *count = SBP_NEW(&space->arena, uint8_t, (size_t)*capacity * row + 1);
             uint8_t *tag_of = SBP_NEW(&space->arena, uint8_t, *capacity);
             if (count == NULL || tag_of == NULL)
                 return SBP_E_MEMORY;
-            memcpy(count, v->count, (size_t)(v->choice_count + 1) * row);
-            memcpy(tag_of, v->tag, (size_t)v->choice_count);
+            memcpy(count, v->count, (size_t)(v->tuple_count + 1) * row);
+            memcpy(tag_of, v->tag, (size_t)v->tuple_count);
             v->count = count;
             v->tag = tag_of;
         }
-        v->tag[v->choice_count] = (uint8_t)tag;
-        memcpy(v->count + (size_t)(v->choice_count + 1) * row,
-               v->count + (size_t)v->choice_count * row, row);
-        v->choice_count++;
+        v->tag[v->tuple_count] = (uint8_t)tag;
+        memcpy(v->count + (size_t)(v->tuple_count + 1) * row,
+               v->count + (size_t)v->tuple_count * row, row);
+        v->tuple_count++;
     }
     return SBP_OK;
 }
@@ -43,8 +43,9 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
     if (sbp_space_interrupted(space))
         return SBP_STOPPED;
     if (family == space->mesh->family_count)
-        return sbp_space_is_legal(space, variable) ? accept_choice(maker, variable, capacity)
-                                                   : SBP_OK;
+        return sbp_space_is_legal(space, variable, &maker->legality)
+                   ? accept_tuple(maker, variable, capacity)
+                   : SBP_OK;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
     const bool last = allowed >> role >> 1 == 0;
@@ -53,13 +54,13 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
     for (int count = last ? left : 0; count <= left; count++) {
         if (count > 0 && !(allowed >> role & 1))
             break;
-        v->count[(size_t)v->choice_count * row + at] = (uint8_t)count;
+        v->count[(size_t)v->tuple_count * row + at] = (uint8_t)count;
         const int next_left =
             last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
                                                             : 0)
                  : left - count;
         SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
-        v->count[(size_t)v->choice_count * row + at] = 0;
+        v->count[(size_t)v->tuple_count * row + at] = 0;
     }
     return SBP_OK;
 }
@@ -77,18 +78,25 @@ static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable
                      capacity);
 }
 
-static enum sbp_status single_megatron_choice(struct sbp_space_maker *maker, int variable,
-                                              int *capacity)
+static enum sbp_status single_megatron_tuple(struct sbp_space_maker *maker, int variable,
+                                             int *capacity)
 {
-    sbp_megatron_choose(maker, variable, maker->space->variable[variable].count);
-    return sbp_space_is_legal(maker->space, variable) ? accept_choice(maker, variable, capacity)
-                                                      : SBP_OK;
+    struct sbp_space *space = maker->space;
+    for (int way = 0; way < SBP_MEGATRON_WAYS; way++) {
+        if (!sbp_megatron_goes(maker, variable, (enum sbp_megatron_way)way))
+            continue;
+        sbp_megatron_choose(maker, variable, (enum sbp_megatron_way)way,
+                            space->variable[variable].count);
+        if (sbp_space_is_legal(space, variable, &maker->legality))
+            return accept_tuple(maker, variable, capacity);
+    }
+    return SBP_OK;
 }
 
 /* Whether sizes alone, without limits on classes or the batch's axes, leave nothing but the last
  * resorts. */
-static enum sbp_status lacks_choices(struct sbp_space_maker *maker, int variable, unsigned allowed,
-                                     int *capacity, bool *lacks)
+static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                    int *capacity, bool *lacks)
 {
     struct sbp_space *space = maker->space;
     int64_t *const limits = space->class_limit;
@@ -100,8 +108,8 @@ static enum sbp_status lacks_choices(struct sbp_space_maker *maker, int variable
     const enum sbp_status status = enumerate_all(maker, variable, allowed, capacity);
     space->class_limit = limits;
     space->request = request;
-    *lacks = space->variable[variable].choice_count == 0;
-    space->variable[variable].choice_count = 0;
+    *lacks = space->variable[variable].tuple_count == 0;
+    space->variable[variable].tuple_count = 0;
     memset(space->variable[variable].count, 0, (size_t)space->mesh->family_count * SBP_MAX_ROLES);
     return status;
 }
@@ -141,7 +149,8 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
     if (fix != NULL)
         return sbp_fail(maker->diag, SBP_E_INPUT,
                         "fix: %s: no legal strategy of space %s has these factors; a level's "
-                        "factors multiply to its size and divide the layer's dimensions",
+                        "factors multiply to its size and divide the layer's dimensions, and "
+                        "layers that share a weight split it alike",
                         name, sbp_space_name(space->request->space));
     char sizes[128];
     return sbp_fail(maker->diag, SBP_E_INPUT,
@@ -164,6 +173,7 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
     v->tag = SBP_NEW(&space->arena, uint8_t, capacity);
     if (v->count == NULL || v->tag == NULL)
         return SBP_E_MEMORY;
+    SBP_TRY(sbp_space_make_legality(space, variable, &maker->legality));
     const unsigned allowed = v->op >= 0 ? sbp_space_allowed_roles(space, variable)
                                         : sbp_space_allowed_rests(space, variable);
     const unsigned resorts = maker->megatron != NULL ? 0 : sbp_space_last_resorts(space, variable);
@@ -171,12 +181,13 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
         v->role_count = SBP_REST_STATES;
     if (maker->megatron != NULL) {
         v->allowed = allowed;
-        SBP_TRY(single_megatron_choice(maker, variable, &capacity));
+        SBP_TRY(single_megatron_tuple(maker, variable, &capacity));
     } else {
         SBP_TRY(enumerate_all(maker, variable, allowed, &capacity));
     }
-    if (v->choice_count == 0 && resorts != 0) {
-        SBP_TRY(lacks_choices(maker, variable, allowed, &capacity, &lacks));
+    if (v->tuple_count == 0 && resorts != 0) {
+        const unsigned dividing = v->op >= 0 ? sbp_space_dividing_roles(space, variable) : allowed;
+        SBP_TRY(lacks_tuples(maker, variable, dividing, &capacity, &lacks));
         if (lacks)
             SBP_TRY(enumerate_all(maker, variable, allowed | resorts, &capacity));
     }
@@ -184,7 +195,7 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
         v->role_count = SBP_SPLIT_RESTS;
     for (int r = 0; r < v->role_count; r++)
         v->rests_whole |= v->allowed >> r & 1 && v->state[r].kind != SBP_SPLIT;
-    return v->choice_count > 0 ? SBP_OK : refuse_empty(maker, variable);
+    return v->tuple_count > 0 ? SBP_OK : refuse_empty(maker, variable);
 }
 
 enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)

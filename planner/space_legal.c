@@ -1,4 +1,4 @@
-/* Whether a choice is legal: what it splits divides by its parts, within the limits on classes, and
+/* Whether a tuple is legal: what it splits divides by its parts, within the limits on classes, and
  * it is what the request fixes.
  */
 #include "planner/space_build.h"
@@ -23,85 +23,130 @@ struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable
     return factors;
 }
 
-/* ---- sizes ---------------------------------------------------------------------------------- */
+/* ---- rules of sizes ------------------------------------------------------------------------- */
 
-/* Classes that a choice splits, and the roles whose axes do: all axes that split a class anywhere
- * in the plan have digits of their own in it, so the product of these roles' factors must divide
- * it. */
-struct class_roles {
-    int dim_class;
-    unsigned roles;
-};
+/* Room for one rule more. */
+static enum sbp_status grow_rules(struct sbp_space *space, struct sbp_legality *legality)
+{
+    if (legality->rule_count < legality->capacity)
+        return SBP_OK;
+    legality->capacity = 2 * legality->capacity + 16;
+    struct sbp_class_rule *grown =
+        SBP_NEW(&space->arena, struct sbp_class_rule, legality->capacity);
+    if (grown == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < legality->rule_count; i++)
+        grown[i] = legality->rule[i];
+    legality->rule = grown;
+    return SBP_OK;
+}
+
+/* Once for each class and set of roles. */
+static enum sbp_status add_rule(struct sbp_space *space, struct sbp_legality *legality,
+                                struct sbp_class_rule rule)
+{
+    for (int i = 0; i < legality->rule_count; i++)
+        if (legality->rule[i].dim_class == rule.dim_class && legality->rule[i].roles == rule.roles)
+            return SBP_OK;
+    SBP_TRY(grow_rules(space, legality));
+    legality->rule[legality->rule_count++] = rule;
+    return SBP_OK;
+}
+
+/* The classes of one operator or one tensor, and the roles that split each. */
 enum { MOST_SPLIT = SBP_MAX_DIMS * (SBP_MAX_INPUTS + SBP_MAX_WEIGHTS + 1) };
 struct split_classes {
     int count;
-    bool illegal; /* a dimension is split that never is */
-    struct class_roles of[MOST_SPLIT];
+    unsigned illegal; /* roles that split a dimension that never is */
+    struct sbp_class_rule of[MOST_SPLIT];
 };
 
 static void note_split(struct split_classes *classes, const struct sbp_shape *shape,
-                       struct sbp_state state, int role, const struct sbp_factors *factors)
+                       struct sbp_state state, int role)
 {
-    if (state.kind != SBP_SPLIT || factors->factor[role] <= 1)
+    if (state.kind != SBP_SPLIT)
         return;
     const int dim_class = shape->dim_class[state.dim];
     if (dim_class == SBP_NO_CLASS) {
-        classes->illegal = true;
+        classes->illegal |= 1u << role;
         return;
     }
     int at = 0;
     while (at < classes->count && classes->of[at].dim_class != dim_class)
         at++;
     if (at == classes->count)
-        classes->of[classes->count++] = (struct class_roles){dim_class, 0};
+        classes->of[classes->count++] = (struct sbp_class_rule){dim_class, 0};
     classes->of[at].roles |= 1u << role;
 }
 
-static bool divide_classes(const struct sbp_space *space, const struct split_classes *classes,
-                           const struct sbp_factors *factors)
+static enum sbp_status add_rules(struct sbp_space *space, struct sbp_legality *legality,
+                                 const struct split_classes *classes)
 {
-    for (int i = 0; i < classes->count; i++) {
-        const int dim_class = classes->of[i].dim_class;
-        double parts = 1;
-        for (int r = 0; r < SBP_MAX_ROLES; r++)
-            if (classes->of[i].roles >> r & 1)
-                parts *= factors->factor[r];
-        if (parts > (double)space->class_limit[dim_class] ||
-            space->graph->dim_class[dim_class].size % (int64_t)parts != 0)
-            return false;
-    }
-    return !classes->illegal;
+    legality->illegal |= classes->illegal;
+    for (int i = 0; i < classes->count; i++)
+        SBP_TRY(add_rule(space, legality, classes->of[i]));
+    return SBP_OK;
 }
 
-static bool op_divides(const struct sbp_space *space, int op, const struct sbp_factors *factors)
+static enum sbp_status add_op(struct sbp_space *space, struct sbp_legality *legality, int variable,
+                              int op)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     const struct sbp_tensor *tensor = space->graph->tensor;
     struct split_classes classes = {.count = 0};
-    for (int r = 0; r < node->entry->role_count; r++) {
-        const struct sbp_role *role = &node->entry->role[r];
-        if (factors->factor[r] <= 1)
-            continue;
+    for (int own = 0; own < space->variable[variable].role_count; own++) {
+        const struct sbp_role *role = &node->entry->role[space->op_role[op][own]];
         for (int i = 0; i < node->input_count; i++)
-            note_split(&classes, &tensor[node->input[i]].shape, role->input[i], r, factors);
+            note_split(&classes, &tensor[node->input[i]].shape, role->input[i], own);
         for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
-            note_split(&classes, &tensor[node->weight[w]].shape, role->weight[w], r, factors);
+            note_split(&classes, &tensor[node->weight[w]].shape, role->weight[w], own);
         if (node->output >= 0)
-            note_split(&classes, &tensor[node->output].shape, role->output, r, factors);
+            note_split(&classes, &tensor[node->output].shape, role->output, own);
     }
-    return divide_classes(space, &classes, factors);
+    legality->op[legality->op_count++] = op;
+    return add_rules(space, legality, &classes);
 }
 
 /* A rest state must suit the tensor and every tensor that followers keep in the same state. */
-static bool rest_divides(const struct sbp_space *space, int variable,
-                         const struct sbp_factors *factors)
+static enum sbp_status add_tensor(struct sbp_space *space, struct sbp_legality *legality,
+                                  int variable, int tensor)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    for (int t = 0; t < space->graph->tensor_count && v->op < 0; t++) {
-        struct split_classes classes = {.count = 0};
-        for (int r = 0; space->slot[t] == variable && r < v->role_count; r++)
-            note_split(&classes, &space->graph->tensor[t].shape, v->state[r], r, factors);
-        if (!divide_classes(space, &classes, factors))
+    struct split_classes classes = {.count = 0};
+    for (int r = 0; r < v->role_count; r++)
+        note_split(&classes, &space->graph->tensor[tensor].shape, v->state[r], r);
+    return add_rules(space, legality, &classes);
+}
+
+enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
+                                        struct sbp_legality *legality)
+{
+    const struct sbp_graph *graph = space->graph;
+    *legality = (struct sbp_legality){.op = SBP_NEW(&space->arena, int, graph->op_count)};
+    if (legality->op == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < graph->op_count; op++)
+        if (space->op_variable[op] == variable && graph->op[op].site == op)
+            SBP_TRY(add_op(space, legality, variable, op));
+    for (int t = 0; t < graph->tensor_count && space->variable[variable].op < 0; t++)
+        if (space->slot[t] == variable)
+            SBP_TRY(add_tensor(space, legality, variable, t));
+    return SBP_OK;
+}
+
+static bool obeys_sizes(const struct sbp_space *space, const struct sbp_legality *legality,
+                        const double *factor)
+{
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        if ((legality->illegal >> r & 1) != 0 && factor[r] > 1)
+            return false;
+    for (int i = 0; i < legality->rule_count; i++) {
+        const struct sbp_class_rule *rule = &legality->rule[i];
+        double parts = 1;
+        for (int r = 0; rule->roles >> r != 0; r++)
+            parts *= rule->roles >> r & 1 ? factor[r] : 1;
+        if (parts > (double)space->class_limit[rule->dim_class] ||
+            space->graph->dim_class[rule->dim_class].size % (int64_t)parts != 0)
             return false;
     }
     return true;
@@ -109,7 +154,7 @@ static bool rest_divides(const struct sbp_space *space, int variable,
 
 /* ---- fixes and order ------------------------------------------------------------------------ */
 
-/* Factor of a role at a level, in a choice that is being tried. */
+/* Factor of a role at a level, in a tuple that is being tried. */
 static int64_t level_factor(const struct sbp_space *space, const uint8_t *count, int role,
                             int level)
 {
@@ -130,10 +175,11 @@ static int variable_role(const struct sbp_space *space, int variable, int op, in
     return -1;
 }
 
-static bool obeys_fix(const struct sbp_space *space, const struct sbp_fix *fix, int variable,
-                      int op, const uint8_t *count)
+static bool obeys_fix(const struct sbp_space *space, int variable, int op, const uint8_t *count)
 {
-    for (int role = 0; role < sbp_space_entry(space->graph, op)->role_count; role++) {
+    const struct sbp_fix *fix = sbp_space_fix(space, op);
+    for (int role = 0; fix != NULL && role < sbp_space_entry(space->graph, op)->role_count;
+         role++) {
         const int r = variable_role(space, variable, op, role);
         for (int level = 0; level < space->mesh->level_count; level++) {
             const int64_t want = fix->factor[role][level];
@@ -144,11 +190,9 @@ static bool obeys_fix(const struct sbp_space *space, const struct sbp_fix *fix, 
     return true;
 }
 
-static bool obeys_rest_fix(const struct sbp_space *space, int variable)
+static bool obeys_rest_fix(const struct sbp_space *space, int variable, const uint8_t *count)
 {
     const struct sbp_fix *fix = sbp_space_rest_fix(space, variable);
-    const struct sbp_space_variable *v = &space->variable[variable];
-    const uint8_t *count = sbp_space_count(space, variable, v->choice_count, 0);
     for (int r = 0; fix != NULL && r < SBP_REST_STATES; r++)
         for (int level = 0; level < space->mesh->level_count; level++)
             if (level_factor(space, count, r, level) != fix->rest[r][level])
@@ -184,49 +228,53 @@ static bool splits_batch(const struct sbp_space *space, int variable, int role)
 }
 
 /* As many axes split the batch as the request says, where any role of the variable can. */
-static bool obeys_batch_axes(const struct sbp_space *space, int variable)
+static bool obeys_batch_axes(const struct sbp_space *space, int variable, const uint8_t *count)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     bool can = false, obeys = true;
     for (int f = 0; space->request->batch_axes != NULL && f < space->mesh->family_count; f++) {
-        const uint8_t *count = sbp_space_count(space, variable, v->choice_count, f);
         int axes = 0;
         for (int r = 0; r < v->role_count; r++) {
             can |= splits_batch(space, variable, r);
-            axes += splits_batch(space, variable, r) ? count[r] : 0;
+            axes += splits_batch(space, variable, r) ? count[f * SBP_MAX_ROLES + r] : 0;
         }
         obeys &= axes == space->request->batch_axes[f];
     }
     return obeys || !can;
 }
 
-/* ---- the whole choice ----------------------------------------------------------------------- */
+/* ---- the whole tuple ------------------------------------------------------------------------ */
 
-/* The choice under trial, looked at through an operator that it decides. */
-static bool choice_suits_op(const struct sbp_space *space, int variable, int op)
+/* The tuple under trial, looked at through an operator that it decides. */
+static bool suits_op(const struct sbp_space *space, int variable, int op, const uint8_t *count,
+                     const double *factor)
 {
-    const int choice = space->variable[variable].choice_count; /* the trial row */
-    const struct sbp_factors factors = sbp_space_factors(space, variable, choice, op);
-    if (!op_divides(space, op, &factors))
-        return false;
     const int64_t most = space->request->max_batch_split;
-    if (most > 0 && space->graph->op[op].weight_count > 0 && factors.factor[0] > (double)most)
+    double batch = 1; /* the first role of every operator */
+    for (int r = 0; r < space->variable[variable].role_count; r++)
+        batch *= space->op_role[op][r] == 0 ? factor[r] : 1;
+    if (most > 0 && space->graph->op[op].weight_count > 0 && batch > (double)most)
         return false;
-    const struct sbp_fix *fix = sbp_space_fix(space, op);
-    const uint8_t *count = sbp_space_count(space, variable, choice, 0);
-    return heads_stand_outside(space, op, count) &&
-           (fix == NULL || obeys_fix(space, fix, variable, op, count));
+    return heads_stand_outside(space, op, count) && obeys_fix(space, variable, op, count);
 }
 
-bool sbp_space_is_legal(const struct sbp_space *space, int variable)
+bool sbp_space_is_legal(const struct sbp_space *space, int variable,
+                        const struct sbp_legality *legality)
 {
-    if (!obeys_batch_axes(space, variable))
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const uint8_t *count = sbp_tuple_count(space, variable, v->tuple_count, 0);
+    double factor[SBP_MAX_ROLES];
+    for (int r = 0; r < SBP_MAX_ROLES; r++) {
+        int shape = 0;
+        for (int f = 0; f < space->mesh->family_count; f++)
+            shape += count[f * SBP_MAX_ROLES + r] * space->shapes->stride[f];
+        factor[r] = space->shapes->size[shape];
+    }
+    if (!obeys_sizes(space, legality, factor) || !obeys_batch_axes(space, variable, count) ||
+        !obeys_rest_fix(space, variable, count))
         return false;
-    const int choice = space->variable[variable].choice_count;
-    for (int op = 0; op < space->graph->op_count; op++)
-        if (space->op_variable[op] == variable && space->graph->op[op].site == op &&
-            !choice_suits_op(space, variable, op))
+    for (int i = 0; i < legality->op_count; i++)
+        if (!suits_op(space, variable, legality->op[i], count, factor))
             return false;
-    const struct sbp_factors factors = sbp_space_factors(space, variable, choice, -1);
-    return rest_divides(space, variable, &factors) && obeys_rest_fix(space, variable);
+    return true;
 }

@@ -2,6 +2,8 @@
  * their states, what backward reads of activations, gathered copies. A lower bound of the program's
  * arena, so that what it rules out is ruled out; the compiled program has the last word.
  */
+#include <math.h>
+
 #include "planner/space_price.h"
 
 /* ---- activations that no choice changes ----------------------------------------------------- */
@@ -12,109 +14,180 @@ static bool keeps_own_input(const struct sbp_op_node *node)
     return node->kind == SBP_OP_LINEAR;
 }
 
+/* Whether backward reads an input where it rests, or in a block of the same size. */
+static bool keeps_rest(const struct sbp_graph *graph, int op, int input)
+{
+    const struct sbp_factor whole = sbp_factor_one();
+    return !keeps_own_input(&graph->op[op]) &&
+           (sbp_op_kept(graph, op, &whole).inputs >> input & 1) != 0;
+}
+
+static bool keeps_output(const struct sbp_graph *graph, int op)
+{
+    const struct sbp_factor whole = sbp_factor_one();
+    return op >= 0 && sbp_op_kept(graph, op, &whole).output;
+}
+
 /* Whether backward reads the tensor in the block where it rests (or in one of the same size). */
 static bool kept_at_rest(const struct sbp_graph *graph, int tensor)
 {
-    const struct sbp_factor whole = sbp_factor_one();
-    const int producer = graph->tensor[tensor].producer;
-    if (producer >= 0 && sbp_op_kept(graph, producer, &whole).output)
+    if (keeps_output(graph, graph->tensor[tensor].producer))
         return true;
-    for (int op = 0; op < graph->op_count; op++) {
-        const struct sbp_op_node *node = &graph->op[op];
-        for (int i = 0; i < node->input_count; i++)
-            if (node->input[i] == tensor && !keeps_own_input(node) &&
-                (sbp_op_kept(graph, op, &whole).inputs >> i & 1))
+    for (int op = 0; op < graph->op_count; op++)
+        for (int i = 0; i < graph->op[op].input_count; i++)
+            if (graph->op[op].input[i] == tensor && keeps_rest(graph, op, i))
                 return true;
-    }
     return false;
 }
 
 /* Bytes that an operator keeps beside its operands, over all devices. What followers keep besides
  * are a norm's statistics, which are small and left out. */
-static double saved_bytes(const struct sbp_graph *graph, int op, double element_bytes)
+static double saved_bytes(const struct sbp_space *space, int op)
 {
     const struct sbp_factor whole = sbp_factor_one();
-    const struct sbp_op_kept kept = sbp_op_kept(graph, op, &whole);
-    const bool follows = graph->op[op].entry->follows;
-    return kept.bytes + (follows ? 0 : kept.elements * element_bytes);
+    const struct sbp_op_kept kept = sbp_op_kept(space->graph, op, &whole);
+    if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION &&
+        sbp_space_is_attention(space->graph->op[op].kind))
+        return 0;
+    const bool follows = space->graph->op[op].entry->follows;
+    return kept.bytes + (follows ? 0 : kept.elements * (double)space->pricing.bytes.activation);
 }
 
-/* The operator that reads a tensor and writes its output over it; -1. */
-static int overwriter(const struct sbp_graph *graph, int tensor)
+/* Whether an operator of the model reads a tensor and writes its output over it. (tensor_count) */
+static enum sbp_status find_overwritten(const struct sbp_graph *graph, struct sbp_arena *arena,
+                                        bool **overwritten)
 {
+    *overwritten = SBP_NEW(arena, bool, graph->tensor_count);
+    if (*overwritten == NULL)
+        return SBP_E_MEMORY;
     for (int op = 0; op < graph->op_count; op++)
-        if (graph->op[op].entry->in_place && graph->op[op].input[0] == tensor)
-            return op;
-    return -1;
+        if (graph->op[op].entry->in_place)
+            (*overwritten)[graph->op[op].input[0]] = true;
+    return SBP_OK;
 }
 
-double sbp_space_constant_bytes(const struct sbp_space *space)
+/* One pass over the operators: which piece counted a tensor last. */
+struct count {
+    const struct sbp_space *space;
+    const struct sbp_again *again;
+    const bool *overwritten;
+    int *counted; /* (tensor_count) piece + 1 */
+    double *bytes;
+};
+
+/* A tensor at rest, once for each piece that keeps it. */
+static void count_tensor(const struct count *c, int op, int piece, int tensor)
 {
-    const struct sbp_graph *graph = space->graph;
-    const double element = (double)space->pricing.bytes.activation;
-    double bytes = 0;
-    for (int t = 0; t < graph->tensor_count; t++)
-        if (graph->tensor[t].kind == SBP_ACTIVATION && overwriter(graph, t) < 0 &&
-            kept_at_rest(graph, t))
-            bytes += sbp_space_elements(space, t) * element;
-    for (int op = 0; op < graph->op_count; op++)
-        if (space->parallel->recompute != SBP_RECOMPUTE_ATTENTION ||
-            !sbp_space_is_attention(graph->op[op].kind))
-            bytes += saved_bytes(graph, op, element);
-    if (sbp_space_forms_again(space))
-        bytes = 0; /* inputs of segments are kept, and more than this knows of */
-    return space->kept_weight * bytes / (double)space->mesh->devices;
+    const struct sbp_space *space = c->space;
+    const int point = space->view->point[op];
+    if (c->counted[tensor] == piece + 1 || point < 0)
+        return;
+    c->counted[tensor] = piece + 1;
+    c->bytes[point] += space->view->kept[op] * sbp_space_elements(space, tensor) /
+                       (double)space->mesh->devices * (double)space->pricing.bytes.activation;
+}
+
+/* Of what is formed again, what comes in from outside is kept; the model's free input is there
+ * anyway. */
+static void count_formed_again(const struct count *c, int op, int piece)
+{
+    const struct sbp_op_node *node = &c->space->graph->op[op];
+    for (int i = 0; i < node->input_count; i++)
+        if ((c->again->enters[op] >> i & 1) != 0 && !c->overwritten[node->input[i]] &&
+            !sbp_space_free_input(c->space, op, i))
+            count_tensor(c, op, piece, node->input[i]);
+}
+
+static void count_op(const struct count *c, int op, int piece)
+{
+    const struct sbp_space *space = c->space;
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const int point = space->view->point[op];
+    if (c->again->in_segment[op]) {
+        count_formed_again(c, op, piece);
+        return;
+    }
+    if (point >= 0)
+        c->bytes[point] +=
+            space->view->kept[op] * saved_bytes(space, op) / (double)space->mesh->devices;
+    if (node->output >= 0 && !c->overwritten[node->output] && keeps_output(space->graph, op))
+        count_tensor(c, op, piece, node->output);
+    for (int i = 0; i < node->input_count; i++)
+        if (!c->overwritten[node->input[i]] && keeps_rest(space->graph, op, i))
+            count_tensor(c, op, piece, node->input[i]);
+}
+
+enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
+                                             const struct sbp_again *again, double *bytes)
+{
+    const struct sbp_view *view = space->view;
+    struct sbp_arena scratch;
+    bool *overwritten = NULL;
+    sbp_arena_init(&scratch);
+    enum sbp_status status = find_overwritten(space->graph, &scratch, &overwritten);
+    const struct count count = {.space = space,
+                                .again = again,
+                                .overwritten = overwritten,
+                                .counted = SBP_NEW(&scratch, int, space->graph->tensor_count),
+                                .bytes = bytes};
+    if (status == SBP_OK && count.counted == NULL)
+        status = SBP_E_MEMORY;
+    for (int piece = 0; status == SBP_OK && piece < view->pieces; piece++)
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+            count_op(&count, op, piece);
+    sbp_arena_free(&scratch);
+    return status;
+}
+
+double sbp_space_constant_bytes(const struct sbp_space *space, int point)
+{
+    return space->works->constant_bytes[point];
 }
 
 /* ---- what a choice changes ------------------------------------------------------------------ */
 
 /* A linear keeps its input: a copy of its own when it is gathered (and not gathered once more for
  * backward) or free, else the block at rest, which is counted once for all readers. */
-static double kept_input_bytes(const struct sbp_space *space, int op,
-                               const struct sbp_factors *factors)
+double sbp_space_kept_bytes(const struct sbp_space *space, int op, const struct sbp_played *played)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const struct sbp_group gather =
-        sbp_space_group(node->entry, factors, SBP_COLUMN_INPUT, 0, SBP_BROADCAST);
+    double parts = 1, gather = 1;
     int reader = -1;
-    const int readers = sbp_graph_consumers(space->graph, node->input[0], &reader, 1);
-    const double gathered = space->parallel->regather ? sbp_group_size(&gather) : 1;
-    const bool own_copy = sbp_group_size(&gather) > gathered || sbp_space_free_input(space, op, 0);
-    if (!own_copy && (readers > 1 || kept_at_rest(space->graph, node->input[0])))
+    if (!keeps_own_input(node) || sbp_space_forms_again(space))
         return 0;
-    return sbp_space_elements(space, node->input[0]) /
-           sbp_space_parts(node->entry, factors, SBP_COLUMN_INPUT, 0) / gathered *
+    for (int r = 0; r < node->entry->role_count; r++) {
+        const enum sbp_kind kind = node->entry->role[r].input[0].kind;
+        parts *= kind == SBP_SPLIT ? played->factor.of[r] : 1;
+        gather *= kind == SBP_BROADCAST ? played->factor.of[r] : 1;
+    }
+    const double gathered = space->parallel->regather ? gather : 1;
+    const bool own_copy = gather > gathered || sbp_space_free_input(space, op, 0);
+    if (!own_copy && (sbp_graph_consumers(space->graph, node->input[0], &reader, 1) > 1 ||
+                      kept_at_rest(space->graph, node->input[0])))
+        return 0;
+    return sbp_space_elements(space, node->input[0]) / parts / gathered *
            (double)space->pricing.bytes.activation;
 }
 
-/* Parameters, gradients and optimizer states of a weight; offloaded states are on the host. */
-static double state_bytes(const struct sbp_space *space, const struct sbp_replicas *replicas)
+double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
     const int moments = sbp_training_moments(&space->graph->training);
     const double states =
         (double)(bytes->master + bytes->gradient_master + moments * bytes->moment);
-    return (replicas->level < 3 ? replicas->local : replicas->shard) * (double)bytes->weight +
-           (replicas->level < 2 ? replicas->local : replicas->shard) *
-               (double)(bytes->gradient + bytes->sum) +
-           (space->parallel->offload ? 0 : replicas->shard * states);
+    return (level < 3 ? local : shard) * (double)bytes->weight +
+           (level < 2 ? local : shard) * (double)(bytes->gradient + bytes->sum) +
+           (space->parallel->offload ? 0 : (level < 1 ? local : shard) * states);
 }
 
-static double op_bytes(const struct sbp_space *space, int op, const struct sbp_factors *factors)
+double sbp_space_bytes(const struct sbp_space *space, const int *choice)
 {
-    const struct sbp_op_node *node = &space->graph->op[op];
-    double total = 0;
-    if (node->kind == SBP_OP_LINEAR && !sbp_space_forms_again(space))
-        total = space->kept_weight * kept_input_bytes(space, op, factors);
-    for (int w = 0; w < node->weight_count; w++) {
-        const struct sbp_replicas replicas = sbp_space_replicas(space, op, w, factors);
-        if (sbp_space_first_user(space, op, w) == op)
-            total += space->step_weight * state_bytes(space, &replicas);
+    double most = 0;
+    for (int point = 0; point < space->view->points; point++) {
+        double bytes = sbp_space_constant_bytes(space, point);
+        for (int v = 0; v < space->variable_count; v++)
+            bytes += sbp_space_unary_bytes(space, v, choice[v], point);
+        most = fmax(most, bytes);
     }
-    return total;
-}
-
-double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice)
-{
-    return sbp_space_sum(space, variable, choice, op_bytes);
+    return most;
 }

@@ -1,38 +1,33 @@
 /* What two choices cost together: boxing of a tensor on its way between them, at best over all ways
  * to line their axes up.
+ *
+ * Axes of a family are interchangeable, so that a family counts by few numbers, the kind of its
+ * pair of roles; the price is a function of the families' kinds.
  */
 #include <math.h>
 
-#include "planner/space_price.h"
+#include "planner/space_pairs.h"
 
 /* ---- states of a family's axes -------------------------------------------------------------- */
 
 /* Axes of a family by the dimension that they split, those in B and those in P. */
 struct family_state {
-    int split[SBP_MAX_DIMS], broadcast, partial;
+    int split[SBP_MAX_DIMS], splits, broadcast, partial;
 };
 
-static struct family_state family_state(const uint8_t *count, int roles,
-                                        const struct sbp_state *states)
+static struct family_state family_state(const uint8_t *count, const struct sbp_pair_end *end)
 {
-    struct family_state state = {{0}, 0, 0};
-    for (int r = 0; r < roles; r++) {
-        if (states[r].kind == SBP_SPLIT)
-            state.split[states[r].dim] += count[r];
-        else if (states[r].kind == SBP_PARTIAL)
+    struct family_state state = {{0}, 0, 0, 0};
+    for (int r = 0; r < end->role_count; r++) {
+        if (end->state[r].kind == SBP_SPLIT)
+            state.split[end->state[r].dim] += count[r];
+        else if (end->state[r].kind == SBP_PARTIAL)
             state.partial += count[r];
         else
             state.broadcast += count[r];
+        state.splits += end->state[r].kind == SBP_SPLIT ? count[r] : 0;
     }
     return state;
-}
-
-static void input_states(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                         struct sbp_state *states)
-{
-    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
-    for (int r = 0; r < space->variable[transfer->to].role_count; r++)
-        states[r] = entry->role[space->op_role[transfer->op][r]].input[transfer->input];
 }
 
 static int excess(int a, int b)
@@ -40,22 +35,105 @@ static int excess(int a, int b)
     return a > b ? a - b : 0;
 }
 
+/* Splits of the first that the second lacks, dimension by dimension. */
+static int excess_splits(const struct family_state *a, const struct family_state *b)
+{
+    int left_over = 0;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
+        left_over += excess(a->split[dim], b->split[dim]);
+    return left_over;
+}
+
 /* Axes that must change the dimension they split, at best: what neither stays nor becomes B or P.
  */
 static int least_moves(const struct family_state *from, const struct family_state *to)
 {
-    int left_over = 0;
-    for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
-        left_over += excess(from->split[dim], to->split[dim]);
-    return excess(left_over,
+    return excess(excess_splits(from, to),
                   excess(to->broadcast, from->broadcast) + excess(to->partial, from->partial));
 }
 
-static void join_axes(const struct sbp_space *space, struct sbp_group *group, int family, int axes)
+/* ---- pairs ---------------------------------------------------------------------------------- */
+
+struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
+                                     const struct sbp_transfer *transfer)
 {
-    for (int k = 0; k < axes; k++)
-        group->members[space->mesh->family[family].level] *=
-            (double)space->mesh->family[family].prime;
+    const struct sbp_space_variable *from = &space->variable[transfer->from];
+    const struct sbp_space_variable *to = &space->variable[transfer->to];
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
+    struct sbp_pair pair = {.space = space,
+                            .from = {.variable = transfer->from, .role_count = from->role_count},
+                            .to = {.variable = transfer->to, .role_count = to->role_count},
+                            .tensor = transfer->tensor,
+                            .there = transfer->there,
+                            .back = transfer->back,
+                            .is_whole = from->rests_whole};
+    for (int r = 0; r < from->role_count; r++)
+        pair.from.state[r] = from->state[r];
+    for (int r = 0; r < to->role_count; r++)
+        pair.to.state[r] = entry->role[space->op_role[transfer->op][r]].input[transfer->input];
+    return pair;
+}
+
+struct sbp_pair sbp_pair_of_keep(const struct sbp_space *space, const struct sbp_keep *keep)
+{
+    const struct sbp_space_variable *op = &space->variable[keep->op_variable];
+    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
+    struct sbp_pair pair = {.space = space,
+                            .from = {.variable = keep->op_variable, .role_count = op->role_count},
+                            .to = {.variable = keep->rest_variable, .role_count = rest->role_count},
+                            .tensor = space->graph->op[keep->op].output,
+                            .there = keep->there,
+                            .back = keep->back,
+                            .is_keep = true,
+                            .is_whole = rest->rests_whole};
+    for (int r = 0; r < op->role_count; r++)
+        pair.from.state[r] = sbp_space_output_state(space, keep->op, r);
+    for (int r = 0; r < rest->role_count; r++)
+        pair.to.state[r] = rest->state[r];
+    return pair;
+}
+
+/* ---- kinds ---------------------------------------------------------------------------------- */
+
+/* Bit t: what is left so can rest so under tag t. */
+static uint8_t tags_that_rest(const struct family_state *left, const struct family_state *resting)
+{
+    uint8_t tags = 0;
+    if (excess_splits(left, resting) > resting->broadcast || resting->partial > left->partial)
+        return 0;
+    for (int tag = SBP_REST_ANY; tag <= SBP_REST_BATCH; tag++) {
+        const int fixed = tag == SBP_REST_FEATURE ? SBP_DIM_BATCH : SBP_DIM_FEATURE;
+        if (tag == SBP_REST_ANY || left->split[fixed] == resting->split[fixed])
+            tags |= (uint8_t)(1u << tag);
+    }
+    return tags;
+}
+
+struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *from_count,
+                                   const uint8_t *to_count)
+{
+    const struct family_state a = family_state(from_count, &pair->from);
+    const struct family_state b = family_state(to_count, &pair->to);
+    struct sbp_pair_kind kind = {0};
+    if (pair->is_keep)
+        kind.tags = tags_that_rest(&a, &b);
+    if (pair->space->request->boxing == SBP_BOXING_PAPER && !pair->is_keep && !pair->is_whole) {
+        const int gap = a.split[SBP_DIM_BATCH] - b.split[SBP_DIM_BATCH];
+        kind.moves = (int8_t)(gap < 0 ? -gap : gap);
+        kind.changes = a.split[SBP_DIM_FEATURE] != b.split[SBP_DIM_FEATURE];
+    } else if (pair->is_whole) {
+        kind.moves = (int8_t)least_moves(&a, &b);
+        kind.leave = (int8_t)excess(a.partial, b.partial);
+        kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
+        kind.from_splits = (int8_t)a.splits;
+        kind.to_splits = (int8_t)b.splits;
+        kind.changes = kind.moves > 0 || kind.leave > 0 || kind.gather > 0;
+        kind.boxes = kind.moves > 0 || kind.leave != kind.gather ||
+                     (kind.leave > 0 && excess_splits(&b, &a) > 0);
+    } else if (!pair->is_keep) {
+        kind.moves = (int8_t)least_moves(&a, &b);
+    }
+    return kind;
 }
 
 /* ---- ways ----------------------------------------------------------------------------------- */
@@ -87,7 +165,8 @@ struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist 
 
 /* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
  * and what left P is gathered. */
-double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way)
+double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
+                       double there, double back)
 {
     const double bytes =
         sbp_space_elements(space, tensor) * (double)space->pricing.bytes.activation;
@@ -95,282 +174,130 @@ double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct s
     const double from = bytes / way->from_parts, to = bytes / way->to_parts;
     double there_s, back_s;
     if (way->all_reduced) {
-        there_s = sbp_space_collective_s(space, SBP_ALL_REDUCE, &way->leave, from);
-        back_s = sbp_space_collective_s(space, SBP_ALL_REDUCE, &way->leave, to);
+        there_s = sbp_collective_group_s(space->cluster, SBP_ALL_REDUCE, &way->leave, from);
+        back_s = sbp_collective_group_s(space->cluster, SBP_ALL_REDUCE, &way->leave, to);
     } else {
-        there_s =
-            sbp_space_collective_s(space, SBP_REDUCE_SCATTER, &way->leave, from) +
-            sbp_space_collective_s(space, SBP_ALL_TO_ALL, &way->move, from / leave) +
-            sbp_space_collective_s(space, SBP_ALL_GATHER, &way->gather, from / leave * gather);
-        back_s = sbp_space_collective_s(space, SBP_REDUCE_SCATTER, &way->gather, to) +
-                 sbp_space_collective_s(space, SBP_ALL_TO_ALL, &way->move, to / gather) +
-                 sbp_space_collective_s(space, SBP_ALL_GATHER, &way->leave, to / gather * leave);
+        there_s = sbp_collective_group_s(space->cluster, SBP_REDUCE_SCATTER, &way->leave, from) +
+                  sbp_collective_group_s(space->cluster, SBP_ALL_TO_ALL, &way->move, from / leave) +
+                  sbp_collective_group_s(space->cluster, SBP_ALL_GATHER, &way->gather,
+                                         from / leave * gather);
+        back_s = sbp_collective_group_s(space->cluster, SBP_REDUCE_SCATTER, &way->gather, to) +
+                 sbp_collective_group_s(space->cluster, SBP_ALL_TO_ALL, &way->move, to / gather) +
+                 sbp_collective_group_s(space->cluster, SBP_ALL_GATHER, &way->leave,
+                                        to / gather * leave);
     }
-    return space->micro_weight * (sbp_space_forward_passes(space) * there_s + back_s);
+    return there * there_s + back * back_s;
 }
 
-double sbp_space_moves_s(const struct sbp_space *space, int tensor, const struct sbp_group *group)
+static double all_to_all_s(const struct sbp_space *space, int tensor, double times,
+                           const struct sbp_group *group)
 {
     const double n = sbp_space_elements(space, tensor) / (double)space->mesh->devices *
                      (double)space->pricing.bytes.activation;
-    return space->micro_weight * (sbp_space_forward_passes(space) + 1) *
-           sbp_space_collective_s(space, SBP_ALL_TO_ALL, group, n);
+    return times * sbp_collective_group_s(space->cluster, SBP_ALL_TO_ALL, group, n);
+}
+
+double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                         const struct sbp_group *group)
+{
+    return all_to_all_s(space, transfer->tensor, transfer->there + transfer->back, group);
+}
+
+static void join_axes(const struct sbp_space *space, struct sbp_group *group, int family, int axes)
+{
+    for (int k = 0; k < axes; k++)
+        group->members[space->mesh->family[family].level] *=
+            (double)space->mesh->family[family].prime;
 }
 
 /* The least that each collective on the way can move, whichever axes are lined up; exact where a
  * family is one axis. */
-static double least_way_s(const struct sbp_space *space, int tensor, const struct family_state *a,
-                          const struct family_state *b)
+static double least_way_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind)
 {
     struct sbp_way way = {sbp_group_one(), sbp_group_one(), sbp_group_one(), true, 1, 1};
     struct sbp_group from = sbp_group_one(), to = sbp_group_one();
     bool changes = false;
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        const int leave = excess(a[f].partial, b[f].partial), moves = least_moves(&a[f], &b[f]);
-        const int gather = excess(b[f].broadcast, a[f].broadcast);
-        int new_splits = 0;
-        for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
-            join_axes(space, &from, f, a[f].split[dim]);
-            join_axes(space, &to, f, b[f].split[dim]);
-            new_splits += excess(b[f].split[dim], a[f].split[dim]);
-        }
-        join_axes(space, &way.leave, f, leave);
-        join_axes(space, &way.move, f, moves);
-        join_axes(space, &way.gather, f, gather);
-        changes |= leave > 0 || moves > 0 || gather > 0;
-        way.all_reduced &= moves == 0 && leave == gather && (leave == 0 || new_splits == 0);
+    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        join_axes(pair->space, &from, f, kind[f].from_splits);
+        join_axes(pair->space, &to, f, kind[f].to_splits);
+        join_axes(pair->space, &way.leave, f, kind[f].leave);
+        join_axes(pair->space, &way.move, f, kind[f].moves);
+        join_axes(pair->space, &way.gather, f, kind[f].gather);
+        changes |= kind[f].changes;
+        way.all_reduced &= !kind[f].boxes;
     }
     way.all_reduced &= changes;
     way.from_parts = sbp_group_size(&from);
     way.to_parts = sbp_group_size(&to);
-    return sbp_space_way_s(space, tensor, &way);
+    return sbp_space_way_s(pair->space, pair->tensor, &way, pair->there, pair->back);
+}
+
+/* All-to-alls of so many axes of each family, there and back. */
+static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind)
+{
+    struct sbp_group group = sbp_group_one();
+    for (int f = 0; f < pair->space->mesh->family_count; f++)
+        join_axes(pair->space, &group, f, kind[f].moves);
+    return all_to_all_s(pair->space, pair->tensor, pair->there + pair->back, &group);
 }
 
 /* AutoDDL, section 4.3: no all-to-all when the batch split stays (p0 = p0') or the features' does
- * (p1 = p2'), else groups of lcm(p0, p0') / gcd(p0, p0'). -1: not this rest state's path. */
-static bool paper_moves(const struct sbp_space *space, int tag, const struct family_state *from,
-                        const struct family_state *to, int *moves)
+ * (p1 = p2'), else groups of lcm(p0, p0') / gcd(p0, p0'). */
+static double paper_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
 {
     bool batch_stays = true, features_stay = true;
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        batch_stays &= from[f].split[SBP_DIM_BATCH] == to[f].split[SBP_DIM_BATCH];
-        features_stay &= from[f].split[SBP_DIM_FEATURE] == to[f].split[SBP_DIM_FEATURE];
+    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        batch_stays &= kind[f].moves == 0;
+        features_stay &= !kind[f].changes;
     }
-    const bool free_by_batch = batch_stays && tag != SBP_REST_BATCH;
-    const bool free_by_features = features_stay && tag != SBP_REST_FEATURE;
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        const int gap = from[f].split[SBP_DIM_BATCH] - to[f].split[SBP_DIM_BATCH];
-        moves[f] = free_by_batch || free_by_features ? 0 : gap < 0 ? -gap : gap;
-    }
-    return free_by_batch || free_by_features || tag != SBP_REST_BATCH;
+    if ((batch_stays && tag != SBP_REST_BATCH) || (features_stay && tag != SBP_REST_FEATURE))
+        return 0;
+    return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : moves_s(pair, kind);
 }
 
-/* ---- from a rest to a reader ---------------------------------------------------------------- */
-
-/* Prices of all-to-alls by how many axes of each family move: few, and asked for in every cell of a
- * table. */
-struct move_prices {
-    int stride[SBP_MAX_AXES]; /* of a family's number of axes */
-    double *seconds;          /* negative: not yet known */
-};
-
-static double moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                      const int *moves, const struct move_prices *prices)
+double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
 {
-    int at = 0;
-    for (int f = 0; prices != NULL && f < space->mesh->family_count; f++)
-        at += moves[f] * prices->stride[f];
-    if (prices != NULL && prices->seconds[at] >= 0)
-        return prices->seconds[at];
-    struct sbp_group group = sbp_group_one();
-    for (int f = 0; f < space->mesh->family_count; f++)
-        join_axes(space, &group, f, moves[f]);
-    const double seconds = transfer->repeats * sbp_space_moves_s(space, transfer->tensor, &group);
-    if (prices != NULL)
-        prices->seconds[at] = seconds;
-    return seconds;
+    for (int f = 0; pair->is_keep && f < pair->space->mesh->family_count; f++)
+        if ((kind[f].tags >> tag & 1) == 0)
+            return SBP_FORBIDDEN;
+    if (pair->is_whole)
+        return least_way_s(pair, kind);
+    if (pair->is_keep)
+        return 0;
+    return pair->space->request->boxing == SBP_BOXING_PAPER ? paper_s(pair, kind, tag)
+                                                            : moves_s(pair, kind);
 }
 
-static void states_from(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                        int choice, struct family_state *states)
-{
-    const struct sbp_space_variable *from = &space->variable[transfer->from];
-    for (int f = 0; f < space->mesh->family_count; f++)
-        states[f] = family_state(sbp_space_count(space, transfer->from, choice, f),
-                                 from->role_count, from->state);
-}
+/* ---- single pairs of choices ----------------------------------------------------------------- */
 
-static void states_to(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                      int choice, struct family_state *states)
+static double choices_s(const struct sbp_pair *pair, int from_choice, int to_choice)
 {
-    struct sbp_state want[SBP_MAX_ROLES];
-    input_states(space, transfer, want);
+    const struct sbp_space *space = pair->space;
+    const int rest = pair->is_keep ? pair->to.variable : pair->from.variable;
+    const int tuple = space->variable[rest].tuple[pair->is_keep ? to_choice : from_choice];
+    struct sbp_pair_kind kind[SBP_MAX_AXES];
     for (int f = 0; f < space->mesh->family_count; f++)
-        states[f] = family_state(sbp_space_count(space, transfer->to, choice, f),
-                                 space->variable[transfer->to].role_count, want);
-}
-
-static double between_s(const struct sbp_space *space, const struct sbp_transfer *transfer, int tag,
-                        const struct family_state *a, const struct family_state *b,
-                        const struct move_prices *prices)
-{
-    int moves[SBP_MAX_AXES];
-    for (int f = 0; f < space->mesh->family_count; f++)
-        moves[f] = least_moves(&a[f], &b[f]);
-    if (space->request->boxing == SBP_BOXING_PAPER && !paper_moves(space, tag, a, b, moves))
-        return SBP_FORBIDDEN;
-    if (space->variable[transfer->from].rests_whole)
-        return transfer->repeats * least_way_s(space, transfer->tensor, a, b);
-    return moves_s(space, transfer, moves, prices);
+        kind[f] = sbp_pair_kind(pair, sbp_space_count(space, pair->from.variable, from_choice, f),
+                                sbp_space_count(space, pair->to.variable, to_choice, f));
+    return sbp_pair_price_s(pair, kind, space->variable[rest].tag[tuple]);
 }
 
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
                             int from_choice, int to_choice)
 {
-    struct family_state a[SBP_MAX_AXES], b[SBP_MAX_AXES];
-    states_from(space, transfer, from_choice, a);
-    states_to(space, transfer, to_choice, b);
-    return between_s(space, transfer, space->variable[transfer->from].tag[from_choice], a, b, NULL);
-}
-
-/* ---- from an operator to a rest ------------------------------------------------------------- */
-
-/* States in which an operator leaves its output, and in which the output rests. */
-static void states_left(const struct sbp_space *space, const struct sbp_keep *keep, int choice,
-                        struct family_state *states)
-{
-    const int roles = space->variable[keep->op_variable].role_count;
-    struct sbp_state output[SBP_MAX_ROLES];
-    for (int r = 0; r < roles; r++)
-        output[r] = sbp_space_output_state(space, keep->op, r);
-    for (int f = 0; f < space->mesh->family_count; f++)
-        states[f] =
-            family_state(sbp_space_count(space, keep->op_variable, choice, f), roles, output);
-}
-
-static void states_resting(const struct sbp_space *space, const struct sbp_keep *keep, int choice,
-                           struct family_state *states)
-{
-    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
-    for (int f = 0; f < space->mesh->family_count; f++)
-        states[f] = family_state(sbp_space_count(space, keep->rest_variable, choice, f),
-                                 rest->role_count, rest->state);
-}
-
-static bool can_rest(const struct family_state *left, const struct family_state *resting, int tag)
-{
-    int gathered = 0;
-    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
-        const bool fixed = (tag == SBP_REST_FEATURE && dim == SBP_DIM_BATCH) ||
-                           (tag == SBP_REST_BATCH && dim == SBP_DIM_FEATURE);
-        if (fixed && left->split[dim] != resting->split[dim])
-            return false;
-        gathered += excess(left->split[dim], resting->split[dim]);
-    }
-    return gathered <= resting->broadcast && resting->partial <= left->partial;
-}
-
-static double resting_s(const struct sbp_space *space, const struct sbp_keep *keep, int tag,
-                        const struct family_state *left, const struct family_state *resting)
-{
-    const struct sbp_op_node *node = &space->graph->op[keep->op];
-    for (int f = 0; f < space->mesh->family_count; f++)
-        if (!can_rest(&left[f], &resting[f], tag))
-            return SBP_FORBIDDEN;
-    return space->variable[keep->rest_variable].rests_whole
-               ? node->repeats * least_way_s(space, node->output, left, resting)
-               : 0;
+    const struct sbp_pair pair = sbp_pair_of_transfer(space, transfer);
+    return choices_s(&pair, from_choice, to_choice);
 }
 
 double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
                         int rest_choice)
 {
-    struct family_state left[SBP_MAX_AXES], resting[SBP_MAX_AXES];
-    states_left(space, keep, op_choice, left);
-    states_resting(space, keep, rest_choice, resting);
-    return resting_s(space, keep, space->variable[keep->rest_variable].tag[rest_choice], left,
-                     resting);
+    const struct sbp_pair pair = sbp_pair_of_keep(space, keep);
+    return choices_s(&pair, op_choice, rest_choice);
 }
 
 bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
                         int rest_choice)
 {
     return sbp_space_keep_s(space, keep, op_choice, rest_choice) < SBP_FORBIDDEN;
-}
-
-/* ---- whole tables --------------------------------------------------------------------------- */
-
-static void add_to(double *cell, double cost)
-{
-    *cell = *cell >= SBP_FORBIDDEN || cost >= SBP_FORBIDDEN ? SBP_FORBIDDEN : *cell + cost;
-}
-
-static double *cell_of(double *table, bool transposed, int rows, int columns, int r, int c)
-{
-    return &table[transposed ? (size_t)c * (size_t)rows + (size_t)r
-                             : (size_t)r * (size_t)columns + (size_t)c];
-}
-
-/* NULL where there is no room for so many, or too many to be worth it. */
-static struct move_prices *make_prices(const struct sbp_space *space, struct sbp_arena *arena)
-{
-    enum { MOST = 1 << 16 };
-    struct move_prices *prices = SBP_NEW(arena, struct move_prices, 1);
-    int size = 1;
-    for (int f = 0; prices != NULL && f < space->mesh->family_count && size <= MOST; f++) {
-        prices->stride[f] = size;
-        size *= space->mesh->family[f].count + 1;
-    }
-    if (prices == NULL || size > MOST)
-        return NULL;
-    prices->seconds = SBP_NEW(arena, double, size);
-    for (int i = 0; prices->seconds != NULL && i < size; i++)
-        prices->seconds[i] = -1;
-    return prices->seconds == NULL ? NULL : prices;
-}
-
-enum sbp_status sbp_space_fill_transfer(const struct sbp_space *space,
-                                        const struct sbp_transfer *transfer, double *table,
-                                        bool transposed, struct sbp_arena *arena)
-{
-    const struct sbp_space_variable *from = &space->variable[transfer->from];
-    const int rows = from->choice_count, columns = space->variable[transfer->to].choice_count;
-    const int families = space->mesh->family_count;
-    struct family_state a[SBP_MAX_AXES];
-    const struct move_prices *prices = make_prices(space, arena);
-    struct family_state *to = SBP_NEW(arena, struct family_state, columns * families + 1);
-    if (to == NULL)
-        return SBP_E_MEMORY;
-    for (int c = 0; c < columns; c++)
-        states_to(space, transfer, c, to + (size_t)c * (size_t)families);
-    for (int r = 0; r < rows && !sbp_space_interrupted(space); r++) {
-        states_from(space, transfer, r, a);
-        for (int c = 0; c < columns; c++)
-            add_to(cell_of(table, transposed, rows, columns, r, c),
-                   between_s(space, transfer, from->tag[r], a, to + (size_t)c * (size_t)families,
-                             prices));
-    }
-    return SBP_OK;
-}
-
-enum sbp_status sbp_space_fill_keep(const struct sbp_space *space, const struct sbp_keep *keep,
-                                    double *table, bool transposed, struct sbp_arena *arena)
-{
-    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
-    const int rows = space->variable[keep->op_variable].choice_count;
-    const int columns = rest->choice_count, families = space->mesh->family_count;
-    struct family_state left[SBP_MAX_AXES];
-    struct family_state *resting = SBP_NEW(arena, struct family_state, columns * families + 1);
-    if (resting == NULL)
-        return SBP_E_MEMORY;
-    for (int c = 0; c < columns; c++)
-        states_resting(space, keep, c, resting + (size_t)c * (size_t)families);
-    for (int r = 0; r < rows && !sbp_space_interrupted(space); r++) {
-        states_left(space, keep, r, left);
-        for (int c = 0; c < columns; c++)
-            add_to(
-                cell_of(table, transposed, rows, columns, r, c),
-                resting_s(space, keep, rest->tag[c], left, resting + (size_t)c * (size_t)families));
-    }
-    return SBP_OK;
 }

@@ -1,70 +1,110 @@
-/* Prices of a space, in parts: what a choice costs by itself (space_cost.c), the memory that it
- * takes (space_memory.c), what two choices cost together (space_pairs.c); space_problem.c makes a
- * pairwise problem of them. Costs are in seconds, weighted as the objective is (space.h).
+/* Prices of a space, in parts: which operators a variable decides and how often they count
+ * (space_works.c), what is formed again (space_again.c), what an operator costs in a tuple, part by
+ * part (space_rows.c), the memory that it takes (space_memory.c), the cost of a choice of tuple and
+ * ZeRO level that follows (space_cost.c), and what two choices cost together (space_pairs.c);
+ * space_problem.c makes a pairwise problem of them.
  */
 #ifndef SBP_PLANNER_SPACE_PRICE_H
 #define SBP_PLANNER_SPACE_PRICE_H
 
 #include "planner/space.h"
+#include "planner/space_shapes.h"
 
-double sbp_space_collective_s(const struct sbp_space *space, enum sbp_collective kind,
-                              const struct sbp_group *group, double bytes);
-/* Of the whole tensor. */
-double sbp_space_elements(const struct sbp_space *space, int tensor);
+enum { SBP_ZERO_LEVELS = 4, SBP_NO_ROLE = 255 };
 
-/* Columns of the catalogue's roles. */
-enum sbp_column {
-    SBP_COLUMN_INPUT,
-    SBP_COLUMN_WEIGHT,
-    SBP_COLUMN_GRADIENT, /* of a weight */
-    SBP_COLUMN_OUTPUT
+/* ---- what is formed again ------------------------------------------------------------------- */
+
+/* By operator, what a backward pass does once more of the forward pass. */
+struct sbp_again {
+    bool *in_segment;
+    double *compute, *inner; /* (op_count) share of the arithmetic, of collectives inside */
+    uint8_t *boxed;          /* (op_count) bit i: input i is boxed */
+    uint8_t *boxed_late;     /* (op_count) bit i: once more, for the weights' gradients */
+    uint8_t *enters;         /* (op_count) bit i: input i comes from outside of the segment */
+    bool *boxed_output;
 };
-/* All roles whose state, in a column, is of a kind. */
-struct sbp_group sbp_space_group(const struct sbp_op_entry *entry,
-                                 const struct sbp_factors *factors, enum sbp_column column,
-                                 int index, enum sbp_kind kind);
-/* Parts that the splits of a column make. */
-double sbp_space_parts(const struct sbp_op_entry *entry, const struct sbp_factors *factors,
-                       enum sbp_column column, int index);
+/* Arrays come out of the arena. E_MEMORY. */
+enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_arena *arena,
+                                     struct sbp_again *again) SBP_MUST_USE;
 
+/* ---- works ---------------------------------------------------------------------------------- */
+
+/* Operators that a variable decides and that cost alike: repeats, put together. */
+struct sbp_space_work {
+    int op;                     /* one of them */
+    bool follows;               /* runs where its input rests */
+    uint8_t map[SBP_MAX_ROLES]; /* variable's role -> operator's; SBP_NO_ROLE */
+    unsigned boxed;             /* bit i: boxing of input i is priced here, not with the pair */
+    bool boxed_output;          /* likewise */
+    unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
+    int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
+    uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
+    /* Times on the path: forward and backward passes, what is formed again of each part, copies of
+     * weights that are gathered or converted, ends of a step. */
+    double forward, backward, again_compute, again_inner, again_boxed[SBP_MAX_INPUTS], again_output;
+    double copied, end;
+    double *held, *kept; /* (points) */
+};
+
+struct sbp_space_works {
+    int *first; /* (variable_count + 1) into work: a variable's stand together */
+    struct sbp_space_work *work;
+    /* (variable_count) elements x times of gradients that are added up where a variable's tensors
+     * rest whole; elsewhere that is a constant. */
+    double *added_elements;
+    double constant_s;
+    double *constant_bytes; /* (points) */
+};
+
+/* Makes space->works, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
+enum sbp_status sbp_space_make_works(struct sbp_space *space) SBP_MUST_USE;
+
+/* ---- what an operator costs in a tuple ------------------------------------------------------- */
+
+/* Of one micro-batch, or once a step, on a device; seconds but where said. */
+struct sbp_row {
+    double compute, inner, box_in[SBP_MAX_INPUTS], box_out; /* forward */
+    double back;                                            /* all of the backward pass */
+    double convert, gather;     /* of copies of all weights: at ZeRO levels 0 to 2, and 3 */
+    double all_reduce, scatter; /* gradients of owned weights, whole and into shards */
+    double share;               /* updated weights out of shards, levels 1 and 2 */
+    double stage_sum[2];        /* with other stages: of blocks, of shards */
+    double local, shard;        /* elements of owned weights: of blocks, of shards */
+    double kept_bytes;          /* of activations, beyond what no choice changes */
+};
+
+/* What a variable's works cost in its tuples: (work, tuple) rows of work first[v] .. first[v + 1].
+ * Arrays come out of the arena. E_MEMORY. */
+enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,
+                                    struct sbp_arena *arena, struct sbp_row **rows) SBP_MUST_USE;
+
+/* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
+enum sbp_status sbp_space_make_choices(struct sbp_space *space) SBP_MUST_USE;
+
+/* A choice's operator in numbers: shapes and factors by the operator's own roles. */
+struct sbp_played {
+    int shape[SBP_MAX_ROLES];
+    struct sbp_factor factor;
+};
+
+/* ---- small parts ---------------------------------------------------------------------------- */
+
+/* Elements of the whole tensor. */
+double sbp_space_elements(const struct sbp_space *space, int tensor);
 /* Whether an input is the model's own and arrives as it is wanted, free of charge. */
 bool sbp_space_free_input(const struct sbp_space *space, int op, int input);
-/* Of blocks, little but their inputs is kept. */
+/* Whether all of a block is formed again but its inputs and, under selective recompute, halves of
+ * what products left. */
 bool sbp_space_forms_again(const struct sbp_space *space);
-/* Forward passes of a step's micro-batch: two where all activations are formed again, and of half
- * of what products leave one more. */
-double sbp_space_forward_passes(const struct sbp_space *space);
 bool sbp_space_is_attention(enum sbp_op_kind kind);
-
-/* How the replicas of a weight share its states (ZeRO: Rajbhandari et al., 2020, section 5; owners:
- * CDP, section 4.4), as costmodel/program_weights.c compiles it. */
-struct sbp_replicas {
-    struct sbp_group group;
-    int level;           /* of ZeRO; 0 where there is one replica */
-    double local, shard; /* elements that a device holds, and that it updates */
-};
-struct sbp_replicas sbp_space_replicas(const struct sbp_space *space, int op, int weight,
-                                       const struct sbp_factors *factors);
-/* A tied weight is synchronised and updated once: by its first user. */
-int sbp_space_first_user(const struct sbp_space *space, int op, int weight);
-
-/* Adds up what the operators that a variable decides cost in one of its choices: its own, repeats
- * included, and the followers that run where it rests. */
-typedef double sbp_price_op(const struct sbp_space *space, int op,
-                            const struct sbp_factors *factors);
-double sbp_space_sum(const struct sbp_space *space, int variable, int choice, sbp_price_op *price);
-
-/* Everything that no choice changes. */
-double sbp_space_constant_s(const struct sbp_space *space);
-
-/* Adds a transfer's costs to the cells of its edge: rows are its first variable's choices, or the
- * table's columns are (transposed). Scratch comes out of the arena. E_MEMORY. */
-enum sbp_status sbp_space_fill_transfer(const struct sbp_space *space,
-                                        const struct sbp_transfer *transfer, double *table,
-                                        bool transposed, struct sbp_arena *arena) SBP_MUST_USE;
-/* The same of what outputs cost on their way into a rest. */
-enum sbp_status sbp_space_fill_keep(const struct sbp_space *space, const struct sbp_keep *keep,
-                                    double *table, bool transposed,
-                                    struct sbp_arena *arena) SBP_MUST_USE;
+/* Bytes of parameters, gradients and optimizer states on a device, of so many elements of blocks
+ * and of shards under a ZeRO level; offloaded states are on the host. */
+double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard);
+/* Activations that an operator keeps of a micro-batch because of its tuple. */
+double sbp_space_kept_bytes(const struct sbp_space *space, int op, const struct sbp_played *played);
+/* (points) what no choice changes. E_MEMORY. */
+enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
+                                             const struct sbp_again *again,
+                                             double *bytes) SBP_MUST_USE;
 
 #endif

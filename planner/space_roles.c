@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "planner/space_build.h"
+#include "planner/space_rules.h"
 
 /* ---- what a request asks for ---------------------------------------------------------------- */
 
@@ -37,25 +38,27 @@ static unsigned fixed_roles(const struct sbp_space *space, int op)
     return roles;
 }
 
-int sbp_space_zero(const struct sbp_space *space, int op)
+int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 {
     const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
-    return fix != NULL && fix->zero != SBP_ANY ? fix->zero : (int)space->parallel->zero;
+    const bool chooses =
+        space->request->zero_is_free && !sbp_space_entry(space->graph, op)->follows;
+    if (fix != NULL && fix->zero != SBP_ANY)
+        return fix->zero;
+    return chooses ? chosen : (int)space->parallel->zero;
 }
 
 /* ---- roles ---------------------------------------------------------------------------------- */
 
+static bool is_asked_for(const struct sbp_space *space, int op, int role)
+{
+    return space->request->space == SBP_SPACE_FULL && (fixed_roles(space, op) >> role & 1) != 0;
+}
+
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
 {
-    const struct sbp_role *entry = &sbp_space_entry(space->graph, op)->role[role];
-    switch (space->request->space) {
-    case SBP_SPACE_DATA_PARALLEL:
-        return strcmp(entry->name, "batch") == 0;
-    case SBP_SPACE_FULL:
-        return !entry->spare || (fixed_roles(space, op) >> role & 1);
-    default:
-        return entry->paper;
-    }
+    return sbp_space_rule(space->request->space)->plays(sbp_space_entry(space->graph, op), role) ||
+           is_asked_for(space, op, role);
 }
 
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
@@ -65,31 +68,36 @@ bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query
     return node->kind == SBP_OP_GROUPED_ATTENTION;
 }
 
+/* Roles of a variable that all its operators have and a rule takes. */
+static unsigned common_roles(const struct sbp_space *space, int variable,
+                             bool (*takes)(const struct sbp_op_entry *entry, int role))
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    unsigned roles = (1u << v->role_count) - 1;
+    for (int op = v->op; op < space->graph->op_count; op++)
+        for (int r = 0; space->op_variable[op] == variable && r < v->role_count; r++)
+            if (!takes(sbp_space_entry(space->graph, op), space->op_role[op][r]))
+                roles &= ~(1u << r);
+    return roles;
+}
+
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    unsigned allowed = 0;
+    unsigned allowed = common_roles(space, variable, sbp_space_rule(space->request->space)->plays);
     for (int op = v->op; op < space->graph->op_count; op++)
         for (int r = 0; space->op_variable[op] == variable && r < v->role_count; r++)
-            if (sbp_space_may_play(space, op, space->op_role[op][r]))
+            if (is_asked_for(space, op, space->op_role[op][r]))
                 allowed |= 1u << r;
     return allowed;
 }
 
-/* ---- rests ---------------------------------------------------------------------------------- */
-
-/* Splits that the space lets tensors rest in. */
-static unsigned allowed_splits(const struct sbp_space *space)
+unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable)
 {
-    switch (space->request->space) {
-    case SBP_SPACE_DATA_PARALLEL:
-        return 1u << SBP_DIM_BATCH;
-    case SBP_SPACE_FULL:
-        return 1u << SBP_DIM_BATCH | 1u << SBP_DIM_SEQUENCE | 1u << SBP_DIM_FEATURE;
-    default:
-        return 1u << SBP_DIM_BATCH | 1u << SBP_DIM_FEATURE;
-    }
+    return common_roles(space, variable, sbp_space_rule(space->request->space)->divides);
 }
+
+/* ---- rests ---------------------------------------------------------------------------------- */
 
 /* Whether an operator can run where its input rests in a state. */
 static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
@@ -144,7 +152,7 @@ static unsigned followed_states(const struct sbp_space *space, int slot)
 
 unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 {
-    unsigned allowed = allowed_splits(space);
+    unsigned allowed = sbp_space_rule(space->request->space)->splits;
     if (is_left_in(space, slot, SBP_BROADCAST))
         allowed |= 1u << SBP_REST_WHOLE;
     if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
@@ -159,16 +167,18 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_space_rule *rule = sbp_space_rule(space->request->space);
     unsigned roles = 0;
+    if (rule->resorts == NULL)
+        return 0;
     if (v->op < 0)
-        return space->request->space == SBP_SPACE_FULL &&
-                       sbp_space_rest_fix(space, variable) == NULL
+        return sbp_space_rest_fix(space, variable) == NULL
                    ? 1u << SBP_REST_WHOLE & followed_states(space, variable)
                    : 0;
     if (sbp_space_fix(space, v->op) != NULL)
         return 0;
-    for (int r = 0; space->request->space == SBP_SPACE_FULL && r < v->role_count; r++)
-        if (v->state[r].kind != SBP_PARTIAL && sbp_space_entry(space->graph, v->op)->role[r].spare)
+    for (int r = 0; r < v->role_count; r++)
+        if (rule->resorts(sbp_space_entry(space->graph, v->op), r))
             roles |= 1u << r;
     return roles;
 }

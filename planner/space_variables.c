@@ -117,7 +117,7 @@ static void assign_slot(struct sbp_space *space, int op)
     }
 }
 
-/* Notes an input's way in; equal ones of repeated layers are counted together. */
+/* Notes an input's way in; equal ones of repeated layers are counted together (space_works.c). */
 static void add_transfer(struct sbp_space *space, int op, int input)
 {
     const int tensor = space->graph->op[op].input[input];
@@ -126,15 +126,13 @@ static void add_transfer(struct sbp_space *space, int op, int input)
     const int from = space->slot[tensor], to = space->op_variable[op];
     const int site = space->graph->op[op].site;
     for (int i = 0; i < space->transfer_count; i++) {
-        struct sbp_transfer *known = &space->transfer[i];
+        const struct sbp_transfer *known = &space->transfer[i];
         if (known->from == from && known->to == to && known->input == input &&
-            space->graph->op[known->op].site == site) {
-            known->repeats++;
+            space->graph->op[known->op].site == site)
             return;
-        }
     }
-    space->transfer[space->transfer_count++] = (struct sbp_transfer){
-        .from = from, .to = to, .op = op, .input = input, .tensor = tensor, .repeats = 1};
+    space->transfer[space->transfer_count++] =
+        (struct sbp_transfer){.from = from, .to = to, .op = op, .input = input, .tensor = tensor};
 }
 
 void sbp_space_connect(struct sbp_space *space)

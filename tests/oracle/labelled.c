@@ -7,10 +7,14 @@ struct walk {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
     const struct sbp_request *request;
-    sbp_axes data;                     /* megatron: the axes of data parallelism */
-    bool row[SBP_MAX_CLASSES];         /* megatron: (op_count) the second linear of a pair */
+    sbp_axes data;             /* megatron: the axes of data parallelism */
+    bool row[SBP_MAX_CLASSES]; /* megatron: (op_count) the second linear of a pair */
+    /* megatron: (op_count) the operator itself, its partial sums, are split by tokens on tensor
+     * axes; it is data-parallel on all axes. Last: the model's input. */
+    bool tokens[SBP_MAX_CLASSES], token_rest[SBP_MAX_CLASSES + 1], data_alone[SBP_MAX_CLASSES];
     bool resort[SBP_MAX_CLASSES];      /* (op_count) no roles but spare ones divide it */
     bool rest_resort[SBP_MAX_CLASSES]; /* (op_count) nothing divides its output at rest */
+    bool input_resort;                 /* nothing divides the model's input at rest */
     int first_choice; /* the decision whose order of axes is fixed; -1: the model's input */
     struct sbp_strategy strategy;
     /* Which strategy the walk must equal (membership), or NULL. */
@@ -26,6 +30,35 @@ static const struct sbp_op_entry *entry_of(const struct walk *walk, int op)
 }
 
 /* --- what a space allows on one axis --- */
+
+static bool is_megatron(const struct walk *walk)
+{
+    const enum sbp_space_kind space = walk->request->space;
+    return space == SBP_SPACE_MEGATRON || space == SBP_SPACE_MEGATRON_NODE ||
+           space == SBP_SPACE_MEGATRON_3D;
+}
+
+/* Spaces in which work may be repeated where nothing divides it. */
+static bool has_resorts(const struct walk *walk)
+{
+    return walk->request->space == SBP_SPACE_FULL || walk->request->space == SBP_SPACE_GSHARD;
+}
+
+static bool is_batch_alone(const struct walk *walk)
+{
+    switch (walk->request->space) {
+    case SBP_SPACE_DATA_PARALLEL:
+    case SBP_SPACE_ZERO:
+    case SBP_SPACE_ZERO_1:
+    case SBP_SPACE_ZERO_2:
+    case SBP_SPACE_ZERO_3:
+    case SBP_SPACE_MYELIN:
+    case SBP_SPACE_CDP:
+        return true;
+    default:
+        return false;
+    }
+}
 
 /* A linear fed by the first of a pair through operators that leave its split alone is the second; a
  * tied head is split like its table, by the vocabulary. */
@@ -48,6 +81,10 @@ static void find_pairs(struct walk *walk)
 
 static const char *tensor_role(const struct walk *walk, int op)
 {
+    if (walk->data_alone[op])
+        return "batch";
+    if (walk->tokens[op])
+        return "sequence";
     switch (walk->graph->op[op].kind) {
     case SBP_OP_LINEAR:
         return walk->row[op] ? "row" : "column";
@@ -79,7 +116,16 @@ static bool spare_allowed(const struct walk *walk, int op, int role)
         named |= fix->factor[role][level] > 1;
     const bool resort = fix == NULL && walk->resort[walk->graph->op[op].site] &&
                         entry_of(walk, op)->role[role].output.kind != SBP_PARTIAL;
-    return walk->request->space == SBP_SPACE_FULL && (named || resort);
+    return (walk->request->space == SBP_SPACE_FULL && named) || (has_resorts(walk) && resort);
+}
+
+/* Partial sums among what an operator reads or leaves; the loss is one anyway. */
+static bool has_partial_sums(const struct walk *walk, int op, const struct sbp_role *role)
+{
+    bool partial = walk->graph->op[op].output >= 0 && role->output.kind == SBP_PARTIAL;
+    for (int i = 0; i < walk->graph->op[op].input_count; i++)
+        partial |= role->input[i].kind == SBP_PARTIAL;
+    return partial;
 }
 
 static bool role_allowed(const struct walk *walk, int op, int role, int axis)
@@ -88,32 +134,30 @@ static bool role_allowed(const struct walk *walk, int op, int role, int axis)
     if (entry->spare)
         return spare_allowed(walk, op, role);
     const bool data = (walk->data >> axis & 1) != 0;
+    if (is_batch_alone(walk))
+        return strcmp(entry->name, "batch") == 0;
+    if (is_megatron(walk))
+        return strcmp(entry->name, data ? "batch" : tensor_role(walk, op)) == 0;
     switch (walk->request->space) {
     case SBP_SPACE_AUTODDL:
         return entry->paper;
-    case SBP_SPACE_DATA_PARALLEL:
-        return strcmp(entry->name, "batch") == 0;
-    case SBP_SPACE_MEGATRON:
-        return strcmp(entry->name, data ? "batch" : tensor_role(walk, op)) == 0;
+    case SBP_SPACE_GSHARD:
+        return !has_partial_sums(walk, op, entry);
     default:
         return true;
     }
 }
 
-/* Where a partial sum, or the model's input, may rest. */
-static bool rest_allowed(const struct walk *walk, int dim, int axis)
+/* Where a partial sum, or the model's input (op -1), may rest. */
+static bool rest_allowed(const struct walk *walk, int op, int dim, int axis)
 {
     const bool data = (walk->data >> axis & 1) != 0;
-    switch (walk->request->space) {
-    case SBP_SPACE_AUTODDL:
-        return dim != SBP_DIM_SEQUENCE;
-    case SBP_SPACE_DATA_PARALLEL:
+    const bool tokens = walk->token_rest[op < 0 ? SBP_MAX_CLASSES : op];
+    if (is_batch_alone(walk))
         return dim == SBP_DIM_BATCH;
-    case SBP_SPACE_MEGATRON:
-        return dim == (data ? SBP_DIM_BATCH : SBP_DIM_FEATURE);
-    default:
-        return true;
-    }
+    if (is_megatron(walk))
+        return dim == (data ? SBP_DIM_BATCH : tokens ? SBP_DIM_SEQUENCE : SBP_DIM_FEATURE);
+    return walk->request->space != SBP_SPACE_AUTODDL || dim != SBP_DIM_SEQUENCE;
 }
 
 /* --- legality, kept while choosing --- */
@@ -157,7 +201,19 @@ static int role_on(const struct walk *walk, int op, int axis)
     return -1;
 }
 
-/* An earlier user of the same weight must hold it in the same state. */
+/* Whether two users of a weight go together on an axis: they hold it in the same state, and work
+ * that one repeats the other does, too. */
+static bool users_agree(const struct walk *walk, int a, int weight_a, int role_a, int b,
+                        int weight_b, int role_b)
+{
+    const struct sbp_role *left = &entry_of(walk, a)->role[role_a];
+    const struct sbp_role *right = &entry_of(walk, b)->role[role_b];
+    return sbp_state_equal(weight_state(walk, a, weight_a, role_a),
+                           weight_state(walk, b, weight_b, role_b)) &&
+           left->spare == right->spare;
+}
+
+/* An earlier user of the same weight must go together with this one. */
 static bool weights_agree(const struct walk *walk, int op, int axis, int role)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
@@ -165,8 +221,7 @@ static bool weights_agree(const struct walk *walk, int op, int axis, int role)
         for (int v = 0; v < walk->graph->op[other].weight_count; v++)
             for (int w = 0; w < node->weight_count; w++)
                 if (walk->graph->op[other].weight[v] == node->weight[w] &&
-                    !sbp_state_equal(weight_state(walk, op, w, role),
-                                     weight_state(walk, other, v, role_on(walk, other, axis))))
+                    !users_agree(walk, op, w, role, other, v, role_on(walk, other, axis)))
                     return false;
     return true;
 }
@@ -204,7 +259,8 @@ static bool shares_weight(const struct walk *walk, int op, int other)
 }
 
 /* Whether roles of the axes, drawn from the first to the last, can go on to a whole strategy of one
- * operator and of those that it shares a weight with. */
+ * operator and of those that it shares a weight with: any roles that are not spare, whether the
+ * space has them or not. */
 static bool divides_somehow(struct walk *walk, int op, int axis)
 {
     if (axis == walk->mesh->axis_count)
@@ -257,7 +313,7 @@ static bool rests_split_somehow(struct walk *walk, int tensor, int axis)
     bool possible = false;
     memcpy(before, walk->strategy.split, bytes);
     for (uint8_t dim = 0; dim < SBP_MAX_DIMS - 1 && !possible; dim++) {
-        bool legal = rest_allowed(walk, dim, axis);
+        bool legal = rest_allowed(walk, walk->graph->tensor[tensor].producer, dim, axis);
         for (int t = 0; t < walk->graph->tensor_count && legal; t++)
             if (rests_with(walk, tensor, t))
                 legal = note(walk, t, axis, SBP_STATE_S(dim));
@@ -269,12 +325,72 @@ static bool rests_split_somehow(struct walk *walk, int tensor, int axis)
 
 static void find_resorts(struct walk *walk)
 {
+    const int input = walk->graph->input;
+    walk->input_resort = input >= 0 && has_resorts(walk) && !rests_split_somehow(walk, input, 0);
     for (int op = 0; op < walk->graph->op_count; op++)
-        if (walk->graph->op[op].output >= 0 && walk->request->space == SBP_SPACE_FULL)
+        if (walk->graph->op[op].output >= 0 && has_resorts(walk))
             walk->rest_resort[op] = !rests_split_somehow(walk, walk->graph->op[op].output, 0);
     for (int op = 0; op < walk->graph->op_count; op++)
         if (!entry_of(walk, op)->follows && walk->graph->op[op].site == op)
             walk->resort[op] = !divides_somehow(walk, op, 0);
+}
+
+/* --- one mesh for all: the way of each operator --- */
+
+static bool mesh_divides_op(struct walk *walk, int op)
+{
+    sbp_axes before[64];
+    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    bool legal = true;
+    memcpy(before, walk->strategy.split, bytes);
+    for (int axis = 0; axis < walk->mesh->axis_count && legal; axis++)
+        for (int r = 0; r < node->entry->role_count && legal; r++) {
+            const struct sbp_role *role = &node->entry->role[r];
+            if (role->spare || !role_allowed(walk, op, r, axis))
+                continue;
+            for (int i = 0; i < node->input_count && legal; i++)
+                legal = note(walk, node->input[i], axis, role->input[i]);
+            for (int w = 0; w < node->weight_count && legal; w++)
+                legal = note(walk, node->weight[w], axis, weight_state(walk, op, w, r));
+            legal = legal && (node->output < 0 || note(walk, node->output, axis, role->output));
+        }
+    memcpy(walk->strategy.split, before, bytes);
+    return legal;
+}
+
+/* A tensor, and all that rest with it, whose tensor axes split tokens. */
+static bool tokens_divide(struct walk *walk, int tensor)
+{
+    sbp_axes before[64];
+    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
+    bool legal = true;
+    memcpy(before, walk->strategy.split, bytes);
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++)
+        for (int t = 0; t < walk->graph->tensor_count && legal; t++)
+            if (rests_with(walk, tensor, t) && (walk->data >> axis & 1) == 0)
+                legal = note(walk, t, axis, SBP_STATE_S(SBP_DIM_SEQUENCE));
+    memcpy(walk->strategy.split, before, bytes);
+    return legal;
+}
+
+/* Tokens where they divide, else features; linears that these do not divide, by the batch. */
+static void find_ways(struct walk *walk)
+{
+    const struct sbp_graph *graph = walk->graph;
+    const bool by_tokens = walk->request->space == SBP_SPACE_MEGATRON_3D;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        walk->data_alone[op] = false;
+        walk->tokens[op] = by_tokens && node->kind == SBP_OP_ADD;
+        if (walk->tokens[op] && !mesh_divides_op(walk, op))
+            walk->tokens[op] = false;
+        if (node->kind == SBP_OP_LINEAR && !node->transposed_weight && !mesh_divides_op(walk, op))
+            walk->data_alone[op] = true;
+        walk->token_rest[op] = by_tokens && node->output >= 0 && tokens_divide(walk, node->output);
+    }
+    walk->token_rest[SBP_MAX_CLASSES] =
+        by_tokens && graph->input >= 0 && tokens_divide(walk, graph->input);
 }
 
 /* --- bounds on whole operators --- */
@@ -427,7 +543,7 @@ static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct s
         SBP_TRY(walk_rest(walk, op, tensor, axis, state));
     else
         for (int dim = 0; dim < SBP_MAX_DIMS - 1; dim++)
-            if (rest_allowed(walk, dim, axis))
+            if (rest_allowed(walk, op, dim, axis))
                 SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_S((uint8_t)dim)));
     if (whole)
         SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_B));
@@ -565,8 +681,10 @@ static enum sbp_status walk_op(struct walk *walk, int op, int axis)
     }
     if (op < 0) {
         for (int dim = 0; dim < SBP_MAX_DIMS - 1; dim++)
-            if (rest_allowed(walk, dim, axis))
+            if (rest_allowed(walk, op, dim, axis))
                 SBP_TRY(walk_rest(walk, op, walk->graph->input, axis, SBP_STATE_S((uint8_t)dim)));
+        if (walk->input_resort)
+            return walk_rest(walk, op, walk->graph->input, axis, SBP_STATE_B);
         return SBP_OK;
     }
     if (entry_of(walk, op)->follows) {
@@ -591,6 +709,15 @@ static bool input_rests(const struct sbp_graph *graph)
     return followed;
 }
 
+/* Axes between nodes are the data's, axes inside are not. */
+static bool is_node_mesh(const struct walk *walk, sbp_axes data)
+{
+    for (int axis = 0; axis < walk->mesh->axis_count; axis++)
+        if ((data >> axis & 1) != (walk->mesh->axis[axis].level == 0))
+            return false;
+    return walk->mesh->level_count > 1;
+}
+
 static enum sbp_status walk_all(struct walk *walk)
 {
     const struct sbp_graph *graph = walk->graph;
@@ -601,11 +728,14 @@ static enum sbp_status walk_all(struct walk *walk)
         for (walk->first_choice = 0;
              walk->first_choice < graph->op_count && entry_of(walk, walk->first_choice)->follows;)
             walk->first_choice++;
-    if (walk->request->space != SBP_SPACE_MEGATRON)
+    if (!is_megatron(walk))
         return walk_op(walk, rests ? -1 : 0, 0);
     find_pairs(walk);
     for (sbp_axes data = 0; data >> walk->mesh->axis_count == 0; data++) {
+        if (walk->request->space == SBP_SPACE_MEGATRON_NODE && !is_node_mesh(walk, data))
+            continue;
         walk->data = data;
+        find_ways(walk);
         SBP_TRY(walk_op(walk, rests ? -1 : 0, 0));
     }
     return SBP_OK;
@@ -642,6 +772,10 @@ struct pricing {
 
 static bool rests_whole(const struct walk *walk)
 {
+    const int input = walk->graph->input;
+    for (int axis = 0; axis < walk->mesh->axis_count && walk->input_resort; axis++)
+        if (walk->strategy.rest[input].axis[axis].kind != SBP_SPLIT)
+            return true;
     for (int op = 0; op < walk->graph->op_count; op++)
         for (int axis = 0; axis < walk->mesh->axis_count; axis++)
             if (walk->graph->op[op].output >= 0 &&

@@ -160,6 +160,40 @@ static void compare(struct instance *instance, const struct labelled_best *best,
     tally->bound_gap = fmax(tally->bound_gap, 1 - bound / least);
 }
 
+/* The bound without a search, and searches below what was found and just above it. */
+static void check_goals(struct instance *instance, const struct labelled_best *best,
+                        const struct sbp_outcome *outcome)
+{
+    struct sbp_optimise_bound bound;
+    struct sbp_outcome below, above;
+    struct sbp_diag diag = {{0}};
+    struct sbp_request request = instance->request;
+    if (sbp_optimise_bound(&instance->plan, &request, &bound, &diag) != SBP_OK)
+        COMPLAIN(instance, "no bound: %s", diag.text);
+    if (bound.time_s > bound.bound_s || bound.bound_s > best->objective_s * (1 + CLOSE))
+        COMPLAIN(instance, "bounds %.17g and, with memory, %.17g, the least of all %.17g",
+                 bound.time_s, bound.bound_s, best->objective_s);
+    if (bound.least_bytes > (double)best->least_device_bytes)
+        COMPLAIN(instance, "bound of %.17g bytes, %" PRId64 " do", bound.least_bytes,
+                 best->least_device_bytes);
+    if (isinf(outcome->objective_s) || !(outcome->objective_s > 0))
+        return;
+    request.upper_bound_s = outcome->objective_s;
+    if (sbp_optimise(&instance->plan, &request, &below, &diag) != SBP_OK)
+        COMPLAIN(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
+    if (outcome->status == SBP_PLAN_OPTIMAL &&
+        (isfinite(below.objective_s) || below.status != SBP_PLAN_NONE_CHEAPER ||
+         below.lower_bound_s < outcome->objective_s * (1 - CLOSE)))
+        COMPLAIN(instance, "below the optimum %.17g: %s, %.17g, bound %.17g", outcome->objective_s,
+                 sbp_plan_status_name(below.status), below.objective_s, below.lower_bound_s);
+    request.upper_bound_s *= 1 + 1e-6;
+    if (sbp_optimise(&instance->plan, &request, &above, &diag) != SBP_OK)
+        COMPLAIN(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
+    if (outcome->status == SBP_PLAN_OPTIMAL && !is_close(above.objective_s, outcome->objective_s))
+        COMPLAIN(instance, "just above the optimum %.17g: %s, %.17g", outcome->objective_s,
+                 sbp_plan_status_name(above.status), above.objective_s);
+}
+
 static void open_instance(struct instance *instance, enum small_kind kind, int linears)
 {
     struct sbp_random random;
@@ -197,6 +231,8 @@ static int run_instance(struct instance *instance, int64_t most, struct tally *t
                  refusal.text, best.visited);
     else
         compare(instance, &best, &outcome, tally);
+    if (status == SBP_OK && best.visited > 0)
+        check_goals(instance, &best, &outcome);
     return 1;
 }
 
@@ -294,15 +330,40 @@ static void test_autoddl(void **state)
 static void test_baselines(void **state)
 {
     (void)state;
-    static const enum sbp_space_kind spaces[] = {SBP_SPACE_DATA_PARALLEL, SBP_SPACE_MEGATRON};
+    static const enum sbp_space_kind spaces[] = {SBP_SPACE_DATA_PARALLEL, SBP_SPACE_MEGATRON,
+                                                 SBP_SPACE_MEGATRON_3D};
     static const int meshes[][2] = {{2, 1}, {4, 1}, {2, 2}, {6, 1}, {8, 1}};
-    for (uint64_t s = 0; s < 2; s++)
+    for (uint64_t s = 0; s < 3; s++)
         for (uint64_t m = 0; m < 5; m++)
             for (enum small_kind kind = 0; kind < SMALL_KINDS; kind++) {
                 const struct sweep sweep = {kind, 3, meshes[m][0], meshes[m][1], 5};
                 run_sweep(&sweep, (struct ground){spaces[s], SBP_BOXING_FULL},
                           200007 + 10000 * s + 1000 * m + 100 * (uint64_t)kind);
             }
+}
+
+static void test_node_mesh(void **state)
+{
+    (void)state;
+    static const int meshes[][2] = {{2, 1}, {2, 2}, {3, 2}, {2, 4}};
+    for (uint64_t m = 0; m < 4; m++)
+        for (enum small_kind kind = 0; kind < SMALL_KINDS; kind++) {
+            const struct sweep sweep = {kind, 3, meshes[m][0], meshes[m][1], 5};
+            run_sweep(&sweep, (struct ground){SBP_SPACE_MEGATRON_NODE, SBP_BOXING_FULL},
+                      240007 + 1000 * m + 100 * (uint64_t)kind);
+        }
+}
+
+static void test_gshard(void **state)
+{
+    (void)state;
+    static const int meshes[][2] = {{2, 1}, {4, 1}, {2, 2}, {6, 1}};
+    for (uint64_t m = 0; m < 4; m++)
+        for (enum small_kind kind = 0; kind < SMALL_KINDS; kind++) {
+            const struct sweep sweep = {kind, 3, meshes[m][0], meshes[m][1], 4};
+            run_sweep(&sweep, (struct ground){SBP_SPACE_GSHARD, SBP_BOXING_FULL},
+                      250007 + 1000 * m + 100 * (uint64_t)kind);
+        }
 }
 
 /* Where sizes bind, the paper's ways between layers bind too. */
@@ -861,7 +922,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_full),           cmocka_unit_test(test_autoddl),
-        cmocka_unit_test(test_baselines),      cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_baselines),      cmocka_unit_test(test_node_mesh),
+        cmocka_unit_test(test_gshard),         cmocka_unit_test(test_memory),
         cmocka_unit_test(test_paper_sizes),    cmocka_unit_test(test_paper_chains),
         cmocka_unit_test(test_perceptron_128), cmocka_unit_test(test_perceptron_4096),
         cmocka_unit_test(test_same_seed),      cmocka_unit_test(test_figure_3),

@@ -179,7 +179,7 @@ static void hold_points(struct paper *paper, const struct curve *cube, const str
         paper_equal(paper, "2D: volume", grid->volume[i], 4 * (1 - 1 / q) / q, 1e-12);
         paper_equal(paper, "2D: memory", grid->memory[i], (5 + 2 / q) / q, 1e-9);
         paper_equal(paper, "SUMMA: volume", summa->volume[i], 6 / q, 1e-12);
-        paper_equal(paper, "SUMMA: memory", summa->memory[i], (6 + 2 / q) / (q * q), 1e-12);
+        paper_equal(paper, "SUMMA: memory", summa->memory[i], 8 / (q * q), 1e-12);
         paper_true(paper, "2D: over the bound",
                    fmin(grid->volume[i], summa->volume[i]) > least_volume(grid->devices[i]));
     }

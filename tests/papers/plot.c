@@ -105,7 +105,25 @@ static void write_series(const struct plot *plot, int at, bool loose, struct sbp
     sbp_text_add(svg, "<text x=\"%d\" y=\"%d\">%s</text>\n", x + 38, y + 4, series->name);
 }
 
-void plot_write_loose(const struct plot *plot, int loose, struct sbp_text *svg)
+/* Over the upper edge and back under the lower one. */
+static void write_band(const struct plot *plot, const struct plot_series *series,
+                       const struct plot_band *band, struct sbp_text *svg)
+{
+    if (band->low == NULL || series->count == 0)
+        return;
+    sbp_text_add(svg, "<polygon stroke=\"none\" fill-opacity=\"0.2\" fill=\"%s\" points=\"",
+                 colours[series->colour]);
+    for (int i = 0; i < series->count; i++)
+        sbp_text_add(svg, "%.1f,%.1f ", x_of(plot, series->x[i]), y_of(plot, band->high[i]));
+    for (int i = series->count - 1; i >= 0; i--)
+        sbp_text_add(svg, "%.1f,%.1f%s", x_of(plot, series->x[i]), y_of(plot, band->low[i]),
+                     i > 0 ? " " : "");
+    sbp_text_add(svg, "\"/>\n");
+}
+
+/* band: NULL, or one for each series. */
+static void write_plot(const struct plot *plot, int loose, const struct plot_band *band,
+                       struct sbp_text *svg)
 {
     sbp_text_add(svg,
                  "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" "
@@ -113,13 +131,25 @@ void plot_write_loose(const struct plot *plot, int loose, struct sbp_text *svg)
                  WIDTH, HEIGHT, WIDTH, HEIGHT);
     sbp_text_add(svg, "<rect width=\"%d\" height=\"%d\" fill=\"white\"/>\n", WIDTH, HEIGHT);
     write_ticks(plot, svg);
+    for (int i = 0; band != NULL && i < plot->count; i++)
+        write_band(plot, &plot->series[i], &band[i], svg);
     for (int i = 0; i < plot->count; i++)
         write_series(plot, i, i < loose, svg);
     write_frame(plot, svg);
     sbp_text_add(svg, "</svg>\n");
 }
 
+void plot_write_loose(const struct plot *plot, int loose, struct sbp_text *svg)
+{
+    write_plot(plot, loose, NULL, svg);
+}
+
+void plot_write_bands(const struct plot *plot, const struct plot_band *band, struct sbp_text *svg)
+{
+    write_plot(plot, 0, band, svg);
+}
+
 void plot_write(const struct plot *plot, struct sbp_text *svg)
 {
-    plot_write_loose(plot, 0, svg);
+    write_plot(plot, 0, NULL, svg);
 }

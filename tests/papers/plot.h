@@ -31,5 +31,10 @@ struct plot {
 void plot_write(const struct plot *plot, struct sbp_text *svg);
 /* The same; the first `loose` series are dots alone, without a line through them. */
 void plot_write_loose(const struct plot *plot, int loose, struct sbp_text *svg);
+/* The same as plot_write with a shaded band behind each series. */
+struct plot_band {
+    const double *low, *high; /* (count of the series), borrowed; NULL: none */
+};
+void plot_write_bands(const struct plot *plot, const struct plot_band *band, struct sbp_text *svg);
 
 #endif

@@ -61,7 +61,7 @@ struct stage_memory stage_memory_of(const struct pipeline_setting *setting, int 
     setting_gpt_read(&model, &setting->model, setting->batch / setting->data);
     setting_must(sbp_graph_set_micro_batch(&model.graph, setting->micro_batch, &diag), &diag);
     const struct sbp_parallel parallel = parallel_of(&model.graph, setting);
-    setting_must(sbp_stages_cut(&model.graph, setting->inter, first, &diag), &diag);
+    setting_must(sbp_stages_cut(&model.graph, setting->inter, SBP_CUT_BLOCKS, first, &diag), &diag);
     setting_must(sbp_stages_holders(&model.graph, setting->inter, setting->inter, first, holders),
                  &diag);
     const struct sbp_scope scope = {.first_op = first[stage],

@@ -7,7 +7,7 @@ shift 4
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-"$sbplan" search "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
     -o "$folder/plan.json" >/dev/null
 "$@" -n 4 "$run" "$folder/plan.json" --backend mpi --verify --steps 2 --trace "$folder/trace.json" \
     >"$folder/out"
@@ -29,9 +29,9 @@ plan=$2
 [ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" != 2 ] || plan=$3
 exec "$1" "$plan" --backend mpi
 EOF
-"$sbplan" search "$configs/models/tiny-mlp.json" "$configs/clusters/laptop-4.json" \
+"$sbplan" search --runnable "$configs/models/tiny-mlp.json" "$configs/clusters/laptop-4.json" \
     -o "$folder/other.json" >/dev/null
-"$sbplan" search "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
     --set optimizer=adamw -o "$folder/rates.json" >/dev/null
 for odd in none other rates; do
     status=0

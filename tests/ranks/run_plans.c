@@ -127,11 +127,13 @@ static bool try_random(struct plan *plan, struct sbp_random *random)
     return sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) == SBP_OK;
 }
 
-void plan_randomise(struct plan *plan, struct sbp_random *random, enum sbp_real real)
+void plan_randomise(struct plan *plan, struct sbp_random *random, enum sbp_boxing_mode boxing,
+                    enum sbp_real real)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
     struct sbp_diag diag = {0};
     check(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), &diag, "strategy");
+    plan->strategy.boxing = boxing;
     int tries = 0;
     while (!try_random(plan, random))
         if (++tries == 200000)

@@ -22,7 +22,7 @@ enum { ROUNDS = 400, CLASSES = 3 };
 static uint64_t seed = 7031;
 
 struct problem {
-    struct sbp_cluster cluster; /* a level an axis, for the price of paths */
+    struct sbp_cluster cluster; /* for the price of paths */
     struct sbp_mesh mesh;
     struct sbp_shape shape;
     sbp_axes split[CLASSES];
@@ -38,28 +38,19 @@ static int below(struct sbp_random *random, int bound)
     return (int)sbp_random_below(random, (uint64_t)bound);
 }
 
-static void make_mesh(struct sbp_random *random, struct sbp_mesh *mesh)
+/* A level an axis, in any order of speed. */
+static void make_mesh(struct sbp_random *random, struct problem *p)
 {
     static const int sizes[][4] = {{2, 0}, {3, 0}, {2, 2, 0}, {2, 3, 0}, {3, 2, 0}, {2, 2, 2, 0}};
     const int *size = sizes[below(random, 6)];
-    *mesh = (struct sbp_mesh){.devices = 1, .level_count = 1};
-    while (size[mesh->axis_count] > 0)
-        mesh->axis_count++;
-    for (int i = mesh->axis_count - 1; i >= 0; i--) {
-        mesh->axis[i] = (struct sbp_axis){.level = i, .size = size[i], .stride = mesh->devices};
-        mesh->devices *= size[i];
-    }
-    mesh->level_count = mesh->axis_count;
-}
-
-static void make_cluster(struct sbp_random *random, const struct sbp_mesh *mesh,
-                         struct sbp_cluster *cluster)
-{
-    cluster->level_count = mesh->level_count;
-    for (int i = 0; i < mesh->level_count; i++)
-        cluster->level[i] = (struct sbp_level){.size = mesh->axis[i].size,
-                                               .alpha_s = 1e-6 * below(random, 10),
-                                               .beta_s_per_byte = 1e-8 * (1 + below(random, 10))};
+    struct sbp_diag diag = {0};
+    for (int i = 0; size[i] > 0; i++)
+        p->cluster.level[p->cluster.level_count++] =
+            (struct sbp_level){.size = size[i],
+                               .alpha_s = 1e-6 * below(random, 10),
+                               .beta_s_per_byte = 1e-8 * (1 + below(random, 10))};
+    if (sbp_mesh_make(&p->cluster, &p->mesh, &diag) != SBP_OK)
+        fail_msg("mesh: %s", diag.text);
 }
 
 static struct sbp_state random_state(struct sbp_random *random)
@@ -74,8 +65,7 @@ static struct sbp_state random_state(struct sbp_random *random)
 static void make_problem(struct sbp_random *random, struct problem *p)
 {
     *p = (struct problem){0};
-    make_mesh(random, &p->mesh);
-    make_cluster(random, &p->mesh, &p->cluster);
+    make_mesh(random, p);
     for (int i = 0; i < p->mesh.axis_count; i++) {
         p->from.axis[i] = random_state(random);
         p->to.axis[i] = random_state(random);

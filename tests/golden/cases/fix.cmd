@@ -1,1 +1,1 @@
-sbplan search tiny-mlp laptop-4 --fix fc1=batch:2,column:2
+sbplan search --runnable tiny-mlp laptop-4 --fix fc1=batch:2,column:2

@@ -1,4 +1,4 @@
-sbplan search autoddl-attention flat-64 --memory-limit 8G >out.txt
+sbplan search --runnable autoddl-attention flat-64 --memory-limit 8G >out.txt
 status=$?
 sed -E -e 's/(the least seen is|dominate:).*/\1 .../' out.txt
 exit $status

@@ -1,1 +1,1 @@
-sbplan search tiny-mlp laptop-4 --devices 2 -o plan.json && sed "/^.\"cost\"/,/^.}/d" plan.json
+sbplan search --runnable tiny-mlp laptop-4 --devices 2 -o plan.json && sed "/^.\"cost\"/,/^.}/d" plan.json

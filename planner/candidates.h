@@ -1,0 +1,34 @@
+/* What a search may put around a strategy: every legal way to cut a step in time.
+ *
+ * A candidate is a struct sbp_parallel with a lower bound of its step that needs no strategy at
+ * all: arithmetic alone, at the peak rate, shared out evenly among a stage's devices, along the
+ * longest of the paths over each stage (planner/view.h).
+ */
+#ifndef SBP_PLANNER_CANDIDATES_H
+#define SBP_PLANNER_CANDIDATES_H
+
+#include "planner/plan.h"
+#include "planner/space_rules.h"
+
+struct sbp_parallel_candidate {
+    struct sbp_parallel parallel;
+    double bound_s;
+    int group; /* candidates with the same stages and micro-batch */
+};
+
+struct sbp_parallel_candidates {
+    int count, group_count;
+    struct sbp_parallel_candidate *candidate; /* groups stand together */
+};
+
+/* All candidates that the request's space leaves open and the request does not give; the rest as
+ * plan->parallel has it. Stages divide the cluster and are cut from the model; micro-batches divide
+ * the global batch; chunks deal the blocks out evenly; among equal schedules of one stage the first
+ * stands for all. Bounds are 0 unless the objective is the step's time. Arrays come out of the
+ * arena; the plan's graph and mesh are left as they were. E_INPUT: none is legal; E_MEMORY. */
+enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_request *request,
+                                    struct sbp_arena *arena,
+                                    struct sbp_parallel_candidates *candidates,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,385 @@
+#include "planner/explore.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/candidates.h"
+#include "planner/space_rules.h"
+#include "planner/view.h"
+
+/* Paths along which a candidate is solved before its bound is left as it is. */
+enum { MOST_PATHS = 3 };
+
+/* How much is known of a candidate. */
+enum knowledge { LISTED, BOUNDED, SOLVED };
+
+struct node {
+    struct sbp_parallel parallel;
+    enum knowledge knowledge;
+    double bound_s;
+    int base; /* the candidate that keeps everything on the device, of the same schedule */
+    bool is_base;
+};
+
+struct explorer {
+    struct sbp_plan *plan;
+    const struct sbp_request *request;
+    struct sbp_outcome *out;
+    struct sbp_diag *diag;
+    struct sbp_arena arena;
+    struct node *node; /* (node_count) */
+    int node_count;
+    int *heap; /* (heap_count) nodes, the least bound first */
+    int heap_count;
+    struct sbp_strategy best;
+    struct sbp_parallel best_parallel;
+    double best_s;
+    double open_s; /* the least bound of candidates that were solved without a proof */
+    struct sbp_diag refusal;
+    bool any_legal;
+    double start_s;
+    struct sbp_request asked; /* the request as candidates are solved by it */
+};
+
+/* ---- the heap ------------------------------------------------------------------------------- */
+
+/* Ties: what is known better first, so that plans are found early; then the order of the list. */
+static bool comes_before(const struct explorer *e, int a, int b)
+{
+    const struct node *one = &e->node[a], *two = &e->node[b];
+    if (one->bound_s != two->bound_s)
+        return one->bound_s < two->bound_s;
+    if (one->knowledge != two->knowledge)
+        return one->knowledge > two->knowledge;
+    return a < b;
+}
+
+static void swap(int *a, int *b)
+{
+    const int kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+static void push(struct explorer *e, int node)
+{
+    int at = e->heap_count++;
+    e->heap[at] = node;
+    for (; at > 0 && comes_before(e, e->heap[at], e->heap[(at - 1) / 2]); at = (at - 1) / 2)
+        swap(&e->heap[at], &e->heap[(at - 1) / 2]);
+}
+
+static int pop(struct explorer *e)
+{
+    const int least = e->heap[0];
+    e->heap[0] = e->heap[--e->heap_count];
+    for (int at = 0;;) {
+        int child = 2 * at + 1;
+        if (child + 1 < e->heap_count && comes_before(e, e->heap[child + 1], e->heap[child]))
+            child++;
+        if (child >= e->heap_count || !comes_before(e, e->heap[child], e->heap[at]))
+            return least;
+        swap(&e->heap[child], &e->heap[at]);
+        at = child;
+    }
+}
+
+/* ---- a candidate ---------------------------------------------------------------------------- */
+
+static struct sbp_solver_options options_left(const struct explorer *e)
+{
+    struct sbp_solver_options options = e->request->solver_options;
+    if (options.time_limit_s > 0)
+        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - e->start_s));
+    if (options.max_evaluations > 0)
+        options.max_evaluations = options.max_evaluations > e->out->evaluations
+                                      ? options.max_evaluations - e->out->evaluations
+                                      : 1;
+    return options;
+}
+
+static bool is_over(struct explorer *e)
+{
+    const struct sbp_solver_options *options = &e->request->solver_options;
+    e->out->stopped |=
+        (options->stop != NULL && *options->stop != 0) ||
+        (options->time_limit_s > 0 && sbp_clock_s() - e->start_s >= options->time_limit_s) ||
+        (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations);
+    return e->out->stopped;
+}
+
+/* A candidate without a legal strategy bounds nothing; the first one's reason is kept. */
+static enum sbp_status note_refusal(struct explorer *e, const struct sbp_diag *refusal)
+{
+    if (e->refusal.text[0] == '\0')
+        e->refusal = *refusal;
+    return SBP_OK;
+}
+
+/* The view along the longest path, which needs no strategy. */
+static enum sbp_status plain_view(struct explorer *e, struct sbp_view *view, struct sbp_diag *diag)
+{
+    struct sbp_path path;
+    if (e->request->objective == SBP_COMMUNICATION)
+        return sbp_view_mean(e->plan, &e->arena, view, diag);
+    SBP_TRY(sbp_path_longest(e->plan, &e->arena, &path));
+    return sbp_view_make(e->plan, &path, &e->arena, view, diag);
+}
+
+/* Bounds over strategies, with the limit of memory and without. SBP_OK with *legal false where the
+ * candidate has none. */
+static enum sbp_status bound_node(struct explorer *e, struct node *node, double *time_s,
+                                  bool *legal)
+{
+    struct sbp_diag refusal = {{0}};
+    struct sbp_request request = e->asked;
+    struct sbp_optimise_bound bound = {0, 0, 0};
+    struct sbp_view view;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    enum sbp_status status = sbp_plan_set_parallel(e->plan, &node->parallel, &refusal);
+    if (status == SBP_OK)
+        status = plain_view(e, &view, &refusal);
+    request.view = &view;
+    if (status == SBP_OK)
+        status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
+    sbp_arena_release(&e->arena, mark);
+    *legal = status == SBP_OK;
+    if (status == SBP_E_INPUT)
+        return note_refusal(e, &refusal);
+    if (status != SBP_OK)
+        return sbp_fail(e->diag, status, "%s", refusal.text);
+    e->any_legal = true;
+    e->out->evaluations++;
+    node->bound_s = fmax(node->bound_s, bound.bound_s);
+    *time_s = bound.time_s;
+    if (bound.bound_s == INFINITY &&
+        (e->out->needed_bytes == 0 || bound.least_bytes < (double)e->out->needed_bytes))
+        e->out->needed_bytes = (int64_t)ceil(bound.least_bytes);
+    return SBP_OK;
+}
+
+static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
+{
+    struct sbp_outcome *out = e->out;
+    out->evaluations += found->evaluations;
+    out->stopped |= found->stopped;
+    out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
+    out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
+    out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
+    if (found->needed_bytes > 0 &&
+        (out->needed_bytes == 0 || found->needed_bytes < out->needed_bytes))
+        out->needed_bytes = found->needed_bytes;
+    if (found->objective_s < e->best_s && out->curve_count < SBP_CURVE_POINTS)
+        out->curve[out->curve_count++] =
+            (struct sbp_curve_point){.evaluations = out->evaluations,
+                                     .elapsed_s = sbp_clock_s() - e->start_s,
+                                     .best = found->objective_s};
+}
+
+/* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
+ */
+static enum sbp_status solve_along(struct explorer *e, const struct sbp_path *path,
+                                   struct sbp_outcome *found)
+{
+    struct sbp_view view;
+    struct sbp_request request = e->asked;
+    struct sbp_diag refusal = {{0}};
+    request.upper_bound_s = isfinite(e->best_s) ? e->best_s : e->request->upper_bound_s;
+    request.solver_options = options_left(e);
+    enum sbp_status status = SBP_OK;
+    if (path != NULL) {
+        request.view = &view;
+        status = sbp_view_make(e->plan, path, &e->arena, &view, &refusal);
+    }
+    if (status == SBP_OK)
+        status = sbp_optimise(e->plan, &request, found, &refusal);
+    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
+        *found = (struct sbp_outcome){
+            .objective_s = INFINITY, .lower_bound_s = status == SBP_E_INPUT ? INFINITY : -INFINITY};
+        return note_refusal(e, &refusal);
+    }
+    if (status != SBP_OK)
+        return sbp_fail(e->diag, status, "%s", refusal.text);
+    note_outcome(e, found);
+    if (found->objective_s < e->best_s) {
+        e->best_s = found->objective_s;
+        e->best_parallel = e->plan->parallel;
+        sbp_strategy_copy(&e->plan->graph, &e->plan->strategy, &e->best);
+    }
+    return SBP_OK;
+}
+
+/* Whether a candidate can no longer hold a better plan than the best. */
+static bool is_refuted(const struct explorer *e, double bound)
+{
+    return bound >= e->best_s * (1 - 1e-9);
+}
+
+/* Along the path that work alone would make the longest, then along those of the plans found. */
+static enum sbp_status solve_paths(struct explorer *e, struct node *node)
+{
+    struct sbp_path path[MOST_PATHS];
+    if (e->request->objective == SBP_COMMUNICATION) {
+        struct sbp_outcome found;
+        SBP_TRY(solve_along(e, NULL, &found));
+        node->bound_s = fmax(node->bound_s, found.lower_bound_s);
+        return SBP_OK;
+    }
+    SBP_TRY(sbp_path_expected(e->plan, &e->arena, &path[0], e->diag));
+    for (int i = 0; i < MOST_PATHS && !is_over(e); i++) {
+        struct sbp_outcome found;
+        SBP_TRY(solve_along(e, &path[i], &found));
+        node->bound_s = fmax(node->bound_s, found.lower_bound_s);
+        if (is_refuted(e, node->bound_s) || isinf(found.objective_s) || i + 1 == MOST_PATHS)
+            return SBP_OK;
+        SBP_TRY(sbp_path_of_step(e->plan, &e->plan->strategy, &e->arena, &path[i + 1], e->diag));
+        for (int k = 0; k <= i; k++)
+            if (sbp_path_equal(&path[k], &path[i + 1]))
+                return SBP_OK;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status solve_node(struct explorer *e, struct node *node)
+{
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    const struct sbp_arena_mark strategies = sbp_arena_mark(&e->plan->arena);
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
+    SBP_TRY(solve_paths(e, node));
+    sbp_arena_release(&e->arena, mark);
+    sbp_arena_release(&e->plan->arena, strategies); /* the best is kept elsewhere */
+    if (!is_refuted(e, node->bound_s))
+        e->open_s = fmin(e->open_s, node->bound_s);
+    return SBP_OK;
+}
+
+/* ---- the search ----------------------------------------------------------------------------- */
+
+/* Where memory binds a base, its siblings are worth a look: none takes less time than the base
+ * would without the limit. */
+static void push_siblings(struct explorer *e, int base, double time_s)
+{
+    for (int i = base + 1; i < e->node_count && e->node[i].base == base; i++) {
+        e->node[i].bound_s = fmax(e->node[i].bound_s, time_s);
+        push(e, i);
+    }
+}
+
+static enum sbp_status look_at(struct explorer *e, int index)
+{
+    struct node *node = &e->node[index];
+    if (node->knowledge == BOUNDED)
+        return solve_node(e, node);
+    bool legal = false;
+    double time_s = node->bound_s;
+    const double listed_s = node->bound_s;
+    SBP_TRY(bound_node(e, node, &time_s, &legal));
+    if (node->is_base && legal)
+        push_siblings(e, index, fmax(listed_s, time_s));
+    node->knowledge = BOUNDED;
+    node->bound_s = fmax(node->bound_s, listed_s);
+    if (legal && isfinite(node->bound_s))
+        push(e, index);
+    return SBP_OK;
+}
+
+static enum sbp_status search(struct explorer *e)
+{
+    while (e->heap_count > 0 && !is_over(e)) {
+        const int index = pop(e);
+        if (is_refuted(e, e->node[index].bound_s)) {
+            e->heap_count = 0;
+            return SBP_OK;
+        }
+        SBP_TRY(look_at(e, index));
+    }
+    if (e->heap_count > 0)
+        e->open_s = fmin(e->open_s, e->node[e->heap[0]].bound_s);
+    return SBP_OK;
+}
+
+/* Candidates that stand together but for recompute, offload and ZeRO share a base, the first. */
+static bool same_schedule(const struct sbp_parallel *a, const struct sbp_parallel *b)
+{
+    return a->pipeline == b->pipeline && a->micro_batch == b->micro_batch &&
+           a->schedule == b->schedule && a->chunks == b->chunks && a->stage_cut == b->stage_cut &&
+           a->pipeline_limit == b->pipeline_limit && a->zero == b->zero;
+}
+
+static enum sbp_status begin(struct explorer *e)
+{
+    struct sbp_parallel_candidates list;
+    SBP_TRY(sbp_candidates_list(e->plan, e->request, &e->arena, &list, e->diag));
+    e->node = SBP_NEW(&e->arena, struct node, list.count);
+    e->heap = SBP_NEW(&e->arena, int, list.count);
+    if (e->node == NULL || e->heap == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_strategy_alloc(&e->plan->graph, &e->plan->arena, &e->best));
+    e->node_count = list.count;
+    for (int i = 0; i < list.count; i++) {
+        const struct sbp_parallel_candidate *from = &list.candidate[i];
+        const bool is_base =
+            i == 0 || !same_schedule(&from->parallel, &list.candidate[i - 1].parallel);
+        e->node[i] = (struct node){.parallel = from->parallel,
+                                   .bound_s = from->bound_s,
+                                   .is_base = is_base,
+                                   .base = is_base ? i : e->node[i - 1].base};
+        if (is_base)
+            push(e, i);
+    }
+    return SBP_OK;
+}
+
+static void conclude(struct explorer *e)
+{
+    struct sbp_outcome *out = e->out;
+    out->objective_s = e->best_s;
+    out->lower_bound_s = fmin(e->open_s, e->best_s);
+    out->wall_s = sbp_clock_s() - e->start_s;
+    if (isinf(e->best_s)) {
+        out->status = isinf(e->open_s) && e->open_s > 0 && !out->stopped ? SBP_PLAN_INFEASIBLE
+                                                                         : SBP_PLAN_TIME_LIMIT;
+        return;
+    }
+    const bool proved = out->lower_bound_s >= e->best_s * (1 - 1e-9);
+    out->status = proved ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    if (proved)
+        out->lower_bound_s = e->best_s;
+    out->needed_bytes = 0;
+}
+
+static enum sbp_status explore(struct explorer *e)
+{
+    SBP_TRY(begin(e));
+    const struct sbp_parallel given = e->plan->parallel;
+    SBP_TRY(search(e));
+    if (!e->any_legal && isinf(e->best_s))
+        return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
+    conclude(e);
+    SBP_TRY(sbp_plan_set_parallel(e->plan, isinf(e->best_s) ? &given : &e->best_parallel, e->diag));
+    e->plan->strategy = e->best;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
+    struct explorer e = {.plan = plan,
+                         .request = request,
+                         .out = outcome,
+                         .diag = diag,
+                         .best_s = INFINITY,
+                         .open_s = INFINITY,
+                         .start_s = sbp_clock_s(),
+                         .asked = *request};
+    e.asked.zero_is_free = !request->runnable &&
+                           sbp_space_rule(request->space)->outer.per_layer_zero &&
+                           !sbp_request_gives(request, "zero");
+    const enum sbp_status status = explore(&e);
+    sbp_arena_free(&e.arena);
+    if (status == SBP_E_MEMORY)
+        sbp_fail(diag, status, "out of memory while searching");
+    return status;
+}

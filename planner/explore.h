@@ -1,0 +1,22 @@
+/* The whole search: what is around a strategy (stages, micro-batches, schedule, ZeRO, recompute,
+ * offload) and the strategy within it.
+ *
+ * Best first over lower bounds. A candidate (planner/candidates.h) is bounded by arithmetic alone,
+ * then over its strategies (sbp_optimise_bound), then solved (sbp_optimise) along one path through
+ * its stages and, where the plan's longest path is another one, along that, too. What is bounded by
+ * more than the best plan costs is never looked at. Formed again or moved to the host, a step takes
+ * no less time than without: such candidates wait until memory is seen to bind.
+ */
+#ifndef SBP_PLANNER_EXPLORE_H
+#define SBP_PLANNER_EXPLORE_H
+
+#include "planner/optimise.h"
+
+/* As sbp_optimise, over everything that request->outer leaves open; plan->parallel gives the rest
+ * and has the choice afterwards. outcome->lower_bound_s holds over all of it; needed_bytes is the
+ * least of all candidates. E_INPUT, E_UNSUPPORTED: no candidate has a legal strategy, as the
+ * plainest one says. */
+enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

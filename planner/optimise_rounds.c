@@ -1,0 +1,215 @@
+#include "planner/optimise_job.h"
+
+#include <math.h>
+
+#include "planner/label.h"
+#include "planner/space_bound.h"
+
+enum { MOST_TIGHTENINGS = 16, MOST_STEPS = 12, MOST_HALVINGS = 4 };
+
+/* ---- from a choice to a priced strategy ----------------------------------------------------- */
+
+enum sbp_status sbp_job_price_trial(struct sbp_job *job)
+{
+    struct sbp_plan *plan = job->plan;
+    struct sbp_step step;
+    struct sbp_diag refusal = {{0}};
+    SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
+    SBP_TRY(sbp_plan_step(plan, &job->trial.strategy, &step, job->diag));
+    const bool communication = job->request->objective == SBP_COMMUNICATION;
+    job->trial.objective_s = communication ? step.totals.communication_s : step.totals.step_s;
+    job->trial.device_bytes = step.totals.device_bytes;
+    job->least_bytes = fmin(job->least_bytes, (double)step.totals.device_bytes);
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+void sbp_job_keep_better(struct sbp_job *job)
+{
+    if (job->trial.device_bytes > job->limit_bytes ||
+        job->trial.objective_s >= job->best.objective_s)
+        return;
+    sbp_strategy_copy(&job->plan->graph, &job->trial.strategy, &job->best.strategy);
+    job->best.objective_s = job->trial.objective_s;
+    job->best.device_bytes = job->trial.device_bytes;
+}
+
+/* Fewer parts for a class whose labels do not divide it: the next smaller limit that can bind. */
+static bool tighten_class(struct sbp_job *job, int dim_class)
+{
+    int64_t *limit = &job->class_limit[dim_class];
+    const int64_t devices = job->plan->mesh.devices;
+    if (*limit > devices)
+        *limit = devices;
+    *limit /= 2;
+    return *limit >= 1;
+}
+
+/* ---- one round ------------------------------------------------------------------------------ */
+
+enum verdict { FITS, TOO_LARGE, NOT_LABELLED, NO_CHOICE };
+
+/* A space solved once: choice, labels, price. */
+struct round {
+    double capacity_bytes; /* in: of the space's memory model, INFINITY, or SBP_LEAST_BYTES */
+    double modelled_bytes; /* of the choice, by that model */
+    double bound_s;        /* no choice that fits beats it, or the goal where that is less */
+    enum verdict verdict;
+    int broken_class; /* not labelled: a class whose splits do not divide it, -1: none */
+};
+
+static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space,
+                              struct round *round, struct sbp_labelling *labelling)
+{
+    int *choice = NULL;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&job->scratch);
+    enum sbp_status status = sbp_job_note_interrupt(
+        job, sbp_job_solve(job, space, round->capacity_bytes, &choice, &round->bound_s));
+    if (status == SBP_OK && choice != NULL) {
+        status = sbp_label(space, choice, job->request->solver_options.seed, &job->trial.strategy,
+                           labelling);
+        round->modelled_bytes = sbp_space_bytes(space, choice);
+        round->verdict = NOT_LABELLED;
+        round->broken_class = labelling->broken_class;
+    }
+    sbp_arena_release(&job->scratch, mark);
+    return status;
+}
+
+static enum sbp_status try_round(struct sbp_job *job, const struct sbp_space *space,
+                                 double capacity_bytes, struct round *round)
+{
+    struct sbp_labelling labelling = {0};
+    *round = (struct round){.capacity_bytes = capacity_bytes,
+                            .bound_s = -INFINITY,
+                            .verdict = NO_CHOICE,
+                            .broken_class = -1};
+    SBP_TRY(choose(job, space, round, &labelling));
+    if (round->verdict == NO_CHOICE || labelling.broken_class >= 0 || labelling.broken_rests > 0)
+        return SBP_OK;
+    const enum sbp_status status = sbp_job_price_trial(job);
+    if (status == SBP_E_INPUT)
+        return SBP_OK;
+    SBP_TRY(status);
+    sbp_job_keep_better(job);
+    round->verdict = job->trial.device_bytes <= job->limit_bytes ? FITS : TOO_LARGE;
+    return SBP_OK;
+}
+
+/* ---- one space ------------------------------------------------------------------------------ */
+
+/* What is known of a space after some rounds. */
+struct search {
+    struct sbp_space space;
+    double bound_s;
+    bool is_infeasible, too_large;
+    int broken_class;
+};
+
+/* What the strategy really needs that needs least by the model. */
+static enum sbp_status note_need(struct sbp_job *job, const struct sbp_space *space)
+{
+    struct round round;
+    SBP_TRY(try_round(job, space, SBP_LEAST_BYTES, &round));
+    if (isinf(job->least_bytes))
+        job->least_bytes = round.modelled_bytes + (double)job->plan->cluster.reserve_bytes;
+    return SBP_OK;
+}
+
+/* The memory model is a lower bound, and its best choice within the room was too large for the
+ * machine: looks for the largest capacity whose choice fits, in steps from the room down to the
+ * least capacity that leaves a choice, then by halves. */
+static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *space)
+{
+    struct round round;
+    SBP_TRY(try_round(job, space, SBP_LEAST_BYTES, &round));
+    const double room_bytes = sbp_job_room_bytes(job);
+    const double least = round.modelled_bytes * (1 + 1e-9);
+    double too_large = room_bytes, fits = -1;
+    for (int i = MOST_STEPS - 1; i >= 0 && fits < 0 && !job->outcome->stopped; i--) {
+        const double capacity = least + (room_bytes - least) * i / MOST_STEPS;
+        SBP_TRY(try_round(job, space, capacity, &round));
+        *(round.verdict == FITS ? &fits : &too_large) = capacity;
+    }
+    for (int i = 0; i < MOST_HALVINGS && fits >= 0 && !job->outcome->stopped; i++) {
+        const double capacity = (fits + too_large) / 2;
+        SBP_TRY(try_round(job, space, capacity, &round));
+        *(round.verdict == FITS ? &fits : &too_large) = capacity;
+    }
+    return SBP_OK;
+}
+
+/* Under the machine's memory. */
+static enum sbp_status search_within_room(struct sbp_job *job, struct search *search)
+{
+    struct round round;
+    SBP_TRY(try_round(job, &search->space, sbp_job_room_bytes(job), &round));
+    search->bound_s = fmax(search->bound_s, round.bound_s);
+    search->broken_class = round.broken_class;
+    search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
+    return round.verdict == TOO_LARGE ? squeeze(job, &search->space) : SBP_OK;
+}
+
+/* First without a capacity, which is quick and mostly enough; then with one. */
+static enum sbp_status search_space(struct sbp_job *job, struct search *search)
+{
+    struct sbp_space_bound bound;
+    struct round round;
+    SBP_TRY(sbp_space_bound(&search->space, sbp_job_room_bytes(job), &job->scratch, &bound));
+    search->bound_s = bound.bound_s;
+    search->is_infeasible = isinf(bound.bound_s);
+    if (search->is_infeasible || sbp_job_is_hopeless(job, bound.bound_s))
+        return SBP_OK;
+    SBP_TRY(try_round(job, &search->space, INFINITY, &round));
+    search->bound_s = fmax(search->bound_s, round.bound_s);
+    search->broken_class = round.broken_class;
+    search->too_large = round.verdict == TOO_LARGE;
+    return search->too_large && !job->outcome->stopped ? search_within_room(job, search) : SBP_OK;
+}
+
+static double log10_size(const struct sbp_space *space)
+{
+    double digits = 0;
+    for (int v = 0; v < space->variable_count; v++)
+        if (space->variable[v].op >= 0)
+            digits += log10(space->variable[v].choice_count);
+    return digits;
+}
+
+/* The space within the class limits. */
+static enum sbp_status search_limited(struct sbp_job *job, struct search *search,
+                                      struct sbp_diag *diag)
+{
+    *search = (struct search){.bound_s = -INFINITY, .broken_class = -1};
+    enum sbp_status status = sbp_space_make(job->plan, job->request, job->class_limit,
+                                            job->megatron, &search->space, diag);
+    if (status != SBP_OK)
+        return sbp_job_note_interrupt(job, status);
+    job->outcome->space_size_log10 = log10_size(&search->space);
+    status = search_space(job, search);
+    if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)
+        status = note_need(job, &search->space);
+    sbp_space_free(&search->space);
+    return status;
+}
+
+/* Bounds hold for the space until classes are tightened; later rounds only look for a plan. */
+enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_large)
+{
+    for (int i = 0; i < MOST_TIGHTENINGS; i++) {
+        struct search search;
+        struct sbp_diag refusal = {{0}};
+        const enum sbp_status status = search_limited(job, &search, &refusal);
+        if (status == SBP_E_INPUT && i > 0)
+            return SBP_OK;
+        if (status != SBP_OK)
+            return sbp_fail(job->diag, status, "%s", refusal.text);
+        if (i == 0)
+            *bound_s = fmax(*bound_s, search.bound_s);
+        *too_large |= search.too_large;
+        if (job->outcome->stopped || search.broken_class < 0 ||
+            !tighten_class(job, search.broken_class))
+            return SBP_OK;
+    }
+    return SBP_OK;
+}

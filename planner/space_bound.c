@@ -1,0 +1,162 @@
+#include "planner/space_bound.h"
+
+#include <math.h>
+
+/* Steps out of a price's range, halvings of it, and rounds over all points. */
+enum { STEPS = 40, HALVINGS = 16, ROUNDS = 3 };
+
+/* ---- sums of least costs --------------------------------------------------------------------- */
+
+static double priced_s(const struct sbp_priced *priced, int variable, int choice)
+{
+    const struct sbp_space_variable *v = &priced->space->variable[variable];
+    double seconds = v->cost_s[choice] + priced->beside[variable][v->tuple[choice]];
+    for (int p = 0; p < priced->space->view->points; p++)
+        if (priced->price[p] > 0)
+            seconds += priced->price[p] * sbp_space_unary_bytes(priced->space, variable, choice, p);
+    return seconds;
+}
+
+/* The sum at the prices; used: by the choices that attain it. */
+static double value(const struct sbp_priced *priced)
+{
+    const struct sbp_space *space = priced->space;
+    const int points = isfinite(priced->capacity_bytes) ? space->view->points : 0;
+    double sum = sbp_space_constant_s(space);
+    for (int p = 0; p < points; p++) {
+        priced->used[p] = sbp_space_constant_bytes(space, p);
+        sum += priced->price[p] * (priced->used[p] - priced->capacity_bytes);
+    }
+    for (int v = 0; v < space->variable_count; v++) {
+        double least = INFINITY;
+        int best = 0;
+        for (int i = 0; i < priced->count[v]; i++) {
+            const double seconds = priced_s(priced, v, priced->choice[v][i]);
+            if (seconds < least) {
+                least = seconds;
+                best = priced->choice[v][i];
+            }
+        }
+        sum += least;
+        for (int p = 0; p < points; p++)
+            priced->used[p] += sbp_space_unary_bytes(space, v, best, p);
+    }
+    return sum;
+}
+
+/* ---- prices --------------------------------------------------------------------------------- */
+
+/* A price under trial: kept where the sum is the best so far. */
+struct trial {
+    const struct sbp_priced *priced;
+    int point;
+    double best_s, kept;
+};
+
+/* Whether memory is still too dear for what is chosen: more is used than there is. */
+static bool try_price(struct trial *trial, double price)
+{
+    trial->priced->price[trial->point] = price;
+    const double sum = value(trial->priced);
+    if (sum > trial->best_s) {
+        trial->best_s = sum;
+        trial->kept = price;
+    }
+    return trial->priced->used[trial->point] > trial->priced->capacity_bytes;
+}
+
+/* The sum is concave in a price; where it is highest, what is chosen goes from more than the
+ * capacity to less. */
+static double set_price(const struct sbp_priced *priced, int point, double scale, double best_s)
+{
+    double price = priced->price[point] > 0 ? priced->price[point] : scale;
+    struct trial trial = {priced, point, best_s, priced->price[point]};
+    if (!try_price(&trial, 0)) {
+        priced->price[point] = trial.kept;
+        return trial.best_s;
+    }
+    const bool rises = try_price(&trial, price);
+    double low = rises ? price : 0, high = rises ? INFINITY : price;
+    for (int i = 0; i < STEPS && (rises ? isinf(high) : low == 0); i++) {
+        price *= rises ? 2 : 0.5;
+        *(try_price(&trial, price) ? &low : &high) = price;
+    }
+    for (int i = 0; i < HALVINGS && isfinite(high); i++) {
+        price = (low + high) / 2;
+        *(try_price(&trial, price) ? &low : &high) = price;
+    }
+    priced->price[point] = trial.kept;
+    return trial.best_s;
+}
+
+double sbp_space_set_prices(const struct sbp_priced *priced)
+{
+    const int points = isfinite(priced->capacity_bytes) ? priced->space->view->points : 0;
+    double best_s = value(priced);
+    /* A price at which all of the capacity is worth a thousandth of the step. */
+    const double scale = 1e-3 * fabs(best_s) / priced->capacity_bytes;
+    for (int round = 0; round < (points > 1 ? ROUNDS : 1); round++)
+        for (int p = 0; p < points; p++) {
+            (void)value(priced);
+            if (priced->price[p] > 0 || priced->used[p] > priced->capacity_bytes)
+                best_s = set_price(priced, p, scale, best_s);
+        }
+    return best_s;
+}
+
+/* ---- a whole space -------------------------------------------------------------------------- */
+
+static double least_bytes(const struct sbp_space *space)
+{
+    double most = 0;
+    for (int p = 0; p < space->view->points; p++) {
+        double bytes = sbp_space_constant_bytes(space, p);
+        for (int v = 0; v < space->variable_count; v++) {
+            double least = INFINITY;
+            for (int c = 0; c < space->variable[v].choice_count; c++)
+                least = fmin(least, sbp_space_unary_bytes(space, v, c, p));
+            bytes += least;
+        }
+        most = fmax(most, bytes);
+    }
+    return most;
+}
+
+static enum sbp_status look_at_all(const struct sbp_space *space, struct sbp_arena *arena,
+                                   struct sbp_priced *priced)
+{
+    const int variables = space->variable_count, points = space->view->points;
+    priced->count = SBP_NEW(arena, int, variables);
+    priced->choice = SBP_NEW(arena, int *, variables);
+    priced->beside = SBP_NEW(arena, double *, variables);
+    priced->price = SBP_NEW(arena, double, points);
+    priced->used = SBP_NEW(arena, double, points);
+    if (priced->count == NULL || priced->choice == NULL || priced->beside == NULL ||
+        priced->price == NULL || priced->used == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < variables; v++) {
+        priced->count[v] = space->variable[v].choice_count;
+        priced->choice[v] = SBP_TAKE(arena, int, priced->count[v]);
+        priced->beside[v] = SBP_NEW(arena, double, space->variable[v].tuple_count);
+        if (priced->choice[v] == NULL || priced->beside[v] == NULL)
+            return SBP_E_MEMORY;
+        for (int c = 0; c < priced->count[v]; c++)
+            priced->choice[v][c] = c;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_bytes,
+                                struct sbp_arena *arena, struct sbp_space_bound *bound)
+{
+    struct sbp_priced priced = {.space = space, .capacity_bytes = INFINITY};
+    SBP_TRY(look_at_all(space, arena, &priced));
+    *bound = (struct sbp_space_bound){.least_bytes = least_bytes(space), .price = priced.price};
+    bound->bound_s = bound->time_s = value(&priced);
+    priced.capacity_bytes = capacity_bytes;
+    if (bound->least_bytes > capacity_bytes)
+        bound->bound_s = INFINITY;
+    else if (isfinite(capacity_bytes))
+        bound->bound_s = fmax(bound->bound_s, sbp_space_set_prices(&priced));
+    return SBP_OK;
+}

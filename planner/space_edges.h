@@ -1,0 +1,67 @@
+/* Pairs of variables with costs that are not written out: looked up in a few small tables.
+ *
+ * A tuple is a pattern of roles for each family; two patterns make a kind (space_pairs.h), and the
+ * kinds of all families an entry of one table of prices, which is small whatever the number of
+ * tuples. What a search asks most is the least cost to each tuple of one end over all tuples of the
+ * other; families are minimised out one after the other.
+ */
+#ifndef SBP_PLANNER_SPACE_EDGES_H
+#define SBP_PLANNER_SPACE_EDGES_H
+
+#include "planner/space_pairs.h"
+
+/* The patterns of a variable's tuples. The tag of a rest counts as a family of its own, the last.
+ */
+struct sbp_patterns {
+    int count[SBP_MAX_AXES + 1];
+    uint16_t *of;  /* (tuple, families + 1) */
+    uint8_t **row; /* (families) of count[f] rows of SBP_MAX_ROLES */
+    int *place;    /* (tuple) in a dense array over all patterns; NULL: too large */
+    int size;      /* of that array */
+};
+
+struct sbp_space_edge {
+    struct sbp_pair pair;
+    int families; /* with the tag's */
+    const struct sbp_patterns *from, *to;
+    uint16_t *kind[SBP_MAX_AXES + 1]; /* (patterns from, patterns to) */
+    struct sbp_pair_kind *meaning[SBP_MAX_AXES];
+    int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
+    double *price; /* (product of kinds); negative: not asked for yet */
+};
+
+struct sbp_space_edges {
+    int count;
+    struct sbp_space_edge *edge;   /* keeps, then transfers, loops among them */
+    struct sbp_patterns *patterns; /* (variable_count) */
+};
+
+/* A variable fed by itself (a repeated block's last operator by the next one's first). */
+static inline bool sbp_edge_is_loop(const struct sbp_space_edge *edge)
+{
+    return edge->pair.from.variable == edge->pair.to.variable;
+}
+
+/* All of it out of the arena. E_MEMORY; E_UNSUPPORTED: a table of prices would be too large. */
+enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
+                                     struct sbp_space_edges *edges) SBP_MUST_USE;
+
+/* At a place of the table of prices, worked out when it is first asked for. */
+double sbp_edge_price_at(const struct sbp_space_edge *edge, int place);
+double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int to_tuple);
+
+/* Tuples of a variable that are still looked at. */
+struct sbp_tuples {
+    int count, *tuple; /* rising */
+};
+
+/* to[t], of the tuples t of one end = the least over tuples s of the other of from[s] + price
+ * between them, INFINITY where there is none; forward: from the pair's first end to its second,
+ * else back. Arrays are by tuple. Scratch comes out of the arena, to which all is given back.
+ * E_MEMORY. */
+enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
+                                const struct sbp_tuples *sources, const double *from,
+                                const struct sbp_tuples *targets, double *to,
+                                struct sbp_arena *scratch) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,58 @@
+/* Reducing a space, in parts: messages and what they rule out (space_reduce.c), and a known choice
+ * read off them (space_decode.c). Internal.
+ */
+#ifndef SBP_PLANNER_SPACE_REDUCER_H
+#define SBP_PLANNER_SPACE_REDUCER_H
+
+#include "planner/space_bound.h"
+#include "planner/space_reduce.h"
+
+/* One end of an edge, seen from a variable. */
+struct sbp_incident {
+    int edge, other;
+    bool forward; /* the variable is the first end */
+    bool again;   /* an edge before this one leads to the same variable */
+};
+
+/* Where messages and bounds stand. */
+struct sbp_reducer {
+    const struct sbp_space *space;
+    struct sbp_space_edges edges;
+    struct sbp_arena *arena;   /* of the answer */
+    struct sbp_arena scratch;  /* of all below */
+    struct sbp_priced priced;  /* choices that are left, beside: messages into the variable */
+    struct sbp_tuples *tuples; /* (variable_count) that are left */
+    double **least;            /* (variable_count)(tuple) least priced cost of its choices */
+    double **loop; /* (variable_count)(tuple) what it costs to feed itself; NULL: it does not */
+    double **message[2]; /* (edges)(tuple) into the first, into the second end */
+    int *first;          /* (variable_count + 1) into incident */
+    struct sbp_incident *incident;
+    double low; /* the least share of the variable at hand */
+    double goal_s;
+    double *trial, *row; /* (most tuples) scratch */
+    int *choice;         /* (variable_count) scratch of decoding */
+    struct sbp_reduction *out;
+};
+
+/* The message along an edge into the variable that sees it, or into the other one. */
+static inline double *sbp_reducer_message(const struct sbp_reducer *r,
+                                          const struct sbp_incident *incident, bool other)
+{
+    return r->message[incident->forward == other][incident->edge];
+}
+
+/* What a choice costs by itself, memory at its price. */
+static inline double sbp_reducer_priced_s(const struct sbp_reducer *r, int variable, int choice)
+{
+    double seconds = r->space->variable[variable].cost_s[choice];
+    for (int p = 0; p < r->space->view->points; p++)
+        if (r->priced.price[p] > 0)
+            seconds += r->priced.price[p] * sbp_space_unary_bytes(r->space, variable, choice, p);
+    return seconds;
+}
+
+/* Reads a choice off the messages and improves it by single changes; where it does not fit, memory
+ * becomes dearer until one does. r->out keeps it where it is the best so far. */
+void sbp_reducer_decode(struct sbp_reducer *r);
+
+#endif

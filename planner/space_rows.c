@@ -1,0 +1,308 @@
+/* What an operator costs in a tuple, part by part: compute, boxing that depends on it alone,
+ * synchronisation and updates of weights. Parts are weighted and added up in space_cost.c.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "planner/space_price.h"
+
+/* Columns of the catalogue's roles. */
+enum column { INPUT, WEIGHT, GRADIENT /* of a weight */, OUTPUT };
+
+/* ---- groups of an operator's operands -------------------------------------------------------- */
+
+/* Roles by the state that they have in a column: bit r for role r. */
+struct roles {
+    unsigned split, broadcast, partial;
+};
+
+/* An operator as its rows are computed from. */
+struct sheet {
+    const struct sbp_space *space;
+    const struct sbp_space_work *work;
+    const struct sbp_op_node *node;
+    struct roles input[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS], output;
+    double input_elements[SBP_MAX_INPUTS], weight_elements[SBP_MAX_WEIGHTS], output_elements;
+    struct arithmetic *memo;
+};
+
+static struct sbp_state state_of(const struct sbp_role *role, enum column column, int index)
+{
+    switch (column) {
+    case INPUT:
+        return role->input[index];
+    case WEIGHT:
+        return role->weight[index];
+    case GRADIENT:
+        return role->gradient[index];
+    default:
+        return role->output;
+    }
+}
+
+static struct roles roles_of(const struct sbp_op_entry *entry, enum column column, int index)
+{
+    struct roles roles = {0};
+    for (int r = 0; r < entry->role_count; r++) {
+        const enum sbp_kind kind = state_of(&entry->role[r], column, index).kind;
+        unsigned *const of = kind == SBP_SPLIT     ? &roles.split
+                             : kind == SBP_PARTIAL ? &roles.partial
+                                                   : &roles.broadcast;
+        *of |= 1u << r;
+    }
+    return roles;
+}
+
+static int shape_of(const struct sbp_played *played, unsigned roles)
+{
+    int shape = 0;
+    for (int r = 0; roles >> r != 0; r++)
+        shape += roles >> r & 1 ? played->shape[r] : 0;
+    return shape;
+}
+
+static double parts_of(const struct sbp_played *played, unsigned roles)
+{
+    double parts = 1;
+    for (int r = 0; roles >> r != 0; r++)
+        parts *= roles >> r & 1 ? played->factor.of[r] : 1;
+    return parts;
+}
+
+static double collective_s(const struct sheet *sheet, enum sbp_collective kind, int shape,
+                           double bytes)
+{
+    return sbp_shape_collective_s(sheet->space->shapes, kind, shape, bytes);
+}
+
+/* ---- arithmetic ----------------------------------------------------------------------------- */
+
+/* Times that depend on sizes alone, whatever the levels: few among many tuples. */
+struct arithmetic {
+    bool is_known;
+    struct sbp_factor factor;
+    double forward_s, backward_s;
+    int inner_count;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+};
+enum { MEMO_BITS = 9 };
+
+static struct arithmetic compute(const struct sheet *sheet, const struct sbp_factor *factor)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_pricing *pricing = &space->pricing;
+    const int op = sheet->work->op;
+    struct arithmetic a = {.is_known = true, .factor = *factor};
+    a.inner_count = sbp_op_inner(space->graph, op, factor, a.inner);
+    if (space->request->objective != SBP_STEP_TIME)
+        return a;
+    a.forward_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_FORWARD);
+    a.backward_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_WEIGHT_GRADIENT);
+    if (sbp_op_forms_input_gradient(space->graph, op))
+        a.backward_s += sbp_price_pass_s(pricing, op, factor, SBP_PASS_INPUT_GRADIENT);
+    return a;
+}
+
+static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
+                                              const struct sbp_factor *factor)
+{
+    uint64_t hash = 0;
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        hash = (hash + (uint64_t)factor->of[r]) * UINT64_C(0x9E3779B97F4A7C15);
+    struct arithmetic *a = &sheet->memo[hash >> (64 - MEMO_BITS)];
+    if (!a->is_known || memcmp(&a->factor, factor, sizeof *factor) != 0)
+        *a = compute(sheet, factor);
+    return a;
+}
+
+static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *played,
+                           struct sbp_row *row)
+{
+    const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
+    const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->work->op);
+    row->compute = a->forward_s;
+    row->back = a->backward_s;
+    for (int i = 0; i < a->inner_count; i++) {
+        const struct sbp_op_inner *inner = &a->inner[i];
+        if (inner->pass == SBP_PASS_INPUT_GRADIENT && !forms)
+            continue;
+        const double seconds =
+            inner->count *
+            collective_s(sheet, inner->kind, shape_of(played, inner->roles),
+                         inner->elements * (double)sheet->space->pricing.bytes.activation);
+        *(inner->pass == SBP_PASS_FORWARD ? &row->inner : &row->back) += seconds;
+    }
+}
+
+/* ---- boxing --------------------------------------------------------------------------------- */
+
+/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
+ * be whole, these are priced with the pair. */
+static void add_boxing(const struct sheet *sheet, const struct sbp_played *played,
+                       struct sbp_row *row)
+{
+    const double bytes = (double)sheet->space->pricing.bytes.activation;
+    for (int i = 0; i < sheet->node->input_count; i++) {
+        if ((sheet->work->boxed >> i & 1) == 0)
+            continue;
+        const int gather = shape_of(played, sheet->input[i].broadcast);
+        const double n = sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
+        row->box_in[i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
+        row->back += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
+    }
+    if (!sheet->work->boxed_output)
+        return;
+    const int partial = shape_of(played, sheet->output.partial);
+    const double n = sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
+    row->box_out = collective_s(sheet, SBP_REDUCE_SCATTER, partial, n);
+    row->back += collective_s(sheet, SBP_ALL_GATHER, partial, n);
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+/* How the replicas of a weight share its states (ZeRO: Rajbhandari et al., 2020, section 5; owners:
+ * CDP, section 4.4), as costmodel/program_weights.c compiles it. */
+struct replicas {
+    int shape;
+    double members;
+    double local, shard; /* elements that a device holds, and that it updates under ZeRO */
+};
+
+/* From shards or the owner to all replicas, or back. */
+static double share_out_s(const struct sheet *sheet, const struct replicas *replicas,
+                          enum sbp_collective kind, int64_t element_bytes)
+{
+    const enum sbp_owner owner = sheet->space->parallel->owner;
+    if (owner != SBP_OWNER_NONE)
+        kind = owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL : SBP_SEND_RECV;
+    const double elements =
+        owner == SBP_OWNER_NONE ? replicas->shard * replicas->members : replicas->local;
+    return collective_s(sheet, kind, replicas->shape, elements * (double)element_bytes);
+}
+
+/* Weights whole where a pass reads them: gathered in the type that operators compute in, or
+ * converted to it. */
+static void add_copies(const struct sheet *sheet, const struct replicas *replicas,
+                       struct sbp_row *row)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    double convert_s = 0;
+    if (bytes->compute > 0 && space->request->objective == SBP_STEP_TIME)
+        convert_s =
+            sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                 replicas->local * (double)(bytes->weight + bytes->compute));
+    row->convert += convert_s;
+    row->gather += replicas->members > 1
+                       ? share_out_s(sheet, replicas, SBP_ALL_GATHER,
+                                     bytes->compute > 0 ? bytes->compute : bytes->weight)
+                       : convert_s;
+}
+
+/* A tied weight in several stages: they add up once a step. */
+static double stage_sum_s(const struct sheet *sheet, int weight, double elements)
+{
+    const struct sbp_space *space = sheet->space;
+    const int holders = sheet->work->holders[weight];
+    if (holders < 2)
+        return 0;
+    const struct sbp_group group = sbp_price_stage_group(
+        &space->plan->cluster, space->cluster, space->parallel->pipeline, holders, sbp_group_one());
+    return sbp_collective_group_s(&space->plan->cluster, SBP_ALL_REDUCE, &group,
+                                  elements * (double)space->pricing.bytes.reduce);
+}
+
+static void add_weight(const struct sheet *sheet, int weight, const struct sbp_played *played,
+                       struct sbp_row *row)
+{
+    const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
+    const int shape = shape_of(played, sheet->gradient[weight].partial);
+    struct replicas replicas = {
+        .shape = shape,
+        .members = sheet->space->shapes->size[shape],
+        .local = sheet->weight_elements[weight] / parts_of(played, sheet->weight[weight].split),
+    };
+    replicas.shard = ceil(replicas.local / replicas.members);
+    add_copies(sheet, &replicas, row);
+    if ((sheet->work->owned >> weight & 1) == 0)
+        return;
+    row->all_reduce +=
+        collective_s(sheet, SBP_ALL_REDUCE, shape, replicas.local * (double)bytes->reduce);
+    row->scatter += share_out_s(sheet, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
+    row->share += share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
+    row->stage_sum[0] += stage_sum_s(sheet, weight, replicas.local);
+    row->stage_sum[1] += stage_sum_s(sheet, weight, replicas.shard);
+    row->local += replicas.local;
+    row->shard += replicas.shard;
+}
+
+/* ---- whole tuples --------------------------------------------------------------------------- */
+
+static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_space_work *work,
+                             struct arithmetic *memo)
+{
+    const struct sbp_op_node *node = &space->graph->op[work->op];
+    struct sheet sheet = {.space = space, .work = work, .node = node, .memo = memo};
+    for (int i = 0; i < node->input_count; i++) {
+        sheet.input[i] = roles_of(node->entry, INPUT, i);
+        sheet.input_elements[i] = sbp_space_elements(space, node->input[i]);
+    }
+    for (int w = 0; w < node->weight_count; w++) {
+        sheet.weight[w] = roles_of(node->entry, WEIGHT, w);
+        sheet.gradient[w] = roles_of(node->entry, GRADIENT, w);
+        sheet.weight_elements[w] = sbp_space_elements(space, node->weight[w]);
+    }
+    sheet.output = roles_of(node->entry, OUTPUT, 0);
+    if (node->output >= 0)
+        sheet.output_elements = sbp_space_elements(space, node->output);
+    memset(memo, 0, sizeof *memo << MEMO_BITS);
+    return sheet;
+}
+
+static struct sbp_played play(const struct sheet *sheet, int variable, int tuple)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_shapes *shapes = space->shapes;
+    struct sbp_played played = {{0}, {{0}}};
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const uint8_t *count = sbp_tuple_count(space, variable, tuple, f);
+        for (int r = 0; r < space->variable[variable].role_count; r++)
+            if (sheet->work->map[r] != SBP_NO_ROLE)
+                played.shape[sheet->work->map[r]] += count[r] * shapes->stride[f];
+    }
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        played.factor.of[r] = shapes->size[played.shape[r]];
+    return played;
+}
+
+static void fill_row(const struct sheet *sheet, const struct sbp_played *played,
+                     struct sbp_row *row)
+{
+    *row = (struct sbp_row){0};
+    add_arithmetic(sheet, played, row);
+    add_boxing(sheet, played, row);
+    for (int w = 0; w < sheet->node->weight_count; w++)
+        add_weight(sheet, w, played, row);
+    row->kept_bytes = sbp_space_kept_bytes(sheet->space, sheet->work->op, played);
+}
+
+enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,
+                                    struct sbp_arena *arena, struct sbp_row **rows)
+{
+    const struct sbp_space_works *works = space->works;
+    const int tuples = space->variable[variable].tuple_count;
+    const int count = works->first[variable + 1] - works->first[variable];
+    struct arithmetic *memo = SBP_TAKE(arena, struct arithmetic, (size_t)1 << MEMO_BITS);
+    struct sbp_row *next = SBP_TAKE(arena, struct sbp_row, (size_t)count * (size_t)tuples);
+    *rows = next;
+    if (memo == NULL || next == NULL)
+        return SBP_E_MEMORY;
+    for (int i = works->first[variable]; i < works->first[variable + 1]; i++) {
+        const struct sheet sheet = sheet_of(space, &works->work[i], memo);
+        for (int tuple = 0; tuple < tuples; tuple++) {
+            const struct sbp_played played = play(&sheet, variable, tuple);
+            fill_row(&sheet, &played, next++);
+        }
+    }
+    return SBP_OK;
+}

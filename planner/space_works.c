@@ -1,0 +1,315 @@
+/* Which operators a variable decides, and how often each of their parts counts on the path. */
+#include <string.h>
+
+#include "costmodel/stages.h"
+#include "planner/space_price.h"
+
+/* One call of sbp_space_make_works. */
+struct maker {
+    struct sbp_space *space;
+    struct sbp_arena scratch;
+    struct sbp_again again;
+    int *holders;     /* (tensor_count) stages that hold a weight */
+    int *block;       /* (op_count) whose weights are gathered together; -1 */
+    bool *block_back; /* (blocks) whether the backward pass gathers them */
+    bool *owner;      /* (op_count, SBP_MAX_WEIGHTS) whether a weight is first used there */
+    struct sbp_space_work *work; /* (op_count) in order of the operators */
+    int *variable;               /* (op_count) of a work */
+    int count;
+};
+
+/* ---- kinds of works ------------------------------------------------------------------------- */
+
+static int variable_of(const struct sbp_space *space, int op)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    return node->entry->follows ? space->slot[node->input[0]] : space->op_variable[op];
+}
+
+static bool rests_whole(const struct sbp_space *space, int tensor)
+{
+    return space->slot[tensor] >= 0 && space->variable[space->slot[tensor]].rests_whole;
+}
+
+/* A variable's role as the operator has it. A follower plays the role that reads the state. */
+static uint8_t role_of(const struct sbp_space *space, int variable, int op, int role)
+{
+    const struct sbp_op_entry *entry = space->graph->op[op].entry;
+    if (!entry->follows)
+        return space->op_role[op][role];
+    for (uint8_t r = 0; r < entry->role_count; r++)
+        if (sbp_state_equal(space->variable[variable].state[role], entry->role[r].input[0]))
+            return r;
+    return SBP_NO_ROLE;
+}
+
+static struct sbp_space_work work_of(const struct maker *m, int op)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const int variable = variable_of(space, op);
+    struct sbp_space_work work = {.op = op, .follows = node->entry->follows};
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        work.map[r] = r < space->variable[variable].role_count ? role_of(space, variable, op, r)
+                                                               : SBP_NO_ROLE;
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+        work.level[level] = space->parallel->owner != SBP_OWNER_NONE
+                                ? 3
+                                : (uint8_t)sbp_space_zero(space, op, level);
+    for (int i = 0; i < node->input_count && !work.follows; i++)
+        if (!sbp_space_free_input(space, op, i) && !rests_whole(space, node->input[i]))
+            work.boxed |= 1u << i;
+    work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
+    for (int w = 0; w < node->weight_count; w++) {
+        work.holders[w] = m->holders[node->weight[w]];
+        work.owned |= m->owner[op * SBP_MAX_WEIGHTS + w] ? 1u << w : 0;
+    }
+    return work;
+}
+
+static bool is_alike(const struct maker *m, int variable, const struct sbp_space_work *work,
+                     const struct sbp_space_work *other, int other_variable)
+{
+    const struct sbp_graph *graph = m->space->graph;
+    return variable == other_variable && graph->op[work->op].site == graph->op[other->op].site &&
+           work->boxed == other->boxed && work->owned == other->owned &&
+           memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
+           sbp_op_forms_input_gradient(graph, work->op) ==
+               sbp_op_forms_input_gradient(graph, other->op);
+}
+
+static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work **found)
+{
+    const size_t points = (size_t)m->space->view->points;
+    const int variable = variable_of(m->space, op);
+    struct sbp_space_work work = work_of(m, op);
+    for (int i = m->count - 1; i >= 0; i--)
+        if (is_alike(m, variable, &work, &m->work[i], m->variable[i])) {
+            *found = &m->work[i];
+            return SBP_OK;
+        }
+    work.held = SBP_NEW(&m->space->arena, double, points);
+    work.kept = SBP_NEW(&m->space->arena, double, points);
+    if (work.held == NULL || work.kept == NULL)
+        return SBP_E_MEMORY;
+    m->variable[m->count] = variable;
+    m->work[m->count] = work;
+    *found = &m->work[m->count++];
+    return SBP_OK;
+}
+
+/* ---- times ---------------------------------------------------------------------------------- */
+
+/* Times that a backward pass copies an operator's weights. */
+static double copies_back(const struct maker *m, int op)
+{
+    const int block = m->block[op];
+    if (block >= 0)
+        return m->block_back[block] ? 1 : 0;
+    const bool again = m->again.in_segment[op] && m->again.inner[op] > 0;
+    return again + sbp_op_forms_input_gradient(m->space->graph, op);
+}
+
+static void count(const struct maker *m, int op, struct sbp_space_work *work)
+{
+    const struct sbp_view *view = m->space->view;
+    const struct sbp_again *again = &m->again;
+    const double forward = view->forward[op], backward = view->backward[op];
+    work->forward += forward;
+    work->backward += backward;
+    work->end += view->end[op];
+    work->copied += forward + backward * copies_back(m, op);
+    work->again_compute += backward * again->compute[op];
+    work->again_inner += backward * again->inner[op];
+    work->again_output += backward * again->boxed_output[op];
+    for (int i = 0; i < m->space->graph->op[op].input_count; i++)
+        work->again_boxed[i] +=
+            backward * ((again->boxed[op] >> i & 1) + (again->boxed_late[op] >> i & 1));
+    if (view->point[op] >= 0) {
+        work->held[view->point[op]] += 1;
+        work->kept[view->point[op]] += view->kept[op];
+    }
+}
+
+static void count_ways(const struct maker *m, int op)
+{
+    struct sbp_space *space = m->space;
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const double forward = space->view->forward[op], backward = space->view->backward[op];
+    const struct sbp_again *again = &m->again;
+    for (int i = 0; i < space->transfer_count; i++) {
+        struct sbp_transfer *transfer = &space->transfer[i];
+        const int input = transfer->input;
+        if (transfer->to != space->op_variable[op] || node->entry->follows ||
+            space->graph->op[transfer->op].site != node->site ||
+            transfer->from != space->slot[node->input[input]])
+            continue;
+        transfer->there += forward + backward * ((again->boxed[op] >> input & 1) +
+                                                 (again->boxed_late[op] >> input & 1));
+        transfer->back += backward;
+    }
+    for (int k = 0; k < space->keep_count; k++)
+        if (space->keep[k].op == node->site) {
+            space->keep[k].there += forward + backward * again->boxed_output[op];
+            space->keep[k].back += backward;
+        }
+}
+
+/* ---- what no variable decides --------------------------------------------------------------- */
+
+static double kernel_s(const struct sbp_space *space, double bytes)
+{
+    return sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0, bytes);
+}
+
+/* Adding up the gradients that several readers give for a tensor: each but the first does. */
+static enum sbp_status count_additions(struct maker *m)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_graph *graph = space->graph;
+    bool *given = SBP_NEW(&m->scratch, bool, graph->tensor_count);
+    if (given == NULL)
+        return SBP_E_MEMORY;
+    if (space->request->objective != SBP_STEP_TIME)
+        return SBP_OK;
+    for (int op = graph->op_count - 1; op >= 0; op--)
+        for (int i = 0; i < graph->op[op].input_count; i++) {
+            const int tensor = graph->op[op].input[i], slot = space->slot[tensor];
+            const double elements = sbp_space_elements(space, tensor) * space->view->backward[op];
+            if (sbp_space_free_input(space, op, i))
+                continue;
+            if (given[tensor] && space->variable[slot].rests_whole)
+                space->works->added_elements[slot] += elements;
+            else if (given[tensor])
+                space->works->constant_s +=
+                    kernel_s(space, 3 * elements / (double)space->mesh->devices *
+                                        (double)space->pricing.bytes.activation);
+            given[tensor] = true;
+        }
+    return SBP_OK;
+}
+
+/* The sum of all gradients' squares over all devices. */
+static void count_norm(struct maker *m)
+{
+    const struct sbp_space *space = m->space;
+    struct sbp_group all = sbp_group_one();
+    if (!(space->graph->training.clip_norm > 0))
+        return;
+    for (int level = 0; level < space->cluster->level_count; level++)
+        all.members[level] = (double)space->cluster->level[level].size;
+    all = sbp_price_stage_group(&space->plan->cluster, space->cluster, space->parallel->pipeline,
+                                (int)space->parallel->pipeline, all);
+    space->works->constant_s += sbp_collective_group_s(&space->plan->cluster, SBP_ALL_REDUCE, &all,
+                                                       (double)space->pricing.bytes.activation);
+}
+
+double sbp_space_constant_s(const struct sbp_space *space)
+{
+    return space->works->constant_s;
+}
+
+/* ---- preparation ---------------------------------------------------------------------------- */
+
+/* Where each weight is used first in its piece: there it is synchronised and updated. */
+static enum sbp_status find_owners(struct maker *m)
+{
+    const struct sbp_graph *graph = m->space->graph;
+    const struct sbp_view *view = m->space->view;
+    int *seen = SBP_NEW(&m->scratch, int, graph->tensor_count);
+    if (seen == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < view->pieces; piece++)
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+            for (int w = 0; w < graph->op[op].weight_count; w++) {
+                int *const last = &seen[graph->op[op].weight[w]];
+                m->owner[op * SBP_MAX_WEIGHTS + w] = *last != piece + 1;
+                *last = piece + 1;
+            }
+    return sbp_stages_holders(graph, view->pieces, (int)m->space->parallel->pipeline, view->first,
+                              m->holders);
+}
+
+static enum sbp_status find_blocks(struct maker *m)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_graph *graph = space->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        m->block[op] = -1;
+    const int blocks = space->parallel->gather_blocks ? sbp_graph_blocks(graph, m->block) : 0;
+    m->block_back = SBP_NEW(&m->scratch, bool, blocks);
+    if (m->block_back == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < graph->op_count; op++)
+        if (m->block[op] >= 0 && graph->op[op].weight_count > 0 &&
+            (sbp_op_forms_input_gradient(graph, op) || m->again.inner[op] > 0))
+            m->block_back[m->block[op]] = true;
+    return SBP_OK;
+}
+
+static enum sbp_status prepare(struct maker *m)
+{
+    struct sbp_space *space = m->space;
+    const size_t ops = (size_t)space->graph->op_count;
+    space->works = SBP_NEW(&space->arena, struct sbp_space_works, 1);
+    m->holders = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
+    m->block = SBP_NEW(&m->scratch, int, ops);
+    m->owner = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
+    m->work = SBP_NEW(&m->scratch, struct sbp_space_work, ops);
+    m->variable = SBP_NEW(&m->scratch, int, ops);
+    if (space->works == NULL || m->holders == NULL || m->block == NULL || m->owner == NULL ||
+        m->work == NULL || m->variable == NULL)
+        return SBP_E_MEMORY;
+    space->works->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
+    space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);
+    space->works->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
+    if (space->works->added_elements == NULL || space->works->constant_bytes == NULL ||
+        space->works->first == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_space_find_again(space, &m->scratch, &m->again));
+    SBP_TRY(find_owners(m));
+    return find_blocks(m);
+}
+
+/* Works of a variable next to each other. */
+static enum sbp_status sort_works(const struct maker *m)
+{
+    struct sbp_space *space = m->space;
+    struct sbp_space_works *works = space->works;
+    int next = 0;
+    works->work = SBP_NEW(&space->arena, struct sbp_space_work, m->count);
+    if (works->work == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < space->variable_count; v++) {
+        works->first[v] = next;
+        for (int i = 0; i < m->count; i++)
+            if (m->variable[i] == v)
+                works->work[next++] = m->work[i];
+    }
+    works->first[space->variable_count] = next;
+    return SBP_OK;
+}
+
+static enum sbp_status make_works(struct maker *m)
+{
+    SBP_TRY(prepare(m));
+    for (int op = 0; op < m->space->graph->op_count; op++) {
+        struct sbp_space_work *work = NULL;
+        SBP_TRY(find_work(m, op, &work));
+        count(m, op, work);
+        count_ways(m, op);
+    }
+    SBP_TRY(count_additions(m));
+    m->space->works->constant_s += m->space->view->message_s;
+    count_norm(m);
+    SBP_TRY(sbp_space_sum_constant_bytes(m->space, &m->again, m->space->works->constant_bytes));
+    return sort_works(m);
+}
+
+enum sbp_status sbp_space_make_works(struct sbp_space *space)
+{
+    struct maker m = {.space = space};
+    const enum sbp_status status = make_works(&m);
+    sbp_arena_free(&m.scratch);
+    return status;
+}

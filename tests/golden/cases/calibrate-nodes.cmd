@@ -1,0 +1,1 @@
+sbplan calibrate --nodes 2

@@ -1,0 +1,1 @@
+sbplan calibrate job.log

@@ -1,0 +1,1 @@
+sbplan search --runnable tiny-gpt dgx-a100-8x8 --sweep 'cluster.levels[0].size=1,2,4'

@@ -1,0 +1,264 @@
+/* The whole search against all of it: every way to cut a step that plain loops find, and in each
+ * every labelled strategy, closed, compiled, simulated and priced one by one. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "labelled.h"
+#include "planner/explore.h"
+#include "small_models.h"
+
+/* Sums in another order differ by this share. */
+#define CLOSE 1e-9
+
+enum { MOST_STRATEGIES = 400, MOST_CUTS = 20000 };
+
+struct instance {
+    uint64_t seed;
+    struct small_model model;
+    struct small_text cluster;
+    struct sbp_request request;
+    struct sbp_plan plan;
+};
+
+struct brute {
+    double best_s;
+    struct sbp_parallel best;
+    int64_t strategies, least_device_bytes;
+    int cuts;
+    bool gave_up;
+};
+
+static void complain(const struct instance *instance, const char *what)
+{
+    fail_msg("%s\nseed %" PRIu64 ", memory limit %" PRId64 "\n%s\n%s", what, instance->seed,
+             instance->request.memory_limit_bytes, instance->model.model.text,
+             instance->cluster.text);
+}
+
+static void open_instance(struct instance *instance, enum small_kind kind, int outer, int inner)
+{
+    struct sbp_random random;
+    struct sbp_diag diag = {{0}};
+    sbp_random_seed(&random, instance->seed);
+    instance->model.linears = 2;
+    small_model_draw(&random, kind, &instance->model);
+    small_cluster_draw(&random, outer, inner, &instance->cluster);
+    if (sbp_plan_begin(cJSON_Parse(instance->model.model.text), "model",
+                       cJSON_Parse(instance->cluster.text), "cluster", &instance->plan,
+                       &diag) != SBP_OK)
+        complain(instance, diag.text);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+static void try_cut(struct instance *instance, const struct sbp_parallel *parallel,
+                    struct brute *brute)
+{
+    struct sbp_plan *plan = &instance->plan;
+    struct sbp_diag diag = {{0}};
+    struct labelled_best best;
+    if (brute->gave_up || sbp_plan_set_parallel(plan, parallel, &diag) != SBP_OK)
+        return;
+    if (sbp_stages_cut(&plan->graph, (int)(parallel->pipeline * parallel->chunks),
+                       parallel->stage_cut, (int[4096]){0}, &diag) != SBP_OK)
+        return;
+    brute->gave_up |= ++brute->cuts > MOST_CUTS ||
+                      labelled_count(plan, &instance->request, MOST_STRATEGIES) > MOST_STRATEGIES;
+    if (brute->gave_up)
+        return;
+    if (labelled_search(plan, &instance->request, MOST_STRATEGIES, &best, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    brute->strategies += best.visited;
+    if (best.visited > 0 && best.least_device_bytes < brute->least_device_bytes)
+        brute->least_device_bytes = best.least_device_bytes;
+    if (best.objective_s < brute->best_s) {
+        brute->best_s = best.objective_s;
+        brute->best = *parallel;
+    }
+}
+
+static void try_states(struct instance *instance, struct sbp_parallel parallel, struct brute *brute)
+{
+    for (int64_t zero = 0; zero <= 3; zero++)
+        for (int again = 0; again < SBP_RECOMPUTES; again++) {
+            parallel.zero = zero;
+            parallel.recompute = (enum sbp_recompute)again;
+            try_cut(instance, &parallel, brute);
+        }
+}
+
+static void try_schedules(struct instance *instance, struct sbp_parallel parallel,
+                          struct brute *brute)
+{
+    for (int schedule = SBP_GPIPE; schedule <= SBP_MESSAGE_DRIVEN; schedule++)
+        for (int64_t chunks = 1; chunks <= (schedule == SBP_INTERLEAVED ? 3 : 1); chunks++)
+            for (int cut = 0; cut < SBP_STAGE_CUTS; cut++) {
+                if ((schedule == SBP_INTERLEAVED) != (chunks > 1))
+                    continue;
+                parallel.schedule = (enum sbp_schedule)schedule;
+                parallel.chunks = chunks;
+                parallel.stage_cut = (enum sbp_stage_cut)cut;
+                parallel.pipeline_limit = 0;
+                try_states(instance, parallel, brute);
+                parallel.pipeline_limit = 2 * parallel.pipeline - 1;
+                if (schedule == SBP_ZERO_BUBBLE)
+                    try_states(instance, parallel, brute);
+            }
+}
+
+static struct brute try_all(struct instance *instance)
+{
+    struct brute brute = {.best_s = INFINITY, .least_device_bytes = INT64_MAX};
+    const struct sbp_parallel plain = instance->plan.parallel;
+    for (int64_t stages = 1; stages <= sbp_cluster_devices(&instance->plan.cluster); stages++)
+        for (int64_t micro = 1; micro <= instance->plan.graph.global_batch; micro++) {
+            struct sbp_parallel parallel = plain;
+            parallel.pipeline = stages;
+            parallel.micro_batch = micro;
+            if (stages == 1)
+                try_states(instance, parallel, &brute);
+            else
+                try_schedules(instance, parallel, &brute);
+        }
+    struct sbp_diag diag = {{0}};
+    if (sbp_plan_set_parallel(&instance->plan, &plain, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    return brute;
+}
+
+/* ---- the search beside it ------------------------------------------------------------------- */
+
+struct tally {
+    int run, optimal, feasible, infeasible, staged, split, formed_again;
+    int64_t strategies;
+    double worst_gap;
+};
+
+/* What the plan is said to cost is what its step costs, and it fits. */
+static void check_plan(struct instance *instance, const struct sbp_outcome *outcome)
+{
+    struct sbp_step step;
+    struct sbp_diag diag = {{0}};
+    const int64_t limit = instance->request.memory_limit_bytes;
+    if (sbp_plan_step(&instance->plan, &instance->plan.strategy, &step, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    if (fabs(step.totals.step_s - outcome->objective_s) > CLOSE * outcome->objective_s)
+        complain(instance, "the plan does not cost what the search says");
+    if (limit > 0 && step.totals.device_bytes > limit)
+        complain(instance, "the plan does not fit");
+    sbp_step_free(&step);
+}
+
+/* ZeRO by layer is searched, too: the search may beat the brute force, its bound never does, but
+ * for that. */
+static void compare(struct instance *instance, const struct brute *brute, struct tally *tally)
+{
+    char text[200];
+    struct sbp_outcome outcome;
+    struct sbp_diag diag = {{0}};
+    const enum sbp_status status =
+        sbp_explore(&instance->plan, &instance->request, &outcome, &diag);
+    tally->run++;
+    tally->strategies += brute->strategies;
+    if (status == SBP_E_INPUT && brute->strategies == 0)
+        return;
+    if (status != SBP_OK)
+        complain(instance, diag.text);
+    if (isinf(outcome.objective_s)) {
+        if (isfinite(brute->best_s))
+            complain(instance, "there is a plan that the search did not find");
+        tally->infeasible += outcome.status == SBP_PLAN_INFEASIBLE;
+        return;
+    }
+    check_plan(instance, &outcome);
+    snprintf(text, sizeof text,
+             "search %.12g (bound %.12g), all %.12g: pipeline %" PRId64 " micro-batch %" PRId64
+             " %s",
+             outcome.objective_s, outcome.lower_bound_s, brute->best_s, brute->best.pipeline,
+             brute->best.micro_batch, sbp_schedule_name(brute->best.schedule));
+    if (outcome.lower_bound_s > brute->best_s * (1 + CLOSE))
+        complain(instance, text);
+    if (outcome.status == SBP_PLAN_OPTIMAL && outcome.objective_s > brute->best_s * (1 + CLOSE))
+        complain(instance, text);
+    const struct sbp_parallel *chosen = &instance->plan.parallel;
+    tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
+    tally->feasible += outcome.status == SBP_PLAN_FEASIBLE;
+    tally->staged += chosen->pipeline > 1;
+    tally->split += chosen->micro_batch < instance->plan.graph.global_batch;
+    tally->formed_again += chosen->recompute != SBP_RECOMPUTE_NONE;
+    tally->worst_gap = fmax(tally->worst_gap, outcome.objective_s / brute->best_s - 1);
+}
+
+static void run_instance(struct instance *instance, struct tally *tally, double share)
+{
+    struct brute brute = try_all(instance);
+    if (brute.gave_up)
+        return;
+    if (share >= 0 && isfinite(brute.best_s)) {
+        /* Between what the least needs and a little more than what the best takes. */
+        instance->request.memory_limit_bytes =
+            (int64_t)((double)brute.least_device_bytes * (1 + share));
+        brute = try_all(instance);
+    }
+    compare(instance, &brute, tally);
+}
+
+static void run_kind(enum small_kind kind, int outer, int inner, double share, int instances,
+                     uint64_t seed)
+{
+    struct tally tally = {0};
+    for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
+        struct instance instance = {.seed = seed + (uint64_t)draw * 1000003,
+                                    .request = {.space = SBP_SPACE_FULL}};
+        open_instance(&instance, kind, outer, inner);
+        run_instance(&instance, &tally, share);
+        sbp_plan_free(&instance.plan);
+    }
+    print_message("%-12s %dx%d, limit %+.2f, seed %" PRIu64 ": %d run, %" PRId64
+                  " strategies: %d optimal, %d feasible, %d infeasible; %d with stages, %d with "
+                  "micro-batches, %d formed again; plans off by at most %.3g %%\n",
+                  small_kind_name(kind), outer, inner, share, seed, tally.run, tally.strategies,
+                  tally.optimal, tally.feasible, tally.infeasible, tally.staged, tally.split,
+                  tally.formed_again, 100 * tally.worst_gap);
+    assert_true(tally.run > 0);
+    assert_true(tally.worst_gap < 0.05);
+}
+
+static void test_without_limit(void **state)
+{
+    (void)state;
+    run_kind(SMALL_CHAIN, 2, 1, -1, 8, 11);
+    run_kind(SMALL_CHAIN, 2, 2, -1, 4, 12);
+    run_kind(SMALL_RESIDUAL, 2, 1, -1, 4, 13);
+    run_kind(SMALL_LANGUAGE, 2, 1, -1, 4, 14);
+    run_kind(SMALL_GPT, 2, 1, -1, 3, 15);
+}
+
+static void test_with_limit(void **state)
+{
+    (void)state;
+    static const double shares[] = {0, 0.1, 0.5};
+    for (int i = 0; i < 3; i++) {
+        run_kind(SMALL_CHAIN, 2, 1, shares[i], 4, 21 + (uint64_t)i);
+        run_kind(SMALL_LANGUAGE, 2, 1, shares[i], 3, 31 + (uint64_t)i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_without_limit),
+        cmocka_unit_test(test_with_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,41 @@
+/* AutoDDL's transformers, searched as its section 4.5.2 searches: the batch of every product is
+ * split in at most so many parts, the most for which the best strategy fits a device.
+ */
+#ifndef SBP_TESTS_PAPERS_TRANSFORMER_H
+#define SBP_TESTS_PAPERS_TRANSFORMER_H
+
+#include "tests/papers/trial.h"
+
+/* Constants of the machine as multiples; 0: as the cluster file has them. */
+struct machine {
+    double alpha_scale, beta_scale;
+    double efficiency; /* share of peak that products reach */
+};
+
+struct transformer_setting {
+    const char *model, *cluster;
+    int64_t devices; /* 0: all of the cluster's */
+    int64_t batch;   /* 0: the model's */
+    int64_t stages;
+    enum sbp_space_kind space;
+    int64_t micro_batch;    /* 0: as many sequences as fit (powers of two) */
+    bool least_micro_batch; /* or a sequence for each part */
+    int64_t parts;          /* of the batch, at most; 0: the most that fit */
+    struct machine machine;
+};
+
+struct transformer {
+    bool found; /* and fits */
+    int64_t parts, micro_batch;
+    struct trial trial;          /* of the least micro-batch where none fits */
+    char qkv[TRIAL_TUPLE_BYTES]; /* of its first product, by batch, column, row */
+};
+struct transformer transformer_search(const struct transformer_setting *setting);
+
+/* What Piz Daint reached: the constants with which the wide model takes what table 3 says on 128
+ * nodes, in one stage, by Megatron and by AutoDDL. */
+#define TRANSFORMER_MEGATRON_S 503.0
+#define TRANSFORMER_AUTODDL_S  315.0
+struct machine transformer_fit(void);
+
+#endif

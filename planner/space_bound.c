@@ -122,8 +122,41 @@ static double least_bytes(const struct sbp_space *space)
     return most;
 }
 
-static enum sbp_status look_at_all(const struct sbp_space *space, struct sbp_arena *arena,
-                                   struct sbp_priced *priced)
+/* Whether choice a is as good as b in every respect. */
+static bool is_as_good(const struct sbp_space *space, int variable, int a, int b)
+{
+    if (sbp_space_unary_s(space, variable, a) > sbp_space_unary_s(space, variable, b))
+        return false;
+    for (int p = 0; p < space->view->points; p++)
+        if (sbp_space_unary_bytes(space, variable, a, p) >
+            sbp_space_unary_bytes(space, variable, b, p))
+            return false;
+    return true;
+}
+
+/* The choices of a variable, without a look at pairs, that no other one is as good as: a few of
+ * thousands. Returns how many. */
+static int keep_best(const struct sbp_space *space, int variable, int *choice)
+{
+    int count = 0;
+    for (int c = 0; c < space->variable[variable].choice_count; c++) {
+        int left = 0;
+        bool is_beaten = false;
+        for (int i = 0; i < count && !is_beaten; i++)
+            is_beaten = is_as_good(space, variable, choice[i], c);
+        if (is_beaten)
+            continue;
+        for (int i = 0; i < count; i++)
+            if (!is_as_good(space, variable, c, choice[i]))
+                choice[left++] = choice[i];
+        choice[left++] = c;
+        count = left;
+    }
+    return count;
+}
+
+static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_arena *arena,
+                                    struct sbp_priced *priced)
 {
     const int variables = space->variable_count, points = space->view->points;
     priced->count = SBP_NEW(arena, int, variables);
@@ -135,13 +168,11 @@ static enum sbp_status look_at_all(const struct sbp_space *space, struct sbp_are
         priced->price == NULL || priced->used == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++) {
-        priced->count[v] = space->variable[v].choice_count;
-        priced->choice[v] = SBP_TAKE(arena, int, priced->count[v]);
+        priced->choice[v] = SBP_TAKE(arena, int, space->variable[v].choice_count);
         priced->beside[v] = SBP_NEW(arena, double, space->variable[v].tuple_count);
         if (priced->choice[v] == NULL || priced->beside[v] == NULL)
             return SBP_E_MEMORY;
-        for (int c = 0; c < priced->count[v]; c++)
-            priced->choice[v][c] = c;
+        priced->count[v] = keep_best(space, v, priced->choice[v]);
     }
     return SBP_OK;
 }
@@ -150,7 +181,7 @@ enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_b
                                 struct sbp_arena *arena, struct sbp_space_bound *bound)
 {
     struct sbp_priced priced = {.space = space, .capacity_bytes = INFINITY};
-    SBP_TRY(look_at_all(space, arena, &priced));
+    SBP_TRY(look_at_best(space, arena, &priced));
     *bound = (struct sbp_space_bound){.least_bytes = least_bytes(space), .price = priced.price};
     bound->bound_s = bound->time_s = value(&priced);
     priced.capacity_bytes = capacity_bytes;

@@ -146,27 +146,15 @@ double sbp_space_constant_bytes(const struct sbp_space *space, int point)
 
 /* ---- what a choice changes ------------------------------------------------------------------ */
 
-/* A linear keeps its input: a copy of its own when it is gathered (and not gathered once more for
- * backward) or free, else the block at rest, which is counted once for all readers. */
-double sbp_space_kept_bytes(const struct sbp_space *space, int op, const struct sbp_played *played)
+bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    double parts = 1, gather = 1;
     int reader = -1;
     if (!keeps_own_input(node) || sbp_space_forms_again(space))
-        return 0;
-    for (int r = 0; r < node->entry->role_count; r++) {
-        const enum sbp_kind kind = node->entry->role[r].input[0].kind;
-        parts *= kind == SBP_SPLIT ? played->factor.of[r] : 1;
-        gather *= kind == SBP_BROADCAST ? played->factor.of[r] : 1;
-    }
-    const double gathered = space->parallel->regather ? gather : 1;
-    const bool own_copy = gather > gathered || sbp_space_free_input(space, op, 0);
-    if (!own_copy && (sbp_graph_consumers(space->graph, node->input[0], &reader, 1) > 1 ||
-                      kept_at_rest(space->graph, node->input[0])))
-        return 0;
-    return sbp_space_elements(space, node->input[0]) / parts / gathered *
-           (double)space->pricing.bytes.activation;
+        return false;
+    return own_copy || sbp_space_free_input(space, op, 0) ||
+           (sbp_graph_consumers(space->graph, node->input[0], &reader, 1) <= 1 &&
+            !kept_at_rest(space->graph, node->input[0]));
 }
 
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard)

@@ -36,6 +36,7 @@ struct sbp_space_work {
     uint8_t map[SBP_MAX_ROLES]; /* variable's role -> operator's; SBP_NO_ROLE */
     unsigned boxed;             /* bit i: boxing of input i is priced here, not with the pair */
     bool boxed_output;          /* likewise */
+    bool keeps_block, keeps_copy; /* whether it keeps its first input, at rest and gathered */
     unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
     uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
@@ -100,8 +101,10 @@ bool sbp_space_is_attention(enum sbp_op_kind kind);
 /* Bytes of parameters, gradients and optimizer states on a device, of so many elements of blocks
  * and of shards under a ZeRO level; offloaded states are on the host. */
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard);
-/* Activations that an operator keeps of a micro-batch because of its tuple. */
-double sbp_space_kept_bytes(const struct sbp_space *space, int op, const struct sbp_played *played);
+/* Whether an operator keeps its input because of its tuple: a linear does, as a copy of its own when
+ * it is gathered (and not gathered once more for backward) or free, else as the block at rest, which
+ * is counted once for all readers. */
+bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy);
 /* (points) what no choice changes. E_MEMORY. */
 enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
                                              const struct sbp_again *again,

@@ -236,6 +236,22 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
     row->shard += replicas.shard;
 }
 
+/* ---- activations ---------------------------------------------------------------------------- */
+
+/* Of a micro-batch, what is kept because of the tuple. */
+static double kept_bytes(const struct sheet *sheet, const struct sbp_played *played)
+{
+    const struct sbp_space_work *work = sheet->work;
+    if (!work->keeps_copy)
+        return 0;
+    const double gather = parts_of(played, sheet->input[0].broadcast);
+    const double again = sheet->space->parallel->regather ? gather : 1;
+    if (!(gather > again ? work->keeps_copy : work->keeps_block))
+        return 0;
+    return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again *
+           (double)sheet->space->pricing.bytes.activation;
+}
+
 /* ---- whole tuples --------------------------------------------------------------------------- */
 
 static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_space_work *work,
@@ -283,7 +299,7 @@ static void fill_row(const struct sheet *sheet, const struct sbp_played *played,
     add_boxing(sheet, played, row);
     for (int w = 0; w < sheet->node->weight_count; w++)
         add_weight(sheet, w, played, row);
-    row->kept_bytes = sbp_space_kept_bytes(sheet->space, sheet->work->op, played);
+    row->kept_bytes = kept_bytes(sheet, played);
 }
 
 enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,

@@ -59,8 +59,6 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
     for (int i = 0; i < node->input_count && !work.follows; i++)
         if (!sbp_space_free_input(space, op, i) && !rests_whole(space, node->input[i]))
             work.boxed |= 1u << i;
-    work.keeps_block = sbp_space_keeps_input(space, op, false);
-    work.keeps_copy = sbp_space_keeps_input(space, op, true);
     work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         work.holders[w] = m->holders[node->weight[w]];
@@ -90,6 +88,8 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
             *found = &m->work[i];
             return SBP_OK;
         }
+    work.keeps_block = sbp_space_keeps_input(m->space, op, false);
+    work.keeps_copy = sbp_space_keeps_input(m->space, op, true);
     work.held = SBP_NEW(&m->space->arena, double, points);
     work.kept = SBP_NEW(&m->space->arena, double, points);
     if (work.held == NULL || work.kept == NULL)

@@ -18,8 +18,9 @@ struct sbp_class_rule {
 struct sbp_legality {
     int rule_count, capacity;
     struct sbp_class_rule *rule;
-    unsigned illegal;  /* roles that split what cannot be split */
-    int op_count, *op; /* sites that the variable decides, but for followers */
+    unsigned illegal;           /* roles that split what cannot be split */
+    int op_count, *op;          /* sites that the variable decides, but for followers */
+    const struct sbp_fix **fix; /* (op_count) of each; NULL: none */
 };
 
 /* What is needed only while the space is built. */
@@ -67,7 +68,11 @@ void sbp_space_connect(struct sbp_space *space);
 /* Arrays come out of the space's arena. E_MEMORY. */
 enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
                                         struct sbp_legality *legality) SBP_MUST_USE;
-/* Whether a variable's tuple under trial is legal. */
+/* Whether a variable's tuple under trial splits evenly so far what some roles (bits) have a part
+ * in: more axes do not mend what does not divide. */
+bool sbp_space_divides(const struct sbp_space *space, int variable,
+                       const struct sbp_legality *legality, unsigned roles);
+/* Whether a variable's tuple under trial, which divides, is legal. */
 bool sbp_space_is_legal(const struct sbp_space *space, int variable,
                         const struct sbp_legality *legality);
 

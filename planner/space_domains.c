@@ -34,7 +34,8 @@ static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable,
     return SBP_OK;
 }
 
-/* All ways to hand the axes of family f and later ones to the allowed roles. */
+/* All ways to hand the axes of family f and later ones to the allowed roles, cut where what is
+ * handed out no longer divides. */
 static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
                                  int family, int role, int left, int *capacity)
 {
@@ -55,13 +56,15 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
         if (count > 0 && !(allowed >> role & 1))
             break;
         v->count[(size_t)v->tuple_count * row + at] = (uint8_t)count;
+        if (count > 0 && !sbp_space_divides(space, variable, &maker->legality, 1u << role))
+            break;
         const int next_left =
             last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
                                                             : 0)
                  : left - count;
         SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
-        v->count[(size_t)v->tuple_count * row + at] = 0;
     }
+    v->count[(size_t)v->tuple_count * row + at] = 0;
     return SBP_OK;
 }
 
@@ -87,7 +90,8 @@ static enum sbp_status single_megatron_tuple(struct sbp_space_maker *maker, int 
             continue;
         sbp_megatron_choose(maker, variable, (enum sbp_megatron_way)way,
                             space->variable[variable].count);
-        if (sbp_space_is_legal(space, variable, &maker->legality))
+        if (sbp_space_divides(space, variable, &maker->legality, ~0u) &&
+            sbp_space_is_legal(space, variable, &maker->legality))
             return accept_tuple(maker, variable, capacity);
     }
     return SBP_OK;

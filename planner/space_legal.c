@@ -103,6 +103,7 @@ static enum sbp_status add_op(struct sbp_space *space, struct sbp_legality *lega
         if (node->output >= 0)
             note_split(&classes, &tensor[node->output].shape, role->output, own);
     }
+    legality->fix[legality->op_count] = sbp_space_fix(space, op);
     legality->op[legality->op_count++] = op;
     return add_rules(space, legality, &classes);
 }
@@ -122,8 +123,11 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
                                         struct sbp_legality *legality)
 {
     const struct sbp_graph *graph = space->graph;
-    *legality = (struct sbp_legality){.op = SBP_NEW(&space->arena, int, graph->op_count)};
-    if (legality->op == NULL)
+    *legality = (struct sbp_legality){
+        .op = SBP_NEW(&space->arena, int, graph->op_count),
+        .fix = SBP_NEW(&space->arena, const struct sbp_fix *, graph->op_count),
+    };
+    if (legality->op == NULL || legality->fix == NULL)
         return SBP_E_MEMORY;
     for (int op = 0; op < graph->op_count; op++)
         if (space->op_variable[op] == variable && graph->op[op].site == op)
@@ -134,19 +138,30 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
     return SBP_OK;
 }
 
-static bool obeys_sizes(const struct sbp_space *space, const struct sbp_legality *legality,
-                        const double *factor)
+/* Parts that the tuple under trial makes by some of its roles together. */
+static int64_t parts_of(const struct sbp_space *space, const uint8_t *count, unsigned roles)
 {
-    for (int r = 0; r < SBP_MAX_ROLES; r++)
-        if ((legality->illegal >> r & 1) != 0 && factor[r] > 1)
-            return false;
+    int shape = 0;
+    for (int r = 0; r < SBP_MAX_ROLES && roles >> r != 0; r++)
+        for (int f = 0; f < space->mesh->family_count && roles >> r & 1; f++)
+            shape += count[f * SBP_MAX_ROLES + r] * space->shapes->stride[f];
+    return (int64_t)space->shapes->size[shape];
+}
+
+bool sbp_space_divides(const struct sbp_space *space, int variable,
+                       const struct sbp_legality *legality, unsigned roles)
+{
+    const uint8_t *count =
+        sbp_tuple_count(space, variable, space->variable[variable].tuple_count, 0);
+    if ((legality->illegal & roles) != 0 && parts_of(space, count, legality->illegal & roles) > 1)
+        return false;
     for (int i = 0; i < legality->rule_count; i++) {
         const struct sbp_class_rule *rule = &legality->rule[i];
-        double parts = 1;
-        for (int r = 0; rule->roles >> r != 0; r++)
-            parts *= rule->roles >> r & 1 ? factor[r] : 1;
-        if (parts > (double)space->class_limit[rule->dim_class] ||
-            space->graph->dim_class[rule->dim_class].size % (int64_t)parts != 0)
+        if ((rule->roles & roles) == 0)
+            continue;
+        const int64_t parts = parts_of(space, count, rule->roles);
+        if (parts > space->class_limit[rule->dim_class] ||
+            space->graph->dim_class[rule->dim_class].size % parts != 0)
             return false;
     }
     return true;
@@ -175,9 +190,9 @@ static int variable_role(const struct sbp_space *space, int variable, int op, in
     return -1;
 }
 
-static bool obeys_fix(const struct sbp_space *space, int variable, int op, const uint8_t *count)
+static bool obeys_fix(const struct sbp_space *space, int variable, int op,
+                      const struct sbp_fix *fix, const uint8_t *count)
 {
-    const struct sbp_fix *fix = sbp_space_fix(space, op);
     for (int role = 0; fix != NULL && role < sbp_space_entry(space->graph, op)->role_count;
          role++) {
         const int r = variable_role(space, variable, op, role);
@@ -246,16 +261,18 @@ static bool obeys_batch_axes(const struct sbp_space *space, int variable, const 
 /* ---- the whole tuple ------------------------------------------------------------------------ */
 
 /* The tuple under trial, looked at through an operator that it decides. */
-static bool suits_op(const struct sbp_space *space, int variable, int op, const uint8_t *count,
-                     const double *factor)
+static bool suits_op(const struct sbp_space *space, int variable,
+                     const struct sbp_legality *legality, int i, const uint8_t *count)
 {
+    const int op = legality->op[i];
     const int64_t most = space->request->max_batch_split;
-    double batch = 1; /* the first role of every operator */
+    unsigned batch = 0; /* the first role of every operator */
     for (int r = 0; r < space->variable[variable].role_count; r++)
-        batch *= space->op_role[op][r] == 0 ? factor[r] : 1;
-    if (most > 0 && space->graph->op[op].weight_count > 0 && batch > (double)most)
+        batch |= space->op_role[op][r] == 0 ? 1u << r : 0;
+    if (most > 0 && space->graph->op[op].weight_count > 0 && parts_of(space, count, batch) > most)
         return false;
-    return heads_stand_outside(space, op, count) && obeys_fix(space, variable, op, count);
+    return heads_stand_outside(space, op, count) &&
+           obeys_fix(space, variable, op, legality->fix[i], count);
 }
 
 bool sbp_space_is_legal(const struct sbp_space *space, int variable,
@@ -263,18 +280,10 @@ bool sbp_space_is_legal(const struct sbp_space *space, int variable,
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     const uint8_t *count = sbp_tuple_count(space, variable, v->tuple_count, 0);
-    double factor[SBP_MAX_ROLES];
-    for (int r = 0; r < SBP_MAX_ROLES; r++) {
-        int shape = 0;
-        for (int f = 0; f < space->mesh->family_count; f++)
-            shape += count[f * SBP_MAX_ROLES + r] * space->shapes->stride[f];
-        factor[r] = space->shapes->size[shape];
-    }
-    if (!obeys_sizes(space, legality, factor) || !obeys_batch_axes(space, variable, count) ||
-        !obeys_rest_fix(space, variable, count))
+    if (!obeys_batch_axes(space, variable, count) || !obeys_rest_fix(space, variable, count))
         return false;
     for (int i = 0; i < legality->op_count; i++)
-        if (!suits_op(space, variable, legality->op[i], count, factor))
+        if (!suits_op(space, variable, legality, i, count))
             return false;
     return true;
 }

@@ -2,8 +2,8 @@
  *
  * Only maximal live sets matter: between two neighbouring starts nothing but the earlier end can
  * lower the usage, so one point per run of starts is enough. Points whose usage fits whatever is
- * chosen are dropped. An unlimited capacity leaves no points at all. Where intervals of one variable
- * overlap their usages are added up, so that its spans share no point.
+ * chosen are dropped. An unlimited capacity leaves no points at all. Where intervals of one
+ * variable overlap their usages are added up, so that its spans share no point.
  */
 #ifndef SBP_PLANNER_LIVE_H
 #define SBP_PLANNER_LIVE_H

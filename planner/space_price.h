@@ -31,11 +31,11 @@ enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_a
 
 /* Operators that a variable decides and that cost alike: repeats, put together. */
 struct sbp_space_work {
-    int op;                     /* one of them */
-    bool follows;               /* runs where its input rests */
-    uint8_t map[SBP_MAX_ROLES]; /* variable's role -> operator's; SBP_NO_ROLE */
-    unsigned boxed;             /* bit i: boxing of input i is priced here, not with the pair */
-    bool boxed_output;          /* likewise */
+    int op;                       /* one of them */
+    bool follows;                 /* runs where its input rests */
+    uint8_t map[SBP_MAX_ROLES];   /* variable's role -> operator's; SBP_NO_ROLE */
+    unsigned boxed;               /* bit i: boxing of input i is priced here, not with the pair */
+    bool boxed_output;            /* likewise */
     bool keeps_block, keeps_copy; /* whether it keeps its first input, at rest and gathered */
     unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
@@ -101,9 +101,9 @@ bool sbp_space_is_attention(enum sbp_op_kind kind);
 /* Bytes of parameters, gradients and optimizer states on a device, of so many elements of blocks
  * and of shards under a ZeRO level; offloaded states are on the host. */
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard);
-/* Whether an operator keeps its input because of its tuple: a linear does, as a copy of its own when
- * it is gathered (and not gathered once more for backward) or free, else as the block at rest, which
- * is counted once for all readers. */
+/* Whether an operator keeps its input because of its tuple: a linear does, as a copy of its own
+ * when it is gathered (and not gathered once more for backward) or free, else as the block at rest,
+ * which is counted once for all readers. */
 bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy);
 /* (points) what no choice changes. E_MEMORY. */
 enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,

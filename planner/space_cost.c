@@ -111,7 +111,7 @@ static double passes_s(const struct sbp_space_work *work, const struct sbp_row *
     double seconds = (work->forward + work->again_compute) * row->compute +
                      (work->forward + work->again_inner) * row->inner +
                      (work->forward + work->again_output) * row->box_out +
-                     work->backward * row->back;
+                     work->backward * row->back + work->weight * row->back_weight;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
         seconds += (work->forward + work->again_boxed[i]) * row->box_in[i];
     return seconds;
@@ -126,7 +126,7 @@ static double weights_s(const struct terms *terms, const struct sbp_space_work *
     const double parameters = level == 0 ? row->local : row->shard;
     const double share_s = level == 1 || level == 2 ? row->share : 0;
     return work->copied * (level == 3 ? row->gather : row->convert) +
-           (each ? work->backward : work->end * terms->shown) * sum_s +
+           (each ? work->weight : work->end * terms->shown) * sum_s +
            work->end * (share_s + terms->stage_sum_shown * row->stage_sum[level > 0] +
                         terms->update.parameter_s * parameters +
                         terms->update.weight_s * owned_weights(work));

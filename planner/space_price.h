@@ -40,9 +40,11 @@ struct sbp_space_work {
     unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
     uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
-    /* Times on the path: forward and backward passes, what is formed again of each part, copies of
-     * weights that are gathered or converted, ends of a step. */
-    double forward, backward, again_compute, again_inner, again_boxed[SBP_MAX_INPUTS], again_output;
+    /* Times on the path: forward passes, backward passes for input gradients and for weights', what
+     * is formed again of each part, copies of weights that are gathered or converted, ends of a
+     * step. */
+    double forward, backward, weight;
+    double again_compute, again_inner, again_boxed[SBP_MAX_INPUTS], again_output;
     double copied, end;
     double *held, *kept; /* (points) */
 };
@@ -65,7 +67,7 @@ enum sbp_status sbp_space_make_works(struct sbp_space *space) SBP_MUST_USE;
 /* Of one micro-batch, or once a step, on a device; seconds but where said. */
 struct sbp_row {
     double compute, inner, box_in[SBP_MAX_INPUTS], box_out; /* forward */
-    double back;                                            /* all of the backward pass */
+    double back, back_weight;   /* of the backward pass: gradients of weights, and the rest */
     double convert, gather;     /* of copies of all weights: at ZeRO levels 0 to 2, and 3 */
     double all_reduce, scatter; /* gradients of owned weights, whole and into shards */
     double share;               /* updated weights out of shards, levels 1 and 2 */

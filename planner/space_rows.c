@@ -81,7 +81,7 @@ static double collective_s(const struct sheet *sheet, enum sbp_collective kind, 
 struct arithmetic {
     bool is_known;
     struct sbp_factor factor;
-    double forward_s, backward_s;
+    double forward_s, input_s, weight_s;
     int inner_count;
     struct sbp_op_inner inner[SBP_MAX_INNER];
 };
@@ -97,9 +97,9 @@ static struct arithmetic compute(const struct sheet *sheet, const struct sbp_fac
     if (space->request->objective != SBP_STEP_TIME)
         return a;
     a.forward_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_FORWARD);
-    a.backward_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_WEIGHT_GRADIENT);
+    a.weight_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_WEIGHT_GRADIENT);
     if (sbp_op_forms_input_gradient(space->graph, op))
-        a.backward_s += sbp_price_pass_s(pricing, op, factor, SBP_PASS_INPUT_GRADIENT);
+        a.input_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_INPUT_GRADIENT);
     return a;
 }
 
@@ -120,8 +120,12 @@ static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *p
 {
     const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
     const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->work->op);
+    double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row->inner,
+                                      [SBP_PASS_INPUT_GRADIENT] = &row->back,
+                                      [SBP_PASS_WEIGHT_GRADIENT] = &row->back_weight};
     row->compute = a->forward_s;
-    row->back = a->backward_s;
+    row->back = a->input_s;
+    row->back_weight = a->weight_s;
     for (int i = 0; i < a->inner_count; i++) {
         const struct sbp_op_inner *inner = &a->inner[i];
         if (inner->pass == SBP_PASS_INPUT_GRADIENT && !forms)
@@ -130,7 +134,7 @@ static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *p
             inner->count *
             collective_s(sheet, inner->kind, shape_of(played, inner->roles),
                          inner->elements * (double)sheet->space->pricing.bytes.activation);
-        *(inner->pass == SBP_PASS_FORWARD ? &row->inner : &row->back) += seconds;
+        *part[inner->pass] += seconds;
     }
 }
 

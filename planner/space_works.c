@@ -112,6 +112,14 @@ static double copies_back(const struct maker *m, int op)
     return again + sbp_op_forms_input_gradient(m->space->graph, op);
 }
 
+/* Times that an operator's gradients of weights lie on the path: some form them with those of the
+ * inputs. */
+static double weight_times(const struct sbp_space *space, int op)
+{
+    return sbp_op_has_weight_phase(space->graph, op) ? space->view->weight[op]
+                                                     : space->view->backward[op];
+}
+
 static void count(const struct maker *m, int op, struct sbp_space_work *work)
 {
     const struct sbp_view *view = m->space->view;
@@ -119,6 +127,7 @@ static void count(const struct maker *m, int op, struct sbp_space_work *work)
     const double forward = view->forward[op], backward = view->backward[op];
     work->forward += forward;
     work->backward += backward;
+    work->weight += weight_times(m->space, op);
     work->end += view->end[op];
     work->copied += forward + backward * copies_back(m, op);
     work->again_compute += backward * again->compute[op];

@@ -14,10 +14,11 @@ static enum sbp_status begin_path(const struct sbp_plan *plan, struct sbp_arena 
     *path = (struct sbp_path){.pieces = pieces,
                               .forward = SBP_NEW(arena, double, pieces),
                               .backward = SBP_NEW(arena, double, pieces),
+                              .weight = SBP_NEW(arena, double, pieces),
                               .sent = SBP_NEW(arena, double, pieces),
                               .returned = SBP_NEW(arena, double, pieces)};
-    return path->forward == NULL || path->backward == NULL || path->sent == NULL ||
-                   path->returned == NULL
+    return path->forward == NULL || path->backward == NULL || path->weight == NULL ||
+                   path->sent == NULL || path->returned == NULL
                ? SBP_E_MEMORY
                : SBP_OK;
 }
@@ -36,6 +37,7 @@ enum sbp_status sbp_path_longest(const struct sbp_plan *plan, struct sbp_arena *
         const double all = (double)sbp_parallel_micro_batches(parallel, &plan->graph);
         path->forward[piece] = turns ? all : passed ? 1 : 0;
         path->backward[piece] = turns ? all : passed && !late ? 1 : 0;
+        path->weight[piece] = path->backward[piece];
         path->sent[piece] = passed ? 1 : 0;
         path->returned[piece] = piece > 0 && piece < stages && !late ? 1 : 0;
     }
@@ -47,7 +49,7 @@ bool sbp_path_equal(const struct sbp_path *a, const struct sbp_path *b)
     const size_t bytes = (size_t)a->pieces * sizeof *a->forward;
     return a->pieces == b->pieces && a->end == b->end &&
            memcmp(a->forward, b->forward, bytes) == 0 &&
-           memcmp(a->backward, b->backward, bytes) == 0;
+           memcmp(a->backward, b->backward, bytes) == 0 && memcmp(a->weight, b->weight, bytes) == 0;
 }
 
 /* A message of the activation that crosses before an operator: no device has less than its share.
@@ -67,8 +69,7 @@ static double least_message_s(const struct sbp_plan *plan, int op)
                                   elements / (double)plan->mesh.devices * (double)bytes.activation);
 }
 
-/* Takes over what a timeline's path counts; weight gradients that come on their own count where
- * input gradients do, too. */
+/* Takes over what a timeline's path counts. */
 static void take_path(const struct sbp_plan *plan, const struct sbp_timeline_path *from,
                       struct sbp_path *path)
 {
@@ -76,9 +77,8 @@ static void take_path(const struct sbp_plan *plan, const struct sbp_timeline_pat
     path->end = from->end;
     for (int v = 0; v < path->pieces; v++) {
         path->forward[v] = (double)from->forward[v];
-        path->backward[v] =
-            (double)(late && from->weight[v] < from->backward[v] ? from->weight[v]
-                                                                 : from->backward[v]);
+        path->backward[v] = (double)from->backward[v];
+        path->weight[v] = (double)(late ? from->weight[v] : from->backward[v]);
         path->sent[v] = (double)from->send_forward[v];
         path->returned[v] = (double)from->send_backward[v];
     }
@@ -208,6 +208,7 @@ static void weigh_piece(const struct sbp_plan *plan, const struct sbp_path *path
     for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
         view->forward[op] = path->forward[piece];
         view->backward[op] = path->backward[piece];
+        view->weight[op] = path->weight[piece];
         view->end[op] = piece % (int)plan->parallel.pipeline == path->end ? 1 : 0;
     }
 }
@@ -368,14 +369,16 @@ static enum sbp_status begin(const struct sbp_plan *plan, struct sbp_arena *aren
     const size_t pieces = stages * (size_t)parallel->chunks;
     *view = (struct sbp_view){.forward = SBP_NEW(arena, double, ops),
                               .backward = SBP_NEW(arena, double, ops),
+                              .weight = SBP_NEW(arena, double, ops),
                               .end = SBP_NEW(arena, double, ops),
                               .pieces = (int)pieces,
                               .first = SBP_NEW(arena, int, pieces + 1),
                               .stage = SBP_NEW(arena, int, stages),
                               .point = SBP_NEW(arena, int, ops),
                               .kept = SBP_NEW(arena, double, ops)};
-    if (view->forward == NULL || view->backward == NULL || view->end == NULL ||
-        view->first == NULL || view->stage == NULL || view->point == NULL || view->kept == NULL)
+    if (view->forward == NULL || view->backward == NULL || view->weight == NULL ||
+        view->end == NULL || view->first == NULL || view->stage == NULL || view->point == NULL ||
+        view->kept == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_stages_cut(&plan->graph, view->pieces, parallel->stage_cut, view->first, diag));
     return set_memory(plan, arena, view, diag);
@@ -400,7 +403,7 @@ enum sbp_status sbp_view_mean(const struct sbp_plan *plan, struct sbp_arena *are
     SBP_TRY(begin(plan, arena, view, diag));
     SBP_TRY(begin_path(plan, arena, &path));
     for (int op = 0; op < plan->graph.op_count; op++) {
-        view->forward[op] = view->backward[op] = each;
+        view->forward[op] = view->backward[op] = view->weight[op] = each;
         view->end[op] = 1 / stages;
     }
     for (int piece = 0; piece < path.pieces; piece++) {

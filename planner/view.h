@@ -16,10 +16,10 @@
 #include "planner/plan.h"
 
 struct sbp_view {
-    /* (op_count) times that a forward pass, a backward pass (with what is formed again) of a
-     * micro-batch, and what comes once a step lie on the path; every operator by itself, repeats
-     * included. */
-    double *forward, *backward, *end;
+    /* (op_count) times that a forward pass, the backward pass for input gradients (with what is
+     * formed again), the work on weight gradients of a micro-batch, and what comes once a step lie
+     * on the path; every operator by itself, repeats included. */
+    double *forward, *backward, *weight, *end;
     double message_s;   /* of the path's messages, at the least, whatever the strategy */
     int pieces, *first; /* (pieces + 1) operators where they begin (costmodel/step.h) */
     int points;         /* of memory, >= 1: stages that can be the fullest */
@@ -29,11 +29,12 @@ struct sbp_view {
 };
 
 /* A path, by pieces (costmodel/step.h): how many works of each lie on it, and how many messages
- * that leave each, forward and backward. */
+ * that leave each, forward and backward. Works on weight gradients count as many as those on input
+ * gradients, unless the schedule parts them. */
 struct sbp_path {
     int pieces;
-    double *forward, *backward, *sent, *returned; /* (pieces) */
-    int end;                                      /* stage whose end of the step it has */
+    double *forward, *backward, *weight, *sent, *returned; /* (pieces) */
+    int end;                                               /* stage whose end of the step it has */
 };
 
 /* Arrays of paths and views come out of the arena. The plan's graph and mesh are cut as its

@@ -706,12 +706,143 @@ static struct sbp_path turn_at(const struct sbp_plan *plan, int turn, int end,
     for (int piece = 0; piece < path.pieces; piece++) {
         const int stage = piece % stages;
         const bool passed = stage < turn && piece < stages;
+        const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
         path.forward[piece] = stage == turn ? all : passed;
         path.backward[piece] = stage == turn ? all : passed && stage >= end;
+        path.weight[piece] = late && end < turn ? stage == end : path.backward[piece];
         path.sent[piece] = passed;
         path.returned[piece] = piece < stages && stage > end && stage <= turn;
     }
     return path;
+}
+
+/* What a path takes by a compiled step's works, with what its last stage has at the end. */
+static double length_of(const struct sbp_path *path, const struct sbp_step *step,
+                        double *messages_s)
+{
+    const int chunks = step->pieces / step->stages;
+    const struct sbp_stage_end *const end = &step->end[path->end];
+    double length = end->sync_s + end->optimizer_s;
+    *messages_s = 0;
+    for (int piece = 0; piece < path->pieces; piece++) {
+        const struct sbp_stage_cost *const cost =
+            &step->cost[piece % step->stages * chunks + piece / step->stages];
+        length += path->forward[piece] * cost->forward_s +
+                  path->backward[piece] * (cost->recompute_s + cost->backward_input_s) +
+                  path->weight[piece] * cost->backward_weight_s;
+        *messages_s += path->sent[piece] * cost->send_forward_s +
+                       path->returned[piece] * cost->send_backward_s;
+    }
+    return length + *messages_s;
+}
+
+struct criticals {
+    int run, exact; /* of exact ones the path is the step, and the sum over operators the path */
+};
+
+/* The sum along a plan's own critical path is its step, but for labels and messages that cost more
+ * than the least. */
+static void check_critical(struct sbp_plan *plan, const struct sbp_request *request,
+                           const struct sbp_space *space, const int *choice, uint64_t seed,
+                           struct criticals *criticals)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_labelling labelling;
+    struct sbp_path path;
+    struct sbp_view view;
+    struct sbp_space along;
+    struct sbp_problem problem;
+    struct sbp_step step;
+    double messages_s = 0, promised_s = 0;
+    assert_int_equal(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), SBP_OK);
+    assert_int_equal(sbp_label(space, choice, seed, &plan->strategy, &labelling), SBP_OK);
+    if (labelling.broken_class >= 0 || labelling.broken_rests > 0)
+        return;
+    if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK ||
+        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK ||
+        sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &diag) != SBP_OK ||
+        sbp_view_make(plan, &path, &plan->arena, &view, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    const double length_s = length_of(&path, &step, &messages_s), step_s = step.totals.step_s;
+    sbp_step_free(&step);
+    criticals->run++;
+    if (fabs(length_s - step_s) > 1e-9 * step_s)
+        return; /* works that take no time leave gaps: the longest path instead */
+    struct sbp_request asked = *request;
+    asked.view = &view;
+    make(plan, &asked, &along);
+    assert_int_equal(sbp_space_problem(&along, INFINITY, &problem, &diag), SBP_OK);
+    for (int i = 0; i < along.transfer_count; i++)
+        promised_s +=
+            sbp_space_transfer_s(&along, &along.transfer[i], choice[along.transfer[i].from],
+                                 choice[along.transfer[i].to]);
+    for (int k = 0; k < along.keep_count; k++)
+        promised_s += sbp_space_keep_s(&along, &along.keep[k], choice[along.keep[k].op_variable],
+                                       choice[along.keep[k].rest_variable]);
+    assert_int_equal(sbp_label(&along, choice, seed, &plan->strategy, &labelling), SBP_OK);
+    const double sum_s = sbp_problem_cost(&problem, choice) + labelling.transfer_s - promised_s +
+                         messages_s - view.message_s;
+    if (fabs(sum_s - step_s) > 1e-9 * step_s)
+        fail_msg("seed %" PRIu64 ", %s: sum along the critical path %.15g, step %.15g", seed,
+                 sbp_schedule_name(plan->parallel.schedule), sum_s, step_s);
+    criticals->exact++;
+    sbp_problem_free(&problem);
+    sbp_space_free(&along);
+}
+
+static void check_criticals(const char *name, const char *model, enum sbp_schedule schedule,
+                            int draws)
+{
+    struct criticals criticals = {0, 0};
+    for (uint64_t seed = 1; seed <= (uint64_t)draws; seed++) {
+        struct sbp_plan plan;
+        struct sbp_random random;
+        struct sbp_diag diag = {{0}};
+        struct sbp_space space;
+        struct sbp_problem problem;
+        const struct sbp_request request = {.space = SBP_SPACE_FULL};
+        open_plan(model, LEVEL("o", 12) ", " LEVEL("i", 2), &plan);
+        sbp_random_seed(&random, seed);
+        if (draw_parallel(&random, &plan)) {
+            struct sbp_parallel parallel = plan.parallel;
+            parallel.schedule = schedule;
+            parallel.pipeline = parallel.pipeline > 1 ? parallel.pipeline : 2;
+            parallel.chunks = schedule == SBP_INTERLEAVED ? 2 : 1;
+            parallel.pipeline_limit = schedule == SBP_ZERO_BUBBLE && sbp_random_below(&random, 2)
+                                          ? 2 * parallel.pipeline - 1
+                                          : 0;
+            parallel.offload = parallel.gather_blocks = false;
+            parallel.chunk_factor = 0;
+            parallel.gradient_overlap = 0;
+            if (sbp_plan_set_parallel(&plan, &parallel, &diag) == SBP_OK) {
+                make(&plan, &request, &space);
+                assert_int_equal(sbp_space_problem(&space, INFINITY, &problem, &diag), SBP_OK);
+                int *const choice = calloc((size_t)space.variable_count + 1, sizeof *choice);
+                assert_non_null(choice);
+                if (draw_choice(&random, &space, &problem, choice))
+                    check_critical(&plan, &request, &space, choice, seed, &criticals);
+                free(choice);
+                sbp_problem_free(&problem);
+                sbp_space_free(&space);
+            }
+        }
+        sbp_plan_free(&plan);
+    }
+    print_message("%-12s %-12s %d plans, %d of them as long as the sum along their critical path\n",
+                  name, sbp_schedule_name(schedule), criticals.run, criticals.exact);
+    assert_true(criticals.exact > draws / 8);
+}
+
+static void test_criticals(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule fixed[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                              SBP_ZERO_BUBBLE};
+    for (int i = 0; i < 4; i++) {
+        check_criticals("gpt", GPT(4, ", \"clip_norm\": 1"), fixed[i], 40);
+        check_criticals("gpt untied", GPT(6, ", \"tied\": false, \"precision\": \"mixed\""),
+                        fixed[i], 40);
+    }
 }
 
 /* The sum along any path bounds the step, and the model's bytes those of every stage. */
@@ -722,11 +853,10 @@ static void check_cut(struct sbp_plan *plan, struct sbp_request request, uint64_
     struct sbp_path path;
     const int stages = (int)plan->parallel.pipeline;
     for (int turn = 0; turn < stages; turn++)
-        for (int end = 0; end <= turn; end++)
-            if (plan->parallel.schedule != SBP_ZERO_BUBBLE || end == turn) {
-                path = turn_at(plan, turn, end, &plan->arena);
-                check_path(plan, &path, request, seed, prices);
-            }
+        for (int end = 0; end <= turn; end++) {
+            path = turn_at(plan, turn, end, &plan->arena);
+            check_path(plan, &path, request, seed, prices);
+        }
     assert_int_equal(sbp_path_expected(plan, &plan->arena, &path, &diag), SBP_OK);
     check_path(plan, &path, request, seed, prices);
     if (sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &diag) == SBP_OK)
@@ -819,6 +949,7 @@ int main(void)
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_kept_again),
         cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_criticals),
         cmocka_unit_test(test_stages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

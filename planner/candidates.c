@@ -74,8 +74,8 @@ static enum sbp_status find_cut(const struct lister *l, const struct sbp_paralle
 {
     const int64_t pieces = parallel->pipeline * parallel->chunks;
     *found = NULL;
-    if (pieces > l->plan->graph.op_count ||
-        (l->open.pipeline && pieces > l->blocks && l->plan->graph.op_count > MOST_LOOSE_OPS))
+    if (pieces > l->plan->graph.op_count || (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
+                                             l->plan->graph.op_count > MOST_LOOSE_OPS))
         return SBP_OK;
     struct cut *cut = &l->cut[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
     if (!cut->known)

@@ -76,7 +76,7 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
                         "legal with --space autoddl, megatron and data-parallel");
     SBP_TRY(allocate(maker, class_limit));
     sbp_megatron_pair(maker);
-    sbp_space_connect(space);
+    SBP_TRY(sbp_space_connect(space));
     SBP_TRY(check_fixes(space, maker->diag));
     SBP_TRY(sbp_space_make_domains(maker));
     SBP_TRY(sbp_space_make_works(space));

@@ -17,6 +17,7 @@
 #include "planner/plan.h"
 #include "planner/problem.h"
 #include "planner/request.h"
+#include "planner/space_links.h"
 #include "planner/view.h"
 
 /* How a rest state was reached under boxing=paper (AutoDDL, section 4.3): partial sums became the
@@ -77,7 +78,8 @@ struct sbp_space {
     int *op_variable;                  /* (op_count) -1: a follower */
     uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
     int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
-    int64_t *class_limit;              /* (class_count) most parts a class may be split in */
+    struct sbp_space_links links;
+    int64_t *class_limit; /* (class_count) most parts a class may be split in */
     struct sbp_shapes *shapes;
     struct sbp_space_works *works;
 };

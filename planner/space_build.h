@@ -18,9 +18,10 @@ struct sbp_class_rule {
 struct sbp_legality {
     int rule_count, capacity;
     struct sbp_class_rule *rule;
-    unsigned illegal;           /* roles that split what cannot be split */
-    int op_count, *op;          /* sites that the variable decides, but for followers */
-    const struct sbp_fix **fix; /* (op_count) of each; NULL: none */
+    unsigned illegal;               /* roles that split what cannot be split */
+    int op_count, *op;              /* sites that the variable decides, but for followers */
+    const struct sbp_fix **fix;     /* (op_count) of each; NULL: none */
+    const struct sbp_fix *rest_fix; /* of a rest variable; NULL: none */
 };
 
 /* What is needed only while the space is built. */
@@ -62,8 +63,8 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot);
  * roles that leave no partial sums. Where nothing divides what rests, it rests whole. */
 unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable);
 
-/* Makes variables, keeps and transfers of the graph; domains stay empty. */
-void sbp_space_connect(struct sbp_space *space);
+/* Makes variables, keeps and transfers of the graph; domains stay empty. E_MEMORY. */
+enum sbp_status sbp_space_connect(struct sbp_space *space) SBP_MUST_USE;
 
 /* Arrays come out of the space's arena. E_MEMORY. */
 enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,

@@ -123,18 +123,23 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
                                         struct sbp_legality *legality)
 {
     const struct sbp_graph *graph = space->graph;
+    const struct sbp_list *ops = &space->links.ops, *tensors = &space->links.tensors;
+    int sites = 0;
+    for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
+        sites += graph->op[op].site == op;
     *legality = (struct sbp_legality){
-        .op = SBP_NEW(&space->arena, int, graph->op_count),
-        .fix = SBP_NEW(&space->arena, const struct sbp_fix *, graph->op_count),
+        .op = SBP_NEW(&space->arena, int, sites),
+        .fix = SBP_NEW(&space->arena, const struct sbp_fix *, sites),
+        .rest_fix = sbp_space_rest_fix(space, variable),
     };
     if (legality->op == NULL || legality->fix == NULL)
         return SBP_E_MEMORY;
-    for (int op = 0; op < graph->op_count; op++)
-        if (space->op_variable[op] == variable && graph->op[op].site == op)
+    for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
+        if (graph->op[op].site == op)
             SBP_TRY(add_op(space, legality, variable, op));
-    for (int t = 0; t < graph->tensor_count && space->variable[variable].op < 0; t++)
-        if (space->slot[t] == variable)
-            SBP_TRY(add_tensor(space, legality, variable, t));
+    for (int t = tensors->first[variable]; t >= 0 && space->variable[variable].op < 0;
+         t = tensors->next[t])
+        SBP_TRY(add_tensor(space, legality, variable, t));
     return SBP_OK;
 }
 
@@ -205,9 +210,9 @@ static bool obeys_fix(const struct sbp_space *space, int variable, int op,
     return true;
 }
 
-static bool obeys_rest_fix(const struct sbp_space *space, int variable, const uint8_t *count)
+static bool obeys_rest_fix(const struct sbp_space *space, const struct sbp_fix *fix,
+                           const uint8_t *count)
 {
-    const struct sbp_fix *fix = sbp_space_rest_fix(space, variable);
     for (int r = 0; fix != NULL && r < SBP_REST_STATES; r++)
         for (int level = 0; level < space->mesh->level_count; level++)
             if (level_factor(space, count, r, level) != fix->rest[r][level])
@@ -280,7 +285,8 @@ bool sbp_space_is_legal(const struct sbp_space *space, int variable,
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     const uint8_t *count = sbp_tuple_count(space, variable, v->tuple_count, 0);
-    if (!obeys_batch_axes(space, variable, count) || !obeys_rest_fix(space, variable, count))
+    if (!obeys_batch_axes(space, variable, count) ||
+        !obeys_rest_fix(space, legality->rest_fix, count))
         return false;
     for (int i = 0; i < legality->op_count; i++)
         if (!suits_op(space, variable, legality, i, count))

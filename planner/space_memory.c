@@ -28,16 +28,36 @@ static bool keeps_output(const struct sbp_graph *graph, int op)
     return op >= 0 && sbp_op_kept(graph, op, &whole).output;
 }
 
-/* Whether backward reads the tensor in the block where it rests (or in one of the same size). */
-static bool kept_at_rest(const struct sbp_graph *graph, int tensor)
+/* Tensors that operators read, and those that more than one does. */
+static void note_readers(const struct sbp_graph *graph, bool *read, bool *kept)
 {
-    if (keeps_output(graph, graph->tensor[tensor].producer))
-        return true;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        for (int i = 0; i < node->input_count; i++) {
+            bool again = false;
+            for (int k = 0; k < i; k++)
+                again |= node->input[k] == node->input[i];
+            kept[node->input[i]] |= !again && read[node->input[i]];
+            read[node->input[i]] = true;
+        }
+    }
+}
+
+/* Several read it, or backward does in the block where it rests (or in one of the same size). */
+enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
+                                    bool *kept)
+{
+    const struct sbp_graph *graph = space->graph;
+    bool *read = SBP_NEW(scratch, bool, graph->tensor_count);
+    if (read == NULL)
+        return SBP_E_MEMORY;
+    note_readers(graph, read, kept);
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; i < graph->op[op].input_count; i++)
-            if (graph->op[op].input[i] == tensor && keeps_rest(graph, op, i))
-                return true;
-    return false;
+            kept[graph->op[op].input[i]] |= keeps_rest(graph, op, i);
+    for (int t = 0; t < graph->tensor_count; t++)
+        kept[t] |= keeps_output(graph, graph->tensor[t].producer);
+    return SBP_OK;
 }
 
 /* Bytes that an operator keeps beside its operands, over all devices. What followers keep besides
@@ -149,12 +169,10 @@ double sbp_space_constant_bytes(const struct sbp_space *space, int point)
 bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    int reader = -1;
     if (!keeps_own_input(node) || sbp_space_forms_again(space))
         return false;
     return own_copy || sbp_space_free_input(space, op, 0) ||
-           (sbp_graph_consumers(space->graph, node->input[0], &reader, 1) <= 1 &&
-            !kept_at_rest(space->graph, node->input[0]));
+           !space->works->kept_at_rest[node->input[0]];
 }
 
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard)

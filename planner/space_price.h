@@ -57,6 +57,7 @@ struct sbp_space_works {
     double *added_elements;
     double constant_s;
     double *constant_bytes; /* (points) */
+    bool *kept_at_rest;     /* (tensor_count) counted where it rests, once for all that read it */
 };
 
 /* Makes space->works, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
@@ -107,6 +108,9 @@ double sbp_space_state_bytes(const struct sbp_space *space, int level, double lo
  * when it is gathered (and not gathered once more for backward) or free, else as the block at rest,
  * which is counted once for all readers. */
 bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy);
+/* Fills in works->kept_at_rest, of false. E_MEMORY. */
+enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
+                                    bool *kept) SBP_MUST_USE;
 /* (points) what no choice changes. E_MEMORY. */
 enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
                                              const struct sbp_again *again,

@@ -18,9 +18,10 @@ const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
 
 const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int variable)
 {
-    for (int k = 0; k < space->keep_count; k++) {
+    const struct sbp_list *keeps = &space->links.keeps;
+    for (int k = keeps->first[variable]; k >= 0; k = keeps->next[k]) {
         const struct sbp_fix *fix = sbp_space_fix(space, space->keep[k].op);
-        if (space->keep[k].rest_variable == variable && fix != NULL && fix->rests)
+        if (fix != NULL && fix->rests)
             return fix;
     }
     return NULL;
@@ -73,9 +74,10 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
                              bool (*takes)(const struct sbp_op_entry *entry, int role))
 {
     const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_list *ops = &space->links.ops;
     unsigned roles = (1u << v->role_count) - 1;
-    for (int op = v->op; op < space->graph->op_count; op++)
-        for (int r = 0; space->op_variable[op] == variable && r < v->role_count; r++)
+    for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
+        for (int r = 0; r < v->role_count; r++)
             if (!takes(sbp_space_entry(space->graph, op), space->op_role[op][r]))
                 roles &= ~(1u << r);
     return roles;
@@ -85,8 +87,9 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     unsigned allowed = common_roles(space, variable, sbp_space_rule(space->request->space)->plays);
-    for (int op = v->op; op < space->graph->op_count; op++)
-        for (int r = 0; space->op_variable[op] == variable && r < v->role_count; r++)
+    const struct sbp_list *ops = &space->links.ops;
+    for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
+        for (int r = 0; r < v->role_count; r++)
             if (is_asked_for(space, op, space->op_role[op][r]))
                 allowed |= 1u << r;
     return allowed;
@@ -111,10 +114,11 @@ static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
 /* Whether a variable's operators may leave what rests in `slot` in a state. */
 static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
 {
-    for (int k = 0; k < space->keep_count; k++) {
+    const struct sbp_list *keeps = &space->links.keeps;
+    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k]) {
         const struct sbp_keep *keep = &space->keep[k];
         const struct sbp_space_variable *v = &space->variable[keep->op_variable];
-        for (int r = 0; keep->rest_variable == slot && r < v->role_count; r++)
+        for (int r = 0; r < v->role_count; r++)
             if (v->allowed >> r & 1 && sbp_space_output_state(space, keep->op, r).kind == kind)
                 return true;
     }
@@ -124,11 +128,12 @@ static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind ki
 /* Whether a reader may take partial sums. */
 static bool is_read_partial(const struct sbp_space *space, int slot)
 {
-    for (int i = 0; i < space->transfer_count; i++) {
+    const struct sbp_list *readers = &space->links.readers;
+    for (int i = readers->first[slot]; i >= 0; i = readers->next[i]) {
         const struct sbp_transfer *transfer = &space->transfer[i];
         const struct sbp_space_variable *v = &space->variable[transfer->to];
         const struct sbp_op_entry *entry = sbp_space_entry(space->graph, transfer->op);
-        for (int r = 0; transfer->from == slot && r < v->role_count; r++)
+        for (int r = 0; r < v->role_count; r++)
             if (v->allowed >> r & 1 &&
                 entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
                     SBP_PARTIAL)
@@ -140,11 +145,10 @@ static bool is_read_partial(const struct sbp_space *space, int slot)
 /* States in which every operator that follows its input can run; bit r for a rest's state r. */
 static unsigned followed_states(const struct sbp_space *space, int slot)
 {
+    const struct sbp_list *followers = &space->links.followers;
     unsigned states = ~0u;
-    for (int op = 0; op < space->graph->op_count; op++)
-        for (int r = 0; sbp_space_entry(space->graph, op)->follows &&
-                        space->slot[space->graph->op[op].input[0]] == slot && r < SBP_REST_STATES;
-             r++)
+    for (int op = followers->first[slot]; op >= 0; op = followers->next[op])
+        for (int r = 0; r < SBP_REST_STATES; r++)
             if (!follows_in(sbp_space_entry(space->graph, op), space->variable[slot].state[r]))
                 states &= ~(1u << r);
     return states;

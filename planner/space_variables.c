@@ -120,22 +120,50 @@ static void assign_slot(struct sbp_space *space, int op)
 /* Notes an input's way in; equal ones of repeated layers are counted together (space_works.c). */
 static void add_transfer(struct sbp_space *space, int op, int input)
 {
+    struct sbp_space_links *links = &space->links;
     const int tensor = space->graph->op[op].input[input];
     if (tensor == space->graph->input && !space->graph->input_split)
         return;
     const int from = space->slot[tensor], to = space->op_variable[op];
     const int site = space->graph->op[op].site;
-    for (int i = 0; i < space->transfer_count; i++) {
+    for (int i = links->inputs.first[to]; i >= 0; i = links->inputs.next[i]) {
         const struct sbp_transfer *known = &space->transfer[i];
-        if (known->from == from && known->to == to && known->input == input &&
+        if (known->from == from && known->input == input &&
             space->graph->op[known->op].site == site)
             return;
     }
+    sbp_list_add(&links->readers, from, space->transfer_count);
+    sbp_list_add(&links->inputs, to, space->transfer_count);
     space->transfer[space->transfer_count++] =
         (struct sbp_transfer){.from = from, .to = to, .op = op, .input = input, .tensor = tensor};
 }
 
-void sbp_space_connect(struct sbp_space *space)
+/* Operators and tensors by variable. */
+static enum sbp_status link_variables(struct sbp_space *space)
+{
+    const struct sbp_graph *graph = space->graph;
+    const int variables = space->variable_count, ops = graph->op_count;
+    struct sbp_space_links *links = &space->links;
+    SBP_TRY(sbp_list_init(&links->ops, variables, ops, &space->arena));
+    SBP_TRY(sbp_list_init(&links->followers, variables, ops, &space->arena));
+    SBP_TRY(sbp_list_init(&links->tensors, variables, graph->tensor_count, &space->arena));
+    SBP_TRY(sbp_list_init(&links->keeps, variables, ops, &space->arena));
+    SBP_TRY(sbp_list_init(&links->readers, variables, SBP_MAX_INPUTS * ops, &space->arena));
+    SBP_TRY(sbp_list_init(&links->inputs, variables, SBP_MAX_INPUTS * ops, &space->arena));
+    for (int op = 0; op < ops; op++)
+        if (sbp_space_entry(graph, op)->follows)
+            sbp_list_add(&links->followers, space->slot[graph->op[op].input[0]], op);
+        else
+            sbp_list_add(&links->ops, space->op_variable[op], op);
+    for (int t = 0; t < graph->tensor_count; t++)
+        if (space->slot[t] >= 0)
+            sbp_list_add(&links->tensors, space->slot[t], t);
+    for (int k = 0; k < space->keep_count; k++)
+        sbp_list_add(&links->keeps, space->keep[k].rest_variable, k);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_connect(struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
     for (int t = 0; t < graph->tensor_count; t++)
@@ -148,7 +176,9 @@ void sbp_space_connect(struct sbp_space *space)
             assign_op(space, op);
         assign_slot(space, op);
     }
+    SBP_TRY(link_variables(space));
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; !sbp_space_entry(graph, op)->follows && i < graph->op[op].input_count; i++)
             add_transfer(space, op, i);
+    return SBP_OK;
 }

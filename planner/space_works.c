@@ -14,7 +14,7 @@ struct maker {
     bool *block_back; /* (blocks) whether the backward pass gathers them */
     bool *owner;      /* (op_count, SBP_MAX_WEIGHTS) whether a weight is first used there */
     struct sbp_space_work *work; /* (op_count) in order of the operators */
-    int *variable;               /* (op_count) of a work */
+    struct sbp_list works;       /* by variable */
     int count;
 };
 
@@ -67,12 +67,13 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
     return work;
 }
 
-static bool is_alike(const struct maker *m, int variable, const struct sbp_space_work *work,
-                     const struct sbp_space_work *other, int other_variable)
+/* Works of the same variable. */
+static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
+                     const struct sbp_space_work *other)
 {
     const struct sbp_graph *graph = m->space->graph;
-    return variable == other_variable && graph->op[work->op].site == graph->op[other->op].site &&
-           work->boxed == other->boxed && work->owned == other->owned &&
+    return graph->op[work->op].site == graph->op[other->op].site && work->boxed == other->boxed &&
+           work->owned == other->owned &&
            memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
            sbp_op_forms_input_gradient(graph, work->op) ==
                sbp_op_forms_input_gradient(graph, other->op);
@@ -83,8 +84,8 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
     const size_t points = (size_t)m->space->view->points;
     const int variable = variable_of(m->space, op);
     struct sbp_space_work work = work_of(m, op);
-    for (int i = m->count - 1; i >= 0; i--)
-        if (is_alike(m, variable, &work, &m->work[i], m->variable[i])) {
+    for (int i = m->works.first[variable]; i >= 0; i = m->works.next[i])
+        if (is_alike(m, &work, &m->work[i])) {
             *found = &m->work[i];
             return SBP_OK;
         }
@@ -94,7 +95,7 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
     work.kept = SBP_NEW(&m->space->arena, double, points);
     if (work.held == NULL || work.kept == NULL)
         return SBP_E_MEMORY;
-    m->variable[m->count] = variable;
+    sbp_list_add(&m->works, variable, m->count);
     m->work[m->count] = work;
     *found = &m->work[m->count++];
     return SBP_OK;
@@ -148,18 +149,21 @@ static void count_ways(const struct maker *m, int op)
     const struct sbp_op_node *node = &space->graph->op[op];
     const double forward = space->view->forward[op], backward = space->view->backward[op];
     const struct sbp_again *again = &m->again;
-    for (int i = 0; i < space->transfer_count; i++) {
+    const struct sbp_list *inputs = &space->links.inputs, *keeps = &space->links.keeps;
+    if (node->entry->follows)
+        return;
+    for (int i = inputs->first[space->op_variable[op]]; i >= 0; i = inputs->next[i]) {
         struct sbp_transfer *transfer = &space->transfer[i];
         const int input = transfer->input;
-        if (transfer->to != space->op_variable[op] || node->entry->follows ||
-            space->graph->op[transfer->op].site != node->site ||
+        if (space->graph->op[transfer->op].site != node->site ||
             transfer->from != space->slot[node->input[input]])
             continue;
         transfer->there += forward + backward * ((again->boxed[op] >> input & 1) +
                                                  (again->boxed_late[op] >> input & 1));
         transfer->back += backward;
     }
-    for (int k = 0; k < space->keep_count; k++)
+    const int slot = node->output < 0 ? -1 : space->slot[node->output];
+    for (int k = slot < 0 ? -1 : keeps->first[slot]; k >= 0; k = keeps->next[k])
         if (space->keep[k].op == node->site) {
             space->keep[k].there += forward + backward * again->boxed_output[op];
             space->keep[k].back += backward;
@@ -267,16 +271,18 @@ static enum sbp_status prepare(struct maker *m)
     m->block = SBP_NEW(&m->scratch, int, ops);
     m->owner = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
     m->work = SBP_NEW(&m->scratch, struct sbp_space_work, ops);
-    m->variable = SBP_NEW(&m->scratch, int, ops);
     if (space->works == NULL || m->holders == NULL || m->block == NULL || m->owner == NULL ||
-        m->work == NULL || m->variable == NULL)
+        m->work == NULL)
         return SBP_E_MEMORY;
     space->works->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
     space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);
+    space->works->kept_at_rest = SBP_NEW(&space->arena, bool, space->graph->tensor_count);
     space->works->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
     if (space->works->added_elements == NULL || space->works->constant_bytes == NULL ||
-        space->works->first == NULL)
+        space->works->kept_at_rest == NULL || space->works->first == NULL)
         return SBP_E_MEMORY;
+    SBP_TRY(sbp_list_init(&m->works, space->variable_count, space->graph->op_count, &m->scratch));
+    SBP_TRY(sbp_space_find_kept(space, &m->scratch, space->works->kept_at_rest));
     SBP_TRY(sbp_space_find_again(space, &m->scratch, &m->again));
     SBP_TRY(find_owners(m));
     return find_blocks(m);
@@ -293,9 +299,8 @@ static enum sbp_status sort_works(const struct maker *m)
         return SBP_E_MEMORY;
     for (int v = 0; v < space->variable_count; v++) {
         works->first[v] = next;
-        for (int i = 0; i < m->count; i++)
-            if (m->variable[i] == v)
-                works->work[next++] = m->work[i];
+        for (int i = m->works.first[v]; i >= 0; i = m->works.next[i])
+            works->work[next++] = m->work[i];
     }
     works->first[space->variable_count] = next;
     return SBP_OK;

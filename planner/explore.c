@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "planner/candidates.h"
 #include "planner/space_rules.h"
+#include "planner/space_store.h"
 #include "planner/view.h"
 
 /* Paths along which a candidate is solved before its bound is left as it is. */
@@ -39,7 +40,8 @@ struct explorer {
     struct sbp_diag refusal;
     bool any_legal;
     double start_s;
-    struct sbp_request asked; /* the request as candidates are solved by it */
+    struct sbp_space_store store; /* of bounds */
+    struct sbp_request asked;     /* the request as candidates are solved by it */
 };
 
 /* ---- the heap ------------------------------------------------------------------------------- */
@@ -141,6 +143,7 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, double 
     if (status == SBP_OK)
         status = plain_view(e, &view, &refusal);
     request.view = &view;
+    request.store = &e->store;
     if (status == SBP_OK)
         status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);
@@ -378,6 +381,7 @@ enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *req
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
     const enum sbp_status status = explore(&e);
+    sbp_space_store_free(&e.store);
     sbp_arena_free(&e.arena);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while searching");

@@ -49,6 +49,7 @@ struct sbp_fix {
 };
 
 struct sbp_view;
+struct sbp_space_store;
 
 struct sbp_request {
     enum sbp_space_kind space;       /* default full */
@@ -64,6 +65,7 @@ struct sbp_request {
     bool runnable;         /* only plans that the executor runs: nothing around the strategy */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
+    struct sbp_space_store *store; /* what the spaces of several candidates share; NULL: nothing */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;

@@ -58,6 +58,8 @@ struct sbp_keep {
 
 struct sbp_shapes; /* planner/space_shapes.h */
 struct sbp_space_works;
+struct sbp_space_store;
+struct sbp_shelf;
 
 struct sbp_space {
     struct sbp_arena arena;
@@ -82,6 +84,8 @@ struct sbp_space {
     int64_t *class_limit; /* (class_count) most parts a class may be split in */
     struct sbp_shapes *shapes;
     struct sbp_space_works *works;
+    struct sbp_space_store *store; /* planner/space_store.h; NULL: none */
+    struct sbp_shelf *shelf;
 };
 
 /* A mesh for the `megatron` space: how many axes of each family go to data parallelism. */

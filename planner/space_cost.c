@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "planner/space_price.h"
+#include "planner/space_store.h"
 
 /* Buckets of offloaded states that a timeline has at most (costmodel/step.c). */
 #define MOST_BUCKETS (1 << 20)
@@ -158,13 +159,13 @@ struct pricing {
     struct terms terms;
     const struct sbp_space_work *work;
     int work_count, points;
-    const struct sbp_row *row;        /* (work, tuple) */
+    const struct sbp_row **row;       /* (work)(tuple) */
     double (*bytes)[SBP_ZERO_LEVELS]; /* (points) of a tuple under each level */
 };
 
 static const struct sbp_row *row_of(const struct pricing *p, int work, int tuple)
 {
-    return &p->row[(size_t)work * (size_t)p->v->tuple_count + (size_t)tuple];
+    return &p->row[work][tuple];
 }
 
 static double level_s(const struct pricing *p, int tuple, int chosen)
@@ -258,12 +259,14 @@ static void close_rows(const struct pricing *p, int capacity)
 static enum sbp_status price_variable(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
     struct sbp_space *space = p->space;
-    struct sbp_row *rows = NULL;
     p->v = &space->variable[variable];
     p->work = &space->works->work[space->works->first[variable]];
     p->work_count = space->works->first[variable + 1] - space->works->first[variable];
-    SBP_TRY(sbp_space_make_rows(space, variable, scratch, &rows));
-    p->row = rows;
+    p->row = SBP_TAKE(scratch, const struct sbp_row *, p->work_count);
+    if (p->row == NULL)
+        return SBP_E_MEMORY;
+    for (int w = 0; w < p->work_count; w++)
+        SBP_TRY(sbp_shelf_rows(space, variable, &p->work[w], scratch, &p->row[w]));
     const unsigned levels = free_levels(p);
     const int each = (levels & (levels - 1)) != 0 ? SBP_ZERO_LEVELS : 1;
     const int capacity = each * p->v->tuple_count;

@@ -77,10 +77,11 @@ struct sbp_row {
     double kept_bytes;          /* of activations, beyond what no choice changes */
 };
 
-/* What a variable's works cost in its tuples: (work, tuple) rows of work first[v] .. first[v + 1].
- * Arrays come out of the arena. E_MEMORY. */
+/* (tuple) what a work of a variable costs in its tuples, out of the arena; scratch may be released
+ * at once. E_MEMORY. */
 enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,
-                                    struct sbp_arena *arena, struct sbp_row **rows) SBP_MUST_USE;
+                                    const struct sbp_space_work *work, struct sbp_arena *arena,
+                                    struct sbp_arena *scratch, struct sbp_row **rows) SBP_MUST_USE;
 
 /* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_choices(struct sbp_space *space) SBP_MUST_USE;

@@ -307,22 +307,19 @@ static void fill_row(const struct sheet *sheet, const struct sbp_played *played,
 }
 
 enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,
-                                    struct sbp_arena *arena, struct sbp_row **rows)
+                                    const struct sbp_space_work *work, struct sbp_arena *arena,
+                                    struct sbp_arena *scratch, struct sbp_row **rows)
 {
-    const struct sbp_space_works *works = space->works;
     const int tuples = space->variable[variable].tuple_count;
-    const int count = works->first[variable + 1] - works->first[variable];
-    struct arithmetic *memo = SBP_TAKE(arena, struct arithmetic, (size_t)1 << MEMO_BITS);
-    struct sbp_row *next = SBP_TAKE(arena, struct sbp_row, (size_t)count * (size_t)tuples);
-    *rows = next;
-    if (memo == NULL || next == NULL)
+    struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
+    struct sbp_row *row = SBP_TAKE(arena, struct sbp_row, tuples);
+    *rows = row;
+    if (memo == NULL || row == NULL)
         return SBP_E_MEMORY;
-    for (int i = works->first[variable]; i < works->first[variable + 1]; i++) {
-        const struct sheet sheet = sheet_of(space, &works->work[i], memo);
-        for (int tuple = 0; tuple < tuples; tuple++) {
-            const struct sbp_played played = play(&sheet, variable, tuple);
-            fill_row(&sheet, &played, next++);
-        }
+    const struct sheet sheet = sheet_of(space, work, memo);
+    for (int tuple = 0; tuple < tuples; tuple++) {
+        const struct sbp_played played = play(&sheet, variable, tuple);
+        fill_row(&sheet, &played, &row[tuple]);
     }
     return SBP_OK;
 }

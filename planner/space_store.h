@@ -1,0 +1,37 @@
+/* What spaces share: candidates that differ in their schedule alone have stages of the same devices
+ * and micro-batches of the same size, so that the same tuples are legal and cost the same, part by
+ * part; only how often the parts count differs. A store keeps both, by pipeline degree and
+ * micro-batch, for as long as it is not full.
+ *
+ * One store serves one plan and one request; spaces with limits on classes or a megatron mesh do
+ * without. A space must be freed before the next one is made from the same store.
+ */
+#ifndef SBP_PLANNER_SPACE_STORE_H
+#define SBP_PLANNER_SPACE_STORE_H
+
+#include "planner/space_price.h"
+
+struct sbp_shelf;
+
+struct sbp_space_store {
+    struct sbp_arena arena;
+    struct sbp_shelf *first;
+};
+/* Accepts an empty store ({0}). */
+void sbp_space_store_free(struct sbp_space_store *store);
+
+/* Finds or makes the shelf of the space's candidate: space->shelf. E_MEMORY. */
+enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *space) SBP_MUST_USE;
+
+/* Takes all domains from the shelf; false where it has none yet. */
+bool sbp_shelf_take_domains(struct sbp_space *space);
+/* Puts them there. E_MEMORY. */
+enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space) SBP_MUST_USE;
+
+/* (tuple) what a work of a variable costs in its tuples: made, or from the space's shelf. Without
+ * one, rows come out of the arena. E_MEMORY. */
+enum sbp_status sbp_shelf_rows(const struct sbp_space *space, int variable,
+                               const struct sbp_space_work *work, struct sbp_arena *arena,
+                               const struct sbp_row **rows) SBP_MUST_USE;
+
+#endif

@@ -113,8 +113,10 @@ static double least_bytes(const struct sbp_space *space)
         double bytes = sbp_space_constant_bytes(space, p);
         for (int v = 0; v < space->variable_count; v++) {
             double least = INFINITY;
-            for (int c = 0; c < space->variable[v].choice_count; c++)
-                least = fmin(least, sbp_space_unary_bytes(space, v, c, p));
+            for (int c = 0; c < space->variable[v].choice_count; c++) {
+                const double own = sbp_space_unary_bytes(space, v, c, p);
+                least = own < least ? own : least;
+            }
             bytes += least;
         }
         most = fmax(most, bytes);
@@ -158,14 +160,11 @@ static int keep_best(const struct sbp_space *space, int variable, int *choice)
 static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_arena *arena,
                                     struct sbp_priced *priced)
 {
-    const int variables = space->variable_count, points = space->view->points;
+    const int variables = space->variable_count;
     priced->count = SBP_NEW(arena, int, variables);
     priced->choice = SBP_NEW(arena, int *, variables);
     priced->beside = SBP_NEW(arena, double *, variables);
-    priced->price = SBP_NEW(arena, double, points);
-    priced->used = SBP_NEW(arena, double, points);
-    if (priced->count == NULL || priced->choice == NULL || priced->beside == NULL ||
-        priced->price == NULL || priced->used == NULL)
+    if (priced->count == NULL || priced->choice == NULL || priced->beside == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++) {
         priced->choice[v] = SBP_TAKE(arena, int, space->variable[v].choice_count);
@@ -177,17 +176,43 @@ static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_ar
     return SBP_OK;
 }
 
+/* Every variable at its least cost; *fits: what that takes of memory is there. */
+static double least_s(const struct sbp_space *space, double capacity_bytes, double *used,
+                      bool *fits)
+{
+    double sum = sbp_space_constant_s(space);
+    *fits = true;
+    for (int p = 0; p < space->view->points; p++)
+        used[p] = sbp_space_constant_bytes(space, p);
+    for (int v = 0; v < space->variable_count; v++) {
+        const double *cost_s = space->variable[v].cost_s;
+        int best = 0;
+        for (int c = 1; c < space->variable[v].choice_count; c++)
+            best = cost_s[c] < cost_s[best] ? c : best;
+        sum += cost_s[best];
+        for (int p = 0; p < space->view->points; p++)
+            used[p] += sbp_space_unary_bytes(space, v, best, p);
+    }
+    for (int p = 0; p < space->view->points; p++)
+        *fits = *fits && used[p] <= capacity_bytes;
+    return sum;
+}
+
 enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_bytes,
                                 struct sbp_arena *arena, struct sbp_space_bound *bound)
 {
-    struct sbp_priced priced = {.space = space, .capacity_bytes = INFINITY};
-    SBP_TRY(look_at_best(space, arena, &priced));
+    struct sbp_priced priced = {.space = space, .capacity_bytes = capacity_bytes};
+    bool fits = false;
+    priced.price = SBP_NEW(arena, double, space->view->points);
+    priced.used = SBP_NEW(arena, double, space->view->points);
+    if (priced.price == NULL || priced.used == NULL)
+        return SBP_E_MEMORY;
     *bound = (struct sbp_space_bound){.least_bytes = least_bytes(space), .price = priced.price};
-    bound->bound_s = bound->time_s = value(&priced);
-    priced.capacity_bytes = capacity_bytes;
-    if (bound->least_bytes > capacity_bytes)
-        bound->bound_s = INFINITY;
-    else if (isfinite(capacity_bytes))
-        bound->bound_s = fmax(bound->bound_s, sbp_space_set_prices(&priced));
+    bound->time_s = least_s(space, capacity_bytes, priced.used, &fits);
+    bound->bound_s = bound->least_bytes > capacity_bytes ? INFINITY : bound->time_s;
+    if (fits || isinf(bound->bound_s))
+        return SBP_OK;
+    SBP_TRY(look_at_best(space, arena, &priced));
+    bound->bound_s = fmax(bound->bound_s, sbp_space_set_prices(&priced));
     return SBP_OK;
 }

@@ -77,6 +77,8 @@ struct terms {
     struct rates update;
     double shown; /* share of the gradients' synchronisation at the end that shows at least */
     double stage_sum_shown;
+    /* Bytes of states of an element of blocks and of shards, by ZeRO level. */
+    double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
     bool sums_each; /* there are several micro-batches: from level 2 on each is reduced by itself */
 };
 
@@ -86,6 +88,10 @@ static struct terms terms_of(const struct sbp_space *space)
                           .shown = 1 - space->hidden_share,
                           .stage_sum_shown = 1 - space->hidden_share,
                           .sums_each = space->micro_batches > 1};
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        terms.local_bytes[level] = sbp_space_state_bytes(space, level, 1, 0);
+        terms.shard_bytes[level] = sbp_space_state_bytes(space, level, 0, 1);
+    }
     const bool may_hide =
         space->request->objective == SBP_STEP_TIME && !space->request->nothing_hides;
     /* Sums in chunks run beside the optimizer (Myelin, V-C); those with other stages do not. */
@@ -183,8 +189,8 @@ static void level_bytes(const struct pricing *p, int tuple, int chosen)
         for (int w = 0; w < p->work_count; w++) {
             const struct sbp_row *row = row_of(p, w, tuple);
             const int level = p->work[w].level[chosen];
-            bytes += p->work[w].held[point] *
-                         sbp_space_state_bytes(p->space, level, row->local, row->shard) +
+            bytes += p->work[w].held[point] * (p->terms.local_bytes[level] * row->local +
+                                               p->terms.shard_bytes[level] * row->shard) +
                      p->work[w].kept[point] * row->kept_bytes;
         }
         p->bytes[point][chosen] = bytes;

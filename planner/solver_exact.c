@@ -61,6 +61,12 @@ static enum sbp_status prepare(struct exact *exact, struct sbp_diag *diag)
     return SBP_OK;
 }
 
+/* Nothing that costs as much is looked for. */
+static double cutoff(const struct exact *exact)
+{
+    return fmin(exact->search.solution->cost, exact->search.upper_bound);
+}
+
 /* What is left of the search's time for a solver that runs inside it. */
 static struct sbp_solver_options inner_options(const struct sbp_search *search)
 {
@@ -118,7 +124,7 @@ static bool price_round(struct exact *exact, double *bound)
 /* Polyak's step along the usages that are over (or, where a price is paid, under) the capacity. */
 static bool step_prices(struct exact *exact, double bound, double scale)
 {
-    const double best = exact->search.solution->cost;
+    const double best = cutoff(exact);
     const double target = best < INFINITY ? best : bound + 0.1 * fabs(bound) + 1e-300;
     const double capacity = exact->problem->capacity;
     double square = 0;
@@ -153,7 +159,7 @@ static bool raise_bound(struct exact *exact)
         } else {
             scale *= 0.7;
         }
-        if (solution->cost <= solution->lower_bound || !step_prices(exact, bound, scale))
+        if (cutoff(exact) <= solution->lower_bound || !step_prices(exact, bound, scale))
             break;
     }
     return true;
@@ -185,7 +191,7 @@ static enum sbp_status run_labels(struct exact *exact, bool *proved, struct sbp_
         return SBP_E_MEMORY;
     if (!done)
         return SBP_OK;
-    SBP_TRY(sbp_pareto_solve(&exact->tree, &exact->live, exact->price, exact->search.solution->cost,
+    SBP_TRY(sbp_pareto_solve(&exact->tree, &exact->live, exact->price, cutoff(exact),
                              &exact->search, exact->choice, &result, diag));
     if (result.found)
         sbp_search_offer(&exact->search, exact->choice,
@@ -339,6 +345,12 @@ static enum sbp_status solve_capacity(struct exact *exact, bool *proved, struct 
 {
     struct sbp_solution *solution = exact->search.solution;
     const double allowed_peak = sbp_problem_peak_usage(exact->problem, exact->choice);
+    const bool has_goal = exact->search.upper_bound < INFINITY;
+    if (has_goal && !raise_bound(exact))
+        return SBP_OK;
+    *proved = cutoff(exact) <= solution->lower_bound;
+    if (*proved)
+        return SBP_OK;
     SBP_TRY(offer_descent(exact, diag));
     bool hopeless = false;
     if (!(solution->cost < INFINITY))
@@ -347,12 +359,11 @@ static enum sbp_status solve_capacity(struct exact *exact, bool *proved, struct 
         *proved = true;
         return exact->peak_is_asked ? find_shortfall(exact, allowed_peak, diag) : SBP_OK;
     }
-    if (!raise_bound(exact))
+    if (!has_goal && !raise_bound(exact))
         return SBP_OK;
-    if (solution->cost <= solution->lower_bound) {
-        *proved = true;
+    *proved = cutoff(exact) <= solution->lower_bound;
+    if (*proved)
         return SBP_OK;
-    }
     SBP_TRY(run_labels(exact, proved, diag));
     if (*proved && !(solution->cost < INFINITY) && exact->peak_is_asked)
         SBP_TRY(find_shortfall(exact, allowed_peak, diag));

@@ -5,18 +5,21 @@
 
 #include "base/text.h"
 #include "planner/candidates.h"
+#include "planner/queue.h"
 #include "planner/space_rules.h"
 #include "planner/space_store.h"
 #include "planner/view.h"
 
-/* Paths along which a candidate is solved before its bound is left as it is. */
-enum { MOST_PATHS = 3 };
+/* Paths along which a candidate is solved before its bound is left as it is; candidates that are
+ * cut in parts for the sake of further plans. */
+enum { MOST_PATHS = 3, MOST_CUTS = 1000 };
 
 /* How much is known of a candidate. */
 enum knowledge { LISTED, BOUNDED, SOLVED };
 
 struct node {
     struct sbp_parallel parallel;
+    const struct sbp_part *part; /* of its strategies; NULL: all */
     enum knowledge knowledge;
     double bound_s;
     int base; /* the candidate that keeps everything on the device, of the same schedule */
@@ -30,13 +33,12 @@ struct explorer {
     struct sbp_diag *diag;
     struct sbp_arena arena;
     struct node *node; /* (node_count) */
-    int node_count;
-    int *heap; /* (heap_count) nodes, the least bound first */
-    int heap_count;
-    struct sbp_strategy best;
-    struct sbp_parallel best_parallel;
-    double best_s;
-    double open_s; /* the least bound of candidates that were solved without a proof */
+    int node_count, node_room;
+    struct sbp_queue queue; /* of what is open */
+    struct sbp_ranking *ranking;
+    struct sbp_ranking found; /* of the candidate at hand: its best plan */
+    double open_s;            /* the least bound of candidates that were solved without a proof */
+    int cuts;                 /* candidates that were cut in parts */
     struct sbp_diag refusal;
     bool any_legal;
     double start_s;
@@ -44,47 +46,31 @@ struct explorer {
     struct sbp_request asked;     /* the request as candidates are solved by it */
 };
 
-/* ---- the heap ------------------------------------------------------------------------------- */
-
-/* Ties: what is known better first, so that plans are found early; then the order of the list. */
-static bool comes_before(const struct explorer *e, int a, int b)
+static enum sbp_status push(struct explorer *e, int node)
 {
-    const struct node *one = &e->node[a], *two = &e->node[b];
-    if (one->bound_s != two->bound_s)
-        return one->bound_s < two->bound_s;
-    if (one->knowledge != two->knowledge)
-        return one->knowledge > two->knowledge;
-    return a < b;
+    return sbp_queue_push(&e->queue, (struct sbp_queued){.bound_s = e->node[node].bound_s,
+                                                         .knowledge = (int)e->node[node].knowledge,
+                                                         .node = node});
 }
 
-static void swap(int *a, int *b)
+/* ---- plans found ---------------------------------------------------------------------------- */
+
+static double best_s(const struct explorer *e)
 {
-    const int kept = *a;
-    *a = *b;
-    *b = kept;
+    const double ranked_s = e->ranking->count > 0 ? e->ranking->plan[0].objective_s : INFINITY;
+    return fmin(ranked_s, sbp_ranking_goal_s(&e->found));
 }
 
-static void push(struct explorer *e, int node)
+/* Only plans that cost less are worth looking for. */
+static double goal_s(const struct explorer *e)
 {
-    int at = e->heap_count++;
-    e->heap[at] = node;
-    for (; at > 0 && comes_before(e, e->heap[at], e->heap[(at - 1) / 2]); at = (at - 1) / 2)
-        swap(&e->heap[at], &e->heap[(at - 1) / 2]);
+    return fmin(sbp_ranking_goal_s(e->ranking), sbp_ranking_goal_s(&e->found));
 }
 
-static int pop(struct explorer *e)
+/* Whether a candidate can no longer hold a plan that is looked for. */
+static bool is_refuted(const struct explorer *e, double bound)
 {
-    const int least = e->heap[0];
-    e->heap[0] = e->heap[--e->heap_count];
-    for (int at = 0;;) {
-        int child = 2 * at + 1;
-        if (child + 1 < e->heap_count && comes_before(e, e->heap[child + 1], e->heap[child]))
-            child++;
-        if (child >= e->heap_count || !comes_before(e, e->heap[child], e->heap[at]))
-            return least;
-        swap(&e->heap[child], &e->heap[at]);
-        at = child;
-    }
+    return bound >= goal_s(e) * (1 - 1e-9);
 }
 
 /* ---- a candidate ---------------------------------------------------------------------------- */
@@ -119,6 +105,13 @@ static enum sbp_status note_refusal(struct explorer *e, const struct sbp_diag *r
     return SBP_OK;
 }
 
+static struct sbp_request request_of(const struct explorer *e, const struct node *node)
+{
+    struct sbp_request request = e->asked;
+    request.part = node->part;
+    return request;
+}
+
 /* The view along the longest path, which needs no strategy. */
 static enum sbp_status plain_view(struct explorer *e, struct sbp_view *view, struct sbp_diag *diag)
 {
@@ -135,7 +128,7 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, double 
                                   bool *legal)
 {
     struct sbp_diag refusal = {{0}};
-    struct sbp_request request = e->asked;
+    struct sbp_request request = request_of(e, node);
     struct sbp_optimise_bound bound = {0, 0, 0};
     struct sbp_view view;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
@@ -173,7 +166,7 @@ static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
     if (found->needed_bytes > 0 &&
         (out->needed_bytes == 0 || found->needed_bytes < out->needed_bytes))
         out->needed_bytes = found->needed_bytes;
-    if (found->objective_s < e->best_s && out->curve_count < SBP_CURVE_POINTS)
+    if (found->objective_s < best_s(e) && out->curve_count < SBP_CURVE_POINTS)
         out->curve[out->curve_count++] =
             (struct sbp_curve_point){.evaluations = out->evaluations,
                                      .elapsed_s = sbp_clock_s() - e->start_s,
@@ -182,13 +175,13 @@ static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
 
 /* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
  */
-static enum sbp_status solve_along(struct explorer *e, const struct sbp_path *path,
-                                   struct sbp_outcome *found)
+static enum sbp_status solve_along(struct explorer *e, const struct node *node,
+                                   const struct sbp_path *path, struct sbp_outcome *found)
 {
     struct sbp_view view;
-    struct sbp_request request = e->asked;
+    struct sbp_request request = request_of(e, node);
     struct sbp_diag refusal = {{0}};
-    request.upper_bound_s = isfinite(e->best_s) ? e->best_s : e->request->upper_bound_s;
+    request.upper_bound_s = isfinite(goal_s(e)) ? goal_s(e) : e->request->upper_bound_s;
     request.solver_options = options_left(e);
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
@@ -205,18 +198,9 @@ static enum sbp_status solve_along(struct explorer *e, const struct sbp_path *pa
     if (status != SBP_OK)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     note_outcome(e, found);
-    if (found->objective_s < e->best_s) {
-        e->best_s = found->objective_s;
-        e->best_parallel = e->plan->parallel;
-        sbp_strategy_copy(&e->plan->graph, &e->plan->strategy, &e->best);
-    }
+    if (isfinite(found->objective_s))
+        sbp_ranking_offer(&e->found, e->plan, NULL, found->objective_s);
     return SBP_OK;
-}
-
-/* Whether a candidate can no longer hold a better plan than the best. */
-static bool is_refuted(const struct explorer *e, double bound)
-{
-    return bound >= e->best_s * (1 - 1e-9);
 }
 
 /* Along the path that work alone would make the longest, then along those of the plans found. */
@@ -225,14 +209,14 @@ static enum sbp_status solve_paths(struct explorer *e, struct node *node)
     struct sbp_path path[MOST_PATHS];
     if (e->request->objective == SBP_COMMUNICATION) {
         struct sbp_outcome found;
-        SBP_TRY(solve_along(e, NULL, &found));
+        SBP_TRY(solve_along(e, node, NULL, &found));
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
         return SBP_OK;
     }
     SBP_TRY(sbp_path_expected(e->plan, &e->arena, &path[0], e->diag));
     for (int i = 0; i < MOST_PATHS && !is_over(e); i++) {
         struct sbp_outcome found;
-        SBP_TRY(solve_along(e, &path[i], &found));
+        SBP_TRY(solve_along(e, node, &path[i], &found));
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
         if (is_refuted(e, node->bound_s) || isinf(found.objective_s) || i + 1 == MOST_PATHS)
             return SBP_OK;
@@ -252,8 +236,79 @@ static enum sbp_status solve_node(struct explorer *e, struct node *node)
     SBP_TRY(solve_paths(e, node));
     sbp_arena_release(&e->arena, mark);
     sbp_arena_release(&e->plan->arena, strategies); /* the best is kept elsewhere */
-    if (!is_refuted(e, node->bound_s))
-        e->open_s = fmin(e->open_s, node->bound_s);
+    return SBP_OK;
+}
+
+/* ---- what is left of a candidate ------------------------------------------------------------ */
+
+static enum sbp_status add_node(struct explorer *e, const struct node *node)
+{
+    if (e->node_count == e->node_room) {
+        const int room = 2 * e->node_room + 64;
+        struct node *nodes = SBP_NEW(&e->arena, struct node, room);
+        if (nodes == NULL)
+            return SBP_E_MEMORY;
+        memcpy(nodes, e->node, (size_t)e->node_count * sizeof *nodes);
+        e->node = nodes;
+        e->node_room = room;
+    }
+    e->node[e->node_count] = *node;
+    return push(e, e->node_count++);
+}
+
+/* Nothing more is done about what a bound leaves open. */
+static void leave_open(struct explorer *e, double bound_s)
+{
+    if (!is_refuted(e, bound_s))
+        e->open_s = fmin(e->open_s, bound_s);
+}
+
+/* The parts of a solved candidate without its plan, and, where the plan may not be the cheapest
+ * that splits every layer as it does, those plans. */
+static enum sbp_status cut_node(struct explorer *e, const struct node *solved,
+                                const struct sbp_split *split, bool is_settled)
+{
+    const struct sbp_graph *graph = &e->plan->graph;
+    struct sbp_part *part = SBP_NEW(&e->arena, struct sbp_part, graph->op_count + 1);
+    if (part == NULL)
+        return SBP_E_MEMORY;
+    int count = sbp_part_cut(graph, solved->part, split, &e->arena, part);
+    if (count < 0)
+        return SBP_E_MEMORY;
+    if (!is_settled)
+        part[count++] = (struct sbp_part){.split = split, .at = graph->op_count};
+    e->cuts++;
+    for (int i = 0; i < count; i++) {
+        const struct node node = {
+            .parallel = solved->parallel, .part = &part[i], .bound_s = solved->bound_s, .base = -1};
+        SBP_TRY(add_node(e, &node));
+    }
+    return SBP_OK;
+}
+
+/* Ranks the candidate's plan; where more than one is asked for, what is left of it stays open. */
+static enum sbp_status close_node(struct explorer *e, int index)
+{
+    const struct node node = e->node[index];
+    const struct sbp_split *split = NULL;
+    const bool several = e->ranking->most > 1, found = e->found.count > 0;
+    const bool is_one = node.part != NULL && node.part->at == e->plan->graph.op_count;
+    const double cost_s = sbp_ranking_goal_s(&e->found);
+    if (found)
+        e->plan->strategy = e->found.plan[0].strategy;
+    if (several && found) {
+        split = is_one ? node.part->split : sbp_plan_splits(e->plan, &e->arena);
+        if (split == NULL)
+            return SBP_E_MEMORY;
+    }
+    if (found)
+        sbp_ranking_offer(e->ranking, e->plan, split, cost_s);
+    e->found.count = 0;
+    const bool is_settled = found && node.bound_s >= cost_s * (1 - 1e-9);
+    if (several && found && !is_one && e->cuts < MOST_CUTS)
+        return cut_node(e, &node, split, is_settled);
+    if (!(is_one && is_settled))
+        leave_open(e, node.bound_s);
     return SBP_OK;
 }
 
@@ -261,44 +316,45 @@ static enum sbp_status solve_node(struct explorer *e, struct node *node)
 
 /* Where memory binds a base, its siblings are worth a look: none takes less time than the base
  * would without the limit. */
-static void push_siblings(struct explorer *e, int base, double time_s)
+static enum sbp_status push_siblings(struct explorer *e, int base, double time_s)
 {
     for (int i = base + 1; i < e->node_count && e->node[i].base == base; i++) {
         e->node[i].bound_s = fmax(e->node[i].bound_s, time_s);
-        push(e, i);
+        SBP_TRY(push(e, i));
     }
+    return SBP_OK;
 }
 
 static enum sbp_status look_at(struct explorer *e, int index)
 {
     struct node *node = &e->node[index];
-    if (node->knowledge == BOUNDED)
-        return solve_node(e, node);
+    if (node->knowledge == BOUNDED) {
+        SBP_TRY(solve_node(e, node));
+        return close_node(e, index);
+    }
     bool legal = false;
     double time_s = node->bound_s;
     const double listed_s = node->bound_s;
     SBP_TRY(bound_node(e, node, &time_s, &legal));
     if (node->is_base && legal)
-        push_siblings(e, index, fmax(listed_s, time_s));
+        SBP_TRY(push_siblings(e, index, fmax(listed_s, time_s)));
     node->knowledge = BOUNDED;
     node->bound_s = fmax(node->bound_s, listed_s);
-    if (legal && isfinite(node->bound_s))
-        push(e, index);
-    return SBP_OK;
+    return legal && isfinite(node->bound_s) ? push(e, index) : SBP_OK;
 }
 
 static enum sbp_status search(struct explorer *e)
 {
-    while (e->heap_count > 0 && !is_over(e)) {
-        const int index = pop(e);
-        if (is_refuted(e, e->node[index].bound_s)) {
-            e->heap_count = 0;
+    while (e->queue.count > 0 && !is_over(e)) {
+        const struct sbp_queued next = sbp_queue_pop(&e->queue);
+        if (is_refuted(e, next.bound_s)) {
+            e->queue.count = 0;
             return SBP_OK;
         }
-        SBP_TRY(look_at(e, index));
+        SBP_TRY(look_at(e, next.node));
     }
-    if (e->heap_count > 0)
-        e->open_s = fmin(e->open_s, e->node[e->heap[0]].bound_s);
+    if (e->queue.count > 0)
+        e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     return SBP_OK;
 }
 
@@ -315,11 +371,11 @@ static enum sbp_status begin(struct explorer *e)
     struct sbp_parallel_candidates list;
     SBP_TRY(sbp_candidates_list(e->plan, e->request, &e->arena, &list, e->diag));
     e->node = SBP_NEW(&e->arena, struct node, list.count);
-    e->heap = SBP_NEW(&e->arena, int, list.count);
-    if (e->node == NULL || e->heap == NULL)
+    e->queue.arena = &e->arena;
+    if (e->node == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_strategy_alloc(&e->plan->graph, &e->plan->arena, &e->best));
-    e->node_count = list.count;
+    SBP_TRY(sbp_ranking_init(&e->found, e->plan, 1));
+    e->node_count = e->node_room = list.count;
     for (int i = 0; i < list.count; i++) {
         const struct sbp_parallel_candidate *from = &list.candidate[i];
         const bool is_base =
@@ -329,7 +385,7 @@ static enum sbp_status begin(struct explorer *e)
                                    .is_base = is_base,
                                    .base = is_base ? i : e->node[i - 1].base};
         if (is_base)
-            push(e, i);
+            SBP_TRY(push(e, i));
     }
     return SBP_OK;
 }
@@ -337,18 +393,18 @@ static enum sbp_status begin(struct explorer *e)
 static void conclude(struct explorer *e)
 {
     struct sbp_outcome *out = e->out;
-    out->objective_s = e->best_s;
-    out->lower_bound_s = fmin(e->open_s, e->best_s);
+    out->objective_s = best_s(e);
+    out->lower_bound_s = fmin(e->open_s, out->objective_s);
     out->wall_s = sbp_clock_s() - e->start_s;
-    if (isinf(e->best_s)) {
+    sbp_ranking_close(e->ranking, e->open_s);
+    if (e->ranking->count == 0) {
         out->status = isinf(e->open_s) && e->open_s > 0 && !out->stopped ? SBP_PLAN_INFEASIBLE
                                                                          : SBP_PLAN_TIME_LIMIT;
         return;
     }
-    const bool proved = out->lower_bound_s >= e->best_s * (1 - 1e-9);
-    out->status = proved ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
-    if (proved)
-        out->lower_bound_s = e->best_s;
+    out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    if (e->ranking->proved > 0)
+        out->lower_bound_s = out->objective_s;
     out->needed_bytes = 0;
 }
 
@@ -357,33 +413,47 @@ static enum sbp_status explore(struct explorer *e)
     SBP_TRY(begin(e));
     const struct sbp_parallel given = e->plan->parallel;
     SBP_TRY(search(e));
-    if (!e->any_legal && isinf(e->best_s))
+    const struct sbp_ranked *best = e->ranking->count > 0 ? &e->ranking->plan[0] : NULL;
+    if (!e->any_legal && best == NULL)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     conclude(e);
-    SBP_TRY(sbp_plan_set_parallel(e->plan, isinf(e->best_s) ? &given : &e->best_parallel, e->diag));
-    e->plan->strategy = e->best;
-    return SBP_OK;
+    if (best == NULL)
+        return sbp_plan_set_parallel(e->plan, &given, e->diag);
+    e->plan->strategy = best->strategy;
+    return sbp_plan_set_parallel(e->plan, &best->parallel, e->diag);
 }
 
-enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
-                            struct sbp_outcome *outcome, struct sbp_diag *diag)
+enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request *request, int most,
+                                struct sbp_ranking *ranking, struct sbp_outcome *outcome,
+                                struct sbp_diag *diag)
 {
     *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
     struct explorer e = {.plan = plan,
                          .request = request,
                          .out = outcome,
                          .diag = diag,
-                         .best_s = INFINITY,
+                         .ranking = ranking,
                          .open_s = INFINITY,
                          .start_s = sbp_clock_s(),
                          .asked = *request};
     e.asked.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
-    const enum sbp_status status = explore(&e);
+    enum sbp_status status = sbp_ranking_init(ranking, plan, most);
+    if (status == SBP_OK)
+        status = explore(&e);
+    for (int i = 0; i < ranking->count; i++)
+        ranking->plan[i].split = NULL; /* its arena ends here */
     sbp_space_store_free(&e.store);
     sbp_arena_free(&e.arena);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while searching");
     return status;
+}
+
+enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct sbp_ranking ranking;
+    return sbp_explore_top(plan, request, 1, &ranking, outcome, diag);
 }

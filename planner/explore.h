@@ -11,6 +11,7 @@
 #define SBP_PLANNER_EXPLORE_H
 
 #include "planner/optimise.h"
+#include "planner/ranking.h"
 
 /* As sbp_optimise, over everything that request->outer leaves open; plan->parallel gives the rest
  * and has the choice afterwards. outcome->lower_bound_s holds over all of it; needed_bytes is the
@@ -18,5 +19,13 @@
  * plainest one says. */
 enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
                             struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* As sbp_explore, for the `most` best distinct plans: a solved candidate is cut in parts
+ * (planner/part.h), which are candidates like others, and the search ends when the last plan that
+ * is asked for costs no more than any open bound. The ranking's strategies live as long as the
+ * plan, which is left with the best. outcome speaks of the best alone. */
+enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request *request, int most,
+                                struct sbp_ranking *ranking, struct sbp_outcome *outcome,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -50,6 +50,7 @@ struct sbp_fix {
 
 struct sbp_view;
 struct sbp_space_store;
+struct sbp_part;
 
 struct sbp_request {
     enum sbp_space_kind space;       /* default full */
@@ -61,6 +62,7 @@ struct sbp_request {
     unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
     const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
+    const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
     bool zero_is_free;           /* every layer's ZeRO level is chosen; else the parallel's */
     bool runnable;         /* only plans that the executor runs: nothing around the strategy */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */

@@ -79,12 +79,14 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
     sbp_megatron_pair(maker);
     SBP_TRY(sbp_space_connect(space));
     SBP_TRY(check_fixes(space, maker->diag));
-    if (space->request->store != NULL && class_limit == NULL && maker->megatron == NULL)
+    if (space->request->store != NULL && class_limit == NULL && maker->megatron == NULL &&
+        space->request->part == NULL)
         SBP_TRY(sbp_shelf_open(space->request->store, space));
     if (!sbp_shelf_take_domains(space)) {
         SBP_TRY(sbp_space_make_domains(maker));
         SBP_TRY(sbp_shelf_keep_domains(space));
     }
+    SBP_TRY(sbp_space_keep_part(maker));
     SBP_TRY(sbp_space_make_works(space));
     SBP_TRY(sbp_space_make_choices(space));
     return check_rests(space, maker->diag);

@@ -1,6 +1,7 @@
 /* Building a space, in parts: what may be played (space_roles.c), variables and what they stand for
  * (space_variables.c), whether a tuple is legal (space_legal.c), the one tuple of the `megatron`
- * space (space_megatron.c), domains (space_domains.c); space.c puts them together.
+ * space (space_megatron.c), domains (space_domains.c), parts of them (space_part.c); space.c puts
+ * them together.
  *
  * A tuple under trial stands in the row behind a variable's accepted ones.
  */
@@ -99,5 +100,8 @@ void sbp_megatron_choose(const struct sbp_space_maker *maker, int variable,
 
 /* All domains. E_INPUT for an empty one, E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker) SBP_MUST_USE;
+
+/* Drops the tuples of domains that are not in the request's part. E_INPUT: one is left empty. */
+enum sbp_status sbp_space_keep_part(struct sbp_space_maker *maker) SBP_MUST_USE;
 
 #endif

@@ -3,8 +3,8 @@
  * part; only how often the parts count differs. A store keeps both, by pipeline degree and
  * micro-batch, for as long as it is not full.
  *
- * One store serves one plan and one request; spaces with limits on classes or a megatron mesh do
- * without. A space must be freed before the next one is made from the same store.
+ * One store serves one plan and one request; spaces with limits on classes, a megatron mesh or a
+ * part do without. A space must be freed before the next one is made from the same store.
  */
 #ifndef SBP_PLANNER_SPACE_STORE_H
 #define SBP_PLANNER_SPACE_STORE_H

@@ -768,6 +768,8 @@ struct pricing {
     int64_t memory_limit_bytes;
     struct labelled_best *best;
     struct sbp_diag *diag;
+    labelled_visit *visit; /* NULL: nobody looks */
+    void *context;
 };
 
 static bool rests_whole(const struct walk *walk)
@@ -805,6 +807,8 @@ static enum sbp_status price(struct walk *walk)
     struct sbp_step step;
     SBP_TRY(sbp_plan_step(plan, &walk->strategy, &step, pricing->diag));
     const struct sbp_step_totals totals = step.totals;
+    if (pricing->visit != NULL)
+        pricing->visit(pricing->context, &walk->strategy, &totals);
     sbp_step_free(&step);
     memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
     const double objective =
@@ -822,15 +826,25 @@ static enum sbp_status price(struct walk *walk)
 enum sbp_status labelled_search(const struct sbp_plan *plan, const struct sbp_request *request,
                                 int64_t most, struct labelled_best *best, struct sbp_diag *diag)
 {
+    return labelled_each(plan, request, most, NULL, NULL, best, diag);
+}
+
+enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_request *request,
+                              int64_t most, labelled_visit *visit, void *context,
+                              struct labelled_best *best, struct sbp_diag *diag)
+{
     *best = (struct labelled_best){
         .objective_s = INFINITY, .unlimited_s = INFINITY, .least_device_bytes = INT64_MAX};
     struct walk walk;
     struct sbp_arena arena;
     enum sbp_status status = start(plan, request, most, &arena, &walk);
-    struct pricing pricing = {plan,
-                              request->memory_limit_bytes > 0 ? request->memory_limit_bytes
-                                                              : plan->cluster.memory_bytes,
-                              best, diag};
+    struct pricing pricing = {
+        plan,
+        request->memory_limit_bytes > 0 ? request->memory_limit_bytes : plan->cluster.memory_bytes,
+        best,
+        diag,
+        visit,
+        context};
     walk.visit = price;
     walk.context = &pricing;
     if (status == SBP_OK)

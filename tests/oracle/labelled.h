@@ -30,6 +30,13 @@ enum sbp_status labelled_search(const struct sbp_plan *plan, const struct sbp_re
                                 int64_t most, struct labelled_best *best,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
+/* The same, and shows each of them with what its step takes. */
+typedef void labelled_visit(void *context, const struct sbp_strategy *strategy,
+                            const struct sbp_step_totals *totals);
+enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_request *request,
+                              int64_t most, labelled_visit *visit, void *context,
+                              struct labelled_best *best, struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Whether a strategy is one of them (in any order of axes): E_INPUT says what it breaks. */
 enum sbp_status labelled_check(const struct sbp_plan *plan, const struct sbp_request *request,
                                const struct sbp_strategy *strategy,

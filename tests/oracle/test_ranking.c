@@ -1,0 +1,341 @@
+/* The K best plans against all of them: every way to cut a step that is left open, in each every
+ * labelled strategy, priced one by one; of those that split every layer alike the cheapest. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "labelled.h"
+#include "planner/explore.h"
+#include "small_models.h"
+
+/* Sums in another order differ by this share. */
+#define CLOSE 1e-9
+
+enum { MOST_STRATEGIES = 3000, MOST_PLANS = 200000 };
+
+/* A way to cut the step and to split every layer, and what the cheapest of its plans takes. */
+struct truth {
+    uint64_t name;
+    double objective_s;
+};
+
+struct instance {
+    uint64_t seed;
+    struct small_model model;
+    struct small_text cluster;
+    struct sbp_request request;
+    struct sbp_plan plan;
+    struct truth *truth; /* (count) */
+    int count;
+    int64_t least_bytes; /* of any plan */
+    bool gave_up;
+};
+
+static void complain(const struct instance *instance, const char *what)
+{
+    fail_msg("%s\nseed %" PRIu64 ", memory limit %" PRId64 "\n%s\n%s", what, instance->seed,
+             instance->request.memory_limit_bytes, instance->model.model.text,
+             instance->cluster.text);
+}
+
+static void open_instance(struct instance *instance, enum small_kind kind, int outer, int inner)
+{
+    struct sbp_random random;
+    struct sbp_diag diag = {{0}};
+    sbp_random_seed(&random, instance->seed);
+    instance->model.linears = 2 + (int)(instance->seed % 2);
+    small_model_draw(&random, kind, &instance->model);
+    small_cluster_draw(&random, outer, inner, &instance->cluster);
+    instance->truth = calloc(MOST_PLANS, sizeof *instance->truth);
+    assert_non_null(instance->truth);
+    if (sbp_plan_begin(cJSON_Parse(instance->model.model.text), "model",
+                       cJSON_Parse(instance->cluster.text), "cluster", &instance->plan,
+                       &diag) != SBP_OK)
+        complain(instance, diag.text);
+}
+
+static void close_instance(struct instance *instance)
+{
+    free(instance->truth);
+    sbp_plan_free(&instance->plan);
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+/* Ways that each role takes of each layer that chooses, at each level, and the cut of the step. */
+static uint64_t name_of(const struct sbp_plan *plan, const struct sbp_strategy *strategy)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    static int64_t ways[SBP_MAX_CLASSES * SBP_MAX_ROLES * SBP_MAX_LEVELS];
+    int count = 0;
+    ways[count++] = plan->parallel.pipeline;
+    ways[count++] = plan->parallel.micro_batch;
+    ways[count++] = (int64_t)plan->parallel.recompute;
+    for (int op = 0; op < graph->op_count; op++) {
+        if (graph->op[op].site != op || graph->op[op].entry->follows)
+            continue;
+        for (int i = 0; i < SBP_MAX_ROLES * SBP_MAX_LEVELS; i++)
+            ways[count + i] = 1;
+        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+            ways[count + strategy->op[op].role[axis] * SBP_MAX_LEVELS +
+                 plan->mesh.axis[axis].level] *= plan->mesh.axis[axis].size;
+        count += SBP_MAX_ROLES * SBP_MAX_LEVELS;
+    }
+    return sbp_hash_bytes(ways, (uint64_t)count * sizeof *ways);
+}
+
+/* The space gives a tied head the tokens of its table: both split them by batch or both by
+ * sequence, which is not all that is legal. */
+static bool ties_tokens(const struct sbp_plan *plan, const struct sbp_strategy *strategy)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int table = 0; table < op && graph->op[op].transposed_weight; table++) {
+            if (graph->op[table].kind != SBP_OP_EMBEDDING ||
+                graph->op[table].weight[0] != graph->op[op].weight[0])
+                continue;
+            for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
+                const char *here = graph->op[op].entry->role[strategy->op[op].role[axis]].name;
+                const char *there =
+                    graph->op[table].entry->role[strategy->op[table].role[axis]].name;
+                const bool tokens = strcmp(here, "batch") == 0 || strcmp(here, "sequence") == 0;
+                if (tokens && strcmp(here, there) != 0)
+                    return false;
+            }
+        }
+    return true;
+}
+
+static void note(void *context, const struct sbp_strategy *strategy,
+                 const struct sbp_step_totals *totals)
+{
+    struct instance *instance = context;
+    const int64_t limit = instance->request.memory_limit_bytes;
+    if (totals->device_bytes < instance->least_bytes)
+        instance->least_bytes = totals->device_bytes;
+    if ((limit > 0 && totals->device_bytes > limit) || instance->gave_up ||
+        !ties_tokens(&instance->plan, strategy))
+        return;
+    const uint64_t name = name_of(&instance->plan, strategy);
+    for (int i = instance->count - 1; i >= 0; i--)
+        if (instance->truth[i].name == name) {
+            instance->truth[i].objective_s = fmin(instance->truth[i].objective_s, totals->step_s);
+            return;
+        }
+    instance->truth[instance->count++] = (struct truth){name, totals->step_s};
+    instance->gave_up |= instance->count == MOST_PLANS;
+}
+
+static void try_cut(struct instance *instance, const struct sbp_parallel *parallel)
+{
+    struct sbp_plan *plan = &instance->plan;
+    struct sbp_diag diag = {{0}};
+    struct labelled_best best;
+    if (instance->gave_up || sbp_plan_set_parallel(plan, parallel, &diag) != SBP_OK ||
+        sbp_stages_cut(&plan->graph, (int)parallel->pipeline, parallel->stage_cut, (int[4096]){0},
+                       &diag) != SBP_OK)
+        return;
+    instance->gave_up |=
+        labelled_count(plan, &instance->request, MOST_STRATEGIES) > MOST_STRATEGIES;
+    if (!instance->gave_up && labelled_each(plan, &instance->request, MOST_STRATEGIES, note,
+                                            instance, &best, &diag) != SBP_OK)
+        complain(instance, diag.text);
+}
+
+static int compare_truth(const void *left, const void *right)
+{
+    const double a = ((const struct truth *)left)->objective_s;
+    const double b = ((const struct truth *)right)->objective_s;
+    return (a > b) - (a < b);
+}
+
+/* Stages and micro-batches where they are open, else as given. */
+static void try_all(struct instance *instance, bool is_open)
+{
+    const struct sbp_parallel plain = instance->plan.parallel;
+    const int64_t devices = sbp_cluster_devices(&instance->plan.cluster);
+    instance->count = 0;
+    instance->least_bytes = INT64_MAX;
+    for (int64_t stages = 1; stages <= (is_open ? devices : 1); stages++)
+        for (int64_t micro = is_open ? 1 : plain.micro_batch; micro <= plain.micro_batch; micro++) {
+            struct sbp_parallel parallel = plain;
+            parallel.pipeline = stages;
+            parallel.micro_batch = micro;
+            try_cut(instance, &parallel);
+        }
+    struct sbp_diag diag = {{0}};
+    if (sbp_plan_set_parallel(&instance->plan, &plain, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    qsort(instance->truth, (size_t)instance->count, sizeof *instance->truth, compare_truth);
+}
+
+/* ---- the search beside it ------------------------------------------------------------------- */
+
+struct tally {
+    int run, listed, proved, staged, plans, complete;
+};
+
+/* A listed plan is legal, costs what it says, fits, and is no other one of the list. */
+static uint64_t check_plan(struct instance *instance, const struct sbp_ranked *ranked)
+{
+    struct sbp_plan *plan = &instance->plan;
+    struct sbp_step step;
+    struct sbp_diag diag = {{0}};
+    const int64_t limit = instance->request.memory_limit_bytes;
+    if (sbp_plan_set_parallel(plan, &ranked->parallel, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    plan->strategy = ranked->strategy;
+    if (labelled_check(plan, &instance->request, &plan->strategy, &diag) != SBP_OK ||
+        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    if (fabs(step.totals.step_s - ranked->objective_s) > CLOSE * ranked->objective_s)
+        complain(instance, "a plan does not cost what the search says");
+    if (limit > 0 && step.totals.device_bytes > limit)
+        complain(instance, "a plan does not fit");
+    sbp_step_free(&step);
+    return name_of(plan, &plan->strategy);
+}
+
+static void check_places(struct instance *instance, const struct sbp_ranking *ranking)
+{
+    char text[200];
+    for (int i = 0; i < ranking->count; i++) {
+        const double found = ranking->plan[i].objective_s;
+        const double true_s = i < instance->count ? instance->truth[i].objective_s : NAN;
+        (void)snprintf(text, sizeof text, "plan %d of %d (%d proved): %.12g, of all %d plans %.12g",
+                       i + 1, ranking->count, ranking->proved, found, instance->count, true_s);
+        if (!(found >= true_s * (1 - CLOSE)) ||
+            (i < ranking->proved && found > true_s * (1 + CLOSE)) ||
+            (i > 0 && found < ranking->plan[i - 1].objective_s))
+            complain(instance, text);
+    }
+}
+
+static void compare(struct instance *instance, int most, struct tally *tally)
+{
+    struct sbp_outcome outcome;
+    struct sbp_ranking ranking;
+    struct sbp_diag diag = {{0}};
+    uint64_t name[64];
+    const enum sbp_status status =
+        sbp_explore_top(&instance->plan, &instance->request, most, &ranking, &outcome, &diag);
+    tally->run++;
+    if (status == SBP_E_INPUT && instance->count == 0)
+        return;
+    if (status != SBP_OK)
+        complain(instance, diag.text);
+    check_places(instance, &ranking);
+    for (int i = 0; i < ranking.count; i++) {
+        name[i] = check_plan(instance, &ranking.plan[i]);
+        for (int k = 0; k < i; k++)
+            if (name[k] == name[i])
+                complain(instance, "a plan is listed twice");
+        tally->staged += ranking.plan[i].parallel.pipeline > 1;
+    }
+    const int wanted = instance->count < most ? instance->count : most;
+    if (ranking.count < wanted && ranking.rest_s > instance->truth[ranking.count].objective_s)
+        complain(instance, "there are more plans");
+    if (ranking.proved == wanted && ranking.count != wanted)
+        complain(instance, "there are fewer plans");
+    tally->listed += ranking.count;
+    tally->proved += ranking.proved;
+    tally->plans += wanted;
+    tally->complete += ranking.proved == wanted;
+}
+
+/* Places of sbp_parallel_keys that stay as they are. */
+static unsigned all_but(const char *const *open)
+{
+    unsigned given = 0;
+    for (int i = 0; sbp_parallel_keys()[i] != NULL; i++) {
+        bool is_open = false;
+        for (int k = 0; open[k] != NULL; k++)
+            is_open |= strcmp(open[k], sbp_parallel_keys()[i]) == 0;
+        given |= is_open ? 0 : 1u << i;
+    }
+    return given;
+}
+
+/* share: of the memory between what the leanest plan needs and twice that; negative: no limit. */
+static void run_kind(enum small_kind kind, int outer, int inner, bool is_open, double share,
+                     int instances, uint64_t seed)
+{
+    static const char *const OPEN[] = {"pipeline", "micro_batch", NULL}, *const NOTHING[] = {NULL};
+    static const int MOST[] = {1, 2, 5, 12, 40};
+    struct tally tally = {0};
+    for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
+        struct instance instance = {
+            .seed = seed + (uint64_t)draw * 1000003,
+            .request = {.space = SBP_SPACE_FULL, .given = all_but(is_open ? OPEN : NOTHING)}};
+        open_instance(&instance, kind, outer, inner);
+        try_all(&instance, is_open);
+        if (!instance.gave_up && share >= 0 && instance.count > 0) {
+            instance.request.memory_limit_bytes =
+                (int64_t)((double)instance.least_bytes * (1 + share));
+            try_all(&instance, is_open);
+        }
+        if (!instance.gave_up)
+            compare(&instance, MOST[tally.run % 5], &tally);
+        close_instance(&instance);
+    }
+    print_message("%-12s %dx%d, cut %s, limit %+.2f, seed %" PRIu64
+                  ": %d searches, %d plans listed of %d, %d proved, %d with stages; %d all "
+                  "proved\n",
+                  small_kind_name(kind), outer, inner, is_open ? "open" : "given", share, seed,
+                  tally.run, tally.listed, tally.plans, tally.proved, tally.staged, tally.complete);
+    assert_true(tally.run > 0);
+    assert_true(tally.listed > 0);
+    /* A list that is short, or proved nowhere, would pass all the rest. */
+    assert_int_equal(tally.listed, tally.plans);
+    assert_true(4 * tally.complete >= 3 * tally.run);
+}
+
+static void test_strategies(void **state)
+{
+    (void)state;
+    run_kind(SMALL_CHAIN, 2, 1, false, -1, 20, 11);
+    run_kind(SMALL_CHAIN, 2, 2, false, -1, 10, 12);
+    run_kind(SMALL_RESIDUAL, 2, 1, false, -1, 10, 13);
+    run_kind(SMALL_LANGUAGE, 2, 1, false, -1, 10, 14);
+    run_kind(SMALL_GPT, 2, 1, false, -1, 10, 15);
+    run_kind(SMALL_NORMED, 3, 1, false, -1, 10, 16);
+}
+
+static void test_cuts(void **state)
+{
+    (void)state;
+    run_kind(SMALL_CHAIN, 2, 1, true, -1, 10, 21);
+    run_kind(SMALL_CHAIN, 2, 2, true, -1, 5, 22);
+    run_kind(SMALL_LANGUAGE, 2, 1, true, -1, 5, 23);
+    run_kind(SMALL_GPT, 2, 1, true, -1, 5, 24);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    static const double shares[] = {0, 0.1, 0.5};
+    for (int i = 0; i < 3; i++) {
+        run_kind(SMALL_CHAIN, 2, 1, true, shares[i], 5, 31 + (uint64_t)i);
+        run_kind(SMALL_LANGUAGE, 2, 1, true, shares[i], 5, 41 + (uint64_t)i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strategies),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

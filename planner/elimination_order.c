@@ -29,6 +29,7 @@ struct greedy {
     const struct sbp_problem *problem;
     enum criterion criterion;
     struct sbp_arena arena; /* this attempt's */
+    double *bits; /* (variable_count) log2 of the domains */
     struct neighbours *adjacent;
     int *stamp;
     bool *gone;
@@ -151,9 +152,9 @@ static double fill_in(const struct greedy *greedy, int variable)
 static double table_bits(const struct greedy *greedy, int variable)
 {
     const struct neighbours *set = &greedy->adjacent[variable];
-    double bits = sbp_log2(greedy->problem->variable[variable].domain);
+    double bits = greedy->bits[variable];
     for (int i = 0; i < set->count; i++)
-        bits += sbp_log2(greedy->problem->variable[set->member[i]].domain);
+        bits += greedy->bits[set->member[i]];
     return bits;
 }
 
@@ -202,8 +203,12 @@ static bool start_greedy(struct greedy *greedy)
     greedy->adjacent = SBP_NEW(&greedy->arena, struct neighbours, count);
     greedy->stamp = SBP_NEW(&greedy->arena, int, count);
     greedy->gone = SBP_NEW(&greedy->arena, bool, count);
-    if (greedy->adjacent == NULL || greedy->stamp == NULL || greedy->gone == NULL)
+    greedy->bits = SBP_NEW(&greedy->arena, double, count);
+    if (greedy->adjacent == NULL || greedy->stamp == NULL || greedy->gone == NULL ||
+        greedy->bits == NULL)
         return false;
+    for (size_t v = 0; v < count; v++)
+        greedy->bits[v] = sbp_log2(problem->variable[v].domain);
     for (int e = 0; e < problem->edge_count; e++) {
         const int a = problem->edge[e].a, b = problem->edge[e].b;
         if (problem->variable[a].domain == 1 || problem->variable[b].domain == 1)

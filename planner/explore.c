@@ -21,9 +21,9 @@ struct node {
     struct sbp_parallel parallel;
     const struct sbp_part *part; /* of its strategies; NULL: all */
     enum knowledge knowledge;
-    double bound_s;
+    double bound_s, time_s; /* with the limit of memory and without; time_s is of bases */
     int base; /* the candidate that keeps everything on the device, of the same schedule */
-    bool is_base;
+    bool is_base, is_bound_by_memory;
 };
 
 struct explorer {
@@ -40,7 +40,7 @@ struct explorer {
     double open_s;            /* the least bound of candidates that were solved without a proof */
     int cuts;                 /* candidates that were cut in parts */
     struct sbp_diag refusal;
-    bool any_legal;
+    bool any_legal, memory_binds; /* of the candidate at hand */
     double start_s;
     struct sbp_space_store store; /* of bounds */
     struct sbp_request asked;     /* the request as candidates are solved by it */
@@ -124,8 +124,7 @@ static enum sbp_status plain_view(struct explorer *e, struct sbp_view *view, str
 
 /* Bounds over strategies, with the limit of memory and without. SBP_OK with *legal false where the
  * candidate has none. */
-static enum sbp_status bound_node(struct explorer *e, struct node *node, double *time_s,
-                                  bool *legal)
+static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *legal)
 {
     struct sbp_diag refusal = {{0}};
     struct sbp_request request = request_of(e, node);
@@ -148,7 +147,8 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, double 
     e->any_legal = true;
     e->out->evaluations++;
     node->bound_s = fmax(node->bound_s, bound.bound_s);
-    *time_s = bound.time_s;
+    node->time_s = bound.time_s;
+    node->is_bound_by_memory = bound.bound_s > bound.time_s;
     if (bound.bound_s == INFINITY &&
         (e->out->needed_bytes == 0 || bound.least_bytes < (double)e->out->needed_bytes))
         e->out->needed_bytes = (int64_t)ceil(bound.least_bytes);
@@ -160,6 +160,7 @@ static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
     struct sbp_outcome *out = e->out;
     out->evaluations += found->evaluations;
     out->stopped |= found->stopped;
+    e->memory_binds |= found->memory_binds;
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
     out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
     out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
@@ -314,12 +315,13 @@ static enum sbp_status close_node(struct explorer *e, int index)
 
 /* ---- the search ----------------------------------------------------------------------------- */
 
-/* Where memory binds a base, its siblings are worth a look: none takes less time than the base
- * would without the limit. */
-static enum sbp_status push_siblings(struct explorer *e, int base, double time_s)
+/* Siblings of a base that memory binds: none takes less time than the base would without the limit.
+ * Where it does not bind, what recomputes or offloads only takes longer: of no use unless plans
+ * behind the best are asked for. */
+static enum sbp_status push_siblings(struct explorer *e, int base)
 {
     for (int i = base + 1; i < e->node_count && e->node[i].base == base; i++) {
-        e->node[i].bound_s = fmax(e->node[i].bound_s, time_s);
+        e->node[i].bound_s = fmax(e->node[i].bound_s, e->node[base].time_s);
         SBP_TRY(push(e, i));
     }
     return SBP_OK;
@@ -329,17 +331,21 @@ static enum sbp_status look_at(struct explorer *e, int index)
 {
     struct node *node = &e->node[index];
     if (node->knowledge == BOUNDED) {
+        e->memory_binds = false;
         SBP_TRY(solve_node(e, node));
+        if (node->is_base && e->memory_binds && !node->is_bound_by_memory)
+            SBP_TRY(push_siblings(e, index));
         return close_node(e, index);
     }
     bool legal = false;
-    double time_s = node->bound_s;
     const double listed_s = node->bound_s;
-    SBP_TRY(bound_node(e, node, &time_s, &legal));
-    if (node->is_base && legal)
-        SBP_TRY(push_siblings(e, index, fmax(listed_s, time_s)));
+    SBP_TRY(bound_node(e, node, &legal));
     node->knowledge = BOUNDED;
     node->bound_s = fmax(node->bound_s, listed_s);
+    node->time_s = fmax(node->time_s, listed_s);
+    node->is_bound_by_memory |= e->ranking->most > 1;
+    if (node->is_base && legal && node->is_bound_by_memory)
+        SBP_TRY(push_siblings(e, index));
     return legal && isfinite(node->bound_s) ? push(e, index) : SBP_OK;
 }
 

@@ -18,6 +18,7 @@ struct sbp_outcome {
     int64_t evaluations;
     double wall_s;
     bool stopped;
+    bool memory_binds;       /* what is cheapest without a limit of memory did not fit */
     int64_t needed_bytes;    /* no plan: least memory per device that a strategy was seen to need */
     const char *algorithm;   /* the solver that answered */
     double space_size_log10; /* of the number of unlabelled strategies */

@@ -207,6 +207,7 @@ enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_l
         if (i == 0)
             *bound_s = fmax(*bound_s, search.bound_s);
         *too_large |= search.too_large;
+        job->outcome->memory_binds |= search.too_large || search.is_infeasible;
         if (job->outcome->stopped || search.broken_class < 0 ||
             !tighten_class(job, search.broken_class))
             return SBP_OK;

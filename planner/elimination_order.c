@@ -29,7 +29,7 @@ struct greedy {
     const struct sbp_problem *problem;
     enum criterion criterion;
     struct sbp_arena arena; /* this attempt's */
-    double *bits; /* (variable_count) log2 of the domains */
+    double *bits;           /* (variable_count) log2 of the domains */
     struct neighbours *adjacent;
     int *stamp;
     bool *gone;

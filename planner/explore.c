@@ -192,8 +192,10 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
     if (status == SBP_OK)
         status = sbp_optimise(e->plan, &request, found, &refusal);
     if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
-        *found = (struct sbp_outcome){
-            .objective_s = INFINITY, .lower_bound_s = status == SBP_E_INPUT ? INFINITY : -INFINITY};
+        *found =
+            (struct sbp_outcome){.objective_s = INFINITY,
+                                 .strategy_s = INFINITY,
+                                 .lower_bound_s = status == SBP_E_INPUT ? INFINITY : -INFINITY};
         return note_refusal(e, &refusal);
     }
     if (status != SBP_OK)
@@ -207,7 +209,7 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
 /* Along the path that work alone would make the longest, then along those of the plans found. */
 static enum sbp_status solve_paths(struct explorer *e, struct node *node)
 {
-    struct sbp_path path[MOST_PATHS];
+    struct sbp_path path[MOST_PATHS], times;
     if (e->request->objective == SBP_COMMUNICATION) {
         struct sbp_outcome found;
         SBP_TRY(solve_along(e, node, NULL, &found));
@@ -219,9 +221,10 @@ static enum sbp_status solve_paths(struct explorer *e, struct node *node)
         struct sbp_outcome found;
         SBP_TRY(solve_along(e, node, &path[i], &found));
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
-        if (is_refuted(e, node->bound_s) || isinf(found.objective_s) || i + 1 == MOST_PATHS)
+        if (is_refuted(e, node->bound_s) || isinf(found.strategy_s) || i + 1 == MOST_PATHS)
             return SBP_OK;
-        SBP_TRY(sbp_path_of_step(e->plan, &e->plan->strategy, &e->arena, &path[i + 1], e->diag));
+        SBP_TRY(sbp_path_of_step(e->plan, &e->plan->strategy, &e->arena, &path[i + 1], &times,
+                                 e->diag));
         for (int k = 0; k <= i; k++)
             if (sbp_path_equal(&path[k], &path[i + 1]))
                 return SBP_OK;

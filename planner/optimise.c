@@ -246,6 +246,7 @@ static void conclude(struct sbp_job *job)
 {
     struct sbp_outcome *outcome = job->outcome;
     const double upper_s = job->request->upper_bound_s;
+    outcome->strategy_s = job->best.objective_s;
     if (upper_s > 0 && job->best.objective_s >= upper_s)
         job->best.objective_s = INFINITY; /* not asked for */
     outcome->objective_s = job->best.objective_s;
@@ -295,7 +296,8 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
-    *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
+    *outcome = (struct sbp_outcome){
+        .objective_s = INFINITY, .strategy_s = INFINITY, .lower_bound_s = -INFINITY};
     struct sbp_job job = {.plan = plan,
                           .request = request,
                           .outcome = outcome,

@@ -13,6 +13,7 @@
 struct sbp_outcome {
     enum sbp_plan_status status;
     double objective_s;    /* of the plan found, INFINITY without one */
+    double strategy_s;     /* of plan->strategy, which may cost more than was asked for */
     double lower_bound_s;  /* of the objective over the space; -INFINITY: none */
     const char *unbounded; /* why there is none, where the request is why; NULL */
     int64_t evaluations;
@@ -27,7 +28,8 @@ struct sbp_outcome {
 };
 
 /* Fills plan->strategy (plan->graph, cluster and mesh are set by sbp_plan_begin). Infeasible and
- * stopped are answers: SBP_OK with outcome->status; then plan->strategy is unusable. E_INPUT: the
+ * stopped are answers: SBP_OK with outcome->status; then plan->strategy is unusable, unless
+ * outcome->strategy_s is finite. E_INPUT: the
  * space holds no legal strategy because sizes do not divide (named), or a fix is wrong;
  * E_UNSUPPORTED: the solver refuses the problem. */
 enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,

@@ -6,6 +6,7 @@
  * the two against each other.
  */
 #include <math.h>
+#include <string.h>
 
 #include "planner/space_price.h"
 #include "planner/space_store.h"
@@ -112,31 +113,56 @@ static int owned_weights(const struct sbp_space_work *work)
     return count;
 }
 
-/* Of a work and tuple, whatever the level. */
-static double passes_s(const struct sbp_space_work *work, const struct sbp_row *row)
+/* How often each column of a work counts, whatever the level of its weights. */
+static void weigh_passes(const struct sbp_space_work *work, double weight[SBP_COLUMNS])
 {
-    double seconds = (work->forward + work->again_compute) * row->compute +
-                     (work->forward + work->again_inner) * row->inner +
-                     (work->forward + work->again_output) * row->box_out +
-                     work->backward * row->back + work->weight * row->back_weight;
+    memset(weight, 0, SBP_COLUMNS * sizeof *weight);
+    weight[SBP_COLUMN_COMPUTE] = work->forward + work->again_compute;
+    weight[SBP_COLUMN_INNER] = work->forward + work->again_inner;
+    weight[SBP_COLUMN_BOX_OUT] = work->forward + work->again_output;
+    weight[SBP_COLUMN_BACK] = work->backward;
+    weight[SBP_COLUMN_BACK_WEIGHT] = work->weight;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
-        seconds += (work->forward + work->again_boxed[i]) * row->box_in[i];
-    return seconds;
+        weight[SBP_COLUMN_BOX_IN + i] = work->forward + work->again_boxed[i];
 }
 
-/* Its weights under a level. */
-static double weights_s(const struct terms *terms, const struct sbp_space_work *work,
-                        const struct sbp_row *row, int level)
+/* Of its weights under a level. */
+static void weigh_level(const struct terms *terms, const struct sbp_space_work *work, int level,
+                        double weight[SBP_COLUMNS])
 {
     const bool each = level >= 2 && terms->sums_each;
-    const double sum_s = level == 0 ? row->all_reduce : row->scatter;
-    const double parameters = level == 0 ? row->local : row->shard;
-    const double share_s = level == 1 || level == 2 ? row->share : 0;
-    return work->copied * (level == 3 ? row->gather : row->convert) +
-           (each ? work->weight : work->end * terms->shown) * sum_s +
-           work->end * (share_s + terms->stage_sum_shown * row->stage_sum[level > 0] +
-                        terms->update.parameter_s * parameters +
-                        terms->update.weight_s * owned_weights(work));
+    memset(weight, 0, SBP_COLUMNS * sizeof *weight);
+    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = work->copied;
+    weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
+        each ? work->weight : work->end * terms->shown;
+    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? work->end : 0;
+    weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
+        work->end * terms->stage_sum_shown;
+    weight[level == 0 ? SBP_COLUMN_LOCAL : SBP_COLUMN_SHARD] =
+        work->end * terms->update.parameter_s;
+}
+
+/* What it keeps of memory under a level. */
+static void weigh_bytes(const struct terms *terms, const struct sbp_space_work *work, int level,
+                        int point, double weight[SBP_COLUMNS])
+{
+    memset(weight, 0, SBP_COLUMNS * sizeof *weight);
+    weight[SBP_COLUMN_LOCAL] = work->held[point] * terms->local_bytes[level];
+    weight[SBP_COLUMN_SHARD] = work->held[point] * terms->shard_bytes[level];
+    weight[SBP_COLUMN_KEPT] = work->kept[point];
+}
+
+static void add_weighed(const struct sbp_columns *columns, const double weight[SBP_COLUMNS],
+                        int tuples, double *restrict sum)
+{
+    for (int c = 0; c < SBP_COLUMNS; c++) {
+        const double *restrict column = columns->of[c];
+        const double times = weight[c];
+        if (column == NULL || times == 0)
+            continue;
+        for (int tuple = 0; tuple < tuples; tuple++)
+            sum[tuple] += times * column[tuple];
+    }
 }
 
 /* Adding up gradients where tensors rest whole. */
@@ -165,80 +191,83 @@ struct pricing {
     struct terms terms;
     const struct sbp_space_work *work;
     int work_count, points;
-    const struct sbp_row **row;       /* (work)(tuple) */
-    double (*bytes)[SBP_ZERO_LEVELS]; /* (points) of a tuple under each level */
+    struct sbp_columns *columns;                              /* (work) */
+    double *passes_s;                                         /* (tuple) */
+    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (points, tuple) */
 };
 
-static const struct sbp_row *row_of(const struct pricing *p, int work, int tuple)
+static void price_passes(const struct pricing *p)
 {
-    return &p->row[work][tuple];
-}
-
-static double level_s(const struct pricing *p, int tuple, int chosen)
-{
-    double seconds = 0;
-    for (int w = 0; w < p->work_count; w++)
-        seconds += weights_s(&p->terms, &p->work[w], row_of(p, w, tuple), p->work[w].level[chosen]);
-    return seconds;
-}
-
-static void level_bytes(const struct pricing *p, int tuple, int chosen)
-{
-    for (int point = 0; point < p->points; point++) {
-        double bytes = 0;
-        for (int w = 0; w < p->work_count; w++) {
-            const struct sbp_row *row = row_of(p, w, tuple);
-            const int level = p->work[w].level[chosen];
-            bytes += p->work[w].held[point] * (p->terms.local_bytes[level] * row->local +
-                                               p->terms.shard_bytes[level] * row->shard) +
-                     p->work[w].kept[point] * row->kept_bytes;
-        }
-        p->bytes[point][chosen] = bytes;
+    const int variable = (int)(p->v - p->space->variable);
+    double weight[SBP_COLUMNS];
+    for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
+        p->passes_s[tuple] = additions_s(p->space, variable, tuple);
+    for (int w = 0; w < p->work_count; w++) {
+        weigh_passes(&p->work[w], weight);
+        add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);
     }
 }
 
-/* Whether level a is as good as b in every respect, and stays where they are alike. */
-static bool dominates(const struct pricing *p, const double *cost_s, int a, int b)
+static void price_level(const struct pricing *p, int chosen)
 {
-    if (cost_s[a] > cost_s[b] || (cost_s[a] == cost_s[b] && a > b))
+    const int tuples = p->v->tuple_count;
+    double weight[SBP_COLUMNS], launches_s = 0;
+    for (int w = 0; w < p->work_count; w++)
+        launches_s += p->work[w].end * p->terms.update.weight_s * owned_weights(&p->work[w]);
+    for (int tuple = 0; tuple < tuples; tuple++)
+        p->cost_s[chosen][tuple] = p->passes_s[tuple] + launches_s;
+    memset(p->bytes[chosen], 0, (size_t)p->points * (size_t)tuples * sizeof(double));
+    for (int w = 0; w < p->work_count; w++) {
+        const int level = p->work[w].level[chosen];
+        weigh_level(&p->terms, &p->work[w], level, weight);
+        add_weighed(&p->columns[w], weight, tuples, p->cost_s[chosen]);
+        for (int point = 0; point < p->points; point++) {
+            weigh_bytes(&p->terms, &p->work[w], level, point, weight);
+            add_weighed(&p->columns[w], weight, tuples,
+                        p->bytes[chosen] + (size_t)point * (size_t)tuples);
+        }
+    }
+}
+
+static double bytes_of(const struct pricing *p, int level, int point, int tuple)
+{
+    return p->bytes[level][(size_t)point * (size_t)p->v->tuple_count + (size_t)tuple];
+}
+
+/* Whether level a is as good as b in every respect, and stays where they are alike. */
+static bool dominates(const struct pricing *p, int tuple, int a, int b)
+{
+    const double a_s = p->cost_s[a][tuple], b_s = p->cost_s[b][tuple];
+    if (a_s > b_s || (a_s == b_s && a > b))
         return false;
     for (int point = 0; point < p->points; point++)
-        if (p->bytes[point][a] > p->bytes[point][b])
+        if (bytes_of(p, a, point, tuple) > bytes_of(p, b, point, tuple))
             return false;
     return true;
 }
 
-static void add_choice(const struct pricing *p, int tuple, int level, double cost_s, int capacity)
+static void add_choice(const struct pricing *p, int tuple, int level, int capacity)
 {
     struct sbp_space_variable *v = p->v;
     v->tuple[v->choice_count] = tuple;
     v->zero[v->choice_count] = (uint8_t)level;
-    v->cost_s[v->choice_count] = cost_s;
+    v->cost_s[v->choice_count] = p->cost_s[level][tuple];
     for (int point = 0; point < p->points; point++)
         v->bytes[(size_t)point * (size_t)capacity + (size_t)v->choice_count] =
-            p->bytes[point][level];
+            bytes_of(p, level, point, tuple);
     v->choice_count++;
 }
 
 /* A tuple under the levels in `levels` that no other one dominates. */
 static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int capacity)
 {
-    double base_s = additions_s(p->space, (int)(p->v - p->space->variable), tuple);
-    double cost_s[SBP_ZERO_LEVELS];
-    for (int w = 0; w < p->work_count; w++)
-        base_s += passes_s(&p->work[w], row_of(p, w, tuple));
-    for (int level = 0; level < SBP_ZERO_LEVELS; level++)
-        if (levels >> level & 1) {
-            cost_s[level] = base_s + level_s(p, tuple, level);
-            level_bytes(p, tuple, level);
-        }
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         bool is_dominated = (levels >> level & 1) == 0;
         for (int other = 0; other < SBP_ZERO_LEVELS && !is_dominated; other++)
             is_dominated =
-                other != level && (levels >> other & 1) && dominates(p, cost_s, other, level);
+                other != level && (levels >> other & 1) && dominates(p, tuple, other, level);
         if (!is_dominated)
-            add_choice(p, tuple, level, cost_s[level], capacity);
+            add_choice(p, tuple, level, capacity);
     }
 }
 
@@ -262,17 +291,41 @@ static void close_rows(const struct pricing *p, int capacity)
                 p->v->bytes[(size_t)point * (size_t)capacity + (size_t)c];
 }
 
-static enum sbp_status price_variable(struct pricing *p, int variable, struct sbp_arena *scratch)
+static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
-    struct sbp_space *space = p->space;
+    const struct sbp_space *space = p->space;
     p->v = &space->variable[variable];
     p->work = &space->works->work[space->works->first[variable]];
     p->work_count = space->works->first[variable + 1] - space->works->first[variable];
-    p->row = SBP_TAKE(scratch, const struct sbp_row *, p->work_count);
-    if (p->row == NULL)
+    p->columns = SBP_TAKE(scratch, struct sbp_columns, p->work_count);
+    p->passes_s = SBP_TAKE(scratch, double, p->v->tuple_count);
+    if (p->columns == NULL || p->passes_s == NULL)
         return SBP_E_MEMORY;
     for (int w = 0; w < p->work_count; w++)
-        SBP_TRY(sbp_shelf_rows(space, variable, &p->work[w], scratch, &p->row[w]));
+        SBP_TRY(sbp_shelf_columns(space, variable, &p->work[w], scratch, &p->columns[w]));
+    return SBP_OK;
+}
+
+static enum sbp_status price_levels(struct pricing *p, unsigned levels, struct sbp_arena *scratch)
+{
+    const size_t tuples = (size_t)p->v->tuple_count;
+    price_passes(p);
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        if ((levels >> level & 1) == 0)
+            continue;
+        p->cost_s[level] = SBP_TAKE(scratch, double, tuples);
+        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->points *tuples);
+        if (p->cost_s[level] == NULL || p->bytes[level] == NULL)
+            return SBP_E_MEMORY;
+        price_level(p, level);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status price_variable(struct pricing *p, int variable, struct sbp_arena *scratch)
+{
+    struct sbp_space *space = p->space;
+    SBP_TRY(find_columns(p, variable, scratch));
     const unsigned levels = free_levels(p);
     const int each = (levels & (levels - 1)) != 0 ? SBP_ZERO_LEVELS : 1;
     const int capacity = each * p->v->tuple_count;
@@ -282,6 +335,7 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->points *(size_t)capacity);
     if (p->v->tuple == NULL || p->v->zero == NULL || p->v->cost_s == NULL || p->v->bytes == NULL)
         return SBP_E_MEMORY;
+    SBP_TRY(price_levels(p, levels, scratch));
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
         add_tuple(p, tuple, levels, capacity);
     close_rows(p, capacity);
@@ -292,10 +346,8 @@ enum sbp_status sbp_space_make_choices(struct sbp_space *space)
 {
     struct sbp_arena scratch;
     sbp_arena_init(&scratch);
-    const int points = space->view->points;
-    struct pricing p = {.space = space, .terms = terms_of(space), .points = points};
-    p.bytes = sbp_arena_alloc(&scratch, (size_t)points, sizeof *p.bytes);
-    enum sbp_status status = p.bytes == NULL ? SBP_E_MEMORY : SBP_OK;
+    struct pricing p = {.space = space, .terms = terms_of(space), .points = space->view->points};
+    enum sbp_status status = SBP_OK;
     const struct sbp_arena_mark mark = sbp_arena_mark(&scratch);
     for (int v = 0; v < space->variable_count && status == SBP_OK; v++) {
         status = price_variable(&p, v, &scratch);

@@ -65,23 +65,37 @@ enum sbp_status sbp_space_make_works(struct sbp_space *space) SBP_MUST_USE;
 
 /* ---- what an operator costs in a tuple ------------------------------------------------------- */
 
-/* Of one micro-batch, or once a step, on a device; seconds but where said. */
-struct sbp_row {
-    double compute, inner, box_in[SBP_MAX_INPUTS], box_out; /* forward */
-    double back, back_weight;   /* of the backward pass: gradients of weights, and the rest */
-    double convert, gather;     /* of copies of all weights: at ZeRO levels 0 to 2, and 3 */
-    double all_reduce, scatter; /* gradients of owned weights, whole and into shards */
-    double share;               /* updated weights out of shards, levels 1 and 2 */
-    double stage_sum[2];        /* with other stages: of blocks, of shards */
-    double local, shard;        /* elements of owned weights: of blocks, of shards */
-    double kept_bytes;          /* of activations, beyond what no choice changes */
+/* Parts, of one micro-batch or once a step, on a device; seconds but where said. */
+enum sbp_column {
+    SBP_COLUMN_COMPUTE, /* of the forward pass, like the next two and boxing of inputs */
+    SBP_COLUMN_INNER,
+    SBP_COLUMN_BOX_OUT,
+    SBP_COLUMN_BACK, /* of the backward pass: gradients of weights, and the rest */
+    SBP_COLUMN_BACK_WEIGHT,
+    SBP_COLUMN_CONVERT, /* of copies of all weights: at ZeRO levels 0 to 2, and 3 */
+    SBP_COLUMN_GATHER,
+    SBP_COLUMN_REDUCE, /* gradients of owned weights, whole and into shards */
+    SBP_COLUMN_SCATTER,
+    SBP_COLUMN_SHARE,        /* updated weights out of shards, levels 1 and 2 */
+    SBP_COLUMN_STAGE_BLOCKS, /* sums with other stages: of blocks, of shards */
+    SBP_COLUMN_STAGE_SHARDS,
+    SBP_COLUMN_LOCAL, /* elements of owned weights: of blocks, of shards */
+    SBP_COLUMN_SHARD,
+    SBP_COLUMN_KEPT,   /* bytes of activations, beyond what no choice changes */
+    SBP_COLUMN_BOX_IN, /* of each input */
+    SBP_COLUMNS = SBP_COLUMN_BOX_IN + SBP_MAX_INPUTS
 };
 
-/* (tuple) what a work of a variable costs in its tuples, out of the arena; scratch may be released
- * at once. E_MEMORY. */
-enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,
-                                    const struct sbp_space_work *work, struct sbp_arena *arena,
-                                    struct sbp_arena *scratch, struct sbp_row **rows) SBP_MUST_USE;
+/* What a work costs in each tuple of its variable. */
+struct sbp_columns {
+    const double *of[SBP_COLUMNS]; /* (tuple); NULL: 0 in every tuple */
+};
+
+/* Columns of a work of a variable, out of the arena; scratch may be released at once. E_MEMORY. */
+enum sbp_status sbp_space_make_columns(const struct sbp_space *space, int variable,
+                                       const struct sbp_space_work *work, struct sbp_arena *arena,
+                                       struct sbp_arena *scratch,
+                                       struct sbp_columns *columns) SBP_MUST_USE;
 
 /* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_choices(struct sbp_space *space) SBP_MUST_USE;

@@ -115,17 +115,16 @@ static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
     return a;
 }
 
-static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *played,
-                           struct sbp_row *row)
+static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *played, double *row)
 {
     const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
     const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->work->op);
-    double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row->inner,
-                                      [SBP_PASS_INPUT_GRADIENT] = &row->back,
-                                      [SBP_PASS_WEIGHT_GRADIENT] = &row->back_weight};
-    row->compute = a->forward_s;
-    row->back = a->input_s;
-    row->back_weight = a->weight_s;
+    double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row[SBP_COLUMN_INNER],
+                                      [SBP_PASS_INPUT_GRADIENT] = &row[SBP_COLUMN_BACK],
+                                      [SBP_PASS_WEIGHT_GRADIENT] = &row[SBP_COLUMN_BACK_WEIGHT]};
+    row[SBP_COLUMN_COMPUTE] = a->forward_s;
+    row[SBP_COLUMN_BACK] = a->input_s;
+    row[SBP_COLUMN_BACK_WEIGHT] = a->weight_s;
     for (int i = 0; i < a->inner_count; i++) {
         const struct sbp_op_inner *inner = &a->inner[i];
         if (inner->pass == SBP_PASS_INPUT_GRADIENT && !forms)
@@ -142,8 +141,7 @@ static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *p
 
 /* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
  * be whole, these are priced with the pair. */
-static void add_boxing(const struct sheet *sheet, const struct sbp_played *played,
-                       struct sbp_row *row)
+static void add_boxing(const struct sheet *sheet, const struct sbp_played *played, double *row)
 {
     const double bytes = (double)sheet->space->pricing.bytes.activation;
     for (int i = 0; i < sheet->node->input_count; i++) {
@@ -151,15 +149,15 @@ static void add_boxing(const struct sheet *sheet, const struct sbp_played *playe
             continue;
         const int gather = shape_of(played, sheet->input[i].broadcast);
         const double n = sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
-        row->box_in[i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
-        row->back += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
+        row[SBP_COLUMN_BOX_IN + i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
+        row[SBP_COLUMN_BACK] += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
     }
     if (!sheet->work->boxed_output)
         return;
     const int partial = shape_of(played, sheet->output.partial);
     const double n = sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
-    row->box_out = collective_s(sheet, SBP_REDUCE_SCATTER, partial, n);
-    row->back += collective_s(sheet, SBP_ALL_GATHER, partial, n);
+    row[SBP_COLUMN_BOX_OUT] = collective_s(sheet, SBP_REDUCE_SCATTER, partial, n);
+    row[SBP_COLUMN_BACK] += collective_s(sheet, SBP_ALL_GATHER, partial, n);
 }
 
 /* ---- weights -------------------------------------------------------------------------------- */
@@ -186,8 +184,7 @@ static double share_out_s(const struct sheet *sheet, const struct replicas *repl
 
 /* Weights whole where a pass reads them: gathered in the type that operators compute in, or
  * converted to it. */
-static void add_copies(const struct sheet *sheet, const struct replicas *replicas,
-                       struct sbp_row *row)
+static void add_copies(const struct sheet *sheet, const struct replicas *replicas, double *row)
 {
     const struct sbp_space *space = sheet->space;
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
@@ -196,11 +193,11 @@ static void add_copies(const struct sheet *sheet, const struct replicas *replica
         convert_s =
             sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
                                  replicas->local * (double)(bytes->weight + bytes->compute));
-    row->convert += convert_s;
-    row->gather += replicas->members > 1
-                       ? share_out_s(sheet, replicas, SBP_ALL_GATHER,
-                                     bytes->compute > 0 ? bytes->compute : bytes->weight)
-                       : convert_s;
+    row[SBP_COLUMN_CONVERT] += convert_s;
+    row[SBP_COLUMN_GATHER] += replicas->members > 1
+                                  ? share_out_s(sheet, replicas, SBP_ALL_GATHER,
+                                                bytes->compute > 0 ? bytes->compute : bytes->weight)
+                                  : convert_s;
 }
 
 /* A tied weight in several stages: they add up once a step. */
@@ -217,7 +214,7 @@ static double stage_sum_s(const struct sheet *sheet, int weight, double elements
 }
 
 static void add_weight(const struct sheet *sheet, int weight, const struct sbp_played *played,
-                       struct sbp_row *row)
+                       double *row)
 {
     const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
     const int shape = shape_of(played, sheet->gradient[weight].partial);
@@ -230,14 +227,14 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
     add_copies(sheet, &replicas, row);
     if ((sheet->work->owned >> weight & 1) == 0)
         return;
-    row->all_reduce +=
+    row[SBP_COLUMN_REDUCE] +=
         collective_s(sheet, SBP_ALL_REDUCE, shape, replicas.local * (double)bytes->reduce);
-    row->scatter += share_out_s(sheet, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
-    row->share += share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
-    row->stage_sum[0] += stage_sum_s(sheet, weight, replicas.local);
-    row->stage_sum[1] += stage_sum_s(sheet, weight, replicas.shard);
-    row->local += replicas.local;
-    row->shard += replicas.shard;
+    row[SBP_COLUMN_SCATTER] += share_out_s(sheet, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
+    row[SBP_COLUMN_SHARE] += share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
+    row[SBP_COLUMN_STAGE_BLOCKS] += stage_sum_s(sheet, weight, replicas.local);
+    row[SBP_COLUMN_STAGE_SHARDS] += stage_sum_s(sheet, weight, replicas.shard);
+    row[SBP_COLUMN_LOCAL] += replicas.local;
+    row[SBP_COLUMN_SHARD] += replicas.shard;
 }
 
 /* ---- activations ---------------------------------------------------------------------------- */
@@ -295,31 +292,49 @@ static struct sbp_played play(const struct sheet *sheet, int variable, int tuple
     return played;
 }
 
-static void fill_row(const struct sheet *sheet, const struct sbp_played *played,
-                     struct sbp_row *row)
+static void fill_row(const struct sheet *sheet, const struct sbp_played *played, double *row)
 {
-    *row = (struct sbp_row){0};
     add_arithmetic(sheet, played, row);
     add_boxing(sheet, played, row);
     for (int w = 0; w < sheet->node->weight_count; w++)
         add_weight(sheet, w, played, row);
-    row->kept_bytes = kept_bytes(sheet, played);
+    row[SBP_COLUMN_KEPT] = kept_bytes(sheet, played);
 }
 
-enum sbp_status sbp_space_make_rows(const struct sbp_space *space, int variable,
-                                    const struct sbp_space_work *work, struct sbp_arena *arena,
-                                    struct sbp_arena *scratch, struct sbp_row **rows)
+/* Rows, (tuple, SBP_COLUMNS), as columns; those of nothing but 0 are left out. */
+static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena *arena,
+                                 struct sbp_columns *columns)
+{
+    for (int c = 0; c < SBP_COLUMNS; c++) {
+        int first = 0;
+        columns->of[c] = NULL;
+        while (first < tuples && row[(size_t)first * SBP_COLUMNS + (size_t)c] == 0)
+            first++;
+        if (first == tuples)
+            continue;
+        double *const column = SBP_TAKE(arena, double, tuples);
+        if (column == NULL)
+            return SBP_E_MEMORY;
+        for (int tuple = 0; tuple < tuples; tuple++)
+            column[tuple] = row[(size_t)tuple * SBP_COLUMNS + (size_t)c];
+        columns->of[c] = column;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_make_columns(const struct sbp_space *space, int variable,
+                                       const struct sbp_space_work *work, struct sbp_arena *arena,
+                                       struct sbp_arena *scratch, struct sbp_columns *columns)
 {
     const int tuples = space->variable[variable].tuple_count;
     struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
-    struct sbp_row *row = SBP_TAKE(arena, struct sbp_row, tuples);
-    *rows = row;
+    double *const row = SBP_NEW(scratch, double, (size_t)tuples *SBP_COLUMNS);
     if (memo == NULL || row == NULL)
         return SBP_E_MEMORY;
     const struct sheet sheet = sheet_of(space, work, memo);
     for (int tuple = 0; tuple < tuples; tuple++) {
         const struct sbp_played played = play(&sheet, variable, tuple);
-        fill_row(&sheet, &played, &row[tuple]);
+        fill_row(&sheet, &played, row + (size_t)tuple * SBP_COLUMNS);
     }
-    return SBP_OK;
+    return transpose(row, tuples, arena, columns);
 }

@@ -5,13 +5,13 @@
 /* A store that holds more begins anew. */
 static const size_t MOST_BYTES = (size_t)512 << 20;
 
-/* Rows, and what they depend on beside shelf and variable. */
-struct kept_rows {
-    struct kept_rows *next;
+/* Columns, and what they depend on beside shelf and variable. */
+struct kept_columns {
+    struct kept_columns *next;
     struct sbp_space_work work;
     enum sbp_owner owner;
     bool regather;
-    struct sbp_row *row;
+    struct sbp_columns columns;
 };
 
 struct sbp_shelf {
@@ -19,7 +19,7 @@ struct sbp_shelf {
     int64_t pipeline, micro_batch;
     int variable_count;                  /* 0: no domains yet */
     struct sbp_space_variable *variable; /* (variable_count) before choices are made */
-    struct kept_rows **rows;             /* (variable_count) lists */
+    struct kept_columns **columns;       /* (variable_count) lists */
 };
 
 void sbp_space_store_free(struct sbp_space_store *store)
@@ -86,8 +86,8 @@ enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space)
         return SBP_OK;
     shelf->variable =
         SBP_TAKE(&space->store->arena, struct sbp_space_variable, space->variable_count);
-    shelf->rows = SBP_NEW(&space->store->arena, struct kept_rows *, space->variable_count);
-    if (shelf->variable == NULL || shelf->rows == NULL)
+    shelf->columns = SBP_NEW(&space->store->arena, struct kept_columns *, space->variable_count);
+    if (shelf->variable == NULL || shelf->columns == NULL)
         return SBP_E_MEMORY;
     memcpy(shelf->variable, space->variable,
            (size_t)space->variable_count * sizeof *shelf->variable);
@@ -97,10 +97,10 @@ enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space)
     return SBP_OK;
 }
 
-/* ---- rows ----------------------------------------------------------------------------------- */
+/* ---- columns -------------------------------------------------------------------------------- */
 
 /* Whether two works cost the same in every tuple: roles follow from operator and variable. */
-static bool is_same(const struct kept_rows *kept, const struct sbp_space *space,
+static bool is_same(const struct kept_columns *kept, const struct sbp_space *space,
                     const struct sbp_space_work *work)
 {
     return kept->owner == space->parallel->owner && kept->regather == space->parallel->regather &&
@@ -111,33 +111,28 @@ static bool is_same(const struct kept_rows *kept, const struct sbp_space *space,
            memcmp(kept->work.holders, work->holders, sizeof work->holders) == 0;
 }
 
-enum sbp_status sbp_shelf_rows(const struct sbp_space *space, int variable,
-                               const struct sbp_space_work *work, struct sbp_arena *arena,
-                               const struct sbp_row **rows)
+enum sbp_status sbp_shelf_columns(const struct sbp_space *space, int variable,
+                                  const struct sbp_space_work *work, struct sbp_arena *arena,
+                                  struct sbp_columns *columns)
 {
-    struct sbp_row *made = NULL;
-    if (space->shelf == NULL) {
-        SBP_TRY(sbp_space_make_rows(space, variable, work, arena, arena, &made));
-        *rows = made;
-        return SBP_OK;
-    }
-    struct kept_rows **const list = &space->shelf->rows[variable];
-    for (const struct kept_rows *kept = *list; kept != NULL; kept = kept->next)
+    if (space->shelf == NULL)
+        return sbp_space_make_columns(space, variable, work, arena, arena, columns);
+    struct kept_columns **const list = &space->shelf->columns[variable];
+    for (const struct kept_columns *kept = *list; kept != NULL; kept = kept->next)
         if (is_same(kept, space, work)) {
-            *rows = kept->row;
+            *columns = kept->columns;
             return SBP_OK;
         }
     struct sbp_arena *const store = &space->store->arena;
-    struct kept_rows *const kept = SBP_NEW(store, struct kept_rows, 1);
+    struct kept_columns *const kept = SBP_NEW(store, struct kept_columns, 1);
     if (kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_space_make_rows(space, variable, work, store, arena, &made));
-    *kept = (struct kept_rows){.next = *list,
-                               .work = *work,
-                               .owner = space->parallel->owner,
-                               .regather = space->parallel->regather,
-                               .row = made};
+    SBP_TRY(sbp_space_make_columns(space, variable, work, store, arena, columns));
+    *kept = (struct kept_columns){.next = *list,
+                                  .work = *work,
+                                  .owner = space->parallel->owner,
+                                  .regather = space->parallel->regather,
+                                  .columns = *columns};
     *list = kept;
-    *rows = made;
     return SBP_OK;
 }

@@ -28,10 +28,10 @@ bool sbp_shelf_take_domains(struct sbp_space *space);
 /* Puts them there. E_MEMORY. */
 enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space) SBP_MUST_USE;
 
-/* (tuple) what a work of a variable costs in its tuples: made, or from the space's shelf. Without
- * one, rows come out of the arena. E_MEMORY. */
-enum sbp_status sbp_shelf_rows(const struct sbp_space *space, int variable,
-                               const struct sbp_space_work *work, struct sbp_arena *arena,
-                               const struct sbp_row **rows) SBP_MUST_USE;
+/* What a work of a variable costs in its tuples: made, or from the space's shelf. Without one, it
+ * comes out of the arena. E_MEMORY. */
+enum sbp_status sbp_shelf_columns(const struct sbp_space *space, int variable,
+                                  const struct sbp_space_work *work, struct sbp_arena *arena,
+                                  struct sbp_columns *columns) SBP_MUST_USE;
 
 #endif

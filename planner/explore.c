@@ -5,14 +5,14 @@
 
 #include "base/text.h"
 #include "planner/candidates.h"
+#include "planner/mixture.h"
 #include "planner/queue.h"
 #include "planner/space_rules.h"
 #include "planner/space_store.h"
 #include "planner/view.h"
 
-/* Paths along which a candidate is solved before its bound is left as it is; candidates that are
- * cut in parts for the sake of further plans. */
-enum { MOST_PATHS = 3, MOST_CUTS = 1000 };
+/* Candidates that are cut in parts for the sake of further plans. */
+enum { MOST_CUTS = 1000 };
 
 /* How much is known of a candidate. */
 enum knowledge { LISTED, BOUNDED, SOLVED };
@@ -206,28 +206,29 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
     return SBP_OK;
 }
 
-/* Along the path that work alone would make the longest, then along those of the plans found. */
+/* Along the path that work alone would make the longest, along those of the plans found, then along
+ * mixtures of all of these, as long as each says something new. */
 static enum sbp_status solve_paths(struct explorer *e, struct node *node)
 {
-    struct sbp_path path[MOST_PATHS], times;
+    struct sbp_mixture mixture;
     if (e->request->objective == SBP_COMMUNICATION) {
         struct sbp_outcome found;
         SBP_TRY(solve_along(e, node, NULL, &found));
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
         return SBP_OK;
     }
-    SBP_TRY(sbp_path_expected(e->plan, &e->arena, &path[0], e->diag));
-    for (int i = 0; i < MOST_PATHS && !is_over(e); i++) {
+    SBP_TRY(sbp_mixture_begin(e->plan, &e->arena, &mixture, e->diag));
+    for (int i = 0; i < SBP_MOST_ROUNDS && !is_over(e); i++) {
         struct sbp_outcome found;
-        SBP_TRY(solve_along(e, node, &path[i], &found));
+        const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
+        bool more = false;
+        SBP_TRY(solve_along(e, node, &mixture.path, &found));
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
-        if (is_refuted(e, node->bound_s) || isinf(found.strategy_s) || i + 1 == MOST_PATHS)
-            return SBP_OK;
-        SBP_TRY(sbp_path_of_step(e->plan, &e->plan->strategy, &e->arena, &path[i + 1], &times,
-                                 e->diag));
-        for (int k = 0; k <= i; k++)
-            if (sbp_path_equal(&path[k], &path[i + 1]))
-                return SBP_OK;
+        if (!is_refuted(e, node->bound_s) && isfinite(found.strategy_s) && i + 1 < SBP_MOST_ROUNDS)
+            SBP_TRY(sbp_mixture_add(&mixture, &e->plan->strategy, &more, e->diag));
+        sbp_arena_release(&e->plan->arena, mark); /* the best is kept elsewhere */
+        if (!more)
+            break;
     }
     return SBP_OK;
 }
@@ -235,11 +236,9 @@ static enum sbp_status solve_paths(struct explorer *e, struct node *node)
 static enum sbp_status solve_node(struct explorer *e, struct node *node)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
-    const struct sbp_arena_mark strategies = sbp_arena_mark(&e->plan->arena);
     SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
     SBP_TRY(solve_paths(e, node));
     sbp_arena_release(&e->arena, mark);
-    sbp_arena_release(&e->plan->arena, strategies); /* the best is kept elsewhere */
     return SBP_OK;
 }
 

@@ -15,6 +15,7 @@
 
 #include "labelled.h"
 #include "planner/explore.h"
+#include "planner/space_rules.h"
 #include "small_models.h"
 
 /* Sums in another order differ by this share. */
@@ -28,6 +29,8 @@ struct instance {
     struct small_text cluster;
     struct sbp_request request;
     struct sbp_plan plan;
+    bool is_staged; /* stages and schedule are given */
+    enum sbp_schedule schedule;
 };
 
 struct brute {
@@ -103,7 +106,8 @@ static void try_schedules(struct instance *instance, struct sbp_parallel paralle
     for (int schedule = SBP_GPIPE; schedule <= SBP_MESSAGE_DRIVEN; schedule++)
         for (int64_t chunks = 1; chunks <= (schedule == SBP_INTERLEAVED ? 3 : 1); chunks++)
             for (int cut = 0; cut < SBP_STAGE_CUTS; cut++) {
-                if ((schedule == SBP_INTERLEAVED) != (chunks > 1))
+                if ((schedule == SBP_INTERLEAVED) != (chunks > 1) ||
+                    (instance->is_staged && schedule != (int)instance->schedule))
                     continue;
                 parallel.schedule = (enum sbp_schedule)schedule;
                 parallel.chunks = chunks;
@@ -125,6 +129,8 @@ static struct brute try_all(struct instance *instance)
             struct sbp_parallel parallel = plain;
             parallel.pipeline = stages;
             parallel.micro_batch = micro;
+            if (instance->is_staged && stages != plain.pipeline)
+                continue;
             if (stages == 1)
                 try_states(instance, parallel, &brute);
             else
@@ -213,6 +219,53 @@ static void run_instance(struct instance *instance, struct tally *tally, double 
     compare(instance, &brute, tally);
 }
 
+/* The request keeps the plan's value of a key. */
+static void give(struct instance *instance, const char *key)
+{
+    const char *const *keys = sbp_parallel_keys();
+    for (int i = 0; keys[i] != NULL; i++)
+        if (strcmp(keys[i], key) == 0)
+            instance->request.given |= 1u << i;
+    assert_true(sbp_request_gives(&instance->request, key));
+}
+
+/* Two stages of two devices; false where the model has too few cuts. */
+static bool give_stages(struct instance *instance, enum sbp_schedule schedule)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_parallel parallel = instance->plan.parallel;
+    parallel.pipeline = 2;
+    parallel.schedule = schedule;
+    instance->is_staged = true;
+    instance->schedule = schedule;
+    if (sbp_plan_set_parallel(&instance->plan, &parallel, &diag) != SBP_OK)
+        return false;
+    give(instance, "pipeline");
+    give(instance, "schedule");
+    return true;
+}
+
+/* Stages of several devices under one schedule: strategies differ from path to path. */
+static void run_stages(enum small_kind kind, enum sbp_schedule schedule, int instances,
+                       uint64_t seed)
+{
+    struct tally tally = {0};
+    for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
+        struct instance instance = {.seed = seed + (uint64_t)draw * 1000003,
+                                    .request = {.space = SBP_SPACE_FULL}};
+        open_instance(&instance, kind, 2, 2);
+        if (give_stages(&instance, schedule))
+            run_instance(&instance, &tally, -1);
+        sbp_plan_free(&instance.plan);
+    }
+    print_message("%-12s %-14s seed %" PRIu64 ": %d run, %" PRId64 " strategies: %d optimal, "
+                  "plans off by at most %.3g %%\n",
+                  small_kind_name(kind), sbp_schedule_name(schedule), seed, tally.run,
+                  tally.strategies, tally.optimal, 100 * tally.worst_gap);
+    assert_true(tally.run > 0 && tally.staged == tally.run);
+    assert_true(tally.worst_gap < 0.05);
+}
+
 static void run_kind(enum small_kind kind, int outer, int inner, double share, int instances,
                      uint64_t seed)
 {
@@ -244,6 +297,17 @@ static void test_without_limit(void **state)
     run_kind(SMALL_GPT, 2, 1, -1, 3, 15);
 }
 
+static void test_stages(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_ZERO_BUBBLE,
+                                                  SBP_MESSAGE_DRIVEN};
+    for (int i = 0; i < 4; i++) {
+        run_stages(SMALL_CHAIN, schedules[i], 4, 41 + (uint64_t)i);
+        run_stages(SMALL_LANGUAGE, schedules[i], 3, 51 + (uint64_t)i);
+    }
+}
+
 static void test_with_limit(void **state)
 {
     (void)state;
@@ -258,6 +322,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_limit),
+        cmocka_unit_test(test_stages),
         cmocka_unit_test(test_with_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,32 @@
+/* Which path, or mixture of paths, to measure a candidate's plans along next.
+ *
+ * The cheapest plan along a path costs more on another one. First comes the path that is expected
+ * to be the longest, then those of the plans that it and the next ones lead to. What these cost
+ * along each other's paths is the matrix of a game, whose best answer of the paths' side is the
+ * mixture that comes next (double oracle: McMahan, Gordon and Blum, ICML 2003). Any mixture bounds
+ * the step; their bounds rise to the value of the game.
+ */
+#ifndef SBP_PLANNER_MIXTURE_H
+#define SBP_PLANNER_MIXTURE_H
+
+#include "planner/path.h"
+
+enum { SBP_MOST_ROUNDS = 16 };
+
+struct sbp_mixture {
+    const struct sbp_plan *plan;
+    struct sbp_arena *arena;
+    struct sbp_path path; /* to measure plans along now */
+    int path_count, plan_count;
+    struct sbp_path known[SBP_MOST_ROUNDS + 1], times[SBP_MOST_ROUNDS + 1];
+};
+
+/* Arrays come out of the arena, and the plan's parallel must stay. Fails as sbp_path_expected. */
+enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena *arena,
+                                  struct sbp_mixture *mixture, struct sbp_diag *diag) SBP_MUST_USE;
+/* Takes in the plan that was found along mixture->path and sets the next one; *more: there is one
+ * that says something new. Fails as sbp_path_of_step. */
+enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
+                                bool *more, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -40,6 +40,15 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .output = S(FEATURE), .paper = true                                                        \
     }
 
+/* A sum that lives on: the operator is linear in its input, weights are whole, and one member alone
+ * adds the bias (OneFlow, section 3.3). By duality the output's gradient is whole, and the input's
+ * with it; a weight's gradient is a product with the input and a sum like it, a bias's is whole. */
+#define PARTIAL                                                                                    \
+    {                                                                                              \
+        .name = "partial", .input = {P, P}, .weight = {B, B}, .gradient = {P, B}, .output = P,     \
+        .spare = true                                                                              \
+    }
+
 /* Element-wise: whatever splits the operand splits the result. */
 #define ELEMENTWISE(inputs_)                                                                       \
     .inputs = (inputs_), .role_count = 4,                                                          \
@@ -68,13 +77,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                  .gradient = {S(IN), B},
                                  .output = P,
                                  .paper = true},
-                                /* The bias as on a row axis. */
-                                {.name = "partial",
-                                 .input = {P},
-                                 .weight = {B, B},
-                                 .gradient = {P, B},
-                                 .output = P,
-                                 .spare = true},
+                                PARTIAL,
                                 REPLICATE}},
     /* Weights: table (vocabulary, hidden), then rows that are added: positions, token types. Such a
      * row is touched by the tokens of one split only, so its gradient is partial under batch and
@@ -100,17 +103,21 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_RELU] = {.name = "relu", .follows = true, .runs = true, ELEMENTWISE(1)},
     [SBP_OP_GELU] = {.name = "gelu", .follows = true, .runs = true, ELEMENTWISE(1)},
     [SBP_OP_TANH] = {.name = "tanh", .follows = true, ELEMENTWISE(1)},
-    [SBP_OP_DROPOUT] = {.name = "dropout", .follows = true, .runs = true, ELEMENTWISE(1)},
+    /* Linear: every member has the same mask. */
+    [SBP_OP_DROPOUT] = {.name = "dropout",
+                        .follows = true,
+                        .runs = true,
+                        .inputs = 1,
+                        .role_count = 5,
+                        .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
+                                 FEATURES("feature"), PARTIAL, REPLICATE}},
     /* Legal on partial sums too: the sum of sums. */
     [SBP_OP_ADD] = {.name = "add",
                     .inputs = 2,
                     .runs = true,
                     .role_count = 5,
-                    .role = {TOKENS("batch", BATCH, true),
-                             TOKENS("sequence", SEQ, false),
-                             FEATURES("feature"),
-                             {.name = "partial", .input = {P, P}, .output = P, .spare = true},
-                             REPLICATE}},
+                    .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
+                             FEATURES("feature"), PARTIAL, REPLICATE}},
     /* Two scalars a token (one of rmsnorm) are all-reduced over the axes of the hidden role. */
     [SBP_OP_LAYERNORM] = {.name = "layernorm",
                           .inputs = 1,
@@ -145,7 +152,13 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     /* silu(gate) x up: the input's inner dimension holds {gate, up}. */
     [SBP_OP_SWIGLU] = {.name = "swiglu", .follows = true, ELEMENTWISE(1)},
     /* Rotates queries and keys in place, by angles that every device knows: free. */
-    [SBP_OP_ROTARY] = {.name = "rotary", .follows = true, .in_place = true, ELEMENTWISE(1)},
+    [SBP_OP_ROTARY] = {.name = "rotary",
+                       .follows = true,
+                       .in_place = true,
+                       .inputs = 1,
+                       .role_count = 5,
+                       .role = {TOKENS("batch", BATCH, true), TOKENS("sequence", SEQ, false),
+                                FEATURES("feature"), PARTIAL, REPLICATE}},
     /* Context: queries split by sequence, keys and values gathered or passed round a ring inside
      * the operator (sbp_op_inner); spare here, where plans are to run. */
     [SBP_OP_ATTENTION] =
@@ -197,7 +210,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_CONV2D] = {.name = "conv2d",
                        .inputs = 1,
                        .weights = 2,
-                       .role_count = 5,
+                       .role_count = 6,
                        .role = {TOKENS("batch", BATCH, true),
                                 TOKENS("height", SEQ, false),
                                 {.name = "column",
@@ -212,6 +225,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                  .gradient = {S(IN), B},
                                  .output = P,
                                  .paper = true},
+                                PARTIAL,
                                 REPLICATE}},
     /* Statistics are of the device's own images (AutoDDL trains so, as data parallelism does). */
     [SBP_OP_BATCHNORM] = {.name = "batchnorm",
@@ -227,19 +241,22 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                         .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), REPLICATE}},
     [SBP_OP_AVGPOOL] = {.name = "avgpool",
                         .inputs = 1,
-                        .role_count = 3,
-                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), REPLICATE}},
+                        .role_count = 4,
+                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), PARTIAL,
+                                 REPLICATE}},
     /* The token that stands for a sequence: (batch, sequence, hidden, 1) to (batch, 1, hidden, 1).
      */
     [SBP_OP_FIRST_TOKEN] = {.name = "first_token",
                             .inputs = 1,
-                            .role_count = 3,
-                            .role = {TOKENS("batch", BATCH, true), FEATURES("feature"), REPLICATE}},
+                            .role_count = 4,
+                            .role = {TOKENS("batch", BATCH, true), FEATURES("feature"), PARTIAL,
+                                     REPLICATE}},
     /* (batch, height, channels, width) to (batch, 1, channels, height x width). */
     [SBP_OP_FLATTEN] = {.name = "flatten",
                         .inputs = 1,
-                        .role_count = 3,
-                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), REPLICATE}},
+                        .role_count = 4,
+                        .role = {TOKENS("batch", BATCH, true), FEATURES("channel"), PARTIAL,
+                                 REPLICATE}},
     /* Reads the model's images; weights: kernel (patch pixels x colours, 1, hidden, 1), bias, class
      * token, positions. */
     [SBP_OP_PATCH_EMBEDDING] = {.name = "patch_embedding",
@@ -283,7 +300,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
     [SBP_OP_SUMMA_LINEAR] = {.name = "summa_linear",
                              .inputs = 1,
                              .weights = 2,
-                             .role_count = 4,
+                             .role_count = 5,
                              .role = {TOKENS("batch", BATCH, true),
                                       /* The bias lies with the columns; rows hold it alike. */
                                       {.name = "grid_row",
@@ -298,6 +315,7 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                                        .gradient = {S(OUT), S(OUT)},
                                        .output = S(FEATURE),
                                        .paper = true},
+                                      PARTIAL,
                                       REPLICATE}},
     /* A model file's own: the node has an entry of its own in place of this one. */
     [SBP_OP_CUSTOM] = {.name = "custom", .inputs = 1, .weights = 1, .role_count = 0},

@@ -74,8 +74,9 @@ struct sbp_role {
     struct sbp_state output;
     bool paper; /* in the `autoddl` space: (p0, p1, p2) = batch, column, row */
     /* Played only where a fix asks for it or nothing else divides the operator: `replicate`, all
-     * operands B and the work repeated (by duality its weights' gradients are partial), and
-     * `partial`, a sum that lives on through a linear (OneFlow, section 3.3). */
+     * operands B and the work repeated (by duality its weights' gradients are partial); and
+     * `partial`, a sum that lives on through an operator that is linear in its inputs (OneFlow,
+     * section 3.3), which the space `full` tries where it can pay (planner/space_rests.c). */
     bool spare;
 };
 

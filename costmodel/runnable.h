@@ -1,7 +1,8 @@
 /* Whether the executor can run a plan; everything else is searched and priced.
  *
  * It runs one stage with all of the batch at once, operators that it has kernels for, in roles that
- * split something, with activations that rest split. Checked before anything is allocated.
+ * split something or go on with partial sums, wherever activations rest. Checked before anything is
+ * allocated.
  */
 #ifndef SBP_COSTMODEL_RUNNABLE_H
 #define SBP_COSTMODEL_RUNNABLE_H

@@ -75,12 +75,9 @@ enum sbp_status sbp_path_longest(const struct sbp_plan *plan, struct sbp_arena *
 
 /* ---- what a step takes ---------------------------------------------------------------------- */
 
-/* A message of the activation that crosses before an operator: no device has less than its share.
- */
-static double least_message_s(const struct sbp_plan *plan, int op)
+double sbp_path_message_s(const struct sbp_plan *plan, int tensor, double parts)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
-    const int tensor = sbp_graph_crossing(&plan->graph, op);
     struct sbp_group group = sbp_group_one();
     if (tensor < 0 || plan->stage_level < 0)
         return 0;
@@ -89,7 +86,15 @@ static double least_message_s(const struct sbp_plan *plan, int op)
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
         elements *= (double)plan->graph.tensor[tensor].shape.size[dim];
     return sbp_collective_group_s(&plan->cluster, SBP_SEND_RECV, &group,
-                                  elements / (double)plan->mesh.devices * (double)bytes.activation);
+                                  elements / parts * (double)bytes.activation);
+}
+
+/* A message of the activation that crosses before an operator: no device has less than its share.
+ */
+static double least_message_s(const struct sbp_plan *plan, int op)
+{
+    return sbp_path_message_s(plan, sbp_graph_crossing(&plan->graph, op),
+                              (double)plan->mesh.devices);
 }
 
 double sbp_path_messages_s(const struct sbp_plan *plan, const struct sbp_path *path,

@@ -44,6 +44,8 @@ double sbp_path_length_s(const struct sbp_path *path, const struct sbp_path *tim
 /* Each with its share; `mixed` is one of the same plan, and written over. */
 void sbp_path_mix(const struct sbp_path *path, const double *share, int count,
                   struct sbp_path *mixed);
+/* A message between stages of an activation, -1: none, that rests in so many parts. */
+double sbp_path_message_s(const struct sbp_plan *plan, int tensor, double parts);
 /* The path's messages, at the least, whatever the strategy; first: where pieces begin. */
 double sbp_path_messages_s(const struct sbp_plan *plan, const struct sbp_path *path,
                            const int *first);

@@ -77,6 +77,7 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
                         "legal with --space autoddl, megatron and data-parallel");
     SBP_TRY(allocate(maker, class_limit));
     sbp_megatron_pair(maker);
+    SBP_TRY(sbp_space_find_rests(space));
     SBP_TRY(sbp_space_connect(space));
     SBP_TRY(check_fixes(space, maker->diag));
     if (space->request->store != NULL && class_limit == NULL && maker->megatron == NULL &&

@@ -80,6 +80,8 @@ struct sbp_space {
     int *op_variable;                  /* (op_count) -1: a follower */
     uint8_t (*op_role)[SBP_MAX_ROLES]; /* (op_count) variable's role -> operator's role */
     int *slot;                         /* (tensor_count) variable that says where it rests; -1 */
+    bool *goes_on;  /* (op_count) a site may go on with partial sums (space_rests.c) */
+    uint8_t *rests; /* (tensor_count) a site's output may rest B, P (bit SBP_REST_WHOLE, ...) */
     struct sbp_space_links links;
     int64_t *class_limit; /* (class_count) most parts a class may be split in */
     struct sbp_shapes *shapes;

@@ -1,7 +1,8 @@
-/* Building a space, in parts: what may be played (space_roles.c), variables and what they stand for
- * (space_variables.c), whether a tuple is legal (space_legal.c), the one tuple of the `megatron`
- * space (space_megatron.c), domains (space_domains.c), parts of them (space_part.c); space.c puts
- * them together.
+/* Building a space, in parts: what may stay partial or whole between operators (space_rests.c),
+ * what may be played (space_roles.c), variables and what they stand for (space_variables.c),
+ * whether a tuple is legal (space_legal.c), the one tuple of the `megatron` space
+ * (space_megatron.c), domains (space_domains.c), parts of them (space_part.c); space.c puts them
+ * together.
  *
  * A tuple under trial stands in the row behind a variable's accepted ones.
  */
@@ -47,6 +48,11 @@ static inline const struct sbp_op_entry *sbp_space_entry(const struct sbp_graph 
 /* The fix of a layer; of a rest variable, that says where its tensor rests. NULL: none. */
 const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op);
 const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int variable);
+
+/* The role in which an operator of so many inputs goes on with partial sums; -1. */
+int sbp_space_sum_role(const struct sbp_op_entry *entry, int inputs);
+/* Fills space->goes_on and space->rests. E_MEMORY. */
+enum sbp_status sbp_space_find_rests(struct sbp_space *space) SBP_MUST_USE;
 
 /* Whether the space lets an operator play a role of its own accord. Spare roles are searched where
  * a fix names them. */

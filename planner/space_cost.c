@@ -165,21 +165,32 @@ static void add_weighed(const struct sbp_columns *columns, const double weight[S
     }
 }
 
-/* Adding up gradients where tensors rest whole. */
-static double additions_s(const struct sbp_space *space, int variable, int tuple)
+/* What comes where tensors may rest whole: gradients are added up, and messages between stages
+ * carry more than a device's share. */
+static double whole_s(const struct sbp_space *space, int variable, int tuple)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_view *view = space->view;
+    double seconds = 0;
     int shape = 0;
-    if (space->works->added_elements[variable] == 0)
+    if (!v->rests_whole)
         return 0;
     for (int f = 0; f < space->mesh->family_count; f++)
         for (int r = 0; r < v->role_count; r++)
             if (v->state[r].kind == SBP_SPLIT)
                 shape += sbp_tuple_count(space, variable, tuple, f)[r] * space->shapes->stride[f];
-    return sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                3 * space->works->added_elements[variable] /
-                                    space->shapes->size[shape] *
-                                    (double)space->pricing.bytes.activation);
+    const double parts = space->shapes->size[shape], devices = (double)space->mesh->devices;
+    if (space->works->added_elements[variable] > 0)
+        seconds = sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                       3 * space->works->added_elements[variable] / parts *
+                                           (double)space->pricing.bytes.activation);
+    for (int piece = 0; piece < view->pieces && parts < devices; piece++) {
+        const int tensor = space->works->crossing[piece];
+        if (tensor >= 0 && space->slot[tensor] == variable)
+            seconds += view->crossed[piece] * (sbp_path_message_s(space->plan, tensor, parts) -
+                                               sbp_path_message_s(space->plan, tensor, devices));
+    }
+    return seconds;
 }
 
 /* ---- choices of a variable ------------------------------------------------------------------ */
@@ -201,7 +212,7 @@ static void price_passes(const struct pricing *p)
     const int variable = (int)(p->v - p->space->variable);
     double weight[SBP_COLUMNS];
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
-        p->passes_s[tuple] = additions_s(p->space, variable, tuple);
+        p->passes_s[tuple] = whole_s(p->space, variable, tuple);
     for (int w = 0; w < p->work_count; w++) {
         weigh_passes(&p->work[w], weight);
         add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);

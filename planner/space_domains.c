@@ -166,12 +166,33 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
 
 /* ---- a variable's domain -------------------------------------------------------------------- */
 
+/* The allowed roles, with the last resorts where none that divides gives a tuple. */
+static enum sbp_status enumerate_domain(struct sbp_space_maker *maker, int variable,
+                                        unsigned allowed, unsigned resorts, int *capacity)
+{
+    const struct sbp_space_variable *v = &maker->space->variable[variable];
+    unsigned dividing = allowed;
+    bool lacks = false;
+    if (resorts != 0)
+        dividing = v->op >= 0 ? sbp_space_dividing_roles(maker->space, variable)
+                              : allowed & ((1u << SBP_SPLIT_RESTS) - 1);
+    /* Roles that divide nothing, as going on with sums, always give a tuple. */
+    if ((allowed & ~dividing) == 0) {
+        SBP_TRY(enumerate_all(maker, variable, allowed, capacity));
+        if (v->tuple_count > 0 || resorts == 0)
+            return SBP_OK;
+    }
+    SBP_TRY(lacks_tuples(maker, variable, dividing, capacity, &lacks));
+    if (!lacks && (allowed & ~dividing) == 0)
+        return SBP_OK;
+    return enumerate_all(maker, variable, lacks ? allowed | resorts : allowed, capacity);
+}
+
 static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
     int capacity = 64;
-    bool lacks = false;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     v->count = SBP_NEW(&space->arena, uint8_t, (size_t)capacity * row + 1);
     v->tag = SBP_NEW(&space->arena, uint8_t, capacity);
@@ -180,20 +201,15 @@ static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
     SBP_TRY(sbp_space_make_legality(space, variable, &maker->legality));
     const unsigned allowed = v->op >= 0 ? sbp_space_allowed_roles(space, variable)
                                         : sbp_space_allowed_rests(space, variable);
-    const unsigned resorts = maker->megatron != NULL ? 0 : sbp_space_last_resorts(space, variable);
+    const unsigned resorts =
+        maker->megatron != NULL ? 0 : sbp_space_last_resorts(space, variable) & ~allowed;
     if (v->op < 0 && (allowed | resorts) >> SBP_SPLIT_RESTS != 0)
         v->role_count = SBP_REST_STATES;
     if (maker->megatron != NULL) {
         v->allowed = allowed;
         SBP_TRY(single_megatron_tuple(maker, variable, &capacity));
     } else {
-        SBP_TRY(enumerate_all(maker, variable, allowed, &capacity));
-    }
-    if (v->tuple_count == 0 && resorts != 0) {
-        const unsigned dividing = v->op >= 0 ? sbp_space_dividing_roles(space, variable) : allowed;
-        SBP_TRY(lacks_tuples(maker, variable, dividing, &capacity, &lacks));
-        if (lacks)
-            SBP_TRY(enumerate_all(maker, variable, allowed | resorts, &capacity));
+        SBP_TRY(enumerate_domain(maker, variable, allowed, resorts, &capacity));
     }
     if (v->op < 0 && v->allowed >> SBP_SPLIT_RESTS == 0)
         v->role_count = SBP_SPLIT_RESTS;

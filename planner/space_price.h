@@ -46,6 +46,7 @@ struct sbp_space_work {
     double forward, backward, weight;
     double again_compute, again_inner, again_boxed[SBP_MAX_INPUTS], again_output;
     double copied, end;
+    int sharers; /* readers that may share the input's copy, where it may rest whole; else 1 */
     double *held, *kept; /* (points) */
 };
 
@@ -55,6 +56,8 @@ struct sbp_space_works {
     /* (variable_count) elements x times of gradients that are added up where a variable's tensors
      * rest whole; elsewhere that is a constant. */
     double *added_elements;
+    int *
+        crossing; /* (pieces of the view) what crosses before a piece where it may rest whole; -1 */
     double constant_s;
     double *constant_bytes; /* (points) */
     bool *kept_at_rest;     /* (tensor_count) counted where it rests, once for all that read it */

@@ -56,10 +56,17 @@ static bool is_asked_for(const struct sbp_space *space, int op, int role)
     return space->request->space == SBP_SPACE_FULL && (fixed_roles(space, op) >> role & 1) != 0;
 }
 
+/* Whether an operator may go on with partial sums in a role. */
+static bool goes_on(const struct sbp_space *space, int op, int role)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    return space->goes_on[node->site] && sbp_space_sum_role(node->entry, node->input_count) == role;
+}
+
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
 {
     return sbp_space_rule(space->request->space)->plays(sbp_space_entry(space->graph, op), role) ||
-           is_asked_for(space, op, role);
+           goes_on(space, op, role) || is_asked_for(space, op, role);
 }
 
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
@@ -90,7 +97,8 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
     const struct sbp_list *ops = &space->links.ops;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
         for (int r = 0; r < v->role_count; r++)
-            if (is_asked_for(space, op, space->op_role[op][r]))
+            if (is_asked_for(space, op, space->op_role[op][r]) ||
+                goes_on(space, op, space->op_role[op][r]))
                 allowed |= 1u << r;
     return allowed;
 }
@@ -125,7 +133,7 @@ static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind ki
     return false;
 }
 
-/* Whether a reader may take partial sums. */
+/* Whether a reader may take partial sums in a role of its space or one that a fix asks for. */
 static bool is_read_partial(const struct sbp_space *space, int slot)
 {
     const struct sbp_list *readers = &space->links.readers;
@@ -136,7 +144,8 @@ static bool is_read_partial(const struct sbp_space *space, int slot)
         for (int r = 0; r < v->role_count; r++)
             if (v->allowed >> r & 1 &&
                 entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
-                    SBP_PARTIAL)
+                    SBP_PARTIAL &&
+                !goes_on(space, transfer->op, space->op_role[transfer->op][r]))
                 return true;
     }
     return false;
@@ -154,9 +163,19 @@ static unsigned followed_states(const struct sbp_space *space, int slot)
     return states;
 }
 
+/* B and P where the space searches them. */
+static unsigned searched_rests(const struct sbp_space *space, int slot)
+{
+    const struct sbp_list *keeps = &space->links.keeps;
+    unsigned states = 0;
+    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k])
+        states |= space->rests[space->graph->op[space->keep[k].op].output];
+    return states;
+}
+
 unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 {
-    unsigned allowed = sbp_space_rule(space->request->space)->splits;
+    unsigned allowed = sbp_space_rule(space->request->space)->splits | searched_rests(space, slot);
     if (is_left_in(space, slot, SBP_BROADCAST))
         allowed |= 1u << SBP_REST_WHOLE;
     if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))

@@ -239,7 +239,8 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
 
 /* ---- activations ---------------------------------------------------------------------------- */
 
-/* Of a micro-batch, what is kept because of the tuple. */
+/* Of a micro-batch, what is kept because of the tuple. What may rest whole need not be gathered by
+ * each reader: all then share the largest of their copies, which is no less than the mean. */
 static double kept_bytes(const struct sheet *sheet, const struct sbp_played *played)
 {
     const struct sbp_space_work *work = sheet->work;
@@ -249,8 +250,8 @@ static double kept_bytes(const struct sheet *sheet, const struct sbp_played *pla
     const double again = sheet->space->parallel->regather ? gather : 1;
     if (!(gather > again ? work->keeps_copy : work->keeps_block))
         return 0;
-    return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again *
-           (double)sheet->space->pricing.bytes.activation;
+    return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again /
+           work->sharers * (double)sheet->space->pricing.bytes.activation;
 }
 
 /* ---- whole tuples --------------------------------------------------------------------------- */

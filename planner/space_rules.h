@@ -38,6 +38,7 @@ struct sbp_space_rule {
      * whole, too. NULL: there are no last resorts. */
     bool (*resorts)(const struct sbp_op_entry *entry, int role);
     bool (*divides)(const struct sbp_op_entry *entry, int role);
+    bool rests_freely; /* tensors may stay partial or whole between operators (space_rests.c) */
     enum sbp_mesh_rule mesh;
     bool splits_tokens;   /* on tensor axes outside of products, tokens are split where they divide:
                              sequence parallelism (Korthikanti et al., 2022, section 4.2.2) */

@@ -108,6 +108,7 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
            kept->work.boxed_output == work->boxed_output &&
            kept->work.keeps_block == work->keeps_block &&
            kept->work.keeps_copy == work->keeps_copy && kept->work.owned == work->owned &&
+           kept->work.sharers == work->sharers &&
            memcmp(kept->work.holders, work->holders, sizeof work->holders) == 0;
 }
 

@@ -86,7 +86,8 @@ static bool chooses_rest(const struct sbp_space *space, int op)
 {
     const struct sbp_op_entry *entry = sbp_space_entry(space->graph, op);
     const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
-    if (fix != NULL && fix->rests)
+    if ((fix != NULL && fix->rests) ||
+        space->rests[space->graph->op[space->graph->op[op].site].output] != 0)
         return true;
     for (int r = 0; r < entry->role_count; r++)
         if (entry->role[r].output.kind == SBP_PARTIAL &&

@@ -10,6 +10,7 @@ struct maker {
     struct sbp_arena scratch;
     struct sbp_again again;
     int *holders;     /* (tensor_count) stages that hold a weight */
+    int *readers;     /* (tensor_count) */
     int *block;       /* (op_count) whose weights are gathered together; -1 */
     bool *block_back; /* (blocks) whether the backward pass gathers them */
     bool *owner;      /* (op_count, SBP_MAX_WEIGHTS) whether a weight is first used there */
@@ -59,6 +60,9 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
     for (int i = 0; i < node->input_count && !work.follows; i++)
         if (!sbp_space_free_input(space, op, i) && !rests_whole(space, node->input[i]))
             work.boxed |= 1u << i;
+    work.sharers = node->input_count > 0 && rests_whole(space, node->input[0])
+                       ? m->readers[node->input[0]]
+                       : 1;
     work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         work.holders[w] = m->holders[node->weight[w]];
@@ -73,7 +77,7 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
 {
     const struct sbp_graph *graph = m->space->graph;
     return graph->op[work->op].site == graph->op[other->op].site && work->boxed == other->boxed &&
-           work->owned == other->owned &&
+           work->owned == other->owned && work->sharers == other->sharers &&
            memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
            sbp_op_forms_input_gradient(graph, work->op) ==
                sbp_op_forms_input_gradient(graph, other->op);
@@ -99,6 +103,14 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
     m->work[m->count] = work;
     *found = &m->work[m->count++];
     return SBP_OK;
+}
+
+static void count_readers(const struct maker *m)
+{
+    const struct sbp_graph *graph = m->space->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        for (int i = 0; i < graph->op[op].input_count; i++)
+            m->readers[graph->op[op].input[i]]++;
 }
 
 /* ---- times ---------------------------------------------------------------------------------- */
@@ -204,6 +216,24 @@ static enum sbp_status count_additions(struct maker *m)
     return SBP_OK;
 }
 
+/* Messages of what rests split are a constant. */
+static enum sbp_status find_crossings(struct maker *m)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_view *view = space->view;
+    int *crossing = SBP_TAKE(&m->space->arena, int, view->pieces);
+    space->works->crossing = crossing;
+    space->works->constant_s += view->message_s;
+    if (crossing == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < view->pieces; piece++) {
+        const int tensor =
+            view->crossed[piece] > 0 ? sbp_graph_crossing(space->graph, view->first[piece]) : -1;
+        crossing[piece] = tensor >= 0 && rests_whole(space, tensor) ? tensor : -1;
+    }
+    return SBP_OK;
+}
+
 /* The sum of all gradients' squares over all devices. */
 static void count_norm(struct maker *m)
 {
@@ -268,11 +298,12 @@ static enum sbp_status prepare(struct maker *m)
     const size_t ops = (size_t)space->graph->op_count;
     space->works = SBP_NEW(&space->arena, struct sbp_space_works, 1);
     m->holders = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
+    m->readers = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->block = SBP_NEW(&m->scratch, int, ops);
     m->owner = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
     m->work = SBP_NEW(&m->scratch, struct sbp_space_work, ops);
-    if (space->works == NULL || m->holders == NULL || m->block == NULL || m->owner == NULL ||
-        m->work == NULL)
+    if (space->works == NULL || m->holders == NULL || m->readers == NULL || m->block == NULL ||
+        m->owner == NULL || m->work == NULL)
         return SBP_E_MEMORY;
     space->works->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
     space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);
@@ -309,6 +340,7 @@ static enum sbp_status sort_works(const struct maker *m)
 static enum sbp_status make_works(struct maker *m)
 {
     SBP_TRY(prepare(m));
+    count_readers(m);
     for (int op = 0; op < m->space->graph->op_count; op++) {
         struct sbp_space_work *work = NULL;
         SBP_TRY(find_work(m, op, &work));
@@ -316,7 +348,7 @@ static enum sbp_status make_works(struct maker *m)
         count_ways(m, op);
     }
     SBP_TRY(count_additions(m));
-    m->space->works->constant_s += m->space->view->message_s;
+    SBP_TRY(find_crossings(m));
     count_norm(m);
     SBP_TRY(sbp_space_sum_constant_bytes(m->space, &m->again, m->space->works->constant_bytes));
     return sort_works(m);

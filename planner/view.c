@@ -6,6 +6,14 @@
 
 /* ---- the objective -------------------------------------------------------------------------- */
 
+static void count_messages(const struct sbp_plan *plan, const struct sbp_path *path,
+                           struct sbp_view *view)
+{
+    view->message_s = sbp_path_messages_s(plan, path, view->first);
+    for (int piece = 1; piece < path->pieces; piece++)
+        view->crossed[piece] = path->sent[piece - 1] + path->returned[piece];
+}
+
 static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_view *view)
 {
     for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
@@ -176,12 +184,13 @@ static enum sbp_status begin(const struct sbp_plan *plan, struct sbp_arena *aren
                               .end = SBP_NEW(arena, double, ops),
                               .pieces = (int)pieces,
                               .first = SBP_NEW(arena, int, pieces + 1),
+                              .crossed = SBP_NEW(arena, double, pieces),
                               .stage = SBP_NEW(arena, int, stages),
                               .point = SBP_NEW(arena, int, ops),
                               .kept = SBP_NEW(arena, double, ops)};
     if (view->forward == NULL || view->backward == NULL || view->weight == NULL ||
-        view->end == NULL || view->first == NULL || view->stage == NULL || view->point == NULL ||
-        view->kept == NULL)
+        view->end == NULL || view->first == NULL || view->crossed == NULL || view->stage == NULL ||
+        view->point == NULL || view->kept == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_stages_cut(&plan->graph, view->pieces, parallel->stage_cut, view->first, diag));
     return set_memory(plan, arena, view, diag);
@@ -191,7 +200,7 @@ enum sbp_status sbp_view_make(const struct sbp_plan *plan, const struct sbp_path
                               struct sbp_arena *arena, struct sbp_view *view, struct sbp_diag *diag)
 {
     SBP_TRY(begin(plan, arena, view, diag));
-    view->message_s = sbp_path_messages_s(plan, path, view->first);
+    count_messages(plan, path, view);
     for (int piece = 0; piece < view->pieces; piece++)
         weigh_piece(path, piece, view);
     return SBP_OK;
@@ -213,6 +222,6 @@ enum sbp_status sbp_view_mean(const struct sbp_plan *plan, struct sbp_arena *are
         path.sent[piece] = piece + 1 < path.pieces ? each : 0;
         path.returned[piece] = piece > 0 ? each : 0;
     }
-    view->message_s = sbp_path_messages_s(plan, &path, view->first);
+    count_messages(plan, &path, view);
     return SBP_OK;
 }

@@ -20,7 +20,8 @@ struct sbp_view {
      * formed again), the work on weight gradients of a micro-batch, and what comes once a step lie
      * on the path; every operator by itself, repeats included. */
     double *forward, *backward, *weight, *end;
-    double message_s;   /* of the path's messages, at the least, whatever the strategy */
+    double *crossed;    /* (pieces) messages, there and back, between a piece and the one before */
+    double message_s;   /* of all those, at the least, whatever the strategy */
     int pieces, *first; /* (pieces + 1) operators where they begin (costmodel/step.h) */
     int points;         /* of memory, >= 1: stages that can be the fullest */
     int *stage;         /* (points) which */

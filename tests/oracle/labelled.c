@@ -15,6 +15,9 @@ struct walk {
     bool resort[SBP_MAX_CLASSES];      /* (op_count) no roles but spare ones divide it */
     bool rest_resort[SBP_MAX_CLASSES]; /* (op_count) nothing divides its output at rest */
     bool input_resort;                 /* nothing divides the model's input at rest */
+    /* (op_count) full: goes on with partial sums; leaves what may rest partial, whole. */
+    bool sums[SBP_MAX_CLASSES], partial_rest[SBP_MAX_CLASSES], whole_rest[SBP_MAX_CLASSES];
+    bool wide;        /* sums go on and tensors rest whole wherever that is legal */
     int first_choice; /* the decision whose order of axes is fixed; -1: the model's input */
     struct sbp_strategy strategy;
     /* Which strategy the walk must equal (membership), or NULL. */
@@ -106,17 +109,33 @@ static const struct sbp_fix *fix_of(const struct walk *walk, int op)
     return NULL;
 }
 
-/* Spare roles are played where a fix names them, and, but for partial sums, where nothing else
- * divides. */
-static bool spare_allowed(const struct walk *walk, int op, int role)
+static bool is_named(const struct walk *walk, int op, int role)
 {
     const struct sbp_fix *fix = fix_of(walk, op);
     bool named = false;
     for (int level = 0; fix != NULL && level < walk->mesh->level_count; level++)
         named |= fix->factor[role][level] > 1;
-    const bool resort = fix == NULL && walk->resort[walk->graph->op[op].site] &&
+    return walk->request->space == SBP_SPACE_FULL && named;
+}
+
+/* A role that takes partial sums on every input and leaves one. */
+static bool is_sum_role(const struct walk *walk, int op, int role)
+{
+    const struct sbp_role *entry = &entry_of(walk, op)->role[role];
+    bool sums = walk->graph->op[op].input_count > 0 && entry->output.kind == SBP_PARTIAL;
+    for (int i = 0; i < walk->graph->op[op].input_count; i++)
+        sums &= entry->input[i].kind == SBP_PARTIAL;
+    return sums;
+}
+
+/* Spare roles are played where a fix names them, where sums may go on, and, but for partial sums,
+ * where nothing else divides. */
+static bool spare_allowed(const struct walk *walk, int op, int role)
+{
+    const bool resort = fix_of(walk, op) == NULL && walk->resort[walk->graph->op[op].site] &&
                         entry_of(walk, op)->role[role].output.kind != SBP_PARTIAL;
-    return (walk->request->space == SBP_SPACE_FULL && named) || (has_resorts(walk) && resort);
+    return is_named(walk, op, role) || (has_resorts(walk) && resort) ||
+           (walk->sums[op] && is_sum_role(walk, op, role));
 }
 
 /* Partial sums among what an operator reads or leaves; the loss is one anyway. */
@@ -335,6 +354,127 @@ static void find_resorts(struct walk *walk)
             walk->resort[op] = !divides_somehow(walk, op, 0);
 }
 
+/* --- sums that go on, tensors that are gathered once --- */
+
+/* Reads of what rests where an operator leaves its output, by those that follow too. */
+struct reads {
+    int count, followed, whole; /* by those that choose, by those that follow, that may want it B */
+    bool all_take_sums;
+};
+
+static bool takes_sums(const struct walk *walk, int op, int input)
+{
+    for (int role = 0; role < entry_of(walk, op)->role_count; role++) {
+        const struct sbp_role *entry = &entry_of(walk, op)->role[role];
+        if (entry->input[input].kind == SBP_PARTIAL &&
+            (!entry->spare || entry_of(walk, op)->follows || walk->sums[op]))
+            return true;
+    }
+    return false;
+}
+
+static struct reads reads_of(const struct walk *walk, int tensor)
+{
+    struct reads reads = {.all_take_sums = true};
+    for (int op = 0; op < walk->graph->op_count; op++)
+        for (int i = 0; i < walk->graph->op[op].input_count; i++) {
+            const struct sbp_op_entry *entry = entry_of(walk, op);
+            bool wants_whole = false;
+            if (!rests_with(walk, tensor, walk->graph->op[op].input[i]))
+                continue;
+            for (int role = 0; role < entry->role_count; role++)
+                wants_whole |= entry->role[role].input[i].kind == SBP_BROADCAST &&
+                               (!entry->role[role].spare || is_named(walk, op, role));
+            reads.count += !entry->follows;
+            reads.followed += entry->follows;
+            reads.whole += !entry->follows && wants_whole;
+            reads.all_take_sums &= takes_sums(walk, op, i);
+        }
+    return reads;
+}
+
+/* Whether what an operator reads or leaves may rest partial, as far as is known. */
+static bool lives(const struct walk *walk, int tensor)
+{
+    int op = walk->graph->tensor[tensor].producer;
+    while (op >= 0 && entry_of(walk, op)->follows)
+        op = walk->graph->tensor[walk->graph->op[op].input[0]].producer;
+    return op >= 0 && walk->partial_rest[op];
+}
+
+/* Two sums that become one, or one whose result is a sum that lives on; of one input, any. */
+static bool sums_go_on(const struct walk *walk, int op)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    int sums = 0;
+    bool can = false;
+    for (int role = 0; role < node->entry->role_count; role++)
+        can |= is_sum_role(walk, op, role);
+    for (int i = 0; i < node->input_count; i++)
+        sums += lives(walk, node->input[i]) ? 1 : 0;
+    if (node->entry->follows || node->transposed_weight || !can || sums == 0)
+        return false;
+    return sums >= 2 || node->input_count == 1 || lives(walk, node->output);
+}
+
+/* Sums stay where they are left and every reader goes on with them. */
+static bool output_lives(const struct walk *walk, int op)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    bool leaves = false;
+    if (node->entry->follows || node->output < 0)
+        return false;
+    for (int role = 0; role < node->entry->role_count; role++)
+        leaves |= node->entry->role[role].output.kind == SBP_PARTIAL &&
+                  (!node->entry->role[role].spare || walk->sums[op] || is_named(walk, op, role));
+    const struct reads reads = reads_of(walk, node->output);
+    return leaves && reads.count > 0 && (reads.all_take_sums || walk->wide);
+}
+
+/* What holds for a site holds for its repeats: all of them, or any. */
+static bool holds(const struct walk *walk, int op, bool any,
+                  bool (*fact)(const struct walk *walk, int op))
+{
+    bool result = !any;
+    for (int repeat = 0; repeat < walk->graph->op_count; repeat++)
+        if (walk->graph->op[repeat].site == walk->graph->op[op].site)
+            result = any ? result || fact(walk, repeat) : result && fact(walk, repeat);
+    return result;
+}
+
+static bool is_gathered_once(const struct walk *walk, int op)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    if (node->entry->follows || node->output < 0)
+        return false;
+    return reads_of(walk, node->output).whole >= (walk->wide ? 0 : 2);
+}
+
+/* The largest set of sums that agrees with itself. */
+static void find_rests(struct walk *walk)
+{
+    const int ops = walk->graph->op_count;
+    if (walk->request->space != SBP_SPACE_FULL)
+        return;
+    for (int op = 0; op < ops; op++) {
+        walk->sums[op] = walk->partial_rest[op] = true;
+        walk->whole_rest[op] = holds(walk, op, true, is_gathered_once);
+    }
+    for (bool changed = true; changed;) {
+        changed = false;
+        for (int op = 0; op < ops; op++) {
+            const bool sums = walk->sums[op] && holds(walk, op, false, sums_go_on);
+            changed |= sums != walk->sums[op];
+            walk->sums[op] = sums;
+        }
+        for (int op = 0; op < ops; op++) {
+            const bool rest = walk->partial_rest[op] && holds(walk, op, false, output_lives);
+            changed |= rest != walk->partial_rest[op];
+            walk->partial_rest[op] = rest;
+        }
+    }
+}
+
 /* --- one mesh for all: the way of each operator --- */
 
 static bool mesh_divides_op(struct walk *walk, int op)
@@ -514,7 +654,7 @@ static bool may_leave(const struct walk *walk, int op, enum sbp_kind kind)
     return false;
 }
 
-/* Whether a reader goes on with partial sums; those that follow cannot. */
+/* Whether a reader goes on with partial sums because a fix says so; those that follow cannot. */
 static bool may_take_partial(const struct walk *walk, int tensor)
 {
     for (int op = 0; op < walk->graph->op_count; op++)
@@ -523,7 +663,7 @@ static bool may_take_partial(const struct walk *walk, int tensor)
                  walk->graph->op[op].input[i] == tensor && role < entry_of(walk, op)->role_count;
                  role++)
                 if (entry_of(walk, op)->role[role].input[i].kind == SBP_PARTIAL &&
-                    spare_allowed(walk, op, role))
+                    is_named(walk, op, role))
                     return true;
     return false;
 }
@@ -536,8 +676,10 @@ static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct s
     const int tensor = walk->graph->op[op].output;
     if (tensor < 0)
         return walk_op(walk, op, axis + 1);
-    const bool chooses = !entry_of(walk, op)->follows && may_leave(walk, op, SBP_PARTIAL);
-    const bool whole = chooses && (may_leave(walk, op, SBP_BROADCAST) ||
+    const bool chooses =
+        !entry_of(walk, op)->follows &&
+        (may_leave(walk, op, SBP_PARTIAL) || walk->partial_rest[op] || walk->whole_rest[op]);
+    const bool whole = chooses && (may_leave(walk, op, SBP_BROADCAST) || walk->whole_rest[op] ||
                                    walk->rest_resort[walk->graph->op[op].site]);
     if (state.kind == SBP_SPLIT || !chooses)
         SBP_TRY(walk_rest(walk, op, tensor, axis, state));
@@ -547,7 +689,7 @@ static enum sbp_status walk_output(struct walk *walk, int op, int axis, struct s
                 SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_S((uint8_t)dim)));
     if (whole)
         SBP_TRY(walk_rest(walk, op, tensor, axis, SBP_STATE_B));
-    if (state.kind == SBP_PARTIAL && may_take_partial(walk, tensor))
+    if (state.kind == SBP_PARTIAL && (walk->partial_rest[op] || may_take_partial(walk, tensor)))
         return walk_rest(walk, op, tensor, axis, SBP_STATE_P);
     return SBP_OK;
 }
@@ -723,6 +865,7 @@ static enum sbp_status walk_all(struct walk *walk)
     const struct sbp_graph *graph = walk->graph;
     const bool rests = input_rests(graph);
     find_resorts(walk);
+    find_rests(walk);
     walk->first_choice = -1;
     if (!rests)
         for (walk->first_choice = 0;

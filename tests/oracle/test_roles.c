@@ -19,7 +19,7 @@
 #include "small_models.h"
 
 #define CLOSE 1e-9
-enum { MOST_STRATEGIES = 20000 };
+enum { MOST_STRATEGIES = 100000 };
 
 #define BATCH(batch, more)                                                                         \
     "{\"name\": \"m\", \"global_batch\": " #batch ", \"input\": \"split\", " more "\"layers\": ["

@@ -82,10 +82,24 @@ static uint8_t tied_role(struct sbp_random *random, const struct plan *plan, int
     return 0;
 }
 
-/* Dimensions an activation may rest split by: producers' splits stay, sizes of 1 do not split. */
-static struct sbp_state random_rest(struct sbp_random *random, const struct sbp_shape *shape,
-                                    struct sbp_state output)
+/* Of every two draws one of the searched roles; sums that live on, work that is repeated. */
+static uint8_t random_role(struct sbp_random *random, const struct sbp_op_entry *entry, bool wide)
 {
+    const int partial = sbp_op_role(entry, "partial");
+    const int spare = partial < 0 || below(random, 2) ? sbp_op_role(entry, "replicate") : partial;
+    return (uint8_t)(!wide || below(random, 2) ? below(random, sbp_op_searched_roles(entry))
+                                               : spare);
+}
+
+/* Where an activation may rest: producers' splits stay or are gathered, sums may stay where they
+ * are read; sizes of 1 do not split. */
+static struct sbp_state random_rest(struct sbp_random *random, const struct sbp_shape *shape,
+                                    struct sbp_state output, bool whole, bool partial)
+{
+    if (partial && output.kind == SBP_PARTIAL && below(random, 2) == 0)
+        return SBP_STATE_P;
+    if (whole && below(random, 4) == 0)
+        return SBP_STATE_B;
     if (output.kind == SBP_SPLIT)
         return output;
     for (;;) {
@@ -95,47 +109,48 @@ static struct sbp_state random_rest(struct sbp_random *random, const struct sbp_
     }
 }
 
-static void randomise_op(struct plan *plan, struct sbp_random *random, int op)
+static void randomise_op(struct plan *plan, struct sbp_random *random, bool wide, int op)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_op_entry *entry = node->entry;
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        plan->strategy.op[op].role[axis] =
-            node->transposed_weight ? tied_role(random, plan, op, axis)
-                                    : (uint8_t)below(random, sbp_op_searched_roles(entry));
+        plan->strategy.op[op].role[axis] = node->transposed_weight
+                                               ? tied_role(random, plan, op, axis)
+                                               : random_role(random, entry, wide);
     if (node->output < 0)
         return;
     const struct sbp_dist output =
         sbp_strategy_output(&plan->graph, &plan->mesh, &plan->strategy, op);
+    const bool read = sbp_graph_consumers(&plan->graph, node->output, NULL, 0) > 0;
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        plan->strategy.rest[node->output].axis[axis] =
-            random_rest(random, &plan->graph.tensor[node->output].shape, output.axis[axis]);
+        plan->strategy.rest[node->output].axis[axis] = random_rest(
+            random, &plan->graph.tensor[node->output].shape, output.axis[axis], wide, wide && read);
 }
 
-static bool try_random(struct plan *plan, struct sbp_random *random)
+static bool try_random(struct plan *plan, struct sbp_random *random, bool wide)
 {
     struct sbp_diag diag = {0};
     const int input = plan->graph.input;
     if (input >= 0)
         for (int axis = 0; axis < plan->mesh.axis_count; axis++)
             plan->strategy.rest[input].axis[axis] =
-                plan->graph.input_split
-                    ? random_rest(random, &plan->graph.tensor[input].shape, SBP_STATE_B)
-                    : SBP_STATE_B;
+                plan->graph.input_split ? random_rest(random, &plan->graph.tensor[input].shape,
+                                                      SBP_STATE_B, false, false)
+                                        : SBP_STATE_B;
     for (int op = 0; op < plan->graph.op_count; op++)
-        randomise_op(plan, random, op);
+        randomise_op(plan, random, wide, op);
     return sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) == SBP_OK;
 }
 
-void plan_randomise(struct plan *plan, struct sbp_random *random, enum sbp_boxing_mode boxing,
-                    enum sbp_real real)
+void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
+                    enum sbp_boxing_mode boxing, enum sbp_real real)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
     struct sbp_diag diag = {0};
     check(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), &diag, "strategy");
     plan->strategy.boxing = boxing;
     int tries = 0;
-    while (!try_random(plan, random))
+    while (!try_random(plan, random, wide))
         if (++tries == 200000)
             fail_msg("no legal strategy for %s in 200000 tries", plan->graph.name);
     check(sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy, &bytes,

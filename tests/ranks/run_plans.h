@@ -17,9 +17,10 @@ struct plan {
 
 /* A model file as text and a mesh of levels (outermost first, 0 ends). Fails the test on error. */
 void plan_open(struct plan *plan, const char *model, const int *levels);
-/* A random strategy that sbp_strategy_close accepts, compiled for a run in `real`. */
-void plan_randomise(struct plan *plan, struct sbp_random *random, enum sbp_boxing_mode boxing,
-                    enum sbp_real real);
+/* A random strategy that sbp_strategy_close accepts, compiled for a run in `real`. wide: work is
+ * repeated, sums live on and activations rest whole, too; else every axis splits. */
+void plan_randomise(struct plan *plan, struct sbp_random *random, bool wide,
+                    enum sbp_boxing_mode boxing, enum sbp_real real);
 void plan_close(struct plan *plan);
 
 /* A random model as text: kind 0 perceptron, 1 residual perceptron, 2 GPT. */

@@ -52,12 +52,12 @@ static struct sbp_run_options options_for(enum sbp_real real, struct sbp_random 
                                     .device = "cpu"};
 }
 
-static void open_random(struct sbp_random *random, int kind, enum sbp_boxing_mode boxing,
+static void open_random(struct sbp_random *random, int kind, bool wide, enum sbp_boxing_mode boxing,
                         enum sbp_real real, char *model, struct plan *plan)
 {
     random_model(random, kind, model, MODEL_BYTES);
     plan_open(plan, model, random_levels(random));
-    plan_randomise(plan, random, boxing, real);
+    plan_randomise(plan, random, wide, boxing, real);
 }
 
 static void run_plan(const struct plan *plan, const struct sbp_run_options *options,
@@ -97,7 +97,7 @@ static void check_random(int kind, int count, enum sbp_real real)
     sbp_random_seed(&random, seed + (uint64_t)(2 * kind) + (real == SBP_F32));
     for (int i = 0; i < count; i++) {
         struct plan plan;
-        open_random(&random, kind, SBP_BOXING_FULL, real, model, &plan);
+        open_random(&random, kind, i % 2 == 0, SBP_BOXING_FULL, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
         check_run(&plan, &options, model, &worst);
         plan_close(&plan);
@@ -158,7 +158,7 @@ static void paths_equal_one_device(void **state)
     for (int i = 0; i < PLANS; i++) {
         struct plan plan;
         const enum sbp_real real = i % 5 == 0 ? SBP_F32 : SBP_F64;
-        open_random(&random, i % 3, SBP_BOXING_PATH, real, model, &plan);
+        open_random(&random, i % 3, i % 2 == 0, SBP_BOXING_PATH, real, model, &plan);
         const struct sbp_run_options options = options_for(real, &random);
         cuts += count_cuts(&plan.program);
         check_run(&plan, &options, model, &worst);
@@ -273,7 +273,7 @@ static void references_hold(void **state)
     sbp_random_seed(&random, seed + 500);
     for (int tries = 0; models < MODELS && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, models % 3, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        open_random(&random, models % 3, true, SBP_BOXING_FULL, SBP_F64, model, &plan);
         if (plan.program.loss_buffer >= 0) {
             check_reference(&plan, model, &random, &checked);
             models++;
@@ -336,7 +336,7 @@ static void check_faults(enum sbp_fault fault, bool reduce, enum sbp_collective 
                                  (fault == SBP_FAULT_SKIP ? 25 : 0));
     for (int tries = 0; planted < count && tries < MOST_TRIES; tries++) {
         struct plan plan;
-        open_random(&random, tries % 3, SBP_BOXING_FULL, SBP_F64, model, &plan);
+        open_random(&random, tries % 3, false, SBP_BOXING_FULL, SBP_F64, model, &plan);
         const int instr = find_instr(&plan, &random, reduce, kind);
         if (instr >= 0) {
             check_fault(&plan, &random, model, fault, instr);
@@ -376,7 +376,7 @@ static void too_large_a_run_is_refused(void **state)
     struct sbp_diag diag = {0};
     (void)state;
     sbp_random_seed(&random, seed + 600);
-    open_random(&random, PERCEPTRON, SBP_BOXING_FULL, SBP_F32, model, &plan);
+    open_random(&random, PERCEPTRON, false, SBP_BOXING_FULL, SBP_F32, model, &plan);
     const struct sbp_run_options options = options_for(SBP_F32, &random);
     plan.program.arena_bytes = (int64_t)1 << 50;
     assert_int_equal(sbp_run(&plan.program, &plan.cluster, &options, &result, &diag), SBP_E_MEMORY);
@@ -397,7 +397,7 @@ static void too_large_a_matrix_is_refused(void **state)
     (void)state;
     sbp_random_seed(&random, seed);
     plan_open(&plan, model, (const int[]){2, 0});
-    plan_randomise(&plan, &random, SBP_BOXING_FULL, SBP_F32);
+    plan_randomise(&plan, &random, false, SBP_BOXING_FULL, SBP_F32);
     const enum sbp_status status =
         sbp_rank_open(&rank, &plan.program, sbp_device("cpu", &diag), SBP_F32, 1, 0, NULL, &diag);
     if (status != SBP_E_UNSUPPORTED || strstr(diag.text, "operator wide") == NULL)

@@ -150,15 +150,17 @@ static double activation_s(const struct sbp_report *report, int op)
         const struct sbp_dist *rest = &plan->strategy.rest[tensor];
         const struct sbp_dist want = sbp_strategy_input(graph, &plan->mesh, &plan->strategy, op, i);
         const struct sbp_dist dual = sbp_dist_dual(&plan->mesh, &want);
-        seconds += boxing_s(report, tensor, rest, &want) + boxing_s(report, tensor, &dual, rest);
+        const struct sbp_dist back = sbp_dist_dual(&plan->mesh, rest);
+        seconds += boxing_s(report, tensor, rest, &want) + boxing_s(report, tensor, &dual, &back);
     }
     if (node->output < 0)
         return seconds;
     const struct sbp_dist *rest = &plan->strategy.rest[node->output];
     const struct sbp_dist made = sbp_strategy_output(graph, &plan->mesh, &plan->strategy, op);
     const struct sbp_dist dual = sbp_dist_dual(&plan->mesh, &made);
+    const struct sbp_dist back = sbp_dist_dual(&plan->mesh, rest);
     return seconds + boxing_s(report, node->output, &made, rest) +
-           boxing_s(report, node->output, rest, &dual);
+           boxing_s(report, node->output, &back, &dual);
 }
 
 static void check_owners(const struct sbp_plan *plan, uint64_t seed)

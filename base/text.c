@@ -414,13 +414,19 @@ void sbp_progress_start(struct sbp_progress *progress)
         .start_s = now_s, .last_s = now_s, .terminal = isatty(STDERR_FILENO) == 1};
 }
 
+bool sbp_progress_is_due(const struct sbp_progress *progress)
+{
+    const double now_s = sbp_clock_s();
+    if (!progress->terminal)
+        return progress->line_interval_s > 0 &&
+               now_s - progress->last_s >= progress->line_interval_s;
+    return now_s - progress->start_s >= PROGRESS_DELAY_S &&
+           now_s - progress->last_s >= PROGRESS_INTERVAL_S;
+}
+
 void sbp_progress_show(struct sbp_progress *progress, const char *format, ...)
 {
-    if (!progress->terminal)
-        return;
-    const double now_s = sbp_clock_s();
-    if (now_s - progress->start_s < PROGRESS_DELAY_S ||
-        now_s - progress->last_s < PROGRESS_INTERVAL_S)
+    if (!sbp_progress_is_due(progress))
         return;
     char line[PROGRESS_BYTES];
     va_list arguments;
@@ -430,10 +436,10 @@ void sbp_progress_show(struct sbp_progress *progress, const char *format, ...)
     if (length < 0)
         return;
     /* Back to the first column, the line, and the rest of the older line erased (ECMA-48 EL). */
-    (void)fprintf(stderr, "\r%s\033[K", line);
+    (void)fprintf(stderr, progress->terminal ? "\r%s\033[K" : "%s\n", line);
     (void)fflush(stderr);
-    progress->last_s = now_s;
-    progress->shown = true;
+    progress->last_s = sbp_clock_s();
+    progress->shown = progress->terminal;
 }
 
 void sbp_progress_end(struct sbp_progress *progress)

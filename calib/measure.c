@@ -3,214 +3,248 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/stats.h"
 #include "base/text.h"
-#include "calib/fit.h"
+#include "calib/perform.h"
 
-#define ALL_SIZES_UP_TO 16 /* ranks for which every group size is timed */
-#define SIZES_NEEDED    2  /* to tell alpha from beta */
-#define NO_GROUP        (-1)
+#define CELL_SHARES      4
+#define PROGRESS_LINES_S 30
+#define PAIR_REPEATS     9
+/* Of the repeats of a pair: low, since a link that is slow is slow every time, and a rank that
+ * waits for a core is not. */
+#define PAIR_QUANTILE 2
 
-/* --- the points --- */
-
-static bool is_power_of_two(int value)
-{
-    return (value & (value - 1)) == 0;
-}
-
-static bool is_wanted(int members, int ranks)
-{
-    return ranks <= ALL_SIZES_UP_TO || ranks % members == 0 || is_power_of_two(members);
-}
-
-/* Whole floats, and as many for each member. */
-static int64_t whole_bytes(enum sbp_collective kind, int members, int64_t bytes)
-{
-    const int64_t blocks = kind == SBP_SEND_RECV || kind == SBP_ALL_REDUCE ? 1 : members;
-    const int64_t count = bytes / ((int64_t)sizeof(float) * blocks);
-    return (count > 0 ? count : 1) * blocks * (int64_t)sizeof(float);
-}
-
-/* The points of one message size: all group sizes and kinds. Only counted when at is NULL. */
-static int list_size(struct sbp_collective_point *at, int ranks, int64_t bytes)
-{
-    int count = 0;
-    for (int members = 2; members <= ranks; members++) {
-        if (!is_wanted(members, ranks))
-            continue;
-        for (int k = 0; k < (int)SBP_FIT_KINDS; k++, count++) {
-            const enum sbp_collective kind = (enum sbp_collective)k;
-            if (at != NULL)
-                at[count] =
-                    (struct sbp_collective_point){kind, members, whole_bytes(kind, members, bytes)};
-        }
-    }
-    return count;
-}
-
-/* All points, small messages first. Only counted when at is NULL. */
-static int list_points(struct sbp_collective_point *at, int ranks, int64_t max_bytes)
-{
-    int count = 0;
-    for (int64_t bytes = SBP_LEAST_BYTES; bytes <= max_bytes; bytes *= 2)
-        count += list_size(at == NULL ? NULL : at + count, ranks, bytes);
-    return count;
-}
-
-enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, int ranks,
-                                          int64_t max_bytes, struct sbp_diag *diag)
-{
-    *times = (struct sbp_collective_times){0};
-    const int count = list_points(NULL, ranks, max_bytes);
-    times->point = calloc((size_t)count, sizeof *times->point);
-    times->samples = calloc((size_t)count, sizeof *times->samples);
-    if (times->point == NULL || times->samples == NULL) {
-        sbp_collective_times_free(times);
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", count);
-    }
-    times->count = list_points(times->point, ranks, max_bytes);
-    return SBP_OK;
-}
-
-void sbp_collective_times_free(struct sbp_collective_times *times)
-{
-    if (times == NULL)
-        return;
-    free(times->point);
-    free(times->samples);
-    *times = (struct sbp_collective_times){0};
-}
-
-/* --- one repetition --- */
-
-struct stage {
-    const struct sbp_comm_ops *ops;
-    struct sbp_comm *comm;
-    const struct sbp_collective_point *point;
-    int rank, ranks;
-    int *group; /* (ranks + 1): handle of this rank's group of each size, NO_GROUP where it waits */
-    float *send, *receive; /* (largest point) zeros: sums of them stay finite */
+struct pass {
+    const struct sbp_measuring *by;
+    struct sbp_performer performer;
+    double start_s, budget_s, elapsed_s;
+    double left;           /* cells of all runs that are still to do */
+    double *done;          /* (runs, cells): 1 where measured; the same on all ranks */
+    double *took_s;        /* (cells): the last time that a cell took, 0 before */
+    double *gathered;      /* (ranks) */
+    struct sbp_pair *pair; /* (ranks / 2) */
+    double spent_s;        /* on the cells that were done here */
+    int performed;
+    struct sbp_progress progress;
 };
 
-/* The first member's half of the round trip, and the last member's echo. */
-static enum sbp_status bounce(const struct stage *stage, const struct sbp_collective_point *point,
-                              double *time_s)
-{
-    const int first = stage->rank / point->members * point->members;
-    const int last = first + point->members - 1;
-    const int tag = 0;
-    enum sbp_status status = SBP_OK;
-    const double start_s = sbp_clock_s();
-    if (stage->rank == first) {
-        status = stage->ops->send(stage->comm, last, tag, stage->send, point->bytes);
-        if (status == SBP_OK)
-            status = stage->ops->receive(stage->comm, last, tag, stage->receive, point->bytes);
-        *time_s = (sbp_clock_s() - start_s) / 2;
-    } else if (stage->rank == last) {
-        status = stage->ops->receive(stage->comm, first, tag, stage->receive, point->bytes);
-        if (status == SBP_OK)
-            status = stage->ops->send(stage->comm, first, tag, stage->send, point->bytes);
-    }
-    return status;
-}
+/* --- one cell --- */
 
-static enum sbp_status call(const struct stage *stage, const struct sbp_collective_point *point)
+static enum sbp_status gather(const struct pass *pass, double own, struct sbp_diag *diag)
 {
-    const struct sbp_comm_ops *ops = stage->ops;
-    const int group = stage->group[point->members];
-    const int64_t count = point->bytes / (int64_t)sizeof(float);
-    const int64_t block = count / point->members;
-    switch (point->kind) {
-    case SBP_ALL_REDUCE:
-        return ops->all_reduce(stage->comm, group, stage->receive, count, SBP_F32, SBP_SUM);
-    case SBP_ALL_GATHER:
-        return ops->all_gather(stage->comm, group, stage->receive, stage->send, block, SBP_F32);
-    case SBP_REDUCE_SCATTER:
-        return ops->reduce_scatter(stage->comm, group, stage->receive, stage->send, block, SBP_F32);
-    case SBP_ALL_TO_ALL:
-        return ops->all_to_all(stage->comm, group, stage->receive, stage->send, block, SBP_F32);
-    default:
-        return SBP_E_INTERNAL;
-    }
-}
-
-static enum sbp_status repeat_collective(void *context, int index, double *time_s)
-{
-    const struct stage *stage = context;
-    const struct sbp_collective_point *point = &stage->point[index];
-    *time_s = 0;
-    SBP_TRY(stage->ops->barrier(stage->comm));
-    if (stage->group[point->members] == NO_GROUP)
-        return SBP_OK;
-    if (point->kind == SBP_SEND_RECV)
-        return bounce(stage, point, time_s);
-    const double start_s = sbp_clock_s();
-    SBP_TRY(call(stage, point));
-    *time_s = sbp_clock_s() - start_s;
-    return SBP_OK;
-}
-
-/* --- setting the stage --- */
-
-static enum sbp_status make_groups(struct stage *stage, struct sbp_diag *diag)
-{
-    int *ranks = calloc((size_t)stage->ranks, sizeof *ranks);
-    if (ranks == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for a list of %d ranks", stage->ranks);
-    int key = 1; /* one for each group, the same on all ranks */
-    enum sbp_status status = SBP_OK;
-    for (int members = 2; members <= stage->ranks && status == SBP_OK; members++) {
-        const int groups = stage->ranks / members;
-        const int mine = stage->rank / members;
-        stage->group[members] = NO_GROUP;
-        if (!is_wanted(members, stage->ranks))
-            continue;
-        for (int i = 0; i < members; i++)
-            ranks[i] = mine * members + i;
-        if (mine < groups)
-            status =
-                stage->ops->group(stage->comm, ranks, members, key + mine, &stage->group[members]);
-        key += groups;
-    }
-    free(ranks);
+    const struct sbp_sampler *sampler = pass->by->sampler;
+    const enum sbp_status status = sampler->ops->all_gather(sampler->comm, sampler->everybody,
+                                                            pass->gathered, &own, 1, SBP_F64);
     if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", stage->ops->reason(stage->comm));
+        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
     return SBP_OK;
 }
 
-static enum sbp_status make_buffers(struct stage *stage, const struct sbp_collective_times *times,
-                                    struct sbp_diag *diag)
+/* The slowest rank by the ranks' own medians, against the middle one. */
+static enum sbp_status find_slowest(const struct pass *pass, double *own, int count,
+                                    struct sbp_result *result, struct sbp_diag *diag)
 {
-    int64_t largest = 0;
-    for (int i = 0; i < times->count; i++)
-        if (times->point[i].bytes > largest)
-            largest = times->point[i].bytes;
-    stage->group = calloc((size_t)stage->ranks + 1, sizeof *stage->group);
-    stage->send = malloc((size_t)largest);
-    stage->receive = malloc((size_t)largest);
-    if (stage->group == NULL || stage->send == NULL || stage->receive == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for two buffers of %lld bytes",
-                        (long long)largest);
-    /* Written here, so that no repetition pays for the first touch of a page. */
-    memset(stage->send, 0, (size_t)largest);
-    memset(stage->receive, 0, (size_t)largest);
+    const int ranks = pass->by->placement->ranks;
+    SBP_TRY(gather(pass, sbp_median(own, count), diag));
+    int slowest = 0;
+    for (int r = 1; r < ranks; r++)
+        if (pass->gathered[r] > pass->gathered[slowest])
+            slowest = r;
+    const double most_s = pass->gathered[slowest];
+    const double middle_s = sbp_median(pass->gathered, ranks);
+    result->slowest_rank = slowest;
+    result->slowest_ratio = middle_s > 0 ? most_s / middle_s : 1;
     return SBP_OK;
 }
 
-enum sbp_status sbp_measure_collectives(const struct sbp_sampler *sampler,
-                                        struct sbp_collective_times *times, struct sbp_diag *diag)
+static enum sbp_status measure_samples(struct pass *pass, double cap_s, struct sbp_result *result,
+                                       struct sbp_samples *samples, struct sbp_diag *diag)
 {
-    struct stage stage = {.ops = sampler->ops, .comm = sampler->comm, .point = times->point};
-    stage.rank = stage.ops->rank(stage.comm);
-    stage.ranks = stage.ops->size(stage.comm);
-    enum sbp_status status = make_buffers(&stage, times, diag);
-    if (status == SBP_OK)
-        status = make_groups(&stage, diag);
-    struct sbp_sampler own = *sampler;
-    own.required = SIZES_NEEDED * list_size(NULL, stage.ranks, 0);
-    if (status == SBP_OK)
-        status = sbp_sample(&own, times->count, times->samples, repeat_collective, &stage, diag);
-    free(stage.receive);
-    free(stage.send);
-    free(stage.group);
+    double own[SBP_MAX_REPEATS];
+    SBP_TRY(sbp_sample(pass->by->sampler, cap_s, sbp_perform, &pass->performer, samples, own,
+                       &result->took_s, diag));
+    result->settled = samples->settled;
+    result->count = samples->count;
+    result->time_s = samples->time_s;
+    result->median_s = samples->median_s;
+    result->low_s = samples->low_s;
+    result->high_s = samples->high_s;
+    if (result->cell.work == SBP_WORK_COLLECTIVE)
+        return SBP_OK;
+    return find_slowest(pass, own, samples->count, result, diag);
+}
+
+/* The lower rank of each pair has timed it. */
+static enum sbp_status measure_pairs(struct pass *pass, struct sbp_result *result,
+                                     struct sbp_diag *diag)
+{
+    const struct sbp_measuring *by = pass->by;
+    const struct sbp_placement *placement = by->placement;
+    const double start_s = sbp_clock_s();
+    double time_s[PAIR_REPEATS + 1];
+    for (int i = -1; i < PAIR_REPEATS; i++) { /* the first warms up */
+        enum sbp_status status = by->sampler->ops->barrier(by->sampler->comm);
+        if (status == SBP_OK)
+            status = sbp_perform(&pass->performer, &time_s[i + 1]);
+        if (status != SBP_OK)
+            return sbp_fail(diag, status, "%s", by->sampler->ops->reason(by->sampler->comm));
+    }
+    (void)sbp_median(time_s + 1, PAIR_REPEATS); /* sorts */
+    SBP_TRY(gather(pass, time_s[1 + PAIR_QUANTILE], diag));
+    result->pair = pass->pair;
+    for (int r = 0; r < placement->ranks; r++) {
+        int node, local;
+        if (!(pass->gathered[r] > 0) ||
+            !sbp_sweep_partner(&by->sweep->options, result->cell.round, placement->node[r],
+                               placement->local[r], &node, &local))
+            continue;
+        pass->pair[result->pair_count++] =
+            (struct sbp_pair){r, sbp_placement_rank(placement, node, local), pass->gathered[r]};
+    }
+    result->took_s = sbp_clock_s() - start_s;
+    return SBP_OK;
+}
+
+static enum sbp_status measure_cell(struct pass *pass, int run, int cell, struct sbp_diag *diag)
+{
+    const struct sbp_measuring *by = pass->by;
+    const double cap_s = CELL_SHARES * (pass->budget_s - pass->elapsed_s) / pass->left;
+    struct sbp_samples samples;
+    struct sbp_result result = {.cell = by->sweep->cell[cell], .run = run, .slowest_rank = -1};
+    pass->performer.cell = &by->sweep->cell[cell];
+    SBP_TRY(result.cell.work == SBP_WORK_PAIRS
+                ? measure_pairs(pass, &result, diag)
+                : measure_samples(pass, cap_s, &result, &samples, diag));
+    double values[] = {sbp_clock_s() - pass->start_s, result.took_s};
+    SBP_TRY(sbp_sample_largest(by->sampler, values, 2, diag));
+    pass->elapsed_s = values[0];
+    pass->took_s[cell] = result.took_s = values[1];
+    pass->spent_s += values[1];
+    pass->performed++;
+    pass->left--;
+    pass->done[(size_t)run * (size_t)by->sweep->count + (size_t)cell] = 1;
+    return pass->performer.rank == 0 ? by->take(by->context, &result, diag) : SBP_OK;
+}
+
+/* --- the time --- */
+
+static bool is_done(const struct pass *pass, int run, int cell)
+{
+    return pass->done[(size_t)run * (size_t)pass->by->sweep->count + (size_t)cell] > 0;
+}
+
+/* What is left takes what it took before, or what cells took on average; the budget at most. */
+static double time_left(const struct pass *pass, int run, const int *order, int at)
+{
+    const struct sbp_sweep *sweep = pass->by->sweep;
+    const double average_s = pass->spent_s / pass->performed;
+    double left_s = 0;
+    for (int i = at; i < sweep->count; i++)
+        if (!is_done(pass, run, order[i]))
+            left_s += pass->took_s[order[i]] > 0 ? pass->took_s[order[i]] : average_s;
+    double again_s = 0;
+    for (int i = 0; i < sweep->count; i++)
+        again_s += pass->took_s[i] > 0 ? pass->took_s[i] : average_s;
+    left_s += again_s * (pass->by->runs - 1 - run);
+    return left_s < pass->budget_s - pass->elapsed_s ? left_s : pass->budget_s - pass->elapsed_s;
+}
+
+static void show(struct pass *pass, int run, const int *order, int at)
+{
+    char name[SBP_CELL_NAME];
+    if (!pass->by->progress || !sbp_progress_is_due(&pass->progress))
+        return;
+    const double left_s = time_left(pass, run, order, at);
+    const int minutes = left_s > 0 ? (int)(left_s / 60) : 0;
+    sbp_progress_show(&pass->progress, "run %d of %d, cell %d of %d, %d:%02d left: %s", run + 1,
+                      pass->by->runs, at + 1, pass->by->sweep->count, minutes,
+                      left_s > 0 ? (int)left_s % 60 : 0,
+                      sbp_cell_name(&pass->by->sweep->cell[order[at]], name));
+}
+
+/* --- runs --- */
+
+/* What of a run is not done yet, until deadline_s. */
+static enum sbp_status measure_run(struct pass *pass, int run, double deadline_s, int *order,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_measuring *by = pass->by;
+    sbp_sweep_order(by->sweep, by->seed, run, order);
+    for (int i = 0; i < by->sweep->count; i++) {
+        const bool is_required = run == 0 && i < by->sweep->required;
+        if (is_done(pass, run, order[i]))
+            continue;
+        if (pass->elapsed_s >= deadline_s && !is_required)
+            return SBP_OK;
+        show(pass, run, order, i);
+        SBP_TRY(measure_cell(pass, run, order[i], diag));
+    }
+    return SBP_OK;
+}
+
+/* The first run may take half of the time, the others share the rest: repeats of what counts most
+ * come before the rest of a run that would take all of the time. */
+static double deadline_of(const struct pass *pass, int run)
+{
+    const int runs = pass->by->runs;
+    return runs == 1 ? pass->budget_s : pass->budget_s * (0.5 + 0.5 * run / (double)(runs - 1));
+}
+
+/* All ranks agree on the time and on what rank 0 has from before. */
+static enum sbp_status agree(struct pass *pass, struct sbp_diag *diag)
+{
+    const struct sbp_measuring *by = pass->by;
+    const int cells = by->runs * by->sweep->count;
+    double spare_s = -by->budget_s;
+    SBP_TRY(sbp_sample_largest(by->sampler, &spare_s, 1, diag));
+    pass->budget_s = -spare_s;
+    for (int i = 0; i < cells; i++)
+        pass->done[i] = pass->performer.rank == 0 && by->done != NULL && by->done[i] ? 1 : 0;
+    SBP_TRY(sbp_sample_largest(by->sampler, pass->done, cells, diag));
+    for (int i = 0; i < cells; i++)
+        pass->left += 1 - pass->done[i];
+    return SBP_OK;
+}
+
+static enum sbp_status measure_all(struct pass *pass, int *order, bool *finished,
+                                   struct sbp_diag *diag)
+{
+    SBP_TRY(agree(pass, diag));
+    for (int run = 0; run < pass->by->runs; run++)
+        SBP_TRY(measure_run(pass, run, deadline_of(pass, run), order, diag));
+    for (int run = 0; run < pass->by->runs; run++)
+        SBP_TRY(measure_run(pass, run, pass->budget_s, order, diag));
+    *finished = pass->left <= 0;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_measure(const struct sbp_measuring *measuring, bool *finished,
+                            struct sbp_diag *diag)
+{
+    struct pass pass = {.by = measuring, .start_s = sbp_clock_s()};
+    const size_t cells = (size_t)measuring->sweep->count;
+    const size_t ranks = (size_t)measuring->placement->ranks;
+    SBP_TRY(sbp_performer_open(&pass.performer, measuring->sampler, measuring->placement,
+                               measuring->sweep, diag));
+    int *order = calloc(cells, sizeof *order);
+    pass.done = calloc(cells * (size_t)measuring->runs, sizeof *pass.done);
+    pass.took_s = calloc(cells, sizeof *pass.took_s);
+    pass.gathered = calloc(ranks, sizeof *pass.gathered);
+    pass.pair = calloc(ranks, sizeof *pass.pair);
+    sbp_progress_start(&pass.progress);
+    pass.progress.line_interval_s = PROGRESS_LINES_S;
+    enum sbp_status status;
+    if (order == NULL || pass.done == NULL || pass.took_s == NULL || pass.gathered == NULL ||
+        pass.pair == NULL)
+        status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for %zu cells", cells);
+    else
+        status = measure_all(&pass, order, finished, diag);
+    sbp_progress_end(&pass.progress);
+    free(pass.pair);
+    free(pass.gathered);
+    free(pass.took_s);
+    free(pass.done);
+    free(order);
+    sbp_performer_close(&pass.performer);
     return status;
 }

@@ -16,10 +16,12 @@ struct sbp_measured_point {
     int nodes, ranks_per_node; /* members = nodes x ranks_per_node >= 2 */
     double bytes;  /* n of costmodel/collective.h: the larger side of the collective on a device */
     double time_s; /* > 0 */
-    double spread; /* |in-place - out-of-place| / time, or half the median's interval; 0: unknown */
+    double spread; /* |in-place - out-of-place| / time, or half the interval of the median (of one
+                      run, or of the medians of several) / time; 0: unknown */
     bool
         first_use; /* a benchmark's first time for a protocol: time_s is its second, spread large */
     int source;    /* into source[] */
+    int groups;    /* groups of a node that worked at the same time; 0: not said, one in a log */
 };
 
 struct sbp_measured_source {

@@ -6,9 +6,10 @@
 #include <string.h>
 #include <sys/utsname.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/machine.h"
-#include "base/random.h"
+#include "calib/system.h"
 
 /* The processor's name as Linux gives it, "unknown" elsewhere. */
 static void find_cpu(char *cpu, size_t size)
@@ -51,57 +52,47 @@ static void find_host(struct sbp_calibration_origin *origin)
         (void)snprintf(origin->date, sizeof origin->date, "unknown");
 }
 
-/* Ranks whose host has the same mark as this one's; *hosts counts the distinct marks. */
-static int count_neighbours(const double *marks, int ranks, double own, int *hosts)
+/* The least memory a rank and the fewest cores count for all: a cluster has one kind of device. */
+static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
+                                     const struct sbp_placement *placement,
+                                     struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
-    int neighbours = 0;
-    *hosts = 0;
-    for (int i = 0; i < ranks; i++) {
-        neighbours += marks[i] == own;
-        int first = 0;
-        while (marks[first] != marks[i])
-            first++;
-        *hosts += first == i;
-    }
-    return neighbours;
-}
-
-/* The fullest host and the least memory a rank count for all: a cluster has one kind of device. */
-static enum sbp_status compare_hosts(const struct sbp_sampler *sampler, const double *marks,
-                                     double own, struct sbp_calibration_origin *origin,
-                                     struct sbp_diag *diag)
-{
-    const int here = count_neighbours(marks, origin->ranks, own, &origin->hosts);
+    const int rank = sampler->ops->rank(sampler->comm);
+    int here = 0;
+    for (int r = 0; r < placement->ranks; r++)
+        here += placement->node[r] == placement->node[rank];
     struct sbp_machine machine;
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
-    double values[] = {here, -machine.cores, -(double)(machine.memory_bytes / here)};
-    SBP_TRY(sbp_sample_largest(sampler, values, 3, diag));
-    origin->ranks_per_host = (int)values[0];
-    origin->cores = (int)-values[1];
-    origin->memory_bytes = (int64_t)-values[2];
+    double values[] = {-machine.cores, -(double)(machine.memory_bytes / here)};
+    SBP_TRY(sbp_sample_largest(sampler, values, 2, diag));
+    origin->cores = (int)-values[0];
+    origin->memory_bytes = (int64_t)-values[1];
     return SBP_OK;
 }
 
+static void find_software(const struct sbp_sampler *sampler, struct sbp_calibration_origin *origin)
+{
+    static const char none[] = "";
+    sampler->ops->library(sampler->comm, origin->library, (int)sizeof origin->library);
+    sbp_system_driver(none, origin->driver, (int)sizeof origin->driver);
+    sbp_system_binding(origin->binding, (int)sizeof origin->binding);
+    sbp_system_settings(environ, origin->settings, (int)sizeof origin->settings);
+    (void)sbp_system_network(none, &origin->nominal_bytes_per_s, origin->nominal_from,
+                             (int)sizeof origin->nominal_from); /* none: 0 and "" */
+}
+
 enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
+                                const struct sbp_placement *placement,
                                 struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
     find_host(origin);
+    find_software(sampler, origin);
     (void)snprintf(origin->backend, sizeof origin->backend, "%s", sampler->ops->name);
-    origin->ranks = sampler->ops->size(sampler->comm);
+    origin->ranks = placement->ranks;
+    origin->hosts = placement->nodes;
+    origin->ranks_per_host = placement->most_ranks;
+    origin->least_ranks_per_host = placement->least_ranks;
     (void)snprintf(origin->name, sizeof origin->name, "%.40s-%d-ranks", origin->host,
                    origin->ranks);
-    /* 52 bits: an integer that a double holds. */
-    const uint64_t hash = sbp_hash_bytes(origin->host, strlen(origin->host));
-    const double own = (double)(hash >> 12);
-    double *marks = calloc((size_t)origin->ranks, sizeof *marks);
-    if (marks == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d ranks", origin->ranks);
-    enum sbp_status status =
-        sampler->ops->all_gather(sampler->comm, sampler->everybody, marks, &own, 1, SBP_F64);
-    if (status != SBP_OK)
-        status = sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    else
-        status = compare_hosts(sampler, marks, own, origin, diag);
-    free(marks);
-    return status;
+    return compare_hosts(sampler, placement, origin, diag);
 }

@@ -87,6 +87,14 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
     return done;
 }
 
+static bool print_findings(const struct sbp_findings *findings, FILE *out)
+{
+    for (int i = 0; i < findings->count; i++)
+        if (fprintf(out, "note: %s\n", findings->line[i]) < 0)
+            return false;
+    return true;
+}
+
 static bool print_bounds(const struct sbp_calibrated *calibrated, FILE *out)
 {
     const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
@@ -129,5 +137,7 @@ enum sbp_status sbp_calibration_print(const struct sbp_calibration *calibration,
     if (!print_bounds(calibrated, out))
         return SBP_E_IO;
     SBP_TRY(print_collectives(calibrated, out));
-    return print_device(calibration, calibrated, out) ? SBP_OK : SBP_E_IO;
+    return print_device(calibration, calibrated, out) && print_findings(&calibration->findings, out)
+               ? SBP_OK
+               : SBP_E_IO;
 }

@@ -3,13 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
 #include "base/stats.h"
 #include "base/text.h"
 
-#define CONFIDENCE        0.95
-#define TOLERANCE         0.05
-#define REPEATS_PER_VISIT 5
+#define CONFIDENCE    0.95
+#define TOLERANCE     0.05
+#define WARM_UPS      2
+#define QUICK_SHARES  8 /* of a cell's time */
+#define LEAST_REPEATS 3 /* a median of fewer is none */
+#define FIRST_BATCH   7 /* six are the least that an interval of 95 % is known from */
+#define MOST_BATCH    10
 
 void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int count)
 {
@@ -38,91 +41,71 @@ enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *va
     return SBP_OK;
 }
 
-/* One warm-up and a few repetitions. *elapsed_s is the largest over the ranks, so that all of them
- * take the same decision from it. */
-static enum sbp_status visit(const struct sbp_sampler *sampler, double start_s, int point,
-                             struct sbp_samples *samples, sbp_repetition repetition, void *context,
-                             double *elapsed_s, struct sbp_diag *diag)
+/* So many repetitions; their times on this rank. */
+static enum sbp_status repeat(const struct sbp_sampler *sampler, sbp_repetition repetition,
+                              void *context, double *time_s, int count, struct sbp_diag *diag)
 {
-    double values[REPEATS_PER_VISIT + 1];
-    enum sbp_status status = repetition(context, point, &values[0]);
-    for (int i = 0; i < REPEATS_PER_VISIT && status == SBP_OK; i++)
-        status = repetition(context, point, &values[i]);
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < count && status == SBP_OK; i++) {
+        status = sampler->ops->barrier(sampler->comm);
+        if (status == SBP_OK)
+            status = repetition(context, &time_s[i]);
+    }
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    values[REPEATS_PER_VISIT] = sbp_clock_s() - start_s;
-    SBP_TRY(sbp_sample_largest(sampler, values, REPEATS_PER_VISIT + 1, diag));
-    sbp_samples_add(samples, values, REPEATS_PER_VISIT);
-    *elapsed_s = values[REPEATS_PER_VISIT];
     return SBP_OK;
 }
 
-static void shuffle(struct sbp_random *random, int *order, int count)
+/* As many as the time allows of what is wanted, but not fewer than `least`; the same on all ranks
+ * for the same arguments. */
+static int batch_of(int least, int wanted, double left_s, double each_s)
 {
-    for (int i = count - 1; i > 0; i--) {
-        const int j = (int)sbp_random_below(random, (uint64_t)i + 1);
-        const int swapped = order[i];
-        order[i] = order[j];
-        order[j] = swapped;
+    if (each_s <= 0 || wanted * each_s <= left_s)
+        return wanted;
+    const int fitting = left_s > each_s ? (int)(left_s / each_s) : 1;
+    return fitting > least ? fitting : least;
+}
+
+/* The second warm-up is for what is quick: a slow call is slow beside a first use, too. *each_s and
+ * *took_s are agreed on. */
+static enum sbp_status warm_up(const struct sbp_sampler *sampler, double cap_s, double start_s,
+                               sbp_repetition repetition, void *context, double *each_s,
+                               double *took_s, struct sbp_diag *diag)
+{
+    double values[2] = {0};
+    for (int i = 0; i < WARM_UPS; i++) {
+        SBP_TRY(repeat(sampler, repetition, context, values, 1, diag));
+        values[1] = sbp_clock_s() - start_s;
+        SBP_TRY(sbp_sample_largest(sampler, values, 2, diag));
+        if (values[1] > cap_s / QUICK_SHARES)
+            break;
     }
+    *each_s = values[0];
+    *took_s = values[1];
+    return SBP_OK;
 }
 
-static int count_settled(const struct sbp_samples *samples, int points)
-{
-    int settled = 0;
-    for (int i = 0; i < points; i++)
-        settled += samples[i].settled;
-    return settled;
-}
-
-static enum sbp_status visit_all(const struct sbp_sampler *sampler, int points, int *order,
-                                 struct sbp_samples *samples, sbp_repetition repetition,
-                                 void *context, struct sbp_progress *progress,
-                                 struct sbp_diag *diag)
+enum sbp_status sbp_sample(const struct sbp_sampler *sampler, double cap_s,
+                           sbp_repetition repetition, void *context, struct sbp_samples *samples,
+                           double *own, double *took_s, struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
-    double spare_s = -sampler->budget_s; /* the least budget of all ranks counts */
-    SBP_TRY(sbp_sample_largest(sampler, &spare_s, 1, diag));
-    const double budget_s = -spare_s;
-    struct sbp_random random;
-    sbp_random_seed(&random, sampler->seed);
-    double elapsed_s = 0;
-    int settled = 0;
-    for (int round = 0; settled < points; round++) {
-        if (round > 0)
-            shuffle(&random, order, points);
-        for (int i = 0; i < points; i++) {
-            struct sbp_samples *point = &samples[order[i]];
-            if (point->settled)
-                continue;
-            SBP_TRY(
-                visit(sampler, start_s, order[i], point, repetition, context, &elapsed_s, diag));
-            const bool needs_more = round == 0 && i + 1 < sampler->required;
-            if (elapsed_s >= budget_s && !needs_more)
-                return SBP_OK;
-            if (sampler->progress)
-                sbp_progress_show(progress, "timing %s: %d of %d settled, %.0f of %.0f s",
-                                  sampler->label, settled, points, elapsed_s, budget_s);
-        }
-        settled = count_settled(samples, points);
-    }
+    double values[MOST_BATCH + 1], each_s;
+    *samples = (struct sbp_samples){0};
+    SBP_TRY(warm_up(sampler, cap_s, start_s, repetition, context, &each_s, took_s, diag));
+    do {
+        const bool is_first = samples->count == 0;
+        int batch = batch_of(is_first ? LEAST_REPEATS : 1, is_first ? FIRST_BATCH : MOST_BATCH,
+                             cap_s - *took_s, each_s);
+        if (batch > SBP_MAX_REPEATS - samples->count)
+            batch = SBP_MAX_REPEATS - samples->count;
+        SBP_TRY(repeat(sampler, repetition, context, values, batch, diag));
+        if (own != NULL)
+            memcpy(own + samples->count, values, (size_t)batch * sizeof *values);
+        values[batch] = sbp_clock_s() - start_s;
+        SBP_TRY(sbp_sample_largest(sampler, values, batch + 1, diag));
+        sbp_samples_add(samples, values, batch);
+        *took_s = values[batch];
+    } while (!samples->settled && *took_s < cap_s);
     return SBP_OK;
-}
-
-enum sbp_status sbp_sample(const struct sbp_sampler *sampler, int points,
-                           struct sbp_samples *samples, sbp_repetition repetition, void *context,
-                           struct sbp_diag *diag)
-{
-    int *order = calloc((size_t)points, sizeof *order);
-    if (order == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", points);
-    for (int i = 0; i < points; i++)
-        order[i] = i;
-    struct sbp_progress progress;
-    sbp_progress_start(&progress);
-    const enum sbp_status status =
-        visit_all(sampler, points, order, samples, repetition, context, &progress, diag);
-    sbp_progress_end(&progress);
-    free(order);
-    return status;
 }

@@ -1,10 +1,8 @@
-/* Repeated timing of many points until each median is known well enough or the time is spent.
+/* Repeated timing of a piece of work until its median is known well enough or its time is spent.
  *
- * A repetition is one event, timed on every rank; the largest time over the ranks counts. Points
- * are visited in rounds, a few repetitions at a time behind one that warms up, so that slow drift
- * of the machine spreads over all of them; the first round goes in the order given (what is cheap
- * and needed first), the later ones in shuffled orders. A point is settled when the 95 %
- * order-statistic interval of its median is within 5 % of the median on either side, or after
+ * A repetition is one event, timed on every rank; the largest time over the ranks counts. The first
+ * two warm up: the very first use of a protocol may take a thousand times as long. A median is
+ * settled when its 95 % order-statistic interval is within 5 % of it on either side, or after
  * SBP_MAX_REPEATS. (Hoefler and Belli, Scientific Benchmarking, SC'15, rules 5 to 8 and 10.)
  */
 #ifndef SBP_CALIB_SAMPLES_H
@@ -32,23 +30,19 @@ void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int coun
 struct sbp_sampler {
     const struct sbp_comm_ops *ops;
     struct sbp_comm *comm;
-    int everybody;     /* group of all ranks */
-    uint64_t seed;     /* of the shuffles; the same on all ranks */
-    double budget_s;   /* ranks may differ by what they have used up: the least counts */
-    int required;      /* so many points at the front are visited even when the budget is over */
-    bool progress;     /* this rank shows a progress line */
-    const char *label; /* what it says is being timed */
+    int everybody; /* group of all ranks */
 };
 
-/* One repetition of a point on this rank; collective over all ranks. */
-typedef enum sbp_status (*sbp_repetition)(void *context, int point, double *time_s);
+/* One repetition on this rank; collective over all ranks, which leave a barrier together first. */
+typedef enum sbp_status (*sbp_repetition)(void *context, double *time_s);
 
-/* Fills samples(points) until all are settled or budget_s is over; points behind the required ones
- * may be left with a count of 0. Collective; all ranks end with the same samples.
- * E_BACKEND, E_PEER: a call failed; E_MEMORY. */
-enum sbp_status sbp_sample(const struct sbp_sampler *sampler, int points,
-                           struct sbp_samples *samples, sbp_repetition repetition, void *context,
-                           struct sbp_diag *diag) SBP_MUST_USE;
+/* Repeats until settled or cap_s is over: seven times at least, or, where they would take longer
+ * than cap_s, as many as fit and three at least. Collective; all ranks end with the same samples.
+ * own (SBP_MAX_REPEATS; may be NULL) gets this rank's own times. *took_s: the longest that a rank
+ * was busy. E_BACKEND, E_PEER: a call failed. */
+enum sbp_status sbp_sample(const struct sbp_sampler *sampler, double cap_s,
+                           sbp_repetition repetition, void *context, struct sbp_samples *samples,
+                           double *own, double *took_s, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Largest of each value over all ranks, in place; collective. */
 enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *values, int count,

@@ -11,12 +11,71 @@
 #include "base/file.h"
 #include "base/text.h"
 
-#define PATH_BYTES 4096
+#define PATH_BYTES     4096
+#define SETTLED_SPREAD 0.05 /* of a point over its runs */
 
 void sbp_calibration_free(struct sbp_calibration *calibration)
 {
-    if (calibration != NULL)
-        sbp_collective_times_free(&calibration->collectives);
+    if (calibration == NULL)
+        return;
+    free(calibration->collectives.point);
+    free(calibration->collectives.samples);
+    calibration->collectives = (struct sbp_collective_times){0};
+}
+
+enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, int count,
+                                          struct sbp_diag *diag)
+{
+    const size_t room = (size_t)count + 1;
+    *times = (struct sbp_collective_times){.count = count,
+                                           .point = calloc(room, sizeof *times->point),
+                                           .samples = calloc(room, sizeof *times->samples)};
+    if (times->point != NULL && times->samples != NULL)
+        return SBP_OK;
+    free(times->point);
+    free(times->samples);
+    *times = (struct sbp_collective_times){0};
+    return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", count);
+}
+
+/* Points that AutoDDL's formulas tell: all groups of a node at the same time. */
+static bool is_fitted(const struct sbp_measured_point *point, int ranks_per_node)
+{
+    return point->kind < SBP_FIT_KINDS && point->groups == ranks_per_node / point->ranks_per_node;
+}
+
+static enum sbp_status take_points(const struct sbp_measured *measured,
+                                   struct sbp_calibration *calibration, struct sbp_diag *diag)
+{
+    const int ranks_per_node = calibration->origin.least_ranks_per_host;
+    struct sbp_collective_times *times = &calibration->collectives;
+    SBP_TRY(sbp_collective_times_init(times, measured->count, diag));
+    times->count = 0;
+    for (int i = 0; i < measured->count; i++) {
+        const struct sbp_measured_point *point = &measured->point[i];
+        if (!is_fitted(point, ranks_per_node))
+            continue;
+        times->point[times->count] = (struct sbp_collective_point){
+            point->kind, point->nodes * point->ranks_per_node, (int64_t)point->bytes};
+        sbp_samples_add(&times->samples[times->count], &point->time_s, 1);
+        times->samples[times->count++].settled = point->spread <= SETTLED_SPREAD;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_calibration_of(const struct sbp_record *record,
+                                   struct sbp_calibration *calibration, struct sbp_diag *diag)
+{
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    *calibration =
+        (struct sbp_calibration){.origin = record->session[record->session_count - 1].origin};
+    SBP_TRY(sbp_points(record, &measured, &runs, diag));
+    const enum sbp_status status = take_points(&measured, calibration, diag);
+    sbp_compute_points(record, &runs, &calibration->compute);
+    sbp_findings_of_runs(&runs, &calibration->findings);
+    sbp_arena_free(&measured.arena);
+    return status;
 }
 
 bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
@@ -215,6 +274,8 @@ static void add_device(struct builder *builder, cJSON *root,
     add_measured(builder, flops, "fp32", calibrated->flops[SBP_FP32]);
     add_measured(builder, flops, "fp64", calibrated->flops[SBP_FP64]);
     add_measured(builder, device, "memory_bytes_per_s", calibrated->copy_bytes_per_s);
+    if (calibration->compute.launch_s > 0)
+        add_measured(builder, device, "kernel_launch_s", calibration->compute.launch_s);
     cJSON *gemms = add_array(builder, device, "gemm");
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
         const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
@@ -227,6 +288,30 @@ static void add_device(struct builder *builder, cJSON *root,
         add_measured(builder, element, "efficiency",
                      calibrated->gemm_flops[i] / calibrated->flops[SBP_FP32]);
     }
+}
+
+/* "NAME=value" lines as an object. */
+static void add_settings(struct builder *builder, cJSON *measured, const char *settings)
+{
+    cJSON *object = add_object(builder, measured, "settings");
+    char name[256], value[sizeof((struct sbp_calibration_origin *)0)->settings];
+    for (const char *at = settings; *at != '\0';) {
+        const int length = (int)strcspn(at, "\n"), key = (int)strcspn(at, "=\n");
+        (void)snprintf(name, sizeof name, "%.*s", key, at);
+        (void)snprintf(value, sizeof value, "%.*s", length > key ? length - key - 1 : 0,
+                       at + key + (length > key));
+        add_string(builder, object, name, value);
+        at += length + (at[length] == '\n');
+    }
+}
+
+static void add_findings(struct builder *builder, cJSON *measured,
+                         const struct sbp_findings *findings)
+{
+    cJSON *list = add_array(builder, measured, "findings");
+    for (int i = 0; i < findings->count; i++)
+        if (!cJSON_AddItemToArray(list, keep(builder, cJSON_CreateString(findings->line[i]))))
+            builder->failed = true;
 }
 
 static void add_origin(struct builder *builder, cJSON *measured,
@@ -242,6 +327,10 @@ static void add_origin(struct builder *builder, cJSON *measured,
     add_string(builder, measured, "system", origin->system);
     add_string(builder, measured, "cpu", origin->cpu);
     add_string(builder, measured, "backend", origin->backend);
+    add_string(builder, measured, "library", origin->library);
+    add_string(builder, measured, "driver", origin->driver);
+    add_string(builder, measured, "binding", origin->binding);
+    add_settings(builder, measured, origin->settings);
     add_whole(builder, measured, "ranks", origin->ranks);
     add_whole(builder, measured, "hosts", origin->hosts);
     add_whole(builder, measured, "ranks_per_host", origin->ranks_per_host);
@@ -328,6 +417,7 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     add_string(&builder, measured, "samples", base_name(samples_path));
     add_fits(&builder, measured, calibration, calibrated);
     add_kinds(&builder, measured, calibrated);
+    add_findings(&builder, measured, &calibration->findings);
     *text = builder.failed ? NULL : cJSON_Print(root);
     cJSON_Delete(root);
     if (*text == NULL)
@@ -335,81 +425,20 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     return SBP_OK;
 }
 
-/* --- the samples --- */
-
-static void add_compute_samples(struct sbp_text *text, const struct sbp_compute_times *times)
-{
-    const struct sbp_samples *copy = &times->samples[0];
-    for (int i = 0; i < copy->count; i++)
-        sbp_text_add(text, "copy,,%lld,,,,%d,%.9g\n", (long long)times->copy_bytes, i,
-                     copy->time_s[i]);
-    for (int g = 0; g < times->gemm_count; g++) {
-        const struct sbp_gemm_point *gemm = &times->gemm[g];
-        const struct sbp_samples *samples = &times->samples[g + 1];
-        for (int i = 0; i < samples->count; i++)
-            sbp_text_add(text, "gemm-%s,,,%lld,%lld,%lld,%d,%.9g\n", sbp_type_name(gemm->type),
-                         (long long)gemm->m, (long long)gemm->n, (long long)gemm->k, i,
-                         samples->time_s[i]);
-    }
-}
-
-static void add_collective_samples(struct sbp_text *text, const struct sbp_collective_times *times)
-{
-    for (int p = 0; p < times->count; p++) {
-        const struct sbp_collective_point *point = &times->point[p];
-        for (int i = 0; i < times->samples[p].count; i++)
-            sbp_text_add(text, "%s,%d,%lld,,,,%d,%.9g\n", sbp_collective_name(point->kind),
-                         point->members, (long long)point->bytes, i, times->samples[p].time_s[i]);
-    }
-}
-
-enum sbp_status sbp_samples_path(const char *path, char *samples_path, int size,
-                                 struct sbp_diag *diag)
-{
-    static const char suffix[] = ".json";
-    size_t stem = strlen(path);
-    const size_t cut = sizeof suffix - 1;
-    if (stem > cut && strcmp(path + stem - cut, suffix) == 0)
-        stem -= cut;
-    if (stem >= (size_t)size - sizeof ".samples.csv")
-        return sbp_fail(diag, SBP_E_RANGE, "%.80s...: the path is too long", path);
-    (void)snprintf(samples_path, (size_t)size, "%.*s.samples.csv", (int)stem, path);
-    return SBP_OK;
-}
-
-static enum sbp_status write_samples(const struct sbp_calibration *calibration, const char *path,
-                                     struct sbp_diag *diag)
-{
-    struct sbp_text text = {0};
-    sbp_text_add(&text, "kind,members,bytes,m,n,k,repetition,seconds\n");
-    add_compute_samples(&text, &calibration->compute);
-    add_collective_samples(&text, &calibration->collectives);
-    const enum sbp_status status =
-        text.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for the samples")
-                    : sbp_file_write(path, text.bytes, text.length, diag);
-    sbp_text_free(&text);
-    return status;
-}
-
 enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, const char *path,
                                       struct sbp_diag *diag)
 {
     char samples_path[PATH_BYTES];
-    SBP_TRY(sbp_samples_path(path, samples_path, PATH_BYTES, diag));
+    SBP_TRY(sbp_record_path(path, samples_path, PATH_BYTES, diag));
     char *json;
     SBP_TRY(sbp_calibration_text(calibration, calibrated, samples_path, &json, diag));
     struct sbp_text text = {0};
     sbp_text_add(&text, "%s\n", json);
     free(json);
-    enum sbp_status status = text.failed
-                                 ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", path)
-                                 : write_samples(calibration, samples_path, diag);
-    if (status == SBP_OK) {
-        status = sbp_file_write(path, text.bytes, text.length, diag);
-        if (status != SBP_OK)
-            (void)unlink(samples_path);
-    }
+    const enum sbp_status status = text.failed
+                                       ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", path)
+                                       : sbp_file_write(path, text.bytes, text.length, diag);
     sbp_text_free(&text);
     return status;
 }

@@ -1,4 +1,4 @@
-/* What a calibration found, and its two files: the cluster file and every raw sample beside it. */
+/* What a calibration found, and its cluster file. */
 #ifndef SBP_CALIB_WRITE_H
 #define SBP_CALIB_WRITE_H
 
@@ -7,26 +7,38 @@
 
 #include "base/status.h"
 #include "calib/fit.h"
+#include "calib/findings.h"
 #include "calib/gemm.h"
-#include "calib/measure.h"
+#include "calib/origin.h"
+#include "calib/points.h"
 
-/* Where and how it was measured. */
-struct sbp_calibration_origin {
-    char name[64]; /* of the cluster */
-    char host[64], cpu[128], system[160], compiler[96], date[32], backend[16];
-    const char *version, *command;
-    int ranks, hosts;
-    int ranks_per_host, cores; /* of the fullest host */
-    int64_t memory_bytes;      /* of the host, divided by its ranks; the least over hosts */
-    uint64_t seed;
-    double budget_s, wall_s;
+struct sbp_collective_point {
+    enum sbp_collective kind;
+    int members;
+    int64_t bytes; /* n of the cost formula */
 };
+
+/* Collectives of neighbouring ranks, of as many groups at the same time as there is room for. */
+struct sbp_collective_times {
+    int count;
+    struct sbp_collective_point *point; /* (count), owned */
+    struct sbp_samples *samples;        /* (count), owned: a run's median each; of 0: not timed */
+};
+/* Room for so many points, empty. E_MEMORY. */
+enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, int count,
+                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 struct sbp_calibration {
     struct sbp_calibration_origin origin;
     struct sbp_collective_times collectives; /* owned */
     struct sbp_compute_times compute;
+    struct sbp_findings findings;
 };
+/* Out of a file of samples: the origin of its last session, all of its points. E_INPUT: it has no
+ * points to fit; E_MEMORY. The record is borrowed as long as the calibration lives. */
+enum sbp_status sbp_calibration_of(const struct sbp_record *record,
+                                   struct sbp_calibration *calibration,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_calibration_free(struct sbp_calibration *calibration);
 
 /* More ranks than cores on a host: wall times hold waiting for a core. */
@@ -50,19 +62,13 @@ enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
                               enum sbp_fit_weights weights, struct sbp_calibrated *calibrated,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The name of the samples' file: path with ".json" replaced by ".samples.csv" (appended where path
- * does not end so). E_RANGE: longer than size - 1 bytes. */
-enum sbp_status sbp_samples_path(const char *path, char *samples_path, int size,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
-
 /* The cluster file's text (owned by the caller, free); it names the samples' file. E_MEMORY. */
 enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
                                      const struct sbp_calibrated *calibrated,
                                      const char *samples_path, char **text,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Writes both files, each whole or not at all, samples first; a samples file whose cluster file
- * cannot be written is removed. E_IO, E_MEMORY, E_RANGE. */
+/* Writes the cluster file, whole or not at all. E_IO, E_MEMORY, E_RANGE. */
 enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, const char *path,
                                       struct sbp_diag *diag) SBP_MUST_USE;

@@ -59,6 +59,8 @@ struct sbp_comm_ops {
      * reason with `reason` (mpi: prints it and calls MPI_Abort). */
     void (*abort)(struct sbp_comm *comm, const char *reason);
     const char *(*reason)(const struct sbp_comm *comm);
+    /* Name and version of the library behind the calls; "" where there is none. */
+    void (*library)(const struct sbp_comm *comm, char *text, int size);
 };
 
 /* What a rank runs: returns a status; anything but OK aborts the others with diag's text. */

@@ -458,6 +458,17 @@ static const char *mpi_reason(const struct sbp_comm *comm)
     return comm->diag.text;
 }
 
+/* "Open MPI v4.1.4, package: ..." as far as the first comma or line. */
+static void mpi_library(const struct sbp_comm *comm, char *text, int size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    (void)comm;
+    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS)
+        version[0] = '\0';
+    (void)snprintf(text, (size_t)size, "%.*s", (int)strcspn(version, ",\n"), version);
+}
+
 static const struct sbp_comm_ops mpi_ops = {
     .name = "mpi",
     .rank = mpi_rank,
@@ -473,6 +484,7 @@ static const struct sbp_comm_ops mpi_ops = {
     .barrier = mpi_barrier,
     .abort = mpi_abort,
     .reason = mpi_reason,
+    .library = mpi_library,
 };
 
 /* Only the thread that runs the rank calls MPI, others may exist (BLAS, progress). */

@@ -768,6 +768,13 @@ static const char *threads_reason(const struct sbp_comm *comm)
     return comm->diag.text;
 }
 
+static void threads_library(const struct sbp_comm *comm, char *text, int size)
+{
+    (void)comm;
+    (void)size;
+    text[0] = '\0';
+}
+
 static const struct sbp_comm_ops threads_ops = {
     .name = "threads",
     .rank = threads_rank,
@@ -783,6 +790,7 @@ static const struct sbp_comm_ops threads_ops = {
     .barrier = threads_barrier,
     .abort = threads_abort,
     .reason = threads_reason,
+    .library = threads_library,
 };
 
 /* The best text there is for a failure of a rank's main. */

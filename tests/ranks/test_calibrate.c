@@ -81,31 +81,40 @@ static void read_cluster(const struct context *context, struct sbp_cluster *clus
 struct series {
     char kind[32];
     int members, count;
-    double bytes, time_s[128];
+    double bytes, time_s[8];
 };
 
-/* Groups the samples' lines of the collectives that are fitted by point. */
-static int read_series(char *csv, struct series *series)
+/* The medians of the collectives' lines of the kinds that are fitted, all groups at the same time;
+ * several runs of a cell count together as one series of medians. */
+static int read_series(char *lines, struct series *series)
 {
     int count = 0;
-    for (char *line = strtok(csv, "\n"); line != NULL; line = strtok(NULL, "\n")) {
-        struct series one = {.kind = ""};
-        int repetition;
-        double time_s;
-        if (sscanf(line, "%31[a-z-],%d,%lf,,,,%d,%lf", one.kind, &one.members, &one.bytes,
-                   &repetition, &time_s) != 5 ||
-            strcmp(one.kind, "send-recv") == 0)
-            continue;
-        int i = 0;
-        while (i < count && (strcmp(series[i].kind, one.kind) != 0 ||
-                             series[i].members != one.members || series[i].bytes != one.bytes))
-            i++;
-        if (i == count) {
-            assert_true(count < MOST_POINTS);
-            series[count++] = one;
+    for (char *line = strtok(lines, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        cJSON *root = cJSON_Parse(line);
+        assert_non_null(root);
+        const cJSON *kind = cJSON_GetObjectItem(root, "collective");
+        if (kind != NULL && strcmp(kind->valuestring, "send-recv") != 0 &&
+            strcmp(kind->valuestring, "broadcast") != 0) {
+            struct series one = {.kind = ""};
+            (void)snprintf(one.kind, sizeof one.kind, "%s", kind->valuestring);
+            one.members = cJSON_GetObjectItem(root, "ranks_per_node")->valueint;
+            one.bytes = cJSON_GetObjectItem(root, "bytes")->valuedouble;
+            int i = 0;
+            while (i < count && (strcmp(series[i].kind, one.kind) != 0 ||
+                                 series[i].members != one.members || series[i].bytes != one.bytes))
+                i++;
+            assert_true(i < MOST_POINTS);
+            if (i == count)
+                series[count++] = one;
+            const cJSON *times = cJSON_GetObjectItem(root, "s");
+            double time_s[128];
+            const int repeats = cJSON_GetArraySize(times);
+            assert_in_range(repeats, 1, 100);
+            for (int t = 0; t < repeats; t++)
+                time_s[t] = cJSON_GetArrayItem(times, t)->valuedouble;
+            series[i].time_s[series[i].count++] = sbp_median(time_s, repeats);
         }
-        assert_true(series[i].count < 128);
-        series[i].time_s[series[i].count++] = time_s;
+        cJSON_Delete(root);
     }
     return count;
 }
@@ -144,10 +153,10 @@ static void test_cluster_file_follows_from_samples(void **state)
 
     static struct series series[MOST_POINTS];
     memset(series, 0, sizeof series);
-    char *csv = read_in(context, "cluster.samples.csv");
-    const int count = read_series(csv, series);
-    free(csv);
-    assert_true(count >= 2 * 4 * 2); /* at least two sizes, four kinds, groups of 2 and 3 */
+    char *lines = read_in(context, "cluster.samples.jsonl");
+    const int count = read_series(lines, series);
+    free(lines);
+    assert_true(count >= 4 * 2); /* at least two sizes, four kinds; 3 ranks have one group size */
     double alpha_s, beta;
     solve(series, count, &alpha_s, &beta);
     const struct sbp_level *level = &cluster.level[0];
@@ -227,7 +236,7 @@ static void test_failures_leave_nothing(void **state)
             fail_msg("%s: exit code %d, expected 2 and one line with \"%s\": %s", cases[i].options,
                      code, cases[i].text, errors);
         free(errors);
-        if (exists(context, "cluster.json") || exists(context, "cluster.samples.csv"))
+        if (exists(context, "cluster.json") || exists(context, "cluster.samples.jsonl"))
             fail_msg("%s: left a file behind", cases[i].options);
     }
 }
@@ -245,7 +254,7 @@ static int make_folder(void **state)
 static int remove_folder(void **state)
 {
     const struct context *context = *state;
-    static const char *const names[] = {"out", "err", "cluster.json", "cluster.samples.csv"};
+    static const char *const names[] = {"out", "err", "cluster.json", "cluster.samples.jsonl"};
     for (int i = 0; i < 4; i++) {
         char path[128];
         (void)snprintf(path, sizeof path, "%s/%s", context->folder, names[i]);

@@ -71,9 +71,13 @@ static void make_calibration(struct sbp_calibration *calibration)
     repeat(&calibration->compute.samples[2], 2e3 / 5e9);
     repeat(&calibration->compute.samples[3], 1024 / 1e9);
     struct sbp_collective_times *times = &calibration->collectives;
-    assert_int_equal(sbp_collective_times_init(times, 4, 65536, NULL), SBP_OK);
+    assert_int_equal(sbp_collective_times_init(times, SBP_FIT_KINDS * 3 * 7, NULL), SBP_OK);
     for (int i = 0; i < times->count; i++) {
-        const struct sbp_fit_point point = {times->point[i].kind, times->point[i].members,
+        const int members = 2 + i / SBP_FIT_KINDS % 3;
+        times->point[i] =
+            (struct sbp_collective_point){(enum sbp_collective)(i % SBP_FIT_KINDS), members,
+                                          (int64_t)1024 << i / SBP_FIT_KINDS / 3};
+        const struct sbp_fit_point point = {times->point[i].kind, members,
                                             (double)times->point[i].bytes, 0};
         repeat(&times->samples[i], sbp_fit_predict_s(ALPHA_S, BETA, &point));
     }
@@ -88,25 +92,6 @@ static void expect_near(const char *what, double found, double expected)
 static void path_in(const struct folder *folder, const char *name, char *path)
 {
     (void)snprintf(path, 128, "%s/%s", folder->path, name);
-}
-
-static void test_points_cover_kinds_sizes_and_groups(void **state)
-{
-    (void)state;
-    struct sbp_collective_times times;
-    assert_int_equal(sbp_collective_times_init(&times, 6, 16 << 20, NULL), SBP_OK);
-    assert_int_equal(times.count, 5 * 15 * 5); /* group sizes 2..6, 1 KiB..16 MiB, five kinds */
-    for (int i = 0; i < times.count; i++) {
-        const struct sbp_collective_point *point = &times.point[i];
-        const bool in_blocks = point->kind != SBP_ALL_REDUCE && point->kind != SBP_SEND_RECV;
-        assert_int_equal(point->bytes % (in_blocks ? 4 * point->members : 4), 0);
-        assert_true(point->bytes > 1000 && point->bytes <= 16 << 20);
-    }
-    sbp_collective_times_free(&times);
-    /* 24 ranks: 2, 3, 4, 6, 8, 12, 16, 24. */
-    assert_int_equal(sbp_collective_times_init(&times, 24, 4096, NULL), SBP_OK);
-    assert_int_equal(times.count, 8 * 3 * 5);
-    sbp_collective_times_free(&times);
 }
 
 static void expect_cluster(const char *path)
@@ -132,46 +117,36 @@ static void expect_cluster(const char *path)
     const cJSON *measured = cJSON_GetObjectItem(root, "measured");
     assert_true(cJSON_IsTrue(cJSON_GetObjectItem(measured, "oversubscribed")));
     assert_string_equal(cJSON_GetObjectItem(measured, "command")->valuestring, "test \"quoted\"");
-    assert_string_equal(cJSON_GetObjectItem(measured, "samples")->valuestring, "c.samples.csv");
+    assert_string_equal(cJSON_GetObjectItem(measured, "samples")->valuestring, "c.samples.jsonl");
     cJSON_Delete(root);
 }
 
-static void test_files_read_back(void **state)
+static void test_file_reads_back(void **state)
 {
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
     assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, &calibrated, NULL), SBP_OK);
-    char path[128], samples_path[128], *text;
-    size_t length;
+    char path[128];
     path_in(*state, "c.json", path);
-    path_in(*state, "c.samples.csv", samples_path);
     assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, NULL), SBP_OK);
     expect_cluster(path);
-    assert_int_equal(sbp_file_read(samples_path, &text, &length, NULL), SBP_OK);
-    int lines = 0;
-    for (const char *c = text; *c != '\0'; c++)
-        lines += *c == '\n';
-    assert_int_equal(lines, 1 + 10 * (4 + calibration.collectives.count));
-    free(text);
-    assert_int_equal(unlink(path) + unlink(samples_path), 0);
+    assert_int_equal(unlink(path), 0);
     sbp_calibration_free(&calibration);
 }
 
-static void test_samples_do_not_outlive_a_failed_cluster_file(void **state)
+static void test_failures_name_the_file(void **state)
 {
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
     assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_SYMMETRIC, &calibrated, NULL), SBP_OK);
-    char path[128], samples_path[128];
+    char path[128];
     path_in(*state, "c.json", path);
-    path_in(*state, "c.samples.csv", samples_path);
     assert_int_equal(mkdir(path, 0700), 0); /* cannot be written as a file, by nobody */
     struct sbp_diag diag = {0};
     assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, &diag), SBP_E_IO);
     assert_non_null(strstr(diag.text, path));
-    assert_int_equal(access(samples_path, F_OK), -1);
     assert_int_equal(rmdir(path), 0);
     path_in(*state, "absent/c.json", path);
     assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, NULL), SBP_E_IO);
@@ -193,31 +168,12 @@ static void test_too_few_samples_are_refused(void **state)
     sbp_calibration_free(&calibration);
 }
 
-static void test_names_of_samples_files(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *path, *samples;
-    } cases[] = {{"cluster.json", "cluster.samples.csv"},
-                 {"a.json/b", "a.json/b.samples.csv"},
-                 {".json", ".json.samples.csv"}};
-    char found[64];
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(sbp_samples_path(cases[i].path, found, sizeof found, NULL), SBP_OK);
-        assert_string_equal(found, cases[i].samples);
-    }
-    assert_int_equal(sbp_samples_path("0123456789.json", found, 20, NULL), SBP_E_RANGE);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_points_cover_kinds_sizes_and_groups),
-        cmocka_unit_test_setup_teardown(test_files_read_back, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(test_samples_do_not_outlive_a_failed_cluster_file,
-                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_file_reads_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test(test_too_few_samples_are_refused),
-        cmocka_unit_test(test_names_of_samples_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

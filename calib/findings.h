@@ -1,0 +1,41 @@
+/* What a calibration noticed that its user should know: slow ranks, links and hosts by name, runs
+ * that were slow as a whole, and how near to its nominal rate the network came.
+ *
+ * Pairs. A rank is slow when even its best message, of those over one kind of link, takes
+ * SBP_SLOW times what the faster quarter of all pairs takes. A host is slow when all of its ranks
+ * are, over the network. A link is slow when it takes as many times what every other link of both
+ * its ends takes. Times count that every run has at least.
+ */
+#ifndef SBP_CALIB_FINDINGS_H
+#define SBP_CALIB_FINDINGS_H
+
+#include "calib/placement.h"
+#include "calib/points.h"
+#include "calib/record.h"
+
+#define SBP_SLOW         1.5 /* of messages that bandwidth decides */
+#define SBP_SLOW_NOISY   3.0 /* of short messages, and where ranks share cores */
+#define SBP_SLOW_COMPUTE 1.25
+
+#define SBP_MAX_FINDINGS 16
+struct sbp_findings {
+    int count; /* what comes after the last is dropped */
+    char line[SBP_MAX_FINDINGS][240];
+};
+
+/* Each adds lines. */
+void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings);
+/* Compute that the same rank was slowest at. */
+void sbp_findings_of_compute(const struct sbp_record *record, const struct sbp_placement *placement,
+                             struct sbp_findings *findings);
+/* The pairs of the last chain; crowded: ranks share cores. E_MEMORY. */
+enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record,
+                                      const struct sbp_placement *placement, bool crowded,
+                                      struct sbp_findings *findings,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+/* Bandwidth of the longest messages between two nodes over the nominal one, where both are known.
+ */
+void sbp_findings_of_network(const struct sbp_record *record, const struct sbp_placement *placement,
+                             struct sbp_findings *findings);
+
+#endif

@@ -1,0 +1,37 @@
+/* One calibration from its first barrier to its findings, on every rank.
+ *
+ * Rank 0 decides (may the result be written, is there an older one to go on with), keeps the
+ * samples and ends with the calibration; the other ranks measure along.
+ */
+#ifndef SBP_CALIB_SESSION_H
+#define SBP_CALIB_SESSION_H
+
+#include "calib/settings.h"
+#include "calib/sweep.h"
+#include "calib/write.h"
+
+#define SBP_PATH_BYTES 4096
+
+/* What main and the ranks of this process share. Ranks read the first part; only rank 0 writes the
+ * rest. */
+struct sbp_calibration_session {
+    const struct sbp_settings *settings;
+    const char *command;
+
+    bool is_root;            /* this process holds rank 0 */
+    enum sbp_status verdict; /* of rank 0, found before measuring */
+    struct sbp_diag diag;
+    bool measured; /* the record and what was found are there; owned */
+    char record_path[SBP_PATH_BYTES];
+    struct sbp_record record;
+    struct sbp_calibration found;
+    bool planned; /* --dry-run: the layout is there, nothing was measured */
+    struct sbp_sweep_options plan;
+};
+
+/* A rank's main (executor/comm.h); argument: the session. */
+enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                     void *session, struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_calibration_session_free(struct sbp_calibration_session *session);
+
+#endif

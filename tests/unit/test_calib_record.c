@@ -1,0 +1,401 @@
+/* Files of samples: what is written reads back, what is torn is dropped, what is wrong is refused
+ * by line; points, bad runs, slow ranks and links out of them. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calib/findings.h"
+#include "calib/log.h"
+#include "calib/points.h"
+#include "calib/record.h"
+#include "calib/sweep.h"
+
+static const struct sbp_cell reduce = {.work = SBP_WORK_COLLECTIVE,
+                                       .kind = SBP_ALL_REDUCE,
+                                       .nodes = 2,
+                                       .ranks_per_node = 4,
+                                       .groups = 1,
+                                       .bytes = 1 << 20};
+
+static struct sbp_calibration_origin make_origin(void)
+{
+    return (struct sbp_calibration_origin){.name = "a-8",
+                                           .host = "a",
+                                           .library = "Open MPI v4",
+                                           .backend = "mpi",
+                                           .settings = "NCCL_ALGO=Ring\nUCX_TLS=rc,\"x\"",
+                                           .version = "1",
+                                           .command = "c \\ \"d\"",
+                                           .ranks = 8,
+                                           .hosts = 2,
+                                           .ranks_per_host = 4,
+                                           .least_ranks_per_host = 4,
+                                           .cores = 8,
+                                           .max_bytes = 1 << 20,
+                                           .runs = 3,
+                                           .seed = 5};
+}
+
+static void add_session(struct sbp_text *text, bool resumes)
+{
+    const struct sbp_calibration_origin origin = make_origin();
+    sbp_record_session_line(&origin, resumes, text);
+}
+
+static void add_result(struct sbp_text *text, int run, const struct sbp_cell *cell, double time_s)
+{
+    const double times[] = {time_s, 1.01 * time_s, 0.99 * time_s};
+    const struct sbp_result result = {.cell = *cell,
+                                      .run = run,
+                                      .count = 3,
+                                      .time_s = times,
+                                      .settled = true,
+                                      .slowest_rank = -1};
+    sbp_record_result_line(&result, text);
+}
+
+static struct sbp_record parse(struct sbp_text *text)
+{
+    struct sbp_record record;
+    struct sbp_diag diag = {0};
+    assert_false(text->failed);
+    if (sbp_record_parse("s.jsonl", text->bytes, text->length, &record, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    sbp_text_free(text);
+    return record;
+}
+
+static void test_lines_read_back(void **state)
+{
+    (void)state;
+    static const struct sbp_cell cells[] = {
+        {.work = SBP_WORK_COPY, .bytes = 64 << 20},
+        {.work = SBP_WORK_GEMM, .type = SBP_FP64, .m = 3, .n = 4, .k = 5},
+        {.work = SBP_WORK_LAUNCH, .m = 1, .n = 1, .k = 1},
+        {.work = SBP_WORK_COLLECTIVE,
+         .kind = SBP_BROADCAST_COLL,
+         .nodes = 3,
+         .ranks_per_node = 2,
+         .groups = 4,
+         .bytes = 8},
+    };
+    struct sbp_text text = {0};
+    add_session(&text, false);
+    for (int i = 0; i < 4; i++)
+        add_result(&text, i, &cells[i], 1e-5 * (i + 1));
+    const struct sbp_pair pairs[] = {{0, 3, 1.5e-5}, {1, 2, 2.5e-5}};
+    const struct sbp_result round = {.cell = {.work = SBP_WORK_PAIRS, .round = 6, .bytes = 4096},
+                                     .pair_count = 2,
+                                     .pair = pairs};
+    sbp_record_result_line(&round, &text);
+    sbp_record_end_line(true, 12.5, &text);
+    struct sbp_record record = parse(&text);
+    assert_int_equal(record.session_count, 1);
+    assert_int_equal(record.result_count, 5);
+    const struct sbp_session *session = &record.session[0];
+    const struct sbp_calibration_origin origin = make_origin();
+    assert_string_equal(session->origin.settings, origin.settings);
+    assert_string_equal(session->origin.command, origin.command);
+    assert_int_equal(session->origin.seed, 5);
+    assert_int_equal(session->origin.least_ranks_per_host, 4);
+    assert_true(session->ended && session->wall_s == 12.5);
+    for (int i = 0; i < 4; i++) {
+        assert_true(sbp_cell_same(&record.result[i].cell, &cells[i]));
+        assert_int_equal(record.result[i].run, i);
+        assert_true(fabs(record.result[i].median_s / (1e-5 * (i + 1)) - 1) < 1e-5);
+    }
+    assert_int_equal(record.result[4].pair_count, 2);
+    assert_int_equal(record.result[4].pair[1].b, 2);
+    assert_true(record.result[4].pair[1].time_s == 2.5e-5);
+    sbp_record_free(&record);
+}
+
+/* Cut anywhere, a file keeps the lines before the cut. */
+static void test_torn_lines_are_dropped(void **state)
+{
+    (void)state;
+    struct sbp_text text = {0};
+    add_session(&text, false);
+    const size_t head = text.length;
+    add_result(&text, 0, &reduce, 1e-4);
+    const size_t one = text.length;
+    add_result(&text, 1, &reduce, 2e-4);
+    for (size_t cut = head; cut <= text.length; cut++) {
+        struct sbp_record record;
+        assert_int_equal(sbp_record_parse("s", text.bytes, cut, &record, NULL), SBP_OK);
+        assert_int_equal(record.result_count, (cut >= one) + (cut == text.length));
+        assert_int_equal(record.whole_bytes, cut == text.length ? text.length
+                                             : cut >= one       ? one
+                                                                : head);
+        assert_false(record.session[0].ended);
+        sbp_record_free(&record);
+    }
+    struct sbp_record record;
+    assert_int_equal(sbp_record_parse("s", text.bytes, head - 1, &record, NULL), SBP_E_INPUT);
+    sbp_text_free(&text);
+}
+
+static void test_wrong_lines_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *text;
+    } cases[] = {
+        {"{\"run\":0,\"copy\":8,\"s\":[1]}", "line 1: a measurement before the line"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"copy\":8,\"s\":[]}", "line 2: s: 0 times"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0}", "line 2: no \"collective\""},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"copy\":8,\"s\":[-1]}", "line 2: s[0]"},
+        {"{\"sbplan_samples\":1}\n{\"run\":0,\"collective\":\"reduce\",\"s\":[1]}",
+         "line 2: collective"},
+        {"{\"sbplan_samples\":1,\"ranks\":4,\"nodes\":3,\"ranks_per_node\":2}",
+         "3 nodes of at least 2"},
+        {"{\"sbplan_samples\":1}\n{\"pairs\":0,\"bytes\":8,\"between\":[[0,9,1]]}",
+         "between[0][1]"},
+        {"name,size\n1,2", "line 1"},
+        {"", "no file of samples"},
+    };
+    for (int i = 0; i < (int)(sizeof cases / sizeof *cases); i++) {
+        struct sbp_text text = {0};
+        struct sbp_record record;
+        struct sbp_diag diag = {0};
+        sbp_text_add(&text, "%s\n", cases[i].line);
+        assert_int_equal(
+            sbp_record_parse("s.jsonl", text.bytes, text.length - (i == 8), &record, &diag),
+            SBP_E_INPUT);
+        if (strstr(diag.text, cases[i].text) == NULL || strncmp(diag.text, "s.jsonl: ", 9) != 0)
+            fail_msg("%s: \"%s\", expected \"%s\"", cases[i].line, diag.text, cases[i].text);
+        sbp_text_free(&text);
+    }
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *record;
+    } cases[] = {{"cluster.json", "cluster.samples.jsonl"},
+                 {"a.json/b", "a.json/b.samples.jsonl"},
+                 {"x.samples.jsonl", "x.samples.jsonl"},
+                 {".json", ".samples.jsonl"}};
+    char found[64];
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(sbp_record_path(cases[i].path, found, sizeof found, NULL), SBP_OK);
+        assert_string_equal(found, cases[i].record);
+    }
+    assert_int_equal(sbp_record_path("0123456789.json", found, 20, NULL), SBP_E_RANGE);
+}
+
+/* --- points --- */
+
+static struct sbp_cell cell_of(int size)
+{
+    struct sbp_cell cell = reduce;
+    cell.bytes = (int64_t)8 << size;
+    return cell;
+}
+
+static void test_points_are_medians_of_good_runs(void **state)
+{
+    (void)state;
+    static const double factor[] = {1.0, 1.6, 1.02, 0.98}; /* of each run */
+    struct sbp_text text = {0};
+    add_session(&text, false);
+    for (int run = 0; run < 4; run++)
+        for (int size = 0; size < 9; size++) {
+            const struct sbp_cell cell = cell_of(size);
+            add_result(&text, run, &cell, factor[run] * 1e-5 * (1 << size));
+        }
+    struct sbp_record record = parse(&text);
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    assert_int_equal(sbp_points(&record, &measured, &runs, NULL), SBP_OK);
+    assert_int_equal(runs.count, 4);
+    for (int run = 0; run < 4; run++) {
+        assert_int_equal(runs.run[run].compared, 9);
+        assert_int_equal(runs.run[run].bad, run == 1);
+        assert_true(fabs(runs.run[run].slowdown - factor[run] / 1.01) < 1e-6);
+    }
+    assert_int_equal(measured.count, 9);
+    for (int size = 0; size < 9; size++) {
+        const struct sbp_measured_point *point = &measured.point[size];
+        assert_true(point->bytes == (double)(8 << size) && point->groups == 1);
+        assert_true(fabs(point->time_s / (1e-5 * (1 << size)) - 1) < 1e-9);
+        assert_true(fabs(point->spread - 0.02) < 1e-9);
+    }
+    assert_string_equal(measured.source[0].library, "Open MPI v4");
+    struct sbp_findings findings = {0};
+    sbp_findings_of_runs(&runs, &findings);
+    assert_int_equal(findings.count, 1);
+    assert_non_null(strstr(findings.line[0], "run 2 was slow as a whole"));
+    sbp_measured_free(&measured);
+    sbp_record_free(&record);
+}
+
+/* A resumed session goes on with its runs, a merged one counts by itself. */
+static void test_sessions_of_a_chain_count_together(void **state)
+{
+    (void)state;
+    struct sbp_text text = {0};
+    add_session(&text, false);
+    add_result(&text, 0, &reduce, 9e-4);
+    sbp_record_end_line(true, 1, &text);
+    add_session(&text, false);
+    add_result(&text, 0, &reduce, 1e-4);
+    add_session(&text, true);
+    add_result(&text, 1, &reduce, 3e-4);
+    struct sbp_record record = parse(&text);
+    assert_int_equal(record.session[1].chain, 1);
+    assert_int_equal(record.session[2].chain, 1);
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    assert_int_equal(sbp_points(&record, &measured, &runs, NULL), SBP_OK);
+    assert_int_equal(measured.count, 2);
+    assert_int_equal(measured.source_count, 2);
+    assert_true(fabs(measured.point[0].time_s - 9e-4) < 1e-12);
+    assert_true(fabs(measured.point[1].time_s - 2e-4) < 1e-12);
+    assert_int_equal(measured.point[1].source, 1);
+    assert_false(runs.run[1].bad || runs.run[2].bad); /* two cannot tell */
+    sbp_measured_free(&measured);
+    sbp_record_free(&record);
+}
+
+/* --- slow ranks, hosts and links --- */
+
+/* 4 hosts x 2 ranks; a message takes 10 us within a host and 100 us between two, times what the
+ * factors say of a rank, of a host over the network, and of one link. */
+struct world {
+    int slow_rank, slow_host, link_a, link_b;
+};
+
+static double pair_time(const struct world *world, int a, int b)
+{
+    double time_s = a / 2 == b / 2 ? 1e-5 : 1e-4;
+    if (a == world->slow_rank || b == world->slow_rank)
+        time_s *= 4;
+    if (a / 2 != b / 2 && (a / 2 == world->slow_host || b / 2 == world->slow_host))
+        time_s *= 4;
+    if (a == world->link_a && b == world->link_b)
+        time_s *= 4;
+    return time_s;
+}
+
+static struct sbp_findings look(const struct world *world)
+{
+    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1};
+    static const int node[] = {0, 0, 1, 1, 2, 2, 3, 3};
+    struct sbp_placement placement;
+    struct sbp_findings findings = {0};
+    struct sbp_text text = {0};
+    assert_int_equal(sbp_placement_of(node, 8, &placement, NULL), SBP_OK);
+    for (int n = 0; n < 4; n++)
+        (void)snprintf(placement.host[n], SBP_HOST_NAME, "n%d", n);
+    add_session(&text, false);
+    for (int round = 0; round < 7; round++) {
+        struct sbp_pair pairs[4];
+        struct sbp_result result = {
+            .cell = {.work = SBP_WORK_PAIRS, .round = round, .bytes = 1 << 20}, .pair = pairs};
+        for (int r = 0; r < 8; r++) {
+            int other_node, other_local;
+            if (!sbp_sweep_partner(&options, round, r / 2, r % 2, &other_node, &other_local))
+                continue;
+            const int other = 2 * other_node + other_local;
+            if (r < other)
+                pairs[result.pair_count++] =
+                    (struct sbp_pair){r, other, pair_time(world, r, other)};
+        }
+        sbp_record_result_line(&result, &text);
+    }
+    struct sbp_record record = parse(&text);
+    assert_int_equal(sbp_findings_of_pairs(&record, &placement, false, &findings, NULL), SBP_OK);
+    sbp_record_free(&record);
+    sbp_placement_free(&placement);
+    return findings;
+}
+
+static void expect_finding(const struct world *world, const char *text)
+{
+    const struct sbp_findings findings = look(world);
+    if (text == NULL && findings.count > 0)
+        fail_msg("found, where nothing is: %s", findings.line[0]);
+    if (text == NULL)
+        return;
+    if (findings.count != 1)
+        fail_msg("%d findings, expected one with \"%s\": %s", findings.count, text,
+                 findings.line[0]);
+    if (strstr(findings.line[0], text) == NULL)
+        fail_msg("\"%s\", expected \"%s\"", findings.line[0], text);
+}
+
+static void test_what_is_slow_is_named(void **state)
+{
+    (void)state;
+    expect_finding(&(struct world){-1, -1, -1, -1}, NULL);
+    for (int r = 0; r < 8; r++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "rank %d (host n%d) is slow", r, r / 2);
+        expect_finding(&(struct world){r, -1, -1, -1}, text);
+    }
+    for (int n = 0; n < 4; n++) {
+        char text[64];
+        (void)snprintf(text, sizeof text, "host n%d is slow over the network", n);
+        expect_finding(&(struct world){-1, n, -1, -1}, text);
+    }
+    for (int a = 0; a < 8; a++)
+        for (int b = a + 2; b < 8; b += 2) {
+            char text[64];
+            (void)snprintf(text, sizeof text, "ranks %d (host n%d) and %d (host n%d)", a, a / 2, b,
+                           b / 2);
+            expect_finding(&(struct world){-1, -1, a, b}, text);
+        }
+}
+
+static void test_slow_compute_is_named(void **state)
+{
+    (void)state;
+    static const int node[] = {0, 0, 1, 1, 2, 2, 3, 3};
+    struct sbp_placement placement;
+    assert_int_equal(sbp_placement_of(node, 8, &placement, NULL), SBP_OK);
+    for (int often = 0; often <= 10; often += 5) { /* of ten products */
+        struct sbp_text text = {0};
+        struct sbp_findings findings = {0};
+        add_session(&text, false);
+        for (int i = 0; i < 10; i++) {
+            const double times[] = {1e-3};
+            const struct sbp_result result = {
+                .cell = {.work = SBP_WORK_GEMM, .m = 8 + i, .n = 8, .k = 8},
+                .count = 1,
+                .time_s = times,
+                .slowest_rank = i < often ? 5 : i % 5,
+                .slowest_ratio = i < often ? 1.5 : 1.1};
+            sbp_record_result_line(&result, &text);
+        }
+        struct sbp_record record = parse(&text);
+        sbp_findings_of_compute(&record, &placement, &findings);
+        assert_int_equal(findings.count, often == 10);
+        if (often == 10)
+            assert_non_null(strstr(findings.line[0], "rank 5 (host ) computes slowly"));
+        sbp_record_free(&record);
+    }
+    sbp_placement_free(&placement);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines_read_back),
+        cmocka_unit_test(test_torn_lines_are_dropped),
+        cmocka_unit_test(test_wrong_lines_are_refused),
+        cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_points_are_medians_of_good_runs),
+        cmocka_unit_test(test_sessions_of_a_chain_count_together),
+        cmocka_unit_test(test_what_is_slow_is_named),
+        cmocka_unit_test(test_slow_compute_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -25,7 +25,6 @@ enum value_kind {
     CHOICE,  /* int: place in a list of names */
     HANDED,  /* any text: the program that is started checks it */
     SWITCH,  /* a flag that is only handed on */
-    LATER,   /* known, not in this version */
 };
 
 typedef void fill_names(const char *names[MOST_CHOICES]);
@@ -109,7 +108,9 @@ static const struct option options[] = {
      "compare gradients, loss and updates with one device in double precision"},
     {"--dtype", "NAME", HANDED, 0, 0, 0, NULL, "f32 (default) or f64: of the run"},
     {"--trace", "FILE", HANDED, 0, 0, 0, NULL, "write the timeline of the last step"},
-    {"--top", "K", LATER, 0, 0, 0, NULL, NULL},
+    {"--top", "K", WHOLE, AT(top), 1, 100, NULL,
+     "the K best plans that are split or cut otherwise, in one table; with -o plan.json the next "
+     "ones go to plan-2.json, plan-3.json, ..."},
     {"--json", NULL, FLAG, AT(json), 0, 0, NULL, "print one JSON object and nothing else"},
     {"--help", NULL, FLAG, AT(help), 0, 0, NULL, "print this"},
 };
@@ -305,9 +306,6 @@ static enum sbp_status read_value(const struct place *place, const char *value,
         return read_seconds(place, value, field);
     case CHOICE:
         return read_choice(place, value, field);
-    case LATER:
-        return sbp_fail(place->diag, SBP_E_USAGE, "sbplan %s: %s is not in this version",
-                        place->command->name, place->option->name);
     case HANDED:
     case SWITCH:
         break;
@@ -325,7 +323,7 @@ static enum sbp_status refuse_option(const struct sbp_command *command, const ch
     int count = 0;
     (void)snprintf(name, sizeof name, "%.*s", (int)(length < 60 ? length : 60), word);
     for (int i = 0; i < OPTIONS; i++)
-        if (has_option(command, &options[i]) && options[i].kind != LATER)
+        if (has_option(command, &options[i]))
             names[count++] = options[i].name;
     const char *nearest = sbp_nearest(name, names);
     if (nearest != NULL)
@@ -474,7 +472,7 @@ void sbp_help_print_command(const struct sbp_command *command, FILE *out)
     sbp_help_wrapped(out, command->summary, 0, 0);
     (void)fprintf(out, "\nOptions:\n");
     for (int i = 0; i < OPTIONS; i++)
-        if (has_option(command, &options[i]) && options[i].kind != LATER)
+        if (has_option(command, &options[i]))
             print_option(out, &options[i]);
     if (has_option_named(command, "--space"))
         sbp_help_spaces(out);

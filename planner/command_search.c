@@ -1,4 +1,4 @@
-#include "planner/search_run.h"
+#include "planner/search_top.h"
 #include "planner/sweep.h"
 
 /* The search as a problem that `solve`, and other solvers, read. */
@@ -13,10 +13,13 @@ static enum sbp_status write_problem(const struct sbp_search_job *job, struct sb
 
 static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
 {
+    SBP_TRY(sbp_top_check_options(job->arguments, diag));
     SBP_TRY(sbp_search_job_open(job, diag));
     if (job->arguments->problem != NULL)
         SBP_TRY(write_problem(job, diag));
-    SBP_TRY(sbp_search_run(&job->plan, &job->request, &job->outcome, diag));
+    const int most = job->arguments->top > 1 ? (int)job->arguments->top : 1;
+    SBP_TRY(
+        sbp_search_run_top(&job->plan, &job->request, most, &job->ranking, &job->outcome, diag));
     return sbp_search_answer(job, diag);
 }
 

@@ -11,8 +11,9 @@
 #include "planner/space_store.h"
 #include "planner/view.h"
 
-/* Candidates that are cut in parts for the sake of further plans. */
-enum { MOST_CUTS = 1000 };
+/* Candidates that are cut in parts, and what more of them may cost (a second or two). */
+enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
+#define CHEAP_EVALUATIONS INT64_C(100000000)
 
 /* How much is known of a candidate. */
 enum knowledge { LISTED, BOUNDED, SOLVED };
@@ -39,6 +40,8 @@ struct explorer {
     struct sbp_ranking found; /* of the candidate at hand: its best plan */
     double open_s;            /* the least bound of candidates that were solved without a proof */
     int cuts;                 /* candidates that were cut in parts */
+    int64_t work;             /* since the first: operators of the candidates solved */
+    int64_t first_cut_at;     /* evaluations */
     struct sbp_diag refusal;
     bool any_legal, memory_binds; /* of the candidate at hand */
     double start_s;
@@ -201,8 +204,9 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
     if (status != SBP_OK)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     note_outcome(e, found);
-    if (isfinite(found->objective_s))
-        sbp_ranking_offer(&e->found, e->plan, NULL, found->objective_s);
+    if (isfinite(found->strategy_s))
+        sbp_ranking_offer(&e->found, e->plan,
+                          &(struct sbp_ranked){.objective_s = found->strategy_s});
     return SBP_OK;
 }
 
@@ -238,6 +242,7 @@ static enum sbp_status solve_node(struct explorer *e, struct node *node)
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
     SBP_TRY(solve_paths(e, node));
+    e->work += e->cuts > 0 ? e->plan->graph.op_count : 0;
     sbp_arena_release(&e->arena, mark);
     return SBP_OK;
 }
@@ -259,6 +264,20 @@ static enum sbp_status add_node(struct explorer *e, const struct node *node)
     return push(e, e->node_count++);
 }
 
+/* One cut for each plan that is asked for is enough where all bounds are met; else more of them are
+ * made while they are cheap. */
+static bool may_cut(const struct explorer *e)
+{
+    return e->cuts < 2 * e->ranking->most + FEW_CUTS ||
+           (e->work < CHEAP_WORK && e->out->evaluations - e->first_cut_at < CHEAP_EVALUATIONS);
+}
+
+/* Whether a candidate splits every layer in one way. */
+static bool has_one(const struct node *node)
+{
+    return node->part != NULL && node->part->at == node->part->plan->count;
+}
+
 /* Nothing more is done about what a bound leaves open. */
 static void leave_open(struct explorer *e, double bound_s)
 {
@@ -269,18 +288,18 @@ static void leave_open(struct explorer *e, double bound_s)
 /* The parts of a solved candidate without its plan, and, where the plan may not be the cheapest
  * that splits every layer as it does, those plans. */
 static enum sbp_status cut_node(struct explorer *e, const struct node *solved,
-                                const struct sbp_split *split, bool is_settled)
+                                const struct sbp_splits *split, bool is_settled)
 {
-    const struct sbp_graph *graph = &e->plan->graph;
-    struct sbp_part *part = SBP_NEW(&e->arena, struct sbp_part, graph->op_count + 1);
+    struct sbp_part *part = SBP_NEW(&e->arena, struct sbp_part, split->count + 1);
     if (part == NULL)
         return SBP_E_MEMORY;
-    int count = sbp_part_cut(graph, solved->part, split, &e->arena, part);
+    int count = sbp_part_cut(solved->part, split, &e->arena, part);
     if (count < 0)
         return SBP_E_MEMORY;
     if (!is_settled)
-        part[count++] = (struct sbp_part){.split = split, .at = graph->op_count};
-    e->cuts++;
+        part[count++] = (struct sbp_part){.plan = split, .at = split->count};
+    if (e->cuts++ == 0)
+        e->first_cut_at = e->out->evaluations;
     for (int i = 0; i < count; i++) {
         const struct node node = {
             .parallel = solved->parallel, .part = &part[i], .bound_s = solved->bound_s, .base = -1};
@@ -289,28 +308,40 @@ static enum sbp_status cut_node(struct explorer *e, const struct node *solved,
     return SBP_OK;
 }
 
+/* What is known of the candidate's plan beside its objective, where it is to be told from others.
+ */
+static enum sbp_status describe_found(struct explorer *e, const struct node *node,
+                                      struct sbp_ranked *found)
+{
+    struct sbp_step step;
+    found->split = has_one(node) ? node->part->plan : sbp_plan_splits(e->plan, &e->arena);
+    if (found->split == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_plan_step(e->plan, &e->plan->strategy, &step, e->diag));
+    found->step_s = step.totals.step_s;
+    found->device_bytes = step.totals.device_bytes;
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
 /* Ranks the candidate's plan; where more than one is asked for, what is left of it stays open. */
 static enum sbp_status close_node(struct explorer *e, int index)
 {
     const struct node node = e->node[index];
-    const struct sbp_split *split = NULL;
-    const bool several = e->ranking->most > 1, found = e->found.count > 0;
-    const bool is_one = node.part != NULL && node.part->at == e->plan->graph.op_count;
-    const double cost_s = sbp_ranking_goal_s(&e->found);
-    if (found)
+    const bool several = e->ranking->most > 1, is_found = e->found.count > 0;
+    struct sbp_ranked found = {.objective_s = sbp_ranking_goal_s(&e->found)};
+    if (is_found)
         e->plan->strategy = e->found.plan[0].strategy;
-    if (several && found) {
-        split = is_one ? node.part->split : sbp_plan_splits(e->plan, &e->arena);
-        if (split == NULL)
-            return SBP_E_MEMORY;
-    }
-    if (found)
-        sbp_ranking_offer(e->ranking, e->plan, split, cost_s);
     e->found.count = 0;
-    const bool is_settled = found && node.bound_s >= cost_s * (1 - 1e-9);
-    if (several && found && !is_one && e->cuts < MOST_CUTS)
-        return cut_node(e, &node, split, is_settled);
-    if (!(is_one && is_settled))
+    if (several && is_found)
+        SBP_TRY(describe_found(e, &node, &found));
+    if (is_found &&
+        !(e->request->upper_bound_s > 0 && found.objective_s >= e->request->upper_bound_s))
+        sbp_ranking_offer(e->ranking, e->plan, &found);
+    const bool is_settled = is_found && node.bound_s >= found.objective_s * (1 - 1e-9);
+    if (several && is_found && !has_one(&node) && !is_refuted(e, node.bound_s) && may_cut(e))
+        return cut_node(e, &node, found.split, is_settled);
+    if (!(has_one(&node) && is_settled))
         leave_open(e, node.bound_s);
     return SBP_OK;
 }

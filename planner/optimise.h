@@ -13,7 +13,8 @@
 struct sbp_outcome {
     enum sbp_plan_status status;
     double objective_s;    /* of the plan found, INFINITY without one */
-    double strategy_s;     /* of plan->strategy, which may cost more than was asked for */
+    double strategy_s;     /* of plan->strategy, which may cost more than was asked for; INFINITY:
+                              there is none */
     double lower_bound_s;  /* of the objective over the space; -INFINITY: none */
     const char *unbounded; /* why there is none, where the request is why; NULL */
     int64_t evaluations;

@@ -22,29 +22,41 @@ double sbp_ranking_goal_s(const struct sbp_ranking *ranking)
                                            : INFINITY;
 }
 
-/* The place that a plan may write over: its own, a free one or the last; -1: it is not wanted. */
-static int place_of(struct sbp_ranking *ranking, const struct sbp_split *split, double objective_s)
+/* Whether two plans differ in nothing but words. */
+static bool is_same_step(const struct sbp_ranked *a, const struct sbp_ranked *b)
 {
-    for (int i = 0; i < ranking->count; i++)
-        if (split != NULL && ranking->plan[i].split == split)
-            return objective_s < ranking->plan[i].objective_s ? i : -1;
-    if (objective_s >= sbp_ranking_goal_s(ranking))
+    return a->step_s == b->step_s && a->device_bytes == b->device_bytes &&
+           a->parallel.pipeline == b->parallel.pipeline &&
+           a->parallel.micro_batch == b->parallel.micro_batch &&
+           sbp_splits_equal(a->split, b->split);
+}
+
+/* The place that a plan may write over: its own, a free one or the last; -1: it is not wanted. */
+static int place_of(struct sbp_ranking *ranking, const struct sbp_ranked *offered)
+{
+    for (int i = 0; offered->split != NULL && i < ranking->count; i++) {
+        const struct sbp_ranked *listed = &ranking->plan[i];
+        if (listed->split == offered->split)
+            return offered->objective_s < listed->objective_s ? i : -1;
+        if (is_same_step(listed, offered))
+            return -1;
+    }
+    if (offered->objective_s >= sbp_ranking_goal_s(ranking))
         return -1;
     return ranking->count < ranking->most ? ranking->count++ : ranking->most - 1;
 }
 
 void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
-                       const struct sbp_split *split, double objective_s)
+                       const struct sbp_ranked *offered)
 {
-    int at = place_of(ranking, split, objective_s);
+    struct sbp_ranked taken = *offered;
+    taken.parallel = plan->parallel;
+    int at = place_of(ranking, &taken);
     if (at < 0)
         return;
-    struct sbp_ranked taken = ranking->plan[at];
-    taken.parallel = plan->parallel;
-    taken.split = split;
-    taken.objective_s = objective_s;
+    taken.strategy = ranking->plan[at].strategy;
     sbp_strategy_copy(&plan->graph, &plan->strategy, &taken.strategy);
-    for (; at > 0 && ranking->plan[at - 1].objective_s > objective_s; at--)
+    for (; at > 0 && ranking->plan[at - 1].objective_s > taken.objective_s; at--)
         ranking->plan[at] = ranking->plan[at - 1];
     ranking->plan[at] = taken;
 }

@@ -1,7 +1,8 @@
 /* The best distinct plans of a search, in order.
  *
- * Plans are distinct where the step is cut otherwise (planner/candidates.h) or a layer is split
- * otherwise (planner/part.h).
+ * Plans are distinct where a layer is split otherwise (planner/part.h), or where the step is cut
+ * otherwise (planner/candidates.h) and then takes another time or other memory: to form attention
+ * again is nothing where there is none.
  */
 #ifndef SBP_PLANNER_RANKING_H
 #define SBP_PLANNER_RANKING_H
@@ -11,8 +12,10 @@
 struct sbp_ranked {
     struct sbp_parallel parallel;
     struct sbp_strategy strategy;
-    const struct sbp_split *split; /* which plan it is; NULL where one is asked for */
+    const struct sbp_splits *split; /* which plan it is; NULL where one is asked for */
     double objective_s;
+    double step_s; /* these two where several are asked for */
+    int64_t device_bytes;
 };
 
 struct sbp_ranking {
@@ -28,9 +31,10 @@ enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, struct sbp_plan *p
 /* A plan is wanted if it costs less than this; INFINITY while there are too few. */
 double sbp_ranking_goal_s(const struct sbp_ranking *ranking);
 /* Takes the plan's strategy at its parallel in its place, where it costs less than the goal and,
- * with the same split (the pointer says so, and is kept), less than what is listed. */
+ * split as a listed plan, less than that or something else. With several asked for, offered->split
+ * is given and kept; of one plan that is offered twice it is the same pointer. */
 void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
-                       const struct sbp_split *split, double objective_s);
+                       const struct sbp_ranked *offered);
 /* With all open_s or more that is not settled: counts what is proved. */
 void sbp_ranking_close(struct sbp_ranking *ranking, double open_s);
 

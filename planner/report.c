@@ -482,7 +482,7 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
 
 /* --- JSON --- */
 
-static void put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed)
+void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed)
 {
     const struct sbp_graph *graph = &report->plan->graph;
     struct cJSON *layers = sbp_put_array(json, "layers", failed);
@@ -529,5 +529,5 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
     sbp_put_memory(json, summary, failed);
     sbp_put_parallel(json, &report->plan->parallel, failed);
     sbp_put_stages(json, &report->step, failed);
-    put_layers(json, report, failed);
+    sbp_report_put_layers(json, report, failed);
 }

@@ -62,6 +62,8 @@ const char *sbp_report_largest_part(const struct sbp_summary *summary);
 /* Members model, cost, memory, parallel and layers of a JSON object, and training with tokens. */
 void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
                     const struct sbp_report_options *options, bool *failed);
+/* The last of them. */
+void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed);
 
 /* "2.4968192 ms": as many digits as a comparison of strategies needs; at least 32 bytes. */
 const char *sbp_precise_seconds(double seconds, char *buffer);

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "planner/json_out.h"
-#include "planner/search_run.h"
+#include "planner/search_top.h"
 
 static struct sbp_report_options report_options(const struct sbp_search_job *job)
 {
@@ -49,6 +49,15 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     if (job->arguments->output != NULL)
         PRINT("\nwrote %s\n", job->arguments->output);
     return SBP_OK;
+}
+
+static enum sbp_status print_top(const struct sbp_search_job *job,
+                                 const struct sbp_alternatives *all)
+{
+    SBP_TRY(sbp_report_print_model(&job->plan, stdout));
+    SBP_TRY(print_search(job));
+    PRINT("\n");
+    return sbp_alternatives_print(all);
 }
 
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
@@ -125,13 +134,15 @@ static enum sbp_status end_json(struct cJSON *json, bool failed, struct sbp_diag
 }
 
 static enum sbp_status print_json(const struct sbp_search_job *job, const struct sbp_report *report,
-                                  struct sbp_diag *diag)
+                                  const struct sbp_alternatives *all, struct sbp_diag *diag)
 {
     bool failed;
     const struct sbp_report_options options = report_options(job);
     struct cJSON *json = begin_json(job, &failed);
     sbp_report_put(json, report, &options, &failed);
     put_curve(json, &job->outcome, &failed);
+    if (all != NULL)
+        sbp_alternatives_put(json, all, &failed);
     return end_json(json, failed, diag);
 }
 
@@ -163,17 +174,33 @@ static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *di
     return SBP_NO;
 }
 
+static enum sbp_status answer_top(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_alternatives all;
+    enum sbp_status status = sbp_alternatives_open(job, &all, diag);
+    if (status == SBP_OK)
+        status = sbp_alternatives_write(&all, diag);
+    if (status == SBP_OK)
+        status = job->arguments->json ? print_json(job, &all.plan[0].report, &all, diag)
+                                      : print_top(job, &all);
+    sbp_alternatives_free(&all);
+    return status;
+}
+
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_report report;
     if (!sbp_outcome_has_plan(&job->outcome))
         return answer_no(job, diag);
+    if (job->arguments->top > 0)
+        return answer_top(job, diag);
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     enum sbp_status status = sbp_search_job_check(job, &report, diag);
     if (status == SBP_OK)
         status = sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag);
     if (status == SBP_OK)
-        status = job->arguments->json ? print_json(job, &report, diag) : print_text(job, &report);
+        status =
+            job->arguments->json ? print_json(job, &report, NULL, diag) : print_text(job, &report);
     sbp_report_free(&report);
     return status;
 }

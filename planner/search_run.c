@@ -9,7 +9,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "planner/check.h"
-#include "planner/explore.h"
 #include "planner/json_out.h"
 #include "planner/space_rules.h"
 
@@ -61,12 +60,20 @@ static void show_progress(void *context, int64_t evaluations, double best, doubl
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
+    struct sbp_ranking ranking;
+    return sbp_search_run_top(plan, request, 1, &ranking, outcome, diag);
+}
+
+enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
+                                   int most, struct sbp_ranking *ranking,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
     struct sbp_progress progress;
     struct sbp_request watched = *request;
     watched.solver_options.progress = show_progress;
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
-    const enum sbp_status status = sbp_explore(plan, &watched, outcome, diag);
+    const enum sbp_status status = sbp_explore_top(plan, &watched, most, ranking, outcome, diag);
     sbp_progress_end(&progress);
     return status;
 }
@@ -111,20 +118,30 @@ static enum sbp_status write_json(const struct cJSON *json, const char *path, st
     return status;
 }
 
+enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                const struct sbp_request *request,
+                                const struct sbp_outcome *outcome, int rank, struct cJSON **json,
+                                struct sbp_diag *diag)
+{
+    bool failed = false;
+    cJSON_Delete(plan->search);
+    plan->search = cJSON_CreateObject();
+    sbp_put_search(plan->search, arguments, request, outcome, &failed);
+    if (rank > 0)
+        sbp_put_number(plan->search, "rank", rank, &failed);
+    if (failed)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
+    return sbp_plan_json(plan, json, diag);
+}
+
 enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
                                  const struct sbp_request *request,
                                  const struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     struct cJSON *json;
-    bool failed = false;
     if (arguments->output == NULL)
         return SBP_OK;
-    cJSON_Delete(plan->search);
-    plan->search = cJSON_CreateObject();
-    sbp_put_search(plan->search, arguments, request, outcome, &failed);
-    if (failed)
-        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
-    SBP_TRY(sbp_plan_json(plan, &json, diag));
+    SBP_TRY(sbp_search_json(plan, arguments, request, outcome, 0, &json, diag));
     const enum sbp_status status = write_json(json, arguments->output, diag);
     cJSON_Delete(json);
     return status;

@@ -3,6 +3,7 @@
 #ifndef SBP_PLANNER_SEARCH_RUN_H
 #define SBP_PLANNER_SEARCH_RUN_H
 
+#include "planner/explore.h"
 #include "planner/inputs.h"
 #include "planner/report.h"
 
@@ -10,9 +11,12 @@
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);
 
-/* sbp_explore with a progress line. */
+/* sbp_explore with a progress line; the other for the `most` best plans (sbp_explore_top). */
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
+                                   int most, struct sbp_ranking *ranking,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether the outcome left a strategy in the plan. */
 bool sbp_outcome_has_plan(const struct sbp_outcome *outcome);
 
@@ -21,7 +25,12 @@ bool sbp_outcome_has_plan(const struct sbp_outcome *outcome);
 void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
                     const struct sbp_request *request, const struct sbp_outcome *outcome,
                     bool *failed);
-/* Writes the plan, with how it was found, where -o says; nothing without -o. */
+/* The plan with how it was found, for a file; rank 0: it is the only one. The caller deletes it. */
+enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                const struct sbp_request *request,
+                                const struct sbp_outcome *outcome, int rank, struct cJSON **json,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+/* Writes it where -o says; nothing without -o. */
 enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
                                  const struct sbp_request *request,
                                  const struct sbp_outcome *outcome,
@@ -40,7 +49,8 @@ struct sbp_search_job {
     struct sbp_plan plan;
     struct sbp_request request;
     struct sbp_outcome outcome;
-    bool may_be_too_large; /* a plan need not fit in memory */
+    struct sbp_ranking ranking; /* with --top */
+    bool may_be_too_large;      /* a plan need not fit in memory */
 };
 /* Reads what the arguments name, sets the request and the fixes, and what the space fixes of a
  * step. The job may be freed either way. */

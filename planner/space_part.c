@@ -6,7 +6,7 @@
 
 static struct sbp_split split_of(const struct sbp_space *space, int variable, int tuple)
 {
-    struct sbp_split split;
+    struct sbp_split split = {.op = space->variable[variable].op};
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
             split.factor[role][level] = 1;
@@ -20,16 +20,6 @@ static struct sbp_split split_of(const struct sbp_space *space, int variable, in
     return split;
 }
 
-static bool is_in_part(const struct sbp_part *part, int op, const struct sbp_split *split)
-{
-    if (op < part->at)
-        return sbp_splits_equal(split, &part->split[op], 1);
-    for (int i = 0; op == part->at && i < part->without_count; i++)
-        if (sbp_splits_equal(split, &part->without[i], 1))
-            return false;
-    return true;
-}
-
 /* The tuples of the variable's first operator that are in the part; others are tied to it. */
 static void keep_tuples(struct sbp_space *space, int variable)
 {
@@ -38,7 +28,7 @@ static void keep_tuples(struct sbp_space *space, int variable)
     int left = 0;
     for (int tuple = 0; tuple < v->tuple_count; tuple++) {
         const struct sbp_split split = split_of(space, variable, tuple);
-        if (!is_in_part(space->request->part, v->op, &split))
+        if (!sbp_part_has(space->request->part, &split))
             continue;
         memmove(v->count + (size_t)left * row, v->count + (size_t)tuple * row, row);
         v->tag[left++] = v->tag[tuple];

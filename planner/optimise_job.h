@@ -26,9 +26,10 @@ struct sbp_job {
     int64_t limit_bytes;
     int64_t *class_limit;
     double start_s;
-    double least_bytes; /* least memory that a compiled strategy was seen to need */
-    double bound_s;     /* over the spaces searched so far: the least of their bounds */
-    bool bounds;        /* what a space costs is never above what its plans cost */
+    double least_bytes;             /* least memory that a compiled strategy was seen to need */
+    double bound_s;                 /* over the spaces searched so far: the least of their bounds */
+    int64_t most_table_evaluations; /* of one solve after messages; it may prove nothing more */
+    bool bounds;                    /* what a space costs is never above what its plans cost */
 };
 
 /* Only plans that cost less are worth looking for. */

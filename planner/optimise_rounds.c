@@ -4,8 +4,18 @@
 
 #include "planner/label.h"
 #include "planner/space_bound.h"
+#include "planner/space_reduce.h"
 
-enum { MOST_TIGHTENINGS = 16, MOST_STEPS = 12, MOST_HALVINGS = 4 };
+enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
+/* Capacities that differ by this share, and plans that leave this share of the limit, are as good.
+ */
+#define NARROW 1e-3
+/* Cells of tables over pairs of spaces that are solved in no time. */
+#define SCANNED_CELLS 2e6
+/* Work on tables and labels under the machine's capacity, which bounds the space, and under others.
+ */
+#define TABLE_EVALUATIONS    INT64_C(16000000)
+#define SQUEEZED_EVALUATIONS INT64_C(2000000)
 
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
@@ -116,38 +126,99 @@ static enum sbp_status note_need(struct sbp_job *job, const struct sbp_space *sp
     return SBP_OK;
 }
 
-/* The memory model is a lower bound, and its best choice within the room was too large for the
- * machine: looks for the largest capacity whose choice fits, in steps from the room down to the
- * least capacity that leaves a choice, then by halves. */
-static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *space)
+/* Capacities of the memory model whose best choices did and did not fit the machine, and the bytes
+ * that these left or lacked. */
+struct bracket {
+    double fits, left_bytes;
+    double too_large, lacked_bytes;
+};
+
+static void note_round(const struct sbp_job *job, const struct round *round,
+                       struct bracket *bracket)
 {
-    struct round round;
-    SBP_TRY(try_round(job, space, SBP_LEAST_BYTES, &round));
-    const double room_bytes = sbp_job_room_bytes(job);
-    const double least = round.modelled_bytes * (1 + 1e-9);
-    double too_large = room_bytes, fits = -1;
-    for (int i = MOST_STEPS - 1; i >= 0 && fits < 0 && !job->outcome->stopped; i--) {
-        const double capacity = least + (room_bytes - least) * i / MOST_STEPS;
-        SBP_TRY(try_round(job, space, capacity, &round));
-        *(round.verdict == FITS ? &fits : &too_large) = capacity;
+    const double left = (double)(job->limit_bytes - job->trial.device_bytes);
+    if (round->verdict == TOO_LARGE) {
+        bracket->too_large = fmin(round->capacity_bytes, round->modelled_bytes);
+        bracket->lacked_bytes = -left;
+    } else if (round->verdict == FITS) {
+        bracket->fits = round->capacity_bytes;
+        bracket->left_bytes = left;
+    } else if (round->bound_s >= sbp_job_goal_s(job) * (1 - 1e-9)) {
+        bracket->fits = round->capacity_bytes; /* and costs more than what is known */
+    } else {
+        bracket->too_large = round->capacity_bytes;
     }
-    for (int i = 0; i < MOST_HALVINGS && fits >= 0 && !job->outcome->stopped; i++) {
-        const double capacity = (fits + too_large) / 2;
-        SBP_TRY(try_round(job, space, capacity, &round));
-        *(round.verdict == FITS ? &fits : &too_large) = capacity;
+}
+
+/* The next capacity to try: less by what was lacked until one fits, then between, nearer to the one
+ * that missed the limit by less. */
+static double next_capacity(const struct bracket *bracket, double least)
+{
+    const double wide = bracket->too_large - bracket->fits;
+    if (bracket->fits < 0)
+        return bracket->too_large - bracket->lacked_bytes > least
+                   ? bracket->too_large - bracket->lacked_bytes
+                   : (bracket->too_large + least) / 2;
+    const double missed = bracket->left_bytes + bracket->lacked_bytes;
+    const double part = missed > 0 ? bracket->left_bytes / missed : 0.5;
+    return bracket->fits + wide * fmin(0.9, fmax(0.1, part));
+}
+
+/* Whether another capacity is worth a try. */
+static bool is_narrow(const struct sbp_job *job, const struct bracket *bracket, double least)
+{
+    const double below = bracket->fits < 0 ? least : bracket->fits;
+    return bracket->too_large - below <= NARROW * bracket->too_large ||
+           (bracket->fits >= 0 && bracket->left_bytes <= NARROW * (double)job->limit_bytes);
+}
+
+/* What a program needs beyond the model differs from choice to choice: where solving takes no time,
+ * capacities from one that fits up to the room may well have a better one. */
+static enum sbp_status scan(struct sbp_job *job, const struct sbp_space *space, double fits)
+{
+    const double room = sbp_job_room_bytes(job);
+    if (sbp_space_cells(space) > SCANNED_CELLS)
+        return SBP_OK;
+    for (int i = 1; i < MOST_STEPS && !job->outcome->stopped; i++) {
+        struct round round;
+        SBP_TRY(try_round(job, space, fits + (room - fits) * i / MOST_STEPS, &round));
     }
     return SBP_OK;
 }
 
-/* Under the machine's memory. */
+/* The memory model is a lower bound, and its best choice within the room was too large for the
+ * machine: looks for the largest capacity whose choice fits. */
+static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *space, double least,
+                               struct bracket bracket)
+{
+    for (int i = 0; i < MOST_SQUEEZES && !job->outcome->stopped; i++) {
+        struct round round;
+        if (is_narrow(job, &bracket, least))
+            break;
+        SBP_TRY(try_round(job, space, next_capacity(&bracket, least), &round));
+        note_round(job, &round, &bracket);
+    }
+    return scan(job, space, bracket.fits < 0 ? least : bracket.fits);
+}
+
+/* Under the machine's memory. First what needs least of it, by the model: a plan in most cases, if
+ * not a quick one. */
 static enum sbp_status search_within_room(struct sbp_job *job, struct search *search)
 {
     struct round round;
+    struct bracket bracket = {.fits = -1, .left_bytes = 0};
+    SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
+    const double least = round.modelled_bytes * (1 + 1e-9);
+    if (job->outcome->stopped)
+        return SBP_OK;
+    job->most_table_evaluations = TABLE_EVALUATIONS;
     SBP_TRY(try_round(job, &search->space, sbp_job_room_bytes(job), &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->broken_class = round.broken_class;
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
-    return round.verdict == TOO_LARGE ? squeeze(job, &search->space) : SBP_OK;
+    note_round(job, &round, &bracket);
+    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
+    return round.verdict == TOO_LARGE ? squeeze(job, &search->space, least, bracket) : SBP_OK;
 }
 
 /* First without a capacity, which is quick and mostly enough; then with one. */

@@ -9,7 +9,7 @@
 enum { MOST_FOLDED_CELLS = 1 << 22 };
 /* Cells of tables over pairs that are not worth reducing first. */
 #define FEW_CELLS 5e4
-/* Of a solver that works on what is left: it may prove nothing more. */
+/* Of a solver that works on what messages left, without a capacity. */
 #define MOST_EVALUATIONS INT64_C(100000000)
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
@@ -36,8 +36,8 @@ static enum sbp_status fold_rests(const struct sbp_space *space, struct sbp_prob
     *count = 0;
     for (int v = 0; v < space->variable_count; v++) {
         double cells = 0;
-        if (space->variable[v].op >= 0 || degree_of(problem, v, &cells) > 2 ||
-            cells > MOST_FOLDED_CELLS)
+        if (space->variable[v].op >= 0 || problem->variable[v].interval_count > 0 ||
+            degree_of(problem, v, &cells) > 2 || cells > MOST_FOLDED_CELLS)
             continue;
         SBP_TRY(sbp_problem_eliminate(problem, v, &steps[*count]));
         ++*count;
@@ -171,14 +171,15 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
     /* The known choice is one of those that are left. */
     options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + 1e-9));
     if (options.max_evaluations == 0)
-        options.max_evaluations = MOST_EVALUATIONS;
+        options.max_evaluations =
+            isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
     const bool stopped = s->job->outcome->stopped;
     const enum sbp_status status =
         solve_tables(s, &reduction->space, s->job->request->solver, &options, &solution, found);
     if (status == SBP_OK) {
         s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
         if (s->job->request->solver_options.max_evaluations == 0 &&
-            solution.evaluations >= MOST_EVALUATIONS)
+            solution.evaluations >= options.max_evaluations)
             s->job->outcome->stopped = stopped;
     }
     for (int v = 0; *found && v < s->space->variable_count; v++)

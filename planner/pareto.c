@@ -50,8 +50,9 @@ struct pareto {
     struct sbp_arena arena;
     struct table *table; /* (buckets) */
     struct labels work[2], merged;
-    size_t *order, order_room;
-    double bytes; /* of all labels */
+    size_t *order[2], order_room; /* of labels, and scratch of sorting them */
+    size_t *undominated;          /* one of the two */
+    double bytes;                 /* of all labels */
     struct sbp_search *search;
     enum sbp_status status;
     int bucket; /* under way */
@@ -306,60 +307,69 @@ static bool is_before(const struct labels *labels, size_t a, size_t b)
     return a < b;
 }
 
-static void sift(const struct labels *labels, size_t *order, size_t count, size_t at)
+/* Where the ascending run that begins at `from` ends. */
+static size_t end_of_run(const struct labels *labels, const size_t *order, size_t from,
+                         size_t count)
 {
-    const size_t moving = order[at];
-    for (;;) {
-        size_t child = 2 * at + 1;
-        if (child >= count)
-            break;
-        if (child + 1 < count && is_before(labels, order[child], order[child + 1]))
-            child++;
-        if (!is_before(labels, moving, order[child]))
-            break;
-        order[at] = order[child];
-        at = child;
-    }
-    order[at] = moving;
+    size_t end = from + 1;
+    while (end < count && !is_before(labels, order[end], order[end - 1]))
+        end++;
+    return end;
 }
 
-/* Heap sort: by cost, then usages. */
-static void sort_order(const struct labels *labels, size_t *order, size_t count)
+static void merge_runs(const struct labels *labels, const size_t *left, const size_t *middle,
+                       const size_t *end, size_t *to)
 {
-    for (size_t i = count / 2; i-- > 0;)
-        sift(labels, order, count, i);
-    for (size_t last = count; last-- > 1;) {
-        const size_t first = order[0];
-        order[0] = order[last];
-        order[last] = first;
-        sift(labels, order, last, 0);
+    const size_t *right = middle;
+    while (left < middle && right < end)
+        *to++ = is_before(labels, *right, *left) ? *right++ : *left++;
+    memcpy(to, left, (size_t)(middle - left) * sizeof *to);
+    memcpy(to + (middle - left), right, (size_t)(end - right) * sizeof *to);
+}
+
+/* Natural merge sort, by cost, then usages: labels mostly come in runs, one a value. Returns the
+ * sorted one of the two arrays. */
+static size_t *sort_order(const struct labels *labels, size_t *order, size_t *other, size_t count)
+{
+    while (count > 0 && end_of_run(labels, order, 0, count) < count) {
+        for (size_t at = 0, end; at < count; at = end) {
+            const size_t middle = end_of_run(labels, order, at, count);
+            end = middle < count ? end_of_run(labels, order, middle, count) : count;
+            merge_runs(labels, order + at, order + middle, order + end, other + at);
+        }
+        size_t *const kept = order;
+        order = other;
+        other = kept;
     }
+    return order;
 }
 
 static bool reserve_order(struct pareto *pareto, size_t count)
 {
     if (count <= pareto->order_room)
         return true;
-    size_t *order = realloc(pareto->order, 2 * count * sizeof *order);
-    if (order == NULL) {
-        pareto->status = SBP_E_MEMORY;
-        return false;
+    for (int i = 0; i < 2; i++) {
+        size_t *order = realloc(pareto->order[i], 2 * count * sizeof *order);
+        if (order == NULL) {
+            pareto->status = SBP_E_MEMORY;
+            return false;
+        }
+        pareto->order[i] = order;
     }
-    pareto->order = order;
     pareto->order_room = 2 * count;
     return true;
 }
 
-/* Orders the labels by cost and leaves in pareto->order the ones that no other dominates. With the
- * cost ascending, one usage needs only the least one so far. */
+/* Orders the labels by cost and leaves in pareto->undominated the ones that no other dominates.
+ * With the cost ascending, one usage needs only the least one so far. */
 static bool undominated(struct pareto *pareto, const struct labels *labels, size_t *count)
 {
     if (!reserve_order(pareto, labels->count))
         return false;
-    size_t *order = pareto->order;
     for (size_t i = 0; i < labels->count; i++)
-        order[i] = i;
-    sort_order(labels, order, labels->count);
+        pareto->order[0][i] = i;
+    size_t *const order = sort_order(labels, pareto->order[0], pareto->order[1], labels->count);
+    pareto->undominated = order;
     size_t kept = 0;
     for (size_t i = 0; i < labels->count; i++) {
         if (i % LABELS_A_CHECK == LABELS_A_CHECK - 1 && sbp_search_check(pareto->search))
@@ -517,7 +527,7 @@ static bool thin(struct pareto *pareto, const struct labels *labels, struct labe
         return false;
     labels_reset(pareto, other, labels->usage_count, labels->origin_count);
     for (size_t i = 0; i < kept; i++)
-        if (!labels_append(pareto, other, labels, pareto->order[i]))
+        if (!labels_append(pareto, other, labels, pareto->undominated[i]))
             return false;
     return true;
 }
@@ -562,7 +572,7 @@ static bool visit_tuple(void *context, size_t index, const int *tuple, const dou
     if (!undominated(pareto, &pareto->merged, &kept))
         return false;
     for (size_t i = 0; i < kept; i++)
-        if (!labels_append(pareto, &table->kept, &pareto->merged, pareto->order[i]))
+        if (!labels_append(pareto, &table->kept, &pareto->merged, pareto->undominated[i]))
             return false;
     table->first[index + 1] = table->kept.count;
     pareto->search->solution->evaluations += bucket->domain;
@@ -609,7 +619,8 @@ static void pareto_free(struct pareto *pareto)
     labels_free(&pareto->work[0]);
     labels_free(&pareto->work[1]);
     labels_free(&pareto->merged);
-    free(pareto->order);
+    free(pareto->order[0]);
+    free(pareto->order[1]);
     sbp_arena_free(&pareto->arena);
 }
 

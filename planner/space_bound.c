@@ -209,7 +209,9 @@ enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_b
         return SBP_E_MEMORY;
     *bound = (struct sbp_space_bound){.least_bytes = least_bytes(space), .price = priced.price};
     bound->time_s = least_s(space, capacity_bytes, priced.used, &fits);
-    bound->bound_s = bound->least_bytes > capacity_bytes ? INFINITY : bound->time_s;
+    bound->bound_s = bound->least_bytes > capacity_bytes * (1 + SBP_CAPACITY_ROUND_OFF)
+                         ? INFINITY
+                         : bound->time_s;
     if (fits || isinf(bound->bound_s))
         return SBP_OK;
     SBP_TRY(look_at_best(space, arena, &priced));

@@ -48,7 +48,7 @@ static int cheapest(struct sbp_reducer *r, int variable, int undecided, double d
     return best;
 }
 
-static double full_cost_s(const struct sbp_reducer *r)
+double sbp_reducer_cost_s(const struct sbp_reducer *r)
 {
     const struct sbp_space *space = r->space;
     double seconds = sbp_space_constant_s(space);
@@ -85,24 +85,34 @@ static void improve(struct sbp_reducer *r, double dear)
     }
 }
 
-static void offer(struct sbp_reducer *r)
+void sbp_reducer_offer(struct sbp_reducer *r)
 {
-    const double cost_s = fits(r) ? full_cost_s(r) : INFINITY;
+    const double cost_s = fits(r) ? sbp_reducer_cost_s(r) : INFINITY;
     if (cost_s >= r->out->upper_s)
         return;
     r->out->upper_s = cost_s;
     memcpy(r->out->choice, r->choice, (size_t)r->space->variable_count * sizeof *r->choice);
 }
 
-void sbp_reducer_decode(struct sbp_reducer *r)
+void sbp_reducer_read(struct sbp_reducer *r)
+{
+    for (int v = 0; v < r->space->variable_count; v++)
+        r->choice[v] = cheapest(r, v, v, 1);
+}
+
+enum sbp_status sbp_reducer_decode(struct sbp_reducer *r)
 {
     double dear = 1;
-    for (int v = 0; v < r->space->variable_count; v++)
-        r->choice[v] = cheapest(r, v, v, dear);
+    sbp_reducer_read(r);
     improve(r, dear);
-    for (int i = 0; i < MOST_REPAIRS && !fits(r); i++) {
+    const bool fitted = fits(r);
+    sbp_reducer_offer(r);
+    if (isfinite(r->priced.capacity_bytes))
+        SBP_TRY(sbp_reducer_polish(r));
+    for (int i = 0; i < MOST_REPAIRS && !fitted && !fits(r); i++) {
         dear *= 1.3;
         improve(r, dear);
     }
-    offer(r);
+    sbp_reducer_offer(r);
+    return SBP_OK;
 }

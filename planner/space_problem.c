@@ -30,6 +30,16 @@ static void fill_unary(const struct sbp_space *space, int variable, bool is_firs
                 (is_first ? sbp_space_constant_bytes(space, point) : 0);
 }
 
+/* A rest does where operators with weights, such as norms, run in it. */
+static bool takes_memory(const struct sbp_space *space, int variable)
+{
+    for (int point = 0; point < space->view->points; point++)
+        for (int c = 0; c < space->variable[variable].choice_count; c++)
+            if (sbp_space_unary_bytes(space, variable, c, point) > 0)
+                return true;
+    return false;
+}
+
 static enum sbp_status add_unaries(const struct sbp_space *space, const struct sbp_interval *points,
                                    struct sbp_problem *problem)
 {
@@ -38,7 +48,8 @@ static enum sbp_status add_unaries(const struct sbp_space *space, const struct s
         const struct sbp_space_variable *variable = &space->variable[v];
         const char *name = variable->op >= 0 ? space->graph->op[variable->op].name
                                              : space->graph->tensor[variable->tensor].name;
-        const bool uses = variable->op >= 0 && isfinite(problem->capacity);
+        const bool uses =
+            isfinite(problem->capacity) && (variable->op >= 0 || takes_memory(space, v));
         if (sbp_problem_add_variable(problem, name, variable->choice_count,
                                      uses ? space->view->points : 0, points) != v)
             return SBP_E_MEMORY;

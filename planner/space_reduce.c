@@ -4,8 +4,11 @@
 #include <string.h>
 
 enum { MOST_PASSES = 40, MOST_STALLED = 3 };
-/* Cells of tables over pairs that solvers take at once. */
-#define FEW_CELLS 2e5
+/* Cells of tables over pairs that solvers take at once; under a capacity, where labels multiply. */
+#define FEW_CELLS          2e5
+#define FEW_LABELLED_CELLS 1e3
+/* Bounds that are this share apart are as good as met where memory binds. */
+#define SMALL_GAP 1e-5
 /* What is a share of a cost less than this below it is as much. */
 #define SLACK 5e-10
 
@@ -317,12 +320,33 @@ static enum sbp_status pass(struct sbp_reducer *r, bool rising, double bound_s, 
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
+static void set_leasts(struct sbp_reducer *r)
+{
+    for (int v = 0; v < r->space->variable_count; v++)
+        set_least(r, v);
+}
+
 static void set_prices(struct sbp_reducer *r)
 {
     if (isfinite(r->priced.capacity_bytes))
         (void)sbp_space_set_prices(&r->priced);
-    for (int v = 0; v < r->space->variable_count; v++)
-        set_least(r, v);
+    set_leasts(r);
+}
+
+bool sbp_reducer_is_over(const struct sbp_reducer *r)
+{
+    return is_settled(r) || sbp_space_interrupted(r->space);
+}
+
+enum sbp_status sbp_reducer_follow(struct sbp_reducer *r, double *bound_s)
+{
+    double up_s = -INFINITY, down_s = -INFINITY;
+    set_leasts(r);
+    SBP_TRY(pass(r, true, NAN, &up_s));
+    if (!is_settled(r))
+        SBP_TRY(pass(r, false, NAN, &down_s));
+    *bound_s = fmax(up_s, down_s);
+    return SBP_OK;
 }
 
 /* Messages to and fro, prices, and what bounds rule out. */
@@ -335,28 +359,47 @@ static enum sbp_status tighten(struct sbp_reducer *r, bool *moved)
         SBP_TRY(pass(r, false, bound_s, &unused_s));
     if (is_settled(r))
         return SBP_OK;
-    sbp_reducer_decode(r);
-    set_prices(r);
+    SBP_TRY(sbp_reducer_decode(r));
+    if (!r->are_prices_set)
+        set_prices(r);
     const double gap_s = fmin(cutoff_s(r), r->out->upper_s) - before_s;
     *moved = !isfinite(gap_s) || r->out->lower_s - before_s > 1e-2 * gap_s ||
              cells_left(r) < 0.9 * cells;
     return SBP_OK;
 }
 
-static enum sbp_status reduce(struct sbp_reducer *r)
+/* Until little is left, the bounds meet or they move no more. */
+static enum sbp_status tighten_on(struct sbp_reducer *r, double few_cells, int most_stalled)
 {
     int stalled = 0;
-    SBP_TRY(begin(r));
-    set_prices(r);
-    for (int i = 0; i < MOST_PASSES && stalled < MOST_STALLED && !r->out->stopped; i++) {
+    for (int i = 0; i < MOST_PASSES && stalled < most_stalled && !r->out->stopped; i++) {
         bool moved = false;
         SBP_TRY(tighten(r, &moved));
         stalled = moved ? 0 : stalled + 1;
-        if (is_settled(r) || cells_left(r) <= FEW_CELLS)
+        if (is_settled(r) || cells_left(r) <= few_cells)
             break;
         r->out->stopped = sbp_space_interrupted(r->space);
     }
     return SBP_OK;
+}
+
+/* Prices that follow the messages are mostly the best, after few rounds; where they are not, and go
+ * to and fro, they are looked for.
+ */
+static enum sbp_status reduce(struct sbp_reducer *r)
+{
+    const bool binds = isfinite(r->priced.capacity_bytes);
+    SBP_TRY(begin(r));
+    set_prices(r);
+    SBP_TRY(binds ? tighten_on(r, FEW_LABELLED_CELLS, 1) : tighten_on(r, FEW_CELLS, MOST_STALLED));
+    const double gap_s = fmin(r->goal_s, r->out->upper_s) - r->out->lower_s;
+    if (!binds || is_settled(r) || r->out->stopped || cells_left(r) <= FEW_LABELLED_CELLS ||
+        gap_s <= SMALL_GAP * fabs(r->out->lower_s))
+        return SBP_OK;
+    SBP_TRY(sbp_reducer_raise(r));
+    r->are_prices_set = true;
+    set_leasts(r);
+    return tighten_on(r, FEW_LABELLED_CELLS, MOST_STALLED);
 }
 
 /* The space with the choices that are left; where the bounds met, the known one's. */

@@ -29,6 +29,7 @@ struct sbp_reducer {
     struct sbp_incident *incident;
     double low; /* the least share of the variable at hand */
     double goal_s;
+    bool are_prices_set; /* the best are known */
     double *trial, *row; /* (most tuples) scratch */
     int *choice;         /* (variable_count) scratch of decoding */
     struct sbp_reduction *out;
@@ -52,7 +53,22 @@ static inline double sbp_reducer_priced_s(const struct sbp_reducer *r, int varia
 }
 
 /* Reads a choice off the messages and improves it by single changes; where it does not fit, memory
- * becomes dearer until one does. r->out keeps it where it is the best so far. */
-void sbp_reducer_decode(struct sbp_reducer *r);
+ * becomes dearer until one does. r->out keeps it where it is the best so far. E_MEMORY. */
+enum sbp_status sbp_reducer_decode(struct sbp_reducer *r) SBP_MUST_USE;
+/* Moves r->choice, which the messages say or nearly, into the room, and fills that
+ * (space_polish.c); needs messages to and fro. What is found is offered. E_MEMORY. */
+enum sbp_status sbp_reducer_polish(struct sbp_reducer *r) SBP_MUST_USE;
+/* What r->choice costs; INFINITY: it is forbidden. */
+double sbp_reducer_cost_s(const struct sbp_reducer *r);
+/* Sets r->choice to what messages from behind and choices ahead say: exact on a chain. */
+void sbp_reducer_read(struct sbp_reducer *r);
+/* Messages to and fro after prices have changed; the better of the two bounds. E_MEMORY. */
+enum sbp_status sbp_reducer_follow(struct sbp_reducer *r, double *bound_s) SBP_MUST_USE;
+/* Whether nothing is left to look for, or the search is to stop. */
+bool sbp_reducer_is_over(const struct sbp_reducer *r);
+/* Sets the prices of memory to those of the best bound found (space_prices.c). E_MEMORY. */
+enum sbp_status sbp_reducer_raise(struct sbp_reducer *r) SBP_MUST_USE;
+/* Keeps r->choice where it fits and is the best so far. */
+void sbp_reducer_offer(struct sbp_reducer *r);
 
 #endif

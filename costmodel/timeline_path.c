@@ -102,7 +102,8 @@ static void index_intervals(struct tracer *t)
     }
 }
 
-/* The work whose message a work waits for; NONE: it waits for none. */
+/* The work whose message a work waits for; NONE: it waits for none. The last virtual stage goes
+ * back after its own forward work, which its device did before. */
 static int64_t source_of(const struct tracer *t, int64_t index)
 {
     const struct sbp_timeline_interval *work = &t->timeline->interval[index];
@@ -111,8 +112,7 @@ static int64_t source_of(const struct tracer *t, int64_t index)
         return stage == 0 ? NONE : *slot(t, 0, stage - 1, work->micro_batch);
     if (work->kind != SBP_INTERVAL_BACKWARD)
         return NONE;
-    return stage + 1 < t->virtual_stages ? *slot(t, 1, stage + 1, work->micro_batch)
-                                         : *slot(t, 0, stage, work->micro_batch);
+    return stage + 1 < t->virtual_stages ? *slot(t, 1, stage + 1, work->micro_batch) : NONE;
 }
 
 static void count(const struct tracer *t, int64_t index)

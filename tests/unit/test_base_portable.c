@@ -63,6 +63,11 @@ static void test_ends_of_the_range(void **state)
     assert_true(sbp_exp(INFINITY) == INFINITY);
     assert_true(sbp_exp(-1000) == 0);
     assert_true(sbp_exp(1000) == INFINITY);
+    expect_near("exp", 709.75, sbp_exp(709.75), exp(709.75),
+                2); /* the largest number is e^709.78 */
+    assert_true(sbp_exp(709.8) == INFINITY);
+    assert_true(sbp_exp(-745) == DBL_TRUE_MIN);
+    assert_true(sbp_exp(-746) == 0);
     assert_true(isfinite(sbp_log(DBL_TRUE_MIN)));
 }
 

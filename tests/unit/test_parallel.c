@@ -348,6 +348,10 @@ static void test_balanced_cuts(void **state)
     (void)state;
     static const char *const texts[] = {
         MLP, GPT(2),
+        /* as many blocks as pieces, and a head that weighs more than any */
+        "{\"name\": \"head\", \"architecture\": \"gpt\", \"layers\": 6, \"hidden\": 16, \"heads\": "
+        "4, "
+        "\"sequence\": 8, \"vocab\": 512, \"global_batch\": 8, \"precision\": \"fp32\"}",
         "{\"name\": \"skip\", \"global_batch\": 8, \"precision\": \"fp32\", \"layers\": ["
         "{\"op\": \"linear\", \"name\": \"a\", \"in\": 8, \"out\": 8},"
         "{\"op\": \"relu\", \"name\": \"r\"}, {\"op\": \"linear\", \"name\": \"b\", \"out\": 8},"

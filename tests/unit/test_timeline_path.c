@@ -142,6 +142,10 @@ static void test_refusals(void **state)
     timeline = simulate(&step, &arena);
     assert_int_equal(sbp_timeline_critical(&step.request, &timeline, -1, &arena, &path),
                      SBP_E_UNSUPPORTED);
+    step.request.record = step.request.sends_block = true;
+    timeline = simulate(&step, &arena);
+    assert_int_equal(sbp_timeline_critical(&step.request, &timeline, -1, &arena, &path),
+                     SBP_E_UNSUPPORTED);
     assert_false(sbp_schedule_is_fixed(SBP_CDP_V2));
     sbp_arena_free(&arena);
 }

@@ -386,7 +386,8 @@ static struct sbp_work summa_work(const struct job *job)
     struct sbp_work work = {0};
     const struct grid grid = grid_of(job->node, job->factor, &job->sizes);
     add_matmul(&work, job->pass, grid.panels, grid.m, grid.n, grid.width);
-    work.model_flops = 2 * grid.panels * grid.m * grid.n * grid.width;
+    work.model_flops = 2 * grid.panels * grid.m * grid.n * grid.width *
+                       valid_share(job->graph, job->node->weight[0]);
     return work;
 }
 

@@ -1254,6 +1254,19 @@ static void test_palm(void **state)
                tokens * (6 * weights + 12 * layers * heads * size * 128));
 }
 
+/* A grid computes what a plain linear does; rows of a padded vocabulary are no model flops. */
+#define PADDED(linears)                                                                            \
+    "{\"name\": \"padded\", \"architecture\": \"llama\", \"layers\": 1, \"hidden\": 8, "           \
+    "\"heads\": 2, "                                                                               \
+    "\"ffn\": 16, \"sequence\": 4, \"vocab\": 100, \"vocab_multiple\": 128, \"tied\": false, "     \
+    "\"global_batch\": 2, \"linears\": \"" linears "\"}"
+
+static void test_padded_grid(void **state)
+{
+    (void)state;
+    must_equal("padded", model_flops(PADDED("summa")), model_flops(PADDED("plain")));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1267,6 +1280,7 @@ int main(void)
         cmocka_unit_test(test_context_collectives),
         cmocka_unit_test(test_moe),
         cmocka_unit_test(test_summa),
+        cmocka_unit_test(test_padded_grid),
         cmocka_unit_test(test_statistics),
         cmocka_unit_test(test_streams),
         cmocka_unit_test(test_pools),

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/stats.h"
+#include "tests/bench/report.h"
 #include "tests/papers/race.h"
 
 #define BATCH 1024
@@ -94,21 +95,25 @@ static void add_rows(const struct bench_case *c, const struct race *race, struct
 
 static void add_text(const struct race race[CASES], struct sbp_text *text)
 {
-    sbp_text_add(text,
-                 "# AutoDDL, figure 8, by time\n\n"
-                 "Made by `./dev bench figure8` of version " SBP_VERSION
-                 ": one measured run on one "
-                 "core, held to nothing. The same by\nevaluations, which are the same on every "
-                 "machine, is held to bounds in [autoddl_search.md](autoddl_search.md).\n\n"
-                 "The perceptron of section 4.6, batch %d, alpha 10 us, beta 0.1 ns a byte. Every "
-                 "search but the exhaustive one was given\n10 times its time. Ten seeds: lines are "
-                 "medians, bands their 90 %% intervals by order statistics (second to ninth "
-                 "run).\nNumbers: [autoddl-figure8.csv](autoddl-figure8.csv).\n\n"
-                 "| devices | search | first strategy | within 1 %% of the optimum | over "
-                 "exhaustive | runs at "
-                 "the optimum | cost over the optimum in the end |\n"
-                 "| --- | --- | --- | --- | --- | --- | --- |\n",
-                 BATCH);
+    sbp_text_add(text, "# AutoDDL, figure 8, by time\n\n"
+                       "Made by `./dev bench figure8` of ");
+    report_add_machine(text);
+    sbp_text_add(
+        text,
+        ":\none measured run on one core, held to nothing. The same by evaluations, which "
+        "are the same on every\nmachine, is held to bounds in "
+        "[autoddl_search.md](autoddl_search.md).\n\n"
+        "The perceptron of section 4.6, batch %d, alpha 10 us, beta 0.1 ns a byte. Every "
+        "search but the exhaustive one was given\n10 times its time. Ten seeds: lines are "
+        "medians, bands their 90 %% intervals by order statistics (second to ninth "
+        "run).\nOf each seed the best of %d equal runs counts: the one that came furthest, of "
+        "those the soonest; the exhaustive\nsearch's time is its shortest. Numbers: "
+        "[autoddl-figure8.csv](autoddl-figure8.csv).\n\n"
+        "| devices | search | first strategy | within 1 %% of the optimum | over "
+        "exhaustive | runs at "
+        "the optimum | cost over the optimum in the end |\n"
+        "| --- | --- | --- | --- | --- | --- | --- |\n",
+        BATCH, RACE_REPETITIONS);
     for (int i = 0; i < CASES; i++)
         add_rows(&cases[i], &race[i], text);
     sbp_text_add(text,

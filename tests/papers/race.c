@@ -12,7 +12,6 @@
 
 #define POINTS_A_DECADE 8
 #define ROUND_OFF       1e-9
-#define REPETITIONS     5
 
 /* Restarts: as many as the budget allows where they end by themselves, else the solver's own. */
 static const struct {
@@ -36,7 +35,7 @@ static struct sbp_solution solve_timed(const struct sbp_problem *problem, const 
                                        const struct sbp_solver_options *options)
 {
     struct sbp_solution best = solve(problem, name, options);
-    for (int i = 1; i < REPETITIONS; i++) {
+    for (int i = 1; i < RACE_REPETITIONS; i++) {
         struct sbp_solution other = solve(problem, name, options);
         const double new_s = other.curve[other.curve_count - 1].elapsed_s,
                      old_s = best.curve[best.curve_count - 1].elapsed_s;

@@ -19,6 +19,7 @@
 #define RACE_MOST_POINTS 128
 #define RACE_CONFIDENCE  0.9
 #define RACE_NEAR        1.01 /* of the optimum: what counts as found */
+#define RACE_REPETITIONS 5    /* of a timed run: the best counts, of those the soonest */
 
 /* The best so far of all runs of a search at common points of progress, where all have one. */
 struct race_line {

@@ -267,6 +267,7 @@ static enum sbp_status simulate(struct job *job)
         .chunks = parallel->schedule == SBP_INTERLEAVED ? step->pieces / step->stages : 1,
         .pipeline_limit = (int)parallel->pipeline_limit,
         .record = job->request->record,
+        .is_brief = job->request->is_brief,
         .stage = step->cost,
         .end = step->end};
     return sbp_timeline_simulate(&request, &step->arena, &step->timeline, job->diag);
@@ -322,6 +323,8 @@ static void sum_times(const struct job *job)
     totals->optimizer_s /= stages;
     totals->communication_bytes /= stages;
     totals->step_s = step->timeline.makespan_s;
+    if (job->request->is_brief)
+        return;
     totals->exposed_s =
         fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
              totals->communication_s);

@@ -399,7 +399,7 @@ static enum sbp_status simulate_step(struct sbp_run *run, struct sbp_arena *aren
     if (timeline->device == NULL)
         return SBP_E_MEMORY;
     double free_s = 0, without_sends_s = 0;
-    const bool sends = sends_cost(run);
+    const bool sends = sends_cost(run) && !run->request->is_brief;
     if (sends) {
         run->free_sends = true;
         SBP_TRY(sbp_run_restart(run));
@@ -411,8 +411,9 @@ static enum sbp_status simulate_step(struct sbp_run *run, struct sbp_arena *aren
     SBP_TRY(sbp_run_restart(run));
     double without_sync_s;
     finish_both(run, &without_sync_s, &timeline->makespan_s);
-    sbp_timeline_expose(timeline, sends ? without_sends_s : timeline->makespan_s,
-                        sends ? free_s : without_sync_s);
+    if (!run->request->is_brief)
+        sbp_timeline_expose(timeline, sends ? without_sends_s : timeline->makespan_s,
+                            sends ? free_s : without_sync_s);
     report(run, timeline);
     return SBP_OK;
 }

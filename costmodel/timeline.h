@@ -114,9 +114,10 @@ struct sbp_timeline_request {
      * memory.
      */
     int pipeline_limit;
-    enum sbp_placement placement;       /* cdp only; others: pipeline, which is 0 */
-    bool sends_block;                   /* the sender does nothing else while a message leaves */
-    bool record;                        /* fill interval and memory of the result */
+    enum sbp_placement placement; /* cdp only; others: pipeline, which is 0 */
+    bool sends_block;             /* the sender does nothing else while a message leaves */
+    bool record;                  /* fill interval and memory of the result */
+    bool is_brief; /* exposed times stay 0: without them a step is simulated once, not twice */
     const struct sbp_stage_cost *stage; /* (stages, chunks) row-major */
     const struct sbp_stage_end *end;    /* (stages); NULL: a step ends with its last work */
 };

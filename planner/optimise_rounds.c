@@ -25,7 +25,7 @@ enum sbp_status sbp_job_price_trial(struct sbp_job *job)
     struct sbp_step step;
     struct sbp_diag refusal = {{0}};
     SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
-    SBP_TRY(sbp_plan_step(plan, &job->trial.strategy, &step, job->diag));
+    SBP_TRY(sbp_plan_brief_step(plan, &job->trial.strategy, &step, job->diag));
     const bool communication = job->request->objective == SBP_COMMUNICATION;
     job->trial.objective_s = communication ? step.totals.communication_s : step.totals.step_s;
     job->trial.device_bytes = step.totals.device_bytes;

@@ -296,7 +296,7 @@ static enum sbp_status expect_path(const struct sbp_plan *plan, const struct sbp
         find_path(plan, &times, path);
         return SBP_OK;
     }
-    request.record = true;
+    request.record = request.is_brief = true;
     SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
     return trace_path(&request, &timeline, arena, path);
 }
@@ -331,7 +331,8 @@ enum sbp_status sbp_path_of_step(const struct sbp_plan *plan, const struct sbp_s
                                              .parallel = &plan->parallel,
                                              .strategy = strategy,
                                              .bytes = &bytes,
-                                             .record = true};
+                                             .record = true,
+                                             .is_brief = true};
     struct sbp_step step;
     SBP_TRY(sbp_path_longest(plan, arena, path));
     SBP_TRY(sbp_step_make(&request, &step, diag));

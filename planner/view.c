@@ -52,6 +52,7 @@ static enum sbp_status play(const struct sbp_plan *plan, struct sbp_arena *arena
             .forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1, .kept_bytes = 1};
     struct sbp_timeline_request request = sbp_plan_timeline(plan, enough_micro_batches(plan), cost);
     request.record = chunks > 1;
+    request.is_brief = true;
     return sbp_timeline_simulate(&request, arena, timeline, diag);
 }
 

@@ -89,6 +89,13 @@ static void check_step(struct sbp_random *random, uint64_t seed, enum sbp_schedu
     sbp_arena_init(&arena);
     draw_step(random, schedule, &step);
     const struct sbp_timeline timeline = simulate(&step, &arena);
+    other = step;
+    other.request.stage = other.cost;
+    other.request.end = other.end;
+    other.request.is_brief = true;
+    const struct sbp_timeline brief = simulate(&other, &arena);
+    assert_true(brief.makespan_s == timeline.makespan_s && brief.exposed_s == 0);
+    assert_true(brief.interval_count == timeline.interval_count);
     if (sbp_timeline_critical(&step.request, &timeline, -1, &arena, &path) != SBP_OK)
         fail_msg("seed %" PRIu64 ": no path", seed);
     const double length = length_of(&path, &step);

@@ -358,7 +358,7 @@ static void find_resorts(struct walk *walk)
 
 /* Reads of what rests where an operator leaves its output, by those that follow too. */
 struct reads {
-    int count, followed, whole; /* by those that choose, by those that follow, that may want it B */
+    int count, whole; /* by those that choose, and of these that may want it whole */
     bool all_take_sums;
 };
 
@@ -386,7 +386,6 @@ static struct reads reads_of(const struct walk *walk, int tensor)
                 wants_whole |= entry->role[role].input[i].kind == SBP_BROADCAST &&
                                (!entry->role[role].spare || is_named(walk, op, role));
             reads.count += !entry->follows;
-            reads.followed += entry->follows;
             reads.whole += !entry->follows && wants_whole;
             reads.all_take_sums &= takes_sums(walk, op, i);
         }
@@ -428,7 +427,7 @@ static bool output_lives(const struct walk *walk, int op)
         leaves |= node->entry->role[role].output.kind == SBP_PARTIAL &&
                   (!node->entry->role[role].spare || walk->sums[op] || is_named(walk, op, role));
     const struct reads reads = reads_of(walk, node->output);
-    return leaves && reads.count > 0 && (reads.all_take_sums || walk->wide);
+    return leaves && reads.count > 0 && reads.all_take_sums;
 }
 
 /* What holds for a site holds for its repeats: all of them, or any. */
@@ -447,7 +446,20 @@ static bool is_gathered_once(const struct walk *walk, int op)
     const struct sbp_op_node *node = &walk->graph->op[op];
     if (node->entry->follows || node->output < 0)
         return false;
-    return reads_of(walk, node->output).whole >= (walk->wide ? 0 : 2);
+    return reads_of(walk, node->output).whole >= 2;
+}
+
+/* Wherever an operator has the role and whoever follows can run; what nobody reads stays no sum. */
+static void find_wide_rests(struct walk *walk)
+{
+    for (int op = 0; op < walk->graph->op_count; op++) {
+        const struct sbp_op_node *node = &walk->graph->op[op];
+        if (node->entry->follows)
+            continue;
+        walk->sums[op] = !node->transposed_weight;
+        walk->whole_rest[op] = true;
+        walk->partial_rest[op] = node->output >= 0 && reads_of(walk, node->output).count > 0;
+    }
 }
 
 /* The largest set of sums that agrees with itself. */
@@ -456,6 +468,10 @@ static void find_rests(struct walk *walk)
     const int ops = walk->graph->op_count;
     if (walk->request->space != SBP_SPACE_FULL)
         return;
+    if (walk->wide) {
+        find_wide_rests(walk);
+        return;
+    }
     for (int op = 0; op < ops; op++) {
         walk->sums[op] = walk->partial_rest[op] = true;
         walk->whole_rest[op] = holds(walk, op, true, is_gathered_once);
@@ -966,15 +982,9 @@ static enum sbp_status price(struct walk *walk)
     return SBP_OK;
 }
 
-enum sbp_status labelled_search(const struct sbp_plan *plan, const struct sbp_request *request,
-                                int64_t most, struct labelled_best *best, struct sbp_diag *diag)
-{
-    return labelled_each(plan, request, most, NULL, NULL, best, diag);
-}
-
-enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_request *request,
-                              int64_t most, labelled_visit *visit, void *context,
-                              struct labelled_best *best, struct sbp_diag *diag)
+static enum sbp_status visit_all(const struct sbp_plan *plan, const struct sbp_request *request,
+                                 bool wide, int64_t most, labelled_visit *visit, void *context,
+                                 struct labelled_best *best, struct sbp_diag *diag)
 {
     *best = (struct labelled_best){
         .objective_s = INFINITY, .unlimited_s = INFINITY, .least_device_bytes = INT64_MAX};
@@ -988,6 +998,7 @@ enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_requ
         diag,
         visit,
         context};
+    walk.wide = wide;
     walk.visit = price;
     walk.context = &pricing;
     if (status == SBP_OK)
@@ -996,6 +1007,26 @@ enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_requ
     best->visited = walk.visited;
     best->gave_up = status == SBP_STOPPED;
     return best->gave_up ? SBP_OK : status;
+}
+
+enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_request *request,
+                              int64_t most, labelled_visit *visit, void *context,
+                              struct labelled_best *best, struct sbp_diag *diag)
+{
+    return visit_all(plan, request, false, most, visit, context, best, diag);
+}
+
+enum sbp_status labelled_search(const struct sbp_plan *plan, const struct sbp_request *request,
+                                int64_t most, struct labelled_best *best, struct sbp_diag *diag)
+{
+    return visit_all(plan, request, false, most, NULL, NULL, best, diag);
+}
+
+enum sbp_status labelled_search_wide(const struct sbp_plan *plan, const struct sbp_request *request,
+                                     int64_t most, struct labelled_best *best,
+                                     struct sbp_diag *diag)
+{
+    return visit_all(plan, request, true, most, NULL, NULL, best, diag);
 }
 
 enum sbp_status labelled_check(const struct sbp_plan *plan, const struct sbp_request *request,

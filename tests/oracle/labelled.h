@@ -37,6 +37,12 @@ enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_requ
                               int64_t most, labelled_visit *visit, void *context,
                               struct labelled_best *best, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* As labelled_search, in space full, over more: sums also go on, and outputs rest whole or partial,
+ * where the space takes it that this cannot pay (planner/space_rests.c). */
+enum sbp_status labelled_search_wide(const struct sbp_plan *plan, const struct sbp_request *request,
+                                     int64_t most, struct labelled_best *best,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Whether a strategy is one of them (in any order of axes): E_INPUT says what it breaks. */
 enum sbp_status labelled_check(const struct sbp_plan *plan, const struct sbp_request *request,
                                const struct sbp_strategy *strategy,

@@ -19,7 +19,7 @@
 #include "small_models.h"
 
 #define CLOSE 1e-9
-enum { MOST_STRATEGIES = 100000 };
+enum { MOST_STRATEGIES = 100000, MOST_WIDE = 40000 };
 
 #define BATCH(batch, more)                                                                         \
     "{\"name\": \"m\", \"global_batch\": " #batch ", \"input\": \"split\", " more "\"layers\": ["
@@ -71,6 +71,32 @@ static const char *const packed =
     HEAD("\"features\": 8, \"sequence\": 4, ")
     LINEAR("qkv", "input", 24, 4) ", {\"op\": \"attention\", \"name\": \"a\", \"heads\": 4}, "
     LINEAR("o", "a", 8, 8) "]}";
+/* clang-format on */
+
+/* clang-format off */
+/* Sums that meet (two branches of a block that run beside each other), that live on through an
+ * operator, and that one reader of two cannot take; a tensor that several readers want whole. */
+static const char *const branches =
+    BATCH(2, "\"features\": 8, ") LINEAR("u", "input", 8, 8) ", " LINEAR("v", "input", 4, 4) ", "
+    LINEAR("w", "v", 8, 8) ", {\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"u\", \"w\"]}]}";
+static const char *const chained =
+    BATCH(2, "\"features\": 8, ") LINEAR("u", "input", 8, 8) ", {\"op\": \"dropout\", \"name\": "
+    "\"e\", \"p\": 0.5}, " LINEAR("v", "e", 2, 2) ", "
+    "{\"op\": \"relu\"}]}";
+static const char *const residual =
+    BATCH(2, "\"features\": 8, ") LINEAR("u", "input", 8, 8) ", " LINEAR("v", "u", 8, 8) ", "
+    "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"u\", \"v\"]}, {\"op\": \"relu\"}]}";
+static const char *const shared =
+    BATCH(1, "\"features\": 8, ") LINEAR("u", "input", 8, 8) ", "
+    "{\"op\": \"rmsnorm\", \"name\": \"n\"}, "
+    LINEAR("q", "n", 16, 16) ", {\"op\": \"relu\", \"name\": \"r\"}, "
+    LINEAR("k", "n", 16, 16) ", {\"op\": \"relu\", \"name\": \"t\"}, "
+    "{\"op\": \"add\", \"name\": \"s\", \"inputs\": [\"r\", \"t\"]}]}";
+static const char *const pooled =
+    "{\"name\": \"m\", \"global_batch\": 2, \"input\": {\"height\": 4, \"width\": 4, "
+    "\"channels\": 4, \"split\": true}, \"layers\": [{\"op\": \"conv2d\", \"name\": \"c\", "
+    "\"out\": 8, \"kernel\": 1}, {\"op\": \"avgpool\", \"global\": true}, "
+    "{\"op\": \"flatten\"}, {\"op\": \"linear\", \"name\": \"l\", \"out\": 4}]}";
 /* clang-format on */
 
 struct tally {
@@ -239,6 +265,75 @@ static void test_spare_roles(void **state)
     }
 }
 
+/* Collectives without latency: a ring over many members is as good as rings over few. */
+static void drop_latency(cJSON *cluster)
+{
+    cJSON *level;
+    cJSON_ArrayForEach(level, cJSON_GetObjectItem(cluster, "levels"))
+        cJSON_SetNumberValue(cJSON_GetObjectItem(level, "alpha_s"), 0);
+}
+
+/* Whether a strategy out of more than the space holds is cheaper than its best. */
+static void check_wide(const char *what, const char *model, int outer, int inner,
+                       struct tally *tally)
+{
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        struct small_text text;
+        struct sbp_random random;
+        struct sbp_plan plan;
+        struct sbp_diag diag = {{0}};
+        struct labelled_best best;
+        struct sbp_outcome outcome;
+        const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                            .solver = sbp_solver_find("exact"),
+                                            .memory_limit_bytes = INT64_C(1) << 50,
+                                            .objective =
+                                                seed % 2 == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION};
+        sbp_random_seed(&random, seed);
+        small_cluster_draw(&random, outer, inner, &text);
+        cJSON *cluster = parse(text.text);
+        if (outer * inner > 3)
+            drop_latency(cluster);
+        if (sbp_plan_begin(parse(model), "model", cluster, "cluster", &plan, &diag) != SBP_OK ||
+            labelled_search_wide(&plan, &request, MOST_WIDE, &best, &diag) != SBP_OK ||
+            sbp_optimise(&plan, &request, &outcome, &diag) != SBP_OK)
+            fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
+        tally->skipped += best.gave_up;
+        if (!best.gave_up) {
+            check(&plan, &best, &outcome, what, seed);
+            tally->run++;
+            tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
+            tally->strategies += best.visited;
+            tally->gap = fmax(tally->gap, outcome.objective_s / best.objective_s - 1);
+        }
+        sbp_plan_free(&plan);
+    }
+}
+
+/* The space's own strategies, then all that are legal, on one axis and, where rings cost the same
+ * however they are cut, on two. */
+static void test_rests(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what, *const *model;
+        int own, wide; /* meshes that leave few enough to price them all */
+    } cases[] = {{"branches", &branches, 1, 1}, {"chained", &chained, 3, 3},
+                 {"residual", &residual, 2, 1}, {"shared", &shared, 2, 1},
+                 {"pooled", &pooled, 1, 1},     {"pair", &pair, 2, 1}};
+    static const int meshes[][2] = {{2, 1}, {4, 1}, {2, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct tally own = {0}, wide = {0};
+        for (int m = 0; m < cases[i].own; m++)
+            run(cases[i].what, *cases[i].model, meshes[m][0], meshes[m][1], NULL, 0, &own);
+        report(cases[i].what, &own);
+        for (int m = 0; m < cases[i].wide; m++)
+            check_wide(cases[i].what, *cases[i].model, meshes[m][0], meshes[m][1], &wide);
+        report(cases[i].what, &wide);
+        assert_int_equal(own.optimal + wide.optimal, own.run + wide.run);
+    }
+}
+
 /* One stage: optimal whatever the micro-batches and the ZeRO level. Several stages, and gradients
  * that hide: a plan, a bound that holds, and no claim that fails. */
 static void test_cuts(void **state)
@@ -269,6 +364,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_spare_roles),
+        cmocka_unit_test(test_rests),
         cmocka_unit_test(test_cuts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

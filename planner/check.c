@@ -121,17 +121,18 @@ static enum sbp_status check_parallel(const struct sbp_checker *c)
     return SBP_OK;
 }
 
-static int count_crossings(const struct sbp_checker *c, int boundary)
+int sbp_check_crossings(const struct sbp_checker *c, int op, int *one)
 {
     const struct sbp_graph *graph = c->graph;
-    int seen = -1, count = 0;
-    for (int op = boundary; op < graph->op_count; op++)
-        for (int i = 0; i < graph->op[op].input_count; i++) {
-            const int tensor = graph->op[op].input[i];
-            if (graph->tensor[tensor].producer >= boundary || sbp_check_is_free(c, tensor) ||
-                tensor == seen)
+    int count = 0;
+    *one = -1;
+    for (int reader = op; reader < graph->op_count; reader++)
+        for (int i = 0; i < graph->op[reader].input_count; i++) {
+            const int tensor = graph->op[reader].input[i];
+            if (graph->tensor[tensor].producer >= op || sbp_check_is_free(c, tensor) ||
+                tensor == *one)
                 continue;
-            seen = tensor;
+            *one = tensor;
             count++;
         }
     return count;
@@ -151,9 +152,11 @@ static enum sbp_status check_pieces(const struct sbp_checker *c)
         if (first[i] <= first[i - 1] || first[i] >= c->graph->op_count)
             return sbp_check_refuse(c, "piece %d begins at operator %d, the one before at %d", i,
                                     first[i], first[i - 1]);
-        if (count_crossings(c, first[i]) != 1)
+        int tensor;
+        const int crossings = sbp_check_crossings(c, first[i], &tensor);
+        if (crossings != 1)
             return sbp_check_refuse(c, "%s: a piece begins where %d activations cross, not one",
-                                    c->graph->op[first[i]].name, count_crossings(c, first[i]));
+                                    c->graph->op[first[i]].name, crossings);
     }
     return SBP_OK;
 }

@@ -26,15 +26,18 @@ static int backward_phases(const struct sbp_flow *f, int op)
     return inputs || node->weight_count > 0 ? 1 : 0;
 }
 
-/* Those that its passes have: without weights there are none for their gradients. */
-static unsigned declared(const struct sbp_flow *f, int op)
+/* Those that its passes have: without weights there are none for their gradients. `forward`: of the
+ * forward pass alone. */
+static unsigned declared(const struct sbp_flow *f, int op, bool forward)
 {
     const struct sbp_factor factor = sbp_check_factor(f->c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
     const int count = sbp_op_inner(f->graph, op, &factor, inner);
     unsigned set = 0;
     for (int i = 0; i < count; i++)
-        if (inner[i].pass != SBP_PASS_WEIGHT_GRADIENT || f->graph->op[op].weight_count > 0)
+        if (inner[i].pass == SBP_PASS_FORWARD ||
+            (!forward &&
+             (inner[i].pass == SBP_PASS_INPUT_GRADIENT || f->graph->op[op].weight_count > 0)))
             set |= 1u << i;
     return set;
 }
@@ -46,20 +49,13 @@ static enum sbp_status check_operator(const struct sbp_flow *f, int op)
         return sbp_check_refuse(
             f->c, "%s: runs in %d forward and %d backward phases, not %d and %d", node->name,
             f->forward[op], f->backward[op], forward_phases(node), backward_phases(f, op));
-    if (f->inner[op] != declared(f, op))
+    if (f->again[op] != 0 && f->again[op] != forward_phases(node))
+        return sbp_check_refuse(f->c, "%s: %d of its %d forward phases are done again", node->name,
+                                f->again[op], forward_phases(node));
+    if (f->inner[op] != declared(f, op, false) ||
+        f->inner_again[op] != (f->again[op] > 0 ? declared(f, op, true) : 0))
         return sbp_check_refuse(f->c, "%s: a collective inside it is missing", node->name);
     return SBP_OK;
-}
-
-/* A gradient of an activation has a part from each reader, and one from the stage that follows. */
-static void count_parts(struct sbp_flow *f)
-{
-    const struct sbp_scope *scope = &f->program->scope;
-    for (int op = f->graph->op_count - 1; op >= scope->first_op; op--)
-        for (int i = 0; i < f->graph->op[op].input_count; i++) {
-            int *parts = &f->parts[f->graph->op[op].input[i]];
-            *parts = op < scope->end_op ? *parts + 1 : 1;
-        }
 }
 
 static enum sbp_status check_sums(const struct sbp_flow *f, int tensor)
@@ -87,16 +83,38 @@ static enum sbp_status check_weight_states(const struct sbp_flow *f, int tensor)
     return SBP_OK;
 }
 
+int sbp_check_norm_sums(const struct sbp_flow *f)
+{
+    const int64_t devices = f->c->mesh->devices * f->c->step->stages;
+    return f->graph->training.clip_norm > 0 && devices > 1 ? 1 : 0;
+}
+
+/* What crosses into a stage comes in, what crosses out of it goes out, and gradients the other way.
+ */
+static enum sbp_status check_messages(const struct sbp_flow *f)
+{
+    const struct sbp_scope *scope = &f->program->scope;
+    const int before = scope->first_op > 0, after = scope->end_op < f->graph->op_count;
+    if (f->received[0] != before || f->sent[0] != after || f->received[1] != after ||
+        f->sent[1] != before)
+        return sbp_check_refuse(f->c,
+                                "%s: %d messages come in and %d go out forward, %d and %d "
+                                "backward; %d neighbours before it, %d after it",
+                                f->graph->op[scope->first_op].name, f->received[0], f->sent[0],
+                                f->received[1], f->sent[1], before, after);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_check_complete(struct sbp_flow *f)
 {
     const struct sbp_scope *scope = &f->program->scope;
     for (int op = scope->first_op; op < scope->end_op; op++)
         SBP_TRY(check_operator(f, op));
-    count_parts(f);
     for (int tensor = 0; tensor < f->graph->tensor_count; tensor++)
         SBP_TRY(f->graph->tensor[tensor].kind == SBP_WEIGHT ? check_weight_states(f, tensor)
                                                             : check_sums(f, tensor));
-    if (f->norms != (f->graph->training.clip_norm > 0))
-        return sbp_check_refuse(f->c, "the norm of all gradients is formed %d times", f->norms);
-    return SBP_OK;
+    if (f->norms != (f->graph->training.clip_norm > 0) || f->norm_sums != sbp_check_norm_sums(f))
+        return sbp_check_refuse(f->c, "the norm of all gradients is formed %d and summed %d times",
+                                f->norms, f->norm_sums);
+    return check_messages(f);
 }

@@ -51,6 +51,9 @@ enum sbp_status sbp_check_note(struct sbp_checker *c, int tensor,
 struct sbp_factor sbp_check_factor(const struct sbp_checker *c, int op);
 /* Whether the tensor comes in whatever distribution its readers want. */
 bool sbp_check_is_free(const struct sbp_checker *c, int tensor);
+/* Activations that are made before an operator and read by it or later; *one is one of them, -1
+ * where there is none. */
+int sbp_check_crossings(const struct sbp_checker *c, int op, int *one);
 
 /* How a weight is held by a device that works on operators first .. end - 1: by the first of them
  * that reads it. */

@@ -104,6 +104,9 @@ static const struct setting SETTINGS[] = {
     {SBP_BOXING_FULL, LLAMA, SIX, "{\"zero\": 1}"},
     {SBP_BOXING_FULL, MIXTRAL, TWO, "{}"},
     {SBP_BOXING_FULL, DEEPSEEK, SIX, "{\"micro_batch\": 12}"},
+    {SBP_BOXING_FULL, MIXTRAL, TWO, "{\"zero\": 2, \"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, DEEPSEEK, SIX,
+     "{\"micro_batch\": 12, \"recompute\": \"selective\", \"zero\": 3}"},
     {SBP_BOXING_FULL, IMAGES, TWO, "{}"},
     {SBP_BOXING_FULL, IMAGES, SIX, "{\"zero\": 2}"},
     {SBP_BOXING_FULL, GRID, TWO, "{}"},
@@ -583,6 +586,61 @@ static bool narrower_exchange(struct bench *b)
     return true;
 }
 
+/* Another buffer of the same size and use stands at a slot. */
+static bool swap_buffer(struct bench *b, instr_test *test, int slot)
+{
+    const struct sbp_program *program = &b->step.program[0];
+    struct sbp_instr *instr = find_instr(b, test);
+    if (instr == NULL || instr->buffer[slot] < 0)
+        return false;
+    const struct sbp_buffer *mine = &program->buffer[instr->buffer[slot]];
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *other = &program->buffer[i];
+        if (other->tensor != mine->tensor && other->use == mine->use &&
+            other->elements == mine->elements) {
+            instr->buffer[slot] = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool other_weight(struct bench *b)
+{
+    return swap_buffer(b, is_update, SBP_AT_W);
+}
+
+static bool other_gradient(struct bench *b)
+{
+    return swap_buffer(b, is_update, SBP_AT_DW);
+}
+
+static bool other_sum(struct bench *b)
+{
+    return swap_buffer(b, is_sum, SBP_AT_OUT);
+}
+
+static bool is_backward(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_BACKWARD && instr->section == SBP_SECTION_BACKWARD;
+}
+
+static bool weights_section(struct bench *b)
+{
+    find_instr(b, is_backward)->section = SBP_SECTION_STEP;
+    return true;
+}
+
+static bool sum_each_time(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_sum);
+    if (instr == NULL || instr->section != SBP_SECTION_STEP)
+        return false;
+    instr->section = SBP_SECTION_BACKWARD;
+    return b->plan.parallel.zero < 2;
+}
+
 static bool cheaper_transfer(struct bench *b)
 {
     struct sbp_instr *instr = find_instr(b, is_paid_box);
@@ -771,6 +829,11 @@ static const struct corruption {
     {"a missing addition", missing_addition, NULL},
     {"a message to more stages", message_to_more, "to one other"},
     {"a narrower exchange of states", narrower_exchange, "of its states"},
+    {"an update of another weight", other_weight, "another buffer in place of"},
+    {"an update by another gradient", other_gradient, "another buffer in place of"},
+    {"another gradient's sum", other_sum, "another buffer in place of"},
+    {"a backward pass once a step", weights_section, "in section step"},
+    {"a sum for every micro-batch", sum_each_time, "in section backward"},
     {"a cheaper transfer", cheaper_transfer, "price"},
     {"a cheaper operator", cheaper_operator, "price"},
     {"a cheaper update", cheaper_update, "price"},
@@ -834,6 +897,59 @@ static void test_corruptions_are_caught(void **state)
 }
 
 /* ---- rules that no compiler notices --------------------------------------------------------- */
+
+/* A compiler that forgets an instruction lays its buffers out for what is left, and prices that: so
+ * it is what flows that must miss it, not the lives of buffers or the sums of prices. */
+static void expect_missed(const struct bench *b, const struct sbp_instr *dropped)
+{
+    static const char *const LATER[] = {"lives from", "arena", "price", "is work", "takes"};
+    struct sbp_diag diag;
+    if (check(b, &diag) != SBP_E_INTERNAL)
+        fail_msg("%s seed %llu: %s in section %s is not missed", b->plan.graph.name,
+                 (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
+                 sbp_section_name(dropped->section));
+    for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
+        if (strstr(diag.text, LATER[i]) != NULL)
+            fail_msg("%s seed %llu: %s in section %s is missed too late: %s", b->plan.graph.name,
+                     (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
+                     sbp_section_name(dropped->section), diag.text);
+}
+
+/* Leaves one instruction after the other out of a program. */
+static int drop_each(struct bench *b, struct sbp_program *program)
+{
+    const int count = program->instr_count;
+    for (int i = 0; i < count; i++) {
+        const struct sbp_instr dropped = program->instr[i];
+        struct sbp_instr *place = &program->instr[i];
+        const size_t bytes = (size_t)(count - i - 1) * sizeof dropped;
+        memmove(place, place + 1, bytes);
+        program->instr_count--;
+        expect_missed(b, &dropped);
+        memmove(place + 1, place, bytes);
+        *place = dropped;
+        program->instr_count++;
+    }
+    return count;
+}
+
+static void test_every_instruction_is_needed(void **state)
+{
+    int dropped = 0;
+    (void)state;
+    for (int setting = 0; setting < SETTING_COUNT; setting++) {
+        struct bench b;
+        uint64_t seed = SEED;
+        while (seed < SEED + 60 && !bench_open(&b, setting, seed))
+            seed++;
+        if (seed == SEED + 60)
+            fail_msg("setting %d has no plan from seed %llu on", setting, (unsigned long long)SEED);
+        for (int i = 0; i < b.step.program_count; i++)
+            dropped += drop_each(&b, &b.step.program[i]);
+        bench_close(&b);
+    }
+    print_message("%d instructions left out, seed %llu\n", dropped, (unsigned long long)SEED);
+}
 
 static int op_named(const struct sbp_graph *graph, const char *name)
 {
@@ -941,6 +1057,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_plans_pass),
+        cmocka_unit_test(test_every_instruction_is_needed),
         cmocka_unit_test(test_corruptions_are_caught),
         cmocka_unit_test(test_digits_of_the_whole_plan),
         cmocka_unit_test(test_heads_lie_with_keys),

@@ -15,7 +15,6 @@ static unsigned sections_of(const struct sbp_flow *f, const struct sbp_instr *in
     const unsigned backward = AT(BACKWARD) | AT(BACKWARD_WEIGHT);
     switch (instr->kind) {
     case SBP_INSTR_INPUT:
-        return AT(FORWARD);
     case SBP_INSTR_FORWARD:
         return forward;
     case SBP_INSTR_BACKWARD:

@@ -110,6 +110,8 @@ static const struct setting SETTINGS[] = {
     {SBP_BOXING_FULL, IMAGES, TWO, "{}"},
     {SBP_BOXING_FULL, IMAGES, SIX, "{\"zero\": 2}"},
     {SBP_BOXING_FULL, GRID, TWO, "{}"},
+    {SBP_BOXING_FULL, GRID, FLAT, "{\"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, IMAGES, TWO, "{\"micro_batch\": 12, \"recompute\": \"full\"}"},
     {SBP_BOXING_PATH, GPT(2), TWO, "{}"},
     {SBP_BOXING_PATH, GPT(4), TWO, "{\"pipeline\": 2, \"micro_batch\": 12}"},
     {SBP_BOXING_PATH, LLAMA, SIX, "{}"},

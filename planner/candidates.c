@@ -7,10 +7,6 @@
 
 /* Models of more operators are cut between their blocks alone. */
 enum { MOST_LOOSE_OPS = 256, MOST_MICRO_BATCHES = 1 << 16 };
-/* Of what blocks take forward, at least this share is formed again: the last of their products need
- * not be. */
-#define FORMED_AGAIN 0.75
-
 /* Flops of the global batch on a piece; again: of what blocks form again. */
 struct piece_flops {
     double forward, backward, again;
@@ -35,18 +31,55 @@ struct lister {
     double flops_per_s;         /* of a device */
     double *forward, *backward; /* (op_count) flops of the global batch */
     int *block;                 /* (op_count) */
+    bool *again;                /* (op_count) of the piece at hand: formed again where all is */
     struct cut *cut;            /* (op_count + 1, SBP_STAGE_CUTS) by pieces */
 };
 
 /* ---- cuts ----------------------------------------------------------------------------------- */
 
+/* Whether gradients of an operator need its input. */
+static bool needs_input(const struct sbp_op_node *node)
+{
+    switch (node->kind) {
+    case SBP_OP_LINEAR:
+    case SBP_OP_LAYERNORM:
+    case SBP_OP_RMSNORM:
+    case SBP_OP_GELU:
+    case SBP_OP_SWIGLU:
+    case SBP_OP_MOE:
+    case SBP_OP_CONV2D:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What a piece forms again of its blocks: operators whose output another of them needs, or needs
+ * for what it forms again itself. Last products, which are only added to what goes on, are not
+ * among them. */
+static double flops_again(const struct lister *l, int first, int end)
+{
+    const struct sbp_graph *graph = &l->plan->graph;
+    double flops = 0;
+    for (int op = first; op < end; op++)
+        l->again[op] = false;
+    for (int op = end - 1; op >= first; op--) {
+        flops += l->again[op] ? l->forward[op] : 0;
+        for (int i = 0; i < graph->op[op].input_count; i++) {
+            const int producer = graph->tensor[graph->op[op].input[i]].producer;
+            if (producer >= first && l->block[producer] >= 0 && l->block[producer] == l->block[op])
+                l->again[producer] |= l->again[op] || needs_input(&graph->op[op]);
+        }
+    }
+    return flops;
+}
+
 static struct piece_flops piece_flops(const struct lister *l, int first, int end)
 {
-    struct piece_flops flops = {0, 0, 0};
+    struct piece_flops flops = {.again = flops_again(l, first, end)};
     for (int op = first; op < end; op++) {
         flops.forward += l->forward[op];
         flops.backward += l->backward[op];
-        flops.again += l->block[op] >= 0 ? FORMED_AGAIN * l->forward[op] : 0;
     }
     return flops;
 }
@@ -118,6 +151,31 @@ static double bound_s(const struct lister *l, const struct sbp_parallel *paralle
     return longest_path(l, parallel, cut) * (double)parallel->pipeline / (devices * l->flops_per_s);
 }
 
+/* What a pass costs at the peak rate, undivided: its products and what else is priced as
+ * arithmetic. Element-wise work is not: memory bounds it. */
+static double pass_flops(const struct sbp_graph *graph, int op, enum sbp_pass pass)
+{
+    struct sbp_factor whole;
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        whole.of[role] = 1;
+    const struct sbp_work work = sbp_op_work(graph, op, &whole, pass);
+    double flops = work.flops;
+    for (int i = 0; i < work.product_count; i++) {
+        const struct sbp_product *product = &work.product[i];
+        flops += 2 * product->count * product->m * product->n * product->k;
+    }
+    return flops;
+}
+
+static double backward_flops(const struct sbp_graph *graph, int op)
+{
+    const bool weights = graph->op[op].weight_count > 0;
+    const bool inputs =
+        sbp_op_forms_input_gradient(graph, op) || (weights && !sbp_op_has_weight_phase(graph, op));
+    return (inputs ? pass_flops(graph, op, SBP_PASS_INPUT_GRADIENT) : 0) +
+           (weights ? pass_flops(graph, op, SBP_PASS_WEIGHT_GRADIENT) : 0);
+}
+
 static enum sbp_status measure_model(struct lister *l)
 {
     const struct sbp_graph *graph = &l->plan->graph;
@@ -128,16 +186,18 @@ static enum sbp_status measure_model(struct lister *l)
     l->forward = SBP_NEW(l->arena, double, graph->op_count + 1);
     l->backward = SBP_NEW(l->arena, double, graph->op_count + 1);
     l->block = SBP_NEW(l->arena, int, graph->op_count + 1);
+    l->again = SBP_NEW(l->arena, bool, graph->op_count + 1);
     l->cut = SBP_NEW(l->arena, struct cut, (graph->op_count + 1) * SBP_STAGE_CUTS);
-    if (l->forward == NULL || l->backward == NULL || l->block == NULL || l->cut == NULL)
+    if (l->forward == NULL || l->backward == NULL || l->block == NULL || l->again == NULL ||
+        l->cut == NULL)
         return SBP_E_MEMORY;
     l->blocks = sbp_graph_blocks(graph, l->block);
     l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
                               sbp_cluster_kernel_s(pricing.cluster, pricing.type, 0, 0));
     for (int op = 0; op < graph->op_count; op++) {
         const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
-        l->forward[op] = measured ? 0 : scale * sbp_op_forward_flops(graph, op);
-        l->backward[op] = measured ? 0 : scale * sbp_op_backward_flops(graph, op);
+        l->forward[op] = measured ? 0 : scale * pass_flops(graph, op, SBP_PASS_FORWARD);
+        l->backward[op] = measured ? 0 : scale * backward_flops(graph, op);
     }
     return SBP_OK;
 }

@@ -7,12 +7,14 @@
 static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = job->arguments;
+    SBP_TRY(sbp_fixes_read_around(&job->plan, &job->settings, arguments->strategy, diag));
     job->request = sbp_search_request(arguments, &job->settings);
-    job->request.space = SBP_SPACE_FULL;
+    /* The paper's rule for boxing knows its own space alone. */
+    job->request.space =
+        job->settings.boxing == SBP_BOXING_PAPER ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL;
     job->request.given = ~0u; /* nothing around the strategy is searched */
     job->request.memory_limit_bytes = NO_LIMIT;
     job->may_be_too_large = true;
-    SBP_TRY(sbp_fixes_read_parallel(&job->plan, &job->settings, arguments->strategy, diag));
     SBP_TRY(sbp_fixes_read(&job->plan, arguments->strategy, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag));
     SBP_TRY(sbp_search_run(&job->plan, &job->request, &job->outcome, diag));

@@ -169,13 +169,21 @@ static enum sbp_status check_first(const struct fixes *fixes, const char *word, 
     return SBP_OK;
 }
 
+/* "", "batch:4," and "batch:4,,row:2" say less than they seem to. */
+static bool has_empty_item(const char *items)
+{
+    const size_t length = strlen(items);
+    return length == 0 || items[0] == ',' || items[length - 1] == ',' ||
+           strstr(items, ",,") != NULL;
+}
+
 static enum sbp_status parse_fix(struct fixes *fixes, const char *word, struct sbp_diag *diag)
 {
     char *copy = sbp_arena_strdup(fixes->arena, word);
     if (copy == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     char *equals = strchr(copy, '='), *rest = NULL;
-    if (equals == NULL || equals == copy || equals[1] == '\0')
+    if (equals == NULL || equals == copy || has_empty_item(equals + 1))
         return REFUSE_FIX("--fix %.80s: legal is LAYER=ROLE:FACTOR,...", word);
     *equals = '\0';
     int op;
@@ -396,8 +404,12 @@ static enum sbp_status check_complete(const struct sbp_json *layers, const struc
 
 static enum sbp_status read_layers(const struct sbp_json *root, struct fixes *fixes)
 {
+    static const char *const KEYS[] = {"layers", "parallel", NULL};
     struct sbp_json holder = *root, layers, layer;
     int count = 0;
+    /* Plans and the output of search have more, which they were made from and cost. */
+    if (!sbp_json_has(root, "version"))
+        SBP_TRY(sbp_json_keys(root, KEYS));
     if (sbp_json_has(root, "strategy"))
         SBP_TRY(sbp_json_member(root, "strategy", &holder));
     SBP_TRY(sbp_json_member(&holder, "layers", &layers));

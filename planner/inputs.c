@@ -135,24 +135,49 @@ static bool takes_whole_batch(const struct cJSON *root, int64_t micro_batch)
 {
     const struct cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
     const struct cJSON *batch = cJSON_GetObjectItemCaseSensitive(model, "global_batch");
-    return cJSON_IsNumber(batch) && (int64_t)batch->valuedouble == micro_batch;
+    return cJSON_IsNumber(batch) && batch->valuedouble >= (double)micro_batch &&
+           batch->valuedouble <= (double)micro_batch;
 }
 
-enum sbp_status sbp_fixes_read_parallel(struct sbp_plan *plan, const struct sbp_settings *settings,
-                                        const char *path, struct sbp_diag *diag)
+static enum sbp_status read_boxing(const struct sbp_json *root, struct sbp_settings *settings)
+{
+    struct sbp_json strategy, boxing;
+    int choice = 0;
+    if (settings->boxing_given || !sbp_json_has(root, "strategy"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(root, "strategy", &strategy));
+    if (!cJSON_IsObject(strategy.node) || !sbp_json_has(&strategy, "boxing"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(&strategy, "boxing", &boxing));
+    SBP_TRY(sbp_json_choice(&boxing, sbp_boxing_names(), &choice));
+    settings->boxing = (enum sbp_boxing_mode)choice;
+    return SBP_OK;
+}
+
+static enum sbp_status read_around(const struct sbp_json *root, const struct sbp_plan *plan,
+                                   struct sbp_settings *settings, struct sbp_parallel *parallel)
+{
+    struct sbp_json member;
+    if (!cJSON_IsObject(root->node))
+        return SBP_OK; /* refused with its layers */
+    SBP_TRY(read_boxing(root, settings));
+    if (!sbp_json_has(root, "parallel"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(root, "parallel", &member));
+    SBP_TRY(sbp_parallel_read(&member, parallel));
+    if (takes_whole_batch(root->node, parallel->micro_batch))
+        parallel->micro_batch = plan->graph.global_batch;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
+                                      const char *path, struct sbp_diag *diag)
 {
     struct cJSON *root;
-    struct sbp_json at, member;
+    struct sbp_json at;
     struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
-    enum sbp_status status = SBP_OK;
     SBP_TRY(sbp_json_open(path, &root, &at, diag));
-    if (cJSON_IsObject(root) && sbp_json_has(&at, "parallel")) {
-        status = sbp_json_member(&at, "parallel", &member);
-        if (status == SBP_OK)
-            status = sbp_parallel_read(&member, &parallel);
-        if (takes_whole_batch(root, parallel.micro_batch))
-            parallel.micro_batch = plan->graph.global_batch;
-    }
+    enum sbp_status status = read_around(&at, plan, settings, &parallel);
     if (status == SBP_OK)
         status = read_given(settings, &parallel, diag);
     if (status == SBP_OK)

@@ -28,6 +28,7 @@ enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
 /* What --set decides besides the model. */
 struct sbp_settings {
     enum sbp_boxing_mode boxing;
+    bool boxing_given;
     int64_t max_batch_split; /* 0: none */
     int64_t devices;         /* 0: as --devices says */
     struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
@@ -43,9 +44,9 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sb
 void sbp_settings_free(struct sbp_settings *settings);
 
 /* The "parallel" object of a strategy file or a plan file, where it has one, and over it what --set
- * says: sets the plan's. */
-enum sbp_status sbp_fixes_read_parallel(struct sbp_plan *plan, const struct sbp_settings *settings,
-                                        const char *path, struct sbp_diag *diag) SBP_MUST_USE;
+ * says: sets the plan's. A plan file's boxing is the settings' unless --set gives it. */
+enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
+                                      const char *path, struct sbp_diag *diag) SBP_MUST_USE;
 /* LAYER=ROLE:FACTOR,... of every --fix. */
 enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
                                 struct sbp_arena *arena, const struct sbp_fix **fix, int *count,

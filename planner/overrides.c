@@ -103,6 +103,7 @@ static enum sbp_status set_search_key(const struct change *change, const struct 
     if (strcmp(change->key, "boxing") == 0) {
         SBP_TRY(sbp_json_choice(&at, sbp_boxing_names(), &choice));
         settings->boxing = (enum sbp_boxing_mode)choice;
+        settings->boxing_given = true;
         return SBP_OK;
     }
     if (strcmp(change->key, "max_batch_split") == 0)
@@ -185,6 +186,9 @@ static enum sbp_status refuse_element(const struct change *change, const char *w
         return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s is no list", change->option,
                         change->word, where);
     const int count = cJSON_GetArraySize(parent);
+    if (count == 0)
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s is empty", change->option,
+                        change->word, where);
     return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s has %d element%s, the last is [%d]",
                     change->option, change->word, where, count, count == 1 ? "" : "s", count - 1);
 }

@@ -296,10 +296,13 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
+    struct sbp_request timed = *request;
+    if (timed.deadline_s == 0 && timed.solver_options.time_limit_s > 0)
+        timed.deadline_s = start_s + timed.solver_options.time_limit_s;
     *outcome = (struct sbp_outcome){
         .objective_s = INFINITY, .strategy_s = INFINITY, .lower_bound_s = -INFINITY};
     struct sbp_job job = {.plan = plan,
-                          .request = request,
+                          .request = &timed,
                           .outcome = outcome,
                           .diag = diag,
                           .best = {.objective_s = INFINITY},

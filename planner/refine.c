@@ -328,11 +328,10 @@ static enum sbp_status search_parts(struct refiner *r)
     uint8_t *banned = SBP_NEW(&r->space.arena, uint8_t, r->choices);
     if (banned == NULL)
         return SBP_E_MEMORY;
-    const volatile sig_atomic_t *stop = r->out->request->solver_options.stop;
     SBP_TRY(add_part(r, banned));
     double open_s = INFINITY; /* the least bound of what was dropped */
     while (r->part_count > 0) {
-        r->out->stopped |= stop != NULL && *stop != 0;
+        r->out->stopped |= sbp_space_interrupted(&r->space);
         if (r->out->stopped || r->exhausted)
             break;
         struct part part = pop(r);

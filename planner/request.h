@@ -71,6 +71,8 @@ struct sbp_request {
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
+    double
+        deadline_s; /* by sbp_clock_s, when solver_options' time is up; 0: never, or not yet set */
 };
 
 #endif

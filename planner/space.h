@@ -13,6 +13,7 @@
 #ifndef SBP_PLANNER_SPACE_H
 #define SBP_PLANNER_SPACE_H
 
+#include "base/text.h"
 #include "costmodel/price.h"
 #include "planner/plan.h"
 #include "planner/problem.h"
@@ -111,11 +112,13 @@ void sbp_space_free(struct sbp_space *space);
 enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,
                                   struct sbp_problem *problem, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Whether the request's flag asks to stop; building then ends with SBP_STOPPED. */
+/* Whether the request's flag asks to stop, or its time is up; building then ends with SBP_STOPPED.
+ */
 static inline bool sbp_space_interrupted(const struct sbp_space *space)
 {
     const volatile sig_atomic_t *stop = space->request->solver_options.stop;
-    return stop != NULL && *stop != 0;
+    const double deadline_s = space->request->deadline_s;
+    return (stop != NULL && *stop != 0) || (deadline_s > 0 && sbp_clock_s() >= deadline_s);
 }
 
 static inline const uint8_t *sbp_tuple_count(const struct sbp_space *space, int variable, int tuple,

@@ -301,6 +301,9 @@ static enum sbp_status pass(struct sbp_reducer *r, bool rising, double bound_s, 
     double sum = constant_s(r);
     for (int k = 0; k < variables; k++) {
         const int v = rising ? k : variables - 1 - k;
+        r->out->stopped |= sbp_space_interrupted(r->space);
+        if (r->out->stopped)
+            return SBP_OK;
         int ahead = 0, behind = 0;
         r->low = settle_variable(r, v, bound_s);
         sum += r->low;
@@ -357,7 +360,7 @@ static enum sbp_status tighten(struct sbp_reducer *r, bool *moved)
     SBP_TRY(pass(r, true, NAN, &bound_s));
     if (!is_settled(r))
         SBP_TRY(pass(r, false, bound_s, &unused_s));
-    if (is_settled(r))
+    if (is_settled(r) || (r->out->stopped && isfinite(r->out->upper_s)))
         return SBP_OK;
     SBP_TRY(sbp_reducer_decode(r));
     if (!r->are_prices_set)

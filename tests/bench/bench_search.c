@@ -2,14 +2,18 @@
  *
  * First the paper's chain with every tuple legal (68.6 million assignments), solver by solver; then
  * shipped models on shipped clusters through sbp_optimise, which adds enumerating, labelling and
- * compiling to the solver's time. Prints tables; checks nothing but that plans were found.
+ * compiling to the solver's time; then chains of different layers, with all their memory and with
+ * half of what the plan then takes. Prints tables; checks nothing but that plans were found.
  */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
+#include <time.h>
 
 #include <cjson/cJSON.h>
 
 #include "../oracle/perceptron.h"
+#include "base/random.h"
 #include "base/text.h"
 #include "planner/optimise.h"
 
@@ -162,12 +166,100 @@ static enum sbp_status bench_searches(struct sbp_diag *diag)
     return status;
 }
 
+/* ---- long chains ----------------------------------------------------------------------------- */
+
+/* Linear layers of different sizes, seeded: widths are multiples of 64, so that every split
+ * divides. */
+static enum sbp_status make_chain(int layers, struct sbp_plan *plan, struct sbp_diag *diag)
+{
+    struct sbp_text text = {0};
+    struct sbp_random random;
+    char cluster_path[512];
+    struct cJSON *cluster = NULL;
+    sbp_random_seed(&random, 0);
+    sbp_text_add(&text, "{\"name\": \"chain\", \"global_batch\": 4096, \"precision\": \"mixed\", "
+                        "\"layers\": [");
+    for (int i = 0, in = 1024; i < layers; i++) {
+        const int out = 64 * (4 + (int)sbp_random_below(&random, 21));
+        sbp_text_add(&text, "%s{\"op\": \"linear\", \"name\": \"fc%d\", \"in\": %d, \"out\": %d}",
+                     i > 0 ? ", " : "", i, in, out);
+        in = out;
+    }
+    sbp_text_add(&text, "]}");
+    struct cJSON *model = text.failed ? NULL : cJSON_Parse(text.bytes);
+    sbp_text_free(&text);
+    if (model == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    const enum sbp_status status =
+        read_config("clusters", "dgx-a100-8x8", cluster_path, sizeof cluster_path, &cluster, diag);
+    if (status != SBP_OK) {
+        cJSON_Delete(model);
+        return status;
+    }
+    return sbp_plan_begin(model, "chain", cluster, cluster_path, plan, diag);
+}
+
+/* One search; *device_bytes: of its plan. */
+static enum sbp_status time_long_chain(int layers, int64_t limit_bytes, struct sbp_table *table,
+                                       int64_t *device_bytes, struct sbp_diag *diag)
+{
+    const struct sbp_request request = {
+        .space = SBP_SPACE_FULL, .zero_is_free = true, .memory_limit_bytes = limit_bytes};
+    struct sbp_outcome outcome;
+    struct sbp_plan plan;
+    struct sbp_step step;
+    SBP_TRY(make_chain(layers, &plan, diag));
+    const double start_s = (double)clock() / CLOCKS_PER_SEC;
+    enum sbp_status status = sbp_optimise(&plan, &request, &outcome, diag);
+    const double user_s = (double)clock() / CLOCKS_PER_SEC - start_s;
+    if (status == SBP_OK && isinf(outcome.objective_s))
+        status = sbp_fail(diag, SBP_E_UNSUPPORTED, "%d layers: no plan was found", layers);
+    if (status == SBP_OK)
+        status = sbp_plan_step(&plan, &plan.strategy, &step, diag);
+    if (status == SBP_OK) {
+        *device_bytes = step.totals.device_bytes;
+        sbp_table_cell(table, "%d", layers);
+        sbp_table_cell(table, limit_bytes > 0 ? "half" : "all");
+        sbp_table_cell(table, "%s", sbp_plan_status_name(outcome.status));
+        sbp_table_cell(table, "%.7g", outcome.objective_s * 1e3);
+        sbp_table_cell(table, "%.3g", 100 * (outcome.objective_s / outcome.lower_bound_s - 1));
+        sbp_table_cell(table, "%.2f", user_s);
+        sbp_step_free(&step);
+    }
+    sbp_plan_free(&plan);
+    return status;
+}
+
+static enum sbp_status bench_long_chains(struct sbp_diag *diag)
+{
+    static const char *const titles[] = {"layers",    "memory",  "status",
+                                         "cost (ms)", "gap (%)", "processor (s)"};
+    static const int lengths[] = {10, 100, 1000};
+    struct sbp_table table;
+    sbp_table_init(&table, 6, titles);
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; status == SBP_OK && i < 3; i++) {
+        int64_t bytes = 0;
+        status = time_long_chain(lengths[i], 0, &table, &bytes, diag);
+        if (status == SBP_OK)
+            status = time_long_chain(lengths[i], bytes / 2, &table, &bytes, diag);
+    }
+    if (status == SBP_OK) {
+        printf("\nchains of different linear layers on 8 x 8 devices, one stage, one core\n");
+        status = sbp_table_print(&table, stdout, 2);
+    }
+    sbp_table_free(&table);
+    return status;
+}
+
 int main(void)
 {
     struct sbp_diag diag = {{0}};
     enum sbp_status status = bench_chain(&diag);
     if (status == SBP_OK)
         status = bench_searches(&diag);
+    if (status == SBP_OK)
+        status = bench_long_chains(&diag);
     if (status != SBP_OK)
         fprintf(stderr, "bench_search: %s\n", diag.text);
     return sbp_status_exit_code(status);

@@ -8,45 +8,15 @@
 #include "base/text.h"
 #include "kernels/kernels.h"
 
-#define COPY_BYTES       ((int64_t)64 << 20) /* beyond the caches that a rank can call its own */
 #define LEAST_COPY_BYTES ((int64_t)1 << 20)
 /* The smallest product is about as short as a look at the clock. */
 #define LAUNCHES 64
 #define DRAWN    ((int64_t)100003) /* no multiple of a row */
 
-/* First what every run times, whatever its budget; then a grid, and what layers of hidden size 768
- * and 1024 look like whole, split by column, split by row and with few tokens. */
-static const struct sbp_gemm_point shapes[] = {
-    {SBP_FP32, 256, 256, 256},    {SBP_FP64, 256, 256, 256},  {SBP_FP32, 64, 64, 64},
-    {SBP_FP32, 64, 64, 256},      {SBP_FP32, 64, 64, 1024},   {SBP_FP32, 64, 256, 64},
-    {SBP_FP32, 64, 256, 256},     {SBP_FP32, 64, 256, 1024},  {SBP_FP32, 64, 1024, 64},
-    {SBP_FP32, 64, 1024, 256},    {SBP_FP32, 64, 1024, 1024}, {SBP_FP32, 256, 64, 64},
-    {SBP_FP32, 256, 64, 256},     {SBP_FP32, 256, 64, 1024},  {SBP_FP32, 256, 256, 64},
-    {SBP_FP32, 256, 256, 1024},   {SBP_FP32, 256, 1024, 64},  {SBP_FP32, 256, 1024, 256},
-    {SBP_FP32, 256, 1024, 1024},  {SBP_FP32, 1024, 64, 64},   {SBP_FP32, 1024, 64, 256},
-    {SBP_FP32, 1024, 64, 1024},   {SBP_FP32, 1024, 256, 64},  {SBP_FP32, 1024, 256, 256},
-    {SBP_FP32, 1024, 256, 1024},  {SBP_FP32, 1024, 1024, 64}, {SBP_FP32, 1024, 1024, 256},
-    {SBP_FP32, 1024, 1024, 1024}, {SBP_FP32, 32, 32, 32},     {SBP_FP32, 128, 128, 128},
-    {SBP_FP32, 512, 512, 512},    {SBP_FP32, 16, 1024, 1024}, {SBP_FP32, 1024, 16, 1024},
-    {SBP_FP32, 1024, 1024, 16},   {SBP_FP32, 256, 768, 192},  {SBP_FP32, 64, 768, 768},
-    {SBP_FP32, 256, 576, 768},    {SBP_FP32, 64, 3072, 768},  {SBP_FP32, 64, 768, 3072},
-    {SBP_FP64, 512, 512, 512},    {SBP_FP32, 256, 768, 768},  {SBP_FP32, 256, 2304, 768},
-    {SBP_FP32, 256, 3072, 768},   {SBP_FP32, 256, 768, 3072}, {SBP_FP32, 768, 3072, 256},
-    {SBP_FP64, 256, 3072, 768},   {SBP_FP32, 128, 8192, 768},
-};
-enum { SHAPES = sizeof shapes / sizeof *shapes };
-_Static_assert(SHAPES <= SBP_MAX_GEMMS && SHAPES <= SBP_MAX_EFFICIENCIES, "shapes fit the tables");
-
-const struct sbp_gemm_point *sbp_gemm_shapes(int *count)
-{
-    *count = SHAPES;
-    return shapes;
-}
-
 int64_t sbp_copy_bytes(int ranks)
 {
     const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    int64_t bytes = COPY_BYTES;
+    int64_t bytes = SBP_COPY_BYTES;
     while (pages > 0 && bytes > LEAST_COPY_BYTES &&
            bytes > pages / (8 * (int64_t)ranks) * page_bytes)
         bytes /= 2;
@@ -86,7 +56,9 @@ enum sbp_status sbp_compute_open(struct sbp_compute *compute, int64_t copy_bytes
                                  struct sbp_diag *diag)
 {
     int64_t y_bytes = 1, a_bytes = copy_bytes, b_bytes = copy_bytes;
-    for (int i = 0; i < SHAPES; i++) {
+    int count;
+    const struct sbp_gemm_point *shapes = sbp_gemm_shapes(&count);
+    for (int i = 0; i < count; i++) {
         const struct sbp_gemm_point *gemm = &shapes[i];
         y_bytes = larger(y_bytes, gemm->m * gemm->n * real_bytes(gemm->type));
         a_bytes = larger(a_bytes, gemm->m * gemm->k * real_bytes(gemm->type));

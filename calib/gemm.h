@@ -8,18 +8,9 @@
 #define SBP_CALIB_GEMM_H
 
 #include "calib/cell.h"
+#include "calib/products.h"
 #include "calib/samples.h"
-#include "costmodel/cluster.h"
 
-/* (m,k) x (k,n) in one element type. */
-struct sbp_gemm_point {
-    enum sbp_type type; /* FP32 or FP64 */
-    int64_t m, n, k;
-};
-
-/* What is timed: the first SBP_REQUIRED_GEMMS whatever the time, then (*count) in all. */
-#define SBP_REQUIRED_GEMMS 2
-const struct sbp_gemm_point *sbp_gemm_shapes(int *count);
 /* Bytes of the copy for so many ranks on this machine: beyond the caches, all ranks' buffers
  * together a quarter of memory at most. */
 int64_t sbp_copy_bytes(int ranks);

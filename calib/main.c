@@ -10,6 +10,8 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "calib/compare.h"
+#include "calib/job.h"
 #include "calib/report.h"
 #include "calib/session.h"
 #include "kernels/kernels.h"
@@ -37,6 +39,20 @@ static enum sbp_status print_table(const struct sbp_calibration_session *session
     return SBP_OK;
 }
 
+/* On stderr where standard output holds JSON. */
+static enum sbp_status print_changes(const struct sbp_calibration_session *session,
+                                     struct sbp_diag *diag)
+{
+    struct sbp_record older;
+    char path[SBP_PATH_BYTES];
+    SBP_TRY(sbp_record_path(session->settings->diff, path, SBP_PATH_BYTES, diag));
+    SBP_TRY(sbp_record_read(path, &older, diag));
+    const enum sbp_status status = sbp_compare_print(
+        &older, &session->record, session->settings->json ? stderr : stdout, diag);
+    sbp_record_free(&older);
+    return status;
+}
+
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
@@ -44,8 +60,37 @@ static enum sbp_status finish(const struct sbp_calibration_session *session, str
     SBP_TRY(sbp_calibrate(&session->found, settings->weights, &calibrated, diag));
     SBP_TRY(sbp_calibration_write(&session->found, &calibrated, settings->output, diag));
     if (settings->json)
-        return print_json(session, &calibrated, diag);
-    return settings->quiet ? SBP_OK : print_table(session, &calibrated, diag);
+        SBP_TRY(print_json(session, &calibrated, diag));
+    else if (!settings->quiet)
+        SBP_TRY(print_table(session, &calibrated, diag));
+    return settings->diff == NULL || settings->quiet ? SBP_OK : print_changes(session, diag);
+}
+
+/* What --dry-run and --print-sbatch are about: the ranks that were found, or those asked for. */
+static enum sbp_status print_job(const struct sbp_settings *settings,
+                                 const struct sbp_sweep_options *found, struct sbp_diag *diag)
+{
+    struct sbp_job job = {.runs = (int)settings->runs,
+                          .budget_s = settings->budget_s,
+                          .bytes_per_s = settings->nominal_bytes_per_s,
+                          .output = settings->output,
+                          .seed = settings->seed};
+    if (found != NULL) {
+        job.layout = *found;
+    } else {
+        job.layout.nodes = settings->nodes > 0 ? (int)settings->nodes : 1;
+        job.layout.ranks_per_node = settings->ranks_per_node > 0 ? (int)settings->ranks_per_node
+                                    : settings->ranks > 0        ? (int)settings->ranks
+                                                                 : 4;
+        job.layout.max_bytes = settings->max_bytes;
+        job.layout.copy_bytes = SBP_COPY_BYTES;
+        job.layout.kinds = settings->kinds;
+    }
+    if (job.layout.nodes * job.layout.ranks_per_node < 2)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "1 node with 1 rank has nothing to measure, legal are 2 ranks and more");
+    return settings->print_sbatch ? sbp_job_print_sbatch(&job, stdout, diag)
+                                  : sbp_job_print_plan(&job, stdout, diag);
 }
 
 static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct sbp_diag *diag)
@@ -63,13 +108,18 @@ static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct
 static enum sbp_status calibrate(const struct sbp_settings *settings, const char *command,
                                  struct sbp_diag *diag)
 {
+    const bool plans = settings->dry_run || settings->print_sbatch;
+    if (plans && (sbp_launcher_rank() < 0 || settings->nodes > 0 || settings->ranks_per_node > 0 ||
+                  settings->print_sbatch))
+        return sbp_launcher_rank() > 0 ? SBP_OK : print_job(settings, NULL, diag);
     struct sbp_calibration_session session = {.settings = settings, .command = command};
     sbp_kernels_cpu_setup();
     enum sbp_status status = run_ranks(&session, diag);
     if (status == SBP_OK && session.is_root)
-        status = session.verdict == SBP_OK
-                     ? finish(&session, diag)
-                     : sbp_fail(diag, session.verdict, "%s", session.diag.text);
+        status = session.verdict != SBP_OK
+                     ? sbp_fail(diag, session.verdict, "%s", session.diag.text)
+                 : session.planned ? print_job(settings, &session.plan, diag)
+                                   : finish(&session, diag);
     sbp_calibration_session_free(&session);
     return status;
 }

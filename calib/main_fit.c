@@ -6,6 +6,7 @@
 
 #include "base/options.h"
 #include "base/text.h"
+#include "calib/compare.h"
 #include "calib/log.h"
 
 #define PROGRAM "sbplan-fit"
@@ -14,6 +15,7 @@ struct options {
     const char **log; /* (log_count) */
     int log_count;
     struct sbp_log_options said;
+    const char *diff; /* NULL */
     bool json, quiet, help;
 };
 
@@ -45,6 +47,12 @@ static bool set_ranks_per_node(void *settings, const char *value)
     return set_count(value, &((struct options *)settings)->said.ranks_per_node);
 }
 
+static bool set_diff(void *settings, const char *value)
+{
+    ((struct options *)settings)->diff = value;
+    return *value != '\0';
+}
+
 static bool set_json(void *settings, const char *value)
 {
     (void)value;
@@ -70,6 +78,8 @@ static const struct sbp_option option_table[] = {
     {"--nodes", "N", "1 to 1000000", "nodes of the runs, where a log does not say", set_nodes},
     {"--ranks-per-node", "N", "1 to 1000000", "ranks a node, where a log does not say",
      set_ranks_per_node},
+    {"--diff", "FILE", "a file name",
+     "say what changed from one calibration's samples to those of the only --from", set_diff},
     {"--json", NULL, NULL, "print one JSON object instead of a table", set_json},
     {"--quiet", NULL, NULL, "print nothing but errors", set_quiet},
     {"--help", NULL, NULL, "print this", set_help},
@@ -103,8 +113,35 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
+static enum sbp_status read_samples(const char *path, struct sbp_record *record,
+                                    struct sbp_diag *diag)
+{
+    char record_path[4096];
+    SBP_TRY(sbp_record_path(path, record_path, (int)sizeof record_path, diag));
+    return sbp_record_read(record_path, record, diag);
+}
+
+static enum sbp_status compare(const struct options *options, struct sbp_diag *diag)
+{
+    struct sbp_record older, newer;
+    if (options->log_count != 1)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--diff compares with the samples of one --from, %d are given",
+                        options->log_count);
+    SBP_TRY(read_samples(options->diff, &older, diag));
+    enum sbp_status status = read_samples(options->log[0], &newer, diag);
+    if (status == SBP_OK) {
+        status = sbp_compare_print(&older, &newer, stdout, diag);
+        sbp_record_free(&newer);
+    }
+    sbp_record_free(&older);
+    return status;
+}
+
 static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
 {
+    if (options->diff != NULL)
+        return compare(options, diag);
     struct sbp_logs logs;
     struct sbp_measured measured;
     if (options->log_count == 0)

@@ -111,7 +111,8 @@ static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
     const struct sbp_sweep_options options = {.nodes = part->placement.nodes,
                                               .ranks_per_node = part->placement.least_ranks,
                                               .max_bytes = part->session->settings->max_bytes,
-                                              .copy_bytes = (int64_t)-least_copy};
+                                              .copy_bytes = (int64_t)-least_copy,
+                                              .kinds = part->session->settings->kinds};
     return sbp_sweep_init(&part->sweep, &options, diag);
 }
 

@@ -80,6 +80,26 @@ static bool set_max_bytes(void *settings, const char *value)
            into->max_bytes <= SBP_LARGEST_MAX_BYTES;
 }
 
+/* "all-reduce,send-recv" */
+static bool set_collectives(void *settings, const char *value)
+{
+    unsigned *kinds = &((struct sbp_settings *)settings)->kinds;
+    for (const char *at = value;; at++) {
+        const size_t length = strcspn(at, ",");
+        int kind = 0;
+        while (kind < SBP_COLLECTIVES &&
+               (kind == SBP_LOCAL || strlen(sbp_collective_name(kind)) != length ||
+                strncmp(sbp_collective_name(kind), at, length) != 0))
+            kind++;
+        if (kind == SBP_COLLECTIVES)
+            return false;
+        *kinds |= 1u << kind;
+        at += length;
+        if (*at == '\0')
+            return true;
+    }
+}
+
 static bool set_budget(void *settings, const char *value)
 {
     struct sbp_settings *into = settings;
@@ -136,6 +156,10 @@ static const struct sbp_option option_table[] = {
     {"--backend", "NAME", "threads, mpi and nccl",
      "mpi (default when started by an MPI launcher), threads or nccl", set_backend},
     {"--max-bytes", "BYTES", "4K to 1G", "largest message (default 16M)", set_max_bytes},
+    {"--collectives", "LIST",
+     "all-reduce, all-gather, reduce-scatter, all-to-all, send-recv, broadcast; with commas "
+     "between",
+     "measure these alone, and hardly any compute (default: all)", set_collectives},
     {"--budget-s", "SECONDS", "numbers above 0 up to 86400",
      "time for all measurements (default 30)", set_budget},
     {"--runs", "N", "1 to 100", "repeats of the whole; three tell a bad one (default 3)", set_runs},

@@ -24,6 +24,7 @@ struct sbp_settings {
     int64_t max_bytes, runs, seed;
     double budget_s;
     double nominal_bytes_per_s; /* 0: what the system says */
+    unsigned kinds;             /* a bit for each collective; 0: all */
     enum sbp_calib_backend backend;
     enum sbp_fit_weights weights;
     bool dry_run, print_sbatch, fresh, json, quiet, help;

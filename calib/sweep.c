@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "calib/gemm.h"
+#include "calib/products.h"
 
 #define MOST_CELLS       1000000
 #define MOST_NODE_ROUNDS 32                 /* of a tournament of nodes; beyond, every so many */
@@ -71,6 +71,8 @@ static void list_sizes(struct list *list, const struct sbp_sweep_options *option
     for (int64_t bytes = SBP_LEAST_BYTES; bytes <= options->max_bytes; bytes *= 2) {
         const int stage = stage_of_size(bytes, options->max_bytes);
         for (int k = 0; k < KINDS; k++) {
+            if (options->kinds != 0 && !(options->kinds >> kinds[k] & 1))
+                continue;
             cell.kind = kinds[k];
             cell.bytes = sbp_cell_whole_bytes(kinds[k], members, bytes);
             /* Sizes below a float a member are all the same one. */
@@ -128,6 +130,8 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
                                       .m = shape[i].m,
                                       .n = shape[i].n,
                                       .k = shape[i].k};
+        if (i >= SBP_REQUIRED_GEMMS && options->kinds != 0)
+            break; /* only what a cluster file cannot do without */
         add(list, i < SBP_REQUIRED_GEMMS ? 0 : stage_of_product(&gemm), &gemm);
     }
     add(list, 1, &launch);

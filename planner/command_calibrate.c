@@ -7,24 +7,6 @@
 
 enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI, BACKEND_NCCL };
 
-static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp_diag *diag)
-{
-    const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
-    const bool mpi = arguments->backend == BACKEND_MPI ||
-                     (arguments->backend == BACKEND_AUTO && (available || rank));
-    const char *backend = arguments->backend == BACKEND_NCCL ? "nccl" : mpi ? "mpi" : "threads";
-    struct sbp_launch launch = {.program = "sbplan-calibrate",
-                                .build_folder = "calib",
-                                .arguments = arguments,
-                                .extra = {"--backend", backend, NULL}};
-    if (mpi && !available && !rank)
-        return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "sbplan calibrate: --backend mpi needs mpirun, which is not in $PATH");
-    if (mpi && !rank)
-        launch.ranks = arguments->ranks > 0 ? arguments->ranks : DEFAULT_RANKS;
-    return sbp_launch(&launch, diag);
-}
-
 /* The first option given that is one of the list; NULL. */
 static const char *find_among(const struct sbp_word_list *given, const char *const *names)
 {
@@ -35,12 +17,44 @@ static const char *find_among(const struct sbp_word_list *given, const char *con
     return NULL;
 }
 
+static bool only_plans(const struct sbp_arguments *arguments)
+{
+    static const char *const planning[] = {"--dry-run", "--print-sbatch", NULL};
+    return find_among(&arguments->forward, planning) != NULL;
+}
+
+static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
+    const bool mpi = arguments->backend == BACKEND_MPI ||
+                     (arguments->backend == BACKEND_AUTO && (available || rank));
+    const char *backend = arguments->backend == BACKEND_NCCL ? "nccl" : mpi ? "mpi" : "threads";
+    struct sbp_launch launch = {.program = "sbplan-calibrate",
+                                .build_folder = "calib",
+                                .arguments = arguments,
+                                .extra = {"--backend", backend, NULL}};
+    if (only_plans(arguments)) { /* without ranks, but those of a launcher are looked at */
+        launch.extra[0] = NULL;
+        return sbp_launch(&launch, diag);
+    }
+    if (mpi && !available && !rank)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "sbplan calibrate: --backend mpi needs mpirun, which is not in $PATH");
+    if (mpi && !rank)
+        launch.ranks = arguments->ranks > 0 ? arguments->ranks : DEFAULT_RANKS;
+    return sbp_launch(&launch, diag);
+}
+
 static enum sbp_status check_options(const struct sbp_arguments *arguments, bool reads,
                                      struct sbp_diag *diag)
 {
-    static const char *const measuring[] = {"-n", "--max-bytes", "--budget-s", "--seed", NULL};
+    static const char *const measuring[] = {
+        "-n",        "--max-bytes", "--budget-s", "--seed",    "--collectives",  "--runs",
+        "--nominal", "--merge",     "--fresh",    "--dry-run", "--print-sbatch", NULL};
     static const char *const reading[] = {"--nodes", "--ranks-per-node", NULL};
-    const char *wrong = find_among(&arguments->forward, reads ? measuring : reading);
+    const char *wrong = reads || !only_plans(arguments)
+                            ? find_among(&arguments->forward, reads ? measuring : reading)
+                            : NULL;
     if (wrong == NULL && reads && arguments->backend != BACKEND_AUTO)
         wrong = "--backend";
     if (wrong != NULL)

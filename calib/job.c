@@ -1,0 +1,208 @@
+#include "calib/job.h"
+
+#include <string.h>
+
+#include "base/text.h"
+
+#define REPEATS     12   /* of a cell that settles early, warm-ups included */
+#define AROUND_S    1e-4 /* of a cell: barriers, agreeing on its times */
+#define COPY_RATE   1e10
+#define PAIR_TIMES  10
+#define HOUR_S      3600.0
+#define MINUTE_S    60
+#define SPARE_SHARE 0.2 /* of a job's time over the budget: starting, the last cell, fitting */
+#define SPARE_S     120
+
+/* --- the estimate --- */
+
+static double collective_s(const struct sbp_job *job, const struct sbp_cell *cell)
+{
+    const double members = (double)cell->nodes * cell->ranks_per_node;
+    const double sharing = cell->nodes > 1 ? cell->groups : 1;
+    const double rate = job->bytes_per_s > 0 ? job->bytes_per_s : SBP_JOB_BYTES_PER_S;
+    return sbp_collective_steps(cell->kind, members) * SBP_JOB_LATENCY_S +
+           sbp_collective_share(cell->kind, members) * (double)cell->bytes * sharing / rate;
+}
+
+static double cell_s(const struct sbp_job *job, const struct sbp_cell *cell)
+{
+    const struct sbp_cell message = {
+        .kind = SBP_SEND_RECV, .nodes = 2, .ranks_per_node = 1, .groups = 1, .bytes = cell->bytes};
+    switch (cell->work) {
+    case SBP_WORK_COLLECTIVE:
+        return AROUND_S + REPEATS * collective_s(job, cell);
+    case SBP_WORK_PAIRS:
+        return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
+    case SBP_WORK_COPY:
+        return AROUND_S + REPEATS * 2 * (double)cell->bytes / COPY_RATE;
+    default:
+        return AROUND_S +
+               REPEATS * 2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_JOB_FLOPS;
+    }
+}
+
+/* --- the plan --- */
+
+struct row {
+    int cells;
+    double time_s;
+};
+
+static void add_row(struct sbp_table *table, const char *work, const char *groups,
+                    const struct row *row)
+{
+    char time[32];
+    if (row->cells == 0)
+        return;
+    sbp_table_cell(table, "%s", work);
+    sbp_table_cell(table, "%s", groups);
+    sbp_table_cell(table, "%d", row->cells);
+    sbp_table_cell(table, "%s", sbp_format_seconds(row->time_s, time));
+}
+
+static struct row sum_work(const struct sbp_job *job, const struct sbp_sweep *sweep,
+                           const struct sbp_cell *like)
+{
+    struct row row = {0};
+    for (int i = 0; i < sweep->count; i++) {
+        const struct sbp_cell *cell = &sweep->cell[i];
+        const bool is_same = like->work == SBP_WORK_COLLECTIVE
+                                 ? cell->work == like->work && cell->nodes == like->nodes &&
+                                       cell->ranks_per_node == like->ranks_per_node &&
+                                       cell->groups == like->groups
+                                 : cell->work == like->work;
+        row.cells += is_same;
+        row.time_s += is_same ? cell_s(job, cell) : 0;
+    }
+    return row;
+}
+
+static void add_shapes(struct sbp_table *table, const struct sbp_job *job,
+                       const struct sbp_sweep *sweep)
+{
+    struct sbp_cell like = {.work = SBP_WORK_COLLECTIVE};
+    for (like.nodes = 1; like.nodes <= job->layout.nodes; like.nodes++)
+        for (like.ranks_per_node = 1; like.ranks_per_node <= job->layout.ranks_per_node;
+             like.ranks_per_node++) {
+            if (job->layout.nodes % like.nodes != 0 ||
+                job->layout.ranks_per_node % like.ranks_per_node != 0)
+                continue;
+            const int most = job->layout.ranks_per_node / like.ranks_per_node;
+            for (like.groups = 1; like.groups <= most; like.groups++) {
+                char work[64], groups[32];
+                const struct row row = sum_work(job, sweep, &like);
+                (void)snprintf(work, sizeof work, "collectives of %d x %d", like.nodes,
+                               like.ranks_per_node);
+                (void)snprintf(groups, sizeof groups, "%d", like.groups);
+                add_row(table, work, groups, &row);
+            }
+        }
+}
+
+static enum sbp_status print_rows(const struct sbp_job *job, const struct sbp_sweep *sweep,
+                                  FILE *out)
+{
+    static const char *const titles[] = {"work (nodes x ranks a node)", "groups a node", "cells",
+                                         "about"};
+    static const struct {
+        enum sbp_work work;
+        const char *name;
+    } others[] = {{SBP_WORK_PAIRS, "pairs of ranks"},
+                  {SBP_WORK_GEMM, "matrix products"},
+                  {SBP_WORK_COPY, "copy"},
+                  {SBP_WORK_LAUNCH, "smallest product"}};
+    struct sbp_table table;
+    sbp_table_init(&table, 4, titles);
+    add_shapes(&table, job, sweep);
+    for (int i = 0; i < 4; i++) {
+        const struct sbp_cell like = {.work = others[i].work};
+        const struct row row = sum_work(job, sweep, &like);
+        add_row(&table, others[i].name, "-", &row);
+    }
+    const enum sbp_status status = sbp_table_print(&table, out, 2);
+    sbp_table_free(&table);
+    return status;
+}
+
+static bool print_sums(const struct sbp_job *job, const struct sbp_sweep *sweep, FILE *out)
+{
+    char each[32], budget[32], rate[32];
+    double run_s = 0, required_s = 0;
+    for (int i = 0; i < sweep->count; i++) {
+        run_s += cell_s(job, &sweep->cell[i]);
+        required_s += i < sweep->required ? cell_s(job, &sweep->cell[i]) : 0;
+    }
+    const double all_s = run_s * job->runs;
+    const double taken_s = all_s < job->budget_s ? all_s : job->budget_s;
+    (void)sbp_format_bytes(job->bytes_per_s > 0 ? job->bytes_per_s : SBP_JOB_BYTES_PER_S, rate);
+    return fprintf(out,
+                   "%d cells a run, about %s if a port moves %s/s (--nominal) and a message takes "
+                   "%.0f us\n",
+                   sweep->count, sbp_format_seconds(run_s, each), rate,
+                   1e6 * SBP_JOB_LATENCY_S) >= 0 &&
+           fprintf(out, "%d run%s within --budget-s %s: about %.0f %% of all cells' time\n",
+                   job->runs, job->runs == 1 ? "" : "s", sbp_format_seconds(job->budget_s, budget),
+                   100 * taken_s / all_s) >= 0 &&
+           fprintf(out, "%.4g node-hours: %d node%s for %s; %d cells are measured in any case\n",
+                   taken_s * job->layout.nodes / HOUR_S, job->layout.nodes,
+                   job->layout.nodes == 1 ? "" : "s", sbp_format_seconds(taken_s, each),
+                   sweep->required) >= 0;
+}
+
+enum sbp_status sbp_job_print_plan(const struct sbp_job *job, FILE *out, struct sbp_diag *diag)
+{
+    struct sbp_sweep sweep;
+    char most[32];
+    SBP_TRY(sbp_sweep_init(&sweep, &job->layout, diag));
+    const bool begun =
+        fprintf(out, "%d node%s x %d rank%s, messages of 8 B to %s\n", job->layout.nodes,
+                job->layout.nodes == 1 ? "" : "s", job->layout.ranks_per_node,
+                job->layout.ranks_per_node == 1 ? "" : "s",
+                sbp_format_bytes((double)job->layout.max_bytes, most)) >= 0;
+    enum sbp_status status = begun ? print_rows(job, &sweep, out) : SBP_E_IO;
+    if (status == SBP_OK && !print_sums(job, &sweep, out))
+        status = SBP_E_IO;
+    sbp_sweep_free(&sweep);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", sbp_status_text(status));
+}
+
+/* --- the script --- */
+
+/* A shell takes it as it is. */
+static bool is_plain(const char *name)
+{
+    for (; *name != '\0'; name++)
+        if (strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-/", *name) ==
+            NULL)
+            return false;
+    return true;
+}
+
+enum sbp_status sbp_job_print_sbatch(const struct sbp_job *job, FILE *out, struct sbp_diag *diag)
+{
+    if (!is_plain(job->output))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "-o %s: cannot stand in a job script, legal are letters, digits and ._-/",
+                        job->output);
+    const int minutes = (int)((job->budget_s * (1 + SPARE_SHARE) + SPARE_S) / MINUTE_S) + 1;
+    const bool done =
+        fprintf(out,
+                "#!/bin/sh\n"
+                "#SBATCH --job-name=sbplan-calibrate\n"
+                "#SBATCH --nodes=%d\n"
+                "#SBATCH --ntasks-per-node=%d\n"
+                "#SBATCH --exclusive\n"
+                "#SBATCH --time=%d:%02d:00\n"
+                "#SBATCH --output=%s.%%j.log\n",
+                job->layout.nodes, job->layout.ranks_per_node, minutes / 60, minutes % 60,
+                job->output) >= 0 &&
+        fprintf(
+            out,
+            "# Ended early, the same job goes on where it stopped; with --merge %s another one\n"
+            "# measures on top. `srun --mpi=list` names the kinds of MPI that srun can start.\n"
+            "srun --mpi=pmix --ntasks-per-node=%d sbplan-calibrate --backend mpi \\\n"
+            "    --max-bytes %lld --budget-s %.10g --runs %d --seed %lld -o %s\n",
+            job->output, job->layout.ranks_per_node, (long long)job->layout.max_bytes,
+            job->budget_s, job->runs, (long long)job->seed, job->output) >= 0;
+    return done ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: cannot be written");
+}

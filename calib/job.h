@@ -1,0 +1,30 @@
+/* What a calibration would measure and how long that takes, and a job script that does it. */
+#ifndef SBP_CALIB_JOB_H
+#define SBP_CALIB_JOB_H
+
+#include <stdio.h>
+
+#include "calib/sweep.h"
+
+struct sbp_job {
+    struct sbp_sweep_options layout;
+    int runs;
+    double budget_s;
+    double bytes_per_s; /* of a port, for the estimate; 0: SBP_JOB_BYTES_PER_S */
+    const char *output; /* cluster file */
+    int64_t seed;
+};
+
+/* What the estimate takes for granted. */
+#define SBP_JOB_BYTES_PER_S 1e9
+#define SBP_JOB_LATENCY_S   1e-5
+#define SBP_JOB_FLOPS       1e10
+
+/* E_IO, E_MEMORY, E_RANGE. */
+enum sbp_status sbp_job_print_plan(const struct sbp_job *job, FILE *out,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* For Slurm. E_INPUT: the output's name cannot stand in a script; E_IO. */
+enum sbp_status sbp_job_print_sbatch(const struct sbp_job *job, FILE *out,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,1 @@
+cd "$DATA/samples" && sbplan calibrate --from newer.json --diff older.samples.jsonl

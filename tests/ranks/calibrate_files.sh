@@ -1,0 +1,79 @@
+#!/bin/sh
+# What happens to files of samples: a killed calibration goes on to the same list of cells as one
+# that was left alone, others are refused or dropped, merged and compared; what is planned is what
+# is measured.
+# usage: calibrate_files.sh CALIBRATE EXPECTED
+set -eu
+calibrate=$1 expected=$2
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder"
+
+fail() {
+    echo "FAILED: $*" >&2
+    exit 1
+}
+
+# Run, kind and size of every cell, without what was measured.
+cells() {
+    grep '"run":' "$1" | sed 's/,"took_s".*//' | sort
+}
+
+options='-n 2 --max-bytes 4K --budget-s 60 --runs 2 --collectives all-reduce,send-recv --quiet'
+
+# --- planned, measured alone ---
+
+"$calibrate" --dry-run --nodes 4 --ranks-per-node 2 --max-bytes 1G --budget-s 600 \
+    --nominal 25e9 >plan.out
+diff -u "$expected/plan.txt" plan.out
+"$calibrate" --print-sbatch --nodes 16 --ranks-per-node 8 --max-bytes 1G --budget-s 1200 \
+    -o mine.json >job.out
+diff -u "$expected/job.txt" job.out
+sh -n job.out
+
+$calibrate $options -o whole.json
+cells whole.samples.jsonl >whole.cells
+[ "$(uniq -d whole.cells | wc -l)" -eq 0 ] || fail 'cells were measured twice'
+planned=$("$calibrate" $options --dry-run | sed -n 's/^\([0-9]*\) cells a run.*/\1/p')
+[ "$(wc -l <whole.cells)" -eq $((2 * planned)) ] || fail "$planned cells are planned for a run"
+tail -n 1 whole.samples.jsonl | grep -q '"end":"done"' || fail 'it did not come to its end'
+
+# --- killed, torn, gone on with; twice ---
+
+# A limit of the file's size kills it in the middle of a line (SIGXFSZ).
+status=0
+(
+    ulimit -c 0
+    ulimit -f 8
+    exec "$calibrate" $options -o cut.json
+) || status=$?
+[ $status -gt 128 ] || fail "it was not killed: exit status $status"
+[ ! -e cut.json ] || fail 'a killed calibration wrote a cluster file'
+measured=$(cells cut.samples.jsonl | wc -l)
+[ -n "$(tail -c 1 cut.samples.jsonl)" ] || printf '{"run":1,"collec' >>cut.samples.jsonl
+status=0
+"$calibrate" $options -o cut.json --max-bytes 8K 2>err || status=$?
+[ $status -eq 2 ] && grep -q 'cut.samples.jsonl: holds an unfinished calibration' err ||
+    fail "other settings: exit status $status: $(cat err)"
+"$calibrate" ${options% --quiet} -o cut.json >out 2>err
+grep -q "^cut.samples.jsonl: [0-9]* of $((2 * planned)) cells are measured, going on" err ||
+    fail "it did not go on: $(cat err)"
+cells cut.samples.jsonl >cut.cells
+diff -u whole.cells cut.cells || fail 'killed and gone on with, the list of cells is another one'
+[ "$measured" -ge 3 ] && [ "$measured" -lt $planned ] || fail "$measured cells were measured before"
+[ "$(grep -c sbplan_samples cut.samples.jsonl)" -eq 2 ] || fail 'there are not two sessions'
+
+# --- unfinished and dropped; merged; compared ---
+
+head -n 5 whole.samples.jsonl >drop.samples.jsonl
+"$calibrate" $options -o drop.json --seed 2 --fresh
+[ "$(grep -c sbplan_samples drop.samples.jsonl)" -eq 1 ] || fail '--fresh did not drop'
+
+"$calibrate" ${options% --quiet} -o merged.json --merge whole.json --diff whole.json >out
+[ "$(grep -c sbplan_samples merged.samples.jsonl)" -eq 2 ] || fail 'not merged'
+[ "$(cells merged.samples.jsonl | uniq -c | awk '$1 != 2' | wc -l)" -eq 0 ] ||
+    fail 'a merged file does not hold every cell twice'
+grep -q '^changed from whole.samples.jsonl to merged.samples.jsonl' out || fail 'no differences'
+status=0
+"$calibrate" $options -o other.json --merge absent.json 2>err || status=$?
+[ $status -eq 2 ] && grep -q 'absent.samples.jsonl' err || fail "merge: $status: $(cat err)"

@@ -287,7 +287,7 @@ static double pair_time(const struct world *world, int a, int b)
 
 static struct sbp_findings look(const struct world *world)
 {
-    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1};
+    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, 0};
     static const int node[] = {0, 0, 1, 1, 2, 2, 3, 3};
     struct sbp_placement placement;
     struct sbp_findings findings = {0};

@@ -14,7 +14,7 @@
 
 static struct sbp_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
-    const struct sbp_sweep_options options = {nodes, ranks_per_node, max_bytes, 1 << 20};
+    const struct sbp_sweep_options options = {nodes, ranks_per_node, max_bytes, 1 << 20, 0};
     struct sbp_sweep sweep;
     struct sbp_diag diag = {0};
     if (sbp_sweep_init(&sweep, &options, &diag) != SBP_OK)

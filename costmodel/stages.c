@@ -163,8 +163,30 @@ static int list_cuts(const struct sbp_graph *graph, const bool *cut, int *place)
     return count;
 }
 
-/* Exact: load[p][j] = least possible maximum of p pieces that end at the j-th boundary; ties keep
- * the earliest boundary. */
+/* One piece more: before[i] is the least possible maximum of p - 1 pieces that end at the i-th
+ * boundary, load[j] of p pieces. What comes before i only grows with i, the piece after it only
+ * shrinks, and both only grow with j: the best i lies where they cross, which moves on with j. Ties
+ * keep the earliest boundary. */
+static void add_piece(const double *before, const double *sum, const int *place, int p, int width,
+                      double *load, int *from)
+{
+    int cross = p - 1;
+    for (int j = p; j < width; j++) {
+        const double end = sum[place[j]];
+        while (cross + 1 < j && before[cross] < end - sum[place[cross]])
+            cross++;
+        int best = cross;
+        if (cross > p - 1 && fmax(before[cross - 1], end - sum[place[cross - 1]]) <=
+                                 fmax(before[cross], end - sum[place[cross]]))
+            best--;
+        load[j] = fmax(before[best], end - sum[place[best]]);
+        while (best > p - 1 && fmax(before[best - 1], end - sum[place[best - 1]]) == load[j])
+            best--;
+        from[j] = best;
+    }
+}
+
+/* Exact: load[p][j] = least possible maximum of p pieces that end at the j-th boundary. */
 static enum sbp_status cut_evenly(const struct sbp_graph *graph, struct sbp_arena *arena,
                                   const bool *cut, int pieces, int *first)
 {
@@ -183,14 +205,7 @@ static enum sbp_status cut_evenly(const struct sbp_graph *graph, struct sbp_aren
         load[i] = INFINITY;
     load[0] = 0;
     for (int p = 1; p <= pieces; p++)
-        for (int j = p; j < width; j++)
-            for (int i = p - 1; i < j; i++) {
-                const double most = fmax(load[(p - 1) * width + i], sum[place[j]] - sum[place[i]]);
-                if (most >= load[p * width + j])
-                    continue;
-                load[p * width + j] = most;
-                from[p * width + j] = i;
-            }
+        add_piece(load + (p - 1) * width, sum, place, p, width, load + p * width, from + p * width);
     if (isinf(load[pieces * width + width - 1]))
         return SBP_E_INPUT;
     first[pieces] = graph->op_count;

@@ -87,6 +87,33 @@ static enum sbp_status compare_space(const struct comparison *comparison, int in
     return status;
 }
 
+/* What the free search proves holds for the spaces that are part of it: each of their plans is a
+ * witness. But where ZeRO is the plan's, norms and the like have it, too, which have no level of
+ * their own in full. */
+static enum sbp_status check_proof(const struct comparison *comparison, struct sbp_diag *diag)
+{
+    const struct row *full = &comparison->row[FULL_ROW];
+    for (int i = 0; i < FULL_ROW; i++) {
+        const struct row *row = &comparison->row[i];
+        if (full->refused || !row->found || !sbp_space_is_part_of_full(ORDER[i]) ||
+            row->parallel.zero > 0)
+            continue;
+        if (full->outcome.status == SBP_PLAN_INFEASIBLE)
+            return sbp_fail(diag, SBP_E_INTERNAL,
+                            "internal error: space full is called infeasible and space %s, which "
+                            "is part of it, has a plan; no table is printed",
+                            sbp_space_name(ORDER[i]));
+        if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + 1e-9))
+            return sbp_fail(diag, SBP_E_INTERNAL,
+                            "internal error: no plan of space full is said to cost less than "
+                            "%.12g s and one of space %s, which is part of it, costs %.12g s; no "
+                            "table is printed",
+                            full->outcome.lower_bound_s, sbp_space_name(ORDER[i]),
+                            row->outcome.objective_s);
+    }
+    return SBP_OK;
+}
+
 /* Limits of time or memory may keep the free search from a plan that a narrower one finds: then
  * that is full's best, too. */
 static void take_better_part(struct comparison *comparison)
@@ -104,8 +131,9 @@ static void take_better_part(struct comparison *comparison)
     const struct row *part = &comparison->row[best];
     full->found = true;
     full->refused = false;
-    full->outcome.status = SBP_PLAN_FEASIBLE;
     full->outcome.objective_s = part->outcome.objective_s;
+    full->outcome.lower_bound_s = fmin(full->outcome.lower_bound_s, part->outcome.lower_bound_s);
+    full->outcome.status = SBP_PLAN_FEASIBLE;
     full->parallel = part->parallel;
     full->summary = part->summary;
     memcpy(full->line, part->line, sizeof full->line);
@@ -306,6 +334,7 @@ static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *d
         SBP_TRY(compare_space(comparison, i, &comparison->row[i], diag));
         comparison->found += comparison->row[i].found;
     }
+    SBP_TRY(check_proof(comparison, diag));
     take_better_part(comparison);
     SBP_TRY(comparison->job.arguments->json ? print_json(comparison, diag)
                                             : print_text(comparison));

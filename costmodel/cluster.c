@@ -188,10 +188,23 @@ static enum sbp_status read_model(const struct sbp_json *at, struct sbp_cluster 
     return sbp_json_get_double(at, "gradient_overlap", 0, 1, &cluster->gradient_overlap);
 }
 
+/* A group's nodes share the ports of the level that holds nodes. */
+static enum sbp_status read_network(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    struct sbp_json member;
+    if (!sbp_json_has(at, "network"))
+        return SBP_OK;
+    if (cluster->level_count > 1)
+        cluster->network.ports = cluster->level[cluster->level_count - 2].ports;
+    SBP_TRY(sbp_json_member(at, "network", &member));
+    return sbp_network_read(&member, &cluster->network);
+}
+
 enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *cluster)
 {
-    static const char *const KEYS[] = {"name",   "collectives", "gradient_overlap", "levels",
-                                       "device", "measured",    "source",           NULL};
+    static const char *const KEYS[] = {"name",     "collectives", "gradient_overlap",
+                                       "levels",   "device",      "network",
+                                       "measured", "source",      NULL};
     struct sbp_json member;
     *cluster = (struct sbp_cluster){0};
     SBP_TRY(sbp_json_keys(at, KEYS));
@@ -199,6 +212,7 @@ enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *
     SBP_TRY(sbp_json_name(&member, cluster->name, (int)sizeof cluster->name));
     SBP_TRY(read_model(at, cluster));
     SBP_TRY(read_levels(at, cluster));
+    SBP_TRY(read_network(at, cluster));
     return read_device(at, cluster);
 }
 

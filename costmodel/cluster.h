@@ -11,6 +11,7 @@
 #include "base/json.h"
 #include "base/status.h"
 #include "costmodel/curve.h"
+#include "costmodel/network.h"
 
 #define SBP_MAX_LEVELS       4
 #define SBP_MAX_EFFICIENCIES 64
@@ -42,7 +43,8 @@ struct sbp_cluster {
     char name[64];
     int level_count;
     struct sbp_level level[SBP_MAX_LEVELS];
-    struct sbp_curves curves; /* measured times that override alpha and beta */
+    struct sbp_curves curves;   /* measured times that override alpha and beta */
+    struct sbp_network network; /* measured times by group shape, which override both */
     enum sbp_collective_model collectives;
     double gradient_overlap; /* share of a gradient's communication that can hide behind the
                                 backward pass, 0 .. 1, default 0 */
@@ -61,8 +63,9 @@ struct sbp_cluster {
  * [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"?, "curves"?: {...}}...], "device":
  * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s", "gemm"?:
  * [{"m","n","k","efficiency"}...], "host_memory_bytes"?, "host_link_bytes_per_s"?,
- * "kernel_launch_s"?}, "measured"?: {...}, "source"?: ...}. Curves: costmodel/curve.h. "measured"
- * and "source" are carried along, not interpreted. Devices in all: 1 .. 2^31. */
+ * "kernel_launch_s"?}, "network"?: {...}, "measured"?: {...}, "source"?: ...}. Curves:
+ * costmodel/curve.h; network: costmodel/network.h. "measured" and "source" are carried along, not
+ * interpreted. Devices in all: 1 .. 2^31. */
 enum sbp_status sbp_cluster_read(const struct sbp_json *at,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 

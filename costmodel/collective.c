@@ -129,16 +129,52 @@ static double all_reduce_phases_s(const struct sbp_cluster *cluster, const struc
            phases_s(cluster, SBP_ALL_GATHER, &inner, bytes);
 }
 
-double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
-                              const struct sbp_group *group, double bytes)
+static double level_model_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                            const struct sbp_group *group, double bytes)
 {
-    if (kind == SBP_LOCAL)
-        return 0;
     if (cluster->collectives == SBP_MODEL_RING || kind == SBP_SEND_RECV)
         return ring_s(cluster, kind, group, bytes);
     if (kind == SBP_ALL_REDUCE)
         return all_reduce_phases_s(cluster, group, bytes);
     return phases_s(cluster, kind, group, bytes);
+}
+
+/* --- measured by group shape --- */
+
+/* Devices of a node want to talk at the same time, whatever group they belong to; a measured group
+ * already had its own ones share the ports. */
+static double network_stretch(const struct sbp_cluster *cluster, double ranks_per_node)
+{
+    const double devices = (double)cluster->level[cluster->level_count - 1].size;
+    const int ports = cluster->network.ports;
+    return ports == 0 ? 1 : fmax(1, devices / ports) / fmax(1, ranks_per_node / ports);
+}
+
+struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
+                                              enum sbp_collective kind,
+                                              const struct sbp_group *group, double bytes)
+{
+    const double ranks_per_node = group->members[cluster->level_count - 1];
+    const double members = sbp_group_size(group), nodes = members / ranks_per_node;
+    if (kind == SBP_LOCAL || members <= 1)
+        return (struct sbp_network_price){0};
+    if (!sbp_network_covers(&cluster->network, kind, nodes))
+        return (struct sbp_network_price){.seconds = level_model_s(cluster, kind, group, bytes),
+                                          .error = SBP_NOT_MEASURED_ERROR,
+                                          .basis = SBP_BASIS_NOT_MEASURED};
+    const double factor = nodes > 1 ? network_stretch(cluster, ranks_per_node) : 1;
+    return sbp_network_price(&cluster->network, kind, nodes, ranks_per_node, factor * bytes);
+}
+
+double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                              const struct sbp_group *group, double bytes)
+{
+    if (kind == SBP_LOCAL)
+        return 0;
+    if (!sbp_network_is_given(&cluster->network))
+        return level_model_s(cluster, kind, group, bytes);
+    const struct sbp_network_price price = sbp_collective_price(cluster, kind, group, bytes);
+    return sbp_bound_s(cluster->network.bound, price.seconds, price.error);
 }
 
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
@@ -158,6 +194,8 @@ double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collec
 /* Rings alone can shrink: phases add up, and every one grows with its members. */
 bool sbp_collective_grows(const struct sbp_cluster *cluster)
 {
+    if (sbp_network_has(&cluster->network, SBP_ALL_TO_ALL))
+        return false;
     for (int i = 0; i < cluster->level_count; i++) {
         const struct sbp_level *a = &cluster->level[i];
         if (sbp_curves_has(&cluster->curves, i, SBP_ALL_TO_ALL))

@@ -21,6 +21,11 @@
  * By alpha and beta an all-gather costs what a reduce-scatter costs, and an all-reduce both. A
  * send-recv is one message over the slowest level in either model.
  *
+ * Measured shapes. Kinds that the cluster file's `network` holds follow its curves and formulas in
+ * either model (costmodel/network.h). Groups of r of a node's D devices were measured alone there;
+ * in a plan all D talk: n is scaled by max(1, D / ports) / max(1, r / ports) where a group leaves
+ * its node.
+ *
  * Sharing. beta is the inverse bandwidth of one port in one direction. A member of level l (one
  * node) holds D devices and has `ports` ports at that level; all groups of a mesh talk at the same
  * time. A ring of k devices in the member crosses it once, so D/k groups share the ports; an
@@ -53,6 +58,11 @@ void sbp_group_join(struct sbp_group *into, const struct sbp_group *group);
 /* Seconds; bytes: n as above, >= 0; 0 for groups of one and for LOCAL. */
 double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
                               const struct sbp_group *group, double bytes);
+/* The same at the expected value, with its error and what it rests on (costmodel/network.h). Of a
+ * cluster without measured shapes: SBP_NOT_MEASURED_ERROR and SBP_BASIS_NOT_MEASURED. */
+struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
+                                              enum sbp_collective kind,
+                                              const struct sbp_group *group, double bytes);
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                         enum sbp_collective kind, sbp_axes axes, double bytes);
 /* Bytes that a device sends: share(g) n, whatever way a model lets them go. */

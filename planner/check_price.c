@@ -105,7 +105,8 @@ static double transfer_s(const struct sbp_checker *c, const struct sbp_program *
     const double bytes = bytes_of(c, program, instr);
     struct sbp_group group;
     group_of(c, instr, &group);
-    if (net->curves.curve_count > 0 || net->collectives != SBP_MODEL_RING)
+    if (net->curves.curve_count > 0 || sbp_network_is_given(&net->network) ||
+        net->collectives != SBP_MODEL_RING)
         return instr->times * sbp_collective_group_s(net, instr->box.kind, &group, bytes);
     return instr->times * ring_s(net, &group, instr->box.kind, bytes);
 }

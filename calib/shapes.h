@@ -1,0 +1,33 @@
+/* Measured points by group shape: one sample a size, the median over all tables that hold it. */
+#ifndef SBP_CALIB_SHAPES_H
+#define SBP_CALIB_SHAPES_H
+
+#include "base/arena.h"
+#include "calib/curve_fit.h"
+#include "calib/measured.h"
+
+/* A shape with fewer sizes has no curve. */
+#define SBP_LEAST_SHAPE_SIZES 3
+
+struct sbp_shape {
+    enum sbp_collective kind;
+    int nodes, ranks_per_node;
+    int count;                       /* sizes */
+    struct sbp_curve_sample *sample; /* (count) sizes rise */
+    int points, tables;              /* that the samples come from */
+};
+
+struct sbp_shapes {
+    int count, few_count;
+    struct sbp_shape *shape; /* (count) by kind, ranks a node, nodes */
+    struct sbp_shape *few;   /* (few_count) of too few sizes */
+    int points;              /* of the shapes with enough */
+    double noise;            /* median spread of the points that have one; 0: none has */
+};
+
+/* What it points to lies in the arena. E_INPUT: no shape has enough sizes, or one has more than
+ * SBP_MOST_CURVE_SAMPLES, or there are more than SBP_NETWORK_CURVES; E_MEMORY. */
+enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
+                                struct sbp_shapes *shapes, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

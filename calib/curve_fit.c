@@ -10,6 +10,7 @@
 #define MOST_EXACT 64    /* sizes up to which lines of least absolute deviations lay segments out */
 #define SIMPLER    0.98  /* what has more segments must predict held-out sizes better by this */
 #define MANY_SIZES 12    /* from here on a segment has three sizes: no outlier gets its own */
+#define TIE        1e-6  /* of held-out errors: rounding does not decide */
 #define PARALLEL   1e-14 /* squared sine of the angle at which two columns are one */
 
 const char *sbp_curve_method_text(enum sbp_curve_method method)
@@ -279,7 +280,7 @@ static enum sbp_status hold_out(const struct sbp_curve_sample *sample, int count
         int kept_count = 0;
         for (int i = half; i < count; i += 2)
             kept[kept_count++] = sample[i];
-        SBP_TRY(fit_quickly(kept, kept_count, method, SBP_NETWORK_SEGMENTS, &fit, diag));
+        SBP_TRY(sbp_curve_fit_with(kept, kept_count, method, SBP_NETWORK_SEGMENTS, &fit, diag));
         for (int i = 1 - half; i < count; i += 2)
             *error += fabs(sbp_curve_fit_s(&fit, sample[i].bytes) / sample[i].time_s - 1) / count;
     }
@@ -295,7 +296,7 @@ enum sbp_status sbp_curve_fit(const struct sbp_curve_sample *samples, int count,
     if (sbp_lad_is_available() && count > 1) {
         SBP_TRY(hold_out(samples, count, SBP_CURVE_LAD, &absolute, diag));
         SBP_TRY(hold_out(samples, count, SBP_CURVE_SQUARES, &squares, diag));
-        method = absolute <= squares ? SBP_CURVE_LAD : SBP_CURVE_SQUARES;
+        method = absolute <= squares * (1 + TIE) + TIE ? SBP_CURVE_LAD : SBP_CURVE_SQUARES;
     }
     return sbp_curve_fit_with(samples, count, method, SBP_NETWORK_SEGMENTS, fit, diag);
 }

@@ -49,6 +49,8 @@
 #include "base/status.h"
 #include "calib/measured.h"
 
+struct cJSON;
+
 /* symbol, name in JSON, what becomes of it */
 #define SBP_LOG_REASON_MAP(X)                                                                      \
     X(NO_TABLE, "no-table", REFUSED)             /* the file holds none that is known */           \
@@ -167,9 +169,9 @@ void sbp_measured_free(struct sbp_measured *measured);
 /* The table of what was read, then what was left out and what is to be known, a line each. E_IO,
  * E_MEMORY. */
 enum sbp_status sbp_logs_print(const struct sbp_logs *logs, FILE *out) SBP_MUST_USE;
-/* All of it as one JSON object: "tables" with their points, "notes" with their reasons. E_IO,
- * E_MEMORY. */
-enum sbp_status sbp_logs_print_json(const struct sbp_logs *logs, FILE *out,
+/* All of it as one JSON object: "tables" with their points, "notes" with their reasons, and "fit",
+ * which is taken over, also on failure, and may be NULL. E_IO, E_MEMORY. */
+enum sbp_status sbp_logs_print_json(const struct sbp_logs *logs, struct cJSON *fit, FILE *out,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 /* What was refused: `file: line N: what is wrong, what to do`, a line each. */
 void sbp_logs_print_refusals(const struct sbp_logs *logs, FILE *out);

@@ -89,13 +89,16 @@ static void put_note(struct cJSON *array, const struct sbp_logs *logs,
     put_text(object, "text", note->text, failed);
 }
 
-enum sbp_status sbp_logs_print_json(const struct sbp_logs *logs, FILE *out, struct sbp_diag *diag)
+enum sbp_status sbp_logs_print_json(const struct sbp_logs *logs, struct cJSON *fit, FILE *out,
+                                    struct sbp_diag *diag)
 {
     bool failed = false;
     struct cJSON *root = cJSON_CreateObject();
     struct cJSON *tables = cJSON_CreateArray(), *notes = cJSON_CreateArray();
     put(root, "tables", tables, &failed);
     put(root, "notes", notes, &failed);
+    if (fit != NULL)
+        put(root, "fit", fit, &failed);
     for (int t = 0; t < logs->table_count && !failed; t++)
         put_table(tables, logs, &logs->table[t], &failed);
     for (int n = 0; n < logs->note_count && !failed; n++)

@@ -73,9 +73,7 @@ static bool is_subset(const struct sbp_cut_prices *prices, int subset, int set)
 
 static bool has_curves(const struct sbp_cluster *cluster)
 {
-    bool has = false;
-    for (int k = 0; k < SBP_CUT_KINDS; k++)
-        has |= sbp_network_has(&cluster->network, KINDS[k]);
+    bool has = sbp_network_is_given(&cluster->network);
     for (int level = 0; level < cluster->level_count; level++)
         for (int k = 0; k < SBP_CUT_KINDS; k++)
             has |= sbp_curves_has(&cluster->curves, level, KINDS[k]);

@@ -1,6 +1,7 @@
 #include "costmodel/collective.h"
 
 #include <math.h>
+#include <stddef.h>
 
 /* --- groups --- */
 
@@ -150,6 +151,40 @@ static double network_stretch(const struct sbp_cluster *cluster, double ranks_pe
     return ports == 0 ? 1 : fmax(1, devices / ports) / fmax(1, ranks_per_node / ports);
 }
 
+/* What stands for a kind that was not measured: an all-gather and a reduce-scatter are each other's
+ * mirror, and together an all-reduce. */
+static const struct {
+    enum sbp_collective kind, other;
+    double times, more_error;
+} STAND_INS[] = {
+    {SBP_REDUCE_SCATTER, SBP_ALL_GATHER, 1, 0.25},  {SBP_ALL_GATHER, SBP_REDUCE_SCATTER, 1, 0.25},
+    {SBP_REDUCE_SCATTER, SBP_ALL_REDUCE, 0.5, 0.5}, {SBP_ALL_GATHER, SBP_ALL_REDUCE, 0.5, 0.5},
+    {SBP_ALL_REDUCE, SBP_ALL_GATHER, 2, 0.5},       {SBP_ALL_REDUCE, SBP_REDUCE_SCATTER, 2, 0.5},
+};
+
+static struct sbp_network_price price_other(const struct sbp_cluster *cluster,
+                                            enum sbp_collective kind, const struct sbp_group *group,
+                                            double bytes, double factor)
+{
+    const double ranks_per_node = group->members[cluster->level_count - 1];
+    const double nodes = sbp_group_size(group) / ranks_per_node;
+    struct sbp_network_price price = {.error = SBP_NOT_MEASURED_ERROR};
+    for (size_t i = 0; i < sizeof STAND_INS / sizeof *STAND_INS; i++) {
+        if (STAND_INS[i].kind != kind ||
+            !sbp_network_covers(&cluster->network, STAND_INS[i].other, nodes))
+            continue;
+        price = sbp_network_price(&cluster->network, STAND_INS[i].other, nodes, ranks_per_node,
+                                  factor * bytes);
+        price.seconds *= STAND_INS[i].times;
+        price.error += STAND_INS[i].more_error;
+        price.basis = SBP_BASIS_OTHER_KIND;
+        return price;
+    }
+    price.seconds = level_model_s(cluster, kind, group, bytes);
+    price.basis = SBP_BASIS_NOT_MEASURED;
+    return price;
+}
+
 struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
                                               enum sbp_collective kind,
                                               const struct sbp_group *group, double bytes)
@@ -158,12 +193,10 @@ struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
     const double members = sbp_group_size(group), nodes = members / ranks_per_node;
     if (kind == SBP_LOCAL || members <= 1)
         return (struct sbp_network_price){0};
-    if (!sbp_network_covers(&cluster->network, kind, nodes))
-        return (struct sbp_network_price){.seconds = level_model_s(cluster, kind, group, bytes),
-                                          .error = SBP_NOT_MEASURED_ERROR,
-                                          .basis = SBP_BASIS_NOT_MEASURED};
     const double factor = nodes > 1 ? network_stretch(cluster, ranks_per_node) : 1;
-    return sbp_network_price(&cluster->network, kind, nodes, ranks_per_node, factor * bytes);
+    if (sbp_network_covers(&cluster->network, kind, nodes))
+        return sbp_network_price(&cluster->network, kind, nodes, ranks_per_node, factor * bytes);
+    return price_other(cluster, kind, group, bytes, factor);
 }
 
 double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,

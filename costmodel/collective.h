@@ -24,7 +24,8 @@
  * Measured shapes. Kinds that the cluster file's `network` holds follow its curves and formulas in
  * either model (costmodel/network.h). Groups of r of a node's D devices were measured alone there;
  * in a plan all D talk: n is scaled by max(1, D / ports) / max(1, r / ports) where a group leaves
- * its node.
+ * its node. Of kinds that it does not hold, all-gathers and reduce-scatters stand for each other,
+ * and for half an all-reduce; others follow alpha and beta.
  *
  * Sharing. beta is the inverse bandwidth of one port in one direction. A member of level l (one
  * node) holds D devices and has `ports` ports at that level; all groups of a mesh talk at the same

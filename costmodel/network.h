@@ -78,6 +78,7 @@ struct sbp_network {
     X(BEYOND, "beyond measured groups")                                                            \
     X(FAR_SHAPE, "beyond twice the measured nodes")                                                \
     X(TWO_NODES, "from all-reduces of two nodes")                                                  \
+    X(OTHER_KIND, "not measured, taken from its mirror or half")                                   \
     X(NOT_MEASURED, "not measured")
 enum sbp_basis {
 #define SBP_BASIS_ENUM(name, text) SBP_BASIS_##name,

@@ -120,6 +120,17 @@ static double communication_s(const struct sbp_program *program, const struct sb
                                                  &group, sbp_instr_call_bytes(program, instr));
 }
 
+struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
+                                                 const struct sbp_cluster *cluster,
+                                                 const struct sbp_instr *instr,
+                                                 struct sbp_group *group)
+{
+    const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
+    *group = group_of(program, cluster, instr);
+    return sbp_collective_price(instr->stages > 1 ? net : cluster, instr->box.kind, group,
+                                sbp_instr_call_bytes(program, instr));
+}
+
 /* Weights are gathered in the type that operators compute in, updated ones in their own. */
 static int64_t weight_element(const struct sbp_program *program, const struct sbp_instr *instr)
 {

@@ -248,6 +248,12 @@ struct sbp_totals sbp_program_totals(const struct sbp_program *program,
  * gradients in the type that they are summed in, weights in their own, all else as activations. */
 bool sbp_instr_is_call(const struct sbp_instr *instr);
 double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
+/* What one call of an instruction with communication_s > 0 costs and rests on; cluster: of a
+ * stage. */
+struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
+                                                 const struct sbp_cluster *cluster,
+                                                 const struct sbp_instr *instr,
+                                                 struct sbp_group *group);
 /* Bytes that a device sends in an instruction; 0 where it does not communicate. */
 double sbp_instr_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
                                const struct sbp_instr *instr);

@@ -51,7 +51,9 @@ static enum sbp_status check_options(const struct sbp_arguments *arguments, bool
     static const char *const measuring[] = {
         "-n",        "--max-bytes", "--budget-s", "--seed",    "--collectives",  "--runs",
         "--nominal", "--merge",     "--fresh",    "--dry-run", "--print-sbatch", NULL};
-    static const char *const reading[] = {"--nodes", "--ranks-per-node", NULL};
+    static const char *const reading[] = {"--nodes", "--ranks-per-node", "--device-preset",
+                                          "--ports", "--cluster-nodes",  "--name",
+                                          NULL};
     const char *wrong = reads || !only_plans(arguments)
                             ? find_among(&arguments->forward, reads ? measuring : reading)
                             : NULL;

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "planner/json_out.h"
 #include "planner/search_top.h"
+#include "planner/trust.h"
 
 static struct sbp_report_options report_options(const struct sbp_search_job *job)
 {
@@ -38,12 +39,16 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     return SBP_OK;
 }
 
-static enum sbp_status print_text(const struct sbp_search_job *job, const struct sbp_report *report)
+static enum sbp_status print_text(const struct sbp_search_job *job, const struct sbp_report *report,
+                                  struct sbp_diag *diag)
 {
     const struct sbp_report_options options = report_options(job);
+    struct sbp_trust trust;
+    SBP_TRY(sbp_trust_make(report->plan, &report->step, &trust, diag));
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
+    SBP_TRY(sbp_trust_print(&trust, report->summary.totals.step_s, stdout));
     PRINT("\n");
     SBP_TRY(sbp_report_print_layers(report, stdout));
     if (job->arguments->output != NULL)
@@ -138,8 +143,11 @@ static enum sbp_status print_json(const struct sbp_search_job *job, const struct
 {
     bool failed;
     const struct sbp_report_options options = report_options(job);
+    struct sbp_trust trust;
+    SBP_TRY(sbp_trust_make(report->plan, &report->step, &trust, diag));
     struct cJSON *json = begin_json(job, &failed);
     sbp_report_put(json, report, &options, &failed);
+    sbp_trust_put(json, &trust, &failed);
     put_curve(json, &job->outcome, &failed);
     if (all != NULL)
         sbp_alternatives_put(json, all, &failed);
@@ -199,8 +207,8 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
     if (status == SBP_OK)
         status = sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag);
     if (status == SBP_OK)
-        status =
-            job->arguments->json ? print_json(job, &report, NULL, diag) : print_text(job, &report);
+        status = job->arguments->json ? print_json(job, &report, NULL, diag)
+                                      : print_text(job, &report, diag);
     sbp_report_free(&report);
     return status;
 }

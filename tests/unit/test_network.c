@@ -245,12 +245,20 @@ static void test_group(void **state)
     near(sbp_collective_group_s(&cluster, SBP_ALL_GATHER, &group, 1e6), 1e-4 + 1e-10 * 1e6);
     group.members[1] = 1; /* four groups over two ports */
     near(sbp_collective_group_s(&cluster, SBP_ALL_GATHER, &group, 1e6), 1e-4 + 2 * 1e-10 * 1e6);
-    assert_int_equal(sbp_collective_price(&cluster, SBP_ALL_REDUCE, &group, 1).basis,
+    near(sbp_collective_group_s(&cluster, SBP_REDUCE_SCATTER, &group, 1e6),
+         1e-4 + 2 * 1e-10 * 1e6); /* its mirror */
+    near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &group, 1e6),
+         2 * (1e-4 + 2 * 1e-10 * 1e6)); /* both */
+    const struct sbp_network_price other =
+        sbp_collective_price(&cluster, SBP_ALL_REDUCE, &group, 1e6);
+    assert_int_equal(other.basis, SBP_BASIS_OTHER_KIND);
+    near(other.error, 0.6);
+    assert_int_equal(sbp_collective_price(&cluster, SBP_ALL_TO_ALL, &group, 1).basis,
                      SBP_BASIS_NOT_MEASURED);
     struct sbp_cluster plain = cluster;
     plain.network = (struct sbp_network){0};
-    near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &group, 1e6),
-         sbp_collective_group_s(&plain, SBP_ALL_REDUCE, &group, 1e6));
+    near(sbp_collective_group_s(&cluster, SBP_ALL_TO_ALL, &group, 1e6),
+         sbp_collective_group_s(&plain, SBP_ALL_TO_ALL, &group, 1e6));
     group.members[0] = 1;
     near(sbp_collective_group_s(&cluster, SBP_ALL_GATHER, &group, 1e6), 0);
 }

@@ -1,0 +1,1 @@
+sbplan calibrate --device-preset h100-sxm

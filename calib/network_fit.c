@@ -15,7 +15,7 @@ void sbp_network_fit_free(struct sbp_network_fit *fit)
 static enum sbp_status fit_curves(struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
     for (int s = 0; s < fit->shapes.count; s++) {
-        const struct sbp_shape *shape = &fit->shapes.shape[s];
+        const struct sbp_measured_group *shape = &fit->shapes.shape[s];
         struct sbp_shape_curve *curve = &fit->network.curve[s];
         struct sbp_curve_fit found;
         SBP_TRY(sbp_curve_fit(shape->sample, shape->count, &found, diag));
@@ -61,7 +61,7 @@ static enum sbp_status fit_paper_level(const struct sbp_network_fit *fit, bool b
     if (point == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", samples);
     for (int s = 0; s < fit->shapes.count; s++) {
-        const struct sbp_shape *shape = &fit->shapes.shape[s];
+        const struct sbp_measured_group *shape = &fit->shapes.shape[s];
         if ((shape->nodes > 1) != between || shape->kind >= SBP_SEND_RECV)
             continue;
         for (int i = 0; i < shape->count; i++)
@@ -77,7 +77,7 @@ static enum sbp_status fit_paper_level(const struct sbp_network_fit *fit, bool b
     return SBP_OK;
 }
 
-static double paper_s(const void *model, const struct sbp_shape *shape, double bytes)
+static double paper_s(const void *model, const struct sbp_measured_group *shape, double bytes)
 {
     const struct sbp_network_fit *fit = model;
     return sbp_network_fit_s(fit, shape->kind, shape->nodes, shape->ranks_per_node, bytes);
@@ -104,7 +104,7 @@ enum sbp_status sbp_network_fit(const struct sbp_measured *measured,
     *fit = (struct sbp_network_fit){.network.ports = options->ports};
     SBP_TRY(sbp_shapes_make(measured, &fit->arena, &fit->shapes, diag));
     for (int s = 0; s < fit->shapes.count; s++) {
-        const struct sbp_shape *shape = &fit->shapes.shape[s];
+        const struct sbp_measured_group *shape = &fit->shapes.shape[s];
         fit->nodes = shape->nodes > fit->nodes ? shape->nodes : fit->nodes;
         if (shape->ranks_per_node > fit->ranks_per_node)
             fit->ranks_per_node = shape->ranks_per_node;

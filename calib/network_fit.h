@@ -20,7 +20,7 @@ struct sbp_network_level {
 
 struct sbp_network_fit {
     struct sbp_arena arena;                   /* owns what follows */
-    struct sbp_shapes shapes;                 /* fitted; curve[i] of network is of shape[i] */
+    struct sbp_measured_groups shapes;        /* fitted; curve[i] of network is of shape[i] */
     struct sbp_network network;               /* paper: empty */
     struct sbp_network_level between, within; /* nodes */
     int nodes, ranks_per_node;                /* most that were measured */

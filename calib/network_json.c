@@ -146,7 +146,7 @@ static void put_errors(struct cJSON *object, const char *key, const struct sbp_e
     sbp_json_put_measured(at, "mis_ordered_pairs", errors->mis_ordered, failed);
 }
 
-static void put_group(struct cJSON *array, const struct sbp_shape *shape,
+static void put_group(struct cJSON *array, const struct sbp_measured_group *shape,
                       const struct sbp_shape_quality *quality, bool *failed)
 {
     struct cJSON *at = sbp_json_push_object(array, failed);

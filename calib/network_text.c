@@ -44,7 +44,7 @@ static enum sbp_status print_errors(const struct sbp_network_fit *fit, FILE *out
 static void group_row(struct sbp_table *table, const struct sbp_network_fit *fit, int s)
 {
     char least[32], most[32];
-    const struct sbp_shape *shape = &fit->shapes.shape[s];
+    const struct sbp_measured_group *shape = &fit->shapes.shape[s];
     const struct sbp_shape_quality *quality = &fit->quality.shape[s];
     sbp_table_cell(table, "%s", sbp_collective_name(shape->kind));
     sbp_table_cell(table, "%d x %d", shape->nodes, shape->ranks_per_node);

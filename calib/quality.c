@@ -20,8 +20,9 @@ struct trials {
     double *measured, *predicted; /* (capacity) */
 };
 
-static enum sbp_status make_trials(const struct sbp_shapes *shapes, struct sbp_arena *arena,
-                                   struct trials *trials, struct sbp_diag *diag)
+static enum sbp_status make_trials(const struct sbp_measured_groups *shapes,
+                                   struct sbp_arena *arena, struct trials *trials,
+                                   struct sbp_diag *diag)
 {
     int samples = 0;
     for (int s = 0; s < shapes->count; s++)
@@ -101,7 +102,7 @@ static double median_off(const struct trials *trials, int from, double *scratch)
     return count > 0 ? sbp_median(scratch, count) : NAN;
 }
 
-enum sbp_status sbp_errors_of(const struct sbp_shapes *shapes, sbp_predict_fn *predict,
+enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_predict_fn *predict,
                               const void *model, struct sbp_arena *arena, struct sbp_errors *errors,
                               struct sbp_diag *diag)
 {
@@ -119,7 +120,7 @@ enum sbp_status sbp_errors_of(const struct sbp_shapes *shapes, sbp_predict_fn *p
 
 /* Scratch of one judgement. */
 struct judge {
-    const struct sbp_shapes *shapes;
+    const struct sbp_measured_groups *shapes;
     struct sbp_network *network;
     struct sbp_arena *arena;
     struct sbp_quality *quality;
@@ -132,7 +133,7 @@ static enum sbp_status judge_curves(struct judge *judge)
     struct trials trials;
     SBP_TRY(make_trials(judge->shapes, judge->arena, &trials, judge->diag));
     for (int s = 0; s < judge->shapes->count; s++) {
-        const struct sbp_shape *shape = &judge->shapes->shape[s];
+        const struct sbp_measured_group *shape = &judge->shapes->shape[s];
         const int from = trials.count;
         for (int i = 0; i < shape->count; i++)
             try_one(&trials, shape->sample[i].time_s,
@@ -142,8 +143,8 @@ static enum sbp_status judge_curves(struct judge *judge)
     return sum_up(&trials, judge->arena, &judge->quality->in_sample, judge->diag);
 }
 
-static enum sbp_status hold_out_half(const struct sbp_shape *shape, int half, struct trials *trials,
-                                     struct sbp_diag *diag)
+static enum sbp_status hold_out_half(const struct sbp_measured_group *shape, int half,
+                                     struct trials *trials, struct sbp_diag *diag)
 {
     struct sbp_curve_sample kept[SBP_MOST_CURVE_SAMPLES];
     struct sbp_curve_fit fit;
@@ -188,10 +189,10 @@ static enum sbp_status without(const struct judge *judge, int shape, struct sbp_
 /* Between others of its kind and regime, by nodes and by members a node. */
 static bool is_between(const struct judge *judge, int shape)
 {
-    const struct sbp_shape *own = &judge->shapes->shape[shape];
+    const struct sbp_measured_group *own = &judge->shapes->shape[shape];
     bool fewer = false, more = false, inner = false, outer = false;
     for (int s = 0; s < judge->shapes->count; s++) {
-        const struct sbp_shape *other = &judge->shapes->shape[s];
+        const struct sbp_measured_group *other = &judge->shapes->shape[s];
         if (s == shape || other->kind != own->kind || (other->nodes > 1) != (own->nodes > 1) ||
             sbp_network_sets_aside(judge->network, &judge->network->curve[s]))
             continue;
@@ -205,7 +206,7 @@ static bool is_between(const struct judge *judge, int shape)
 
 static enum sbp_status hold_out_shape(struct judge *judge, int s, struct trials *trials)
 {
-    const struct sbp_shape *shape = &judge->shapes->shape[s];
+    const struct sbp_measured_group *shape = &judge->shapes->shape[s];
     const int from = trials->count;
     struct sbp_network *rest = SBP_NEW(judge->arena, struct sbp_network, 1);
     if (rest == NULL)
@@ -252,9 +253,9 @@ static enum sbp_status hold_out_shapes(struct judge *judge)
     return sum_up(&beyond, judge->arena, &judge->quality->beyond, judge->diag);
 }
 
-enum sbp_status sbp_quality_judge(const struct sbp_shapes *shapes, struct sbp_network *network,
-                                  struct sbp_arena *arena, struct sbp_quality *quality,
-                                  struct sbp_diag *diag)
+enum sbp_status sbp_quality_judge(const struct sbp_measured_groups *shapes,
+                                  struct sbp_network *network, struct sbp_arena *arena,
+                                  struct sbp_quality *quality, struct sbp_diag *diag)
 {
     int samples = 0;
     for (int s = 0; s < shapes->count; s++)

@@ -31,18 +31,19 @@ struct sbp_quality {
 };
 
 /* A predictor of a sample of a shape: seconds, NAN where it says nothing. */
-typedef double sbp_predict_fn(const void *model, const struct sbp_shape *shape, double bytes);
+typedef double sbp_predict_fn(const void *model, const struct sbp_measured_group *shape,
+                              double bytes);
 
 /* Over all samples of all shapes; scratch from the arena. E_MEMORY. */
-enum sbp_status sbp_errors_of(const struct sbp_shapes *shapes, sbp_predict_fn *predict,
+enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_predict_fn *predict,
                               const void *model, struct sbp_arena *arena, struct sbp_errors *errors,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Judges the curves and formulas of a network whose curve[i] is of shapes->shape[i], and sets the
  * errors e of both: of a curve what nine of ten held-out sizes stay below, of a formula the same of
  * held-out shapes. quality->shape comes from the arena. E_INTERNAL, E_MEMORY. */
-enum sbp_status sbp_quality_judge(const struct sbp_shapes *shapes, struct sbp_network *network,
-                                  struct sbp_arena *arena, struct sbp_quality *quality,
-                                  struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_quality_judge(const struct sbp_measured_groups *shapes,
+                                  struct sbp_network *network, struct sbp_arena *arena,
+                                  struct sbp_quality *quality, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

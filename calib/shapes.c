@@ -18,17 +18,26 @@ static int compare_shapes(const struct sbp_measured_point *a, const struct sbp_m
     return compare(a->nodes, b->nodes);
 }
 
+/* What is not said counts as a group by itself. */
+static int groups_of(const struct sbp_measured_point *point)
+{
+    return point->groups > 1 ? point->groups : 1;
+}
+
 static int compare_points(const void *left, const void *right)
 {
     const struct sbp_measured_point *a = left, *b = right;
     const int shapes = compare_shapes(a, b);
     if (shapes != 0)
         return shapes;
+    if (groups_of(a) != groups_of(b))
+        return compare(groups_of(a), groups_of(b));
     return a->bytes != b->bytes ? compare(a->bytes, b->bytes) : compare(a->time_s, b->time_s);
 }
 
 /* Sorted points of one shape to samples; sorted times have their median in the middle. */
-static void take_samples(const struct sbp_measured_point *point, int count, struct sbp_shape *shape)
+static void take_samples(const struct sbp_measured_point *point, int count,
+                         struct sbp_measured_group *shape)
 {
     for (int i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && point[end].bytes == point[i].bytes;)
@@ -51,15 +60,15 @@ static int count_tables(const struct sbp_measured_point *point, int count)
 }
 
 static enum sbp_status take_shape(const struct sbp_measured_point *point, int count,
-                                  struct sbp_arena *arena, struct sbp_shapes *shapes,
+                                  struct sbp_arena *arena, struct sbp_measured_groups *shapes,
                                   struct sbp_diag *diag)
 {
-    struct sbp_shape shape = {.kind = point->kind,
-                              .nodes = point->nodes,
-                              .ranks_per_node = point->ranks_per_node,
-                              .sample = SBP_NEW(arena, struct sbp_curve_sample, count),
-                              .points = count,
-                              .tables = count_tables(point, count)};
+    struct sbp_measured_group shape = {.kind = point->kind,
+                                       .nodes = point->nodes,
+                                       .ranks_per_node = point->ranks_per_node,
+                                       .sample = SBP_NEW(arena, struct sbp_curve_sample, count),
+                                       .points = count,
+                                       .tables = count_tables(point, count)};
     if (shape.sample == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", count);
     take_samples(point, count, &shape);
@@ -77,7 +86,7 @@ static enum sbp_status take_shape(const struct sbp_measured_point *point, int co
 }
 
 static enum sbp_status find_noise(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                  struct sbp_shapes *shapes, struct sbp_diag *diag)
+                                  struct sbp_measured_groups *shapes, struct sbp_diag *diag)
 {
     double *spread = SBP_NEW(arena, double, measured->count);
     int count = 0;
@@ -91,21 +100,23 @@ static enum sbp_status find_noise(const struct sbp_measured *measured, struct sb
 }
 
 enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                struct sbp_shapes *shapes, struct sbp_diag *diag)
+                                struct sbp_measured_groups *shapes, struct sbp_diag *diag)
 {
     const int count = measured->count;
     struct sbp_measured_point *point = SBP_NEW(arena, struct sbp_measured_point, count);
-    *shapes = (struct sbp_shapes){.shape = SBP_NEW(arena, struct sbp_shape, count),
-                                  .few = SBP_NEW(arena, struct sbp_shape, count)};
+    *shapes =
+        (struct sbp_measured_groups){.shape = SBP_NEW(arena, struct sbp_measured_group, count),
+                                     .few = SBP_NEW(arena, struct sbp_measured_group, count)};
     if (point == NULL || shapes->shape == NULL || shapes->few == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", count);
     for (int i = 0; i < count; i++)
         point[i] = measured->point[i];
     qsort(point, (size_t)count, sizeof *point, compare_points);
     for (int i = 0, end; i < count; i = end) {
-        for (end = i + 1; end < count && compare_shapes(&point[i], &point[end]) == 0;)
-            end++;
-        SBP_TRY(take_shape(&point[i], end - i, arena, shapes, diag));
+        int alone = 0; /* points of the fewest groups at a time */
+        for (end = i; end < count && compare_shapes(&point[i], &point[end]) == 0; end++)
+            alone += groups_of(&point[end]) == groups_of(&point[i]);
+        SBP_TRY(take_shape(&point[i], alone, arena, shapes, diag));
     }
     if (shapes->count == 0)
         return sbp_fail(diag, SBP_E_INPUT,

@@ -1,4 +1,7 @@
-/* Measured points by group shape: one sample a size, the median over all tables that hold it. */
+/* Measured points by group shape: one sample a size, the median over all tables that hold it. Where
+ * several groups of a node were also measured at the same time, those of the fewest count: a plan's
+ * prices add what sharing costs (costmodel/collective.h).
+ */
 #ifndef SBP_CALIB_SHAPES_H
 #define SBP_CALIB_SHAPES_H
 
@@ -9,7 +12,7 @@
 /* A shape with fewer sizes has no curve. */
 #define SBP_LEAST_SHAPE_SIZES 3
 
-struct sbp_shape {
+struct sbp_measured_group {
     enum sbp_collective kind;
     int nodes, ranks_per_node;
     int count;                       /* sizes */
@@ -17,17 +20,18 @@ struct sbp_shape {
     int points, tables;              /* that the samples come from */
 };
 
-struct sbp_shapes {
+struct sbp_measured_groups {
     int count, few_count;
-    struct sbp_shape *shape; /* (count) by kind, ranks a node, nodes */
-    struct sbp_shape *few;   /* (few_count) of too few sizes */
-    int points;              /* of the shapes with enough */
-    double noise;            /* median spread of the points that have one; 0: none has */
+    struct sbp_measured_group *shape; /* (count) by kind, ranks a node, nodes */
+    struct sbp_measured_group *few;   /* (few_count) of too few sizes */
+    int points;                       /* of the shapes with enough */
+    double noise;                     /* median spread of the points that have one; 0: none has */
 };
 
 /* What it points to lies in the arena. E_INPUT: no shape has enough sizes, or one has more than
  * SBP_MOST_CURVE_SAMPLES, or there are more than SBP_NETWORK_CURVES; E_MEMORY. */
 enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                struct sbp_shapes *shapes, struct sbp_diag *diag) SBP_MUST_USE;
+                                struct sbp_measured_groups *shapes,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

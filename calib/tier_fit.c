@@ -10,7 +10,7 @@
 
 /* Which shapes a formula is fitted to. */
 struct choice {
-    const struct sbp_shapes *shapes;
+    const struct sbp_measured_groups *shapes;
     const struct sbp_network *network;
     unsigned kinds; /* bit set */
     int left_out;
@@ -35,7 +35,7 @@ static bool is_each_told(const struct choice *choice, bool has_launch, bool told
     int within = 0, between = 0;
     int least_nodes = 0, most_nodes = 0, least_ranks = 0, most_ranks = 0;
     for (int s = 0; s < choice->shapes->count; s++) {
-        const struct sbp_shape *shape = &choice->shapes->shape[s];
+        const struct sbp_measured_group *shape = &choice->shapes->shape[s];
         if (!is_chosen(choice, s))
             continue;
         within += shape->nodes == 1;
@@ -62,13 +62,13 @@ struct system {
     double *matrix, *target;     /* (rows, columns), (rows) */
 };
 
-static int sizes_of(const struct sbp_shape *shape)
+static int sizes_of(const struct sbp_measured_group *shape)
 {
     return shape->count < SIZES_A_SHAPE ? shape->count : SIZES_A_SHAPE;
 }
 
 /* Of the two tiers that bytes stream through, the network is taken for the slower one. */
-static void add_shape(const struct sbp_shape *shape, int ports, struct system *system)
+static void add_shape(const struct sbp_measured_group *shape, int ports, struct system *system)
 {
     const int sizes = sizes_of(shape);
     for (int i = 0; i < sizes; i++) {
@@ -157,15 +157,15 @@ static enum sbp_status fit(const struct choice *choice, bool has_launch,
     return SBP_OK;
 }
 
-enum sbp_status sbp_tier_fit(const struct sbp_shapes *shapes, const struct sbp_network *network,
-                             enum sbp_collective kind, int left_out, struct sbp_formula *formula,
-                             struct sbp_diag *diag)
+enum sbp_status sbp_tier_fit(const struct sbp_measured_groups *shapes,
+                             const struct sbp_network *network, enum sbp_collective kind,
+                             int left_out, struct sbp_formula *formula, struct sbp_diag *diag)
 {
     const struct choice choice = {shapes, network, 1u << kind, left_out};
     return fit(&choice, true, formula, diag);
 }
 
-enum sbp_status sbp_tier_fit_levels(const struct sbp_shapes *shapes,
+enum sbp_status sbp_tier_fit_levels(const struct sbp_measured_groups *shapes,
                                     const struct sbp_network *network, struct sbp_formula *formula,
                                     struct sbp_diag *diag)
 {

@@ -16,12 +16,13 @@
 /* network: its curves say which shapes are set aside, its ports count; its formulas are not read.
  * Left out is the shape of this place, or SBP_NO_SHAPE. A formula of a kind with no shape left is
  * not given. E_INTERNAL, E_MEMORY. */
-enum sbp_status sbp_tier_fit(const struct sbp_shapes *shapes, const struct sbp_network *network,
-                             enum sbp_collective kind, int left_out, struct sbp_formula *formula,
+enum sbp_status sbp_tier_fit(const struct sbp_measured_groups *shapes,
+                             const struct sbp_network *network, enum sbp_collective kind,
+                             int left_out, struct sbp_formula *formula,
                              struct sbp_diag *diag) SBP_MUST_USE;
 /* Over all kinds but send-recv, whose messages nothing shares; send-recv alone where there is
  * nothing else. */
-enum sbp_status sbp_tier_fit_levels(const struct sbp_shapes *shapes,
+enum sbp_status sbp_tier_fit_levels(const struct sbp_measured_groups *shapes,
                                     const struct sbp_network *network, struct sbp_formula *formula,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -94,6 +94,8 @@ static void write_series(const struct plot *plot, int at, bool loose, struct sbp
         sbp_text_add(svg, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\" fill=\"%s\"/>\n",
                      x_of(plot, series->x[i]), y_of(plot, series->y[i]), colour);
     const int x = LEFT + PANEL_WIDTH + 16, y = TOP + 14 + 24 * at;
+    if (series->name[0] == '\0')
+        return;
     if (loose)
         sbp_text_add(svg, "<circle cx=\"%d\" cy=\"%d\" r=\"3.5\" fill=\"%s\"/>\n", x + 15, y,
                      colour);

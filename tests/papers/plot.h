@@ -7,7 +7,7 @@
 #include "base/text.h"
 
 struct plot_series {
-    const char *name; /* in the legend */
+    const char *name; /* in the legend; "": not there */
     int count;
     const double *x, *y; /* (count), borrowed; > 0 where the axis is logarithmic */
     int colour;          /* 0 .. 5; series of a kind may share one */

@@ -144,7 +144,7 @@ static void test_paper(void **state)
 
 /* Mis-ordered pairs, by hand: 1, 2, 4 and 4.5 s, predicted 2, 1, 4 and 3. The last two differ by
  * less than 1.2x; of the other five pairs one is wrong. */
-static double by_hand(const void *model, const struct sbp_shape *shape, double bytes)
+static double by_hand(const void *model, const struct sbp_measured_group *shape, double bytes)
 {
     (void)shape;
     return ((const double *)model)[(int)bytes];
@@ -155,8 +155,8 @@ static void test_pairs(void **state)
     (void)state;
     static const double predicted[] = {0, 2, 1, 4, 3};
     struct sbp_curve_sample sample[] = {{1, 1}, {2, 2}, {3, 4}, {4, 4.5}};
-    struct sbp_shape shape = {.kind = SBP_ALL_REDUCE, .count = 4, .sample = sample};
-    const struct sbp_shapes shapes = {.count = 1, .shape = &shape};
+    struct sbp_measured_group shape = {.kind = SBP_ALL_REDUCE, .count = 4, .sample = sample};
+    const struct sbp_measured_groups shapes = {.count = 1, .shape = &shape};
     struct sbp_arena arena = {0};
     struct sbp_errors errors;
     assert_int_equal(sbp_errors_of(&shapes, by_hand, predicted, &arena, &errors, NULL), SBP_OK);
@@ -172,7 +172,7 @@ static void test_shapes(void **state)
     (void)state;
     struct sbp_measured measured = {.count = 0};
     struct sbp_arena arena = {0};
-    struct sbp_shapes shapes;
+    struct sbp_measured_groups shapes;
     measured.point = SBP_NEW(&measured.arena, struct sbp_measured_point, 20);
     assert_non_null(measured.point);
     for (int i = 0; i < 3; i++)

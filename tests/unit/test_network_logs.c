@@ -9,102 +9,37 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "base/stats.h"
-#include "base/text.h"
-#include "calib/log.h"
-#include "calib/network_fit.h"
+#include "tests/papers/machines.h"
 
-#define PATH_BYTES 1024
-#define MOST_FILES 8
+#define FOLDER_BYTES 1024
 
-struct machine {
-    const char *name;
-    double most_mis_ordered;
-    const char *file[MOST_FILES];
-};
-
-static const char alps[] = "alps_gh200/alps_allreduce_r";
-
-static const struct machine machines[] = {
-    {"Polaris",
-     0.03,
-     {"alcf_polaris/polaris_all_gather_n128_r512_nccl_2_18_env5_2024-04-29-18-31-53.txt",
-      "alcf_polaris/polaris_all_gather_n2_r8_nccl_2_18_env5_2024-04-29-18-41-24.txt",
-      "alcf_polaris/polaris_all_gather_n8_r32_nccl_2_18_env5_2024-04-29-18-14-00.txt",
-      "alcf_polaris/polaris_all_reduce_n2_r8_nccl_2_18_env5_2024-04-29-18-41-24.txt",
-      "alcf_polaris/polaris_all_reduce_n8_r32_nccl_2_18_env5_2024-04-29-18-14-00.txt",
-      "alcf_polaris/polaris_alltoall_n2_r8_nccl_2_18_env5_2024-04-29-18-41-24.txt",
-      "alcf_polaris/polaris_alltoall_n8_r32_nccl_2_18_env5_2024-04-29-18-14-00.txt"}},
-    {"Alps",
-     0.03,
-     {"alps_gh200/alps_allreduce_r0004_N001_NCCL_CROSS_NIC_1_1.13.0_table.txt",
-      "alps_gh200/alps_allreduce_r0016_N004_NCCL_CROSS_NIC_1_1.13.0_table.txt",
-      "alps_gh200/alps_allreduce_r0064_N016_NCCL_CROSS_NIC_1_1.13.0_table.txt",
-      "alps_gh200/alps_allreduce_r0256_N064_NCCL_CROSS_NIC_1_1.13.0_table.txt",
-      "alps_gh200/alps_allreduce_r1024_N256_NCCL_CROSS_NIC_1_1.13.0_table.txt"}},
-    {"H100 and InfiniBand",
-     0.03,
-     {"h100_cluster01/cluster01_N10_G1_r10.txt", "h100_cluster01/cluster01_N10_G8_r80.txt",
-      "h100_cluster01/cluster01_N1_G4_r4_cnode3-002.txt",
-      "h100_cluster01/cluster01_N1_G8_r8_cnode3-002.txt"}},
-    {"A100", 0.03, {"aiconfigurator_csv/a100_sxm_nccl_2.27.3.csv"}},
-    {"H100", 0.03, {"aiconfigurator_csv/h100_sxm_nccl_2.29.2.csv"}},
-    {"L40S", 0.03, {"aiconfigurator_csv/l40s_nccl_2.27.3.csv"}},
-    {"Kestrel",
-     0.03,
-     {"misc/kestrel_h100_allreduce_r64.txt", "misc/kestrel_h100_allgather_r64.txt"}},
-    /* Up to 512 B it takes 23 us, then 14 us: no curve that rises puts these in order. */
-    {"MI300X", 0.12, {"misc/mi300x_allreduce_r8.txt"}},
-    {"OCI A100", 0.03, {"misc/oci_oke_a100_allreduce_r16.txt"}},
-};
-
-static void path_of(const char *file, char path[PATH_BYTES])
+static const char *folder(void)
 {
+    static char path[FOLDER_BYTES];
     const char *root = getenv("SBP_SOURCE_ROOT");
-    (void)snprintf(path, PATH_BYTES, "%s/../shared/data/logs/%s", root == NULL ? "." : root, file);
+    (void)snprintf(path, sizeof path, "%s/../shared/data/logs", root == NULL ? "." : root);
+    return path;
 }
 
 static void need_logs(void)
 {
-    char path[PATH_BYTES];
-    struct stat status;
-    path_of("MANIFEST.tsv", path);
-    if (stat(path, &status) == 0)
+    if (machine_has_logs(folder()))
         return;
-    print_message("skipped: no logs at %s\n", path);
+    print_message("skipped: no logs in %s\n", folder());
     skip();
-}
-
-static void read_logs(const char *const *file, struct sbp_measured *measured)
-{
-    char path[MOST_FILES][PATH_BYTES];
-    const char *paths[MOST_FILES];
-    const struct sbp_log_options said = {0};
-    struct sbp_diag diag = {0};
-    struct sbp_logs logs;
-    int count = 0;
-    for (; count < MOST_FILES && file[count] != NULL; count++) {
-        path_of(file[count], path[count]);
-        paths[count] = path[count];
-    }
-    if (sbp_logs_read(paths, count, &said, &logs, measured, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    sbp_logs_free(&logs);
 }
 
 static void fit_logs(const char *const *file, bool is_paper, struct sbp_network_fit *fit)
 {
-    struct sbp_measured measured;
     struct sbp_diag diag = {0};
     const struct sbp_network_options options = {.is_paper = is_paper};
-    read_logs(file, &measured);
-    if (sbp_network_fit(&measured, &options, fit, &diag) != SBP_OK)
+    if (machine_fit(folder(), file, &options, fit, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    sbp_measured_free(&measured);
 }
 
 static void below(double value, double limit, const char *machine, const char *what)
@@ -121,9 +56,10 @@ static void test_held_out(void **state)
 {
     (void)state;
     static struct sbp_network_fit fit;
-    double medians[sizeof machines / sizeof *machines];
+    double medians[32];
     need_logs();
-    for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
+    assert_in_range(machine_count, 1, 32);
+    for (int m = 0; m < machine_count; m++) {
         fit_logs(machines[m].file, false, &fit);
         medians[m] = fit.quality.held_out_sizes.median;
         below(medians[m], 0.1, machines[m].name, "held-out sizes");
@@ -133,8 +69,7 @@ static void test_held_out(void **state)
               "mis-ordered");
         sbp_network_fit_free(&fit);
     }
-    below(sbp_median(medians, (int)(sizeof machines / sizeof *machines)), 0.05, "all machines",
-          "held-out sizes");
+    below(sbp_median(medians, machine_count), 0.05, "all machines", "held-out sizes");
 }
 
 /* The paper's own fit does much worse on the same points. */
@@ -149,24 +84,6 @@ static void test_paper(void **state)
     sbp_network_fit_free(&fit);
 }
 
-/* Median error on one log, of a fit that was not shown its group. */
-static double error_on(const struct sbp_network_fit *fit, const char *file)
-{
-    const char *const files[] = {file, NULL};
-    struct sbp_measured measured;
-    double off[256];
-    int count = 0;
-    read_logs(files, &measured);
-    assert_in_range(measured.count, 1, 256);
-    for (int i = 0; i < measured.count; i++) {
-        const struct sbp_measured_point *p = &measured.point[i];
-        off[count++] = fabs(
-            sbp_network_fit_s(fit, p->kind, p->nodes, p->ranks_per_node, p->bytes) / p->time_s - 1);
-    }
-    sbp_measured_free(&measured);
-    return sbp_median(off, count);
-}
-
 /* Each of the inner groups from those around it, sixteen times apart, and the largest from those up
  * to a quarter of it. */
 static void test_alps(void **state)
@@ -175,14 +92,11 @@ static void test_alps(void **state)
     static struct sbp_network_fit fit;
     need_logs();
     for (int left_out = 1; left_out < 5; left_out++) {
-        const char *files[MOST_FILES] = {NULL};
-        int count = 0;
-        for (int i = 0; i < 5; i++)
-            if (i != left_out)
-                files[count++] = machines[1].file[i];
+        const char *files[MACHINE_MOST_FILES];
+        machine_without(&machines[MACHINE_ALPS], left_out, files);
         fit_logs(files, false, &fit);
-        below(error_on(&fit, machines[1].file[left_out]), 0.25, "Alps",
-              machines[1].file[left_out] + sizeof alps - 1);
+        below(machine_error_on(folder(), &fit, machines[MACHINE_ALPS].file[left_out]), 0.25, "Alps",
+              machines[MACHINE_ALPS].file[left_out] + strlen("alps_gh200/alps_"));
         sbp_network_fit_free(&fit);
     }
 }
@@ -192,19 +106,17 @@ static void test_alps(void **state)
 static void test_two_nodes(void **state)
 {
     (void)state;
-    static const char *const both[] = {"issues/nccl-tests_309_gjaion_h100_allreduce_r16.txt",
-                                       "issues/nccl-tests_309_gjaion_h100_allreduce_r64.txt", NULL};
-    static const char *const two[] = {"issues/nccl-tests_309_gjaion_h100_allreduce_r16.txt", NULL};
+    const char *const both[] = {machine_two_nodes[0], machine_eight_nodes[0], NULL};
     static struct sbp_network_fit fit;
     need_logs();
     fit_logs(both, false, &fit);
-    below(error_on(&fit, both[1]), 0.05, "issue 309", "eight nodes");
+    below(machine_error_on(folder(), &fit, both[1]), 0.05, "issue 309", "eight nodes");
     const double bytes = 8e9;
     const double eight_s = sbp_network_fit_s(&fit, SBP_ALL_REDUCE, 8, 8, bytes);
     const double four_s = sbp_network_fit_s(&fit, SBP_ALL_REDUCE, 4, 8, bytes);
     assert_true(fabs(four_s / eight_s * (63.0 / 64) / (31.0 / 32) - 1) < 0.05);
     sbp_network_fit_free(&fit);
-    fit_logs(two, false, &fit);
+    fit_logs(machine_two_nodes, false, &fit);
     const struct sbp_network_price price =
         sbp_network_price(&fit.network, SBP_ALL_REDUCE, 8, 8, bytes);
     assert_int_equal(price.basis, SBP_BASIS_TWO_NODES);

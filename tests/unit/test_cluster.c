@@ -376,7 +376,9 @@ static void test_shipped_clusters(void **state)
     } rows[] = {{"flat-64", 64},         {"flat-128", 128},    {"flat-4096", 4096},
                 {"gcp-a100-2x16", 32},   {"dgx-a100-8x8", 64}, {"laptop-4", 4},
                 {"piz-daint-p100", 256}, {"summit-v100", 384}, {"v100-roce-4x8", 32},
-                {"dgx-h100-8x8", 64},    {"gb200-nvl72", 72}};
+                {"dgx-h100-8x8", 64},    {"gb200-nvl72", 72},  {"polaris", 512},
+                {"alps", 1024},          {"h100-ib-10x8", 80}, {"a100-sxm-8", 8},
+                {"h100-sxm-8", 8},       {"l40s-8", 8}};
     const char *root = getenv("SBP_SOURCE_ROOT");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct sbp_diag diag = {{0}};

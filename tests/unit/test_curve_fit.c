@@ -171,6 +171,97 @@ static void test_program(void **state)
     }
 }
 
+/* --- programs of several columns and rows of order, against all of their corners --- */
+
+enum { ROWS = 6, COLUMNS = 3, LIMITS = ROWS + COLUMNS + 1 };
+
+struct corner_problem {
+    double limit[LIMITS][COLUMNS], right[LIMITS]; /* rows, x_j = 0, the row of order = 0 */
+};
+
+static double objective(const struct corner_problem *problem, const double *x)
+{
+    double sum = 0;
+    for (int i = 0; i < ROWS; i++) {
+        double off = -problem->right[i];
+        for (int j = 0; j < COLUMNS; j++)
+            off += problem->limit[i][j] * x[j];
+        sum += fabs(off);
+    }
+    return sum;
+}
+
+static bool is_legal(const struct corner_problem *problem, const double *x)
+{
+    double order = 0;
+    for (int j = 0; j < COLUMNS; j++) {
+        order += problem->limit[LIMITS - 1][j] * x[j];
+        if (!(x[j] >= -1e-9))
+            return false;
+    }
+    return order >= -1e-9;
+}
+
+/* Cramer's rule; false: the limits meet nowhere. */
+static bool meet(const struct corner_problem *problem, const int at[COLUMNS], double x[COLUMNS])
+{
+    const double *a = problem->limit[at[0]], *b = problem->limit[at[1]], *c = problem->limit[at[2]];
+    const double *const rows[] = {a, b, c};
+    double cofactor[3][3], determinant = 0;
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 3; j++) {
+            const double *u = rows[(i + 1) % 3], *v = rows[(i + 2) % 3];
+            cofactor[i][j] = u[(j + 1) % 3] * v[(j + 2) % 3] - u[(j + 2) % 3] * v[(j + 1) % 3];
+        }
+    for (int j = 0; j < 3; j++)
+        determinant += a[j] * cofactor[0][j];
+    for (int j = 0; j < 3; j++)
+        x[j] = (problem->right[at[0]] * cofactor[0][j] + problem->right[at[1]] * cofactor[1][j] +
+                problem->right[at[2]] * cofactor[2][j]) /
+               determinant;
+    return fabs(determinant) > 1e-9;
+}
+
+static double least_corner(const struct corner_problem *problem)
+{
+    double least = INFINITY, x[COLUMNS];
+    for (int i = 0; i < LIMITS; i++)
+        for (int j = 0; j < i; j++)
+            for (int k = 0; k < j; k++)
+                if (meet(problem, (const int[]){i, j, k}, x) && is_legal(problem, x))
+                    least = fmin(least, objective(problem, x));
+    return least;
+}
+
+static void test_corners(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED + 2);
+    if (!sbp_lad_is_available())
+        skip();
+    for (int round = 0; round < 300; round++) {
+        struct corner_problem problem = {.right = {0}};
+        double x[COLUMNS] = {0};
+        for (int i = 0; i < ROWS; i++) {
+            problem.right[i] = random_between(&random, 0.2, 2);
+            for (int j = 0; j < COLUMNS; j++)
+                problem.limit[i][j] = random_between(&random, 0, 3);
+        }
+        for (int j = 0; j < COLUMNS; j++) {
+            problem.limit[ROWS + j][j] = 1;
+            problem.limit[LIMITS - 1][j] = random_between(&random, -1, 1);
+        }
+        const struct sbp_lad lad = {ROWS,          COLUMNS, &problem.limit[0][0],
+                                    problem.right, 1,       problem.limit[LIMITS - 1]};
+        assert_int_equal(sbp_lad_solve(&lad, x, NULL), SBP_OK);
+        const double found = objective(&problem, x), least = least_corner(&problem);
+        if (!is_legal(&problem, x) || !(fabs(found - least) < 1e-6))
+            fail_msg("seed %llu, round %d: %.9g, the least corner has %.9g",
+                     (unsigned long long)SEED + 2, round, found, least);
+    }
+}
+
 /* Whatever the samples, times that fall included. */
 static void test_monotone(void **state)
 {
@@ -217,7 +308,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_truth),    cmocka_unit_test(test_noise),
         cmocka_unit_test(test_outliers), cmocka_unit_test(test_program),
-        cmocka_unit_test(test_monotone), cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_corners),  cmocka_unit_test(test_monotone),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -128,14 +128,37 @@ struct asked {
     double nodes, ranks_per_node, bytes;
 };
 
-/* log (curve / formula) at the size asked for. */
-static double bend_of(const struct asked *asked, const struct sbp_shape_curve *curve)
+/* What the formula says of a shape, as latency and inverse bandwidth. */
+struct line {
+    double alpha_s, beta_s_per_byte;
+};
+
+static struct line line_of(const struct sbp_network *network, enum sbp_collective kind,
+                           double nodes, double ranks_per_node)
 {
-    const struct sbp_network *network = asked->network;
-    const double formula_s =
-        sbp_formula_s(&network->formula[curve->kind], curve->kind, (double)curve->nodes,
-                      (double)curve->ranks_per_node, network->ports, asked->bytes);
-    return formula_s > 0 ? sbp_log(sbp_shape_curve_s(curve, asked->bytes) / formula_s) : 0;
+    const struct sbp_formula *formula = &network->formula[kind];
+    const double alpha_s = sbp_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 0);
+    const double one_s = sbp_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 1e15);
+    return (struct line){alpha_s, (one_s - alpha_s) / 1e15};
+}
+
+static double times_of(double to, double from)
+{
+    return to > 0 && from > 0 ? to / from : 1;
+}
+
+/* Log of the seconds that a curve gives, brought to the group asked for. Stretched as a whole by
+ * the latencies, and in bytes by what is left to be stretched of the bandwidths, a curve that rises
+ * still rises, and one that follows the formula still follows it. */
+static double scaled_log_s(const struct asked *asked, const struct sbp_shape_curve *curve)
+{
+    const struct line to =
+        line_of(asked->network, asked->kind, asked->nodes, asked->ranks_per_node);
+    const struct line from =
+        line_of(asked->network, asked->kind, (double)curve->nodes, (double)curve->ranks_per_node);
+    const double latencies = times_of(to.alpha_s, from.alpha_s);
+    const double bytes = times_of(to.beta_s_per_byte, from.beta_s_per_byte) / latencies;
+    return sbp_log(latencies * sbp_shape_curve_s(curve, bytes * asked->bytes));
 }
 
 /* Whether a curve says something of the group. */
@@ -151,7 +174,7 @@ static double between(double from, double to, double at)
 }
 
 /* Along nodes, among curves of so many members a node. */
-static double row_bend(const struct asked *asked, int64_t ranks_per_node)
+static double row_log_s(const struct asked *asked, int64_t ranks_per_node)
 {
     const struct sbp_shape_curve *below = NULL, *above = NULL;
     for (int i = 0; i < asked->network->curve_count; i++) {
@@ -164,12 +187,13 @@ static double row_bend(const struct asked *asked, int64_t ranks_per_node)
             above = curve;
     }
     if (below == NULL || above == NULL || below == above)
-        return bend_of(asked, below != NULL ? below : above);
+        return scaled_log_s(asked, below != NULL ? below : above);
     const double way = between((double)below->nodes, (double)above->nodes, asked->nodes);
-    return (1 - way) * bend_of(asked, below) + way * bend_of(asked, above);
+    return (1 - way) * scaled_log_s(asked, below) + way * scaled_log_s(asked, above);
 }
 
-static double bend(const struct asked *asked)
+/* By all curves around the group; by the formula alone where there is none. */
+static double other_shape_s(const struct asked *asked)
 {
     int64_t below = 0, above = 0; /* members a node of rows */
     for (int i = 0; i < asked->network->curve_count; i++) {
@@ -183,11 +207,12 @@ static double bend(const struct asked *asked)
             above = row;
     }
     if (below == 0 && above == 0)
-        return 0;
+        return sbp_formula_s(&asked->network->formula[asked->kind], asked->kind, asked->nodes,
+                             asked->ranks_per_node, asked->network->ports, asked->bytes);
     if (below == 0 || above == 0 || below == above)
-        return row_bend(asked, below != 0 ? below : above);
+        return sbp_exp(row_log_s(asked, below != 0 ? below : above));
     const double way = between((double)below, (double)above, asked->ranks_per_node);
-    return (1 - way) * row_bend(asked, below) + way * row_bend(asked, above);
+    return sbp_exp((1 - way) * row_log_s(asked, below) + way * row_log_s(asked, above));
 }
 
 /* --- prices --- */
@@ -241,9 +266,7 @@ static struct sbp_network_price price_formula(const struct asked *asked)
     const bool is_inside = reach.fewer && reach.more && reach.inner && reach.outer;
     const double times = asked->nodes / reach.most_nodes;
     struct sbp_network_price price = {
-        .seconds = sbp_formula_s(formula, asked->kind, asked->nodes, asked->ranks_per_node,
-                                 network->ports, asked->bytes) *
-                   sbp_exp(bend(asked)),
+        .seconds = other_shape_s(asked),
         .error = is_inside ? formula->error : widened(formula->beyond_error, times),
         .basis = is_inside   ? SBP_BASIS_BETWEEN
                  : times > 2 ? SBP_BASIS_FAR_SHAPE

@@ -13,12 +13,13 @@
  *   launch + steps within nodes x intra_step + steps between nodes x inter_step
  *          + max(bytes within nodes x intra beta, bytes between nodes x inter beta)
  * (bytes stream through both tiers at once, the slower one counts).
- * sbp_network_terms gives the factors. It is bent to go through the curves next to the shape: the
- * logarithm of curve / formula is interpolated linearly in log nodes and log ranks per node, and
- * held beyond the outermost; curves of groups within a node and of groups over several say nothing
- * of each other. All-reduces of two nodes say nothing of larger groups where those were measured:
- * NCCL's trees then send every byte once through a network port, rings almost twice (nccl-tests,
- * issue 309).
+ * sbp_network_terms gives the factors. Where curves of the kind lie next to the shape, they are
+ * brought to it by the formula: as a whole by the ratio L of the latencies, in bytes by that of the
+ * bandwidths over L, so that curves still never fall. Between two of them logarithms are
+ * interpolated in log nodes and log ranks per node; beyond the outermost that one counts. Curves of
+ * groups within a node and of groups over several say nothing of each other. All-reduces of two
+ * nodes say nothing of larger groups where those were measured: NCCL's trees then send every byte
+ * once through a network port, rings almost twice (nccl-tests, issue 309).
  *
  * Prices carry an error e: the time lies between t / (1 + e) and t (1 + e), by what the calibration
  * saw on sizes and shapes that it held out; beyond the measured sizes or beyond twice the measured

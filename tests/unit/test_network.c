@@ -11,8 +11,11 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "costmodel/collective.h"
+
+#define SEED UINT64_C(6127)
 
 #define FORMULA                                                                                    \
     "\"formula\": {\"launch_s\": 1e-5, \"intra_step_s\": 1e-6, \"inter_step_s\": 4e-6, "           \
@@ -213,13 +216,48 @@ static void test_two_nodes(void **state)
         (struct sbp_shape_curve){SBP_ALL_REDUCE, 8, 8, 1, {{1, 1e9, 1e-4, 6e-12}}, 0.1};
     assert_true(sbp_network_sets_aside(&network, &network.curve[0]));
     assert_false(sbp_network_sets_aside(&network, &network.curve[1]));
-    const double formula_s =
-        sbp_formula_s(&network.formula[SBP_ALL_REDUCE], SBP_ALL_REDUCE, 4, 8, 0, 1e8);
-    const double bend = (1e-4 + 6e-12 * 1e8) / sbp_formula_s(&network.formula[SBP_ALL_REDUCE],
-                                                             SBP_ALL_REDUCE, 8, 8, 0, 1e8);
-    const double between = price_s(&network, SBP_ALL_REDUCE, 4, 8, 1e8);
-    assert_true(fabs(between / (formula_s * bend) - 1) < 1e-9);
+    /* Four nodes from eight: latencies 10 + 14 + 16 and 10 + 14 + 24 us, bytes 62/32 and 126/64. */
+    const double times = 40.0 / 48, bytes = 62.0 / 32 / (126.0 / 64) / times * 1e8;
+    const double four_s = price_s(&network, SBP_ALL_REDUCE, 4, 8, 1e8);
+    if (!(fabs(four_s / (times * (1e-4 + 6e-12 * bytes)) - 1) < 1e-9))
+        fail_msg("%.12g, expected %.12g", four_s, times * (1e-4 + 6e-12 * bytes));
     near(price_s(&network, SBP_ALL_REDUCE, 2, 8, 1e8), 1e-4 + 4e-12 * 1e8);
+}
+
+/* Prices of all groups rise with bytes, whatever the curves. */
+static void test_rise(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED);
+    for (int round = 0; round < 200; round++) {
+        struct sbp_network network = {.ports = (int)sbp_random_below(&random, 5)};
+        const enum sbp_collective kind = (enum sbp_collective)sbp_random_below(&random, SBP_LOCAL);
+        network.formula[kind].is_given = true;
+        for (int j = 0; j < SBP_NETWORK_TERMS; j++)
+            network.formula[kind].coefficient[j] =
+                sbp_random_unit(&random) * (j < SBP_INTRA_BYTE ? 1e-5 : 1e-10);
+        for (int c = 0; c < 4; c++) {
+            struct sbp_shape_curve curve = {.kind = kind,
+                                            .nodes = 1 << (2 * c),
+                                            .ranks_per_node = c % 2 == 0 ? 2 : 8,
+                                            .segment_count = 2};
+            const double alpha = sbp_random_unit(&random) * 1e-3, beta = sbp_random_unit(&random);
+            curve.segment[0] = (struct sbp_segment){8, 1024, alpha, beta * 1e-8};
+            curve.segment[1] = (struct sbp_segment){4096, 1e9, alpha + 1e-5, beta * 1e-8};
+            network.curve[network.curve_count++] = curve;
+        }
+        for (int nodes = 1; nodes <= 128; nodes *= 2) {
+            double before = 0;
+            for (double bytes = 1; bytes < 1e10; bytes *= 1.3) {
+                const double now = price_s(&network, kind, nodes, 4, bytes);
+                if (!(now >= before * (1 - 1e-9)))
+                    fail_msg("seed %llu, round %d: %.9g s after %.9g at %g bytes, %d nodes",
+                             (unsigned long long)SEED, round, now, before, bytes, nodes);
+                before = now;
+            }
+        }
+    }
 }
 
 /* Shapes are the innermost level's members by all others; the other groups of a node stretch what
@@ -268,7 +306,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),  cmocka_unit_test(test_curve),
         cmocka_unit_test(test_formula),   cmocka_unit_test(test_bend),
-        cmocka_unit_test(test_two_nodes), cmocka_unit_test(test_group),
+        cmocka_unit_test(test_two_nodes), cmocka_unit_test(test_rise),
+        cmocka_unit_test(test_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

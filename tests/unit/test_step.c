@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "costmodel/price.h"
 #include "costmodel/step.h"
 #include "tests/unit/program_oracle.h"
 
@@ -795,6 +796,31 @@ static void test_refused(void **state)
     bench_close(&b);
 }
 
+/* A group of three devices of a stage on 4 x 2 x 3 devices, where stages take whole outer levels
+ * first: alone, with its likes in all stages, with those of a stage on the other outermost part. */
+static void test_stage_groups(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t pipeline, stage[3];
+        int stages; /* that are in the group */
+        double members[3];
+    } rows[] = {
+        {2, {2, 2, 3}, 1, {1, 1, 3}}, {2, {2, 2, 3}, 2, {2, 1, 3}}, {4, {1, 2, 3}, 4, {4, 1, 3}},
+        {4, {1, 2, 3}, 2, {2, 1, 3}}, {8, {1, 1, 3}, 8, {4, 2, 3}}, {8, {1, 1, 3}, 2, {2, 1, 3}},
+    };
+    const struct sbp_cluster whole = oracle_cluster(3, (int64_t[]){4, 2, 3});
+    struct sbp_group own = sbp_group_one();
+    own.members[2] = 3;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct sbp_cluster stage = oracle_cluster(3, rows[i].stage);
+        const struct sbp_group group =
+            sbp_price_stage_group(&whole, &stage, rows[i].pipeline, rows[i].stages, own);
+        for (int level = 0; level < 3; level++)
+            oracle_near("members", group.members[level], rows[i].members[level]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -810,6 +836,7 @@ int main(void)
         cmocka_unit_test(test_recompute_chain),
         cmocka_unit_test(test_stages_share_the_work),
         cmocka_unit_test(test_tied_stages),
+        cmocka_unit_test(test_stage_groups),
         cmocka_unit_test(test_message_level),
         cmocka_unit_test(test_bubble),
         cmocka_unit_test(test_interleaved),

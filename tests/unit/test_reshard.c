@@ -394,6 +394,27 @@ static void test_detour_by_pairs(void **state)
     assert_int_equal(boxing.count, 1);
 }
 
+/* Pairs save alpha inside of nodes; between them there is none to be saved, so that the nodes' ring
+ * is a phase of the last pair's. */
+static void test_short_lists(void **state)
+{
+    (void)state;
+    struct box_problem p;
+    struct sbp_boxing boxing;
+    draw_pairs(4, 4, &p);
+    p.cluster.collectives = SBP_MODEL_HIERARCHICAL;
+    p.tensor.split[0] = 15;
+    p.tensor.shape.size[0] = 16;
+    struct sbp_level *node = &p.cluster.level[0], *device = &p.cluster.level[1];
+    node->alpha_s = 0;
+    const double n = 128 * BYTES;
+    const struct sbp_dist partial = sbp_dist_all(SBP_STATE_P), split = sbp_dist_all(SBP_STATE_S(0));
+    near(path_s(&p, &partial, &split, BYTES, &boxing), 2 * device->alpha_s +
+                                                           0.75 * n * device->beta_s_per_byte +
+                                                           0.75 * n / 4 * node->beta_s_per_byte);
+    assert_int_equal(boxing.count, 2);
+}
+
 static void test_triangles(void **state)
 {
     (void)state;
@@ -736,6 +757,7 @@ int main(void)
         cmocka_unit_test(test_duality),
         cmocka_unit_test(test_more_bytes_cost_no_less),
         cmocka_unit_test(test_detour_by_pairs),
+        cmocka_unit_test(test_short_lists),
         cmocka_unit_test(test_triangles),
         cmocka_unit_test(test_against_all_sequences),
         cmocka_unit_test(test_levels_without_an_order),

@@ -69,7 +69,7 @@
     "{\"op\": \"linear\", \"out\": 48, \"bias\": true}, {\"op\": \"cross_entropy\"}]}"
 #define GRID                                                                                       \
     "{\"name\": \"grid\", \"global_batch\": 48, \"optimizer\": \"sgd\", \"layers\": ["             \
-    "{\"op\": \"summa_linear\", \"in\": 48, \"out\": 48}, {\"op\": \"gelu\"},"                     \
+    "{\"op\": \"summa_linear\", \"in\": 48, \"out\": 48, \"bias\": true}, {\"op\": \"gelu\"},"     \
     "{\"op\": \"linear\", \"name\": \"a\", \"in\": 48, \"out\": 48},"                              \
     "{\"op\": \"linear\", \"name\": \"b\", \"in\": 48, \"out\": 48},"                              \
     "{\"op\": \"add\", \"inputs\": [\"a\", \"b\"]}]}"

@@ -15,6 +15,7 @@
 #define LEAST_PARTS 2
 #define GIB         1073741824.0
 #define STEP_SLACK  0.1 /* of what is saved of a step, fitted */
+#define MOST_GAP    0.06
 /* Of the model of 8 layers. */
 #define WIDE_8_PARAMETERS 6.87e9
 #define GRADIENT_BYTES    4.0
@@ -283,6 +284,19 @@ static void say_transformer(struct paper *paper, const struct transformer *found
                   (double)found->trial.totals.device_bytes / GIB);
 }
 
+/* How far a strategy may be above the best there is, by the search's bound. */
+static void say_gap(struct paper *paper, const struct transformer *found)
+{
+    const struct sbp_outcome *outcome = &found->trial.outcome;
+    if (!found->found) {
+        paper_say(paper, " - |");
+        return;
+    }
+    const double gap = outcome->objective_s / outcome->lower_bound_s - 1;
+    paper_say(paper, " %.1f %% |", 100 * gap);
+    paper_within(paper, "gap of AutoDDL's strategy", gap, 0, MOST_GAP);
+}
+
 static void table_parts(struct paper *paper, const struct prices file[CASES])
 {
     paper_say(paper,
@@ -291,14 +305,16 @@ static void table_parts(struct paper *paper, const struct prices file[CASES])
               "micro-batch: the most that fit. Seconds of\ncommunication and of a step by the "
               "cluster files; GiB of a device, with the smallest micro-batch where it does not "
               "fit. 64 heads\nsplit no more than 64 ways, so that Megatron has 4 parts at least "
-              "on 256 nodes.\n\n");
+              "on 256 nodes. Gap: how far AutoDDL's strategy may be above\nthe best there is, by "
+              "the bound of the search.\n\n");
     paper_table(paper, "| devices | parts | Megatron | communication | step | GiB | AutoDDL | "
-                       "communication | step | GiB |");
+                       "communication | step | GiB | gap |");
     for (int i = 0; i < CASES; i++)
         for (int at = 0; at < PARTS; at++) {
             paper_say(paper, "| %s | %d |", cases[i].where, LEAST_PARTS << at);
             say_transformer(paper, &file[i].at[at].megatron);
             say_transformer(paper, &file[i].at[at].autoddl);
+            say_gap(paper, &file[i].at[at].autoddl);
             paper_say(paper, "\n");
             if (fits(&file[i].at[at]))
                 paper_true(paper, "AutoDDL communicates less than Megatron",

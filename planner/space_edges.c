@@ -86,9 +86,9 @@ static enum sbp_status make_patterns(const struct sbp_space *space, int variable
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-static bool has_no_way(const struct sbp_space_edge *edge, struct sbp_pair_kind kind)
+static bool has_no_way(struct sbp_pair_kind kind)
 {
-    return edge->pair.is_keep && kind.tags == 0;
+    return kind.tags == 0;
 }
 
 static int number_of_kind(struct sbp_space_edge *edge, int family, struct sbp_pair_kind kind)
@@ -122,7 +122,7 @@ static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
             if (edge->kinds[family] == MOST_KINDS)
                 return SBP_E_UNSUPPORTED;
             edge->kind[family][(size_t)a * (size_t)columns + (size_t)b] =
-                has_no_way(edge, kind) ? NO_KIND : (uint16_t)number_of_kind(edge, family, kind);
+                has_no_way(kind) ? NO_KIND : (uint16_t)number_of_kind(edge, family, kind);
         }
     return SBP_OK;
 }

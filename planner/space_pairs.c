@@ -6,7 +6,10 @@
  */
 #include <math.h>
 
+#include "planner/space_build.h"
 #include "planner/space_pairs.h"
+
+#define ANY_TAG 7
 
 /* ---- states of a family's axes -------------------------------------------------------------- */
 
@@ -66,7 +69,8 @@ struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
                             .tensor = transfer->tensor,
                             .there = transfer->there,
                             .back = transfer->back,
-                            .is_whole = from->rests_whole};
+                            .is_whole = from->rests_whole,
+                            .goes_on = sbp_space_rest_fix(space, transfer->from) == NULL};
     for (int r = 0; r < from->role_count; r++)
         pair.from.state[r] = from->state[r];
     for (int r = 0; r < to->role_count; r++)
@@ -115,8 +119,10 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
     const struct family_state a = family_state(from_count, &pair->from);
     const struct family_state b = family_state(to_count, &pair->to);
     struct sbp_pair_kind kind = {0};
-    if (pair->is_keep)
-        kind.tags = tags_that_rest(&a, &b);
+    /* A sum that its reader would not go on with is reduced where it is left. */
+    kind.tags = pair->is_keep                            ? tags_that_rest(&a, &b)
+                : pair->goes_on && a.partial > b.partial ? 0
+                                                         : ANY_TAG;
     if (pair->space->request->boxing == SBP_BOXING_PAPER && !pair->is_keep && !pair->is_whole) {
         const int gap = a.split[SBP_DIM_BATCH] - b.split[SBP_DIM_BATCH];
         kind.moves = (int8_t)(gap < 0 ? -gap : gap);
@@ -257,7 +263,7 @@ static double paper_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
 
 double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
 {
-    for (int f = 0; pair->is_keep && f < pair->space->mesh->family_count; f++)
+    for (int f = 0; f < pair->space->mesh->family_count; f++)
         if ((kind[f].tags >> tag & 1) == 0)
             return SBP_FORBIDDEN;
     if (pair->is_whole)

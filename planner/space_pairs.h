@@ -19,6 +19,7 @@ struct sbp_pair {
     int tensor;
     double there, back; /* times */
     bool is_keep, is_whole;
+    bool goes_on; /* transfer: what rests partial is read as a partial sum */
 };
 struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
                                      const struct sbp_transfer *transfer);
@@ -30,7 +31,7 @@ struct sbp_pair_kind {
     int8_t moves; /* axes that change the dimension they split, at best; paper: in the batch */
     int8_t leave, gather;          /* axes that leave P, that become B */
     int8_t from_splits, to_splits; /* axes that split the tensor at either end */
-    uint8_t tags;                  /* keep: bit t: the output can rest so under tag t */
+    uint8_t tags;                  /* bit t: there is a way where the rest has tag t */
     bool changes;                  /* anything does; paper: the split of the features does */
     bool boxes;                    /* more than P -> B changes */
 };

@@ -3,7 +3,9 @@
  * Partial (OneFlow, section 3.3: of U V W, the sum of U V lives on through W): an operator that
  * leaves partial sums may hand them on, where every reader can go on with them. One reader that
  * cannot has them reduced; a rest that is split then does that once, and the others take the split
- * as a partial sum for nothing (S -> P is local), so that a partial rest costs as much or more.
+ * as a partial sum for nothing (S -> P is local), so that a partial rest costs as much or more. On
+ * an axis that rests partial a reader plays a role that takes sums: what it would have reduced is
+ * reduced where it is left (and has no digit to be scattered by where nothing else is split by it).
  * What goes on with sums:
  *
  *   of one input     (linear, reshapes, ...) where that input may rest partial: a tensor that does

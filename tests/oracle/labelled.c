@@ -245,6 +245,18 @@ static bool weights_agree(const struct walk *walk, int op, int axis, int role)
     return true;
 }
 
+/* What rests partial is read as a sum: a reader that would have it reduced has that done where the
+ * sum is left, at the same cost but for latency. */
+static bool reads_sums(const struct walk *walk, int op, int axis, int role)
+{
+    const struct sbp_op_node *node = &walk->graph->op[op];
+    for (int i = 0; i < node->input_count && !walk->wide; i++)
+        if (walk->strategy.rest[node->input[i]].axis[axis].kind == SBP_PARTIAL &&
+            entry_of(walk, op)->role[role].input[i].kind != SBP_PARTIAL)
+            return false;
+    return true;
+}
+
 static bool note_role(struct walk *walk, int op, int axis, int role)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
@@ -721,7 +733,7 @@ static enum sbp_status walk_role(struct walk *walk, int op, int axis, int role)
     memcpy(before, walk->strategy.split, (size_t)walk->graph->class_count * sizeof *before);
     walk->strategy.op[op].role[axis] = (uint8_t)role;
     enum sbp_status status = SBP_OK;
-    if (note_role(walk, op, axis, role))
+    if (reads_sums(walk, op, axis, role) && note_role(walk, op, axis, role))
         status = walk_output(walk, op, axis, entry_of(walk, op)->role[role].output);
     memcpy(walk->strategy.split, before, (size_t)walk->graph->class_count * sizeof *before);
     return status;

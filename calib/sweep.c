@@ -156,10 +156,10 @@ static void list_pairs(struct list *list, const struct sbp_sweep_options *option
     struct sbp_cell cell = {.work = SBP_WORK_PAIRS};
     for (cell.round = 0; cell.round < rounds; cell.round++) {
         cell.bytes = LATENCY_BYTES;
-        add(list, 1, &cell);
+        add(list, 0, &cell);
         cell.bytes = BANDWIDTH_BYTES;
         if (cell.bytes <= options->max_bytes)
-            add(list, 1, &cell);
+            add(list, 0, &cell);
     }
 }
 

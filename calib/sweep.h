@@ -10,7 +10,7 @@
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
  * Stages put first what a cluster file cannot do without: the widest shapes of either tier, alone
- * and with all groups at once, at few sizes.
+ * and with all groups at once, at few sizes; and the pairs, which tell what is slow.
  */
 #ifndef SBP_CALIB_SWEEP_H
 #define SBP_CALIB_SWEEP_H

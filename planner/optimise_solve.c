@@ -161,6 +161,15 @@ static enum sbp_status solve_whole(struct solving *s, bool *found)
     return status;
 }
 
+/* Whether time was up, or somebody asked to stop, while tables were searched. */
+static bool is_interrupted(const struct solving *s, const struct sbp_solution *solution)
+{
+    const double limit_s = s->job->request->solver_options.time_limit_s;
+    return sbp_space_interrupted(s->space) ||
+           (limit_s > 0 &&
+            (solution->wall_s >= limit_s || sbp_clock_s() - s->job->start_s >= limit_s));
+}
+
 /* What messages between variables leave of the domains, by tables; what they prove and found, where
  * the tables' solver comes to no end. */
 static enum sbp_status solve_reduced(struct solving *s, bool *found)
@@ -178,8 +187,9 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
         solve_tables(s, &reduction->space, s->job->request->solver, &options, &solution, found);
     if (status == SBP_OK) {
         s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
-        if (s->job->request->solver_options.max_evaluations == 0 &&
-            solution.evaluations >= options.max_evaluations)
+        /* Neither the tables' budget nor a heuristic that finds nothing cheaper than what is known
+         * ends the whole search. */
+        if (s->job->request->solver_options.max_evaluations == 0 && !is_interrupted(s, &solution))
             s->job->outcome->stopped = stopped;
     }
     for (int v = 0; *found && v < s->space->variable_count; v++)

@@ -88,15 +88,13 @@ static enum sbp_status compare_space(const struct comparison *comparison, int in
 }
 
 /* What the free search proves holds for the spaces that are part of it: each of their plans is a
- * witness. But where ZeRO is the plan's, norms and the like have it, too, which have no level of
- * their own in full. */
+ * witness. */
 static enum sbp_status check_proof(const struct comparison *comparison, struct sbp_diag *diag)
 {
     const struct row *full = &comparison->row[FULL_ROW];
     for (int i = 0; i < FULL_ROW; i++) {
         const struct row *row = &comparison->row[i];
-        if (full->refused || !row->found || !sbp_space_is_part_of_full(ORDER[i]) ||
-            row->parallel.zero > 0)
+        if (full->refused || !row->found || !sbp_space_is_part_of_full(ORDER[i]))
             continue;
         if (full->outcome.status == SBP_PLAN_INFEASIBLE)
             return sbp_fail(diag, SBP_E_INTERNAL,

@@ -282,8 +282,10 @@ static void write_strategy(const struct labeller *l, struct sbp_strategy *strate
     const struct sbp_space *space = l->space;
     strategy->boxing = space->request->boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
+        const struct sbp_op_node *node = &space->graph->op[op];
         const int variable = space->op_variable[op];
-        const int chosen = variable < 0 ? 0 : space->variable[variable].zero[l->choice[variable]];
+        const int decider = node->entry->follows ? space->slot[node->input[0]] : variable;
+        const int chosen = decider < 0 ? 0 : space->variable[decider].zero[l->choice[decider]];
         const int zero = sbp_space_zero(space, op, chosen);
         strategy->zero[op] = zero == space->parallel->zero ? SBP_ZERO_DEFAULT : (uint8_t)zero;
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)

@@ -288,8 +288,7 @@ static unsigned free_levels(const struct pricing *p)
     const struct sbp_space *space = p->space;
     bool is_free = false;
     for (int w = 0; w < p->work_count && space->request->zero_is_free; w++)
-        is_free |= !p->work[w].follows && p->work[w].owned != 0 &&
-                   p->work[w].level[0] != p->work[w].level[1];
+        is_free |= p->work[w].owned != 0 && p->work[w].level[0] != p->work[w].level[1];
     return is_free ? (1u << SBP_ZERO_LEVELS) - 1 : 1u << space->parallel->zero;
 }
 

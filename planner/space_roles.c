@@ -42,11 +42,9 @@ static unsigned fixed_roles(const struct sbp_space *space, int op)
 int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 {
     const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
-    const bool chooses =
-        space->request->zero_is_free && !sbp_space_entry(space->graph, op)->follows;
     if (fix != NULL && fix->zero != SBP_ANY)
         return fix->zero;
-    return chooses ? chosen : (int)space->parallel->zero;
+    return space->request->zero_is_free ? chosen : (int)space->parallel->zero;
 }
 
 /* ---- roles ---------------------------------------------------------------------------------- */

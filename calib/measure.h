@@ -11,8 +11,6 @@
 #include "calib/record.h"
 #include "calib/sweep.h"
 
-#define SBP_MAX_RUNS 100
-
 struct sbp_measuring {
     const struct sbp_sampler *sampler; /* borrowed, as what follows */
     const struct sbp_placement *placement;

@@ -91,12 +91,7 @@ static struct sbp_run *find_run(const struct sbp_runs *runs, int chain, int run)
 static bool list_runs(const struct sbp_record *record, struct sbp_arena *arena,
                       struct sbp_runs *runs)
 {
-    int most = 0;
-    for (int i = 0; i < record->session_count; i++)
-        most += record->session[i].origin.runs;
-    for (int i = 0; i < record->result_count; i++)
-        most += record->result[i].run >= record->session[record->result[i].session].origin.runs;
-    runs->run = SBP_NEW(arena, struct sbp_run, most);
+    runs->run = SBP_NEW(arena, struct sbp_run, record->result_count); /* of one each at most */
     if (runs->run == NULL)
         return false;
     for (int i = 0; i < record->result_count; i++) {

@@ -313,6 +313,8 @@ static enum sbp_status read_result(struct reader *reader, const struct sbp_json 
     *result = (struct sbp_result){.session = record->session_count - 1, .slowest_rank = -1};
     SBP_TRY(sbp_cell_read(object, &result->cell));
     SBP_TRY(get_int(object, "run", 0, &result->run));
+    if (result->run >= SBP_MAX_RUNS)
+        return sbp_json_refuse(object, "run %d, legal are 0 to %d", result->run, SBP_MAX_RUNS - 1);
     SBP_TRY(sbp_json_get_double(object, "took_s", 0, MOST_S, &result->took_s));
     const bool is_pairs = result->cell.work == SBP_WORK_PAIRS;
     SBP_TRY((is_pairs ? read_pairs : read_times)(reader, object, result));

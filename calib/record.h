@@ -21,6 +21,8 @@
 #include "calib/origin.h"
 #include "calib/samples.h"
 
+#define SBP_MAX_RUNS 100 /* repeats of the whole in one chain of sessions */
+
 struct sbp_pair {
     int a, b;      /* ranks */
     double time_s; /* half a round trip */

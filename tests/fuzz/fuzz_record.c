@@ -1,0 +1,45 @@
+/* Files of samples: whatever is read, points are usable, and what is whole is read again alike. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "calib/log.h"
+#include "calib/points.h"
+#include "tests/fuzz/fuzz.h"
+
+static void check_points(const struct sbp_record *record)
+{
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    struct sbp_diag diag = {{0}};
+    if (sbp_points(record, &measured, &runs, &diag) != SBP_OK)
+        return;
+    for (int i = 0; i < measured.count; i++) {
+        const struct sbp_measured_point *point = &measured.point[i];
+        fuzz_check(point->time_s > 0 && isfinite(point->time_s), "a time");
+        fuzz_check(point->bytes >= 1 && point->groups >= 1, "a size and groups");
+        fuzz_check(point->spread >= 0 && isfinite(point->spread), "a spread");
+        fuzz_check((double)point->nodes * point->ranks_per_node >= 2, "two members");
+        fuzz_check(point->source >= 0 && point->source < measured.source_count, "a source");
+    }
+    sbp_measured_free(&measured);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    char *text = fuzz_text(data, size);
+    struct sbp_record record, again;
+    struct sbp_diag diag = {{0}};
+    if (sbp_record_parse("input", text, size, &record, &diag) == SBP_OK) {
+        fuzz_check(record.whole_bytes <= size, "bytes that are there");
+        const enum sbp_status status =
+            sbp_record_parse("input", text, record.whole_bytes, &again, &diag);
+        fuzz_check(status == SBP_OK && again.result_count == record.result_count, "the same again");
+        check_points(&record);
+        sbp_record_free(&again);
+        sbp_record_free(&record);
+    } else {
+        fuzz_check(diag.text[0] != '\0', "a reason");
+    }
+    free(text);
+    return 0;
+}

@@ -290,7 +290,10 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
     sbp_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
     sbp_put_number(item, "wall_s", row->outcome.wall_s, failed);
     if (!row->found) {
-        sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+        if (row->shortage.needed_bytes > 0)
+            sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+        if (row->shortage.largest[0] != '\0')
+            sbp_put_text(item, "dominates", row->shortage.largest, failed);
         return;
     }
     sbp_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);

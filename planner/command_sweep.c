@@ -240,6 +240,8 @@ static void put_row(struct cJSON *rows, const struct table *table, int index, bo
     sbp_put_number(item, "wall_s", row->outcome.wall_s, failed);
     if (!row->found) {
         sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+        if (row->shortage.largest[0] != '\0')
+            sbp_put_text(item, "dominates", row->shortage.largest, failed);
         sbp_put_number(item, "available_bytes", row->shortage.limit_bytes, failed);
         return;
     }

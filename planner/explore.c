@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "planner/candidates.h"
+#include "planner/least.h"
 #include "planner/mixture.h"
 #include "planner/queue.h"
 #include "planner/space_rules.h"
@@ -25,6 +26,7 @@ struct node {
     double bound_s, time_s; /* with the limit of memory and without; time_s is of bases */
     int base; /* the candidate that keeps everything on the device, of the same schedule */
     bool is_base, is_bound_by_memory;
+    double least_bytes; /* of a device, by the model; 0: not known */
 };
 
 struct explorer {
@@ -152,9 +154,7 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *l
     node->bound_s = fmax(node->bound_s, bound.bound_s);
     node->time_s = bound.time_s;
     node->is_bound_by_memory = bound.bound_s > bound.time_s;
-    if (bound.bound_s == INFINITY &&
-        (e->out->needed_bytes == 0 || bound.least_bytes < (double)e->out->needed_bytes))
-        e->out->needed_bytes = (int64_t)ceil(bound.least_bytes);
+    node->least_bytes = bound.least_bytes;
     return SBP_OK;
 }
 
@@ -167,9 +167,6 @@ static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
     out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
     out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
-    if (found->needed_bytes > 0 &&
-        (out->needed_bytes == 0 || found->needed_bytes < out->needed_bytes))
-        out->needed_bytes = found->needed_bytes;
     if (found->objective_s < best_s(e) && out->curve_count < SBP_CURVE_POINTS)
         out->curve[out->curve_count++] =
             (struct sbp_curve_point){.evaluations = out->evaluations,
@@ -444,7 +441,28 @@ static void conclude(struct explorer *e)
     out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
     if (e->ranking->proved > 0)
         out->lower_bound_s = out->objective_s;
-    out->needed_bytes = 0;
+}
+
+/* Where nothing fits, the candidates that were looked at say what would. */
+static enum sbp_status find_least(struct explorer *e)
+{
+    int count = 0;
+    struct sbp_request request = e->asked;
+    struct sbp_least_candidate *candidate =
+        SBP_NEW(&e->arena, struct sbp_least_candidate, e->node_count);
+    if (candidate == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < e->node_count; i++)
+        if (e->node[i].least_bytes > 0 && isfinite(e->node[i].least_bytes))
+            candidate[count++] =
+                (struct sbp_least_candidate){e->node[i].parallel, e->node[i].least_bytes};
+    e->out->least_bytes = INFINITY;
+    for (int i = 0; i < count; i++)
+        e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
+    request.solver_options.time_limit_s = 0; /* may be used up; this takes little */
+    request.solver_options.max_evaluations = 0;
+    return sbp_least_find(e->plan, &request, candidate, count, &e->out->needed_bytes,
+                          &e->out->needed_by, e->diag);
 }
 
 static enum sbp_status explore(struct explorer *e)
@@ -456,8 +474,10 @@ static enum sbp_status explore(struct explorer *e)
     if (!e->any_legal && best == NULL)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     conclude(e);
-    if (best == NULL)
+    if (best == NULL) {
+        SBP_TRY(find_least(e));
         return sbp_plan_set_parallel(e->plan, &given, e->diag);
+    }
     e->plan->strategy = best->strategy;
     return sbp_plan_set_parallel(e->plan, &best->parallel, e->diag);
 }

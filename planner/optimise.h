@@ -20,10 +20,12 @@ struct sbp_outcome {
     int64_t evaluations;
     double wall_s;
     bool stopped;
-    bool memory_binds;       /* what is cheapest without a limit of memory did not fit */
-    int64_t needed_bytes;    /* no plan: least memory per device that a strategy was seen to need */
-    const char *algorithm;   /* the solver that answered */
-    double space_size_log10; /* of the number of unlabelled strategies */
+    bool memory_binds;    /* what is cheapest without a limit of memory did not fit */
+    int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
+    double least_bytes;   /* no plan, of a whole search: no candidate that was seen needs less */
+    struct sbp_parallel needed_by; /* of a whole search: which candidate's strategy; else zeroed */
+    const char *algorithm;         /* the solver that answered */
+    double space_size_log10;       /* of the number of unlabelled strategies */
     int curve_count;
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };

@@ -1,12 +1,14 @@
 /* What the commands search and price print: the plan that was found, or why there is none. */
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
 #include "planner/json_out.h"
 #include "planner/search_top.h"
+#include "planner/space_rules.h"
 #include "planner/trust.h"
 
 static struct sbp_report_options report_options(const struct sbp_search_job *job)
@@ -65,20 +67,35 @@ static enum sbp_status print_top(const struct sbp_search_job *job,
     return sbp_alternatives_print(all);
 }
 
+/* Whether the search went through all values of a key anyway. */
+static bool was_searched(const struct sbp_search_job *job, const char *key)
+{
+    const struct sbp_outer *outer = &sbp_space_rule(job->request.space)->outer;
+    const bool open = strcmp(key, "pipeline") == 0      ? outer->pipeline
+                      : strcmp(key, "micro_batch") == 0 ? outer->micro_batch
+                      : strcmp(key, "recompute") == 0   ? outer->recompute
+                      : strcmp(key, "offload") == 0     ? outer->offload
+                                                        : outer->per_layer_zero;
+    return open && !job->request.runnable && !sbp_request_gives(&job->request, key);
+}
+
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
 {
     const struct sbp_plan *plan = &job->plan;
     const struct sbp_parallel *parallel = &plan->parallel;
+    const bool several = sbp_plan_devices(plan) > 1;
     PRINT("may help:");
-    if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && plan->mesh.devices > 1)
+    if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && several &&
+        !was_searched(job, "zero"))
         PRINT(" --set zero=3,");
-    if (parallel->recompute != SBP_RECOMPUTE_FULL)
+    if (parallel->recompute != SBP_RECOMPUTE_FULL && !was_searched(job, "recompute"))
         PRINT(" --set recompute=full,");
-    if (parallel->micro_batch > 1)
+    if (parallel->micro_batch > 1 && !was_searched(job, "micro_batch"))
         PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
-    if (plan->mesh.devices > 1)
+    if (several && !was_searched(job, "pipeline"))
         PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
-    if (!parallel->offload && plan->cluster.host_link_bytes_per_s > 0)
+    if (!parallel->offload && plan->cluster.host_link_bytes_per_s > 0 &&
+        !was_searched(job, "offload"))
         PRINT(" --set offload=true,");
     if (!plan->graph.precision.has_master && plan->graph.precision.param == SBP_FP32)
         PRINT(" --set precision=mixed,");
@@ -100,7 +117,8 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
                    "there is none",
           sbp_space_name(job->request.space), sbp_format_bytes(shortage->limit_bytes, limit));
     if (shortage->needed_bytes > 0)
-        PRINT("; the least seen is %s", sbp_format_bytes(shortage->needed_bytes, needed));
+        PRINT("; the least that was seen to do is %s (%.0f bytes)",
+              sbp_format_bytes(shortage->needed_bytes, needed), shortage->needed_bytes);
     PRINT("\n");
     if (shortage->parts[0] != '\0')
         PRINT("%s dominate: %s\n", shortage->largest, shortage->parts);

@@ -198,30 +198,65 @@ const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
     return buffer;
 }
 
-void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
-                       const struct sbp_outcome *outcome, struct sbp_shortage *shortage)
+/* Only the candidate that needs least, ZeRO by layer where the space has it. */
+static enum sbp_status narrow_to_least(struct sbp_plan *plan, const struct sbp_outcome *outcome,
+                                       struct sbp_request *request, struct sbp_diag *diag)
 {
-    /* The least memory that was seen is a bound, a little under what a compiled program takes. */
-    static const double FACTORS[] = {1.001, 1.02, 1.1, 1.4, 2};
+    const bool by_layer = sbp_space_rule(request->space)->outer.per_layer_zero;
+    const char *const *keys = sbp_parallel_keys();
+    unsigned given = 0;
+    for (int i = 0; keys[i] != NULL; i++)
+        given |= by_layer && strcmp(keys[i], "zero") == 0 ? 0 : 1u << i;
+    request->given |= given;
+    request->solver_options.time_limit_s = SHORTAGE_LIMIT_S;
+    request->solver_options.max_evaluations = 0;
+    return sbp_plan_set_parallel(plan, &outcome->needed_by, diag);
+}
+
+/* A plan within so many bytes: what a device needs of it. False leaves the shortage alone. */
+static bool fits_in(struct sbp_plan *plan, const struct sbp_request *request, int64_t limit_bytes,
+                    struct sbp_shortage *shortage)
+{
     struct sbp_request roomy = *request;
-    struct sbp_outcome second = {.status = SBP_PLAN_INFEASIBLE};
+    struct sbp_outcome outcome;
     struct sbp_report report;
     struct sbp_diag unsaid = {0};
-    *shortage = (struct sbp_shortage){.needed_bytes = (double)outcome->needed_bytes,
-                                      .limit_bytes = request->memory_limit_bytes > 0
-                                                         ? (double)request->memory_limit_bytes
-                                                         : (double)plan->cluster.memory_bytes};
-    roomy.solver_options.time_limit_s = SHORTAGE_LIMIT_S;
-    for (int i = 0; i < 5 && outcome->needed_bytes > 0 && !sbp_outcome_has_plan(&second); i++) {
-        roomy.memory_limit_bytes = (int64_t)((double)outcome->needed_bytes * FACTORS[i]);
-        if (sbp_search_run(plan, &roomy, &second, &unsaid) != SBP_OK || second.stopped)
-            break;
-    }
-    if (!sbp_outcome_has_plan(&second) || sbp_report_make(plan, &report, &unsaid) != SBP_OK)
-        return;
+    roomy.memory_limit_bytes = limit_bytes;
+    if (sbp_search_run(plan, &roomy, &outcome, &unsaid) != SBP_OK ||
+        !sbp_outcome_has_plan(&outcome) || sbp_report_make(plan, &report, &unsaid) != SBP_OK)
+        return false;
     shortage->needed_bytes = (double)report.summary.totals.device_bytes;
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",
                    sbp_report_largest_part(&report.summary));
     sbp_report_free(&report);
+    return true;
+}
+
+void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                       const struct sbp_outcome *outcome, struct sbp_shortage *shortage)
+{
+    /* What was seen is mostly a plan; without labels that go together it is a little too low. */
+    static const double FACTORS[] = {1, 1.001, 1.02, 1.1, 1.4, 2};
+    enum { ROUNDS = sizeof FACTORS / sizeof *FACTORS, MOST_HALVINGS = 12 };
+    struct sbp_request narrow = *request;
+    struct sbp_diag unsaid = {0};
+    bool found = false;
+    *shortage = (struct sbp_shortage){.needed_bytes = (double)outcome->needed_bytes,
+                                      .limit_bytes = request->memory_limit_bytes > 0
+                                                         ? (double)request->memory_limit_bytes
+                                                         : (double)plan->cluster.memory_bytes};
+    if (outcome->needed_bytes == 0 || narrow_to_least(plan, outcome, &narrow, &unsaid) != SBP_OK)
+        return;
+    for (int i = 0; i < ROUNDS && !found; i++)
+        found =
+            fits_in(plan, &narrow, (int64_t)((double)outcome->needed_bytes * FACTORS[i]), shortage);
+    /* What needs least by the model need not when it is compiled. */
+    double low = outcome->least_bytes;
+    for (int i = 0; found && i < MOST_HALVINGS && low < shortage->needed_bytes; i++) {
+        const double limit =
+            i == 0 ? shortage->needed_bytes - 1 : floor((low + shortage->needed_bytes - 1) / 2);
+        if (!fits_in(plan, &narrow, (int64_t)limit, shortage))
+            low = limit + 1;
+    }
 }

@@ -67,8 +67,9 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
 /* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
 
-/* Why there is no plan, and which memory there would have to be: an infeasible space is searched
- * once more with the least memory that was seen to do. parts is "" when that is not known. */
+/* Why there is no plan, and which memory a device would have to have: the plan that needs least of
+ * those seen is looked for again with less and less memory, by halves, down to what it is bounded
+ * by. The plan is left with its parallel. parts is "" when that is not known. */
 struct sbp_shortage {
     double needed_bytes, limit_bytes;
     char parts[SBP_PARTS_BYTES], largest[32];

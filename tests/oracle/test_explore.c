@@ -19,7 +19,8 @@
 #include "small_models.h"
 
 /* Sums in another order differ by this share. */
-#define CLOSE 1e-9
+#define CLOSE           1e-9
+#define MOST_OVER_LEAST 0.1
 
 #define NO_LIMIT (-1.0) /* of memory */
 
@@ -149,6 +150,7 @@ static struct brute try_all(struct instance *instance)
 struct tally {
     int run, optimal, feasible, infeasible, staged, split, formed_again;
     int64_t strategies;
+    int leaner, least, least_is_exact;
     double worst_gap;
 };
 
@@ -197,12 +199,14 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     if (isinf(outcome.objective_s)) {
         if (isfinite(brute->best_s))
             complain(instance, "there is a plan that the search did not find");
-        snprintf(text, sizeof text, "%s: %" PRId64 " bytes needed, %" PRId64 " do",
-                 sbp_plan_status_name(outcome.status), outcome.needed_bytes,
+        snprintf(text, sizeof text,
+                 "%s: %" PRId64 " bytes needed, no less than %.0f, %" PRId64 " do",
+                 sbp_plan_status_name(outcome.status), outcome.needed_bytes, outcome.least_bytes,
                  brute->least_device_bytes);
         if (outcome.status != SBP_PLAN_INFEASIBLE ||
             outcome.needed_bytes <= instance->request.memory_limit_bytes ||
-            outcome.needed_bytes > brute->least_device_bytes)
+            outcome.needed_bytes < brute->least_device_bytes ||
+            outcome.least_bytes > (double)brute->least_device_bytes)
             complain(instance, text);
         tally->infeasible++;
         return;
@@ -226,6 +230,62 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     tally->split += chosen->micro_batch < instance->plan.graph.global_batch;
     tally->formed_again += chosen->recompute != SBP_RECOMPUTE_NONE;
     tally->worst_gap = fmax(tally->worst_gap, outcome.objective_s / brute->best_s - 1);
+}
+
+/* A byte less than the leanest of all plans: there is none, and what is named as enough is enough
+ * and little more than what the leanest needs: of the strategies that need least by the model,
+ * which does not know where buffers lie, few are compiled. */
+static void check_least(struct instance *instance, const struct brute *brute, struct tally *tally)
+{
+    char text[200];
+    struct sbp_outcome none, again;
+    struct sbp_diag diag = {{0}};
+    struct sbp_request *request = &instance->request;
+    const struct sbp_parallel plain = instance->plan.parallel;
+    request->memory_limit_bytes = brute->least_device_bytes - 1;
+    if (sbp_explore(&instance->plan, request, &none, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    tally->leaner += isfinite(none.objective_s); /* by layer */
+    if (isfinite(none.objective_s))
+        return;
+    (void)snprintf(text, sizeof text, "needs %" PRId64 " bytes, the leanest plan %" PRId64,
+                   none.needed_bytes, brute->least_device_bytes);
+    if (none.needed_bytes < brute->least_device_bytes ||
+        (double)(none.needed_bytes - brute->least_device_bytes) >
+            MOST_OVER_LEAST * (double)brute->least_device_bytes + 4 * 64)
+        complain(instance, text);
+    request->memory_limit_bytes = none.needed_bytes;
+    if (sbp_plan_set_parallel(&instance->plan, &plain, &diag) != SBP_OK ||
+        sbp_explore(&instance->plan, request, &again, &diag) != SBP_OK)
+        complain(instance, diag.text);
+    if (!isfinite(again.objective_s))
+        complain(instance, text);
+    tally->least++;
+    tally->least_is_exact += none.needed_bytes == brute->least_device_bytes;
+    tally->infeasible += none.status == SBP_PLAN_INFEASIBLE;
+}
+
+static void run_least(enum small_kind kind, int outer, int inner, int instances, uint64_t seed)
+{
+    struct tally tally = {0};
+    for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
+        struct instance instance = {.seed = seed + (uint64_t)draw * 1000003,
+                                    .request = {.space = SBP_SPACE_FULL}};
+        open_instance(&instance, kind, outer, inner);
+        const struct brute brute = try_all(&instance);
+        if (!brute.gave_up && brute.strategies > 0) {
+            tally.run++;
+            check_least(&instance, &brute, &tally);
+        }
+        sbp_plan_free(&instance.plan);
+    }
+    print_message("%-12s %dx%d, seed %" PRIu64 ": %d run, %d leaner by layer; %d least named, %d "
+                  "exactly, %d proved infeasible below\n",
+                  small_kind_name(kind), outer, inner, seed, tally.run, tally.leaner, tally.least,
+                  tally.least_is_exact, tally.infeasible);
+    assert_true(tally.run > 0);
+    assert_true(tally.least > 0);
+    assert_true(tally.least_is_exact > 0);
 }
 
 static void run_instance(struct instance *instance, struct tally *tally, double share)
@@ -342,12 +402,22 @@ static void test_with_limit(void **state)
     }
 }
 
+static void test_least_memory(void **state)
+{
+    (void)state;
+    run_least(SMALL_CHAIN, 2, 1, 8, 41);
+    run_least(SMALL_RESIDUAL, 2, 1, 4, 42);
+    run_least(SMALL_LANGUAGE, 2, 1, 4, 43);
+    run_least(SMALL_GPT, 2, 1, 3, 44);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_without_limit),
         cmocka_unit_test(test_stages),
         cmocka_unit_test(test_with_limit),
+        cmocka_unit_test(test_least_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,11 @@
+# what is named as the least memory is enough, and a byte less is not
+check() {
+least=$(sbplan search "$@" --json | grep -o '"needed_bytes":.*[0-9]' | grep -o '[0-9]*$')
+sbplan search "$@" --set cluster.device.memory_bytes=$least --json | grep -o '"device_bytes":.*[0-9]' | head -1 | grep -o '[0-9]*$'
+sbplan search "$@" --set cluster.device.memory_bytes=$((least - 1)) --json | grep -E '"(needed_bytes|dominates)":'
+echo "$least"
+}
+check gpt2-xl laptop-4 --devices 1
+check tiny-mlp laptop-4 --set cluster.device.memory_bytes=1000
+check tiny-gpt laptop-4 --space data-parallel --set cluster.device.memory_bytes=10000
+check gpt2-xl laptop-4 --space megatron

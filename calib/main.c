@@ -12,6 +12,8 @@
 #include "base/text.h"
 #include "calib/compare.h"
 #include "calib/job.h"
+#include "calib/network_text.h"
+#include "calib/points.h"
 #include "calib/report.h"
 #include "calib/session.h"
 #include "kernels/kernels.h"
@@ -53,12 +55,46 @@ static enum sbp_status print_changes(const struct sbp_calibration_session *sessi
     return status;
 }
 
+/* Curves by group shape out of all good runs. */
+static enum sbp_status fit_network(const struct sbp_record *record, struct sbp_network_fit *network,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_network_options options = {.ports = 1}; /* ranks of a host share what it has */
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    SBP_TRY(sbp_points(record, &measured, &runs, diag));
+    const enum sbp_status status = sbp_network_fit(&measured, &options, network, diag);
+    sbp_measured_free(&measured);
+    return status;
+}
+
+static enum sbp_status write_file(const struct sbp_calibration_session *session,
+                                  struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+{
+    const struct sbp_settings *settings = session->settings;
+    if (!settings->curves)
+        return sbp_calibration_write(&session->found, calibrated, settings->output, diag);
+    struct sbp_network_fit *network = calloc(1, sizeof *network);
+    if (network == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    enum sbp_status status = fit_network(&session->record, network, diag);
+    calibrated->network = network;
+    if (status == SBP_OK)
+        status = sbp_calibration_write(&session->found, calibrated, settings->output, diag);
+    if (status == SBP_OK && !settings->json && !settings->quiet)
+        status = sbp_network_print(network, stdout);
+    calibrated->network = NULL;
+    sbp_network_fit_free(network);
+    free(network);
+    return status;
+}
+
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
     struct sbp_calibrated calibrated;
     SBP_TRY(sbp_calibrate(&session->found, settings->weights, &calibrated, diag));
-    SBP_TRY(sbp_calibration_write(&session->found, &calibrated, settings->output, diag));
+    SBP_TRY(write_file(session, &calibrated, diag));
     if (settings->json)
         SBP_TRY(print_json(session, &calibrated, diag));
     else if (!settings->quiet)

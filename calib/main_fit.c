@@ -201,7 +201,7 @@ static enum sbp_status print_json(const struct sbp_logs *logs, const struct sbp_
         json = cJSON_CreateObject();
         sbp_json_put(json, "quality", sbp_network_quality_json(fit), &failed);
         sbp_json_put(json, "network", sbp_network_json(fit), &failed);
-        sbp_json_put(json, "levels", sbp_network_levels_json(fit, NULL, 0), &failed);
+        sbp_json_put(json, "levels", sbp_network_levels_json(fit, NULL, 0, "gpu"), &failed);
     }
     if (failed) {
         cJSON_Delete(json);

@@ -91,7 +91,7 @@ static void put_level(struct cJSON *levels, const char *name, int size,
 }
 
 struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
-                                      const struct sbp_preset *link, int nodes)
+                                      const struct sbp_preset *link, int nodes, const char *device)
 {
     static const char measured[] = "fitted to all measured collectives, for those not measured";
     bool failed = false;
@@ -111,7 +111,7 @@ struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
         put_level(levels, "node", size, between, fit->network.ports,
                   fit->between.is_measured ? measured : "not measured: taken for that within nodes",
                   &failed);
-    put_level(levels, "gpu", fit->ranks_per_node, &within, 0, source, &failed);
+    put_level(levels, device, fit->ranks_per_node, &within, 0, source, &failed);
     return done(levels, failed || levels == NULL);
 }
 
@@ -231,7 +231,8 @@ enum sbp_status sbp_network_file_text(const struct sbp_network_fit *fit,
     const bool has_network = sbp_network_is_given(&fit->network);
     sbp_json_put_text(root, "name", file->name, &failed);
     sbp_json_put_text(root, "collectives", has_network ? "hierarchical" : "ring", &failed);
-    sbp_json_put(root, "levels", sbp_network_levels_json(fit, file->preset, file->nodes), &failed);
+    sbp_json_put(root, "levels", sbp_network_levels_json(fit, file->preset, file->nodes, "gpu"),
+                 &failed);
     sbp_json_put(root, "device", sbp_preset_json(file->preset), &failed);
     if (has_network)
         sbp_json_put(root, "network", sbp_network_json(fit), &failed);

@@ -20,9 +20,10 @@ struct cJSON *sbp_network_quality_json(const struct sbp_network_fit *fit);
 struct cJSON *sbp_network_json(const struct sbp_network_fit *fit);
 /* Its `levels`: nodes where groups over several nodes were measured, then devices. link: what a
  * device reaches within a node, for where no group within one was measured; NULL: then it counts
- * as if it were between nodes. nodes: of the cluster, 0: the most that were measured. */
+ * as if it were between nodes. nodes: of the cluster, 0: the most that were measured; device: the
+ * innermost level's name. */
 struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
-                                      const struct sbp_preset *link, int nodes);
+                                      const struct sbp_preset *link, int nodes, const char *device);
 /* The `device` of a preset; NULL: out of memory. */
 struct cJSON *sbp_preset_json(const struct sbp_preset *preset);
 

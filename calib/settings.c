@@ -116,8 +116,8 @@ static bool set_nominal(void *settings, const char *value)
 
 static bool set_method(void *settings, const char *value)
 {
-    (void)settings; /* there is one */
-    return strcmp(value, "paper") == 0;
+    ((struct sbp_settings *)settings)->curves = strcmp(value, "curves") == 0;
+    return strcmp(value, "paper") == 0 || strcmp(value, "curves") == 0;
 }
 
 static bool set_weights(void *settings, const char *value)
@@ -163,8 +163,9 @@ static const struct sbp_option option_table[] = {
     {"--budget-s", "SECONDS", "numbers above 0 up to 86400",
      "time for all measurements (default 30)", set_budget},
     {"--runs", "N", "1 to 100", "repeats of the whole; three tell a bad one (default 3)", set_runs},
-    {"--method", "NAME", "paper (curves are not in this version)",
-     "how times become alpha and beta: paper (default), least squares over the collectives",
+    {"--method", "NAME", "paper and curves",
+     "paper (default): one alpha and beta by least squares over the collectives; curves: by "
+     "group shape, as --from fits logs",
      set_method},
     {"--weights", "NAME", "relative, symmetric and none",
      "of the errors: relative to the measured time (default), symmetric (to both times) or none",

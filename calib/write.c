@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "calib/network_text.h"
 
 #define PATH_BYTES     4096
 #define SETTLED_SPREAD 0.05 /* of a point over its runs */
@@ -264,6 +265,21 @@ static void add_levels(struct builder *builder, cJSON *root,
     add_whole(builder, level, "ports", 1);
 }
 
+static void add_made(struct builder *builder, cJSON *object, const char *key, cJSON *item)
+{
+    if (keep(builder, item) != NULL && !cJSON_AddItemToObject(object, key, item)) {
+        cJSON_Delete(item);
+        builder->failed = true;
+    }
+}
+
+static void add_network(struct builder *builder, cJSON *root, const struct sbp_network_fit *network)
+{
+    add_string(builder, root, "collectives", "hierarchical");
+    add_made(builder, root, "levels", sbp_network_levels_json(network, NULL, 0, "rank"));
+    add_made(builder, root, "network", sbp_network_json(network));
+}
+
 static void add_device(struct builder *builder, cJSON *root,
                        const struct sbp_calibration *calibration,
                        const struct sbp_calibrated *calibrated)
@@ -410,7 +426,10 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     struct builder builder = {false};
     cJSON *root = keep(&builder, cJSON_CreateObject());
     add_string(&builder, root, "name", calibration->origin.name);
-    add_levels(&builder, root, calibration, calibrated);
+    if (calibrated->network == NULL)
+        add_levels(&builder, root, calibration, calibrated);
+    else
+        add_network(&builder, root, calibrated->network);
     add_device(&builder, root, calibration, calibrated);
     cJSON *measured = add_object(&builder, root, "measured");
     add_origin(&builder, measured, calibration);
@@ -418,6 +437,8 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     add_fits(&builder, measured, calibration, calibrated);
     add_kinds(&builder, measured, calibrated);
     add_findings(&builder, measured, &calibration->findings);
+    if (calibrated->network != NULL)
+        add_made(&builder, measured, "quality", sbp_network_quality_json(calibrated->network));
     *text = builder.failed ? NULL : cJSON_Print(root);
     cJSON_Delete(root);
     if (*text == NULL)

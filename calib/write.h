@@ -9,6 +9,7 @@
 #include "calib/fit.h"
 #include "calib/findings.h"
 #include "calib/gemm.h"
+#include "calib/network_fit.h"
 #include "calib/origin.h"
 #include "calib/points.h"
 
@@ -55,6 +56,7 @@ struct sbp_calibrated {
     double flops[SBP_TYPES]; /* best of each type; 0: not timed */
     double gemm_flops[SBP_MAX_GEMMS];
     double copy_bytes_per_s;
+    const struct sbp_network_fit *network; /* borrowed; NULL: alpha and beta alone */
 };
 
 /* E_INPUT: the samples do not determine the parameters; E_MEMORY. */

@@ -223,7 +223,7 @@ static void test_failures_leave_nothing(void **state)
         {"--max-bytes 99999999999999999999", "4K to 1G"},
         {"-n 1", "2 to 1024"},
         {"-n", "needs a value"},
-        {"--method curves", "not in this version"},
+        {"--method curve", "paper and curves"},
         {"--backend nccl", "not in this build"},
         {"--backend shmem", "threads, mpi and nccl"},
         {"somewhere", "one word too many"},

@@ -75,18 +75,7 @@ static void add_step(struct note *note, const struct sbp_plan *before, const str
 /* Roles over all levels, or by level where those are alike. */
 static const char *roles_of(const struct sbp_plan *plan, int op, bool by_level, char *buffer)
 {
-    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
-    int used = 0;
-    if (by_level)
-        return sbp_roles_text(plan, op, buffer);
-    (void)snprintf(buffer, SBP_ROLES_BYTES, "whole");
-    for (int role = 0; role < entry->role_count; role++) {
-        const int64_t total = sbp_role_total(plan, op, role);
-        if (total > 1 && used < SBP_ROLES_BYTES)
-            used += snprintf(buffer + used, (size_t)(SBP_ROLES_BYTES - used), "%s%s %lld",
-                             used > 0 ? " x " : "", entry->role[role].name, (long long)total);
-    }
-    return buffer;
+    return by_level ? sbp_roles_text(plan, op, buffer) : sbp_role_totals_text(plan, op, buffer);
 }
 
 static int find_layer(const struct sbp_graph *graph, const char *name)

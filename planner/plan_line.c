@@ -78,21 +78,6 @@ static void add_step(struct line *line, const struct sbp_plan *plan)
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* Roles over all levels: "batch 4 x column 8". */
-static const char *totals(const struct sbp_plan *plan, int op, char *buffer)
-{
-    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
-    int used = 0;
-    (void)snprintf(buffer, SBP_ROLES_BYTES, "whole");
-    for (int role = 0; role < entry->role_count; role++) {
-        const int64_t total = sbp_role_total(plan, op, role);
-        if (total > 1)
-            used += snprintf(buffer + used, (size_t)(SBP_ROLES_BYTES - used), "%s%s %lld",
-                             used > 0 ? " x " : "", entry->role[role].name, (long long)total);
-    }
-    return buffer;
-}
-
 /* The first of repeated layers with weights that choose for themselves. */
 static bool is_layer(const struct sbp_graph *graph, int op)
 {
@@ -105,9 +90,9 @@ static int alike(const struct sbp_plan *plan, int op)
 {
     char mine[SBP_ROLES_BYTES], other[SBP_ROLES_BYTES];
     int count = 0;
-    (void)totals(plan, op, mine);
+    (void)sbp_role_totals_text(plan, op, mine);
     for (int i = 0; i < plan->graph.op_count; i++) {
-        if (!is_layer(&plan->graph, i) || strcmp(totals(plan, i, other), mine) != 0)
+        if (!is_layer(&plan->graph, i) || strcmp(sbp_role_totals_text(plan, i, other), mine) != 0)
             continue;
         if (i < op)
             return 0;
@@ -133,7 +118,7 @@ static void add_layers(struct line *line, const struct sbp_plan *plan)
         if (next < 0)
             return;
         char roles[SBP_ROLES_BYTES];
-        add(line, "%s (%d)", totals(plan, next, roles), most);
+        add(line, "%s (%d)", sbp_role_totals_text(plan, next, roles), most);
         limit = most;
         after = next;
     }

@@ -96,3 +96,16 @@ const char *sbp_roles_text(const struct sbp_plan *plan, int op, char *buffer)
         (void)snprintf(buffer, SBP_ROLES_BYTES, "-");
     return buffer;
 }
+
+const char *sbp_role_totals_text(const struct sbp_plan *plan, int op, char *buffer)
+{
+    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
+    int used = 0;
+    (void)snprintf(buffer, SBP_ROLES_BYTES, "whole");
+    for (int role = 0; role < entry->role_count; role++) {
+        const int64_t total = sbp_role_total(plan, op, role);
+        if (total > 1)
+            used = append(buffer, used, used > 0 ? " x " : "", entry->role[role].name, total);
+    }
+    return buffer;
+}

@@ -23,5 +23,7 @@ struct cJSON *sbp_roles_json(const struct sbp_plan *plan, int op);
  * split. Returns buffer. */
 #define SBP_ROLES_BYTES 256
 const char *sbp_roles_text(const struct sbp_plan *plan, int op, char *buffer);
+/* The same over all levels together; "whole" where nothing is split. */
+const char *sbp_role_totals_text(const struct sbp_plan *plan, int op, char *buffer);
 
 #endif

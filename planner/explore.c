@@ -158,6 +158,32 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *l
     return SBP_OK;
 }
 
+static void add_point(struct sbp_outcome *out, int64_t evaluations, double elapsed_s, double best)
+{
+    if (out->curve_count < SBP_CURVE_POINTS)
+        out->curve[out->curve_count++] = (struct sbp_curve_point){evaluations, elapsed_s, best};
+}
+
+/* How a better plan was come by: the solver's costs on the way, which are those of labelled plans
+ * or a little less, down to the plan's. */
+static void note_curve(struct explorer *e, const struct sbp_outcome *found)
+{
+    struct sbp_outcome *out = e->out;
+    const int64_t before = out->evaluations - found->evaluations;
+    const double now_s = sbp_clock_s() - e->start_s;
+    double best = best_s(e);
+    for (int i = 0; i < found->curve_count; i++) {
+        const struct sbp_curve_point *point = &found->curve[i];
+        if (!(point->best < best) || !(point->best > found->objective_s))
+            continue;
+        best = point->best;
+        if (out->curve_count + 1 < SBP_CURVE_POINTS)
+            add_point(out, before + point->evaluations,
+                      fmin(now_s, now_s - found->wall_s + point->elapsed_s), best);
+    }
+    add_point(out, out->evaluations, now_s, found->objective_s);
+}
+
 static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
 {
     struct sbp_outcome *out = e->out;
@@ -167,11 +193,8 @@ static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
     out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
     out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
-    if (found->objective_s < best_s(e) && out->curve_count < SBP_CURVE_POINTS)
-        out->curve[out->curve_count++] =
-            (struct sbp_curve_point){.evaluations = out->evaluations,
-                                     .elapsed_s = sbp_clock_s() - e->start_s,
-                                     .best = found->objective_s};
+    if (found->objective_s < best_s(e))
+        note_curve(e, found);
 }
 
 /* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.

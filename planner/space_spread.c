@@ -32,30 +32,63 @@ struct spread {
     struct sbp_arena *arena;
 };
 
-static double price_of(const struct sbp_space_edge *edge, bool forward, int source, int target)
+/* ---- pair by pair --------------------------------------------------------------------------- */
+
+/* Kinds that a target makes with all sources' patterns, family by family. */
+struct column_of {
+    const uint16_t *kind[SBP_MAX_AXES + 1];
+    int step[SBP_MAX_AXES + 1]; /* from a source's pattern to the next */
+};
+
+static void find_column(const struct sbp_space_edge *edge, bool forward, int target,
+                        struct column_of *column)
 {
-    return forward ? sbp_edge_price_s(edge, source, target)
-                   : sbp_edge_price_s(edge, target, source);
+    const struct sbp_patterns *patterns = forward ? edge->to : edge->from;
+    const uint16_t *at = patterns->of + (size_t)target * (size_t)edge->families;
+    for (int f = 0; f < edge->families; f++) {
+        const int width = edge->to->count[f];
+        column->kind[f] = edge->kind[f] + (forward ? at[f] : at[f] * width);
+        column->step[f] = forward ? width : 1;
+    }
 }
 
-/* ---- pair by pair --------------------------------------------------------------------------- */
+/* Place of a source's price with the column's target; -1: no way leads there. */
+static int place_of(const struct sbp_space_edge *edge, const struct column_of *column,
+                    const uint16_t *pattern)
+{
+    int place = 0;
+    for (int f = 0; f < edge->families; f++) {
+        const uint16_t kind = column->kind[f][pattern[f] * column->step[f]];
+        if (kind == NO_KIND)
+            return -1;
+        place += kind * edge->stride[f];
+    }
+    return place;
+}
 
 static void spread_pairs(const struct sbp_space_edge *edge, bool forward,
                          const struct sbp_tuples *sources, const double *from,
                          const struct sbp_tuples *targets, double *to)
 {
+    const struct sbp_patterns *patterns = forward ? edge->from : edge->to;
+    struct column_of column;
     for (int j = 0; j < targets->count; j++) {
-        const int target = targets->tuple[j];
         double least = INFINITY;
+        find_column(edge, forward, targets->tuple[j], &column);
         for (int i = 0; i < sources->count; i++) {
             const int source = sources->tuple[i];
             if (from[source] >= least)
                 continue;
-            const double price = price_of(edge, forward, source, target);
+            const int place =
+                place_of(edge, &column, patterns->of + (size_t)source * (size_t)edge->families);
+            if (place < 0)
+                continue;
+            const double known = edge->price[place];
+            const double price = known >= 0 ? known : sbp_edge_price_at(edge, place);
             if (price < SBP_FORBIDDEN && from[source] + price < least)
                 least = from[source] + price;
         }
-        to[target] = least;
+        to[targets->tuple[j]] = least;
     }
 }
 

@@ -466,6 +466,9 @@ static void conclude(struct explorer *e)
         out->lower_bound_s = out->objective_s;
 }
 
+/* What finding that out may take of a search's time limit. */
+#define LIMIT_SHARE 0.1
+
 /* Where nothing fits, the candidates that were looked at say what would. */
 static enum sbp_status find_least(struct explorer *e)
 {
@@ -482,7 +485,7 @@ static enum sbp_status find_least(struct explorer *e)
     e->out->least_bytes = INFINITY;
     for (int i = 0; i < count; i++)
         e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
-    request.solver_options.time_limit_s = 0; /* may be used up; this takes little */
+    request.solver_options.time_limit_s *= LIMIT_SHARE; /* the search may have used all of it up */
     request.solver_options.max_evaluations = 0;
     return sbp_least_find(e->plan, &request, candidate, count, &e->out->needed_bytes,
                           &e->out->needed_by, e->diag);

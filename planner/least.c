@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/text.h"
+
 /* Candidates that are compiled; bounds are close, so that few are mostly enough. */
 enum { MOST_COMPILED = 100 };
 
@@ -23,7 +25,7 @@ static enum sbp_status compile(struct sbp_plan *plan, const struct sbp_request *
     enum sbp_status status = sbp_plan_set_parallel(plan, parallel, &refusal);
     if (status == SBP_OK)
         status = sbp_optimise(plan, &nothing_fits, &outcome, &refusal);
-    *bytes = status == SBP_OK ? outcome.needed_bytes : 0;
+    *bytes = status == SBP_OK && !outcome.stopped ? outcome.needed_bytes : 0;
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
                ? SBP_OK
                : sbp_fail(diag, status, "%s", refusal.text);
@@ -33,13 +35,20 @@ enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *
                                struct sbp_least_candidate *candidate, int count, int64_t *bytes,
                                struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
+    struct sbp_request rest = *request;
+    double *const limit_s = &rest.solver_options.time_limit_s;
+    const double start_s = sbp_clock_s();
     *bytes = 0;
     qsort(candidate, (size_t)count, sizeof *candidate, by_bound);
     for (int i = 0; i < count && i < MOST_COMPILED; i++) {
         int64_t needed = 0;
         if (*bytes > 0 && candidate[i].bound_bytes >= (double)*bytes)
             break;
-        SBP_TRY(compile(plan, request, &candidate[i].parallel, &needed, diag));
+        if (*limit_s > 0)
+            *limit_s = request->solver_options.time_limit_s - (sbp_clock_s() - start_s);
+        if (*limit_s < 0)
+            break;
+        SBP_TRY(compile(plan, &rest, &candidate[i].parallel, &needed, diag));
         if (needed <= 0 || (*bytes > 0 && needed >= *bytes))
             continue;
         *bytes = needed;

@@ -13,6 +13,7 @@
 #include "planner/space_rules.h"
 
 #define SHORTAGE_LIMIT_S 2.0 /* a round of explaining an infeasible space takes at most */
+#define SHORTAGE_SHARE   0.1 /* of a search's time limit that all rounds may take */
 
 /* Places in sbp_parallel_keys of what --set gives. */
 static unsigned given_keys(const struct cJSON *parallel)
@@ -233,6 +234,15 @@ static bool fits_in(struct sbp_plan *plan, const struct sbp_request *request, in
     return true;
 }
 
+/* Whether a limit (0: none) leaves time for a round, which then keeps to it. */
+static bool has_time(struct sbp_request *round, double limit_s, double start_s)
+{
+    const double left_s = limit_s - (sbp_clock_s() - start_s);
+    if (limit_s > 0)
+        round->solver_options.time_limit_s = fmin(SHORTAGE_LIMIT_S, left_s);
+    return limit_s <= 0 || left_s > 0;
+}
+
 void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
                        const struct sbp_outcome *outcome, struct sbp_shortage *shortage)
 {
@@ -241,19 +251,27 @@ void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
     enum { ROUNDS = sizeof FACTORS / sizeof *FACTORS, MOST_HALVINGS = 12 };
     struct sbp_request narrow = *request;
     struct sbp_diag unsaid = {0};
+    const double limit_s = SHORTAGE_SHARE * request->solver_options.time_limit_s;
+    const double start_s = sbp_clock_s();
     bool found = false;
     *shortage = (struct sbp_shortage){.needed_bytes = (double)outcome->needed_bytes,
                                       .limit_bytes = request->memory_limit_bytes > 0
                                                          ? (double)request->memory_limit_bytes
                                                          : (double)plan->cluster.memory_bytes};
-    if (outcome->needed_bytes == 0 || narrow_to_least(plan, outcome, &narrow, &unsaid) != SBP_OK)
+    if ((double)outcome->needed_bytes <= shortage->limit_bytes) {
+        shortage->needed_bytes = 0; /* time was short, not memory */
         return;
-    for (int i = 0; i < ROUNDS && !found; i++)
+    }
+    if (narrow_to_least(plan, outcome, &narrow, &unsaid) != SBP_OK)
+        return;
+    for (int i = 0; i < ROUNDS && !found && has_time(&narrow, limit_s, start_s); i++)
         found =
             fits_in(plan, &narrow, (int64_t)((double)outcome->needed_bytes * FACTORS[i]), shortage);
     /* What needs least by the model need not when it is compiled. */
     double low = outcome->least_bytes;
-    for (int i = 0; found && i < MOST_HALVINGS && low < shortage->needed_bytes; i++) {
+    for (int i = 0; found && i < MOST_HALVINGS && low < shortage->needed_bytes &&
+                    has_time(&narrow, limit_s, start_s);
+         i++) {
         const double limit =
             i == 0 ? shortage->needed_bytes - 1 : floor((low + shortage->needed_bytes - 1) / 2);
         if (!fits_in(plan, &narrow, (int64_t)limit, shortage))

@@ -4,7 +4,7 @@
 # is measured.
 # usage: calibrate_files.sh CALIBRATE EXPECTED
 set -eu
-calibrate=$1 expected=$2
+calibrate=$(realpath "$1") expected=$2
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"

@@ -5,7 +5,7 @@
 # usage: virtual_calibrate.sh CALIBRATE MPIRUN [all]
 #   all: 2 x 2 and 4 x 1 ranks at three rates, as a table
 set -eu
-calibrate=$1 mpirun=$2 all=${3-}
+calibrate=$(realpath "$1") mpirun=$2 all=${3-}
 cluster=$(cd "$(dirname "$0")" && pwd)/virtual_cluster.sh
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 folder=$(mktemp -d)

@@ -127,11 +127,9 @@ static enum sbp_status print_rows(const struct sbp_job *job, const struct sbp_sw
 static bool print_sums(const struct sbp_job *job, const struct sbp_sweep *sweep, FILE *out)
 {
     char each[32], budget[32], rate[32];
-    double run_s = 0, required_s = 0;
-    for (int i = 0; i < sweep->count; i++) {
+    double run_s = 0;
+    for (int i = 0; i < sweep->count; i++)
         run_s += cell_s(job, &sweep->cell[i]);
-        required_s += i < sweep->required ? cell_s(job, &sweep->cell[i]) : 0;
-    }
     const double all_s = run_s * job->runs;
     const double taken_s = all_s < job->budget_s ? all_s : job->budget_s;
     (void)sbp_format_bytes(job->bytes_per_s > 0 ? job->bytes_per_s : SBP_JOB_BYTES_PER_S, rate);

@@ -86,7 +86,7 @@ static bool set_collectives(void *settings, const char *value)
     unsigned *kinds = &((struct sbp_settings *)settings)->kinds;
     for (const char *at = value;; at++) {
         const size_t length = strcspn(at, ",");
-        int kind = 0;
+        enum sbp_collective kind = (enum sbp_collective)0;
         while (kind < SBP_COLLECTIVES &&
                (kind == SBP_LOCAL || strlen(sbp_collective_name(kind)) != length ||
                 strncmp(sbp_collective_name(kind), at, length) != 0))

@@ -19,7 +19,7 @@
 #define MODEL   "gpt3-175b"
 #define CLUSTER "dgx-a100-8x8"
 
-enum { RUNS = 3, BATCH = 4096, CHAIN_DEVICES = 64, MOST_POINTS = 16 };
+enum { RUNS = 3, BATCH = 4096, CHAIN_DEVICES = 64, MOST_POINTS = 16, MOST_OPTIONS = 6 };
 
 struct bench {
     struct report_arguments arguments;
@@ -45,23 +45,17 @@ struct curve {
 
 /* ---- searching ------------------------------------------------------------------------------ */
 
-/* option and value: one more option of the search; NULL: none. */
+/* option: (up to MOST_OPTIONS) more words of the search, ended by NULL. */
 static struct run search(struct bench *bench, const char *model, const char *cluster,
-                         int64_t devices, const char *option, const char *value)
+                         int64_t devices, const char *const *option)
 {
-    const char *words[16] = {bench->arguments.program, "search", model, cluster, "--json"};
+    const char *words[8 + MOST_OPTIONS] = {bench->arguments.program, "search", model, cluster,
+                                           "--json"};
     struct run run = {0};
     struct measured measured;
     int count = 5;
-    if (option != NULL) {
-        words[count++] = option;
-        words[count++] = value;
-    }
-    if (devices == CHAIN_DEVICES && strstr(model, "chain") != NULL) {
-        static const char *const one_stage[] = {"--set", "pipeline=1", "--set", "micro_batch=4096"};
-        for (size_t i = 0; i < sizeof one_stage / sizeof *one_stage; i++)
-            words[count++] = one_stage[i];
-    }
+    while (*option != NULL)
+        words[count++] = *option++;
     if (bench->arguments.time_limit != NULL) {
         words[count++] = "--time-limit";
         words[count++] = bench->arguments.time_limit;
@@ -95,7 +89,7 @@ static struct run search_gpt3(struct bench *bench, const int64_t *sizes, int lev
         devices *= sizes[i];
     if (inputs_cluster(&bench->inputs, CLUSTER, sizes, levels, cluster, &diag) != SBP_OK)
         return fail(bench, &diag);
-    return search(bench, bench->gpt3, cluster, devices, option, value);
+    return search(bench, bench->gpt3, cluster, devices, (const char *[]){option, value, NULL});
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -230,12 +224,14 @@ static void bench_chain(struct bench *bench, int layers, struct curve *curves)
     static const int64_t sizes[] = {CHAIN_DEVICES / 8, 8};
     struct sbp_diag diag = {{0}};
     char model[INPUTS_PATH_BYTES], cluster[INPUTS_PATH_BYTES], label[64], limit[32];
+    const char *options[MOST_OPTIONS + 1] = {"--set", "pipeline=1", "--set", "micro_batch=4096",
+                                             NULL,    limit};
     struct run run;
     if (!make_chain(bench, layers, model, &diag) ||
         inputs_cluster(&bench->inputs, CLUSTER, sizes, 2, cluster, &diag) != SBP_OK)
         run = fail(bench, &diag);
     else
-        run = search(bench, model, cluster, CHAIN_DEVICES, NULL, NULL);
+        run = search(bench, model, cluster, CHAIN_DEVICES, options);
     (void)snprintf(label, sizeof label, "%d different, free", layers);
     sbp_text_add(&bench->page, "| %s | ", label);
     end_row(bench, label, &run);
@@ -243,7 +239,8 @@ static void bench_chain(struct bench *bench, int layers, struct curve *curves)
     if (!run.good || !run.answer.has_plan)
         return;
     (void)snprintf(limit, sizeof limit, "%" PRId64, run.answer.device_bytes / 5 * 3);
-    run = search(bench, model, cluster, CHAIN_DEVICES, "--memory-limit", limit);
+    options[4] = "--memory-limit";
+    run = search(bench, model, cluster, CHAIN_DEVICES, options);
     (void)snprintf(label, sizeof label, "%d different, 3/5 of it", layers);
     sbp_text_add(&bench->page, "| %s | ", label);
     end_row(bench, label, &run);

@@ -30,12 +30,6 @@ double sbp_group_size(const struct sbp_group *group)
     return size;
 }
 
-void sbp_group_join(struct sbp_group *into, const struct sbp_group *group)
-{
-    for (int i = 0; i < SBP_MAX_LEVELS; i++)
-        into->members[i] *= group->members[i];
-}
-
 /* --- one ring on one level --- */
 
 /* By how much the groups that talk at the same time stretch n, when `own` of a member's devices

@@ -147,18 +147,37 @@ static double times_of(double to, double from)
     return to > 0 && from > 0 ? to / from : 1;
 }
 
-/* Log of the seconds that a curve gives, brought to the group asked for. Stretched as a whole by
- * the latencies, and in bytes by what is left to be stretched of the bandwidths, a curve that rises
- * still rises, and one that follows the formula still follows it. */
-static double scaled_log_s(const struct asked *asked, const struct sbp_shape_curve *curve)
+/* A curve brought to the group asked for: its alphas by the ratio of the latencies, its betas by
+ * that of the bandwidths. Where protocols switch is decided by what a step sends: in rings a
+ * member's share, so that sizes go with the steps; in trees, as of all-reduces, all of it, so that
+ * sizes stay. There a segment might begin below the end of the one before where betas grow more
+ * than alphas: it is lifted. Curves that follow the formula still do, and none falls. */
+static void scale(const struct asked *asked, struct sbp_shape_curve *curve)
 {
     const struct line to =
         line_of(asked->network, asked->kind, asked->nodes, asked->ranks_per_node);
     const struct line from =
         line_of(asked->network, asked->kind, (double)curve->nodes, (double)curve->ranks_per_node);
     const double latencies = times_of(to.alpha_s, from.alpha_s);
-    const double bytes = times_of(to.beta_s_per_byte, from.beta_s_per_byte) / latencies;
-    return sbp_log(latencies * sbp_shape_curve_s(curve, bytes * asked->bytes));
+    const double bandwidths = times_of(to.beta_s_per_byte, from.beta_s_per_byte);
+    const double sizes = asked->kind == SBP_ALL_REDUCE ? 1 : latencies / bandwidths;
+    for (int k = 0; k < curve->segment_count; k++) {
+        struct sbp_segment *segment = &curve->segment[k];
+        segment->first_bytes *= sizes;
+        segment->last_bytes *= sizes;
+        segment->alpha_s *= latencies;
+        segment->beta_s_per_byte *= bandwidths;
+        if (k > 0)
+            segment->alpha_s += fmax(0, segment_s(segment - 1, segment[-1].last_bytes) -
+                                            segment_s(segment, segment->first_bytes));
+    }
+}
+
+static double scaled_log_s(const struct asked *asked, const struct sbp_shape_curve *curve)
+{
+    struct sbp_shape_curve scaled = *curve;
+    scale(asked, &scaled);
+    return sbp_log(sbp_shape_curve_s(&scaled, asked->bytes));
 }
 
 /* Whether a curve says something of the group. */

@@ -14,8 +14,9 @@
  *          + max(bytes within nodes x intra beta, bytes between nodes x inter beta)
  * (bytes stream through both tiers at once, the slower one counts).
  * sbp_network_terms gives the factors. Where curves of the kind lie next to the shape, they are
- * brought to it by the formula: as a whole by the ratio L of the latencies, in bytes by that of the
- * bandwidths over L, so that curves still never fall. Between two of them logarithms are
+ * brought to it by the formula: alphas by the ratio of the latencies, betas by that of the
+ * bandwidths, sizes by the ratio of both, but for all-reduces: trees switch protocols by the whole
+ * message, rings by a member's share. Curves still never fall. Between two of them logarithms are
  * interpolated in log nodes and log ranks per node; beyond the outermost that one counts. Curves of
  * groups within a node and of groups over several say nothing of each other. All-reduces of two
  * nodes say nothing of larger groups where those were measured: NCCL's trees then send every byte

@@ -257,7 +257,7 @@ static void say_alps(struct paper *paper)
         fit_files(files, false, &fit);
         const double error = machine_error_on(folder, &fit, alps->file[left_out]);
         paper_say(paper, "| %d | %.1f %% |\n", ranks[left_out], 100 * error);
-        (void)paper_within(paper, alps->file[left_out], error, 0, 0.25);
+        (void)paper_within(paper, alps->file[left_out], error, 0, 0.2);
         sbp_network_fit_free(&fit);
     }
     paper_say(paper, "\n");

@@ -224,6 +224,23 @@ static void test_two_nodes(void **state)
     near(price_s(&network, SBP_ALL_REDUCE, 2, 8, 1e8), 1e-4 + 4e-12 * 1e8);
 }
 
+/* Each segment begins with what the one before ends with, flatter. */
+static struct sbp_shape_curve joined_curve(struct sbp_random *random, enum sbp_collective kind,
+                                           int nodes, int ranks_per_node)
+{
+    struct sbp_shape_curve curve = {
+        .kind = kind, .nodes = nodes, .ranks_per_node = ranks_per_node, .segment_count = 3};
+    double beta = 1e-6 * sbp_random_unit(random), reached_s = 1e-3 * sbp_random_unit(random);
+    for (int k = 0; k < 3; k++) {
+        struct sbp_segment *segment = &curve.segment[k];
+        *segment = (struct sbp_segment){8 << (8 * k), 1024 << (8 * k), 0, beta};
+        segment->alpha_s = fmax(0, reached_s - beta * segment->first_bytes);
+        reached_s = segment->alpha_s + beta * segment->last_bytes;
+        beta *= 0.1 * sbp_random_unit(random);
+    }
+    return curve;
+}
+
 /* Prices of all groups rise with bytes, whatever the curves. */
 static void test_rise(void **state)
 {
@@ -238,14 +255,8 @@ static void test_rise(void **state)
             network.formula[kind].coefficient[j] =
                 sbp_random_unit(&random) * (j < SBP_INTRA_BYTE ? 1e-5 : 1e-10);
         for (int c = 0; c < 4; c++) {
-            struct sbp_shape_curve curve = {.kind = kind,
-                                            .nodes = 1 << (2 * c),
-                                            .ranks_per_node = c % 2 == 0 ? 2 : 8,
-                                            .segment_count = 2};
-            const double alpha = sbp_random_unit(&random) * 1e-3, beta = sbp_random_unit(&random);
-            curve.segment[0] = (struct sbp_segment){8, 1024, alpha, beta * 1e-8};
-            curve.segment[1] = (struct sbp_segment){4096, 1e9, alpha + 1e-5, beta * 1e-8};
-            network.curve[network.curve_count++] = curve;
+            network.curve[network.curve_count++] =
+                joined_curve(&random, kind, 1 << (2 * c), c % 2 == 0 ? 2 : 8);
         }
         for (int nodes = 1; nodes <= 128; nodes *= 2) {
             double before = 0;
@@ -257,6 +268,25 @@ static void test_rise(void **state)
                 before = now;
             }
         }
+    }
+}
+
+/* Brought from four nodes to eight with the formula's latencies alone, nodes and 1 + 2 log2 nodes:
+ * a ring's switch of protocols moves with its steps, a tree's stays where it is. */
+static void test_switch(void **state)
+{
+    (void)state;
+    static const enum sbp_collective kinds[] = {SBP_ALL_GATHER, SBP_ALL_REDUCE};
+    static const double latencies[] = {8.0 / 4, 7.0 / 5}; /* from four nodes to eight */
+    for (int i = 0; i < 2; i++) {
+        struct sbp_network network = {.curve_count = 1};
+        network.formula[kinds[i]] =
+            (struct sbp_formula){.is_given = true, .coefficient = {1e-6, 0, 1e-6, 0, 0}};
+        network.curve[0] = (struct sbp_shape_curve){
+            kinds[i], 4, 1, 2, {{8, 1000, 1e-5, 0}, {1001, 1e6, 5e-5, 0}}, 0.1};
+        const double switched = i == 0 ? latencies[i] : 1;
+        near(price_s(&network, kinds[i], 8, 1, 999 * switched), latencies[i] * 1e-5);
+        near(price_s(&network, kinds[i], 8, 1, 1002 * switched), latencies[i] * 5e-5);
     }
 }
 
@@ -307,7 +337,7 @@ int main(void)
         cmocka_unit_test(test_refusals),  cmocka_unit_test(test_curve),
         cmocka_unit_test(test_formula),   cmocka_unit_test(test_bend),
         cmocka_unit_test(test_two_nodes), cmocka_unit_test(test_rise),
-        cmocka_unit_test(test_group),
+        cmocka_unit_test(test_switch),    cmocka_unit_test(test_group),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,7 +3,7 @@
  * for each kind that they make with the pattern at the other end, then the next family's.
  */
 #include <math.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "planner/space_edges.h"
 
@@ -66,30 +66,55 @@ static int place_of(const struct sbp_space_edge *edge, const struct column_of *c
     return place;
 }
 
-static void spread_pairs(const struct sbp_space_edge *edge, bool forward,
-                         const struct sbp_tuples *sources, const double *from,
-                         const struct sbp_tuples *targets, double *to)
+/* A tuple of the end that messages come from. */
+struct source {
+    double from;
+    const uint16_t *pattern; /* (families) */
+};
+
+static int compare_sources(const void *a, const void *b)
 {
-    const struct sbp_patterns *patterns = forward ? edge->from : edge->to;
-    struct column_of column;
-    for (int j = 0; j < targets->count; j++) {
-        double least = INFINITY;
-        find_column(edge, forward, targets->tuple[j], &column);
-        for (int i = 0; i < sources->count; i++) {
-            const int source = sources->tuple[i];
-            if (from[source] >= least)
-                continue;
-            const int place =
-                place_of(edge, &column, patterns->of + (size_t)source * (size_t)edge->families);
-            if (place < 0)
-                continue;
-            const double known = edge->price[place];
-            const double price = known >= 0 ? known : sbp_edge_price_at(edge, place);
-            if (price < SBP_FORBIDDEN && from[source] + price < least)
-                least = from[source] + price;
-        }
-        to[targets->tuple[j]] = least;
+    const double x = ((const struct source *)a)->from, y = ((const struct source *)b)->from;
+    return (x > y) - (x < y);
+}
+
+static double least_to(const struct sbp_space_edge *edge, const struct column_of *column,
+                       const struct source *source, int sources)
+{
+    double least = INFINITY;
+    for (int i = 0; i < sources && source[i].from < least; i++) {
+        const int place = place_of(edge, column, source[i].pattern);
+        if (place < 0)
+            continue;
+        const double known = edge->price[place];
+        const double price = known >= 0 ? known : sbp_edge_price_at(edge, place);
+        if (price < SBP_FORBIDDEN && source[i].from + price < least)
+            least = source[i].from + price;
     }
+    return least;
+}
+
+/* The cheapest sources first: no price is negative, so that few are looked at and few prices are
+ * asked for. */
+static enum sbp_status spread_pairs(const struct spread *s, const struct sbp_tuples *sources,
+                                    const double *from, const struct sbp_tuples *targets)
+{
+    const struct sbp_space_edge *edge = s->edge;
+    struct source *source = SBP_TAKE(s->arena, struct source, sources->count);
+    struct column_of column;
+    if (source == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < sources->count; i++) {
+        const int tuple = sources->tuple[i];
+        source[i] =
+            (struct source){from[tuple], s->source->of + (size_t)tuple * (size_t)edge->families};
+    }
+    qsort(source, (size_t)sources->count, sizeof *source, compare_sources);
+    for (int j = 0; j < targets->count; j++) {
+        find_column(edge, s->forward, targets->tuple[j], &column);
+        s->to[targets->tuple[j]] = least_to(edge, &column, source, sources->count);
+    }
+    return SBP_OK;
 }
 
 /* ---- family by family ------------------------------------------------------------------------ */
@@ -293,7 +318,7 @@ enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
     const double pairs = (double)sources->count * (double)targets->count * (double)s.families;
     enum sbp_status status = SBP_OK;
     if (s.source->place == NULL || s.target->place == NULL || pairs < family_work(&s))
-        spread_pairs(edge, forward, sources, from, targets, to);
+        status = spread_pairs(&s, sources, from, targets);
     else
         status = spread_families(&s, sources, from, targets);
     sbp_arena_release(scratch, mark_);

@@ -352,17 +352,29 @@ enum sbp_status sbp_reducer_follow(struct sbp_reducer *r, double *bound_s)
     return SBP_OK;
 }
 
+/* Messages to and fro. Choices are read off those that come from behind, which on a chain are all
+ * that it takes: where memory is free they are asked before the others are sent. */
+static enum sbp_status exchange(struct sbp_reducer *r)
+{
+    const bool binds = isfinite(r->priced.capacity_bytes);
+    double bound_s = -INFINITY, unused_s;
+    SBP_TRY(pass(r, binds, NAN, &bound_s));
+    if (!binds && !is_settled(r) && !r->out->stopped)
+        SBP_TRY(sbp_reducer_decode(r));
+    if (!is_settled(r))
+        SBP_TRY(pass(r, !binds, bound_s, &unused_s));
+    if (binds && !is_settled(r) && !(r->out->stopped && isfinite(r->out->upper_s)))
+        SBP_TRY(sbp_reducer_decode(r));
+    return SBP_OK;
+}
+
 /* Messages to and fro, prices, and what bounds rule out. */
 static enum sbp_status tighten(struct sbp_reducer *r, bool *moved)
 {
     const double before_s = r->out->lower_s, cells = cells_left(r);
-    double bound_s = -INFINITY, unused_s;
-    SBP_TRY(pass(r, true, NAN, &bound_s));
-    if (!is_settled(r))
-        SBP_TRY(pass(r, false, bound_s, &unused_s));
+    SBP_TRY(exchange(r));
     if (is_settled(r) || (r->out->stopped && isfinite(r->out->upper_s)))
         return SBP_OK;
-    SBP_TRY(sbp_reducer_decode(r));
     if (!r->are_prices_set)
         set_prices(r);
     const double gap_s = fmin(cutoff_s(r), r->out->upper_s) - before_s;

@@ -47,8 +47,8 @@ struct explorer {
     struct sbp_diag refusal;
     bool any_legal, memory_binds; /* of the candidate at hand */
     double start_s;
-    struct sbp_space_store store; /* of bounds */
-    struct sbp_request asked;     /* the request as candidates are solved by it */
+    struct sbp_space_store store;
+    struct sbp_request asked; /* the request as candidates are solved by it */
 };
 
 static enum sbp_status push(struct explorer *e, int node)
@@ -110,10 +110,11 @@ static enum sbp_status note_refusal(struct explorer *e, const struct sbp_diag *r
     return SBP_OK;
 }
 
-static struct sbp_request request_of(const struct explorer *e, const struct node *node)
+static struct sbp_request request_of(struct explorer *e, const struct node *node)
 {
     struct sbp_request request = e->asked;
     request.part = node->part;
+    request.store = &e->store;
     return request;
 }
 
@@ -140,7 +141,6 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *l
     if (status == SBP_OK)
         status = plain_view(e, &view, &refusal);
     request.view = &view;
-    request.store = &e->store;
     if (status == SBP_OK)
         status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);

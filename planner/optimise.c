@@ -95,6 +95,7 @@ static enum sbp_status search_narrower(struct sbp_job *job)
     int batch[SBP_MAX_AXES] = {0};
     narrower.space = SBP_SPACE_AUTODDL;
     aligned.batch_axes = batch;
+    narrower.store = aligned.store = NULL;
     SBP_TRY(search_part(job, &narrower));
     if (isfinite(job->best.objective_s))
         return SBP_OK;

@@ -374,9 +374,10 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
     struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->plan};
     if (r.view.mesh.axis_count > MOST_AXES)
         return SBP_OK;
+    struct sbp_request request = *refinement->request;
+    request.store = NULL;
     single_families(&r.view.mesh);
-    enum sbp_status status =
-        sbp_space_make(&r.view, refinement->request, NULL, NULL, &r.space, &refusal);
+    enum sbp_status status = sbp_space_make(&r.view, &request, NULL, NULL, &r.space, &refusal);
     if (status == SBP_OK) {
         status = refine(&r);
         sbp_space_free(&r.space);

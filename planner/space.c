@@ -68,6 +68,16 @@ static enum sbp_status allocate(struct sbp_space_maker *maker, const int64_t *cl
     return SBP_OK;
 }
 
+/* A store serves a space that nothing narrows. */
+static bool is_whole(const struct sbp_space_maker *maker)
+{
+    const struct sbp_space *space = maker->space;
+    for (int c = 0; c < space->graph->class_count; c++)
+        if (space->class_limit[c] < maker->sizes[c])
+            return false;
+    return maker->megatron == NULL && space->request->part == NULL;
+}
+
 static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class_limit)
 {
     struct sbp_space *space = maker->space;
@@ -80,8 +90,7 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
     SBP_TRY(sbp_space_find_rests(space));
     SBP_TRY(sbp_space_connect(space));
     SBP_TRY(check_fixes(space, maker->diag));
-    if (space->request->store != NULL && class_limit == NULL && maker->megatron == NULL &&
-        space->request->part == NULL)
+    if (space->request->store != NULL && is_whole(maker))
         SBP_TRY(sbp_shelf_open(space->request->store, space));
     if (!sbp_shelf_take_domains(space)) {
         SBP_TRY(sbp_space_make_domains(maker));

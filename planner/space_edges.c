@@ -127,6 +127,47 @@ static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
     return SBP_OK;
 }
 
+static bool is_same_end(const struct sbp_pair_end *a, const struct sbp_pair_end *b)
+{
+    bool same = a->role_count == b->role_count;
+    for (int r = 0; same && r < a->role_count; r++)
+        same = sbp_state_equal(a->state[r], b->state[r]);
+    return same;
+}
+
+static bool is_same_family(const struct sbp_patterns *a, const struct sbp_patterns *b, int family)
+{
+    return a->count[family] == b->count[family] &&
+           memcmp(a->row[family], b->row[family], (size_t)a->count[family] * SBP_MAX_ROLES) == 0;
+}
+
+/* Whether a family's kinds are those of the other edge: the roles at both ends and their meaning
+ * are. */
+static bool is_same_kinds(const struct sbp_space_edge *a, const struct sbp_space_edge *b,
+                          int family)
+{
+    return a->pair.is_keep == b->pair.is_keep && a->pair.is_whole == b->pair.is_whole &&
+           a->pair.goes_on == b->pair.goes_on && is_same_end(&a->pair.from, &b->pair.from) &&
+           is_same_end(&a->pair.to, &b->pair.to) && is_same_family(a->from, b->from, family) &&
+           is_same_family(a->to, b->to, family);
+}
+
+/* Layers of one sort have the same kinds, whatever their sizes: taken from one of the edges before,
+ * if it is near. */
+static enum sbp_status set_kinds(struct sbp_space_edge *edge, int before, int family,
+                                 struct sbp_arena *arena)
+{
+    enum { NEAR = 8 };
+    for (int k = 1; k <= before && k <= NEAR; k++)
+        if (is_same_kinds(edge, edge - k, family)) {
+            edge->kind[family] = edge[-k].kind[family];
+            edge->meaning[family] = edge[-k].meaning[family];
+            edge->kinds[family] = edge[-k].kinds[family];
+            return SBP_OK;
+        }
+    return number_kinds(edge, family, arena);
+}
+
 /* The tag of the rest, as the last family. */
 static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena *arena)
 {
@@ -142,15 +183,16 @@ static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena
     return SBP_OK;
 }
 
-static enum sbp_status make_edge(struct sbp_space_edge *edge, const struct sbp_patterns *patterns,
-                                 struct sbp_arena *arena)
+/* before: edges that were made before this one, right in front of it. */
+static enum sbp_status make_edge(struct sbp_space_edge *edge, int before,
+                                 const struct sbp_patterns *patterns, struct sbp_arena *arena)
 {
     int64_t size = 1;
     edge->families = edge->pair.space->mesh->family_count + 1;
     edge->from = &patterns[edge->pair.from.variable];
     edge->to = &patterns[edge->pair.to.variable];
     for (int f = 0; f + 1 < edge->families; f++)
-        SBP_TRY(number_kinds(edge, f, arena));
+        SBP_TRY(set_kinds(edge, before, f, arena));
     SBP_TRY(number_tags(edge, arena));
     for (int f = edge->families - 1; f >= 0; f--) {
         edge->stride[f] = (int)size;
@@ -206,6 +248,6 @@ enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_a
     for (int i = 0; i < space->transfer_count; i++)
         edges->edge[edges->count++].pair = sbp_pair_of_transfer(space, &space->transfer[i]);
     for (int e = 0; e < edges->count; e++)
-        SBP_TRY(make_edge(&edges->edge[e], edges->patterns, arena));
+        SBP_TRY(make_edge(&edges->edge[e], e, edges->patterns, arena));
     return SBP_OK;
 }

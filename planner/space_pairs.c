@@ -169,6 +169,24 @@ struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist 
     };
 }
 
+static double group_s(const struct sbp_space *space, enum sbp_collective kind,
+                      const struct sbp_group *group, double members, double bytes)
+{
+    return members > 1 ? sbp_collective_group_s(space->cluster, kind, group, bytes) : 0;
+}
+
+/* Out of P, to other splits, into B; bytes: of what there is at first. */
+static double one_way_s(const struct sbp_space *space, const struct sbp_way *way,
+                        const struct sbp_group *leave, const struct sbp_group *gather, double bytes)
+{
+    const double left = sbp_group_size(leave), gathered = sbp_group_size(gather);
+    if (way->all_reduced)
+        return group_s(space, SBP_ALL_REDUCE, leave, left, bytes);
+    return group_s(space, SBP_REDUCE_SCATTER, leave, left, bytes) +
+           group_s(space, SBP_ALL_TO_ALL, &way->move, sbp_group_size(&way->move), bytes / left) +
+           group_s(space, SBP_ALL_GATHER, gather, gathered, bytes / left * gathered);
+}
+
 /* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
  * and what left P is gathered. */
 double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
@@ -176,23 +194,8 @@ double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct s
 {
     const double bytes =
         sbp_space_elements(space, tensor) * (double)space->pricing.bytes.activation;
-    const double leave = sbp_group_size(&way->leave), gather = sbp_group_size(&way->gather);
-    const double from = bytes / way->from_parts, to = bytes / way->to_parts;
-    double there_s, back_s;
-    if (way->all_reduced) {
-        there_s = sbp_collective_group_s(space->cluster, SBP_ALL_REDUCE, &way->leave, from);
-        back_s = sbp_collective_group_s(space->cluster, SBP_ALL_REDUCE, &way->leave, to);
-    } else {
-        there_s = sbp_collective_group_s(space->cluster, SBP_REDUCE_SCATTER, &way->leave, from) +
-                  sbp_collective_group_s(space->cluster, SBP_ALL_TO_ALL, &way->move, from / leave) +
-                  sbp_collective_group_s(space->cluster, SBP_ALL_GATHER, &way->gather,
-                                         from / leave * gather);
-        back_s = sbp_collective_group_s(space->cluster, SBP_REDUCE_SCATTER, &way->gather, to) +
-                 sbp_collective_group_s(space->cluster, SBP_ALL_TO_ALL, &way->move, to / gather) +
-                 sbp_collective_group_s(space->cluster, SBP_ALL_GATHER, &way->leave,
-                                        to / gather * leave);
-    }
-    return there * there_s + back * back_s;
+    return there * one_way_s(space, way, &way->leave, &way->gather, bytes / way->from_parts) +
+           back * one_way_s(space, way, &way->gather, &way->leave, bytes / way->to_parts);
 }
 
 static double all_to_all_s(const struct sbp_space *space, int tensor, double times,

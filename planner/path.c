@@ -4,6 +4,7 @@
 
 #include "costmodel/price.h"
 #include "costmodel/timeline_path.h"
+#include "planner/path_driven.h"
 
 /* ---- paths as sums -------------------------------------------------------------------------- */
 
@@ -206,75 +207,6 @@ static enum sbp_status trace_path(const struct sbp_timeline_request *request,
     return SBP_OK;
 }
 
-/* A way through a message-driven step. Whole rounds of the pipeline, since the first stage takes in
- * a micro-batch in place of one that has come back; then to the stage `turn`, all that is left
- * there, and back to the stage `end`, where the step ends. */
-struct tour {
-    int64_t rounds;
-    int turn, end;
-};
-
-static void follow(const struct tour *tour, double left, struct sbp_path *path)
-{
-    const double rounds = (double)tour->rounds;
-    for (int stage = 0; stage < path->stages; stage++) {
-        const bool turns = stage == tour->turn, ahead = stage < tour->turn;
-        path->forward[stage] = rounds + (turns ? left : ahead ? 1 : 0);
-        path->backward[stage] = rounds + (turns ? left : ahead && stage >= tour->end ? 1 : 0);
-        path->weight[stage] = path->backward[stage];
-        path->sent[stage] = stage + 1 < path->stages ? rounds + (ahead ? 1 : 0) : 0;
-        path->returned[stage] =
-            stage > 0 ? rounds + (stage <= tour->turn && stage > tour->end ? 1 : 0) : 0;
-        path->end[stage] = stage == tour->end ? 1 : 0;
-    }
-}
-
-/* What a micro-batch takes on a stage on its way back. */
-static double back_s(const struct sbp_path *times, int stage)
-{
-    return times->backward[stage] + times->weight[stage];
-}
-
-/* The longest tour after so many rounds; returns what it takes. */
-static double find_tour(const struct sbp_path *times, double left, struct tour *tour)
-{
-    double round_s = 0, there_s = 0, longest_s = -1;
-    struct tour found = *tour;
-    for (int stage = 0; stage < times->stages; stage++)
-        round_s += times->forward[stage] + back_s(times, stage) +
-                   (stage + 1 < times->stages ? times->sent[stage] : 0) +
-                   (stage > 0 ? times->returned[stage] : 0);
-    for (found.turn = 0; found.turn < times->stages; found.turn++) {
-        const double turn_s = left * (times->forward[found.turn] + back_s(times, found.turn));
-        double seconds = (double)found.rounds * round_s + there_s + turn_s;
-        for (found.end = found.turn; found.end >= 0; found.end--) {
-            if (found.end < found.turn)
-                seconds += times->returned[found.end + 1] + back_s(times, found.end);
-            if (seconds + times->end[found.end] > longest_s) {
-                longest_s = seconds + times->end[found.end];
-                *tour = found;
-            }
-        }
-        there_s += times->forward[found.turn] + times->sent[found.turn];
-    }
-    return longest_s;
-}
-
-/* By message-driven scheduling micro-batches pass every stage in order, both ways. */
-static void find_path(const struct sbp_plan *plan, const struct sbp_path *times,
-                      struct sbp_path *path)
-{
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const int64_t count = sbp_parallel_micro_batches(parallel, &plan->graph);
-    const int64_t limit = parallel->pipeline_limit > 0 ? parallel->pipeline_limit : path->stages;
-    const int64_t most = (count - 1) / limit;
-    struct tour straight = {0, 0, 0}, round = {most, 0, 0};
-    const double left = (double)(count - most * limit);
-    const bool is_straight =
-        find_tour(times, (double)count, &straight) > find_tour(times, left, &round);
-    follow(is_straight ? &straight : &round, is_straight ? (double)count : left, path);
-}
-
 static bool knows_paths(const struct sbp_plan *plan)
 {
     const struct sbp_parallel *parallel = &plan->parallel;
@@ -292,10 +224,8 @@ static enum sbp_status expect_path(const struct sbp_plan *plan, const struct sbp
     struct sbp_timeline timeline;
     struct sbp_path times;
     SBP_TRY(take_times(plan, cost, NULL, scratch, &times));
-    if (plan->parallel.schedule == SBP_MESSAGE_DRIVEN) {
-        find_path(plan, &times, path);
-        return SBP_OK;
-    }
+    if (plan->parallel.schedule == SBP_MESSAGE_DRIVEN)
+        return sbp_path_driven(&times, count, plan->parallel.pipeline_limit, scratch, path);
     request.record = request.is_brief = true;
     SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
     return trace_path(&request, &timeline, arena, path);
@@ -341,7 +271,8 @@ enum sbp_status sbp_path_of_step(const struct sbp_plan *plan, const struct sbp_s
     enum sbp_status status = take_times(plan, step.cost, step.end, arena, times);
     if (status == SBP_OK && plan->parallel.schedule == SBP_MESSAGE_DRIVEN &&
         plan->parallel.pipeline > 1)
-        find_path(plan, times, path);
+        status = sbp_path_driven(times, step.micro_batches, plan->parallel.pipeline_limit,
+                                 &step.arena, path);
     else if (status == SBP_OK && knows_paths(plan))
         status = trace_path(&played, &step.timeline, arena, path);
     sbp_step_free(&step);

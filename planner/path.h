@@ -28,9 +28,8 @@ struct sbp_path {
  * times: what each work, message and end takes there, in the shape of a path.
  *
  * Under `message-driven` stages do what has come, and only some of what waits is known: the last
- * two are then the longest of those paths that go round the whole pipeline as often as the limit of
- * micro-batches in flight asks for, or never, and then turn at one of the stages. Under cyclic
- * schedules they are the first. */
+ * two are then the longest of the paths that are (planner/path_driven.h). Under cyclic schedules
+ * they are the first. */
 enum sbp_status sbp_path_longest(const struct sbp_plan *plan, struct sbp_arena *arena,
                                  struct sbp_path *path) SBP_MUST_USE;
 enum sbp_status sbp_path_expected(const struct sbp_plan *plan, struct sbp_arena *arena,

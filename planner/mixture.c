@@ -57,11 +57,13 @@ enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_st
     const bool is_new_path = find(mixture->known, mixture->path_count, path) < 0;
     mixture->plan_count += is_new_plan;
     mixture->path_count += is_new_path;
-    *more = mixture->path_count > 1 && (is_new_plan || is_new_path);
-    if (is_new_path && mixture->path_count <= ALONE)
+    const bool is_alone = is_new_path && mixture->path_count <= ALONE;
+    *more = mixture->path_count > 1 && (is_new_plan || is_new_path || !mixture->is_played);
+    if (is_alone)
         share[mixture->path_count - 1] = 1;
     else
         play(mixture, share);
+    mixture->is_played = !is_alone;
     sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
     return SBP_OK;
 }

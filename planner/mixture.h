@@ -17,6 +17,7 @@ struct sbp_mixture {
     const struct sbp_plan *plan;
     struct sbp_arena *arena;
     struct sbp_path path; /* to measure plans along now */
+    bool is_played;       /* a mixture; else one of those that are known */
     int path_count, plan_count;
     struct sbp_path known[SBP_MOST_ROUNDS + 1], times[SBP_MOST_ROUNDS + 1];
 };

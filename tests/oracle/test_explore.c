@@ -11,12 +11,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
 #include "labelled.h"
 #include "planner/explore.h"
 #include "planner/space_rules.h"
-#include "small_models.h"
+#include "small_instance.h"
 
 /* Sums in another order differ by this share. */
 #define CLOSE           1e-9
@@ -27,11 +25,7 @@
 enum { MOST_STRATEGIES = 400, MOST_CUTS = 20000 };
 
 struct instance {
-    uint64_t seed;
-    struct small_model model;
-    struct small_text cluster;
-    struct sbp_request request;
-    struct sbp_plan plan;
+    struct small_instance small;
     bool is_staged; /* stages and schedule are given */
     enum sbp_schedule schedule;
 };
@@ -46,23 +40,7 @@ struct brute {
 
 static void complain(const struct instance *instance, const char *what)
 {
-    fail_msg("%s\nseed %" PRIu64 ", memory limit %" PRId64 "\n%s\n%s", what, instance->seed,
-             instance->request.memory_limit_bytes, instance->model.model.text,
-             instance->cluster.text);
-}
-
-static void open_instance(struct instance *instance, enum small_kind kind, int outer, int inner)
-{
-    struct sbp_random random;
-    struct sbp_diag diag = {{0}};
-    sbp_random_seed(&random, instance->seed);
-    instance->model.linears = 2;
-    small_model_draw(&random, kind, &instance->model);
-    small_cluster_draw(&random, outer, inner, &instance->cluster);
-    if (sbp_plan_begin(cJSON_Parse(instance->model.model.text), "model",
-                       cJSON_Parse(instance->cluster.text), "cluster", &instance->plan,
-                       &diag) != SBP_OK)
-        complain(instance, diag.text);
+    small_instance_complain(&instance->small, what);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -70,7 +48,7 @@ static void open_instance(struct instance *instance, enum small_kind kind, int o
 static void try_cut(struct instance *instance, const struct sbp_parallel *parallel,
                     struct brute *brute)
 {
-    struct sbp_plan *plan = &instance->plan;
+    struct sbp_plan *plan = &instance->small.plan;
     struct sbp_diag diag = {{0}};
     struct labelled_best best;
     if (brute->gave_up || sbp_plan_set_parallel(plan, parallel, &diag) != SBP_OK)
@@ -78,11 +56,12 @@ static void try_cut(struct instance *instance, const struct sbp_parallel *parall
     if (sbp_stages_cut(&plan->graph, (int)(parallel->pipeline * parallel->chunks),
                        parallel->stage_cut, (int[4096]){0}, &diag) != SBP_OK)
         return;
-    brute->gave_up |= ++brute->cuts > MOST_CUTS ||
-                      labelled_count(plan, &instance->request, MOST_STRATEGIES) > MOST_STRATEGIES;
+    brute->gave_up |=
+        ++brute->cuts > MOST_CUTS ||
+        labelled_count(plan, &instance->small.request, MOST_STRATEGIES) > MOST_STRATEGIES;
     if (brute->gave_up)
         return;
-    if (labelled_search(plan, &instance->request, MOST_STRATEGIES, &best, &diag) != SBP_OK)
+    if (labelled_search(plan, &instance->small.request, MOST_STRATEGIES, &best, &diag) != SBP_OK)
         complain(instance, diag.text);
     brute->strategies += best.visited;
     if (best.visited > 0 && best.least_device_bytes < brute->least_device_bytes)
@@ -126,9 +105,9 @@ static void try_schedules(struct instance *instance, struct sbp_parallel paralle
 static struct brute try_all(struct instance *instance)
 {
     struct brute brute = {.best_s = INFINITY, .least_device_bytes = INT64_MAX};
-    const struct sbp_parallel plain = instance->plan.parallel;
-    for (int64_t stages = 1; stages <= sbp_cluster_devices(&instance->plan.cluster); stages++)
-        for (int64_t micro = 1; micro <= instance->plan.graph.global_batch; micro++) {
+    const struct sbp_parallel plain = instance->small.plan.parallel;
+    for (int64_t stages = 1; stages <= sbp_cluster_devices(&instance->small.plan.cluster); stages++)
+        for (int64_t micro = 1; micro <= instance->small.plan.graph.global_batch; micro++) {
             struct sbp_parallel parallel = plain;
             parallel.pipeline = stages;
             parallel.micro_batch = micro;
@@ -139,9 +118,7 @@ static struct brute try_all(struct instance *instance)
             else
                 try_schedules(instance, parallel, &brute);
         }
-    struct sbp_diag diag = {{0}};
-    if (sbp_plan_set_parallel(&instance->plan, &plain, &diag) != SBP_OK)
-        complain(instance, diag.text);
+    small_instance_cut(&instance->small, &plain);
     return brute;
 }
 
@@ -169,10 +146,11 @@ static void check_plan(struct instance *instance, const struct sbp_outcome *outc
 {
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
-    const int64_t limit = instance->request.memory_limit_bytes;
-    if (labelled_check(&instance->plan, &instance->request, &instance->plan.strategy, &diag) !=
-            SBP_OK ||
-        sbp_plan_step(&instance->plan, &instance->plan.strategy, &step, &diag) != SBP_OK)
+    const int64_t limit = instance->small.request.memory_limit_bytes;
+    if (labelled_check(&instance->small.plan, &instance->small.request,
+                       &instance->small.plan.strategy, &diag) != SBP_OK ||
+        sbp_plan_step(&instance->small.plan, &instance->small.plan.strategy, &step, &diag) !=
+            SBP_OK)
         complain(instance, diag.text);
     if (fabs(step.totals.step_s - outcome->objective_s) > CLOSE * outcome->objective_s)
         complain(instance, "the plan does not cost what the search says");
@@ -189,7 +167,7 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     const enum sbp_status status =
-        sbp_explore(&instance->plan, &instance->request, &outcome, &diag);
+        sbp_explore(&instance->small.plan, &instance->small.request, &outcome, &diag);
     tally->run++;
     tally->strategies += brute->strategies;
     if (status == SBP_E_INPUT && brute->strategies == 0)
@@ -204,7 +182,7 @@ static void compare(struct instance *instance, const struct brute *brute, struct
                  sbp_plan_status_name(outcome.status), outcome.needed_bytes, outcome.least_bytes,
                  brute->least_device_bytes);
         if (outcome.status != SBP_PLAN_INFEASIBLE ||
-            outcome.needed_bytes <= instance->request.memory_limit_bytes ||
+            outcome.needed_bytes <= instance->small.request.memory_limit_bytes ||
             outcome.needed_bytes < brute->least_device_bytes ||
             outcome.least_bytes > (double)brute->least_device_bytes)
             complain(instance, text);
@@ -221,13 +199,14 @@ static void compare(struct instance *instance, const struct brute *brute, struct
         complain(instance, text);
     if (outcome.status == SBP_PLAN_OPTIMAL && outcome.objective_s > brute->best_s * (1 + CLOSE))
         complain(instance, text);
-    if (outcome.objective_s < brute->best_s * (1 - CLOSE) && !shards_by_layer(&instance->plan))
+    if (outcome.objective_s < brute->best_s * (1 - CLOSE) &&
+        !shards_by_layer(&instance->small.plan))
         complain(instance, text);
-    const struct sbp_parallel *chosen = &instance->plan.parallel;
+    const struct sbp_parallel *chosen = &instance->small.plan.parallel;
     tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
     tally->feasible += outcome.status == SBP_PLAN_FEASIBLE;
     tally->staged += chosen->pipeline > 1;
-    tally->split += chosen->micro_batch < instance->plan.graph.global_batch;
+    tally->split += chosen->micro_batch < instance->small.plan.graph.global_batch;
     tally->formed_again += chosen->recompute != SBP_RECOMPUTE_NONE;
     tally->worst_gap = fmax(tally->worst_gap, outcome.objective_s / brute->best_s - 1);
 }
@@ -240,10 +219,10 @@ static void check_least(struct instance *instance, const struct brute *brute, st
     char text[200];
     struct sbp_outcome none, again;
     struct sbp_diag diag = {{0}};
-    struct sbp_request *request = &instance->request;
-    const struct sbp_parallel plain = instance->plan.parallel;
+    struct sbp_request *request = &instance->small.request;
+    const struct sbp_parallel plain = instance->small.plan.parallel;
     request->memory_limit_bytes = brute->least_device_bytes - 1;
-    if (sbp_explore(&instance->plan, request, &none, &diag) != SBP_OK)
+    if (sbp_explore(&instance->small.plan, request, &none, &diag) != SBP_OK)
         complain(instance, diag.text);
     tally->leaner += isfinite(none.objective_s); /* by layer */
     if (isfinite(none.objective_s))
@@ -255,8 +234,8 @@ static void check_least(struct instance *instance, const struct brute *brute, st
             MOST_OVER_LEAST * (double)brute->least_device_bytes + 4 * 64)
         complain(instance, text);
     request->memory_limit_bytes = none.needed_bytes;
-    if (sbp_plan_set_parallel(&instance->plan, &plain, &diag) != SBP_OK ||
-        sbp_explore(&instance->plan, request, &again, &diag) != SBP_OK)
+    small_instance_cut(&instance->small, &plain);
+    if (sbp_explore(&instance->small.plan, request, &again, &diag) != SBP_OK)
         complain(instance, diag.text);
     if (!isfinite(again.objective_s))
         complain(instance, text);
@@ -269,15 +248,15 @@ static void run_least(enum small_kind kind, int outer, int inner, int instances,
 {
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
-        struct instance instance = {.seed = seed + (uint64_t)draw * 1000003,
-                                    .request = {.space = SBP_SPACE_FULL}};
-        open_instance(&instance, kind, outer, inner);
+        struct instance instance = {.small = {.seed = seed + (uint64_t)draw * 1000003,
+                                              .request = {.space = SBP_SPACE_FULL}}};
+        small_instance_open(&instance.small, kind, 2, outer, inner);
         const struct brute brute = try_all(&instance);
         if (!brute.gave_up && brute.strategies > 0) {
             tally.run++;
             check_least(&instance, &brute, &tally);
         }
-        sbp_plan_free(&instance.plan);
+        sbp_plan_free(&instance.small.plan);
     }
     print_message("%-12s %dx%d, seed %" PRIu64 ": %d run, %d leaner by layer; %d least named, %d "
                   "exactly, %d proved infeasible below\n",
@@ -294,7 +273,7 @@ static void run_instance(struct instance *instance, struct tally *tally, double 
     if (brute.gave_up)
         return;
     if (share != NO_LIMIT && isfinite(brute.best_s)) {
-        instance->request.memory_limit_bytes =
+        instance->small.request.memory_limit_bytes =
             (int64_t)((double)brute.least_device_bytes * (1 + share));
         brute = try_all(instance);
     }
@@ -307,43 +286,44 @@ static void give(struct instance *instance, const char *key)
     const char *const *keys = sbp_parallel_keys();
     for (int i = 0; keys[i] != NULL; i++)
         if (strcmp(keys[i], key) == 0)
-            instance->request.given |= 1u << i;
-    assert_true(sbp_request_gives(&instance->request, key));
+            instance->small.request.given |= 1u << i;
+    assert_true(sbp_request_gives(&instance->small.request, key));
 }
 
 /* Two stages of two devices; false where the model has too few cuts. */
 static bool give_stages(struct instance *instance, enum sbp_schedule schedule)
 {
     struct sbp_diag diag = {{0}};
-    struct sbp_parallel parallel = instance->plan.parallel;
+    struct sbp_parallel parallel = instance->small.plan.parallel;
     parallel.pipeline = 2;
     parallel.schedule = schedule;
     instance->is_staged = true;
     instance->schedule = schedule;
-    if (sbp_plan_set_parallel(&instance->plan, &parallel, &diag) != SBP_OK)
+    if (sbp_plan_set_parallel(&instance->small.plan, &parallel, &diag) != SBP_OK)
         return false;
     give(instance, "pipeline");
     give(instance, "schedule");
     return true;
 }
 
-/* Stages of several devices under one schedule: strategies differ from path to path. */
-static void run_stages(enum small_kind kind, enum sbp_schedule schedule, int instances,
-                       uint64_t seed)
+/* Stages of several devices under one schedule: strategies differ from path to path. share: as
+ * run_kind has it. */
+static void run_stages(enum small_kind kind, enum sbp_schedule schedule, double share,
+                       int instances, uint64_t seed)
 {
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
-        struct instance instance = {.seed = seed + (uint64_t)draw * 1000003,
-                                    .request = {.space = SBP_SPACE_FULL}};
-        open_instance(&instance, kind, 2, 2);
+        struct instance instance = {.small = {.seed = seed + (uint64_t)draw * 1000003,
+                                              .request = {.space = SBP_SPACE_FULL}}};
+        small_instance_open(&instance.small, kind, 2, 2, 2);
         if (give_stages(&instance, schedule))
-            run_instance(&instance, &tally, NO_LIMIT);
-        sbp_plan_free(&instance.plan);
+            run_instance(&instance, &tally, share);
+        sbp_plan_free(&instance.small.plan);
     }
-    print_message("%-12s %-14s seed %" PRIu64 ": %d run, %" PRId64 " strategies: %d optimal, "
-                  "plans off by at most %.3g %%\n",
-                  small_kind_name(kind), sbp_schedule_name(schedule), seed, tally.run,
-                  tally.strategies, tally.optimal, 100 * tally.worst_gap);
+    print_message("%-12s %-14s limit %+.2f, seed %" PRIu64 ": %d run, %" PRId64
+                  " strategies: %d optimal, %d formed again; plans off by at most %.3g %%\n",
+                  small_kind_name(kind), sbp_schedule_name(schedule), share, seed, tally.run,
+                  tally.strategies, tally.optimal, tally.formed_again, 100 * tally.worst_gap);
     assert_true(tally.run == instances && tally.staged == tally.run);
     assert_true(tally.worst_gap < 0.05);
 }
@@ -354,11 +334,11 @@ static void run_kind(enum small_kind kind, int outer, int inner, double share, i
 {
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
-        struct instance instance = {.seed = seed + (uint64_t)draw * 1000003,
-                                    .request = {.space = SBP_SPACE_FULL}};
-        open_instance(&instance, kind, outer, inner);
+        struct instance instance = {.small = {.seed = seed + (uint64_t)draw * 1000003,
+                                              .request = {.space = SBP_SPACE_FULL}}};
+        small_instance_open(&instance.small, kind, 2, outer, inner);
         run_instance(&instance, &tally, share);
-        sbp_plan_free(&instance.plan);
+        sbp_plan_free(&instance.small.plan);
     }
     print_message("%-12s %dx%d, limit %+.2f, seed %" PRIu64 ": %d run, %" PRId64
                   " strategies: %d optimal, %d feasible, %d infeasible; %d with stages, %d with "
@@ -387,8 +367,19 @@ static void test_stages(void **state)
     static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_ZERO_BUBBLE,
                                                   SBP_MESSAGE_DRIVEN};
     for (int i = 0; i < 4; i++) {
-        run_stages(SMALL_CHAIN, schedules[i], 4, 41 + (uint64_t)i);
-        run_stages(SMALL_LANGUAGE, schedules[i], 3, 51 + (uint64_t)i);
+        run_stages(SMALL_CHAIN, schedules[i], NO_LIMIT, 4, 41 + (uint64_t)i);
+        run_stages(SMALL_LANGUAGE, schedules[i], NO_LIMIT, 3, 51 + (uint64_t)i);
+    }
+}
+
+static void test_stages_with_limit(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_ZERO_BUBBLE};
+    static const double shares[] = {0, 0.1, 0.5};
+    for (int i = 0; i < 3; i++) {
+        run_stages(SMALL_CHAIN, schedules[i], shares[i], 4, 61 + (uint64_t)i);
+        run_stages(SMALL_LANGUAGE, schedules[i], shares[2 - i], 3, 71 + (uint64_t)i);
     }
 }
 
@@ -414,10 +405,10 @@ static void test_least_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_without_limit),
-        cmocka_unit_test(test_stages),
-        cmocka_unit_test(test_with_limit),
-        cmocka_unit_test(test_least_memory),
+        cmocka_unit_test(test_without_limit),     cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_stages_with_limit), cmocka_unit_test(test_with_limit),
+        cmocka_unit_test(test_least_memory),      cmocka_unit_test(test_interrupts),
+        cmocka_unit_test(test_no_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,11 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <cjson/cJSON.h>
-
 #include "labelled.h"
 #include "planner/explore.h"
-#include "small_models.h"
+#include "small_instance.h"
 
 /* Sums in another order differ by this share. */
 #define CLOSE 1e-9
@@ -30,11 +28,7 @@ struct truth {
 };
 
 struct instance {
-    uint64_t seed;
-    struct small_model model;
-    struct small_text cluster;
-    struct sbp_request request;
-    struct sbp_plan plan;
+    struct small_instance small;
     struct truth *truth; /* (count) */
     int count;
     int64_t least_bytes; /* of any plan */
@@ -43,31 +37,21 @@ struct instance {
 
 static void complain(const struct instance *instance, const char *what)
 {
-    fail_msg("%s\nseed %" PRIu64 ", memory limit %" PRId64 "\n%s\n%s", what, instance->seed,
-             instance->request.memory_limit_bytes, instance->model.model.text,
-             instance->cluster.text);
+    small_instance_complain(&instance->small, what);
 }
 
 static void open_instance(struct instance *instance, enum small_kind kind, int outer, int inner)
 {
-    struct sbp_random random;
-    struct sbp_diag diag = {{0}};
-    sbp_random_seed(&random, instance->seed);
-    instance->model.linears = 2 + (int)(instance->seed % 2);
-    small_model_draw(&random, kind, &instance->model);
-    small_cluster_draw(&random, outer, inner, &instance->cluster);
+    const int linears = 2 + (int)(instance->small.seed % 2);
+    small_instance_open(&instance->small, kind, linears, outer, inner);
     instance->truth = calloc(MOST_PLANS, sizeof *instance->truth);
     assert_non_null(instance->truth);
-    if (sbp_plan_begin(cJSON_Parse(instance->model.model.text), "model",
-                       cJSON_Parse(instance->cluster.text), "cluster", &instance->plan,
-                       &diag) != SBP_OK)
-        complain(instance, diag.text);
 }
 
 static void close_instance(struct instance *instance)
 {
     free(instance->truth);
-    sbp_plan_free(&instance->plan);
+    sbp_plan_free(&instance->small.plan);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -120,13 +104,13 @@ static void note(void *context, const struct sbp_strategy *strategy,
                  const struct sbp_step_totals *totals)
 {
     struct instance *instance = context;
-    const int64_t limit = instance->request.memory_limit_bytes;
+    const int64_t limit = instance->small.request.memory_limit_bytes;
     if (totals->device_bytes < instance->least_bytes)
         instance->least_bytes = totals->device_bytes;
     if ((limit > 0 && totals->device_bytes > limit) || instance->gave_up ||
-        !ties_tokens(&instance->plan, strategy))
+        !ties_tokens(&instance->small.plan, strategy))
         return;
-    const uint64_t name = name_of(&instance->plan, strategy);
+    const uint64_t name = name_of(&instance->small.plan, strategy);
     for (int i = instance->count - 1; i >= 0; i--)
         if (instance->truth[i].name == name) {
             instance->truth[i].objective_s = fmin(instance->truth[i].objective_s, totals->step_s);
@@ -138,7 +122,7 @@ static void note(void *context, const struct sbp_strategy *strategy,
 
 static void try_cut(struct instance *instance, const struct sbp_parallel *parallel)
 {
-    struct sbp_plan *plan = &instance->plan;
+    struct sbp_plan *plan = &instance->small.plan;
     struct sbp_diag diag = {{0}};
     struct labelled_best best;
     if (instance->gave_up || sbp_plan_set_parallel(plan, parallel, &diag) != SBP_OK ||
@@ -146,8 +130,8 @@ static void try_cut(struct instance *instance, const struct sbp_parallel *parall
                        &diag) != SBP_OK)
         return;
     instance->gave_up |=
-        labelled_count(plan, &instance->request, MOST_STRATEGIES) > MOST_STRATEGIES;
-    if (!instance->gave_up && labelled_each(plan, &instance->request, MOST_STRATEGIES, note,
+        labelled_count(plan, &instance->small.request, MOST_STRATEGIES) > MOST_STRATEGIES;
+    if (!instance->gave_up && labelled_each(plan, &instance->small.request, MOST_STRATEGIES, note,
                                             instance, &best, &diag) != SBP_OK)
         complain(instance, diag.text);
 }
@@ -162,8 +146,8 @@ static int compare_truth(const void *left, const void *right)
 /* Stages and micro-batches where they are open, else as given. */
 static void try_all(struct instance *instance, bool is_open)
 {
-    const struct sbp_parallel plain = instance->plan.parallel;
-    const int64_t devices = sbp_cluster_devices(&instance->plan.cluster);
+    const struct sbp_parallel plain = instance->small.plan.parallel;
+    const int64_t devices = sbp_cluster_devices(&instance->small.plan.cluster);
     instance->count = 0;
     instance->least_bytes = INT64_MAX;
     for (int64_t stages = 1; stages <= (is_open ? devices : 1); stages++)
@@ -173,9 +157,7 @@ static void try_all(struct instance *instance, bool is_open)
             parallel.micro_batch = micro;
             try_cut(instance, &parallel);
         }
-    struct sbp_diag diag = {{0}};
-    if (sbp_plan_set_parallel(&instance->plan, &plain, &diag) != SBP_OK)
-        complain(instance, diag.text);
+    small_instance_cut(&instance->small, &plain);
     qsort(instance->truth, (size_t)instance->count, sizeof *instance->truth, compare_truth);
 }
 
@@ -188,14 +170,14 @@ struct tally {
 /* A listed plan is legal, costs what it says, fits, and is no other one of the list. */
 static uint64_t check_plan(struct instance *instance, const struct sbp_ranked *ranked)
 {
-    struct sbp_plan *plan = &instance->plan;
+    struct sbp_plan *plan = &instance->small.plan;
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
-    const int64_t limit = instance->request.memory_limit_bytes;
+    const int64_t limit = instance->small.request.memory_limit_bytes;
     if (sbp_plan_set_parallel(plan, &ranked->parallel, &diag) != SBP_OK)
         complain(instance, diag.text);
     plan->strategy = ranked->strategy;
-    if (labelled_check(plan, &instance->request, &plan->strategy, &diag) != SBP_OK ||
+    if (labelled_check(plan, &instance->small.request, &plan->strategy, &diag) != SBP_OK ||
         sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
         complain(instance, diag.text);
     if (fabs(step.totals.step_s - ranked->objective_s) > CLOSE * ranked->objective_s)
@@ -227,8 +209,8 @@ static void compare(struct instance *instance, int most, struct tally *tally)
     struct sbp_ranking ranking;
     struct sbp_diag diag = {{0}};
     uint64_t name[64];
-    const enum sbp_status status =
-        sbp_explore_top(&instance->plan, &instance->request, most, &ranking, &outcome, &diag);
+    const enum sbp_status status = sbp_explore_top(&instance->small.plan, &instance->small.request,
+                                                   most, &ranking, &outcome, &diag);
     tally->run++;
     if (status == SBP_E_INPUT && instance->count == 0)
         return;
@@ -275,12 +257,13 @@ static void run_kind(enum small_kind kind, int outer, int inner, bool is_open, d
     struct tally tally = {0};
     for (int draw = 0; draw < 20 * instances && tally.run < instances; draw++) {
         struct instance instance = {
-            .seed = seed + (uint64_t)draw * 1000003,
-            .request = {.space = SBP_SPACE_FULL, .given = all_but(is_open ? OPEN : NOTHING)}};
+            .small = {
+                .seed = seed + (uint64_t)draw * 1000003,
+                .request = {.space = SBP_SPACE_FULL, .given = all_but(is_open ? OPEN : NOTHING)}}};
         open_instance(&instance, kind, outer, inner);
         try_all(&instance, is_open);
         if (!instance.gave_up && share >= 0 && instance.count > 0) {
-            instance.request.memory_limit_bytes =
+            instance.small.request.memory_limit_bytes =
                 (int64_t)((double)instance.least_bytes * (1 + share));
             try_all(&instance, is_open);
         }

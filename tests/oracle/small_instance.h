@@ -1,0 +1,27 @@
+/* A random small model on a random small cluster, as a plan without a strategy: what oracles of
+ * whole searches open. One seed, one instance. */
+#ifndef SBP_TESTS_SMALL_INSTANCE_H
+#define SBP_TESTS_SMALL_INSTANCE_H
+
+#include "planner/request.h"
+#include "planner/plan.h"
+#include "small_models.h"
+
+struct small_instance {
+    uint64_t seed;
+    struct small_model model;
+    struct small_text cluster;
+    struct sbp_request request;
+    struct sbp_plan plan; /* freed by sbp_plan_free */
+};
+
+/* linears: layers of a chain; sizes of the cluster as small_cluster_draw has them. seed and request
+ * are the caller's. */
+void small_instance_open(struct small_instance *instance, enum small_kind kind, int linears,
+                         int outer, int inner);
+/* The plan cut as a parallel says; fails the test where that is not legal. */
+void small_instance_cut(struct small_instance *instance, const struct sbp_parallel *parallel);
+/* Fails the test, and says for which instance. */
+void small_instance_complain(const struct small_instance *instance, const char *what);
+
+#endif

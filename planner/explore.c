@@ -481,7 +481,7 @@ static enum sbp_status find_least(struct explorer *e)
     for (int i = 0; i < e->node_count; i++)
         if (e->node[i].least_bytes > 0 && isfinite(e->node[i].least_bytes))
             candidate[count++] =
-                (struct sbp_least_candidate){e->node[i].parallel, e->node[i].least_bytes};
+                (struct sbp_least_candidate){i, e->node[i].parallel, e->node[i].least_bytes};
     e->out->least_bytes = INFINITY;
     for (int i = 0; i < count; i++)
         e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);

@@ -10,7 +10,9 @@ enum { MOST_COMPILED = 100 };
 static int by_bound(const void *left, const void *right)
 {
     const struct sbp_least_candidate *a = left, *b = right;
-    return (a->bound_bytes > b->bound_bytes) - (a->bound_bytes < b->bound_bytes);
+    if (a->bound_bytes != b->bound_bytes)
+        return a->bound_bytes < b->bound_bytes ? -1 : 1;
+    return a->order - b->order;
 }
 
 /* Under a limit that nothing keeps a search compiles what needs least. */

@@ -9,6 +9,7 @@
 #include "planner/optimise.h"
 
 struct sbp_least_candidate {
+    int order; /* of equal ones the first comes first */
     struct sbp_parallel parallel;
     double bound_bytes; /* no strategy of it needs less */
 };

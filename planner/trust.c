@@ -62,7 +62,11 @@ static int compare_doubts(const void *left, const void *right)
     const struct sbp_doubt *a = left, *b = right;
     if (a->seconds != b->seconds)
         return a->seconds < b->seconds ? 1 : -1;
-    return (int)a->kind - (int)b->kind;
+    if (a->kind != b->kind)
+        return (int)a->kind - (int)b->kind;
+    if (a->nodes != b->nodes)
+        return a->nodes < b->nodes ? 1 : -1;
+    return (a->ranks_per_node < b->ranks_per_node) - (a->ranks_per_node > b->ranks_per_node);
 }
 
 static void find_doubts(const struct sbp_step *step, struct sbp_trust *trust)

@@ -5,8 +5,12 @@
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_problem problem;
-    SBP_TRY(sbp_optimise_problem(&job->plan, &job->request, &problem, diag));
-    const enum sbp_status status = sbp_problem_write(&problem, job->arguments->problem, diag);
+    enum sbp_status status = sbp_optimise_problem(&job->plan, &job->request, &problem, diag);
+    if (status == SBP_STOPPED)
+        return sbp_fail(diag, SBP_E_IO, "%s: interrupted before the problem was written",
+                        job->arguments->problem);
+    SBP_TRY(status);
+    status = sbp_problem_write(&problem, job->arguments->problem, diag);
     sbp_problem_free(&problem);
     return status;
 }

@@ -129,7 +129,7 @@ static enum sbp_status plain_view(struct explorer *e, struct sbp_view *view, str
 }
 
 /* Bounds over strategies, with the limit of memory and without. SBP_OK with *legal false where the
- * candidate has none. */
+ * candidate has none. Interrupted, it is as good as before and stays open. */
 static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *legal)
 {
     struct sbp_diag refusal = {{0}};
@@ -144,7 +144,11 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *l
     if (status == SBP_OK)
         status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);
-    *legal = status == SBP_OK;
+    *legal = status == SBP_OK || status == SBP_STOPPED;
+    if (status == SBP_STOPPED) {
+        e->out->stopped = true;
+        return SBP_OK;
+    }
     if (status == SBP_E_INPUT)
         return note_refusal(e, &refusal);
     if (status != SBP_OK)
@@ -497,7 +501,7 @@ static enum sbp_status explore(struct explorer *e)
     const struct sbp_parallel given = e->plan->parallel;
     SBP_TRY(search(e));
     const struct sbp_ranked *best = e->ranking->count > 0 ? &e->ranking->plan[0] : NULL;
-    if (!e->any_legal && best == NULL)
+    if (!e->any_legal && best == NULL && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     conclude(e);
     if (best == NULL) {

@@ -33,22 +33,28 @@ static enum sbp_status compile(struct sbp_plan *plan, const struct sbp_request *
                : sbp_fail(diag, status, "%s", refusal.text);
 }
 
+/* Whether a limit (0: none) and a user leave time for a candidate, which then keeps to it. */
+static bool has_time(struct sbp_solver_options *options, double limit_s, double start_s)
+{
+    const double left_s = limit_s - (sbp_clock_s() - start_s);
+    if (limit_s > 0)
+        options->time_limit_s = left_s;
+    return (limit_s <= 0 || left_s > 0) && (options->stop == NULL || *options->stop == 0);
+}
+
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_least_candidate *candidate, int count, int64_t *bytes,
                                struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     struct sbp_request rest = *request;
-    double *const limit_s = &rest.solver_options.time_limit_s;
-    const double start_s = sbp_clock_s();
+    const double limit_s = request->solver_options.time_limit_s, start_s = sbp_clock_s();
     *bytes = 0;
     qsort(candidate, (size_t)count, sizeof *candidate, by_bound);
     for (int i = 0; i < count && i < MOST_COMPILED; i++) {
         int64_t needed = 0;
         if (*bytes > 0 && candidate[i].bound_bytes >= (double)*bytes)
             break;
-        if (*limit_s > 0)
-            *limit_s = request->solver_options.time_limit_s - (sbp_clock_s() - start_s);
-        if (*limit_s < 0)
+        if (!has_time(&rest.solver_options, limit_s, start_s))
             break;
         SBP_TRY(compile(plan, &rest, &candidate[i].parallel, &needed, diag));
         if (needed <= 0 || (*bytes > 0 && needed >= *bytes))

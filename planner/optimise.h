@@ -41,7 +41,7 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
  * by the model, reserve included. A few milliseconds. -INFINITY where prices bound nothing
- * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy. */
+ * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED. */
 struct sbp_optimise_bound {
     double bound_s, time_s, least_bytes;
 };
@@ -50,7 +50,7 @@ enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The pairwise problem of a request alone, memory as the search models it: for other solvers.
- * E_USAGE: the space is not one problem. */
+ * E_USAGE: the space is not one problem; SBP_STOPPED. */
 enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,
                                      struct sbp_problem *problem,
                                      struct sbp_diag *diag) SBP_MUST_USE;

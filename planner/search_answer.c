@@ -112,6 +112,12 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
     const bool proved = job->outcome.status == SBP_PLAN_INFEASIBLE;
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
+    if (job->outcome.stopped && !(shortage->needed_bytes > 0)) {
+        PRINT("\nno strategy of space %s was found before the search was stopped: more time may "
+              "help\n",
+              sbp_space_name(job->request.space));
+        return SBP_OK;
+    }
     PRINT(proved ? "\ninfeasible: no strategy of space %s fits %s a device"
                  : "\nno strategy of space %s was found that fits %s a device, nor a proof that "
                    "there is none",

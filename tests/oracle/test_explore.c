@@ -8,8 +8,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "labelled.h"
 #include "planner/explore.h"
@@ -400,6 +402,95 @@ static void test_least_memory(void **state)
     run_least(SMALL_RESIDUAL, 2, 1, 4, 42);
     run_least(SMALL_LANGUAGE, 2, 1, 4, 43);
     run_least(SMALL_GPT, 2, 1, 3, 44);
+}
+
+/* ---- interrupts ------------------------------------------------------------------------------ */
+
+static volatile sig_atomic_t interrupted;
+
+static void on_alarm(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+/* Raises the flag once, in so many microseconds. */
+static void interrupt_in(long delay_us)
+{
+    const struct itimerval timer = {.it_value = {delay_us / 1000000, delay_us % 1000000}};
+    interrupted = 0;
+    assert_int_equal(setitimer(ITIMER_REAL, &timer, NULL), 0);
+}
+
+/* Wherever it comes, an interrupt leaves the best plan so far and a bound that holds. */
+static void check_interrupted(struct instance *instance, const struct sbp_outcome *whole,
+                              long delay_us)
+{
+    struct sbp_outcome outcome;
+    struct sbp_diag diag = {{0}};
+    char text[1400];
+    interrupt_in(delay_us);
+    const enum sbp_status status =
+        sbp_explore(&instance->small.plan, &instance->small.request, &outcome, &diag);
+    interrupt_in(0);
+    (void)snprintf(text, sizeof text, "after %ld us: %s %s, %.12g above %.12g, stopped %d: %s",
+                   delay_us, sbp_status_name(status), sbp_plan_status_name(outcome.status),
+                   outcome.objective_s, outcome.lower_bound_s, outcome.stopped, diag.text);
+    if (status != SBP_OK || outcome.lower_bound_s > whole->objective_s * (1 + CLOSE) ||
+        outcome.objective_s < whole->lower_bound_s * (1 - CLOSE) ||
+        (!outcome.stopped && outcome.objective_s > whole->objective_s * (1 + CLOSE)) ||
+        outcome.status == SBP_PLAN_INFEASIBLE)
+        complain(instance, text);
+    if (isfinite(outcome.objective_s))
+        check_plan(instance, &outcome);
+}
+
+static void run_interrupts(enum small_kind kind, int outer, int inner, uint64_t seed)
+{
+    enum { DELAYS = 60 };
+    struct sbp_outcome whole;
+    struct sbp_diag diag = {{0}};
+    struct instance instance = {.small = {.seed = seed, .request = {.space = SBP_SPACE_FULL}}};
+    small_instance_open(&instance.small, kind, 2, outer, inner);
+    const struct sbp_parallel plain = instance.small.plan.parallel;
+    instance.small.request.solver_options.stop = &interrupted;
+    interrupted = 0;
+    if (sbp_explore(&instance.small.plan, &instance.small.request, &whole, &diag) != SBP_OK)
+        complain(&instance, diag.text);
+    for (int i = 1; i <= DELAYS; i++) {
+        small_instance_cut(&instance.small, &plain);
+        check_interrupted(&instance, &whole, 1 + (long)(1e6 * whole.wall_s * i / DELAYS));
+    }
+    sbp_plan_free(&instance.small.plan);
+}
+
+static void test_interrupts(void **state)
+{
+    (void)state;
+    struct sigaction before;
+    const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    run_interrupts(SMALL_CHAIN, 2, 2, 81);
+    run_interrupts(SMALL_LANGUAGE, 2, 2, 82);
+    run_interrupts(SMALL_GPT, 2, 2, 83);
+    assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+}
+
+/* No time at all: neither a plan nor a proof. */
+static void test_no_time(void **state)
+{
+    (void)state;
+    struct sbp_outcome outcome;
+    struct sbp_diag diag = {{0}};
+    struct instance instance = {
+        .small = {.seed = 91,
+                  .request = {.space = SBP_SPACE_FULL, .solver_options = {.time_limit_s = 1e-9}}}};
+    small_instance_open(&instance.small, SMALL_CHAIN, 2, 2, 1);
+    if (sbp_explore(&instance.small.plan, &instance.small.request, &outcome, &diag) != SBP_OK)
+        complain(&instance, diag.text);
+    assert_true(outcome.stopped && isinf(outcome.objective_s));
+    assert_int_equal(outcome.status, SBP_PLAN_TIME_LIMIT);
+    sbp_plan_free(&instance.small.plan);
 }
 
 int main(void)

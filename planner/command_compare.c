@@ -9,6 +9,7 @@
 #include "planner/plan_line.h"
 #include "planner/search_run.h"
 #include "planner/space_rules.h"
+#include "planner/trust.h"
 
 /* The baselines first, then the spaces that hold most of them; `zero` is the best of three rows. */
 static const enum sbp_space_kind ORDER[] = {
@@ -24,6 +25,7 @@ struct row {
     struct sbp_diag why; /* refused */
     struct sbp_parallel parallel;
     struct sbp_summary summary;
+    struct sbp_trust trust;
     char line[SBP_PLAN_LINE_BYTES];
     struct sbp_shortage shortage;
     int plan_of; /* the row whose plan it is: full's may be that of a space that it holds */
@@ -40,12 +42,14 @@ static enum sbp_status describe(const struct sbp_search_job *job, struct row *ro
 {
     struct sbp_report report;
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
-    const enum sbp_status checked = sbp_search_job_check(job, &report, diag);
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
     row->summary = report.summary;
     row->parallel = job->plan.parallel;
     (void)sbp_plan_line(&job->plan, job->request.space, row->line);
     sbp_report_free(&report);
-    return checked;
+    return status;
 }
 
 static enum sbp_status begin_and_search(struct sbp_search_job *job, struct row *row)
@@ -134,6 +138,7 @@ static void take_better_part(struct comparison *comparison)
     full->outcome.status = SBP_PLAN_FEASIBLE;
     full->parallel = part->parallel;
     full->summary = part->summary;
+    full->trust = part->trust;
     memcpy(full->line, part->line, sizeof full->line);
     full->plan_of = best;
 }
@@ -172,20 +177,28 @@ static void why_cell(struct sbp_table *table, const struct row *row)
         sbp_table_cell(table, "no strategy puts its layers together");
 }
 
+static bool has_intervals(const struct comparison *comparison)
+{
+    return sbp_network_is_given(&comparison->job.plan.cluster.network);
+}
+
 static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
 {
+    const int numbers = has_intervals(comparison) ? 6 : 5;
     const struct row *row = &comparison->row[index];
     char unit[32];
     sbp_table_cell(table, "%s", sbp_space_name(ORDER[index]));
     sbp_table_cell(table, "%s", verdict(row));
     if (!row->found) {
-        for (int i = 0; i < 5; i++)
+        for (int i = 0; i < numbers; i++)
             sbp_table_cell(table, "-");
         why_cell(table, row);
         return;
     }
     const struct sbp_step_totals *totals = &row->summary.totals;
     sbp_table_cell(table, "%.6g", 1e3 * totals->step_s);
+    if (has_intervals(comparison))
+        sbp_trust_cell(table, &row->trust);
     sbp_table_cell(table, "%.6g", 1e3 * totals->communication_s);
     sbp_table_cell(table, "%.6g", 1e3 * totals->exposed_s);
     sbp_table_cell(table, "%s", sbp_format_bytes((double)totals->device_bytes, unit));
@@ -251,22 +264,48 @@ static enum sbp_status print_legend(const struct comparison *comparison)
     return SBP_OK;
 }
 
-static enum sbp_status print_text(const struct comparison *comparison)
+static enum sbp_status print_table(const struct comparison *comparison)
 {
-    static const char *const TITLES[] = {"space",      "status", "step ms",    "comm. ms",
-                                         "exposed ms", "memory", "full gains", "plan (layers)"};
+    const char *titles[9] = {"space", "status", "step ms", "interval"};
+    static const char *const REST[] = {"comm. ms", "exposed ms", "memory", "full gains",
+                                       "plan (layers)"};
+    const int first = has_intervals(comparison) ? 4 : 3;
     struct sbp_table table;
-    SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
-    if (printf("\n") < 0)
-        return SBP_E_IO;
-    sbp_table_init(&table, 8, TITLES);
+    memcpy(titles + first, REST, sizeof REST);
+    sbp_table_init(&table, first + 5, titles);
     for (int i = 0; i < ROWS; i++)
         print_row(&table, comparison, i);
     const enum sbp_status status = sbp_table_print(&table, stdout, 0);
     sbp_table_free(&table);
-    SBP_TRY(status);
-    if (comparison->found > 0)
+    return status;
+}
+
+/* What the interval is, and which rows should not be trusted. */
+static enum sbp_status print_trust(const struct comparison *comparison)
+{
+    if (!has_intervals(comparison))
+        return SBP_OK;
+    if (printf("interval: of the step, by the errors of the calibration; *: some of it rests on "
+               "prices that were\nextrapolated or are poorly known, most of all\n") < 0)
+        return SBP_E_IO;
+    for (int i = 0; i < ROWS; i++)
+        if (comparison->row[i].found)
+            SBP_TRY(sbp_trust_print_star(&comparison->row[i].trust,
+                                         comparison->row[i].summary.totals.step_s,
+                                         sbp_space_name(ORDER[i]), stdout));
+    return SBP_OK;
+}
+
+static enum sbp_status print_text(const struct comparison *comparison)
+{
+    SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
+    if (printf("\n") < 0)
+        return SBP_E_IO;
+    SBP_TRY(print_table(comparison));
+    if (comparison->found > 0) {
         SBP_TRY(print_legend(comparison));
+        SBP_TRY(print_trust(comparison));
+    }
     SBP_TRY(print_refusals(comparison));
     if (comparison->found > 0)
         return SBP_OK;
@@ -304,6 +343,7 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
         sbp_put_text(item, "plan_of", sbp_space_name(ORDER[row->plan_of]), failed);
     sbp_put_parallel(item, &row->parallel, failed);
     sbp_put_cost(item, &row->summary, failed);
+    sbp_trust_put(item, &row->trust, failed);
     sbp_put_memory(item, &row->summary, failed);
 }
 

@@ -10,6 +10,7 @@
 #include "planner/plan_line.h"
 #include "planner/search_run.h"
 #include "planner/sweep.h"
+#include "planner/trust.h"
 
 /* What a row of the table shows. */
 struct row {
@@ -19,6 +20,7 @@ struct row {
     struct sbp_outcome outcome;
     struct sbp_parallel parallel;
     struct sbp_summary summary;
+    struct sbp_trust trust;
     struct sbp_shortage shortage;
     char rate[SBP_RATE_BYTES], line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
 };
@@ -70,7 +72,9 @@ static enum sbp_status describe(struct table *table, struct sbp_search_job *job,
 {
     struct sbp_report report;
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
-    const enum sbp_status checked = sbp_search_job_check(job, &report, diag);
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
     row->summary = report.summary;
     row->parallel = job->plan.parallel;
     (void)sbp_report_rate(&report, row->rate);
@@ -78,7 +82,7 @@ static enum sbp_status describe(struct table *table, struct sbp_search_job *job,
     if (table->last.arguments != NULL)
         (void)sbp_plan_change(&table->last.plan, &job->plan, row->change);
     sbp_report_free(&report);
-    return checked;
+    return status;
 }
 
 /* A row without a legal strategy is a row. */
@@ -167,6 +171,15 @@ static const char *change_of(const struct table *table, int index)
     return "";
 }
 
+/* Whether any row's cluster holds measured groups. */
+static bool has_intervals(const struct table *table)
+{
+    for (int i = 0; i < table->sweep.row_count; i++)
+        if (table->row[i].trust.is_given)
+            return true;
+    return false;
+}
+
 static void print_row(struct sbp_table *out, const struct table *table, int index)
 {
     const struct row *row = &table->row[index];
@@ -175,6 +188,8 @@ static void print_row(struct sbp_table *out, const struct table *table, int inde
         sbp_table_cell(out, "%s", sbp_sweep_value(&table->sweep, index, key));
     sbp_table_cell(out, "%s",
                    row->found ? sbp_format_seconds(row->summary.totals.step_s, seconds) : "-");
+    if (has_intervals(table))
+        sbp_trust_cell(out, &row->trust);
     sbp_table_cell(out, "%s", row->found ? row->rate : "-");
     memory_cell(out, row);
     status_cell(out, row);
@@ -199,22 +214,56 @@ static enum sbp_status print_refusals(const struct table *table)
     return SBP_OK;
 }
 
-static enum sbp_status print_text(const struct table *table)
+/* What a star is, and the longest doubt of the rows that have one. */
+static enum sbp_status print_stars(const struct table *table)
 {
-    static const char *const REST[] = {"step", "rate", "memory", "status", "plan", "changed"};
-    const char *titles[SBP_MOST_SWEEP_KEYS + 6];
-    const int keys = table->sweep.key_count;
+    bool is_told = false;
+    for (int i = 0; i < table->sweep.row_count; i++) {
+        const struct row *row = &table->row[i];
+        struct sbp_text name = {0};
+        if (!row->trust.is_given || row->trust.doubt_count == 0)
+            continue;
+        for (int k = 0; k < row->arguments.row.count; k++)
+            sbp_text_add(&name, "%s%s", k > 0 ? " " : "", row->arguments.row.word[k]);
+        enum sbp_status status = SBP_OK;
+        if (!is_told && printf("\n*: prices that were extrapolated or are poorly known, most of "
+                               "all\n") < 0)
+            status = SBP_E_IO;
+        is_told = true;
+        if (status == SBP_OK)
+            status = sbp_trust_print_star(&row->trust, row->summary.totals.step_s,
+                                          name.failed ? "row" : name.bytes, stdout);
+        sbp_text_free(&name);
+        SBP_TRY(status);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status print_table(const struct table *table)
+{
+    static const char *const REST[] = {"rate", "memory", "status", "plan", "changed"};
+    const char *titles[SBP_MOST_SWEEP_KEYS + 7];
+    int columns = 0;
     struct sbp_table out;
-    for (int key = 0; key < keys; key++)
-        titles[key] = table->sweep.key[key].name;
-    memcpy(titles + keys, REST, sizeof REST);
-    sbp_table_init(&out, keys + 6, titles);
+    for (int key = 0; key < table->sweep.key_count; key++)
+        titles[columns++] = table->sweep.key[key].name;
+    titles[columns++] = "step";
+    if (has_intervals(table))
+        titles[columns++] = "interval";
+    memcpy(titles + columns, REST, sizeof REST);
+    sbp_table_init(&out, columns + 5, titles);
     for (int i = 0; i < table->sweep.row_count; i++)
         if (table->row[i].searched)
             print_row(&out, table, i);
     const enum sbp_status status = sbp_table_print(&out, stdout, 0);
     sbp_table_free(&out);
-    SBP_TRY(status);
+    return status;
+}
+
+static enum sbp_status print_text(const struct table *table)
+{
+    SBP_TRY(print_table(table));
+    SBP_TRY(print_stars(table));
     return print_refusals(table);
 }
 
@@ -252,6 +301,7 @@ static void put_row(struct cJSON *rows, const struct table *table, int index, bo
     sbp_put_bool(item, "changed", change[0] != '\0' && strcmp(change, "same") != 0, failed);
     sbp_put_text(item, "change", row->change, failed);
     sbp_put_cost(item, &row->summary, failed);
+    sbp_trust_put(item, &row->trust, failed);
     sbp_put_memory(item, &row->summary, failed);
     sbp_put_parallel(item, &row->parallel, failed);
 }

@@ -4,7 +4,6 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/text.h"
 #include "planner/json_out.h"
 
 #define POOR        1.0  /* e from which even a measured price is doubted: half or twice as much */
@@ -118,6 +117,17 @@ enum sbp_status sbp_trust_make(const struct sbp_plan *plan, const struct sbp_ste
 
 /* --- telling --- */
 
+static enum sbp_status print_doubt(const struct sbp_doubt *doubt, double step_s, FILE *out)
+{
+    return fprintf(out,
+                   "%.0f %% of the step's time is %s over %g x %g: %s, right within a factor of "
+                   "%.3g\n",
+                   100 * doubt->seconds / step_s, sbp_collective_name(doubt->kind), doubt->nodes,
+                   doubt->ranks_per_node, sbp_basis_text(doubt->basis), 1 + doubt->error) < 0
+               ? SBP_E_IO
+               : SBP_OK;
+}
+
 enum sbp_status sbp_trust_print(const struct sbp_trust *trust, double step_s, FILE *out)
 {
     char low[32], high[32];
@@ -127,15 +137,31 @@ enum sbp_status sbp_trust_print(const struct sbp_trust *trust, double step_s, FI
                 sbp_format_seconds(trust->low_s, low), sbp_format_seconds(trust->high_s, high)) < 0)
         return SBP_E_IO;
     for (int i = 0; i < trust->doubt_count; i++) {
-        const struct sbp_doubt *doubt = &trust->doubt[i];
-        if (fprintf(out,
-                    "warning    %.0f %% of the step's time is %s over %g x %g: %s, right within a "
-                    "factor of %.3g\n",
-                    100 * doubt->seconds / step_s, sbp_collective_name(doubt->kind), doubt->nodes,
-                    doubt->ranks_per_node, sbp_basis_text(doubt->basis), 1 + doubt->error) < 0)
+        if (fprintf(out, "warning    ") < 0)
             return SBP_E_IO;
+        SBP_TRY(print_doubt(&trust->doubt[i], step_s, out));
     }
     return SBP_OK;
+}
+
+void sbp_trust_cell(struct sbp_table *table, const struct sbp_trust *trust)
+{
+    char low[32], high[32];
+    if (trust->is_given)
+        sbp_table_cell(table, "%s .. %s%s", sbp_format_seconds(trust->low_s, low),
+                       sbp_format_seconds(trust->high_s, high), trust->doubt_count > 0 ? " *" : "");
+    else
+        sbp_table_cell(table, "-");
+}
+
+enum sbp_status sbp_trust_print_star(const struct sbp_trust *trust, double step_s, const char *row,
+                                     FILE *out)
+{
+    if (!trust->is_given || trust->doubt_count == 0)
+        return SBP_OK;
+    if (fprintf(out, "%s *: ", row) < 0)
+        return SBP_E_IO;
+    return print_doubt(&trust->doubt[0], step_s, out);
 }
 
 void sbp_trust_put(struct cJSON *json, const struct sbp_trust *trust, bool *failed)

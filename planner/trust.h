@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 
+#include "base/text.h"
 #include "costmodel/step.h"
 #include "planner/plan.h"
 
@@ -39,6 +40,13 @@ enum sbp_status sbp_trust_make(const struct sbp_plan *plan, const struct sbp_ste
 /* Nothing where it is not given. E_IO. */
 enum sbp_status sbp_trust_print(const struct sbp_trust *trust, double step_s,
                                 FILE *out) SBP_MUST_USE;
+/* A cell "12.3 ms .. 45.6 ms" of a table of plans, with a star where there are doubts; "-" where
+ * the interval is not given. */
+void sbp_trust_cell(struct sbp_table *table, const struct sbp_trust *trust);
+/* Below that table, where the row has a star: its longest doubt, "data-parallel *: 12 % of ...".
+ * E_IO. */
+enum sbp_status sbp_trust_print_star(const struct sbp_trust *trust, double step_s, const char *row,
+                                     FILE *out) SBP_MUST_USE;
 /* cost.step_low_s, cost.step_high_s, and "doubts". */
 void sbp_trust_put(struct cJSON *json, const struct sbp_trust *trust, bool *failed);
 

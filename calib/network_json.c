@@ -173,6 +173,8 @@ struct cJSON *sbp_network_quality_json(const struct sbp_network_fit *fit)
     put_errors(root, "held_out_sizes", &quality->held_out_sizes, &failed);
     put_errors(root, "held_out_groups_between_others", &quality->between, &failed);
     put_errors(root, "held_out_groups_beyond_others", &quality->beyond, &failed);
+    if (quality->in_sample.falling > 0)
+        sbp_json_put_measured(root, "falling_pairs", quality->in_sample.falling, &failed);
     if (quality->noise > 0)
         sbp_json_put_measured(root, "noise_of_a_point", quality->noise, &failed);
     struct cJSON *groups = sbp_json_put_array(root, "groups", &failed);

@@ -101,6 +101,12 @@ enum sbp_status sbp_network_print(const struct sbp_network_fit *fit, FILE *out)
     SBP_TRY(print_errors(fit, out));
     if (fit->quality.noise > 0)
         (void)fprintf(out, "noise of a point: %.1f %% (median)\n", 100 * fit->quality.noise);
+    if (fit->quality.in_sample.falling > 0)
+        (void)fprintf(
+            out,
+            "falling: of %.1f %% of the pairs the smaller message of a group takes longer; "
+            "no curve that rises orders them\n",
+            100 * fit->quality.in_sample.falling);
     if (has_network) {
         (void)fprintf(out, "\n");
         SBP_TRY(print_groups(fit, out));

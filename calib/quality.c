@@ -14,10 +14,15 @@
 /* Pairs beyond which every n-th is looked at. */
 #define MOST_PAIRS 4000000.0
 
-/* Points with what was predicted of them. */
+/* A point with what was predicted of it. */
+struct trial {
+    const struct sbp_measured_group *shape;
+    double bytes, measured, predicted;
+};
+
 struct trials {
     int count;
-    double *measured, *predicted; /* (capacity) */
+    struct trial *trial; /* (samples of all shapes) */
 };
 
 static enum sbp_status make_trials(const struct sbp_measured_groups *shapes,
@@ -27,42 +32,47 @@ static enum sbp_status make_trials(const struct sbp_measured_groups *shapes,
     int samples = 0;
     for (int s = 0; s < shapes->count; s++)
         samples += shapes->shape[s].count;
-    *trials = (struct trials){.measured = SBP_NEW(arena, double, samples),
-                              .predicted = SBP_NEW(arena, double, samples)};
-    if (trials->measured == NULL || trials->predicted == NULL)
+    *trials = (struct trials){.trial = SBP_NEW(arena, struct trial, samples)};
+    if (trials->trial == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", samples);
     return SBP_OK;
 }
 
-static void try_one(struct trials *trials, double measured, double predicted)
+static void try_one(struct trials *trials, const struct sbp_measured_group *shape, int sample,
+                    double predicted)
 {
-    if (isnan(predicted))
-        return;
-    trials->measured[trials->count] = measured;
-    trials->predicted[trials->count++] = predicted;
+    const struct sbp_curve_sample *measured = &shape->sample[sample];
+    if (!isnan(predicted))
+        trials->trial[trials->count++] =
+            (struct trial){shape, measured->bytes, measured->time_s, predicted};
 }
 
 static double off(const struct trials *trials, int i)
 {
-    return fabs(trials->predicted[i] / trials->measured[i] - 1);
+    return fabs(trials->trial[i].predicted / trials->trial[i].measured - 1);
 }
 
-/* Share of the pairs that are put in the wrong order. */
-static double mis_ordered(const struct trials *trials)
+/* Shares of the pairs that are put in the wrong order, and that no curve that rises orders. */
+static void count_pairs(const struct trials *trials, struct sbp_errors *errors)
 {
     const double all = 0.5 * trials->count * trials->count;
     const int step = all > MOST_PAIRS ? (int)(all / MOST_PAIRS) + 1 : 1;
-    int64_t pairs = 0, wrong = 0;
+    int64_t pairs = 0, wrong = 0, falling = 0;
     for (int i = 0; i < trials->count; i++)
         for (int j = i % step; j < i; j += step) {
-            const double times = trials->measured[i] / trials->measured[j];
-            if (times <= DIFFERS && times >= 1 / DIFFERS)
+            const struct trial *longer = &trials->trial[i], *shorter = &trials->trial[j];
+            if (longer->measured < shorter->measured) {
+                longer = &trials->trial[j];
+                shorter = &trials->trial[i];
+            }
+            if (longer->measured <= DIFFERS * shorter->measured)
                 continue;
             pairs++;
-            wrong += times > 1 ? trials->predicted[i] <= trials->predicted[j]
-                               : trials->predicted[i] >= trials->predicted[j];
+            wrong += longer->predicted <= shorter->predicted;
+            falling += longer->shape == shorter->shape && longer->bytes < shorter->bytes;
         }
-    return pairs > 0 ? (double)wrong / (double)pairs : 0;
+    errors->mis_ordered = pairs > 0 ? (double)wrong / (double)pairs : 0;
+    errors->falling = pairs > 0 ? (double)falling / (double)pairs : 0;
 }
 
 static enum sbp_status sum_up(const struct trials *trials, struct sbp_arena *arena,
@@ -78,7 +88,7 @@ static enum sbp_status sum_up(const struct trials *trials, struct sbp_arena *are
         values[i] = off(trials, i);
     errors->median = sbp_median(values, trials->count); /* sorts */
     errors->most = values[(int)(MOST_SHARE * (trials->count - 1))];
-    errors->mis_ordered = mis_ordered(trials);
+    count_pairs(trials, errors);
     return SBP_OK;
 }
 
@@ -87,7 +97,8 @@ static double bar(const struct trials *trials, int from, double *scratch)
 {
     const int count = trials->count - from;
     for (int i = 0; i < count; i++) {
-        const double ratio = trials->predicted[from + i] / trials->measured[from + i];
+        const struct trial *trial = &trials->trial[from + i];
+        const double ratio = trial->predicted / trial->measured;
         scratch[i] = fmax(ratio, 1 / ratio) - 1;
     }
     (void)sbp_median(scratch, count); /* sorts */
@@ -110,8 +121,8 @@ enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_pred
     SBP_TRY(make_trials(shapes, arena, &trials, diag));
     for (int s = 0; s < shapes->count; s++)
         for (int i = 0; i < shapes->shape[s].count; i++) {
-            const struct sbp_curve_sample *sample = &shapes->shape[s].sample[i];
-            try_one(&trials, sample->time_s, predict(model, &shapes->shape[s], sample->bytes));
+            const struct sbp_measured_group *shape = &shapes->shape[s];
+            try_one(&trials, shape, i, predict(model, shape, shape->sample[i].bytes));
         }
     return sum_up(&trials, arena, errors, diag);
 }
@@ -136,7 +147,7 @@ static enum sbp_status judge_curves(struct judge *judge)
         const struct sbp_measured_group *shape = &judge->shapes->shape[s];
         const int from = trials.count;
         for (int i = 0; i < shape->count; i++)
-            try_one(&trials, shape->sample[i].time_s,
+            try_one(&trials, shape, i,
                     sbp_shape_curve_s(&judge->network->curve[s], shape->sample[i].bytes));
         judge->quality->shape[s].in_sample = median_off(&trials, from, judge->scratch);
     }
@@ -153,7 +164,7 @@ static enum sbp_status hold_out_half(const struct sbp_measured_group *shape, int
         kept[count++] = shape->sample[i];
     SBP_TRY(sbp_curve_fit(kept, count, &fit, diag));
     for (int i = 1 - half; i < shape->count; i += 2)
-        try_one(trials, shape->sample[i].time_s, sbp_curve_fit_s(&fit, shape->sample[i].bytes));
+        try_one(trials, shape, i, sbp_curve_fit_s(&fit, shape->sample[i].bytes));
     return SBP_OK;
 }
 
@@ -213,7 +224,7 @@ static enum sbp_status hold_out_shape(struct judge *judge, int s, struct trials 
         return sbp_fail(judge->diag, SBP_E_MEMORY, "out of memory for a network");
     SBP_TRY(without(judge, s, rest));
     for (int i = 0; i < shape->count && sbp_network_covers(rest, shape->kind, shape->nodes); i++)
-        try_one(trials, shape->sample[i].time_s,
+        try_one(trials, shape, i,
                 sbp_network_price(rest, shape->kind, shape->nodes, shape->ranks_per_node,
                                   shape->sample[i].bytes)
                     .seconds);

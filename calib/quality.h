@@ -5,7 +5,8 @@
  * all others; those between the others and those beyond them (more nodes or fewer, or the only ones
  * over several nodes) are told apart. Errors are |predicted / measured - 1|. A pair of points that
  * differ by over 1.2x is mis-ordered when the prediction puts the larger one first: what a planner
- * would choose wrongly.
+ * would choose wrongly. Where it is the smaller message of a group that takes longer, no curve that
+ * rises orders them: such pairs are falling, and the least that can be mis-ordered in sample.
  */
 #ifndef SBP_CALIB_QUALITY_H
 #define SBP_CALIB_QUALITY_H
@@ -16,6 +17,7 @@ struct sbp_errors {
     int count;
     double median, most; /* most: nine of ten are not above */
     double mis_ordered;  /* share of the pairs */
+    double falling;      /* share of the pairs that no curve that rises orders */
 };
 
 struct sbp_shape_quality {

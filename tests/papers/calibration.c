@@ -15,6 +15,8 @@
 #define MOST_MACHINES 16
 #define MOST_SERIES   128
 #define MOST_ERRORS   8192
+/* Beyond what no curve that rises orders. */
+#define MOST_MIS_ORDERED 0.03
 
 static char folder[4096]; /* of the logs */
 
@@ -33,6 +35,48 @@ static void fit_files(const char *const *file, bool is_paper, struct sbp_network
     must(machine_fit(folder, file, &options, fit, &diag), &diag);
 }
 
+/* --- held-out sizes --- */
+
+typedef double predict_fn(const struct sbp_curve_sample *kept, int count, double bytes);
+
+static double interpolated_s(const struct sbp_curve_sample *kept, int count, double bytes)
+{
+    int next = 1;
+    while (next < count - 1 && kept[next].bytes < bytes)
+        next++;
+    const struct sbp_curve_sample *a = &kept[next - 1], *b = &kept[next];
+    if (bytes <= a->bytes)
+        return a->time_s;
+    return a->time_s + (bytes - a->bytes) * (b->time_s - a->time_s) / (b->bytes - a->bytes);
+}
+
+/* Errors of held-out sizes: of all points, and the mean of each series. */
+struct tally {
+    int points, series;
+    double off[MOST_ERRORS], mean[MOST_SERIES];
+};
+
+static void hold_out(const struct sbp_measured_group *shape, predict_fn *predict,
+                     struct tally *tally)
+{
+    double sum = 0;
+    for (int half = 0; half < 2; half++) {
+        struct sbp_curve_sample kept[SBP_MOST_CURVE_SAMPLES];
+        int count = 0;
+        for (int i = half; i < shape->count; i += 2)
+            kept[count++] = shape->sample[i];
+        for (int i = 1 - half; i < shape->count; i += 2) {
+            const double off =
+                fabs(predict(kept, count, shape->sample[i].bytes) / shape->sample[i].time_s - 1);
+            if (tally->points == MOST_ERRORS || tally->series == MOST_SERIES)
+                abort();
+            tally->off[tally->points++] = off;
+            sum += off;
+        }
+    }
+    tally->mean[tally->series++] = sum / shape->count;
+}
+
 /* --- machines --- */
 
 static void share_cell(struct paper *paper, const struct sbp_errors *errors)
@@ -41,6 +85,23 @@ static void share_cell(struct paper *paper, const struct sbp_errors *errors)
         paper_say(paper, " - |");
     else
         paper_say(paper, " %.1f %% |", 100 * errors->median);
+}
+
+static double curve_s(const void *curve, const struct sbp_measured_group *shape, double bytes)
+{
+    (void)shape;
+    return sbp_shape_curve_s(curve, bytes);
+}
+
+/* What scatter there is around any curve: straight lines between neighbours, free to fall. */
+static double straight_median(const struct sbp_network_fit *fit)
+{
+    static struct tally tally;
+    tally = (struct tally){.points = 0};
+    for (int s = 0; s < fit->shapes.count; s++)
+        if (fit->shapes.shape[s].count >= 4)
+            hold_out(&fit->shapes.shape[s], interpolated_s, &tally);
+    return sbp_median(tally.off, tally.points);
 }
 
 static void say_machine(struct paper *paper, const struct machine *machine)
@@ -52,20 +113,21 @@ static void say_machine(struct paper *paper, const struct machine *machine)
     paper_say(paper, "| %s | %d, %d |", machine->name, curves.shapes.points, curves.shapes.count);
     share_cell(paper, &quality->in_sample);
     share_cell(paper, &quality->held_out_sizes);
+    paper_say(paper, " %.1f %% |", 100 * straight_median(&curves));
     share_cell(paper, &quality->between);
     share_cell(paper, &quality->beyond);
-    paper_say(paper, " %.1f %% | %.1f %% | %.0f %% | %.1f %% |",
+    paper_say(paper, " %.1f %% | %.1f %% | %.1f %% | %.0f %% | %.1f %% |",
               100 * quality->in_sample.mis_ordered, 100 * quality->held_out_sizes.mis_ordered,
-              100 * line.quality.in_sample.median, 100 * line.quality.in_sample.mis_ordered);
+              100 * quality->in_sample.falling, 100 * line.quality.in_sample.median,
+              100 * line.quality.in_sample.mis_ordered);
     if (quality->noise > 0)
         paper_say(paper, " %.1f %% |\n", 100 * quality->noise);
     else
         paper_say(paper, " - |\n");
+    const double most = MOST_MIS_ORDERED + quality->in_sample.falling;
     (void)paper_within(paper, machine->name, quality->held_out_sizes.median, 0, 0.1);
-    (void)paper_within(paper, machine->name, quality->held_out_sizes.mis_ordered, 0,
-                       machine->most_mis_ordered);
-    (void)paper_within(paper, machine->name, quality->in_sample.mis_ordered, 0,
-                       machine->most_mis_ordered);
+    (void)paper_within(paper, machine->name, quality->held_out_sizes.mis_ordered, 0, most);
+    (void)paper_within(paper, machine->name, quality->in_sample.mis_ordered, 0, most);
     sbp_network_fit_free(&curves);
     sbp_network_fit_free(&line);
 }
@@ -74,15 +136,17 @@ static void say_machines(struct paper *paper)
 {
     paper_say(paper,
               "## Machines\n\nMedians of |predicted / measured - 1|. Held-out sizes: of every "
-              "group each second size is predicted from the others. Held-out groups: a "
+              "group each second size is predicted from the others; straight lines: the same "
+              "by lines between the points that are left, which may fall. Held-out groups: a "
               "curve and its formula's share of it are left out, and it is predicted from "
               "the other groups, between them or beyond them. Mis-ordered: pairs of points "
-              "that differ by over 1.2x and are put in the wrong order. The paper's method "
-              "is one alpha and beta a network by plain least squares (AutoDDL, 3.2), in "
-              "sample. Noise: in-place against out-of-place times.\n\n");
-    paper_table(paper, "| machine | points, groups | in sample | held-out sizes | held-out groups "
-                       "between | beyond | mis-ordered in sample | of held-out sizes | paper: in "
-                       "sample | mis-ordered | noise |");
+              "that differ by over 1.2x and are put in the wrong order; falling are those of "
+              "one group of which the smaller message took longer: no curve that rises orders "
+              "them. The paper's method is one alpha and beta a network by plain least squares "
+              "(AutoDDL, 3.2), in sample. Noise: in-place against out-of-place times.\n\n");
+    paper_table(paper, "| machine | points, groups | in sample | held-out sizes | straight lines | "
+                       "held-out groups between | beyond | mis-ordered in sample | of held-out "
+                       "sizes | falling | paper: in sample | mis-ordered | noise |");
     for (int m = 0; m < machine_count; m++)
         say_machine(paper, &machines[m]);
     paper_say(paper, "\nLogs: ");
@@ -91,9 +155,48 @@ static void say_machines(struct paper *paper)
     paper_say(paper, ".\n\n");
 }
 
-/* --- ways to fit --- */
+/* The machines of the list that miss what is asked of all, and why. */
+static void say_misses(struct paper *paper)
+{
+    static struct sbp_network_fit fit;
+    const struct machine *machine = &machines[MACHINE_MI300X];
+    fit_files(machine->file, false, &fit);
+    const struct sbp_measured_group *shape = &fit.shapes.shape[0];
+    const struct sbp_errors *errors = &fit.quality.in_sample;
+    struct sbp_measured_group part = *shape;
+    struct sbp_arena arena = {0};
+    struct sbp_diag diag = {{0}};
+    struct sbp_errors rest;
+    while (part.count > 0 && part.sample->bytes < 1024) {
+        part.sample++;
+        part.count--;
+    }
+    const struct sbp_measured_groups parts = {.count = 1, .shape = &part};
+    must(sbp_errors_of(&parts, curve_s, &fit.network.curve[0], &arena, &rest, &diag), &diag);
+    paper_say(
+        paper,
+        "MI300X: all-reduces of 128 to 512 B take 23 us, those of 1 to 128 KiB 14 us, by "
+        "another algorithm. Of all pairs that differ by over 1.2x, %.1f %% fall, and any curve "
+        "that rises mis-orders these; ours the other %.1f %%, too, as equal, since it is flat "
+        "there. From 1 KiB on %.1f %% are mis-ordered. Curves that rise are kept all the "
+        "same: a planner would otherwise be told to send more to be done sooner.\n\n",
+        100 * errors->falling, 100 * (errors->mis_ordered - errors->falling),
+        100 * rest.mis_ordered);
+    (void)paper_within(paper, "MI300X, from 1 KiB on", rest.mis_ordered, 0, MOST_MIS_ORDERED);
+    sbp_arena_free(&arena);
+    sbp_network_fit_free(&fit);
+    fit_files(machines[MACHINE_KESTREL].file, false, &fit);
+    paper_say(paper,
+              "Kestrel: between 4 KiB and 32 MiB a size's two halves differ by up to 3.2 times, "
+              "and times fall with size. Lines between neighbouring points, which may, predict "
+              "held-out sizes no better (%.1f %%) than curves that rise (%.1f %%).\n\n",
+              100 * straight_median(&fit), 100 * fit.quality.held_out_sizes.median);
+    (void)paper_within(paper, "Kestrel, over straight lines",
+                       fit.quality.held_out_sizes.median - straight_median(&fit), -1, 0.01);
+    sbp_network_fit_free(&fit);
+}
 
-typedef double predict_fn(const struct sbp_curve_sample *kept, int count, double bytes);
+/* --- ways to fit --- */
 
 static double line_s(const struct sbp_curve_sample *kept, int count, bool is_weighted, double bytes)
 {
@@ -160,44 +263,6 @@ static double chosen_s(const struct sbp_curve_sample *kept, int count, double by
     struct sbp_curve_fit fit;
     must(sbp_curve_fit(kept, count, &fit, &diag), &diag);
     return sbp_curve_fit_s(&fit, bytes);
-}
-
-static double interpolated_s(const struct sbp_curve_sample *kept, int count, double bytes)
-{
-    int next = 1;
-    while (next < count - 1 && kept[next].bytes < bytes)
-        next++;
-    const struct sbp_curve_sample *a = &kept[next - 1], *b = &kept[next];
-    if (bytes <= a->bytes)
-        return a->time_s;
-    return a->time_s + (bytes - a->bytes) * (b->time_s - a->time_s) / (b->bytes - a->bytes);
-}
-
-/* Errors of held-out sizes: of all points, and the mean of each series. */
-struct tally {
-    int points, series;
-    double off[MOST_ERRORS], mean[MOST_SERIES];
-};
-
-static void hold_out(const struct sbp_measured_group *shape, predict_fn *predict,
-                     struct tally *tally)
-{
-    double sum = 0;
-    for (int half = 0; half < 2; half++) {
-        struct sbp_curve_sample kept[SBP_MOST_CURVE_SAMPLES];
-        int count = 0;
-        for (int i = half; i < shape->count; i += 2)
-            kept[count++] = shape->sample[i];
-        for (int i = 1 - half; i < shape->count; i += 2) {
-            const double off =
-                fabs(predict(kept, count, shape->sample[i].bytes) / shape->sample[i].time_s - 1);
-            if (tally->points == MOST_ERRORS || tally->series == MOST_SERIES)
-                abort();
-            tally->off[tally->points++] = off;
-            sum += off;
-        }
-    }
-    tally->mean[tally->series++] = sum / shape->count;
 }
 
 static void say_way(struct paper *paper, const struct sbp_network_fit *fits, const char *name,
@@ -385,6 +450,7 @@ int main(int argc, char **argv)
     }
     paper_open(&paper, "calibration", "Fits of published logs of collectives");
     say_machines(&paper);
+    say_misses(&paper);
     say_ways(&paper);
     say_alps(&paper);
     say_two_nodes(&paper);

@@ -11,10 +11,14 @@
 
 struct machine {
     const char *name, *source; /* of the logs */
-    double most_mis_ordered;   /* share of the pairs that its fit may put in the wrong order */
     const char *file[MACHINE_MOST_FILES];
 };
-enum { MACHINE_POLARIS, MACHINE_ALPS }; /* places in the list */
+enum {
+    MACHINE_POLARIS,
+    MACHINE_ALPS,
+    MACHINE_KESTREL = 6,
+    MACHINE_MI300X
+}; /* places in the list */
 extern const struct machine machines[];
 extern const int machine_count;
 

@@ -161,9 +161,55 @@ static void test_pairs(void **state)
     struct sbp_errors errors;
     assert_int_equal(sbp_errors_of(&shapes, by_hand, predicted, &arena, &errors, NULL), SBP_OK);
     near(errors.mis_ordered, 0.2, 1e-12, "mis-ordered");
+    assert_true(errors.falling == 0);
     near(errors.median, (1.5 / 4.5 + 0.5) / 2, 1e-12, "median"); /* of 1, 1/2, 0, 1/3 */
     assert_int_equal(errors.count, 4);
     sbp_arena_free(&arena);
+}
+
+/* 3, 1, 2 s and, in another group, 1 s of a larger message: five pairs differ, of which 3 s before
+ * 1 and 2 s of its own group fall. */
+static void test_falling(void **state)
+{
+    (void)state;
+    static const double predicted[] = {0, 1, 2, 3, 4};
+    struct sbp_curve_sample sample[] = {{1, 3}, {2, 1}, {3, 2}}, other[] = {{4, 1}};
+    struct sbp_measured_group shape[] = {{.kind = SBP_ALL_REDUCE, .count = 3, .sample = sample},
+                                         {.kind = SBP_ALL_GATHER, .count = 1, .sample = other}};
+    const struct sbp_measured_groups shapes = {.count = 2, .shape = shape};
+    struct sbp_arena arena = {0};
+    struct sbp_errors errors;
+    assert_int_equal(sbp_errors_of(&shapes, by_hand, predicted, &arena, &errors, NULL), SBP_OK);
+    near(errors.falling, 2.0 / 5, 1e-12, "falling");
+    near(errors.mis_ordered, 4.0 / 5, 1e-12, "mis-ordered");
+    sbp_arena_free(&arena);
+}
+
+/* Of one group, any curve that rises mis-orders what falls and nothing else. */
+static double rising(const void *model, const struct sbp_measured_group *shape, double bytes)
+{
+    (void)model;
+    (void)shape;
+    return bytes;
+}
+
+static void test_floor(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED);
+    for (int round = 0; round < 50; round++) {
+        struct sbp_curve_sample sample[20];
+        struct sbp_measured_group shape = {.kind = SBP_ALL_REDUCE, .count = 20, .sample = sample};
+        const struct sbp_measured_groups shapes = {.count = 1, .shape = &shape};
+        struct sbp_arena arena = {0};
+        struct sbp_errors errors;
+        for (int i = 0; i < 20; i++)
+            sample[i] = (struct sbp_curve_sample){i + 1, 1 + i * sbp_random_unit(&random)};
+        assert_int_equal(sbp_errors_of(&shapes, rising, NULL, &arena, &errors, NULL), SBP_OK);
+        assert_true(errors.falling > 0 && errors.falling == errors.mis_ordered);
+        sbp_arena_free(&arena);
+    }
 }
 
 /* Medians over tables, few sizes apart. */
@@ -198,8 +244,9 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truth),  cmocka_unit_test(test_two_nodes),
-        cmocka_unit_test(test_paper),  cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_truth),   cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_paper),   cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_falling), cmocka_unit_test(test_floor),
         cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -63,10 +63,11 @@ static void test_held_out(void **state)
         fit_logs(machines[m].file, false, &fit);
         medians[m] = fit.quality.held_out_sizes.median;
         below(medians[m], 0.1, machines[m].name, "held-out sizes");
-        below(fit.quality.held_out_sizes.mis_ordered, machines[m].most_mis_ordered,
-              machines[m].name, "mis-ordered held-out sizes");
-        below(fit.quality.in_sample.mis_ordered, machines[m].most_mis_ordered, machines[m].name,
-              "mis-ordered");
+        /* Beyond what no curve that rises orders. */
+        const double most = 0.03 + fit.quality.in_sample.falling;
+        below(fit.quality.held_out_sizes.mis_ordered, most, machines[m].name,
+              "mis-ordered held-out sizes");
+        below(fit.quality.in_sample.mis_ordered, most, machines[m].name, "mis-ordered");
         sbp_network_fit_free(&fit);
     }
     below(sbp_median(medians, machine_count), 0.05, "all machines", "held-out sizes");

@@ -172,12 +172,17 @@ static bool is_narrow(const struct sbp_job *job, const struct bracket *bracket, 
            (bracket->fits >= 0 && bracket->left_bytes <= NARROW * (double)job->limit_bytes);
 }
 
+static bool is_solved_at_once(const struct sbp_space *space)
+{
+    return sbp_space_cells(space) <= SCANNED_CELLS;
+}
+
 /* What a program needs beyond the model differs from choice to choice: where solving takes no time,
  * capacities from one that fits up to the room may well have a better one. */
 static enum sbp_status scan(struct sbp_job *job, const struct sbp_space *space, double fits)
 {
     const double room = sbp_job_room_bytes(job);
-    if (sbp_space_cells(space) > SCANNED_CELLS)
+    if (!is_solved_at_once(space))
         return SBP_OK;
     for (int i = 1; i < MOST_STEPS && !job->outcome->stopped; i++) {
         struct round round;
@@ -202,13 +207,15 @@ static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *spac
 }
 
 /* Under the machine's memory. First what needs least of it, by the model: a plan in most cases, if
- * not a quick one. */
+ * not a quick one. Where even that is too large for the machine, capacities between are only tried
+ * if it takes no time: other candidates may have room. */
 static enum sbp_status search_within_room(struct sbp_job *job, struct search *search)
 {
     struct round round;
     struct bracket bracket = {.fits = -1, .left_bytes = 0};
     SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
     const double least = round.modelled_bytes * (1 + 1e-9);
+    const bool may_fit = round.verdict != TOO_LARGE || is_solved_at_once(&search->space);
     if (job->outcome->stopped)
         return SBP_OK;
     job->most_table_evaluations = TABLE_EVALUATIONS;
@@ -218,7 +225,8 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
     note_round(job, &round, &bracket);
     job->most_table_evaluations = SQUEEZED_EVALUATIONS;
-    return round.verdict == TOO_LARGE ? squeeze(job, &search->space, least, bracket) : SBP_OK;
+    return round.verdict == TOO_LARGE && may_fit ? squeeze(job, &search->space, least, bracket)
+                                                 : SBP_OK;
 }
 
 /* First without a capacity, which is quick and mostly enough; then with one. */

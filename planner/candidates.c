@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "costmodel/price.h"
+#include "planner/space_price.h"
 
 /* Models of more operators are cut between their blocks alone. */
 enum { MOST_LOOSE_OPS = 256, MOST_MICRO_BATCHES = 1 << 16 };
@@ -24,6 +25,7 @@ struct lister {
     const struct sbp_request *request;
     struct sbp_outer open; /* what the space leaves open and the request does not give */
     bool chunks, pipeline_limit, stage_cut; /* are open, too */
+    bool attends;                           /* the model has attention */
     struct sbp_arena *arena;
     struct sbp_parallel_candidates *out;
     int room;
@@ -195,6 +197,7 @@ static enum sbp_status measure_model(struct lister *l)
     l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
                               sbp_cluster_kernel_s(pricing.cluster, pricing.type, 0, 0));
     for (int op = 0; op < graph->op_count; op++) {
+        l->attends |= sbp_space_is_attention(graph->op[op].kind);
         const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
         l->forward[op] = measured ? 0 : scale * pass_flops(graph, op, SBP_PASS_FORWARD);
         l->backward[op] = measured ? 0 : scale * backward_flops(graph, op);
@@ -227,6 +230,12 @@ static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel
     return SBP_OK;
 }
 
+/* Whether it differs from those of less recomputation. */
+static bool is_of_use(const struct lister *l, enum sbp_recompute recompute)
+{
+    return recompute != SBP_RECOMPUTE_ATTENTION || l->attends;
+}
+
 /* What is kept, formed again or moved to the host; first what keeps all on the device. */
 static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel,
                                   const struct cut *cut)
@@ -237,6 +246,8 @@ static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel
     const bool offloads = parallel.offload;
     for (int again = first; again <= last; again++)
         for (int offload = 0; offload <= (may_offload ? 1 : 0); offload++) {
+            if (first < last && !is_of_use(l, (enum sbp_recompute)again))
+                continue;
             parallel.recompute = (enum sbp_recompute)again;
             parallel.offload = may_offload ? offload == 1 : offloads;
             SBP_TRY(add(l, &parallel, cut));

@@ -137,6 +137,32 @@ static void count_op(const struct count *c, int op, int piece)
             count_tensor(c, op, piece, node->input[i]);
 }
 
+/* Offloaded states pass through a bucket, which is no larger than what the device updates: at least
+ * its part of the weights (costmodel/program_weights.c). */
+static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_arena *scratch,
+                                   double *bytes)
+{
+    const struct sbp_element_bytes *element = &space->pricing.bytes;
+    const int points = space->view->points;
+    const double state_bytes =
+        (double)(element->master + element->gradient_master +
+                 sbp_training_moments(&space->graph->training) * element->moment);
+    bool *counted = SBP_NEW(scratch, bool, space->graph->tensor_count);
+    double *updated = SBP_NEW(scratch, double, points);
+    if (counted == NULL || updated == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < space->graph->op_count; op++)
+        for (int w = 0; w < space->graph->op[op].weight_count; w++) {
+            const int tensor = space->graph->op[op].weight[w], point = space->view->point[op];
+            if (!counted[tensor] && point >= 0)
+                updated[point] += sbp_space_elements(space, tensor) / (double)space->mesh->devices;
+            counted[tensor] = true;
+        }
+    for (int p = 0; p < points; p++)
+        bytes[p] += state_bytes * fmin(updated[p], (double)space->parallel->bucket_parameters);
+    return SBP_OK;
+}
+
 enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
                                              const struct sbp_again *again, double *bytes)
 {
@@ -155,6 +181,8 @@ enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
     for (int piece = 0; status == SBP_OK && piece < view->pieces; piece++)
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
             count_op(&count, op, piece);
+    if (status == SBP_OK && space->parallel->offload && space->parallel->owner == SBP_OWNER_NONE)
+        status = add_buckets(space, &scratch, bytes);
     sbp_arena_free(&scratch);
     return status;
 }

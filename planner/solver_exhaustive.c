@@ -1,6 +1,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/kernel.h"
 #include "planner/live.h"
 #include "planner/search.h"
 
@@ -10,15 +11,6 @@
 
 /* log2 of MOST_LIMITED, rounded up: every level has at least two choices. */
 enum { MOST_LEVELS = 60 };
-
-/* One row sum is run 10^6 times a second: it is compiled for AVX2 as well and chosen at load time,
- * where compiler and sanitizers allow it. */
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__) &&   \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define ROW_KERNEL __attribute__((target_clones("avx2", "default")))
-#else
-#define ROW_KERNEL
-#endif
 
 /* An edge from a level to an outer one: table[outer choice][own choice]. */
 struct back_edge {
@@ -55,9 +47,10 @@ struct exhaustive {
     int at[MOST_LEVELS]; /* choices of the levels */
 };
 
-/* least[i] = min(least[i], a[i] + b[i] + outer). Minima are kept side by side, not reduced: a
- * reduction is vectorised only under -ffast-math, where infinities mean nothing. */
-ROW_KERNEL
+/* Run 10^6 times a second. least[i] = min(least[i], a[i] + b[i] + outer). Minima are kept side by
+ * side, not reduced: a reduction is vectorised only under -ffast-math, where infinities mean
+ * nothing. */
+SBP_KERNEL
 static void lower_row(double *restrict least, const double *restrict a, const double *restrict b,
                       double outer, size_t count)
 {

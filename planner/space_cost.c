@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/kernel.h"
 #include "planner/space_price.h"
 #include "planner/space_store.h"
 
@@ -152,6 +153,7 @@ static void weigh_bytes(const struct terms *terms, const struct sbp_space_work *
     weight[SBP_COLUMN_KEPT] = work->kept[point];
 }
 
+SBP_KERNEL
 static void add_weighed(const struct sbp_columns *columns, const double weight[SBP_COLUMNS],
                         int tuples, double *restrict sum)
 {
@@ -173,8 +175,6 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
     const struct sbp_view *view = space->view;
     double seconds = 0;
     int shape = 0;
-    if (!v->rests_whole)
-        return 0;
     for (int f = 0; f < space->mesh->family_count; f++)
         for (int r = 0; r < v->role_count; r++)
             if (v->state[r].kind == SBP_SPLIT)
@@ -191,6 +191,17 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
                                                sbp_path_message_s(space->plan, tensor, devices));
     }
     return seconds;
+}
+
+/* Whether there is any of that. */
+static bool has_whole(const struct sbp_space *space, int variable)
+{
+    bool has = space->works->added_elements[variable] > 0;
+    for (int piece = 0; piece < space->view->pieces; piece++) {
+        const int tensor = space->works->crossing[piece];
+        has |= tensor >= 0 && space->slot[tensor] == variable;
+    }
+    return has && space->variable[variable].rests_whole;
 }
 
 /* ---- choices of a variable ------------------------------------------------------------------ */
@@ -211,8 +222,9 @@ static void price_passes(const struct pricing *p)
 {
     const int variable = (int)(p->v - p->space->variable);
     double weight[SBP_COLUMNS];
+    const bool whole = has_whole(p->space, variable);
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
-        p->passes_s[tuple] = whole_s(p->space, variable, tuple);
+        p->passes_s[tuple] = whole ? whole_s(p->space, variable, tuple) : 0;
     for (int w = 0; w < p->work_count; w++) {
         weigh_passes(&p->work[w], weight);
         add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);

@@ -14,18 +14,17 @@ static bool keeps_own_input(const struct sbp_op_node *node)
     return node->kind == SBP_OP_LINEAR;
 }
 
-/* Whether backward reads an input where it rests, or in a block of the same size. */
-static bool keeps_rest(const struct sbp_graph *graph, int op, int input)
+/* What backward reads of an operator that is not split. */
+static struct sbp_op_kept kept_of(const struct sbp_graph *graph, int op)
 {
     const struct sbp_factor whole = sbp_factor_one();
-    return !keeps_own_input(&graph->op[op]) &&
-           (sbp_op_kept(graph, op, &whole).inputs >> input & 1) != 0;
+    return sbp_op_kept(graph, op, &whole);
 }
 
-static bool keeps_output(const struct sbp_graph *graph, int op)
+/* Inputs, as bits, that backward reads where they rest, or in a block of the same size. */
+static unsigned inputs_at_rest(const struct sbp_op_node *node, const struct sbp_op_kept *kept)
 {
-    const struct sbp_factor whole = sbp_factor_one();
-    return op >= 0 && sbp_op_kept(graph, op, &whole).output;
+    return keeps_own_input(node) ? 0 : kept->inputs;
 }
 
 /* Tensors that operators read, and those that more than one does. */
@@ -52,25 +51,26 @@ enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_ar
     if (read == NULL)
         return SBP_E_MEMORY;
     note_readers(graph, read, kept);
-    for (int op = 0; op < graph->op_count; op++)
-        for (int i = 0; i < graph->op[op].input_count; i++)
-            kept[graph->op[op].input[i]] |= keeps_rest(graph, op, i);
-    for (int t = 0; t < graph->tensor_count; t++)
-        kept[t] |= keeps_output(graph, graph->tensor[t].producer);
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        const struct sbp_op_kept own = kept_of(graph, op);
+        for (int i = 0; i < node->input_count; i++)
+            kept[node->input[i]] |= inputs_at_rest(node, &own) >> i & 1;
+        if (node->output >= 0)
+            kept[node->output] |= own.output;
+    }
     return SBP_OK;
 }
 
 /* Bytes that an operator keeps beside its operands, over all devices. What followers keep besides
  * are a norm's statistics, which are small and left out. */
-static double saved_bytes(const struct sbp_space *space, int op)
+static double saved_bytes(const struct sbp_space *space, int op, const struct sbp_op_kept *kept)
 {
-    const struct sbp_factor whole = sbp_factor_one();
-    const struct sbp_op_kept kept = sbp_op_kept(space->graph, op, &whole);
     if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION &&
         sbp_space_is_attention(space->graph->op[op].kind))
         return 0;
     const bool follows = space->graph->op[op].entry->follows;
-    return kept.bytes + (follows ? 0 : kept.elements * (double)space->pricing.bytes.activation);
+    return kept->bytes + (follows ? 0 : kept->elements * (double)space->pricing.bytes.activation);
 }
 
 /* Whether an operator of the model reads a tensor and writes its output over it. (tensor_count) */
@@ -127,13 +127,15 @@ static void count_op(const struct count *c, int op, int piece)
         count_formed_again(c, op, piece);
         return;
     }
-    if (point >= 0)
-        c->bytes[point] +=
-            space->view->kept[op] * saved_bytes(space, op) / (double)space->mesh->devices;
-    if (node->output >= 0 && !c->overwritten[node->output] && keeps_output(space->graph, op))
+    if (point < 0)
+        return;
+    const struct sbp_op_kept kept = kept_of(space->graph, op);
+    c->bytes[point] +=
+        space->view->kept[op] * saved_bytes(space, op, &kept) / (double)space->mesh->devices;
+    if (node->output >= 0 && !c->overwritten[node->output] && kept.output)
         count_tensor(c, op, piece, node->output);
     for (int i = 0; i < node->input_count; i++)
-        if (!c->overwritten[node->input[i]] && keeps_rest(space->graph, op, i))
+        if (!c->overwritten[node->input[i]] && (inputs_at_rest(node, &kept) >> i & 1) != 0)
             count_tensor(c, op, piece, node->input[i]);
 }
 

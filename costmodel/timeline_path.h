@@ -23,7 +23,7 @@ bool sbp_schedule_is_fixed(enum sbp_schedule schedule);
 
 /* The path that ends on `end`, a stage, or on the stage that is through last (-1). The timeline is
  * one of the request, recorded. Arrays come out of the arena. E_UNSUPPORTED, with no text: orders
- * are not fixed, sends block, or works that take no time leave gaps; E_MEMORY. */
+ * are not fixed, or sends block; E_MEMORY. */
 enum sbp_status sbp_timeline_critical(const struct sbp_timeline_request *request,
                                       const struct sbp_timeline *timeline, int end,
                                       struct sbp_arena *arena,

@@ -6,14 +6,13 @@ void sbp_run_record(struct sbp_run *run, struct sbp_timeline_interval interval)
         run->record->interval[run->record->interval_count++] = interval;
 }
 
-/* What a device did for a work; written in place, since a copy would wait for its own fields. */
+/* What a device did for a work, even in no time: paths are traced through it. Written in place,
+ * since a copy would wait for its own fields. */
 static void record_part(struct sbp_run *run, int device, struct sbp_work work,
                         enum sbp_interval_kind kind, double begin_s, double end_s)
 {
     const int stages = run->request->stages, micro_batches = run->request->micro_batches;
     const bool update = work.kind == SBP_WORK_UPDATE;
-    if (!(end_s > begin_s))
-        return;
     struct sbp_timeline_interval *to = &run->record->interval[run->record->interval_count++];
     to->kind = kind;
     to->device = device;
@@ -36,8 +35,10 @@ static void record_work(struct sbp_run *run, int device, struct sbp_work work, d
     };
     const double recompute_s =
         work.kind == SBP_WORK_BACKWARD ? run->unit[work.stage].recompute_s : 0;
-    record_part(run, device, work, SBP_INTERVAL_RECOMPUTE, begin_s, begin_s + recompute_s);
-    record_part(run, device, work, kinds[work.kind], begin_s + recompute_s, end_s);
+    if (recompute_s > 0)
+        record_part(run, device, work, SBP_INTERVAL_RECOMPUTE, begin_s, begin_s + recompute_s);
+    if (work.kind != SBP_WORK_UPDATE || end_s > begin_s)
+        record_part(run, device, work, kinds[work.kind], begin_s + recompute_s, end_s);
 }
 
 static void record_memory(struct sbp_run *run, int device, double at_s, int64_t bytes)

@@ -20,13 +20,19 @@ struct step {
     struct sbp_stage_end end[MOST_STAGES];
 };
 
+/* Some stages have nothing to do, by a model of costs. */
+static double draw_work(struct sbp_random *random)
+{
+    return sbp_random_below(random, 6) == 0 ? 0 : 0.5 + sbp_random_unit(random);
+}
+
 static void draw_times(struct sbp_random *random, struct step *step, bool sends)
 {
     for (int i = 0; i < MOST_STAGES * MOST_CHUNKS; i++)
         step->cost[i] = (struct sbp_stage_cost){
-            .forward_s = 0.5 + sbp_random_unit(random),
-            .backward_input_s = 0.5 + sbp_random_unit(random),
-            .backward_weight_s = 0.5 + sbp_random_unit(random),
+            .forward_s = draw_work(random),
+            .backward_input_s = draw_work(random),
+            .backward_weight_s = draw_work(random),
             .recompute_s = sbp_random_below(random, 2) == 0 ? 0 : sbp_random_unit(random),
             .send_forward_s = sends ? sbp_random_unit(random) : 0,
             .send_backward_s = sends ? sbp_random_unit(random) : 0};

@@ -112,6 +112,7 @@ static enum sbp_status try_round(struct sbp_job *job, const struct sbp_space *sp
 struct search {
     struct sbp_space space;
     double bound_s;
+    double free_s; /* the bound without a limit of memory */
     bool is_infeasible, too_large;
     int broken_class;
 };
@@ -236,14 +237,24 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
     struct round round;
     SBP_TRY(sbp_space_bound(&search->space, sbp_job_room_bytes(job), &job->scratch, &bound));
     search->bound_s = bound.bound_s;
+    search->free_s = bound.time_s;
     search->is_infeasible = isinf(bound.bound_s);
     if (search->is_infeasible || sbp_job_is_hopeless(job, bound.bound_s))
         return SBP_OK;
     SBP_TRY(try_round(job, &search->space, INFINITY, &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
+    search->free_s = fmax(search->free_s, round.bound_s);
     search->broken_class = round.broken_class;
     search->too_large = round.verdict == TOO_LARGE;
     return search->too_large && !job->outcome->stopped ? search_within_room(job, search) : SBP_OK;
+}
+
+/* Whether what is proved is proved only of plans that fit, and a plan that did not have to might be
+ * of use. */
+static bool is_raised_by_memory(const struct sbp_job *job, const struct search *search)
+{
+    return job->bounds && search->bound_s * (1 - 1e-9) > search->free_s &&
+           !sbp_job_is_hopeless(job, search->free_s);
 }
 
 static double log10_size(const struct sbp_space *space)
@@ -259,7 +270,7 @@ static double log10_size(const struct sbp_space *space)
 static enum sbp_status search_limited(struct sbp_job *job, struct search *search,
                                       struct sbp_diag *diag)
 {
-    *search = (struct search){.bound_s = -INFINITY, .broken_class = -1};
+    *search = (struct search){.bound_s = -INFINITY, .free_s = -INFINITY, .broken_class = -1};
     enum sbp_status status = sbp_space_make(job->plan, job->request, job->class_limit,
                                             job->megatron, &search->space, diag);
     if (status != SBP_OK)
@@ -283,10 +294,12 @@ enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_l
             return SBP_OK;
         if (status != SBP_OK)
             return sbp_fail(job->diag, status, "%s", refusal.text);
-        if (i == 0)
-            *bound_s = fmax(*bound_s, search.bound_s);
-        *too_large |= search.too_large;
         job->outcome->memory_binds |= search.too_large || search.is_infeasible;
+        if (i == 0) {
+            *bound_s = fmax(*bound_s, search.bound_s);
+            job->outcome->memory_binds |= is_raised_by_memory(job, &search);
+        }
+        *too_large |= search.too_large;
         if (job->outcome->stopped || search.broken_class < 0 ||
             !tighten_class(job, search.broken_class))
             return SBP_OK;

@@ -339,9 +339,59 @@ static void test_chains(void **state)
     check_chain(300, 5e-4);
 }
 
+/* --- why nothing cheaper is found --- */
+
+/* Between what plans cost without a limit and within it memory is why there is none, however soon
+ * the search knows that there is none: others, which keep less, must be looked at. */
+static void check_reason(struct sbp_plan *plan, int part, int *checked)
+{
+    struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
+    struct sbp_outcome free_of, within, outcome;
+    struct sbp_diag diag = {{0}};
+    struct sbp_step step;
+    if (sbp_optimise(plan, &request, &free_of, &diag) != SBP_OK ||
+        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    request.memory_limit_bytes = step.totals.device_bytes / 20 * part;
+    sbp_step_free(&step);
+    if (sbp_optimise(plan, &request, &within, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    const double gap_s = within.lower_bound_s - free_of.objective_s;
+    for (int i = 1; i < 10 && isfinite(gap_s) && gap_s > 1e-6 * free_of.objective_s; i++) {
+        request.upper_bound_s = free_of.objective_s + gap_s * i / 10;
+        if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        if (isfinite(outcome.objective_s) || !outcome.memory_binds)
+            fail_msg("%s: without a limit %.12g, within it %.12g: below %.12g found %.12g, memory "
+                     "binds %d",
+                     cJSON_GetObjectItem(plan->model_json, "name")->valuestring,
+                     free_of.objective_s, within.lower_bound_s, request.upper_bound_s,
+                     outcome.objective_s, outcome.memory_binds);
+        ++*checked;
+    }
+}
+
+static void test_reasons(void **state)
+{
+    (void)state;
+    int checked = 0;
+    for (uint64_t seed = 0; seed < 6; seed++)
+        for (int part = 3; part <= 18; part += 3) {
+            struct sbp_plan plan;
+            char *const model = chain(1 + (int)seed % 3, seed);
+            begin(model, cluster, &plan);
+            check_reason(&plan, part, &checked);
+            sbp_plan_free(&plan);
+            free(model);
+        }
+    printf("%d goals between what plans cost without a limit and within it\n", checked);
+    assert_true(checked >= 50);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_small_spaces),
-                                       cmocka_unit_test(test_chains)};
+                                       cmocka_unit_test(test_chains),
+                                       cmocka_unit_test(test_reasons)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -333,14 +333,6 @@ const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind)
     return &catalogue[kind];
 }
 
-int sbp_op_searched_roles(const struct sbp_op_entry *entry)
-{
-    int count = 0;
-    while (count < entry->role_count && !entry->role[count].spare)
-        count++;
-    return count;
-}
-
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name)
 {
     for (int role = 0; role < entry->role_count; role++)

@@ -94,8 +94,6 @@ struct sbp_op_entry {
 };
 
 const struct sbp_op_entry *sbp_op(enum sbp_op_kind kind);
-/* Roles that a search tries of its own accord: the first so many, spare ones stand last. */
-int sbp_op_searched_roles(const struct sbp_op_entry *entry);
 /* The role of that name, -1 when the operator has none. */
 int sbp_op_role(const struct sbp_op_entry *entry, const char *name);
 /* Names as in model files, NULL-terminated, in the order of the enum. */

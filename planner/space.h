@@ -134,14 +134,6 @@ static inline const uint8_t *sbp_space_count(const struct sbp_space *space, int 
     return sbp_tuple_count(space, variable, space->variable[variable].tuple[choice], family);
 }
 
-/* Factors of a choice by the operator's own roles, whole and at each level. */
-struct sbp_factors {
-    double factor[SBP_MAX_ROLES];
-    struct sbp_group group[SBP_MAX_ROLES];
-};
-struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable, int choice,
-                                     int op);
-
 /* How an operator that a variable decides leaves its output, by the variable's role (a tied head
  * plays the embedding's roles transposed). */
 struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, int role);

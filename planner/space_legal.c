@@ -3,26 +3,6 @@
  */
 #include "planner/space_build.h"
 
-struct sbp_factors sbp_space_factors(const struct sbp_space *space, int variable, int choice,
-                                     int op)
-{
-    struct sbp_factors factors;
-    for (int r = 0; r < SBP_MAX_ROLES; r++)
-        factors.group[r] = sbp_group_one();
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        const uint8_t *count = sbp_space_count(space, variable, choice, f);
-        for (int r = 0; r < space->variable[variable].role_count; r++) {
-            const int role = op < 0 ? r : space->op_role[op][r];
-            for (int k = 0; k < count[r]; k++)
-                factors.group[role].members[space->mesh->family[f].level] *=
-                    (double)space->mesh->family[f].prime;
-        }
-    }
-    for (int r = 0; r < SBP_MAX_ROLES; r++)
-        factors.factor[r] = sbp_group_size(&factors.group[r]);
-    return factors;
-}
-
 /* ---- rules of sizes ------------------------------------------------------------------------- */
 
 /* Room for one rule more. */

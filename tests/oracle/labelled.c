@@ -1,4 +1,5 @@
 #include "labelled.h"
+#include "tests/searched_roles.h"
 
 #include <math.h>
 #include <string.h>
@@ -300,7 +301,7 @@ static bool divides_somehow(struct walk *walk, int op, int axis)
     const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
     bool possible = false;
     memcpy(before, walk->strategy.split, bytes);
-    for (int role = 0; role < sbp_op_searched_roles(entry_of(walk, op)) && !possible; role++) {
+    for (int role = 0; role < searched_roles(entry_of(walk, op)) && !possible; role++) {
         bool legal = true;
         for (int other = 0; other < walk->graph->op_count && legal; other++) {
             const int own = other == op ? role

@@ -1,4 +1,5 @@
 #include "run_plans.h"
+#include "tests/searched_roles.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -87,8 +88,7 @@ static uint8_t random_role(struct sbp_random *random, const struct sbp_op_entry 
 {
     const int partial = sbp_op_role(entry, "partial");
     const int spare = partial < 0 || below(random, 2) ? sbp_op_role(entry, "replicate") : partial;
-    return (uint8_t)(!wide || below(random, 2) ? below(random, sbp_op_searched_roles(entry))
-                                               : spare);
+    return (uint8_t)(!wide || below(random, 2) ? below(random, searched_roles(entry)) : spare);
 }
 
 /* Where an activation may rest: producers' splits stay or are gathered, sums may stay where they

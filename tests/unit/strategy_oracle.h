@@ -10,6 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "costmodel/strategy.h"
+#include "tests/searched_roles.h"
 #include "tests/unit/sbp_oracle.h"
 
 struct oracle_model {
@@ -267,7 +268,7 @@ static inline void oracle_draw(struct sbp_random *random, const struct sbp_graph
             uint8_t *role = &strategy->op[op].role[axis];
             const struct sbp_state *from = &strategy->rest[node->input[0]].axis[axis];
             do
-                *role = (uint8_t)oracle_below(random, sbp_op_searched_roles(entry));
+                *role = (uint8_t)oracle_below(random, searched_roles(entry));
             while (graph->sequence == 1 && strcmp(entry->role[*role].name, "sequence") == 0);
             if (node->transposed_weight && oracle_below(random, 8) > 0) {
                 const struct sbp_role *table = oracle_role(graph, strategy, 0, axis);

@@ -2,6 +2,7 @@
  * says, and every refusal. Expected sizes are worked out by hand beside each model.
  */
 #include "costmodel/op_work.h"
+#include "tests/searched_roles.h"
 #include "tests/unit/model_reader.h"
 
 #define HEAD "{\"name\": \"m\", \"global_batch\": 4, "
@@ -340,7 +341,7 @@ static void test_custom(void **state)
     assert_int_equal(entry->role_count, 4);
     assert_string_equal(entry->role[3].name, "replicate");
     assert_true(entry->role[3].spare);
-    assert_int_equal(sbp_op_searched_roles(entry), 3);
+    assert_int_equal(searched_roles(entry), 3);
     assert_int_equal(entry->role[0].gradient[1].kind, SBP_PARTIAL); /* by duality */
     assert_int_equal(entry->role[1].gradient[1].kind, SBP_BROADCAST);
     assert_int_equal(entry->role[1].weight[0].kind, SBP_SPLIT);

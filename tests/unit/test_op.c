@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "costmodel/op.h"
+#include "tests/searched_roles.h"
 #include "tests/unit/shard_oracle.h"
 
 enum { BATCH, SEQUENCE, IN, OUT, VOCABULARY };
@@ -416,7 +417,7 @@ static void test_other_roles(void **state)
     for (int kind = 0; kind <= SBP_OP_CROSS_ENTROPY; kind++) {
         const struct sbp_op_entry *entry = sbp_op((enum sbp_op_kind)kind);
         assert_in_range(entry->role_count, 1, SBP_MAX_ROLES);
-        for (int i = 0; i < sbp_op_searched_roles(entry); i++) {
+        for (int i = 0; i < searched_roles(entry); i++) {
             const struct sbp_role *role = &entry->role[i];
             if (kind == SBP_OP_LINEAR || kind == SBP_OP_EMBEDDING)
                 continue;
@@ -464,7 +465,7 @@ static void test_entries(void **state)
         assert_int_equal(entry->inputs, rows[kind].inputs);
         assert_int_equal(entry->weights, rows[kind].weights);
         assert_int_equal(entry->follows, rows[kind].follows);
-        for (int i = 0; i < sbp_op_searched_roles(entry); i++) {
+        for (int i = 0; i < searched_roles(entry); i++) {
             assert_int_equal(entry->role[i].paper, strcmp(entry->role[i].name, "sequence") != 0);
             if (entry->role[i].output.kind != SBP_SPLIT)
                 assert_int_equal(entry->role[i].output.dim, 0);

@@ -142,11 +142,20 @@ static void test_choices_are_tuples(void **state)
 
 /* --- what sizes and requests leave --- */
 
+/* How many ways a role of the variable's first operator takes, or a rest's own. */
 static int64_t factor(const struct sbp_space *space, int variable, int choice, int role)
 {
-    const struct sbp_factors factors =
-        sbp_space_factors(space, variable, choice, space->variable[variable].op);
-    return (int64_t)factors.factor[role];
+    const struct sbp_space_variable *v = &space->variable[variable];
+    int64_t ways = 1;
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const uint8_t *count = sbp_space_count(space, variable, choice, f);
+        for (int own = 0; own < v->role_count; own++) {
+            const bool is_it = (v->op < 0 ? own : space->op_role[v->op][own]) == role;
+            for (int k = 0; k < count[own] && is_it; k++)
+                ways *= space->mesh->family[f].prime;
+        }
+    }
+    return ways;
 }
 
 enum { BATCH, SEQUENCE, COLUMN, ROW };

@@ -105,7 +105,7 @@ static void spoil(struct sbp_random *random, struct setting *s)
         break;
     default:
         s->strategy.op[op].role[axis] =
-            (uint8_t)oracle_below(random, sbp_op_searched_roles(node->entry));
+            (uint8_t)oracle_below(random, searched_roles(node->entry));
     }
 }
 

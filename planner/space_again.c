@@ -27,6 +27,7 @@ static void form_op(const struct sbp_space *space, int op, bool asked, struct sb
     const bool formed = !left && (asked || reads_results(space->graph, op));
     const bool halved = selective && sbp_op_has_weight_phase(space->graph, op);
     again->boxed_output[op] = !left && asked;
+    again->left[op] = left && asked;
     again->inner[op] = formed ? 1 : 0;
     again->compute[op] = again->inner[op] * (halved ? 0.5 : 1);
     for (int i = 0; i < node->input_count; i++) {
@@ -81,13 +82,14 @@ static bool allocate(const struct sbp_space *space, struct sbp_arena *arena,
     const int ops = space->graph->op_count;
     again->in_segment = SBP_NEW(arena, bool, ops);
     again->boxed_output = SBP_NEW(arena, bool, ops);
+    again->left = SBP_NEW(arena, bool, ops);
     again->compute = SBP_NEW(arena, double, ops);
     again->inner = SBP_NEW(arena, double, ops);
     again->boxed = SBP_NEW(arena, uint8_t, ops);
     again->boxed_late = SBP_NEW(arena, uint8_t, ops);
     again->enters = SBP_NEW(arena, uint8_t, ops);
-    return again->in_segment != NULL && again->boxed_output != NULL && again->compute != NULL &&
-           again->inner != NULL && again->boxed != NULL && again->boxed_late != NULL &&
+    return again->in_segment != NULL && again->boxed_output != NULL && again->left != NULL &&
+           again->compute != NULL && again->inner != NULL && again->boxed != NULL && again->boxed_late != NULL &&
            again->enters != NULL;
 }
 

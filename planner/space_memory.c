@@ -118,20 +118,38 @@ static void count_formed_again(const struct count *c, int op, int piece)
             count_tensor(c, op, piece, node->input[i]);
 }
 
+/* Bytes over all devices that are kept as often as an operator's activations are. */
+static void count_bytes(const struct count *c, int op, double bytes)
+{
+    const struct sbp_view *view = c->space->view;
+    if (view->point[op] >= 0)
+        c->bytes[view->point[op]] += view->kept[op] * bytes / (double)c->space->mesh->devices;
+}
+
+/* What attention left, under selective recompute; products leave what their tuples say. */
+static void count_left(const struct count *c, int op, int piece)
+{
+    const struct sbp_op_node *node = &c->space->graph->op[op];
+    if (c->space->parallel->recompute != SBP_RECOMPUTE_SELECTIVE ||
+        !sbp_space_is_attention(node->kind))
+        return;
+    const struct sbp_op_kept kept = kept_of(c->space->graph, op);
+    count_bytes(c, op, saved_bytes(c->space, op, &kept));
+    if (c->again->left[op] && !c->overwritten[node->output])
+        count_tensor(c, op, piece, node->output);
+}
+
 static void count_op(const struct count *c, int op, int piece)
 {
     const struct sbp_space *space = c->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    const int point = space->view->point[op];
     if (c->again->in_segment[op]) {
         count_formed_again(c, op, piece);
+        count_left(c, op, piece);
         return;
     }
-    if (point < 0)
-        return;
     const struct sbp_op_kept kept = kept_of(space->graph, op);
-    c->bytes[point] +=
-        space->view->kept[op] * saved_bytes(space, op, &kept) / (double)space->mesh->devices;
+    count_bytes(c, op, saved_bytes(space, op, &kept));
     if (node->output >= 0 && !c->overwritten[node->output] && kept.output)
         count_tensor(c, op, piece, node->output);
     for (int i = 0; i < node->input_count; i++)
@@ -203,6 +221,12 @@ bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy)
         return false;
     return own_copy || sbp_space_free_input(space, op, 0) ||
            !space->works->kept_at_rest[node->input[0]];
+}
+
+bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op)
+{
+    return space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE && again->in_segment[op] &&
+           sbp_op_has_weight_phase(space->graph, op);
 }
 
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard)

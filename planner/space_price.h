@@ -22,6 +22,7 @@ struct sbp_again {
     uint8_t *boxed_late;     /* (op_count) bit i: once more, for the weights' gradients */
     uint8_t *enters;         /* (op_count) bit i: input i comes from outside of the segment */
     bool *boxed_output;
+    bool *left; /* (op_count) the first pass's output is read: attention under selective recompute */
 };
 /* Arrays come out of the arena. E_MEMORY. */
 enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_arena *arena,
@@ -37,6 +38,7 @@ struct sbp_space_work {
     unsigned boxed;               /* bit i: boxing of input i is priced here, not with the pair */
     bool boxed_output;            /* likewise */
     bool keeps_block, keeps_copy; /* whether it keeps its first input, at rest and gathered */
+    bool keeps_half;              /* of its output, as it leaves it */
     unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
     uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
@@ -126,6 +128,8 @@ double sbp_space_state_bytes(const struct sbp_space *space, int level, double lo
  * when it is gathered (and not gathered once more for backward) or free, else as the block at rest,
  * which is counted once for all readers. */
 bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy);
+/* Whether it is formed again but for half of its output: a product under selective recompute. */
+bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op);
 /* Fills in works->kept_at_rest, of false. E_MEMORY. */
 enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
                                     bool *kept) SBP_MUST_USE;

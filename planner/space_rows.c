@@ -244,6 +244,9 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
 static double kept_bytes(const struct sheet *sheet, const struct sbp_played *played)
 {
     const struct sbp_space_work *work = sheet->work;
+    const double element_bytes = (double)sheet->space->pricing.bytes.activation;
+    if (work->keeps_half)
+        return sheet->output_elements / parts_of(played, sheet->output.split) / 2 * element_bytes;
     if (!work->keeps_copy)
         return 0;
     const double gather = parts_of(played, sheet->input[0].broadcast);
@@ -251,7 +254,7 @@ static double kept_bytes(const struct sheet *sheet, const struct sbp_played *pla
     if (!(gather > again ? work->keeps_copy : work->keeps_block))
         return 0;
     return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again /
-           work->sharers * (double)sheet->space->pricing.bytes.activation;
+           work->sharers * element_bytes;
 }
 
 /* ---- whole tuples --------------------------------------------------------------------------- */

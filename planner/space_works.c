@@ -63,6 +63,7 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
     work.sharers = node->input_count > 0 && rests_whole(space, node->input[0])
                        ? m->readers[node->input[0]]
                        : 1;
+    work.keeps_half = sbp_space_keeps_half(space, &m->again, op);
     work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         work.holders[w] = m->holders[node->weight[w]];
@@ -78,6 +79,7 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
     const struct sbp_graph *graph = m->space->graph;
     return graph->op[work->op].site == graph->op[other->op].site && work->boxed == other->boxed &&
            work->owned == other->owned && work->sharers == other->sharers &&
+           work->keeps_half == other->keeps_half &&
            memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
            sbp_op_forms_input_gradient(graph, work->op) ==
                sbp_op_forms_input_gradient(graph, other->op);

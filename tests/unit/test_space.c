@@ -330,6 +330,7 @@ struct prices {
     int run, equal, not_labelled;
     double largest_gap; /* of labels, as a share */
     double loosest;     /* of the sum below the step */
+    double least_bytes; /* modelled, as a share of the fullest device's, at the least */
 };
 
 /* Whether a sum over operators is the step, not a bound of it: with one stage whose works follow
@@ -345,8 +346,9 @@ static bool sums_exactly(const struct sbp_space *space)
 
 /* Of every stage that memory is checked on, the model's bytes are no more than its devices take. */
 static void check_bytes(const struct sbp_space *space, const int *choice,
-                        const struct sbp_step *step, uint64_t seed)
+                        const struct sbp_step *step, uint64_t seed, struct prices *prices)
 {
+    double most_bytes = 0;
     for (int point = 0; point < space->view->points; point++) {
         const struct sbp_stage_memory *const memory = &step->memory[space->view->stage[point]];
         const int64_t device_bytes = memory->device_bytes - memory->reserve_bytes;
@@ -356,7 +358,10 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
         if (bytes > (double)device_bytes * (1 + 1e-9))
             fail_msg("seed %" PRIu64 ": stage %d: modelled %.17g bytes, the plan takes %" PRId64,
                      seed, space->view->stage[point], bytes, device_bytes);
+        most_bytes = fmax(most_bytes, bytes);
     }
+    prices->least_bytes =
+        fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
 }
 
 /* The problem's cost and memory are lower bounds of the labelled, compiled plan's; the cost of one
@@ -383,7 +388,7 @@ static void check_price(struct sbp_plan *plan, const struct sbp_space *space, co
     if (sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
     const struct sbp_step_totals totals = step.totals;
-    check_bytes(space, choice, &step, seed);
+    check_bytes(space, choice, &step, seed, prices);
     sbp_step_free(&step);
     const double cost_s =
         space->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
@@ -409,11 +414,11 @@ static void check_price(struct sbp_plan *plan, const struct sbp_space *space, co
     prices->loosest = fmax(prices->loosest, 1 - labelled_s / cost_s);
 }
 
-/* how->micro_batch: so many micro-batches. */
-static void check_parallel_prices(const char *name, const char *model, const char *levels,
-                                  struct sbp_request request, const struct sbp_parallel *how)
+/* how->micro_batch: so many micro-batches. Returns prices.least_bytes. */
+static double check_parallel_prices(const char *name, const char *model, const char *levels,
+                                    struct sbp_request request, const struct sbp_parallel *how)
 {
-    struct prices prices = {0};
+    struct prices prices = {.least_bytes = 1};
     struct sbp_plan plan;
     struct sbp_diag why = {{0}};
     open_plan(model, levels, &plan);
@@ -443,10 +448,11 @@ static void check_parallel_prices(const char *name, const char *model, const cha
     }
     sbp_plan_free(&plan);
     print_message("%-12s %3d plans, %3d at the unlabelled price, largest gap %.3g %%, sums at most "
-                  "%.3g %% below the step, %d without labels\n",
+                  "%.3g %% below the step, bytes at least %.3g %%, %d without labels\n",
                   name, prices.run, prices.equal, 100 * prices.largest_gap, 100 * prices.loosest,
-                  prices.not_labelled);
+                  100 * prices.least_bytes, prices.not_labelled);
     assert_true(prices.run > 0);
+    return prices.least_bytes;
 }
 
 /* Plain but for a number of micro-batches and ZeRO, as check_parallel_prices takes it. */
@@ -462,7 +468,7 @@ static void check_cut_prices(const char *name, const char *model, const char *le
                              struct sbp_request request, int micro_batches, int zero)
 {
     const struct sbp_parallel parallel = cut(micro_batches, zero);
-    check_parallel_prices(name, model, levels, request, &parallel);
+    (void)check_parallel_prices(name, model, levels, request, &parallel);
 }
 
 static void check_prices(const char *name, const char *model, const char *levels,
@@ -607,7 +613,25 @@ static void test_kept_again(void **state)
         struct sbp_parallel parallel = cut(2, 0);
         parallel.recompute = all[i];
         parallel.regather = true;
-        check_parallel_prices("kept again", GPT(3, ""), flat, full, &parallel);
+        (void)check_parallel_prices("kept again", GPT(3, ""), flat, full, &parallel);
+    }
+}
+
+/* Where many micro-batches are kept, they are most of what a device holds, and the space knows of
+ * most of them. */
+static void test_kept_in_flight(void **state)
+{
+    (void)state;
+    static const char *const flat = LEVEL("l", 12);
+    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    for (int again = 0; again < SBP_RECOMPUTES; again++) {
+        struct sbp_parallel parallel = cut(36, 3);
+        parallel.schedule = SBP_GPIPE;
+        parallel.recompute = (enum sbp_recompute)again;
+        const double share = check_parallel_prices(sbp_recompute_name(parallel.recompute),
+                                                   GPT(3, ", \"precision\": \"mixed\""), flat, full,
+                                                   &parallel);
+        assert_true(share > 0.7);
     }
 }
 
@@ -627,8 +651,8 @@ static void test_schedules(void **state)
             parallel.allow_delayed_gradients = sbp_schedule_delays_gradients(parallel.schedule);
             if (schedule == SBP_MESSAGE_DRIVEN || schedule == SBP_ZERO_BUBBLE)
                 parallel.pipeline_limit = limit;
-            check_parallel_prices(sbp_schedule_name(parallel.schedule), GPT(2, ""), flat, full,
-                                  &parallel);
+            (void)check_parallel_prices(sbp_schedule_name(parallel.schedule), GPT(2, ""), flat,
+                                        full, &parallel);
         }
 }
 
@@ -973,6 +997,7 @@ int main(void)
         cmocka_unit_test(test_operators),
         cmocka_unit_test(test_cuts),
         cmocka_unit_test(test_kept_again),
+        cmocka_unit_test(test_kept_in_flight),
         cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_criticals),
         cmocka_unit_test(test_stages),

@@ -1,7 +1,11 @@
 #include "planner/mixture.h"
 
-/* Paths that come by themselves before mixtures do, and turns of a game. */
-enum { ALONE = 3, TURNS = 4000 };
+#include <math.h>
+
+#include "planner/game.h"
+
+/* Paths that come by themselves before mixtures do. */
+enum { ALONE = 3 };
 
 enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena *arena,
                                   struct sbp_mixture *mixture, struct sbp_diag *diag)
@@ -9,8 +13,19 @@ enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena 
     *mixture = (struct sbp_mixture){.plan = plan, .arena = arena, .path_count = 1};
     SBP_TRY(sbp_path_expected(plan, arena, &mixture->known[0], diag));
     SBP_TRY(sbp_path_longest(plan, arena, &mixture->path)); /* as large */
+    SBP_TRY(sbp_path_longest(plan, arena, &mixture->best));
     sbp_path_mix(mixture->known, &(const double){1}, 1, &mixture->path);
+    sbp_path_mix(mixture->known, &(const double){1}, 1, &mixture->best);
+    mixture->best_s = -INFINITY;
     return SBP_OK;
+}
+
+void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s)
+{
+    if (bound_s <= mixture->best_s)
+        return;
+    mixture->best_s = bound_s;
+    sbp_path_mix(&mixture->path, &(const double){1}, 1, &mixture->best);
 }
 
 static int find(const struct sbp_path *paths, int count, const struct sbp_path *path)
@@ -21,29 +36,18 @@ static int find(const struct sbp_path *paths, int count, const struct sbp_path *
     return -1;
 }
 
-/* Both sides answer what the other one has done so far (Brown, 1951): the shares of the paths that
- * one side took come near its best mixture. share: zeros. */
-static void play(const struct sbp_mixture *m, double *share)
+static enum sbp_status play(const struct sbp_mixture *m, double *share)
 {
-    double cost[SBP_MOST_ROUNDS + 1][SBP_MOST_ROUNDS + 1];
-    double of_path[SBP_MOST_ROUNDS + 1] = {0}, of_plan[SBP_MOST_ROUNDS + 1] = {0};
+    const struct sbp_arena_mark mark = sbp_arena_mark(m->arena);
+    double *cost = SBP_NEW(m->arena, double, m->plan_count * m->path_count);
+    if (cost == NULL)
+        return SBP_E_MEMORY;
     for (int x = 0; x < m->plan_count; x++)
         for (int p = 0; p < m->path_count; p++)
-            cost[x][p] = sbp_path_length_s(&m->known[p], &m->times[x]);
-    for (int turn = 0; turn < TURNS; turn++) {
-        int path = 0, plan = 0;
-        for (int p = 1; p < m->path_count; p++)
-            path = of_path[p] > of_path[path] ? p : path;
-        share[path] += 1;
-        for (int x = 0; x < m->plan_count; x++)
-            of_plan[x] += cost[x][path];
-        for (int x = 1; x < m->plan_count; x++)
-            plan = of_plan[x] < of_plan[plan] ? x : plan;
-        for (int p = 0; p < m->path_count; p++)
-            of_path[p] += cost[plan][p];
-    }
-    for (int p = 0; p < m->path_count; p++)
-        share[p] /= TURNS;
+            cost[x * m->path_count + p] = sbp_path_length_s(&m->known[p], &m->times[x]);
+    SBP_TRY(sbp_game_play(cost, m->plan_count, m->path_count, m->arena, share));
+    sbp_arena_release(m->arena, mark);
+    return SBP_OK;
 }
 
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
@@ -51,7 +55,7 @@ enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_st
 {
     struct sbp_path *const path = &mixture->known[mixture->path_count];
     struct sbp_path *const times = &mixture->times[mixture->plan_count];
-    double share[SBP_MOST_ROUNDS + 1] = {0};
+    double share[SBP_MOST_PATHS + 1] = {0};
     SBP_TRY(sbp_path_of_step(mixture->plan, strategy, mixture->arena, path, times, diag));
     const bool is_new_plan = find(mixture->times, mixture->plan_count, times) < 0;
     const bool is_new_path = find(mixture->known, mixture->path_count, path) < 0;
@@ -62,7 +66,7 @@ enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_st
     if (is_alone)
         share[mixture->path_count - 1] = 1;
     else
-        play(mixture, share);
+        SBP_TRY(play(mixture, share));
     mixture->is_played = !is_alone;
     sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
     return SBP_OK;

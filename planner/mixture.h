@@ -11,20 +11,25 @@
 
 #include "planner/path.h"
 
-enum { SBP_MOST_ROUNDS = 16 };
+/* Of solving along paths, and what may be known in all. */
+enum { SBP_MOST_ROUNDS = 16, SBP_MOST_PATHS = 40 };
 
 struct sbp_mixture {
     const struct sbp_plan *plan;
     struct sbp_arena *arena;
     struct sbp_path path; /* to measure plans along now */
     bool is_played;       /* a mixture; else one of those that are known */
+    struct sbp_path best; /* the one that bounded most so far, */
+    double best_s;        /* as the caller says */
     int path_count, plan_count;
-    struct sbp_path known[SBP_MOST_ROUNDS + 1], times[SBP_MOST_ROUNDS + 1];
+    struct sbp_path known[SBP_MOST_PATHS + 1], times[SBP_MOST_PATHS + 1];
 };
 
 /* Arrays come out of the arena, and the plan's parallel must stay. Fails as sbp_path_expected. */
 enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena *arena,
                                   struct sbp_mixture *mixture, struct sbp_diag *diag) SBP_MUST_USE;
+/* No plan costs less than bound_s along mixture->path. */
+void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s);
 /* Takes in the plan that was found along mixture->path and sets the next one; *more: there is one
  * that says something new. Fails as sbp_path_of_step. */
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,

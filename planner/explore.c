@@ -8,6 +8,7 @@
 #include "planner/least.h"
 #include "planner/mixture.h"
 #include "planner/queue.h"
+#include "planner/settle.h"
 #include "planner/space_rules.h"
 #include "planner/space_store.h"
 #include "planner/view.h"
@@ -17,7 +18,7 @@ enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
 #define CHEAP_EVALUATIONS INT64_C(100000000)
 
 /* How much is known of a candidate. */
-enum knowledge { LISTED, BOUNDED, SOLVED };
+enum knowledge { LISTED, BOUNDED, MIXED };
 
 struct node {
     struct sbp_parallel parallel;
@@ -26,7 +27,8 @@ struct node {
     double bound_s, time_s; /* with the limit of memory and without; time_s is of bases */
     int base; /* the candidate that keeps everything on the device, of the same schedule */
     bool is_base, is_bound_by_memory;
-    double least_bytes; /* of a device, by the model; 0: not known */
+    double least_bytes;          /* of a device, by the model; 0: not known */
+    struct sbp_mixture *mixture; /* of MIXED, what its paths have said; else NULL */
 };
 
 struct explorer {
@@ -234,8 +236,48 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
     return SBP_OK;
 }
 
+static void offer_settled(void *context, double objective_s)
+{
+    struct explorer *e = context;
+    if (objective_s < best_s(e))
+        add_point(e->out, e->out->evaluations, sbp_clock_s() - e->start_s, objective_s);
+    sbp_ranking_offer(&e->found, e->plan, &(struct sbp_ranked){.objective_s = objective_s});
+}
+
+/* Whether what mixtures left is worth the look, and its prices bound the step. */
+static bool may_settle(struct explorer *e, const struct node *node)
+{
+    const struct sbp_solver *solver = e->request->solver;
+    return e->plan->parallel.pipeline > 1 && e->ranking->most == 1 && isfinite(goal_s(e)) &&
+           !is_refuted(e, node->bound_s) && !is_over(e) &&
+           e->request->solver_options.max_evaluations == 0 &&
+           (solver == NULL || strcmp(solver->name, "exact") == 0) &&
+           sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
+           sbp_optimise_bounds(e->plan, &e->asked);
+}
+
 /* Along the path that work alone would make the longest, along those of the plans found, then along
  * mixtures of all of these, as long as each says something new. */
+static enum sbp_status solve_mixtures(struct explorer *e, struct node *node,
+                                      struct sbp_mixture *mixture)
+{
+    SBP_TRY(sbp_mixture_begin(e->plan, &e->arena, mixture, e->diag));
+    for (int i = 0; i < SBP_MOST_ROUNDS && !is_over(e); i++) {
+        struct sbp_outcome found;
+        const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
+        bool more = false;
+        SBP_TRY(solve_along(e, node, &mixture->path, &found));
+        node->bound_s = fmax(node->bound_s, found.lower_bound_s);
+        sbp_mixture_note(mixture, found.lower_bound_s);
+        if (!is_refuted(e, node->bound_s) && isfinite(found.strategy_s))
+            SBP_TRY(sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag));
+        sbp_arena_release(&e->plan->arena, mark); /* the best is kept elsewhere */
+        if (!more)
+            break;
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status solve_paths(struct explorer *e, struct node *node)
 {
     struct sbp_mixture mixture;
@@ -245,29 +287,49 @@ static enum sbp_status solve_paths(struct explorer *e, struct node *node)
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
         return SBP_OK;
     }
-    SBP_TRY(sbp_mixture_begin(e->plan, &e->arena, &mixture, e->diag));
-    for (int i = 0; i < SBP_MOST_ROUNDS && !is_over(e); i++) {
-        struct sbp_outcome found;
-        const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
-        bool more = false;
-        SBP_TRY(solve_along(e, node, &mixture.path, &found));
-        node->bound_s = fmax(node->bound_s, found.lower_bound_s);
-        if (!is_refuted(e, node->bound_s) && isfinite(found.strategy_s) && i + 1 < SBP_MOST_ROUNDS)
-            SBP_TRY(sbp_mixture_add(&mixture, &e->plan->strategy, &more, e->diag));
-        sbp_arena_release(&e->plan->arena, mark); /* the best is kept elsewhere */
-        if (!more)
-            break;
-    }
+    SBP_TRY(solve_mixtures(e, node, &mixture));
+    if (!may_settle(e, node))
+        return SBP_OK;
+    node->mixture = SBP_NEW(&e->arena, struct sbp_mixture, 1);
+    if (node->mixture == NULL)
+        return SBP_E_MEMORY;
+    *node->mixture = mixture;
+    node->knowledge = MIXED;
     return SBP_OK;
 }
 
+/* What the candidate's paths say is kept while it waits to be settled. */
 static enum sbp_status solve_node(struct explorer *e, struct node *node)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
     SBP_TRY(solve_paths(e, node));
     e->work += e->cuts > 0 ? e->plan->graph.op_count : 0;
-    sbp_arena_release(&e->arena, mark);
+    if (node->mixture == NULL)
+        sbp_arena_release(&e->arena, mark);
+    return SBP_OK;
+}
+
+/* Where mixtures leave a gap: plans that are good along all paths, one after the other. */
+static enum sbp_status settle_node(struct explorer *e, struct node *node)
+{
+    struct sbp_request request = request_of(e, node);
+    request.solver_options = options_left(e);
+    if (request.solver_options.time_limit_s > 0)
+        request.deadline_s = sbp_clock_s() + request.solver_options.time_limit_s;
+    struct sbp_settling settling = {.plan = e->plan,
+                                    .request = &request,
+                                    .mixture = node->mixture,
+                                    .goal_s = goal_s(e),
+                                    .bound_s = node->bound_s,
+                                    .offer = offer_settled,
+                                    .context = e};
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
+    SBP_TRY(sbp_settle(&settling, e->diag));
+    node->mixture = NULL; /* there is no more to be said */
+    e->out->evaluations += settling.evaluations;
+    e->out->stopped |= settling.stopped;
+    node->bound_s = fmax(node->bound_s, settling.bound_s);
     return SBP_OK;
 }
 
@@ -348,7 +410,8 @@ static enum sbp_status describe_found(struct explorer *e, const struct node *nod
     return SBP_OK;
 }
 
-/* Ranks the candidate's plan; where more than one is asked for, what is left of it stays open. */
+/* Ranks the candidate's plan. What is left of it stays open, to be settled or where more than one
+ * plan is asked for. */
 static enum sbp_status close_node(struct explorer *e, int index)
 {
     const struct node node = e->node[index];
@@ -365,6 +428,8 @@ static enum sbp_status close_node(struct explorer *e, int index)
     const bool is_settled = is_found && node.bound_s >= found.objective_s * (1 - 1e-9);
     if (several && is_found && !has_one(&node) && !is_refuted(e, node.bound_s) && may_cut(e))
         return cut_node(e, &node, found.split, is_settled);
+    if (node.mixture != NULL)
+        return push(e, index);
     if (!(has_one(&node) && is_settled))
         leave_open(e, node.bound_s);
     return SBP_OK;
@@ -387,6 +452,10 @@ static enum sbp_status push_siblings(struct explorer *e, int base)
 static enum sbp_status look_at(struct explorer *e, int index)
 {
     struct node *node = &e->node[index];
+    if (node->knowledge == MIXED) {
+        SBP_TRY(settle_node(e, node));
+        return close_node(e, index);
+    }
     if (node->knowledge == BOUNDED) {
         e->memory_binds = false;
         SBP_TRY(solve_node(e, node));

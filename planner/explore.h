@@ -3,7 +3,8 @@
  *
  * Best first over lower bounds. A candidate (planner/candidates.h) is bounded by arithmetic alone,
  * then over its strategies (sbp_optimise_bound), then solved (sbp_optimise) along one path through
- * its stages and, where the plan's longest path is another one, along that, too. What is bounded by
+ * its stages and, where the plan's longest path is another one, along that and mixtures of them
+ * (planner/mixture.h); what gap these leave is settled last (planner/settle.h). What is bounded by
  * more than the best plan costs is never looked at. Formed again or moved to the host, a step takes
  * no less time than without: such candidates wait until memory is seen to bind.
  */

@@ -43,7 +43,7 @@ static bool labels_bound(const struct sbp_plan *plan, const struct sbp_request *
     return bounds_step(plan) && bounds_boxing(request);
 }
 
-static bool space_bounds(const struct sbp_plan *plan, const struct sbp_request *request)
+bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request)
 {
     return labels_bound(plan, request) && fewest_moves_cost_least(plan);
 }
@@ -139,10 +139,14 @@ static bool is_proved(const struct sbp_job *job, double bound_s)
     return job->best.objective_s <= bound_s * (1 + 1e-9);
 }
 
-/* A search that has used up what it was given leaves it there. */
-static bool may_refine(const struct sbp_job *job, double bound_s)
+/* A search that has used up what it was given leaves it there. What several stages take is more
+ * than the sum along a path, whatever the labels: labels close that gap where memory binds, by
+ * leaving no plan (elsewhere: planner/settle.h). */
+static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s)
 {
-    return job->megatron == NULL && !job->outcome->stopped &&
+    const bool is_sum =
+        job->plan->parallel.pipeline == 1 || job->request->objective == SBP_COMMUNICATION;
+    return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
            job->request->solver_options.max_evaluations == 0 &&
            labels_bound(job->plan, job->request) && bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
 }
@@ -167,7 +171,7 @@ static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double boun
     reset_class_limits(job);
     const enum sbp_status status = sbp_job_search(job, &unused_s, &too_large);
     job->request = asked;
-    job->bounds = space_bounds(job->plan, asked);
+    job->bounds = sbp_optimise_bounds(job->plan, asked);
     return status;
 }
 
@@ -187,7 +191,7 @@ static enum sbp_status search_space(struct sbp_job *job)
             job->outcome->unbounded = "no bound under boxing=path";
     }
     SBP_TRY(search_as_if_nothing_hid(job, bound_s));
-    if (may_refine(job, bound_s))
+    if (may_refine(job, too_large, bound_s))
         SBP_TRY(refine_space(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);
     return SBP_OK;
@@ -313,7 +317,7 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
                           .start_s = start_s,
                           .least_bytes = INFINITY,
                           .bound_s = INFINITY,
-                          .bounds = space_bounds(plan, request)};
+                          .bounds = sbp_optimise_bounds(plan, request)};
     const enum sbp_status status = optimise(&job);
     sbp_arena_free(&job.scratch);
     if (status == SBP_E_MEMORY)
@@ -336,7 +340,7 @@ static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp
     const enum sbp_status status =
         sbp_space_bound(&space, (double)limit_of(plan, request) - reserve, &space.arena, &found);
     if (status == SBP_OK) {
-        const bool holds = space_bounds(plan, request);
+        const bool holds = sbp_optimise_bounds(plan, request);
         bound->bound_s =
             fmin(bound->bound_s, holds || isinf(found.bound_s) ? found.bound_s : -INFINITY);
         bound->time_s = fmin(bound->time_s, holds ? found.time_s : -INFINITY);

@@ -49,6 +49,9 @@ enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp
                                    struct sbp_optimise_bound *bound,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Whether prices of the request's space are never above those of its plans. */
+bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request);
+
 /* The pairwise problem of a request alone, memory as the search models it: for other solvers.
  * E_USAGE: the space is not one problem; SBP_STOPPED. */
 enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,

@@ -63,6 +63,7 @@ struct sbp_request {
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
     const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
     const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
+    bool every_level;            /* ZeRO levels stay that cost no less along the view */
     bool zero_is_free;           /* every layer's ZeRO level is chosen; else the parallel's */
     bool runnable;         /* only plans that the executor runs: nothing around the strategy */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */

@@ -286,7 +286,8 @@ static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int c
 {
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         bool is_dominated = (levels >> level & 1) == 0;
-        for (int other = 0; other < SBP_ZERO_LEVELS && !is_dominated; other++)
+        for (int other = 0;
+             other < SBP_ZERO_LEVELS && !is_dominated && !p->space->request->every_level; other++)
             is_dominated =
                 other != level && (levels >> other & 1) && dominates(p, tuple, other, level);
         if (!is_dominated)

@@ -359,7 +359,7 @@ static enum sbp_status exchange(struct sbp_reducer *r)
     const bool binds = isfinite(r->priced.capacity_bytes);
     double bound_s = -INFINITY, unused_s;
     SBP_TRY(pass(r, binds, NAN, &bound_s));
-    if (!binds && !is_settled(r) && !r->out->stopped)
+    if (!binds && !r->keeps_all && !is_settled(r) && !r->out->stopped)
         SBP_TRY(sbp_reducer_decode(r));
     if (!is_settled(r))
         SBP_TRY(pass(r, !binds, bound_s, &unused_s));
@@ -417,59 +417,98 @@ static enum sbp_status reduce(struct sbp_reducer *r)
     return tighten_on(r, FEW_LABELLED_CELLS, MOST_STALLED);
 }
 
-/* The space with the choices that are left; where the bounds met, the known one's. */
-static enum sbp_status write_space(const struct sbp_reducer *r)
+/* What is left of the domains; where the bounds met, the known choice. */
+static enum sbp_status list_left(const struct sbp_reducer *r)
 {
     struct sbp_reduction *out = r->out;
     const int variables = r->space->variable_count;
-    out->space = *r->space;
     out->is_settled = is_settled(r);
-    out->space.variable = SBP_NEW(r->arena, struct sbp_space_variable, variables);
+    out->count = SBP_NEW(r->arena, int, variables);
     out->original = SBP_NEW(r->arena, int *, variables);
-    if (out->space.variable == NULL || out->original == NULL)
+    if (out->count == NULL || out->original == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++) {
-        const struct sbp_space_variable *from = &r->space->variable[v];
-        struct sbp_space_variable *to = &out->space.variable[v];
-        const int count = out->is_settled ? 1 : r->priced.count[v];
-        const int points = r->space->view->points;
-        *to = *from;
-        to->choice_count = count;
-        to->tuple = SBP_TAKE(r->arena, int, count);
-        to->zero = SBP_TAKE(r->arena, uint8_t, count);
-        to->cost_s = SBP_TAKE(r->arena, double, count);
-        to->bytes = SBP_TAKE(r->arena, double, (size_t)count *(size_t)points);
-        out->original[v] = SBP_TAKE(r->arena, int, count);
-        if (to->tuple == NULL || to->zero == NULL || to->cost_s == NULL || to->bytes == NULL ||
-            out->original[v] == NULL)
+        out->count[v] = out->is_settled ? 1 : r->priced.count[v];
+        out->original[v] = SBP_TAKE(r->arena, int, out->count[v]);
+        if (out->original[v] == NULL)
             return SBP_E_MEMORY;
-        for (int i = 0; i < count; i++) {
-            const int c = out->is_settled ? out->choice[v] : r->priced.choice[v][i];
-            out->original[v][i] = c;
-            to->tuple[i] = from->tuple[c];
-            to->zero[i] = from->zero[c];
-            to->cost_s[i] = from->cost_s[c];
-            for (int p = 0; p < points; p++)
-                to->bytes[(size_t)p * (size_t)count + (size_t)i] =
-                    sbp_space_unary_bytes(r->space, v, c, p);
-        }
+        for (int i = 0; i < out->count[v]; i++)
+            out->original[v][i] = out->is_settled ? out->choice[v] : r->priced.choice[v][i];
     }
     return SBP_OK;
+}
+
+static enum sbp_status restrict_variable(const struct sbp_space *space, int variable,
+                                         const int *original, int count, struct sbp_arena *arena,
+                                         struct sbp_space_variable *to)
+{
+    const struct sbp_space_variable *from = &space->variable[variable];
+    const int points = space->view->points;
+    *to = *from;
+    to->choice_count = count;
+    to->tuple = SBP_TAKE(arena, int, count);
+    to->zero = SBP_TAKE(arena, uint8_t, count);
+    to->cost_s = SBP_TAKE(arena, double, count);
+    to->bytes = SBP_TAKE(arena, double, (size_t)count *(size_t)points);
+    if (to->tuple == NULL || to->zero == NULL || to->cost_s == NULL || to->bytes == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < count; i++) {
+        to->tuple[i] = from->tuple[original[i]];
+        to->zero[i] = from->zero[original[i]];
+        to->cost_s[i] = from->cost_s[original[i]];
+        for (int p = 0; p < points; p++)
+            to->bytes[(size_t)p * (size_t)count + (size_t)i] =
+                sbp_space_unary_bytes(space, variable, original[i], p);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_restrict(const struct sbp_space *space,
+                                   const struct sbp_reduction *reduction, struct sbp_arena *arena,
+                                   struct sbp_space *restricted)
+{
+    *restricted = *space;
+    restricted->variable = SBP_NEW(arena, struct sbp_space_variable, space->variable_count);
+    if (restricted->variable == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < space->variable_count; v++)
+        SBP_TRY(restrict_variable(space, v, reduction->original[v], reduction->count[v], arena,
+                                  &restricted->variable[v]));
+    return SBP_OK;
+}
+
+static enum sbp_status reduce_space(struct sbp_reducer *r)
+{
+    *r->out = (struct sbp_reduction){.lower_s = -INFINITY, .upper_s = INFINITY};
+    enum sbp_status status = reduce(r);
+    if (status == SBP_OK)
+        status = list_left(r);
+    if (status == SBP_OK)
+        status = sbp_space_restrict(r->space, r->out, r->arena, &r->out->space);
+    sbp_arena_free(&r->scratch);
+    return status;
 }
 
 enum sbp_status sbp_space_reduce(const struct sbp_space *space, double capacity_bytes,
                                  double goal_s, struct sbp_arena *arena,
                                  struct sbp_reduction *reduction)
 {
-    *reduction = (struct sbp_reduction){.lower_s = -INFINITY, .upper_s = INFINITY};
     struct sbp_reducer r = {.space = space,
                             .arena = arena,
                             .priced = {.space = space, .capacity_bytes = capacity_bytes},
                             .goal_s = goal_s,
                             .out = reduction};
-    enum sbp_status status = reduce(&r);
-    if (status == SBP_OK)
-        status = write_space(&r);
-    sbp_arena_free(&r.scratch);
-    return status;
+    return reduce_space(&r);
+}
+
+enum sbp_status sbp_space_narrow(const struct sbp_space *space, double goal_s,
+                                 struct sbp_arena *arena, struct sbp_reduction *reduction)
+{
+    struct sbp_reducer r = {.space = space,
+                            .arena = arena,
+                            .priced = {.space = space, .capacity_bytes = INFINITY},
+                            .goal_s = goal_s,
+                            .keeps_all = true,
+                            .out = reduction};
+    return reduce_space(&r);
 }

@@ -19,7 +19,8 @@ struct sbp_reduction {
     /* The space with what is left of its domains, which holds `choice` and every choice that costs
      * less than it and than the goal. Its arrays are the arena's. */
     struct sbp_space space;
-    int **original;      /* (variable_count) what each choice left was in the space given */
+    int *count;          /* (variable_count) choices that are left */
+    int **original;      /* (variable_count)(count) what each was in the space given */
     int64_t evaluations; /* choices that were bounded one by one */
     bool is_settled;     /* nothing that is left costs less than `choice` or the goal */
     bool stopped;
@@ -31,6 +32,17 @@ struct sbp_reduction {
 enum sbp_status sbp_space_reduce(const struct sbp_space *space, double capacity_bytes,
                                  double goal_s, struct sbp_arena *arena,
                                  struct sbp_reduction *reduction) SBP_MUST_USE;
+
+/* Without a capacity and a known choice: the reduction's space holds every choice that costs less
+ * than the goal. */
+enum sbp_status sbp_space_narrow(const struct sbp_space *space, double goal_s,
+                                 struct sbp_arena *arena,
+                                 struct sbp_reduction *reduction) SBP_MUST_USE;
+
+/* A space of the same domains with what a reduction left of them, out of the arena. E_MEMORY. */
+enum sbp_status sbp_space_restrict(const struct sbp_space *space,
+                                   const struct sbp_reduction *reduction, struct sbp_arena *arena,
+                                   struct sbp_space *restricted) SBP_MUST_USE;
 
 /* Cells of the tables over pairs of a space. */
 double sbp_space_cells(const struct sbp_space *space);

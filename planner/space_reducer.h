@@ -29,6 +29,7 @@ struct sbp_reducer {
     struct sbp_incident *incident;
     double low; /* the least share of the variable at hand */
     double goal_s;
+    bool keeps_all;      /* choices that cost less than the goal, whatever is known */
     bool are_prices_set; /* the best are known */
     double *trial, *row; /* (most tuples) scratch */
     int *choice;         /* (variable_count) scratch of decoding */

@@ -229,6 +229,46 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
     sbp_arena_free(&arena);
 }
 
+static bool is_left(const struct sbp_reduction *reduction, int variable, int choice)
+{
+    for (int i = 0; i < reduction->count[variable]; i++)
+        if (reduction->original[variable][i] == choice)
+            return true;
+    return false;
+}
+
+/* What costs less than the goal stays, cheaper choices or not: one change from the cheapest, and
+ * all that goes with it. Returns how many of those there are beside it. */
+static int check_narrowed(const struct sbp_space *space, double share)
+{
+    int kept = 0;
+    struct sbp_arena arena;
+    struct sbp_reduction best, narrowed;
+    struct sbp_problem problem;
+    struct sbp_diag diag = {{0}};
+    sbp_arena_init(&arena);
+    assert_int_equal(sbp_space_problem(space, INFINITY, &problem, &diag), SBP_OK);
+    assert_int_equal(sbp_space_reduce(space, INFINITY, INFINITY, &arena, &best), SBP_OK);
+    const double goal = best.upper_s * (1 + share);
+    assert_int_equal(sbp_space_narrow(space, goal, &arena, &narrowed), SBP_OK);
+    assert_true(!narrowed.is_settled && narrowed.lower_s <= best.upper_s * (1 + CLOSE));
+    for (int v = 0; v < space->variable_count; v++) {
+        const int chosen = best.choice[v];
+        for (int c = 0; c < space->variable[v].choice_count; c++) {
+            best.choice[v] = c;
+            if (sbp_problem_cost(&problem, best.choice) >= goal * (1 - CLOSE))
+                continue;
+            for (int other = 0; other < space->variable_count; other++)
+                assert_true(is_left(&narrowed, other, best.choice[other]));
+            kept += c != chosen;
+        }
+        best.choice[v] = chosen;
+    }
+    sbp_problem_free(&problem);
+    sbp_arena_free(&arena);
+    return kept;
+}
+
 static double bytes_of_free_optimum(const struct sbp_space *space)
 {
     struct sbp_arena arena;
@@ -256,6 +296,8 @@ static void check_reductions(const char *model, const char *levels, struct sbp_r
     make(&plan, &request, &space);
     const double free_s = optimum(&space, INFINITY);
     check_reduced(&space, INFINITY, INFINITY, "free");
+    assert_true(check_narrowed(&space, 0.3) > 0);
+    (void)check_narrowed(&space, 0.01);
     check_reduced(&space, INFINITY, 0.99 * free_s, "free, below the optimum");
     check_reduced(&space, INFINITY, 1.01 * free_s, "free, above the optimum");
     assert_int_equal(sbp_space_bound(&space, 1, &space.arena, &bound), SBP_OK);

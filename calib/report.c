@@ -37,7 +37,7 @@ static enum sbp_status print_collectives(const struct sbp_calibrated *calibrated
     sbp_table_init(&table, 9, titles);
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
         sbp_table_cell(&table, "%s%s", sbp_collective_name((enum sbp_collective)kind),
-                       kind == SBP_SEND_RECV ? " (not fitted)" : "");
+                       kind == SBP_SEND_RECV && !calibrated->of_messages ? " (not fitted)" : "");
         sbp_table_cell(&table, "%d", calibrated->kind_error[kind].points);
         sbp_table_cell(&table, "%d", calibrated->kind_settled[kind]);
         add_error_cells(&table, &calibrated->kind_error[kind]);

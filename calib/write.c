@@ -101,13 +101,17 @@ static int list_medians(const struct sbp_collective_times *times, unsigned kinds
     return count;
 }
 
-/* AutoDDL fits its four collectives together; points(times->count) is scratch. */
+/* AutoDDL fits its four collectives together; where none was measured, messages stand for them.
+ * points(times->count) is scratch. */
 static enum sbp_status fit_together(const struct sbp_collective_times *times,
                                     struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
                                     struct sbp_diag *diag)
 {
-    const unsigned collectives = (1u << SBP_FIT_KINDS) - 1 - (1u << SBP_SEND_RECV);
-    const int count = list_medians(times, collectives, points);
+    const unsigned messages = 1u << SBP_SEND_RECV;
+    int count = list_medians(times, (1u << SBP_FIT_KINDS) - 1 - messages, points);
+    calibrated->of_messages = count == 0;
+    if (calibrated->of_messages)
+        count = list_medians(times, messages, points);
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
         SBP_TRY(sbp_fit_points(points, count, (enum sbp_fit_weights)w, &calibrated->fit[w], diag));
     return SBP_OK;
@@ -404,7 +408,7 @@ static void add_kinds(struct builder *builder, cJSON *measured,
         const struct sbp_fit *alone = &calibrated->alone[kind];
         cJSON *element = add_element(builder, kinds);
         add_string(builder, element, "kind", sbp_collective_name((enum sbp_collective)kind));
-        add_bool(builder, element, "fitted", kind != SBP_SEND_RECV);
+        add_bool(builder, element, "fitted", (kind == SBP_SEND_RECV) == calibrated->of_messages);
         add_whole(builder, element, "points", calibrated->kind_error[kind].points);
         add_whole(builder, element, "points_settled", calibrated->kind_settled[kind]);
         add_error(builder, element, &calibrated->kind_error[kind]);

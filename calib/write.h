@@ -49,6 +49,7 @@ bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration);
 struct sbp_calibrated {
     enum sbp_fit_weights weights;        /* whose fit the cluster file gets */
     struct sbp_fit fit[SBP_FIT_WEIGHTS]; /* of the paper's four collectives (all but send-recv) */
+    bool of_messages; /* of send-recv instead: no other collective was measured */
     struct sbp_fit_error kind_error[SBP_FIT_KINDS]; /* of that fit; send-recv is predicted only */
     struct sbp_fit alone[SBP_FIT_KINDS]; /* each kind by itself; error.points = 0: not determined */
     int points, settled;                 /* timed at all and to the tolerance */

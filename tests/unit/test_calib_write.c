@@ -153,6 +153,23 @@ static void test_failures_name_the_file(void **state)
     sbp_calibration_free(&calibration);
 }
 
+/* Messages stand for collectives where none was measured. */
+static void test_messages_alone(void **state)
+{
+    (void)state;
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    for (int i = 0; i < calibration.collectives.count; i++)
+        if (calibration.collectives.point[i].kind != SBP_SEND_RECV)
+            calibration.collectives.samples[i] = (struct sbp_samples){0};
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, &calibrated, NULL), SBP_OK);
+    assert_true(calibrated.of_messages);
+    expect_near("alpha", calibrated.fit[SBP_FIT_RELATIVE].alpha_s, ALPHA_S);
+    expect_near("beta", calibrated.fit[SBP_FIT_RELATIVE].beta_s_per_byte, BETA);
+    sbp_calibration_free(&calibration);
+}
+
 static void test_too_few_samples_are_refused(void **state)
 {
     (void)state;
@@ -173,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_file_reads_back, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
+        cmocka_unit_test(test_messages_alone),
         cmocka_unit_test(test_too_few_samples_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

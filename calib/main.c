@@ -14,6 +14,7 @@
 #include "calib/job.h"
 #include "calib/network_text.h"
 #include "calib/points.h"
+#include "calib/ports.h"
 #include "calib/report.h"
 #include "calib/session.h"
 #include "kernels/kernels.h"
@@ -55,17 +56,30 @@ static enum sbp_status print_changes(const struct sbp_calibration_session *sessi
     return status;
 }
 
-/* Curves by group shape out of all good runs. */
+/* Curves by group shape out of all good runs, and the ports that ranks of a host share. */
 static enum sbp_status fit_network(const struct sbp_record *record, struct sbp_network_fit *network,
-                                   struct sbp_diag *diag)
+                                   struct sbp_ports *ports, struct sbp_diag *diag)
 {
-    const struct sbp_network_options options = {.ports = 1}; /* ranks of a host share what it has */
     struct sbp_measured measured;
     struct sbp_runs runs;
     SBP_TRY(sbp_points(record, &measured, &runs, diag));
-    const enum sbp_status status = sbp_network_fit(&measured, &options, network, diag);
+    enum sbp_status status = sbp_ports_find(&measured, ports, diag);
+    const struct sbp_network_options options = {.ports = ports->ports};
+    if (status == SBP_OK)
+        status = sbp_network_fit(&measured, &options, network, diag);
     sbp_measured_free(&measured);
     return status;
+}
+
+static enum sbp_status print_network(const struct sbp_network_fit *network,
+                                     const struct sbp_ports *ports)
+{
+    SBP_TRY(sbp_network_print(network, stdout));
+    if (ports->groups > 0 &&
+        printf("network ports of a node: %d (%d groups at a time take %.3g times as long as one)\n",
+               ports->ports, ports->groups, ports->slowdown) < 0)
+        return SBP_E_IO;
+    return SBP_OK;
 }
 
 static enum sbp_status write_file(const struct sbp_calibration_session *session,
@@ -77,12 +91,13 @@ static enum sbp_status write_file(const struct sbp_calibration_session *session,
     struct sbp_network_fit *network = calloc(1, sizeof *network);
     if (network == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    enum sbp_status status = fit_network(&session->record, network, diag);
+    struct sbp_ports ports;
+    enum sbp_status status = fit_network(&session->record, network, &ports, diag);
     calibrated->network = network;
     if (status == SBP_OK)
         status = sbp_calibration_write(&session->found, calibrated, settings->output, diag);
     if (status == SBP_OK && !settings->json && !settings->quiet)
-        status = sbp_network_print(network, stdout);
+        status = print_network(network, &ports);
     calibrated->network = NULL;
     sbp_network_fit_free(network);
     free(network);

@@ -13,6 +13,7 @@
 #include "base/random.h"
 #include "calib/fit.h"
 #include "calib/network_fit.h"
+#include "calib/ports.h"
 
 #define SEED  UINT64_C(9917)
 #define NOISE 0.02
@@ -212,6 +213,51 @@ static void test_floor(void **state)
     }
 }
 
+/* Groups that share ports as costmodel/collective.h says, with a latency that they do not share,
+ * are told apart from those that do not. */
+static void test_ports(void **state)
+{
+    (void)state;
+    static const int TRUE_PORTS[] = {1, 2, 3, 4, 8};
+    static const enum sbp_collective KINDS[] = {SBP_ALL_GATHER, SBP_SEND_RECV};
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED);
+    for (size_t p = 0; p < sizeof TRUE_PORTS / sizeof *TRUE_PORTS; p++) {
+        struct sbp_measured measured = {.count = 0};
+        measured.point = SBP_NEW(&measured.arena, struct sbp_measured_point, 1000);
+        struct sbp_ports ports;
+        assert_non_null(measured.point);
+        for (int k = 0; k < 2; k++)
+            for (int groups = 1; groups <= 8; groups *= 2)
+                for (double bytes = 64; bytes <= 16777216; bytes *= 2) {
+                    const double shared = fmax(1, (double)groups / TRUE_PORTS[p]);
+                    const double noise = 1 + 3 * NOISE * (2 * sbp_random_unit(&random) - 1);
+                    add(&measured, KINDS[k], 2, 1, bytes, noise * (2e-5 + 1e-9 * shared * bytes));
+                    measured.point[measured.count - 1].groups = groups;
+                }
+        assert_int_equal(sbp_ports_find(&measured, &ports, NULL), SBP_OK);
+        assert_int_equal(ports.ports, TRUE_PORTS[p]);
+        assert_int_equal(ports.groups, 8);
+        sbp_arena_free(&measured.arena);
+    }
+}
+
+/* Groups of several members a node, and logs, which do not say, tell nothing. */
+static void test_no_ports(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED);
+    struct sbp_measured measured = make(SBP_ALL_GATHER, &random);
+    struct sbp_ports ports;
+    for (int i = 0; i < measured.count; i++)
+        measured.point[i].groups = measured.point[i].ranks_per_node > 1 ? 4 : 0;
+    assert_int_equal(sbp_ports_find(&measured, &ports, NULL), SBP_OK);
+    assert_int_equal(ports.ports, 1);
+    assert_int_equal(ports.groups, 0);
+    sbp_arena_free(&measured.arena);
+}
+
 /* Medians over tables, few sizes apart. */
 static void test_shapes(void **state)
 {
@@ -247,6 +293,7 @@ int main(void)
         cmocka_unit_test(test_truth),   cmocka_unit_test(test_two_nodes),
         cmocka_unit_test(test_paper),   cmocka_unit_test(test_pairs),
         cmocka_unit_test(test_falling), cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_ports),   cmocka_unit_test(test_no_ports),
         cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

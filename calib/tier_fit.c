@@ -6,6 +6,7 @@
 #include "calib/lad.h"
 
 #define SIZES_A_SHAPE 16   /* at most: small shapes count as much as long ones, and it is quick */
+#define LEAST_ENDS    6    /* sizes, from which on the ends alone can count */
 #define ROUNDS        2000 /* of coordinate descent, without GLPK */
 
 /* Which shapes a formula is fitted to. */
@@ -14,6 +15,7 @@ struct choice {
     const struct sbp_network *network;
     unsigned kinds; /* bit set */
     int left_out;
+    bool ends; /* the smallest and the largest sizes alone */
 };
 
 static bool is_chosen(const struct choice *choice, int shape)
@@ -67,14 +69,23 @@ static int sizes_of(const struct sbp_measured_group *shape)
     return shape->count < SIZES_A_SHAPE ? shape->count : SIZES_A_SHAPE;
 }
 
+/* The middle half: neither latency nor bandwidth decides there, and protocols switch. */
+static bool is_middle(int size, int sizes)
+{
+    return sizes >= LEAST_ENDS && 4 * size >= sizes && 4 * (sizes - 1 - size) >= sizes;
+}
+
 /* Of the two tiers that bytes stream through, the network is taken for the slower one. */
-static void add_shape(const struct sbp_measured_group *shape, int ports, struct system *system)
+static void add_shape(const struct sbp_measured_group *shape, int ports, bool ends,
+                      struct system *system)
 {
     const int sizes = sizes_of(shape);
     for (int i = 0; i < sizes; i++) {
         const struct sbp_curve_sample *sample =
             &shape->sample[sizes == 1 ? 0 : i * (shape->count - 1) / (sizes - 1)];
         double term[SBP_NETWORK_TERMS];
+        if (ends && is_middle(i, sizes))
+            continue;
         sbp_network_terms(shape->kind, shape->nodes, shape->ranks_per_node, ports, sample->bytes,
                           term);
         if (shape->nodes > 1)
@@ -102,7 +113,7 @@ static enum sbp_status make(const struct choice *choice, const bool told[SBP_NET
     system->target = system->matrix + rows * (size_t)system->columns;
     for (int s = 0; s < choice->shapes->count; s++)
         if (is_chosen(choice, s))
-            add_shape(&choice->shapes->shape[s], choice->network->ports, system);
+            add_shape(&choice->shapes->shape[s], choice->network->ports, choice->ends, system);
     return SBP_OK;
 }
 
@@ -161,7 +172,7 @@ enum sbp_status sbp_tier_fit(const struct sbp_measured_groups *shapes,
                              const struct sbp_network *network, enum sbp_collective kind,
                              int left_out, struct sbp_formula *formula, struct sbp_diag *diag)
 {
-    const struct choice choice = {shapes, network, 1u << kind, left_out};
+    const struct choice choice = {shapes, network, 1u << kind, left_out, false};
     return fit(&choice, true, formula, diag);
 }
 
@@ -170,10 +181,11 @@ enum sbp_status sbp_tier_fit_levels(const struct sbp_measured_groups *shapes,
                                     struct sbp_diag *diag)
 {
     struct choice choice = {shapes, network, (1u << SBP_COLLECTIVES) - 1 - (1u << SBP_SEND_RECV),
-                            SBP_NO_SHAPE};
+                            SBP_NO_SHAPE, false};
     SBP_TRY(fit(&choice, false, formula, diag));
     if (formula->is_given)
         return SBP_OK;
     choice.kinds = 1u << SBP_SEND_RECV;
+    choice.ends = true;
     return fit(&choice, false, formula, diag);
 }

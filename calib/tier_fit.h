@@ -21,7 +21,9 @@ enum sbp_status sbp_tier_fit(const struct sbp_measured_groups *shapes,
                              int left_out, struct sbp_formula *formula,
                              struct sbp_diag *diag) SBP_MUST_USE;
 /* Over all kinds but send-recv, whose messages nothing shares; send-recv alone where there is
- * nothing else. */
+ * nothing else. Of messages the smaller and the larger quarter of six sizes and more count: they
+ * say what latency and bandwidth a link has, whatever buffers and protocols do between. (Of
+ * collectives all sizes do: fits to the ends alone predicted published logs no better.) */
 enum sbp_status sbp_tier_fit_levels(const struct sbp_measured_groups *shapes,
                                     const struct sbp_network *network, struct sbp_formula *formula,
                                     struct sbp_diag *diag) SBP_MUST_USE;

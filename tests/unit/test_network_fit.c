@@ -213,6 +213,29 @@ static void test_floor(void **state)
     }
 }
 
+/* Messages through a buffer that takes the first 64 KiB at once: their levels are the link's. */
+static void test_messages(void **state)
+{
+    (void)state;
+    static struct sbp_network_fit fit;
+    const struct sbp_network_options options = {.ports = 1};
+    struct sbp_measured measured = {.count = 0};
+    measured.point = SBP_NEW(&measured.arena, struct sbp_measured_point, 1000);
+    assert_non_null(measured.point);
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        const double beta = nodes == 2 ? 1e-8 : 1e-10, buffer = nodes == 2 ? 65536 : 0;
+        for (double bytes = 8; bytes <= 16777216; bytes *= 2)
+            add(&measured, SBP_SEND_RECV, nodes, 3 - nodes, bytes,
+                1e-5 * nodes + beta * fmax(0.01 * bytes, bytes - buffer));
+    }
+    assert_int_equal(sbp_network_fit(&measured, &options, &fit, NULL), SBP_OK);
+    near(fit.between.alpha_s, 2e-5, 0.02, "alpha between");
+    near(fit.between.beta_s_per_byte, 1e-8, 0.04, "beta between");
+    near(fit.within.beta_s_per_byte, 1e-10, 0.02, "beta within");
+    sbp_network_fit_free(&fit);
+    sbp_arena_free(&measured.arena);
+}
+
 /* Groups that share ports as costmodel/collective.h says, with a latency that they do not share,
  * are told apart from those that do not. */
 static void test_ports(void **state)
@@ -290,11 +313,11 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truth),   cmocka_unit_test(test_two_nodes),
-        cmocka_unit_test(test_paper),   cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_falling), cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_ports),   cmocka_unit_test(test_no_ports),
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_truth),    cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_paper),    cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_falling),  cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_messages), cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_no_ports), cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -23,7 +23,7 @@ static enum sbp_status open_side(const struct sbp_record *record, struct side *s
 {
     *side = (struct side){.record = record,
                           .origin = &record->session[record->session_count - 1].origin};
-    SBP_TRY(sbp_points(record, &side->measured, &side->runs, diag));
+    SBP_TRY(sbp_points(record, SBP_OF_MEDIANS, &side->measured, &side->runs, diag));
     sbp_compute_points(record, &side->runs, &side->compute);
     const int last = side->measured.source_count - 1;
     while (side->first < side->measured.count && side->measured.point[side->first].source != last)

@@ -57,12 +57,13 @@ static enum sbp_status print_changes(const struct sbp_calibration_session *sessi
 }
 
 /* Curves by group shape out of all good runs, and the ports that ranks of a host share. */
-static enum sbp_status fit_network(const struct sbp_record *record, struct sbp_network_fit *network,
-                                   struct sbp_ports *ports, struct sbp_diag *diag)
+static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
+                                   struct sbp_network_fit *network, struct sbp_ports *ports,
+                                   struct sbp_diag *diag)
 {
     struct sbp_measured measured;
     struct sbp_runs runs;
-    SBP_TRY(sbp_points(record, &measured, &runs, diag));
+    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
     enum sbp_status status = sbp_ports_find(&measured, ports, diag);
     const struct sbp_network_options options = {.ports = ports->ports};
     if (status == SBP_OK)
@@ -92,7 +93,8 @@ static enum sbp_status write_file(const struct sbp_calibration_session *session,
     if (network == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     struct sbp_ports ports;
-    enum sbp_status status = fit_network(&session->record, network, &ports, diag);
+    enum sbp_status status =
+        fit_network(&session->record, settings->statistic, network, &ports, diag);
     calibrated->network = network;
     if (status == SBP_OK)
         status = sbp_calibration_write(&session->found, calibrated, settings->output, diag);

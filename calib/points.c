@@ -7,6 +7,11 @@
 
 #define LEAST_RUNS 3 /* of which one can be called bad */
 
+const char *sbp_statistic_name(enum sbp_statistic statistic)
+{
+    return statistic == SBP_OF_LEAST ? "least" : "median";
+}
+
 /* --- results of a cell side by side --- */
 
 struct sorted {
@@ -109,16 +114,24 @@ static bool list_runs(const struct sbp_record *record, struct sbp_arena *arena,
     return true;
 }
 
+static double time_of(const struct sbp_result *result, enum sbp_statistic statistic)
+{
+    double least_s = result->median_s;
+    for (int i = 0; i < result->count && statistic == SBP_OF_LEAST; i++)
+        least_s = fmin(least_s, result->time_s[i]);
+    return least_s;
+}
+
 /* Times of a cell's runs first .. end - 1, of good ones or of all; the number of them. */
 static int list_times(const struct sorted *sorted, const struct sbp_runs *runs, int first, int end,
-                      bool all, double *time_s)
+                      bool all, enum sbp_statistic statistic, double *time_s)
 {
     int count = 0;
     for (int i = first; i < end; i++) {
         const struct sbp_result *result = sorted->result[i];
         const struct sbp_run *run = find_run(runs, chain_of(sorted->record, result), result->run);
         if (result->median_s > 0 && (all || run == NULL || !run->bad))
-            time_s[count++] = result->median_s;
+            time_s[count++] = time_of(result, statistic);
     }
     return count;
 }
@@ -144,7 +157,7 @@ static int list_ratios(const struct sorted *sorted, const struct sbp_runs *runs,
                 own = sorted->result[i];
         if (own == NULL)
             continue;
-        const int times = list_times(sorted, runs, first, end, true, time_s);
+        const int times = list_times(sorted, runs, first, end, true, SBP_OF_MEDIANS, time_s);
         if (times < 2)
             continue;
         told += times >= LEAST_RUNS;
@@ -170,29 +183,31 @@ static void judge_runs(const struct sorted *sorted, struct sbp_runs *runs, doubl
 
 /* --- points --- */
 
-/* The time over some runs' medians and half their range, or half the interval of the only one. */
-static void sum_up(const struct sorted *sorted, int first, int end, double *time_s, int count,
-                   struct sbp_measured_point *point)
+/* The time over those of some runs and half their range, or half the interval of the only one. */
+static void sum_up(const struct sorted *sorted, int first, int end, enum sbp_statistic statistic,
+                   double *time_s, int count, struct sbp_measured_point *point)
 {
     point->time_s = sbp_median(time_s, count); /* sorts */
+    if (statistic == SBP_OF_LEAST)
+        point->time_s = time_s[0];
     double range_s = time_s[count - 1] - time_s[0];
     for (int i = first; i < end && count == 1; i++)
-        if (sorted->result[i]->median_s == point->time_s)
+        if (time_of(sorted->result[i], statistic) == point->time_s)
             range_s = sorted->result[i]->high_s - sorted->result[i]->low_s;
     point->spread = range_s / 2 / point->time_s;
 }
 
-static void add_points(const struct sorted *sorted, const struct sbp_runs *runs, double *time_s,
-                       struct sbp_measured *measured)
+static void add_points(const struct sorted *sorted, const struct sbp_runs *runs,
+                       enum sbp_statistic statistic, double *time_s, struct sbp_measured *measured)
 {
     for (int first = 0, end; first < sorted->count; first = end) {
         end = end_of_cell(sorted, first);
         const struct sbp_cell *cell = &sorted->result[first]->cell;
         if (cell->work != SBP_WORK_COLLECTIVE)
             continue;
-        int count = list_times(sorted, runs, first, end, false, time_s);
+        int count = list_times(sorted, runs, first, end, false, statistic, time_s);
         if (count == 0) /* only bad runs have it: better than nothing */
-            count = list_times(sorted, runs, first, end, true, time_s);
+            count = list_times(sorted, runs, first, end, true, statistic, time_s);
         if (count == 0)
             continue;
         struct sbp_measured_point *point = &measured->point[measured->count++];
@@ -203,8 +218,46 @@ static void add_points(const struct sorted *sorted, const struct sbp_runs *runs,
                                         .groups = cell->groups,
                                         .bytes = (double)cell->bytes,
                                         .source = chain_of(sorted->record, sorted->result[first])};
-        sum_up(sorted, first, end, time_s, count, point);
+        sum_up(sorted, first, end, statistic, time_s, count, point);
     }
+}
+
+static int compare_cells(const void *left, const void *right)
+{
+    const struct sbp_measured_point *a = *(struct sbp_measured_point *const *)left;
+    const struct sbp_measured_point *b = *(struct sbp_measured_point *const *)right;
+    const double differences[] = {(double)a->kind - (double)b->kind,
+                                  (double)a->nodes - b->nodes,
+                                  (double)a->ranks_per_node - b->ranks_per_node,
+                                  (double)a->groups - b->groups,
+                                  a->bytes - b->bytes,
+                                  a->time_s - b->time_s};
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        if (differences[i] != 0)
+            return differences[i] > 0 ? 1 : -1;
+    return 0;
+}
+
+static bool same_cell(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
+{
+    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
+           a->groups == b->groups && a->bytes == b->bytes;
+}
+
+/* Chains of sessions are runs like others where the least counts. */
+static bool share_least(struct sbp_measured *measured)
+{
+    struct sbp_measured_point **point =
+        SBP_NEW(&measured->arena, struct sbp_measured_point *, measured->count);
+    if (point == NULL)
+        return false;
+    for (int i = 0; i < measured->count; i++)
+        point[i] = &measured->point[i];
+    qsort(point, (size_t)measured->count, sizeof *point, compare_cells);
+    for (int i = 1; i < measured->count; i++)
+        if (same_cell(point[i], point[i - 1]))
+            point[i]->time_s = point[i - 1]->time_s;
+    return true;
 }
 
 static const char *word_or_null(struct sbp_arena *arena, const char *word, bool *failed)
@@ -238,8 +291,9 @@ static bool list_sources(const struct sbp_record *record, struct sbp_measured *m
     return !failed;
 }
 
-enum sbp_status sbp_points(const struct sbp_record *record, struct sbp_measured *measured,
-                           struct sbp_runs *runs, struct sbp_diag *diag)
+enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic statistic,
+                           struct sbp_measured *measured, struct sbp_runs *runs,
+                           struct sbp_diag *diag)
 {
     *measured = (struct sbp_measured){.count = 0};
     *runs = (struct sbp_runs){.count = 0};
@@ -247,12 +301,13 @@ enum sbp_status sbp_points(const struct sbp_record *record, struct sbp_measured 
     struct sorted sorted;
     double *time_s = calloc(count + 1, sizeof *time_s), *ratio = calloc(count + 1, sizeof *ratio);
     measured->point = SBP_NEW(&measured->arena, struct sbp_measured_point, count);
-    const bool done = time_s != NULL && ratio != NULL && measured->point != NULL &&
-                      sort_results(record, &measured->arena, &sorted) &&
-                      list_runs(record, &measured->arena, runs) && list_sources(record, measured);
+    bool done = time_s != NULL && ratio != NULL && measured->point != NULL &&
+                sort_results(record, &measured->arena, &sorted) &&
+                list_runs(record, &measured->arena, runs) && list_sources(record, measured);
     if (done) {
         judge_runs(&sorted, runs, time_s, ratio);
-        add_points(&sorted, runs, time_s, measured);
+        add_points(&sorted, runs, statistic, time_s, measured);
+        done = statistic != SBP_OF_LEAST || share_least(measured);
     }
     free(ratio);
     free(time_s);

@@ -172,7 +172,7 @@ static enum sbp_status sum_up(struct part *part, struct sbp_diag *diag)
     struct sbp_calibration *found = &session->found;
     SBP_TRY(sbp_record_read(session->record_path, &session->record, diag));
     session->measured = true;
-    SBP_TRY(sbp_calibration_of(&session->record, found, diag));
+    SBP_TRY(sbp_calibration_of(&session->record, session->settings->statistic, found, diag));
     found->origin.wall_s = sbp_clock_s() - part->start_s;
     sbp_findings_of_compute(&session->record, &part->placement, &found->findings);
     SBP_TRY(sbp_findings_of_pairs(&session->record, &part->placement,

@@ -131,6 +131,17 @@ static bool set_weights(void *settings, const char *value)
     return false;
 }
 
+static bool set_statistic(void *settings, const char *value)
+{
+    struct sbp_settings *into = settings;
+    for (int s = 0; s < SBP_STATISTICS; s++) {
+        into->statistic = (enum sbp_statistic)s;
+        if (strcmp(value, sbp_statistic_name(into->statistic)) == 0)
+            return true;
+    }
+    return false;
+}
+
 #define SET_FLAG(flag)                                                                             \
     static bool set_##flag(void *settings, const char *value)                                      \
     {                                                                                              \
@@ -167,6 +178,9 @@ static const struct sbp_option option_table[] = {
      "paper (default): one alpha and beta by least squares over the collectives; curves: by "
      "group shape, as --from fits logs",
      set_method},
+    {"--statistic", "NAME", "median and least",
+     "of the repeats of a collective: median (default) or least, where other programs run beside",
+     set_statistic},
     {"--weights", "NAME", "relative, symmetric and none",
      "of the errors: relative to the measured time (default), symmetric (to both times) or none",
      set_weights},

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "calib/fit.h"
+#include "calib/points.h"
 
 enum sbp_calib_backend {
     SBP_CALIB_AUTO,
@@ -28,6 +29,7 @@ struct sbp_settings {
     enum sbp_calib_backend backend;
     bool curves; /* by group shape, beside one alpha and beta */
     enum sbp_fit_weights weights;
+    enum sbp_statistic statistic;
     bool dry_run, print_sbatch, fresh, json, quiet, help;
 };
 

@@ -64,14 +64,14 @@ static enum sbp_status take_points(const struct sbp_measured *measured,
     return SBP_OK;
 }
 
-enum sbp_status sbp_calibration_of(const struct sbp_record *record,
+enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
                                    struct sbp_calibration *calibration, struct sbp_diag *diag)
 {
     struct sbp_measured measured;
     struct sbp_runs runs;
-    *calibration =
-        (struct sbp_calibration){.origin = record->session[record->session_count - 1].origin};
-    SBP_TRY(sbp_points(record, &measured, &runs, diag));
+    *calibration = (struct sbp_calibration){
+        .origin = record->session[record->session_count - 1].origin, .statistic = statistic};
+    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
     const enum sbp_status status = take_points(&measured, calibration, diag);
     sbp_compute_points(record, &runs, &calibration->compute);
     sbp_findings_of_runs(&runs, &calibration->findings);
@@ -361,6 +361,8 @@ static void add_origin(struct builder *builder, cJSON *measured,
                    ? "wall time, largest over ranks; it holds waiting for a core, because there "
                      "are more ranks than cores"
                    : "wall time, largest over ranks");
+    add_string(builder, measured, "communication_times",
+               sbp_statistic_name(calibration->statistic));
     add_string(builder, measured, "compute_clock",
                crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
                          "to itself, which ranks here share"

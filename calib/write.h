@@ -31,13 +31,14 @@ enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, in
 
 struct sbp_calibration {
     struct sbp_calibration_origin origin;
+    enum sbp_statistic statistic;            /* of the collectives' times */
     struct sbp_collective_times collectives; /* owned */
     struct sbp_compute_times compute;
     struct sbp_findings findings;
 };
 /* Out of a file of samples: the origin of its last session, all of its points. E_INPUT: it has no
  * points to fit; E_MEMORY. The record is borrowed as long as the calibration lives. */
-enum sbp_status sbp_calibration_of(const struct sbp_record *record,
+enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
                                    struct sbp_calibration *calibration,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_calibration_free(struct sbp_calibration *calibration);

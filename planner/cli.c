@@ -111,6 +111,9 @@ static const struct option options[] = {
     {"--method", "NAME", HANDED, 0, 0, 0, NULL,
      "how times become a network: curves (default with --from) or paper, one alpha and beta "
      "(AutoDDL, 3.2)"},
+    {"--statistic", "NAME", HANDED, 0, 0, 0, NULL,
+     "what counts of the repeats of a collective: median (default) or least, where other programs "
+     "run beside"},
     {"--from", "LOG...", LIST, AT(from), 0, 0, NULL,
      "do not measure: read logs of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks"},
     {"--device-preset", "NAME", HANDED, 0, 0, 0, NULL,

@@ -11,7 +11,7 @@ static void check_points(const struct sbp_record *record)
     struct sbp_measured measured;
     struct sbp_runs runs;
     struct sbp_diag diag = {{0}};
-    if (sbp_points(record, &measured, &runs, &diag) != SBP_OK)
+    if (sbp_points(record, SBP_OF_LEAST, &measured, &runs, &diag) != SBP_OK)
         return;
     for (int i = 0; i < measured.count; i++) {
         const struct sbp_measured_point *point = &measured.point[i];

@@ -216,7 +216,7 @@ static void test_points_are_medians_of_good_runs(void **state)
     struct sbp_record record = parse(&text);
     struct sbp_measured measured;
     struct sbp_runs runs;
-    assert_int_equal(sbp_points(&record, &measured, &runs, NULL), SBP_OK);
+    assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
     assert_int_equal(runs.count, 4);
     for (int run = 0; run < 4; run++) {
         assert_int_equal(runs.run[run].compared, 9);
@@ -239,6 +239,33 @@ static void test_points_are_medians_of_good_runs(void **state)
     sbp_record_free(&record);
 }
 
+/* The least repeat of all runs, slow ones and those of other chains included. */
+static void test_points_are_least_repeats(void **state)
+{
+    (void)state;
+    static const double factor[] = {1.0, 1.6, 1.02, 0.98}; /* of each run */
+    struct sbp_text text = {0};
+    add_session(&text, false);
+    for (int run = 0; run < 4; run++)
+        add_result(&text, run, &reduce, factor[run] * 1e-5);
+    sbp_record_end_line(true, 1, &text);
+    add_session(&text, false);
+    add_result(&text, 0, &reduce, 2e-5);
+    struct sbp_record record = parse(&text);
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    double least_s = INFINITY;
+    for (int i = 0; i < record.result_count; i++)
+        for (int k = 0; k < record.result[i].count; k++)
+            least_s = fmin(least_s, record.result[i].time_s[k]);
+    assert_true(least_s < 0.98e-5);
+    assert_int_equal(sbp_points(&record, SBP_OF_LEAST, &measured, &runs, NULL), SBP_OK);
+    assert_int_equal(measured.count, 2);
+    assert_true(measured.point[0].time_s == least_s && measured.point[1].time_s == least_s);
+    sbp_measured_free(&measured);
+    sbp_record_free(&record);
+}
+
 /* A resumed session goes on with its runs, a merged one counts by itself. */
 static void test_sessions_of_a_chain_count_together(void **state)
 {
@@ -256,7 +283,7 @@ static void test_sessions_of_a_chain_count_together(void **state)
     assert_int_equal(record.session[2].chain, 1);
     struct sbp_measured measured;
     struct sbp_runs runs;
-    assert_int_equal(sbp_points(&record, &measured, &runs, NULL), SBP_OK);
+    assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
     assert_int_equal(measured.count, 2);
     assert_int_equal(measured.source_count, 2);
     assert_true(fabs(measured.point[0].time_s - 9e-4) < 1e-12);
@@ -395,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_wrong_lines_are_refused),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_points_are_medians_of_good_runs),
+        cmocka_unit_test(test_points_are_least_repeats),
         cmocka_unit_test(test_sessions_of_a_chain_count_together),
         cmocka_unit_test(test_what_is_slow_is_named),
         cmocka_unit_test(test_slow_compute_is_named),

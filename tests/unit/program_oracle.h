@@ -29,6 +29,11 @@ void oracle_drop(struct oracle_setting *s);
 /* Equal but for the rounding of sums. */
 void oracle_near(const char *what, double value, double expected);
 
+/* What a device holds of a tensor in a distribution. */
+int64_t oracle_local_elements(const struct oracle_setting *s, int tensor,
+                              const struct sbp_dist *dist);
+/* A compiled program's prices alone (program_prices.c). */
+void oracle_check_price(const struct oracle_setting *s);
 /* All of the above, of a compiled program. */
 void oracle_check_program(const struct oracle_setting *s);
 

@@ -143,6 +143,11 @@ static int least_sizes(int count)
     return count < MANY_SIZES ? 2 : 3;
 }
 
+static enum sbp_status overflow(struct sbp_diag *diag)
+{
+    return sbp_fail(diag, SBP_E_INPUT, "the measured times overflow a fit");
+}
+
 static enum sbp_status lay_out(const struct sbp_curve_sample *sample, int count,
                                enum sbp_curve_method method, int segments, struct layout *layout,
                                struct sbp_diag *diag)
@@ -165,10 +170,11 @@ static enum sbp_status lay_out(const struct sbp_curve_sample *sample, int count,
             if (i == 0 || i >= least)
                 extend(table, segments, i, j, fit_line(lines, sample + i, j - i, &line));
         }
-    for (int k = segments, end = count; k > 0; k--)
+    const bool is_laid_out = isfinite(table->best[segments][count]);
+    for (int k = segments, end = count; k > 0 && is_laid_out; k--)
         end = layout->first[k - 1] = table->from[k][end];
     free(table);
-    return SBP_OK;
+    return is_laid_out ? SBP_OK : overflow(diag);
 }
 
 /* --- parameters --- */
@@ -202,7 +208,7 @@ static enum sbp_status fit_quickly(const struct sbp_curve_sample *sample, int co
         if (!isfinite(fit_line(count > MOST_EXACT ? SBP_CURVE_SQUARES : method,
                                sample + layout.first[k], layout.first[k + 1] - layout.first[k],
                                &fit->segment[k])))
-            return sbp_fail(diag, SBP_E_INPUT, "the measured times overflow a fit");
+            return overflow(diag);
     lift(fit);
     return SBP_OK;
 }

@@ -301,6 +301,11 @@ static void test_refusals(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         assert_int_equal(sbp_curve_fit(rows[i], 2, &fit, NULL), SBP_E_INPUT);
     assert_int_equal(sbp_curve_fit(rows[0], 0, &fit, NULL), SBP_E_INPUT);
+    /* 1 / t that no double holds. */
+    struct sbp_curve_sample tiny[12];
+    for (int i = 0; i < 12; i++)
+        tiny[i] = (struct sbp_curve_sample){i + 1.0, i % 2 == 0 ? 1e-310 : 1};
+    assert_int_equal(sbp_curve_fit_with(tiny, 12, SBP_CURVE_SQUARES, 3, &fit, NULL), SBP_E_INPUT);
 }
 
 int main(void)

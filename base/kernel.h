@@ -1,6 +1,6 @@
-/* Inner loops that a search spends its time in: SBP_KERNEL before such a function compiles it for AVX2
- * as well, which is chosen at load time where the machine has it. The same operations in the same
- * order: answers do not depend on the machine. Only where compiler and sanitizers allow it.
+/* Inner loops that a search spends its time in: SBP_KERNEL before such a function compiles it for
+ * AVX2 as well, which is chosen at load time where the machine has it. The same operations in the
+ * same order: answers do not depend on the machine. Only where compiler and sanitizers allow it.
  */
 #ifndef SBP_BASE_KERNEL_H
 #define SBP_BASE_KERNEL_H

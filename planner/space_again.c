@@ -89,8 +89,8 @@ static bool allocate(const struct sbp_space *space, struct sbp_arena *arena,
     again->boxed_late = SBP_NEW(arena, uint8_t, ops);
     again->enters = SBP_NEW(arena, uint8_t, ops);
     return again->in_segment != NULL && again->boxed_output != NULL && again->left != NULL &&
-           again->compute != NULL && again->inner != NULL && again->boxed != NULL && again->boxed_late != NULL &&
-           again->enters != NULL;
+           again->compute != NULL && again->inner != NULL && again->boxed != NULL &&
+           again->boxed_late != NULL && again->enters != NULL;
 }
 
 enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_arena *arena,

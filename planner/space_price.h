@@ -22,7 +22,7 @@ struct sbp_again {
     uint8_t *boxed_late;     /* (op_count) bit i: once more, for the weights' gradients */
     uint8_t *enters;         /* (op_count) bit i: input i comes from outside of the segment */
     bool *boxed_output;
-    bool *left; /* (op_count) the first pass's output is read: attention under selective recompute */
+    bool *left; /* (op_count) its first output is read: attention under selective recompute */
 };
 /* Arrays come out of the arena. E_MEMORY. */
 enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_arena *arena,

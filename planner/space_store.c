@@ -107,9 +107,8 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
            kept->work.op == work->op && kept->work.boxed == work->boxed &&
            kept->work.boxed_output == work->boxed_output &&
            kept->work.keeps_block == work->keeps_block &&
-           kept->work.keeps_copy == work->keeps_copy &&
-           kept->work.keeps_half == work->keeps_half && kept->work.owned == work->owned &&
-           kept->work.sharers == work->sharers &&
+           kept->work.keeps_copy == work->keeps_copy && kept->work.keeps_half == work->keeps_half &&
+           kept->work.owned == work->owned && kept->work.sharers == work->sharers &&
            memcmp(kept->work.holders, work->holders, sizeof work->holders) == 0;
 }
 

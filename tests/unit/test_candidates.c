@@ -35,8 +35,8 @@ static const char *const MODELS[] = {
     "{\"name\": \"deepseek\", \"architecture\": \"deepseek\", \"kv_rank\": 12, \"nope\": 4,"
     "\"rope\": 2, \"value\": 4, \"ffn\": 256, \"experts\": 4, \"top_k\": 2, \"expert_ffn\": 64,"
     "\"shared_experts\": 1, " SIZES "}",
-    "{\"name\": \"vit\", \"architecture\": \"vit\", \"layers\": 4, \"hidden\": 64, \"heads\": 4,"
-    "\"ffn\": 512, \"image\": 32, \"patch\": 8, \"classes\": 10, \"global_batch\": 8}",
+    ("{\"name\": \"vit\", \"architecture\": \"vit\", \"layers\": 4, \"hidden\": 64, \"heads\": 4,"
+     "\"ffn\": 512, \"image\": 32, \"patch\": 8, \"classes\": 10, \"global_batch\": 8}"),
 };
 static const char *const CLUSTERS[] = {CLUSTER(1), CLUSTER(2), CLUSTER(4)};
 

@@ -1,5 +1,5 @@
-/* Paths through random message-driven steps, beside the timeline: never longer than a step, whatever
- * it takes, as long as the step between two stages, and mostly as long between more. */
+/* Paths through random message-driven steps, beside the timeline: never longer than a step,
+ * whatever it takes, as long as the step between two stages, and mostly as long between more. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -69,12 +69,12 @@ static void draw_times(struct sbp_random *random, struct pipeline *pipeline)
 
 static void draw_pipeline(struct sbp_random *random, struct pipeline *pipeline)
 {
-    *pipeline = (struct pipeline){
-        .request = {.schedule = SBP_MESSAGE_DRIVEN,
-                    .stages = 2 + (int)sbp_random_below(random, MOST_STAGES - 1),
-                    .micro_batches = 1 + (int)sbp_random_below(random, 14),
-                    .pipeline_limit = (int)sbp_random_below(random, 9),
-                    .is_brief = true}};
+    *pipeline =
+        (struct pipeline){.request = {.schedule = SBP_MESSAGE_DRIVEN,
+                                      .stages = 2 + (int)sbp_random_below(random, MOST_STAGES - 1),
+                                      .micro_batches = 1 + (int)sbp_random_below(random, 14),
+                                      .pipeline_limit = (int)sbp_random_below(random, 9),
+                                      .is_brief = true}};
     draw_times(random, pipeline);
 }
 

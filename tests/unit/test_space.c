@@ -360,8 +360,7 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
                      seed, space->view->stage[point], bytes, device_bytes);
         most_bytes = fmax(most_bytes, bytes);
     }
-    prices->least_bytes =
-        fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
+    prices->least_bytes = fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
 }
 
 /* The problem's cost and memory are lower bounds of the labelled, compiled plan's; the cost of one
@@ -628,9 +627,9 @@ static void test_kept_in_flight(void **state)
         struct sbp_parallel parallel = cut(36, 3);
         parallel.schedule = SBP_GPIPE;
         parallel.recompute = (enum sbp_recompute)again;
-        const double share = check_parallel_prices(sbp_recompute_name(parallel.recompute),
-                                                   GPT(3, ", \"precision\": \"mixed\""), flat, full,
-                                                   &parallel);
+        const double share =
+            check_parallel_prices(sbp_recompute_name(parallel.recompute),
+                                  GPT(3, ", \"precision\": \"mixed\""), flat, full, &parallel);
         assert_true(share > 0.7);
     }
 }

@@ -104,8 +104,7 @@ static void spoil(struct sbp_random *random, struct setting *s)
                 SBP_STATE_S((uint8_t)oracle_below(random, 4));
         break;
     default:
-        s->strategy.op[op].role[axis] =
-            (uint8_t)oracle_below(random, searched_roles(node->entry));
+        s->strategy.op[op].role[axis] = (uint8_t)oracle_below(random, searched_roles(node->entry));
     }
 }
 

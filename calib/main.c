@@ -83,40 +83,44 @@ static enum sbp_status print_network(const struct sbp_network_fit *network,
     return SBP_OK;
 }
 
+/* network: room for the curves; NULL: none are asked for. */
 static enum sbp_status write_file(const struct sbp_calibration_session *session,
+                                  struct sbp_network_fit *network,
                                   struct sbp_calibrated *calibrated, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
-    if (!settings->curves)
-        return sbp_calibration_write(&session->found, calibrated, settings->output, diag);
-    struct sbp_network_fit *network = calloc(1, sizeof *network);
-    if (network == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     struct sbp_ports ports;
-    enum sbp_status status =
-        fit_network(&session->record, settings->statistic, network, &ports, diag);
     calibrated->network = network;
-    if (status == SBP_OK)
-        status = sbp_calibration_write(&session->found, calibrated, settings->output, diag);
-    if (status == SBP_OK && !settings->json && !settings->quiet)
-        status = print_network(network, &ports);
-    calibrated->network = NULL;
-    sbp_network_fit_free(network);
-    free(network);
-    return status;
+    if (network != NULL)
+        SBP_TRY(fit_network(&session->record, settings->statistic, network, &ports, diag));
+    SBP_TRY(sbp_calibration_write(&session->found, calibrated, settings->output, diag));
+    return network == NULL || settings->json || settings->quiet ? SBP_OK
+                                                                : print_network(network, &ports);
 }
 
-static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
+static enum sbp_status write_and_print(const struct sbp_calibration_session *session,
+                                       struct sbp_network_fit *network, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
     struct sbp_calibrated calibrated;
     SBP_TRY(sbp_calibrate(&session->found, settings->weights, &calibrated, diag));
-    SBP_TRY(write_file(session, &calibrated, diag));
+    SBP_TRY(write_file(session, network, &calibrated, diag));
     if (settings->json)
         SBP_TRY(print_json(session, &calibrated, diag));
     else if (!settings->quiet)
         SBP_TRY(print_table(session, &calibrated, diag));
     return settings->diff == NULL || settings->quiet ? SBP_OK : print_changes(session, diag);
+}
+
+static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
+{
+    struct sbp_network_fit *network = NULL;
+    if (session->settings->curves && (network = calloc(1, sizeof *network)) == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    const enum sbp_status status = write_and_print(session, network, diag);
+    sbp_network_fit_free(network);
+    free(network);
+    return status;
 }
 
 /* What --dry-run and --print-sbatch are about: the ranks that were found, or those asked for. */

@@ -69,7 +69,7 @@ static enum sbp_status print_fits(const struct sbp_calibrated *calibrated, FILE 
     return status;
 }
 
-static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
+static bool print_origin(const struct sbp_calibration *calibration, bool has_curves, FILE *out)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
     bool done = fprintf(out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name,
@@ -82,8 +82,13 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
                             "a core, compute rates are those of thread CPU time\n",
                             origin->ranks_per_host, origin->cores) >= 0;
     if (origin->hosts > 1)
-        done = done && fprintf(out, "note: ranks of several hosts are fitted as one level, within "
-                                    "hosts and between them alike\n") >= 0;
+        done =
+            done &&
+            fprintf(out, has_curves
+                             ? "note: below, ranks of several hosts are fitted as one level; the "
+                               "file has the curves above and their levels\n"
+                             : "note: ranks of several hosts are fitted as one level, within "
+                               "hosts and between them alike\n") >= 0;
     return done;
 }
 
@@ -130,7 +135,7 @@ static bool print_device(const struct sbp_calibration *calibration,
 enum sbp_status sbp_calibration_print(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, FILE *out)
 {
-    if (!print_origin(calibration, out) ||
+    if (!print_origin(calibration, calibrated->network != NULL, out) ||
         fprintf(out, "level rank, least squares of four collectives together:\n") < 0)
         return SBP_E_IO;
     SBP_TRY(print_fits(calibrated, out));

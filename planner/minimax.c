@@ -6,8 +6,15 @@
 
 #include "planner/minimax_mix.h"
 
-/* Variables, bytes of a problem's tables, and parts of choices that are kept to compare with. */
-enum { MOST_VARIABLES = 400, MOST_MIXTURES = 3, MOST_KEPT = 1 << 17, FIRST_SLOTS = 64 };
+/* Variables, mixtures that bound, parts of choices that are kept to compare with, and how many of
+ * them one is compared with; bytes of a problem's tables. */
+enum {
+    MOST_VARIABLES = 400,
+    MOST_MIXTURES = 10,
+    MOST_KEPT = 1 << 18,
+    FIRST_SLOTS = 64,
+    MOST_SCANS = 64
+};
 #define MOST_BYTES ((double)(1 << 26))
 
 /* A part of a choice that was followed to its end. */
@@ -42,6 +49,7 @@ struct walker {
     struct sbp_solution solution;
     int depths;
     struct depth *depth; /* (depths) */
+    int *place;          /* (depths) of each bucket: where its variable is chosen */
     double *least;       /* (depths + 1, problems) of what is chosen so far and the best rest */
     int *choice;         /* (variables) */
     struct kept *kept;   /* (MOST_KEPT) */
@@ -93,18 +101,19 @@ static enum sbp_status build_trees(struct walker *w)
 }
 
 /* Variables in the scopes of what is not chosen yet: the rest depends on nothing else. */
-static enum sbp_status find_near(struct walker *w, struct depth *depth, int bucket)
+static enum sbp_status find_near(struct walker *w, int at)
 {
     const struct sbp_elimination_tree *tree = &w->tree[0];
+    struct depth *depth = &w->depth[at];
     bool *seen = SBP_NEW(&w->arena, bool, tree->problem->variable_count);
     double keys = 1;
     depth->near = SBP_NEW(&w->arena, int, tree->count + 1);
     if (seen == NULL || depth->near == NULL)
         return SBP_E_MEMORY;
-    for (int i = 0; i <= bucket; i++)
-        for (int j = 0; j < tree->bucket[i].width; j++) {
+    for (int i = 0; i < tree->count; i++)
+        for (int j = 0; j < tree->bucket[i].width && w->place[i] >= at; j++) {
             const int variable = tree->bucket[i].scope[j];
-            if (tree->bucket_of[variable] <= bucket || seen[variable])
+            if (w->place[tree->bucket_of[variable]] >= at || seen[variable])
                 continue;
             seen[variable] = true;
             depth->near[depth->near_count++] = variable;
@@ -114,26 +123,41 @@ static enum sbp_status find_near(struct walker *w, struct depth *depth, int buck
     return SBP_OK;
 }
 
+/* A bucket's scope comes before it, and one branch of the tree before the next one, so that what is
+ * done in a branch is forgotten. */
+static int place_branch(struct walker *w, int bucket, int at)
+{
+    w->place[bucket] = at++;
+    for (int i = bucket - 1; i >= 0; i--)
+        if (w->tree[0].bucket[i].parent == bucket)
+            at = place_branch(w, i, at);
+    return at;
+}
+
 static enum sbp_status make_depth(struct walker *w, int at)
 {
     struct depth *depth = &w->depth[at];
-    const int bucket = w->depths - 1 - at;
-    depth->bucket = &w->tree[0].bucket[bucket];
+    for (int i = 0; i < w->depths; i++)
+        if (w->place[i] == at)
+            depth->bucket = &w->tree[0].bucket[i];
     const int domain = depth->bucket->domain;
     depth->length = SBP_TAKE(&w->arena, double, (size_t)w->problems *(size_t)domain);
     depth->largest = SBP_TAKE(&w->arena, double, domain);
     depth->order = SBP_TAKE(&w->arena, int, domain);
     if (depth->length == NULL || depth->largest == NULL || depth->order == NULL)
         return SBP_E_MEMORY;
-    return find_near(w, depth, bucket);
+    return find_near(w, at);
 }
 
 static enum sbp_status make_depths(struct walker *w)
 {
     w->depths = w->tree[0].count;
     w->depth = SBP_NEW(&w->arena, struct depth, w->depths + 1);
-    if (w->depth == NULL)
+    w->place = SBP_NEW(&w->arena, int, w->depths + 1);
+    if (w->depth == NULL || w->place == NULL)
         return SBP_E_MEMORY;
+    if (w->depths > 0)
+        (void)place_branch(w, w->depths - 1, 0);
     for (int i = 0; i < w->depths; i++)
         SBP_TRY(make_depth(w, i));
     return SBP_OK;
@@ -186,7 +210,8 @@ static bool is_no_longer(const double *a, const double *b, int count)
     return true;
 }
 
-/* *known: a part that was followed before is no longer along any path. Else this one is kept. */
+/* *known: a part that was followed before is no longer along any path; such parts are asked first
+ * from then on. Else this one is kept. */
 static enum sbp_status look_up(struct walker *w, struct depth *depth, const double *length,
                                bool *known)
 {
@@ -196,11 +221,18 @@ static enum sbp_status look_up(struct walker *w, struct depth *depth, const doub
         return SBP_OK;
     SBP_TRY(grow(w, depth));
     const uint64_t key = key_of(w, depth);
-    int *slot = slot_of(depth, key);
-    for (int k = *slot; k >= 0 && !*known; k = w->kept[k].next) {
+    int *slot = slot_of(depth, key), *at = slot, scans = 0;
+    for (; *at >= 0 && scans < MOST_SCANS; at = &w->kept[*at].next, scans++) {
+        const int k = *at;
         *known = w->kept[k].key == key && is_no_longer(w->kept[k].length, length, paths);
-        w->solution.evaluations++;
+        if (*known) {
+            *at = w->kept[k].next;
+            w->kept[k].next = *slot;
+            *slot = k;
+            break;
+        }
     }
+    w->solution.evaluations += scans;
     if (*known || w->kept_count == MOST_KEPT)
         return SBP_OK;
     struct kept *kept = &w->kept[w->kept_count];

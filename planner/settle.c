@@ -8,7 +8,7 @@
 
 /* Cells of the tables over pairs that are worth it, and of all that is looked at in a candidate. */
 #define MOST_CELLS 1e6
-#define MOST_WORK  INT64_C(150000000)
+#define MOST_WORK  INT64_C(400000000)
 /* Of the gap, to look at first. */
 #define FIRST_SHARE 0.125
 /* Shares of a time that are nothing. */

@@ -99,6 +99,26 @@ static enum sbp_status read_given(const struct sbp_settings *settings,
     return sbp_parallel_read(&at, parallel);
 }
 
+static bool gives(const struct sbp_settings *settings, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(settings->parallel, key) != NULL;
+}
+
+/* Chunks take turns on several stages with as many micro-batches or a multiple: the least of what
+ * is not given, which a search goes on from. */
+static void complete_interleaved(const struct sbp_settings *settings, const struct sbp_graph *graph,
+                                 struct sbp_parallel *parallel)
+{
+    if (parallel->schedule != SBP_INTERLEAVED)
+        return;
+    if (!gives(settings, "pipeline"))
+        parallel->pipeline = 2;
+    if (!gives(settings, "chunks"))
+        parallel->chunks = 2;
+    if (!gives(settings, "micro_batch") && graph->global_batch % parallel->pipeline == 0)
+        parallel->micro_batch = graph->global_batch / parallel->pipeline;
+}
+
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
                                 struct sbp_settings *settings, struct sbp_plan *plan,
                                 struct sbp_diag *diag)
@@ -117,6 +137,7 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sb
     SBP_TRY(sbp_plan_begin(model.root, model.name, cluster.root, cluster.name, plan, diag));
     struct sbp_parallel parallel = plan->parallel;
     status = read_given(settings, &parallel, diag);
+    complete_interleaved(settings, &plan->graph, &parallel);
     if (status == SBP_OK)
         status = sbp_plan_set_parallel(plan, &parallel, diag);
     if (status != SBP_OK)

@@ -310,6 +310,8 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
         *labelling = (struct sbp_labelling){.transfer_s = score.transfer_s,
                                             .broken_rests = score.broken_rests,
                                             .broken_class = broken_class};
+        if (broken_class >= 0)
+            labelling->most_parts = sbp_judge_most_parts(&l.judge, l.best_role, broken_class);
         write_strategy(&l, strategy);
     }
     sbp_arena_free(&l.arena);

@@ -261,6 +261,30 @@ int sbp_judge_broken_class(const struct sbp_judge *judge)
     return c;
 }
 
+static bool splits_class(const struct sbp_judge *judge, int variable, uint8_t role, int dim_class)
+{
+    const size_t at = (size_t)variable * SBP_MAX_ROLES + role;
+    for (int i = 0; i < judge->class_count[at]; i++)
+        if (judge->classes[at][i] == dim_class)
+            return true;
+    return false;
+}
+
+int64_t sbp_judge_most_parts(const struct sbp_judge *judge, const uint8_t *role, int dim_class)
+{
+    const struct sbp_space *space = judge->space;
+    int64_t most = 1;
+    for (int v = 0; v < space->variable_count; v++) {
+        sbp_axes axes = 0;
+        for (int axis = 0; axis < space->mesh->axis_count; axis++)
+            if (splits_class(judge, v, role[(size_t)v * SBP_MAX_AXES + (size_t)axis], dim_class))
+                axes |= (sbp_axes)1 << axis;
+        const int64_t parts = sbp_mesh_group_size(space->mesh, axes);
+        most = parts > most ? parts : most;
+    }
+    return most;
+}
+
 /* ---- a whole labelling ----------------------------------------------------------------------- */
 
 static void sum_items(struct sbp_judge *judge)

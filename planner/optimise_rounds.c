@@ -44,13 +44,13 @@ void sbp_job_keep_better(struct sbp_job *job)
     job->best.device_bytes = job->trial.device_bytes;
 }
 
-/* Fewer parts for a class whose labels do not divide it: the next smaller limit that can bind. */
-static bool tighten_class(struct sbp_job *job, int dim_class)
+/* Fewer parts for a class whose labels do not divide it: at most half of those that a variable of
+ * the choice makes of it, so that the choice is not made again. */
+static bool tighten_class(struct sbp_job *job, int dim_class, int64_t most_parts)
 {
     int64_t *limit = &job->class_limit[dim_class];
-    const int64_t devices = job->plan->mesh.devices;
-    if (*limit > devices)
-        *limit = devices;
+    if (*limit > most_parts)
+        *limit = most_parts;
     *limit /= 2;
     return *limit >= 1;
 }
@@ -65,7 +65,8 @@ struct round {
     double modelled_bytes; /* of the choice, by that model */
     double bound_s;        /* no choice that fits beats it, or the goal where that is less */
     enum verdict verdict;
-    int broken_class; /* not labelled: a class whose splits do not divide it, -1: none */
+    int broken_class;   /* not labelled: a class whose splits do not divide it, -1: none */
+    int64_t most_parts; /* that one variable makes of that class */
 };
 
 static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space,
@@ -81,6 +82,7 @@ static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space
         round->modelled_bytes = sbp_space_bytes(space, choice);
         round->verdict = NOT_LABELLED;
         round->broken_class = labelling->broken_class;
+        round->most_parts = labelling->most_parts;
     }
     sbp_arena_release(&job->scratch, mark);
     return status;
@@ -115,6 +117,7 @@ struct search {
     double free_s; /* the bound without a limit of memory */
     bool is_infeasible, too_large;
     int broken_class;
+    int64_t most_parts; /* of that class */
 };
 
 /* What the strategy really needs that needs least by the model. */
@@ -223,6 +226,7 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
     SBP_TRY(try_round(job, &search->space, sbp_job_room_bytes(job), &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->broken_class = round.broken_class;
+    search->most_parts = round.most_parts;
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
     note_round(job, &round, &bracket);
     job->most_table_evaluations = SQUEEZED_EVALUATIONS;
@@ -245,6 +249,7 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->free_s = fmax(search->free_s, round.bound_s);
     search->broken_class = round.broken_class;
+    search->most_parts = round.most_parts;
     search->too_large = round.verdict == TOO_LARGE;
     return search->too_large && !job->outcome->stopped ? search_within_room(job, search) : SBP_OK;
 }
@@ -301,7 +306,7 @@ enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_l
         }
         *too_large |= search.too_large;
         if (job->outcome->stopped || search.broken_class < 0 ||
-            !tighten_class(job, search.broken_class))
+            !tighten_class(job, search.broken_class, search.most_parts))
             return SBP_OK;
     }
     return SBP_OK;

@@ -78,6 +78,35 @@ static bool is_whole(const struct sbp_space_maker *maker)
     return maker->megatron == NULL && space->request->part == NULL;
 }
 
+static void share_limits(struct sbp_space *space, int site_tensor, int tensor)
+{
+    const struct sbp_shape *of_site = &space->graph->tensor[site_tensor].shape;
+    const struct sbp_shape *shape = &space->graph->tensor[tensor].shape;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        if (shape->dim_class[dim] == SBP_NO_CLASS || of_site->dim_class[dim] == SBP_NO_CLASS)
+            continue;
+        int64_t *const limit = &space->class_limit[of_site->dim_class[dim]];
+        const int64_t own = space->class_limit[shape->dim_class[dim]];
+        const bool limits = own < space->graph->dim_class[shape->dim_class[dim]].size;
+        *limit = limits && own < *limit ? own : *limit;
+    }
+}
+
+/* Repeats are split as their sites are, by whose classes tuples are judged. */
+static void limit_sites(struct sbp_space *space)
+{
+    const struct sbp_graph *graph = space->graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op], *site = &graph->op[node->site];
+        for (int i = 0; i < node->input_count && node != site; i++)
+            share_limits(space, site->input[i], node->input[i]);
+        for (int w = 0; w < node->weight_count && node != site; w++)
+            share_limits(space, site->weight[w], node->weight[w]);
+        if (node->output >= 0 && node != site)
+            share_limits(space, site->output, node->output);
+    }
+}
+
 static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class_limit)
 {
     struct sbp_space *space = maker->space;
@@ -86,6 +115,7 @@ static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class
                         "--set boxing=paper: the paper's rule knows batch and feature splits only, "
                         "legal with --space autoddl, megatron and data-parallel");
     SBP_TRY(allocate(maker, class_limit));
+    limit_sites(space);
     sbp_megatron_pair(maker);
     SBP_TRY(sbp_space_find_rests(space));
     SBP_TRY(sbp_space_connect(space));

@@ -208,6 +208,51 @@ static void test_class_limit(void **state)
     sbp_plan_free(&plan);
 }
 
+/* Choices of a site's variable where a class is split in one part at most. */
+static int choices_within(const struct sbp_plan *plan, int op, int dim_class)
+{
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    struct sbp_space space;
+    struct sbp_diag diag = {{0}};
+    int64_t *const limit = calloc((size_t)plan->graph.class_count, sizeof *limit);
+    assert_non_null(limit);
+    for (int c = 0; c < plan->graph.class_count; c++)
+        limit[c] = c == dim_class ? 1 : plan->graph.dim_class[c].size;
+    if (sbp_space_make(plan, &request, limit, NULL, &space, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    const int choices = space.variable[space.op_variable[op]].choice_count;
+    sbp_space_free(&space);
+    free(limit);
+    return choices;
+}
+
+/* A class of a repeat alone limits its site as the site's own does. */
+static void test_class_limit_of_repeats(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    int compared = 0;
+    open_plan("{\"name\": \"m\", \"architecture\": \"gpt\", \"layers\": 3, \"hidden\": 64, "
+              "\"heads\": 8, \"sequence\": 64, \"vocab\": 64, \"global_batch\": 64}",
+              LEVEL("l", 8), &plan);
+    for (int op = 0; op < plan.graph.op_count; op++) {
+        const struct sbp_op_node *const node = &plan.graph.op[op];
+        const int site = node->site;
+        if (site == op || node->kind != SBP_OP_LINEAR)
+            continue;
+        const struct sbp_tensor *const tensor = plan.graph.tensor;
+        const int own = tensor[node->weight[0]].shape.dim_class[SBP_DIM_OUT];
+        const int of_site = tensor[plan.graph.op[site].weight[0]].shape.dim_class[SBP_DIM_OUT];
+        if (own == of_site)
+            continue;
+        assert_int_equal(choices_within(&plan, site, own), choices_within(&plan, site, of_site));
+        assert_true(choices_within(&plan, site, own) < choices_within(&plan, site, -1));
+        compared++;
+    }
+    assert_true(compared > 0);
+    sbp_plan_free(&plan);
+}
+
 static void test_batch_split(void **state)
 {
     (void)state;
@@ -988,6 +1033,7 @@ int main(void)
         cmocka_unit_test(test_choices_are_tuples),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_class_limit),
+        cmocka_unit_test(test_class_limit_of_repeats),
         cmocka_unit_test(test_batch_split),
         cmocka_unit_test(test_fix),
         cmocka_unit_test(test_last_resort),

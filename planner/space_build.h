@@ -21,6 +21,7 @@ struct sbp_legality {
     int rule_count, capacity;
     struct sbp_class_rule *rule;
     unsigned illegal;               /* roles that split what cannot be split */
+    unsigned batch;                 /* roles that split the batch */
     int op_count, *op;              /* sites that the variable decides, but for followers */
     const struct sbp_fix **fix;     /* (op_count) of each; NULL: none */
     const struct sbp_fix *rest_fix; /* of a rest variable; NULL: none */
@@ -35,6 +36,7 @@ struct sbp_space_maker {
     bool *row_linear;             /* (op_count) megatron: this linear is split by rows */
     int64_t *sizes;               /* (class_count) of the classes: limits that limit nothing */
     struct sbp_legality legality; /* of the variable at hand */
+    unsigned looked_at;           /* parts of tuples, to read the clock now and then */
 };
 
 /* States of a rest variable: splits, which are always there, B and P. */
@@ -80,7 +82,11 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
  * in: more axes do not mend what does not divide. */
 bool sbp_space_divides(const struct sbp_space *space, int variable,
                        const struct sbp_legality *legality, unsigned roles);
-/* Whether a variable's tuple under trial, which divides, is legal. */
+/* Whether a variable's tuple under trial gives the batch as many axes of a family as the request
+ * says, where any role of the variable can. */
+bool sbp_space_obeys_batch(const struct sbp_space *space, int variable,
+                           const struct sbp_legality *legality, int family);
+/* Whether a variable's tuple under trial, which divides and obeys that, is legal. */
 bool sbp_space_is_legal(const struct sbp_space *space, int variable,
                         const struct sbp_legality *legality);
 

@@ -34,6 +34,13 @@ static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable,
     return SBP_OK;
 }
 
+enum { LOOKS_A_CLOCK = 256 };
+
+static bool is_interrupted(struct sbp_space_maker *maker)
+{
+    return ++maker->looked_at % LOOKS_A_CLOCK == 0 && sbp_space_interrupted(maker->space);
+}
+
 /* All ways to hand the axes of family f and later ones to the allowed roles, cut where what is
  * handed out no longer divides. */
 static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
@@ -41,7 +48,7 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
-    if (sbp_space_interrupted(space))
+    if (is_interrupted(maker))
         return SBP_STOPPED;
     if (family == space->mesh->family_count)
         return sbp_space_is_legal(space, variable, &maker->legality)
@@ -58,6 +65,8 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
         v->count[(size_t)v->tuple_count * row + at] = (uint8_t)count;
         if (count > 0 && !sbp_space_divides(space, variable, &maker->legality, 1u << role))
             break;
+        if (last && !sbp_space_obeys_batch(space, variable, &maker->legality, family))
+            break; /* the last role takes what is left */
         const int next_left =
             last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
                                                             : 0)

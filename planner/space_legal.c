@@ -99,6 +99,18 @@ static enum sbp_status add_tensor(struct sbp_space *space, struct sbp_legality *
     return add_rules(space, legality, &classes);
 }
 
+static bool splits_batch(const struct sbp_space *space, int variable, int role)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    if (v->op < 0)
+        return sbp_state_equal(v->state[role], SBP_STATE_S(SBP_DIM_BATCH));
+    const struct sbp_role *played = &sbp_space_entry(space->graph, v->op)->role[role];
+    bool splits = sbp_state_equal(played->output, SBP_STATE_S(SBP_DIM_BATCH));
+    for (int i = 0; i < space->graph->op[v->op].input_count; i++)
+        splits |= sbp_state_equal(played->input[i], SBP_STATE_S(SBP_DIM_BATCH));
+    return splits;
+}
+
 enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
                                         struct sbp_legality *legality)
 {
@@ -114,6 +126,8 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
     };
     if (legality->op == NULL || legality->fix == NULL)
         return SBP_E_MEMORY;
+    for (int r = 0; r < space->variable[variable].role_count; r++)
+        legality->batch |= splits_batch(space, variable, r) ? 1u << r : 0;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
         if (graph->op[op].site == op)
             SBP_TRY(add_op(space, legality, variable, op));
@@ -215,32 +229,17 @@ static bool heads_stand_outside(const struct sbp_space *space, int op, const uin
     return true;
 }
 
-static bool splits_batch(const struct sbp_space *space, int variable, int role)
+bool sbp_space_obeys_batch(const struct sbp_space *space, int variable,
+                           const struct sbp_legality *legality, int family)
 {
-    const struct sbp_space_variable *v = &space->variable[variable];
-    if (v->op < 0)
-        return sbp_state_equal(v->state[role], SBP_STATE_S(SBP_DIM_BATCH));
-    const struct sbp_role *played = &sbp_space_entry(space->graph, v->op)->role[role];
-    bool splits = sbp_state_equal(played->output, SBP_STATE_S(SBP_DIM_BATCH));
-    for (int i = 0; i < space->graph->op[v->op].input_count; i++)
-        splits |= sbp_state_equal(played->input[i], SBP_STATE_S(SBP_DIM_BATCH));
-    return splits;
-}
-
-/* As many axes split the batch as the request says, where any role of the variable can. */
-static bool obeys_batch_axes(const struct sbp_space *space, int variable, const uint8_t *count)
-{
-    const struct sbp_space_variable *v = &space->variable[variable];
-    bool can = false, obeys = true;
-    for (int f = 0; space->request->batch_axes != NULL && f < space->mesh->family_count; f++) {
-        int axes = 0;
-        for (int r = 0; r < v->role_count; r++) {
-            can |= splits_batch(space, variable, r);
-            axes += splits_batch(space, variable, r) ? count[f * SBP_MAX_ROLES + r] : 0;
-        }
-        obeys &= axes == space->request->batch_axes[f];
-    }
-    return obeys || !can;
+    const uint8_t *count =
+        sbp_tuple_count(space, variable, space->variable[variable].tuple_count, family);
+    int axes = 0;
+    if (space->request->batch_axes == NULL || legality->batch == 0)
+        return true;
+    for (int r = 0; r < space->variable[variable].role_count; r++)
+        axes += legality->batch >> r & 1 ? count[r] : 0;
+    return axes == space->request->batch_axes[family];
 }
 
 /* ---- the whole tuple ------------------------------------------------------------------------ */
@@ -265,8 +264,7 @@ bool sbp_space_is_legal(const struct sbp_space *space, int variable,
 {
     const struct sbp_space_variable *v = &space->variable[variable];
     const uint8_t *count = sbp_tuple_count(space, variable, v->tuple_count, 0);
-    if (!obeys_batch_axes(space, variable, count) ||
-        !obeys_rest_fix(space, legality->rest_fix, count))
+    if (!obeys_rest_fix(space, legality->rest_fix, count))
         return false;
     for (int i = 0; i < legality->op_count; i++)
         if (!suits_op(space, variable, legality, i, count))

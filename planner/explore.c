@@ -16,6 +16,8 @@
 /* Candidates that are cut in parts, and what more of them may cost (a second or two). */
 enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
 #define CHEAP_EVALUATIONS INT64_C(100000000)
+/* First plans that cost up to so many times the cheapest one's are worth improving first. */
+#define NEAR 1.25
 
 /* How much is known of a candidate. */
 enum knowledge { LISTED, BOUNDED, MIXED };
@@ -42,6 +44,7 @@ struct explorer {
     struct sbp_queue queue; /* of what is open */
     struct sbp_ranking *ranking;
     struct sbp_ranking found; /* of the candidate at hand: its best plan */
+    struct sbp_ranking first; /* the best of the first plans */
     double open_s;            /* the least bound of candidates that were solved without a proof */
     int cuts;                 /* candidates that were cut in parts */
     int64_t work;             /* since the first: operators of the candidates solved */
@@ -62,10 +65,14 @@ static enum sbp_status push(struct explorer *e, int node)
 
 /* ---- plans found ---------------------------------------------------------------------------- */
 
+static double ranked_s(const struct explorer *e)
+{
+    return e->ranking->count > 0 ? e->ranking->plan[0].objective_s : INFINITY;
+}
+
 static double best_s(const struct explorer *e)
 {
-    const double ranked_s = e->ranking->count > 0 ? e->ranking->plan[0].objective_s : INFINITY;
-    return fmin(ranked_s, sbp_ranking_goal_s(&e->found));
+    return fmin(fmin(ranked_s(e), sbp_ranking_goal_s(&e->first)), sbp_ranking_goal_s(&e->found));
 }
 
 /* Only plans that cost less are worth looking for. */
@@ -136,7 +143,7 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *l
 {
     struct sbp_diag refusal = {{0}};
     struct sbp_request request = request_of(e, node);
-    struct sbp_optimise_bound bound = {0, 0, 0};
+    struct sbp_optimise_bound bound = {0};
     struct sbp_view view;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     enum sbp_status status = sbp_plan_set_parallel(e->plan, &node->parallel, &refusal);
@@ -157,6 +164,7 @@ static enum sbp_status bound_node(struct explorer *e, struct node *node, bool *l
         return sbp_fail(e->diag, status, "%s", refusal.text);
     e->any_legal = true;
     e->out->evaluations++;
+    e->out->space_size_log10 = fmax(e->out->space_size_log10, bound.space_size_log10);
     node->bound_s = fmax(node->bound_s, bound.bound_s);
     node->time_s = bound.time_s;
     node->is_bound_by_memory = bound.bound_s > bound.time_s;
@@ -475,7 +483,8 @@ static enum sbp_status look_at(struct explorer *e, int index)
     return legal && isfinite(node->bound_s) ? push(e, index) : SBP_OK;
 }
 
-static enum sbp_status search(struct explorer *e)
+/* Looks at what is queued as far as that is not known better than `most`: else it is dropped. */
+static enum sbp_status search(struct explorer *e, enum knowledge most)
 {
     while (e->queue.count > 0 && !is_over(e)) {
         const struct sbp_queued next = sbp_queue_pop(&e->queue);
@@ -483,11 +492,146 @@ static enum sbp_status search(struct explorer *e)
             e->queue.count = 0;
             return SBP_OK;
         }
-        SBP_TRY(look_at(e, next.node));
+        if (next.knowledge <= (int)most)
+            SBP_TRY(look_at(e, next.node));
     }
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     return SBP_OK;
+}
+
+/* ---- first plans ---------------------------------------------------------------------------- */
+
+/* Stages and a micro-batch, and what a first plan of theirs costs. */
+struct sketch {
+    int node; /* the first of them */
+    double found_s;
+};
+
+static enum sbp_status optimise_aligned(struct explorer *e, const struct node *node,
+                                        struct sbp_outcome *found, struct sbp_diag *refusal)
+{
+    struct sbp_request request = request_of(e, node);
+    struct sbp_view view;
+    request.solver_options = options_left(e);
+    request.view = &view;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, refusal));
+    SBP_TRY(plain_view(e, &view, refusal));
+    return sbp_optimise_aligned(e->plan, &request, found, refusal);
+}
+
+/* A plan of a candidate whose layers all split the batch alike; *found_s is INFINITY without one.
+ */
+static enum sbp_status sketch_node(struct explorer *e, const struct node *node, double *found_s)
+{
+    struct sbp_diag refusal = {{0}};
+    struct sbp_outcome found;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
+    const enum sbp_status status = optimise_aligned(e, node, &found, &refusal);
+    *found_s = status == SBP_OK ? found.objective_s : INFINITY;
+    if (isfinite(*found_s)) {
+        note_outcome(e, &found);
+        sbp_ranking_offer(&e->first, e->plan, &(struct sbp_ranked){.objective_s = *found_s});
+    }
+    sbp_arena_release(&e->plan->arena, plan_mark);
+    sbp_arena_release(&e->arena, mark);
+    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
+               ? SBP_OK
+               : sbp_fail(e->diag, status, "%s", refusal.text);
+}
+
+static bool same_stages(const struct sbp_parallel *a, const struct sbp_parallel *b)
+{
+    return a->pipeline == b->pipeline && a->micro_batch == b->micro_batch;
+}
+
+/* Of the candidates with the stages and micro-batch of the first, the one with the plainest
+ * schedule that keeps few activations. */
+static const struct node *plainest(const struct explorer *e, int first)
+{
+    for (int i = first;
+         i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++)
+        if (e->node[i].parallel.schedule == SBP_ONE_F_ONE_B)
+            return &e->node[i];
+    return &e->node[first];
+}
+
+/* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
+static enum sbp_status sketch_all(struct explorer *e, struct sketch *sketch, int *count)
+{
+    const struct sbp_parallel *last = NULL;
+    double last_s = INFINITY;
+    bool passed = false;
+    *count = 0;
+    for (int i = 0; i < e->node_count && !is_over(e); i++) {
+        const struct sbp_parallel *const parallel = &e->node[i].parallel;
+        const bool goes_on = last != NULL && last->pipeline == parallel->pipeline;
+        if (goes_on && (passed || last->micro_batch == parallel->micro_batch))
+            continue;
+        struct sketch *const next = &sketch[(*count)++];
+        next->node = i;
+        SBP_TRY(sketch_node(e, plainest(e, i), &next->found_s));
+        passed = goes_on && next->found_s > last_s;
+        last_s = next->found_s;
+        last = parallel;
+    }
+    return SBP_OK;
+}
+
+/* Ranks the best first plan, where it is the best of all. */
+static enum sbp_status offer_first(struct explorer *e)
+{
+    const struct sbp_ranked *first = &e->first.plan[0];
+    struct sbp_ranked found = {.objective_s = first->objective_s};
+    if (sbp_ranking_goal_s(&e->first) >= ranked_s(e))
+        return SBP_OK;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &first->parallel, e->diag));
+    e->plan->strategy = first->strategy;
+    if (e->ranking->most > 1)
+        SBP_TRY(describe_found(e, &(struct node){.part = NULL}, &found));
+    sbp_ranking_offer(e->ranking, e->plan, &found);
+    return SBP_OK;
+}
+
+/* Whether first plans are of use: solvers that are asked for, and budgets, go to the search. */
+static bool may_sketch(const struct explorer *e)
+{
+    const struct sbp_solver *solver = e->request->solver;
+    return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
+           e->request->solver_options.max_evaluations == 0 &&
+           sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE;
+}
+
+static enum sbp_status push_near(struct explorer *e, const struct sketch *sketch)
+{
+    for (int i = sketch->node;
+         i < e->node_count && same_stages(&e->node[i].parallel, &e->node[sketch->node].parallel);
+         i++)
+        if (e->node[i].is_base)
+            SBP_TRY(push(e, i));
+    return SBP_OK;
+}
+
+/* Where bounds are weak, most of what comes first by its bound is far from good. What has the
+ * cheapest first plans is searched before: then a good plan is there early, and refutes the rest.
+ */
+static enum sbp_status search_near(struct explorer *e)
+{
+    int count = 0;
+    struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, e->node_count);
+    if (sketch == NULL)
+        return SBP_E_MEMORY;
+    if (may_sketch(e))
+        SBP_TRY(sketch_all(e, sketch, &count));
+    if (e->ranking->most > 1) /* parts of candidates compete with other candidates' */
+        return SBP_OK;
+    SBP_TRY(offer_first(e));
+    const double near_s = NEAR * sbp_ranking_goal_s(&e->first);
+    for (int i = 0; i < count; i++)
+        if (isfinite(sketch[i].found_s) && sketch[i].found_s <= near_s)
+            SBP_TRY(push_near(e, &sketch[i]));
+    return search(e, BOUNDED); /* what is MIXED may be refuted before it is settled */
 }
 
 /* Candidates that stand together but for recompute, offload and ZeRO share a base, the first. */
@@ -507,6 +651,7 @@ static enum sbp_status begin(struct explorer *e)
     if (e->node == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_ranking_init(&e->found, e->plan, 1));
+    SBP_TRY(sbp_ranking_init(&e->first, e->plan, 1));
     e->node_count = e->node_room = list.count;
     for (int i = 0; i < list.count; i++) {
         const struct sbp_parallel_candidate *from = &list.candidate[i];
@@ -516,9 +661,16 @@ static enum sbp_status begin(struct explorer *e)
                                    .bound_s = from->bound_s,
                                    .is_base = is_base,
                                    .base = is_base ? i : e->node[i - 1].base};
-        if (is_base)
-            SBP_TRY(push(e, i));
     }
+    return SBP_OK;
+}
+
+/* What was not looked at yet, or waits to be settled. */
+static enum sbp_status push_rest(struct explorer *e)
+{
+    for (int i = 0; i < e->node_count; i++)
+        if ((e->node[i].is_base && e->node[i].knowledge == LISTED) || e->node[i].mixture != NULL)
+            SBP_TRY(push(e, i));
     return SBP_OK;
 }
 
@@ -568,7 +720,10 @@ static enum sbp_status explore(struct explorer *e)
 {
     SBP_TRY(begin(e));
     const struct sbp_parallel given = e->plan->parallel;
-    SBP_TRY(search(e));
+    SBP_TRY(search_near(e));
+    SBP_TRY(push_rest(e));
+    SBP_TRY(search(e, MIXED));
+    SBP_TRY(offer_first(e));
     const struct sbp_ranked *best = e->ranking->count > 0 ? &e->ranking->plan[0] : NULL;
     if (!e->any_legal && best == NULL && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);

@@ -1,12 +1,14 @@
 /* The whole search: what is around a strategy (stages, micro-batches, schedule, ZeRO, recompute,
  * offload) and the strategy within it.
  *
- * Best first over lower bounds. A candidate (planner/candidates.h) is bounded by arithmetic alone,
- * then over its strategies (sbp_optimise_bound), then solved (sbp_optimise) along one path through
- * its stages and, where the plan's longest path is another one, along that and mixtures of them
- * (planner/mixture.h); what gap these leave is settled last (planner/settle.h). What is bounded by
- * more than the best plan costs is never looked at. Formed again or moved to the host, a step takes
- * no less time than without: such candidates wait until memory is seen to bind.
+ * First plans whose layers all split the batch alike say where good plans are, which is searched
+ * first; then the rest, best first over lower bounds. A candidate (planner/candidates.h) is bounded
+ * by arithmetic alone, then over its strategies (sbp_optimise_bound), then solved (sbp_optimise)
+ * along one path through its stages and, where the plan's longest path is another one, along that
+ * and mixtures of them (planner/mixture.h); what gap these leave is settled last
+ * (planner/settle.h). What is bounded by more than the best plan costs is never looked at. Formed
+ * again or moved to the host, a step takes no less time than without: such candidates wait until
+ * memory is seen to bind.
  */
 #ifndef SBP_PLANNER_EXPLORE_H
 #define SBP_PLANNER_EXPLORE_H

@@ -105,6 +105,28 @@ static enum sbp_status search_narrower(struct sbp_job *job)
     return SBP_OK;
 }
 
+/* As many axes as divide a micro-batch, the outermost first. */
+static void align_batch(const struct sbp_plan *plan, int batch[SBP_MAX_AXES])
+{
+    const struct sbp_mesh *mesh = &plan->mesh;
+    int64_t left = plan->graph.micro_batch;
+    for (int f = 0; f < mesh->family_count; f++)
+        for (; batch[f] < mesh->family[f].count && left % mesh->family[f].prime == 0; batch[f]++)
+            left /= mesh->family[f].prime;
+}
+
+static enum sbp_status search_aligned(struct sbp_job *job)
+{
+    struct sbp_request aligned = *job->request;
+    int batch[SBP_MAX_AXES] = {0};
+    align_batch(job->plan, batch);
+    aligned.batch_axes = batch;
+    aligned.store = NULL;
+    job->sketches = true;
+    job->bound_s = -INFINITY;
+    return search_part(job, &aligned);
+}
+
 static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
 {
     struct sbp_job *const job = context;
@@ -268,7 +290,19 @@ static void conclude(struct sbp_job *job)
         outcome->lower_bound_s = job->best.objective_s;
 }
 
-static enum sbp_status optimise(struct sbp_job *job)
+static enum sbp_status search_meshes(struct sbp_job *job)
+{
+    switch (sbp_space_rule(job->request->space)->mesh) {
+    case SBP_MESH_BEST:
+        return search_best_mesh(job);
+    case SBP_MESH_NODE:
+        return search_node_mesh(job);
+    default:
+        return search_space(job);
+    }
+}
+
+static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(struct sbp_job *job))
 {
     const struct sbp_graph *graph = &job->plan->graph;
     SBP_TRY(sbp_strategy_alloc(graph, &job->plan->arena, &job->best.strategy));
@@ -276,16 +310,7 @@ static enum sbp_status optimise(struct sbp_job *job)
     job->class_limit = SBP_NEW(&job->scratch, int64_t, graph->class_count + 1);
     if (job->class_limit == NULL)
         return SBP_E_MEMORY;
-    switch (sbp_space_rule(job->request->space)->mesh) {
-    case SBP_MESH_BEST:
-        SBP_TRY(search_best_mesh(job));
-        break;
-    case SBP_MESH_NODE:
-        SBP_TRY(search_node_mesh(job));
-        break;
-    case SBP_MESH_FREE:
-        SBP_TRY(search_space(job));
-    }
+    SBP_TRY(look(job));
     job->plan->strategy = job->best.strategy;
     conclude(job);
     return SBP_OK;
@@ -297,7 +322,8 @@ static int64_t limit_of(const struct sbp_plan *plan, const struct sbp_request *r
                                            : plan->cluster.memory_bytes;
 }
 
-enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
+static enum sbp_status begin(struct sbp_plan *plan, const struct sbp_request *request,
+                             enum sbp_status (*look)(struct sbp_job *job),
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
@@ -318,12 +344,24 @@ enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *re
                           .least_bytes = INFINITY,
                           .bound_s = INFINITY,
                           .bounds = sbp_optimise_bounds(plan, request)};
-    const enum sbp_status status = optimise(&job);
+    const enum sbp_status status = optimise(&job, look);
     sbp_arena_free(&job.scratch);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while searching");
     outcome->wall_s = sbp_clock_s() - start_s;
     return status;
+}
+
+enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
+                             struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    return begin(plan, request, search_meshes, outcome, diag);
+}
+
+enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_request *request,
+                                     struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    return begin(plan, request, search_aligned, outcome, diag);
 }
 
 /* ---- bounds without a search ----------------------------------------------------------------- */
@@ -345,6 +383,7 @@ static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp
             fmin(bound->bound_s, holds || isinf(found.bound_s) ? found.bound_s : -INFINITY);
         bound->time_s = fmin(bound->time_s, holds ? found.time_s : -INFINITY);
         bound->least_bytes = fmin(bound->least_bytes, found.least_bytes + reserve);
+        bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
     }
     sbp_space_free(&space);
     return status;
@@ -372,7 +411,8 @@ enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp
                                    struct sbp_optimise_bound *bound, struct sbp_diag *diag)
 {
     struct sbp_megatron_mesh megatron;
-    *bound = (struct sbp_optimise_bound){INFINITY, INFINITY, INFINITY};
+    *bound = (struct sbp_optimise_bound){
+        .bound_s = INFINITY, .time_s = INFINITY, .least_bytes = INFINITY};
     switch (sbp_space_rule(request->space)->mesh) {
     case SBP_MESH_BEST:
         return bound_meshes(plan, request, bound, diag);

@@ -38,12 +38,20 @@ struct sbp_outcome {
 enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
                              struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* As sbp_optimise, but only plans whose layers all split the batch by as many axes as divide it,
+ * the outermost first: quick, mostly legal and rarely the best. Bounds nothing. A space without
+ * such plans is an answer, too. */
+enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_request *request,
+                                     struct sbp_outcome *outcome,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
  * by the model, reserve included. A few milliseconds. -INFINITY where prices bound nothing
  * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED. */
 struct sbp_optimise_bound {
     double bound_s, time_s, least_bytes;
+    double space_size_log10; /* as in sbp_outcome */
 };
 enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp_request *request,
                                    struct sbp_optimise_bound *bound,

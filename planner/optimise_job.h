@@ -29,6 +29,7 @@ struct sbp_job {
     double least_bytes;             /* least memory that a compiled strategy was seen to need */
     double bound_s;                 /* over the spaces searched so far: the least of their bounds */
     int64_t most_table_evaluations; /* of one solve after messages; it may prove nothing more */
+    bool sketches;                  /* any plan that fits will do */
     bool bounds;                    /* what a space costs is never above what its plans cost */
 };
 
@@ -58,6 +59,9 @@ static inline enum sbp_status sbp_job_note_interrupt(struct sbp_job *job, enum s
     job->outcome->stopped |= status == SBP_STOPPED;
     return status == SBP_STOPPED ? SBP_OK : status;
 }
+
+/* Of the number of a space's strategies. */
+double sbp_job_space_size_log10(const struct sbp_space *space);
 
 /* Instead of a capacity: the choice that needs the least memory by the space's model. */
 #define SBP_LEAST_BYTES (-1.0)

@@ -230,8 +230,9 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
     note_round(job, &round, &bracket);
     job->most_table_evaluations = SQUEEZED_EVALUATIONS;
-    return round.verdict == TOO_LARGE && may_fit ? squeeze(job, &search->space, least, bracket)
-                                                 : SBP_OK;
+    return round.verdict == TOO_LARGE && may_fit && !job->sketches
+               ? squeeze(job, &search->space, least, bracket)
+               : SBP_OK;
 }
 
 /* First without a capacity, which is quick and mostly enough; then with one. */
@@ -262,7 +263,7 @@ static bool is_raised_by_memory(const struct sbp_job *job, const struct search *
            !sbp_job_is_hopeless(job, search->free_s);
 }
 
-static double log10_size(const struct sbp_space *space)
+double sbp_job_space_size_log10(const struct sbp_space *space)
 {
     double digits = 0;
     for (int v = 0; v < space->variable_count; v++)
@@ -280,7 +281,7 @@ static enum sbp_status search_limited(struct sbp_job *job, struct search *search
                                             job->megatron, &search->space, diag);
     if (status != SBP_OK)
         return sbp_job_note_interrupt(job, status);
-    job->outcome->space_size_log10 = log10_size(&search->space);
+    job->outcome->space_size_log10 = sbp_job_space_size_log10(&search->space);
     status = search_space(job, search);
     if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)
         status = note_need(job, &search->space);

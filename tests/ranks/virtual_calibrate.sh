@@ -115,18 +115,18 @@ if [ "$all" != all ]; then
     exit 0
 fi
 
-echo '| hosts x ranks | shaped, bit/s | payload, B/s | between hosts, B/s | off | ports | within a host, B/s |'
-echo '| --- | ---: | ---: | ---: | ---: | ---: | ---: |'
+echo '| hosts x ranks | shaped, bit/s | payload, B/s | between hosts, B/s | off | ports | within a host, B/s | load average |'
+echo '| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |'
 for layout in '2 2' '4 1'; do
     for mbit in 500 1000 2000; do
         nodes=${layout% *} expected=$(payload_of $mbit) inner=-
         measure_link all "$nodes" "${layout#* }" ${mbit}mbit "$expected" "${ATTEMPTS:-5}"
         [ "$layout" = '4 1' ] || inner=$(rate all rank)
         awk -v l="$layout" -v m=$mbit -v expected="$expected" -v r="$(rate all node)" \
-            -v ports="$(level all node ports)" -v inner="$inner" 'BEGIN {
+            -v ports="$(level all node ports)" -v inner="$inner" -v load="$(cut -d' ' -f1 /proc/loadavg)" 'BEGIN {
             sub(/ /, " x ", l)
-            printf "| %s | %.3g | %.4g | %.4g | %+.1f %% | %d | %s |\n", l, m * 1e6, expected, r, \
-                100 * (r / expected - 1), ports, inner == "-" ? "-" : sprintf("%.3g", inner)
+            printf "| %s | %.3g | %.4g | %.4g | %+.1f %% | %d | %s | %s |\n", l, m * 1e6, expected, r, \
+                100 * (r / expected - 1), ports, inner == "-" ? "-" : sprintf("%.3g", inner), load
         }'
     done
 done

@@ -277,8 +277,10 @@ static enum sbp_status solve_mixtures(struct explorer *e, struct node *node,
         SBP_TRY(solve_along(e, node, &mixture->path, &found));
         node->bound_s = fmax(node->bound_s, found.lower_bound_s);
         sbp_mixture_note(mixture, found.lower_bound_s);
-        if (!is_refuted(e, node->bound_s) && isfinite(found.strategy_s))
-            SBP_TRY(sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag));
+        if (!is_refuted(e, node->bound_s))
+            SBP_TRY(isfinite(found.strategy_s)
+                        ? sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag)
+                        : sbp_mixture_skip(mixture, &more));
         sbp_arena_release(&e->plan->arena, mark); /* the best is kept elsewhere */
         if (!more)
             break;

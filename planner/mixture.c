@@ -50,6 +50,18 @@ static enum sbp_status play(const struct sbp_mixture *m, double *share)
     return SBP_OK;
 }
 
+enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more)
+{
+    double share[SBP_MOST_PATHS + 1] = {0};
+    *more = mixture->path_count > 1 && !mixture->is_played;
+    if (!*more)
+        return SBP_OK;
+    SBP_TRY(play(mixture, share));
+    sbp_path_mix(mixture->known, share, mixture->path_count, &mixture->path);
+    mixture->is_played = true;
+    return SBP_OK;
+}
+
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
                                 bool *more, struct sbp_diag *diag)
 {

@@ -30,6 +30,9 @@ enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena 
                                   struct sbp_mixture *mixture, struct sbp_diag *diag) SBP_MUST_USE;
 /* No plan costs less than bound_s along mixture->path. */
 void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s);
+/* Where no plan was found along mixture->path, which is one of several that are known: sets a
+ * mixture of them, and *more. E_MEMORY. */
+enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more) SBP_MUST_USE;
 /* Takes in the plan that was found along mixture->path and sets the next one; *more: there is one
  * that says something new. Fails as sbp_path_of_step. */
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,

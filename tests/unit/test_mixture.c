@@ -152,11 +152,37 @@ static void test_known_plan(void **state)
     sbp_plan_free(&plan);
 }
 
+/* No plan along a path: a mixture of those that are known, once. */
+static void test_no_plan(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_outcome found;
+    struct sbp_diag diag = {{0}};
+    struct sbp_mixture mixture;
+    bool more = true;
+    const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    open_plan(&how, 1e-5, &plan);
+    assert_int_equal(sbp_optimise(&plan, &request, &found, &diag), SBP_OK);
+    assert_int_equal(sbp_mixture_begin(&plan, &plan.arena, &mixture, &diag), SBP_OK);
+    assert_int_equal(sbp_mixture_skip(&mixture, &more), SBP_OK);
+    assert_false(more);
+    assert_int_equal(sbp_mixture_add(&mixture, &plan.strategy, &more, &diag), SBP_OK);
+    assert_int_equal(sbp_mixture_skip(&mixture, &more), SBP_OK);
+    assert_true(more && mixture.is_played);
+    check_mixture(&mixture);
+    assert_int_equal(sbp_mixture_skip(&mixture, &more), SBP_OK);
+    assert_false(more);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gaps),
         cmocka_unit_test(test_known_plan),
+        cmocka_unit_test(test_no_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

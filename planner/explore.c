@@ -615,6 +615,15 @@ static enum sbp_status push_near(struct explorer *e, const struct sketch *sketch
     return SBP_OK;
 }
 
+/* Whether the cheapest first plan splits nothing but the batch: only then is it near to what its
+ * candidate can do. */
+static bool splits_batch_alone(const struct explorer *e)
+{
+    const struct sbp_parallel *first = &e->first.plan[0].parallel;
+    const int64_t devices = sbp_cluster_devices(&e->plan->cluster);
+    return e->first.count > 0 && first->micro_batch % (devices / first->pipeline) == 0;
+}
+
 /* Where bounds are weak, most of what comes first by its bound is far from good. What has the
  * cheapest first plans is searched before: then a good plan is there early, and refutes the rest.
  */
@@ -630,7 +639,7 @@ static enum sbp_status search_near(struct explorer *e)
         return SBP_OK;
     SBP_TRY(offer_first(e));
     const double near_s = NEAR * sbp_ranking_goal_s(&e->first);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && splits_batch_alone(e); i++)
         if (isfinite(sketch[i].found_s) && sketch[i].found_s <= near_s)
             SBP_TRY(push_near(e, &sketch[i]));
     return search(e, BOUNDED); /* what is MIXED may be refuted before it is settled */

@@ -7,8 +7,10 @@
 #include "planner/space_reduce.h"
 
 enum { MOST_FOLDED_CELLS = 1 << 22 };
-/* Cells of tables over pairs that are not worth reducing first. */
-#define FEW_CELLS 5e4
+/* Cells of tables over pairs that are not worth reducing first; under a capacity, where labels
+ * multiply and only what is reduced has a budget. */
+#define FEW_CELLS          5e4
+#define FEW_LABELLED_CELLS 1e3
 /* Of a solver that works on what messages left, without a capacity. */
 #define MOST_EVALUATIONS INT64_C(100000000)
 
@@ -223,7 +225,8 @@ static bool may_reduce(const struct solving *s)
     const struct sbp_solver *solver = s->job->request->solver;
     return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
            s->job->request->solver_options.max_evaluations == 0 &&
-           sbp_space_cells(s->space) > FEW_CELLS;
+           sbp_space_cells(s->space) >
+               (isfinite(s->capacity_bytes) ? FEW_LABELLED_CELLS : FEW_CELLS);
 }
 
 enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space,

@@ -20,7 +20,19 @@ enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
 #define NEAR 1.25
 
 /* How much is known of a candidate. */
-enum knowledge { LISTED, BOUNDED, MIXED };
+enum knowledge { LISTED, BOUNDED, RELAXED, TRIED, MIXED, SOLVED };
+
+/* What a candidate's plan may be expected to cost, by its bound: dives go where that is least. */
+static const double expected[] = {
+    [LISTED] = 1.5, [BOUNDED] = 1.5, [RELAXED] = 1.02, [TRIED] = 1.6, [MIXED] = 1.6};
+/* A plan that may cost more than this, by the bound of all that is open, is not dived for. */
+#define FURTHEST_DIVE 2.0
+/* Turns before the first dive. */
+enum { FIRST_WAIT = 64 };
+/* Where memory raises a bound by more than this, solving without its limit says little more. */
+#define MOST_RELAXED 1.1
+/* What a plan may cost, by its candidate's bound, that is looked for before any is known. */
+#define FIRST_TRY 1.3
 
 struct node {
     struct sbp_parallel parallel;
@@ -42,6 +54,8 @@ struct explorer {
     struct node *node; /* (node_count) */
     int node_count, node_room;
     struct sbp_queue queue; /* of what is open */
+    struct sbp_queue dives; /* of what is open, by what plans are expected to cost */
+    int turns, wait; /* taken by bounds since the last dive, and how many are before the next */
     struct sbp_ranking *ranking;
     struct sbp_ranking found; /* of the candidate at hand: its best plan */
     struct sbp_ranking first; /* the best of the first plans */
@@ -50,17 +64,21 @@ struct explorer {
     int64_t work;             /* since the first: operators of the candidates solved */
     int64_t first_cut_at;     /* evaluations */
     struct sbp_diag refusal;
-    bool any_legal, memory_binds; /* of the candidate at hand */
+    bool any_legal, memory_binds, is_too_large; /* of the candidate at hand */
     double start_s;
     struct sbp_space_store store;
     struct sbp_request asked; /* the request as candidates are solved by it */
 };
 
-static enum sbp_status push(struct explorer *e, int node)
+/* Opens a candidate. */
+static enum sbp_status push(struct explorer *e, int index)
 {
-    return sbp_queue_push(&e->queue, (struct sbp_queued){.bound_s = e->node[node].bound_s,
-                                                         .knowledge = (int)e->node[node].knowledge,
-                                                         .node = node});
+    const struct node *const node = &e->node[index];
+    struct sbp_queued entry = {
+        .bound_s = node->bound_s, .knowledge = (int)node->knowledge, .node = index};
+    SBP_TRY(sbp_queue_push(&e->queue, entry));
+    entry.bound_s *= expected[node->knowledge];
+    return node->knowledge > LISTED || !node->is_base ? sbp_queue_push(&e->dives, entry) : SBP_OK;
 }
 
 /* ---- plans found ---------------------------------------------------------------------------- */
@@ -119,11 +137,26 @@ static enum sbp_status note_refusal(struct explorer *e, const struct sbp_diag *r
     return SBP_OK;
 }
 
+/* Whether candidates are solved without the limit of memory first. Heuristics bound nothing. */
+static bool may_relax(const struct explorer *e)
+{
+    const struct sbp_solver *solver = e->request->solver;
+    return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
+           e->request->solver_options.max_evaluations == 0;
+}
+
+static bool is_to_relax(const struct explorer *e, const struct node *node)
+{
+    return node->knowledge == BOUNDED && may_relax(e) &&
+           node->bound_s <= MOST_RELAXED * node->time_s;
+}
+
 static struct sbp_request request_of(struct explorer *e, const struct node *node)
 {
     struct sbp_request request = e->asked;
     request.part = node->part;
     request.store = &e->store;
+    request.puts_memory_off = is_to_relax(e, node);
     return request;
 }
 
@@ -204,11 +237,21 @@ static void note_outcome(struct explorer *e, const struct sbp_outcome *found)
     out->evaluations += found->evaluations;
     out->stopped |= found->stopped;
     e->memory_binds |= found->memory_binds;
+    e->is_too_large |= found->is_too_large;
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
     out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
     out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
     if (found->objective_s < best_s(e))
         note_curve(e, found);
+}
+
+/* Before any plan is known, looking for the cheapest of a candidate that memory binds may take long
+ * and end at a poor one: first only good ones are looked for. INFINITY: any. */
+static double ceiling_s(const struct explorer *e, const struct node *node)
+{
+    const bool is_first = node->knowledge < TRIED && may_relax(e) && !is_to_relax(e, node) &&
+                          isinf(goal_s(e)) && !(e->request->upper_bound_s > 0);
+    return is_first ? FIRST_TRY * node->bound_s : INFINITY;
 }
 
 /* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
@@ -219,7 +262,8 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
     struct sbp_view view;
     struct sbp_request request = request_of(e, node);
     struct sbp_diag refusal = {{0}};
-    request.upper_bound_s = isfinite(goal_s(e)) ? goal_s(e) : e->request->upper_bound_s;
+    const double most_s = fmin(goal_s(e), ceiling_s(e, node));
+    request.upper_bound_s = isfinite(most_s) ? most_s : e->request->upper_bound_s;
     request.solver_options = options_left(e);
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
@@ -238,10 +282,20 @@ static enum sbp_status solve_along(struct explorer *e, const struct node *node,
     if (status != SBP_OK)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     note_outcome(e, found);
-    if (isfinite(found->strategy_s))
+    if (isfinite(found->strategy_s) && !found->is_too_large)
         sbp_ranking_offer(&e->found, e->plan,
                           &(struct sbp_ranked){.objective_s = found->strategy_s});
     return SBP_OK;
+}
+
+/* By what was proved of a candidate; without the limit of memory it holds for a base's siblings,
+ * too. Returns the bound. */
+static double raise_bound(const struct explorer *e, struct node *node, double proved_s)
+{
+    if (is_to_relax(e, node))
+        node->time_s = fmax(node->time_s, proved_s);
+    node->bound_s = fmax(node->bound_s, proved_s);
+    return node->bound_s;
 }
 
 static void offer_settled(void *context, double objective_s)
@@ -275,9 +329,9 @@ static enum sbp_status solve_mixtures(struct explorer *e, struct node *node,
         const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
         bool more = false;
         SBP_TRY(solve_along(e, node, &mixture->path, &found));
-        node->bound_s = fmax(node->bound_s, found.lower_bound_s);
+        const double bound_s = raise_bound(e, node, found.lower_bound_s);
         sbp_mixture_note(mixture, found.lower_bound_s);
-        if (!is_refuted(e, node->bound_s))
+        if (!is_refuted(e, bound_s))
             SBP_TRY(isfinite(found.strategy_s)
                         ? sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag)
                         : sbp_mixture_skip(mixture, &more));
@@ -294,11 +348,11 @@ static enum sbp_status solve_paths(struct explorer *e, struct node *node)
     if (e->request->objective == SBP_COMMUNICATION) {
         struct sbp_outcome found;
         SBP_TRY(solve_along(e, node, NULL, &found));
-        node->bound_s = fmax(node->bound_s, found.lower_bound_s);
+        (void)raise_bound(e, node, found.lower_bound_s);
         return SBP_OK;
     }
     SBP_TRY(solve_mixtures(e, node, &mixture));
-    if (!may_settle(e, node))
+    if (e->is_too_large || !may_settle(e, node))
         return SBP_OK;
     node->mixture = SBP_NEW(&e->arena, struct sbp_mixture, 1);
     if (node->mixture == NULL)
@@ -420,6 +474,15 @@ static enum sbp_status describe_found(struct explorer *e, const struct node *nod
     return SBP_OK;
 }
 
+/* Ranks the candidate's best plan, which becomes the plan's strategy. */
+static void rank_found(struct explorer *e, const struct sbp_ranked *found)
+{
+    const double upper_s = e->request->upper_bound_s;
+    e->plan->strategy = e->found.plan[0].strategy;
+    if (!(upper_s > 0 && found->objective_s >= upper_s))
+        sbp_ranking_offer(e->ranking, e->plan, found);
+}
+
 /* Ranks the candidate's plan. What is left of it stays open, to be settled or where more than one
  * plan is asked for. */
 static enum sbp_status close_node(struct explorer *e, int index)
@@ -429,12 +492,11 @@ static enum sbp_status close_node(struct explorer *e, int index)
     struct sbp_ranked found = {.objective_s = sbp_ranking_goal_s(&e->found)};
     if (is_found)
         e->plan->strategy = e->found.plan[0].strategy;
-    e->found.count = 0;
     if (several && is_found)
         SBP_TRY(describe_found(e, &node, &found));
-    if (is_found &&
-        !(e->request->upper_bound_s > 0 && found.objective_s >= e->request->upper_bound_s))
-        sbp_ranking_offer(e->ranking, e->plan, &found);
+    if (is_found)
+        rank_found(e, &found);
+    e->found.count = 0;
     const bool is_settled = is_found && node.bound_s >= found.objective_s * (1 - 1e-9);
     if (several && is_found && !has_one(&node) && !is_refuted(e, node.bound_s) && may_cut(e))
         return cut_node(e, &node, found.split, is_settled);
@@ -459,20 +521,9 @@ static enum sbp_status push_siblings(struct explorer *e, int base)
     return SBP_OK;
 }
 
-static enum sbp_status look_at(struct explorer *e, int index)
+static enum sbp_status look_at_listed(struct explorer *e, int index)
 {
-    struct node *node = &e->node[index];
-    if (node->knowledge == MIXED) {
-        SBP_TRY(settle_node(e, node));
-        return close_node(e, index);
-    }
-    if (node->knowledge == BOUNDED) {
-        e->memory_binds = false;
-        SBP_TRY(solve_node(e, node));
-        if (node->is_base && e->memory_binds && !node->is_bound_by_memory)
-            SBP_TRY(push_siblings(e, index));
-        return close_node(e, index);
-    }
+    struct node *const node = &e->node[index];
     bool legal = false;
     const double listed_s = node->bound_s;
     SBP_TRY(bound_node(e, node, &legal));
@@ -480,23 +531,90 @@ static enum sbp_status look_at(struct explorer *e, int index)
     node->bound_s = fmax(node->bound_s, listed_s);
     node->time_s = fmax(node->time_s, listed_s);
     node->is_bound_by_memory |= e->ranking->most > 1;
-    if (node->is_base && legal && node->is_bound_by_memory)
+    if (!legal)
+        return SBP_OK;
+    if (node->is_base && node->is_bound_by_memory)
         SBP_TRY(push_siblings(e, index));
-    return legal && isfinite(node->bound_s) ? push(e, index) : SBP_OK;
+    return isfinite(node->bound_s) ? push(e, index) : SBP_OK;
+}
+
+/* What was solved without the limit of memory, which binds; some of the plans may fit. */
+static enum sbp_status put_off(struct explorer *e, int index)
+{
+    struct node *const node = &e->node[index];
+    const struct sbp_ranked found = {.objective_s = sbp_ranking_goal_s(&e->found)};
+    if (e->found.count > 0 && e->ranking->most == 1)
+        rank_found(e, &found);
+    e->found.count = 0;
+    node->knowledge = RELAXED;
+    if (node->is_base && !node->is_bound_by_memory)
+        SBP_TRY(push_siblings(e, index));
+    return push(e, index);
+}
+
+/* Plans that more dives find are better by less and less. */
+static void end_dive(struct explorer *e)
+{
+    e->wait *= e->turns >= e->wait && isfinite(goal_s(e)) ? 2 : 1;
+    e->turns = 0;
+}
+
+static enum sbp_status look_at(struct explorer *e, int index)
+{
+    if (e->node[index].knowledge == LISTED)
+        return look_at_listed(e, index);
+    struct node *const node = &e->node[index];
+    const enum knowledge before = node->knowledge;
+    e->memory_binds = e->is_too_large = false;
+    SBP_TRY(before == MIXED ? settle_node(e, node) : solve_node(e, node));
+    if (e->is_too_large)
+        return put_off(e, index);
+    end_dive(e);
+    if (before < TRIED && e->found.count == 0 && isfinite(ceiling_s(e, node))) {
+        node->knowledge = TRIED;
+        return push(e, index);
+    }
+    if (node->mixture == NULL)
+        node->knowledge = SOLVED;
+    if (node->is_base && before == BOUNDED && e->memory_binds && !node->is_bound_by_memory)
+        SBP_TRY(push_siblings(e, index));
+    return close_node(e, index);
+}
+
+/* Takes what more has become known of since off a queue's head. */
+static void drop_stale(const struct explorer *e, struct sbp_queue *queue)
+{
+    while (queue->count > 0 &&
+           (int)e->node[queue->entry[0].node].knowledge != queue->entry[0].knowledge)
+        (void)sbp_queue_pop(queue);
+}
+
+/* The open candidate with the least bound, which proves, or, in a dive, the one whose plan is
+ * expected to cost least, which rules others out. A dive goes on until a candidate is solved.
+ * False: nothing is left. */
+static bool next_open(struct explorer *e, struct sbp_queued *next)
+{
+    drop_stale(e, &e->queue);
+    drop_stale(e, &e->dives);
+    const bool dives = e->turns >= e->wait && e->queue.count > 0 && e->dives.count > 0 &&
+                       e->dives.entry[0].bound_s <= FURTHEST_DIVE * e->queue.entry[0].bound_s;
+    struct sbp_queue *const queue = dives ? &e->dives : &e->queue;
+    e->turns += dives ? 0 : 1;
+    if (queue->count == 0)
+        return false;
+    *next = sbp_queue_pop(queue);
+    return true;
 }
 
 /* Looks at what is queued as far as that is not known better than `most`: else it is dropped. */
 static enum sbp_status search(struct explorer *e, enum knowledge most)
 {
-    while (e->queue.count > 0 && !is_over(e)) {
-        const struct sbp_queued next = sbp_queue_pop(&e->queue);
-        if (is_refuted(e, next.bound_s)) {
-            e->queue.count = 0;
-            return SBP_OK;
-        }
-        if (next.knowledge <= (int)most)
+    struct sbp_queued next;
+    while (!is_over(e) && next_open(e, &next)) {
+        if (!is_refuted(e, next.bound_s) && next.knowledge <= (int)most)
             SBP_TRY(look_at(e, next.node));
     }
+    drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     return SBP_OK;
@@ -642,7 +760,7 @@ static enum sbp_status search_near(struct explorer *e)
     for (int i = 0; i < count && splits_batch_alone(e); i++)
         if (isfinite(sketch[i].found_s) && sketch[i].found_s <= near_s)
             SBP_TRY(push_near(e, &sketch[i]));
-    return search(e, BOUNDED); /* what is MIXED may be refuted before it is settled */
+    return search(e, TRIED); /* what is MIXED may be refuted before it is settled */
 }
 
 /* Candidates that stand together but for recompute, offload and ZeRO share a base, the first. */
@@ -659,6 +777,8 @@ static enum sbp_status begin(struct explorer *e)
     SBP_TRY(sbp_candidates_list(e->plan, e->request, &e->arena, &list, e->diag));
     e->node = SBP_NEW(&e->arena, struct node, list.count);
     e->queue.arena = &e->arena;
+    e->dives.arena = &e->arena;
+    e->wait = FIRST_WAIT;
     if (e->node == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_ranking_init(&e->found, e->plan, 1));

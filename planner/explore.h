@@ -6,9 +6,11 @@
  * by arithmetic alone, then over its strategies (sbp_optimise_bound), then solved (sbp_optimise)
  * along one path through its stages and, where the plan's longest path is another one, along that
  * and mixtures of them (planner/mixture.h); what gap these leave is settled last
- * (planner/settle.h). What is bounded by more than the best plan costs is never looked at. Formed
- * again or moved to the host, a step takes no less time than without: such candidates wait until
- * memory is seen to bind.
+ * (planner/settle.h). Solving goes without the limit of memory first, which takes little time and
+ * mostly puts others before. Now and then a candidate is solved before its turn, where a good plan
+ * is expected, which rules others out. What is bounded by more than the best plan costs is never
+ * looked at. Formed again or moved to the host, a step takes no less time than without: such
+ * candidates wait until memory is seen to bind.
  */
 #ifndef SBP_PLANNER_EXPLORE_H
 #define SBP_PLANNER_EXPLORE_H

@@ -203,6 +203,10 @@ static enum sbp_status search_space(struct sbp_job *job)
     bool too_large = false;
     reset_class_limits(job);
     SBP_TRY(sbp_job_search(job, &bound_s, &too_large));
+    if (too_large && job->request->puts_memory_off) {
+        job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
+        return SBP_OK;
+    }
     if (isinf(job->best.objective_s) && !too_large && !isinf(bound_s) && !job->outcome->stopped &&
         !sbp_job_is_hopeless(job, bound_s) && job->request->space == SBP_SPACE_FULL)
         SBP_TRY(search_narrower(job));
@@ -274,7 +278,9 @@ static void conclude(struct sbp_job *job)
     struct sbp_outcome *outcome = job->outcome;
     const double upper_s = job->request->upper_bound_s;
     outcome->strategy_s = job->best.objective_s;
-    if (upper_s > 0 && job->best.objective_s >= upper_s)
+    outcome->is_too_large =
+        isfinite(job->best.objective_s) && job->best.device_bytes > job->limit_bytes;
+    if (outcome->is_too_large || (upper_s > 0 && job->best.objective_s >= upper_s))
         job->best.objective_s = INFINITY; /* not asked for */
     outcome->objective_s = job->best.objective_s;
     outcome->lower_bound_s = job->bound_s;

@@ -21,6 +21,8 @@ struct sbp_outcome {
     double wall_s;
     bool stopped;
     bool memory_binds;    /* what is cheapest without a limit of memory did not fit */
+    bool is_too_large;    /* plan->strategy does not fit, where the request puts that off: it is no
+                             plan, and lower_bound_s holds without the limit */
     int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
     double least_bytes;   /* no plan, of a whole search: no candidate that was seen needs less */
     struct sbp_parallel needed_by; /* of a whole search: which candidate's strategy; else zeroed */

@@ -5,6 +5,8 @@
 #ifndef SBP_PLANNER_OPTIMISE_JOB_H
 #define SBP_PLANNER_OPTIMISE_JOB_H
 
+#include <math.h>
+
 #include "planner/optimise.h"
 #include "planner/space.h"
 
@@ -50,7 +52,9 @@ static inline bool sbp_job_is_hopeless(const struct sbp_job *job, double bound_s
 /* Of the memory model: what a device has beside the reserve. */
 static inline double sbp_job_room_bytes(const struct sbp_job *job)
 {
-    return (double)(job->limit_bytes - job->plan->cluster.reserve_bytes);
+    return job->request->puts_memory_off
+               ? INFINITY
+               : (double)(job->limit_bytes - job->plan->cluster.reserve_bytes);
 }
 
 /* An interrupt while a space is built is an answer like one while it is searched. */

@@ -36,7 +36,7 @@ enum sbp_status sbp_job_price_trial(struct sbp_job *job)
 
 void sbp_job_keep_better(struct sbp_job *job)
 {
-    if (job->trial.device_bytes > job->limit_bytes ||
+    if ((job->trial.device_bytes > job->limit_bytes && !job->request->puts_memory_off) ||
         job->trial.objective_s >= job->best.objective_s)
         return;
     sbp_strategy_copy(&job->plan->graph, &job->trial.strategy, &job->best.strategy);
@@ -252,7 +252,9 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
     search->broken_class = round.broken_class;
     search->most_parts = round.most_parts;
     search->too_large = round.verdict == TOO_LARGE;
-    return search->too_large && !job->outcome->stopped ? search_within_room(job, search) : SBP_OK;
+    return search->too_large && !job->request->puts_memory_off && !job->outcome->stopped
+               ? search_within_room(job, search)
+               : SBP_OK;
 }
 
 /* Whether what is proved is proved only of plans that fit, and a plan that did not have to might be

@@ -371,6 +371,52 @@ static void check_reason(struct sbp_plan *plan, int part, int *checked)
     }
 }
 
+/* Put off, a limit of memory changes nothing but what is said of the plan that is found without
+ * one; the bound holds without one, too. */
+static void check_put_off(struct sbp_plan *plan, int part, int *too_large)
+{
+    struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
+    struct sbp_outcome free_of, within, outcome;
+    struct sbp_diag diag = {{0}};
+    struct sbp_step step;
+    if (sbp_optimise(plan, &request, &free_of, &diag) != SBP_OK ||
+        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    request.memory_limit_bytes = step.totals.device_bytes / 20 * part;
+    const bool fits = step.totals.device_bytes <= request.memory_limit_bytes;
+    sbp_step_free(&step);
+    if (sbp_optimise(plan, &request, &within, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    request.puts_memory_off = true;
+    if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    if (outcome.is_too_large == fits || isfinite(outcome.objective_s) != fits ||
+        outcome.strategy_s > free_of.strategy_s * (1 + CLOSE) ||
+        outcome.lower_bound_s > free_of.objective_s * (1 + CLOSE) ||
+        outcome.lower_bound_s > within.objective_s * (1 + CLOSE))
+        fail_msg("%d twentieths: too large %d, objective %.12g, strategy %.12g, bound %.12g; "
+                 "without a limit %.12g, within it %.12g",
+                 part, outcome.is_too_large, outcome.objective_s, outcome.strategy_s,
+                 outcome.lower_bound_s, free_of.objective_s, within.objective_s);
+    *too_large += outcome.is_too_large;
+}
+
+static void test_put_off(void **state)
+{
+    (void)state;
+    int too_large = 0;
+    for (uint64_t seed = 0; seed < 4; seed++)
+        for (int part = 6; part <= 24; part += 6) {
+            struct sbp_plan plan;
+            char *const model = chain(1 + (int)seed % 3, seed);
+            begin(model, cluster, &plan);
+            check_put_off(&plan, part, &too_large);
+            sbp_plan_free(&plan);
+            free(model);
+        }
+    assert_true(too_large > 0);
+}
+
 static void test_reasons(void **state)
 {
     (void)state;
@@ -390,8 +436,8 @@ static void test_reasons(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_small_spaces),
-                                       cmocka_unit_test(test_chains),
-                                       cmocka_unit_test(test_reasons)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_small_spaces), cmocka_unit_test(test_chains),
+        cmocka_unit_test(test_reasons), cmocka_unit_test(test_put_off)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

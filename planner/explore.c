@@ -151,9 +151,11 @@ static bool is_to_relax(const struct explorer *e, const struct node *node)
            node->bound_s <= MOST_RELAXED * node->time_s;
 }
 
+/* What a candidate's spaces are made with: none of another candidate's is alive. */
 static struct sbp_request request_of(struct explorer *e, const struct node *node)
 {
     struct sbp_request request = e->asked;
+    sbp_space_store_trim(&e->store);
     request.part = node->part;
     request.store = &e->store;
     request.puts_memory_off = is_to_relax(e, node);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* A store that holds more begins anew. */
+/* A store that holds more is emptied between candidates. */
 static const size_t MOST_BYTES = (size_t)512 << 20;
 
 /* Columns, and what they depend on beside shelf and variable. */
@@ -28,14 +28,16 @@ void sbp_space_store_free(struct sbp_space_store *store)
     *store = (struct sbp_space_store){0};
 }
 
+void sbp_space_store_trim(struct sbp_space_store *store)
+{
+    if (store->arena.used_bytes > MOST_BYTES)
+        sbp_space_store_free(store);
+}
+
 enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *space)
 {
     const struct sbp_parallel *parallel = space->parallel;
     struct sbp_shelf *shelf = store->first;
-    if (store->arena.used_bytes > MOST_BYTES) {
-        sbp_space_store_free(store);
-        shelf = NULL;
-    }
     while (shelf != NULL &&
            (shelf->pipeline != parallel->pipeline || shelf->micro_batch != parallel->micro_batch))
         shelf = shelf->next;

@@ -1,10 +1,11 @@
 /* What spaces share: candidates that differ in their schedule alone have stages of the same devices
  * and micro-batches of the same size, so that the same tuples are legal and cost the same, part by
  * part; only how often the parts count differs. A store keeps both, by pipeline degree and
- * micro-batch, for as long as it is not full.
+ * micro-batch, until it is emptied.
  *
  * One store serves one plan and one request; spaces with limits on classes, a megatron mesh or a
- * part do without. A space must be freed before the next one is made from the same store.
+ * part do without. Spaces read what the store holds: any number of them may be alive at once, and
+ * all must be freed before the store is trimmed or freed.
  */
 #ifndef SBP_PLANNER_SPACE_STORE_H
 #define SBP_PLANNER_SPACE_STORE_H
@@ -19,6 +20,8 @@ struct sbp_space_store {
 };
 /* Accepts an empty store ({0}). */
 void sbp_space_store_free(struct sbp_space_store *store);
+/* Empties a store that has grown large (512 MiB). */
+void sbp_space_store_trim(struct sbp_space_store *store);
 
 /* Finds or makes the shelf of the space's candidate: space->shelf. E_MEMORY. */
 enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *space) SBP_MUST_USE;

@@ -201,6 +201,16 @@ static void follow(const struct grid *grid, const struct route *route, struct sb
     path->end[route->end] = 1;
 }
 
+static enum sbp_status allocate(struct grid *grid, struct sbp_arena *scratch)
+{
+    for (int kind = 0; kind < KINDS; kind++) {
+        grid->end_s[kind] = SBP_TAKE(scratch, double, grid->count * grid->stages);
+        if (grid->end_s[kind] == NULL)
+            return SBP_E_MEMORY;
+    }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_path_driven(const struct sbp_path *times, int64_t micro_batches, int64_t limit,
                                 struct sbp_arena *scratch, struct sbp_path *path)
 {
@@ -209,17 +219,14 @@ enum sbp_status sbp_path_driven(const struct sbp_path *times, int64_t micro_batc
                         .limit = limit > 0 ? limit : times->stages,
                         .stages = times->stages};
     const struct sbp_arena_mark mark = sbp_arena_mark(scratch);
-    const int64_t works = micro_batches * times->stages;
-    if (works > SBP_DRIVEN_MOST_WORKS)
+    if (micro_batches > SBP_DRIVEN_MOST_WORKS / times->stages)
         return SBP_OK;
-    for (int kind = 0; kind < KINDS; kind++) {
-        grid.end_s[kind] = SBP_TAKE(scratch, double, works);
-        if (grid.end_s[kind] == NULL)
-            return SBP_E_MEMORY;
+    const enum sbp_status status = allocate(&grid, scratch);
+    if (status == SBP_OK) {
+        fill_all(&grid);
+        const struct route longest = find_longest(&grid);
+        follow(&grid, &longest, path);
     }
-    fill_all(&grid);
-    const struct route longest = find_longest(&grid);
-    follow(&grid, &longest, path);
     sbp_arena_release(scratch, mark);
-    return SBP_OK;
+    return status;
 }

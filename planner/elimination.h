@@ -5,7 +5,8 @@
  * message over the bucket's scope (its neighbours at that time) to the bucket of the scope's next
  * variable. Buckets with an empty scope are chained, so that all of them form one tree whose last
  * bucket knows the whole (Dechter, Bucket elimination, Artificial Intelligence 113, 1999).
- * Variables with one choice are folded into their neighbours' costs. Internal to `exact`.
+ * Variables with one choice are folded into their neighbours' costs. Internal to the
+ * searches that are built on it (`exact`, planner/pareto.h, planner/minimax.h).
  */
 #ifndef SBP_PLANNER_ELIMINATION_H
 #define SBP_PLANNER_ELIMINATION_H

@@ -6,16 +6,11 @@
 
 #include "planner/minimax_mix.h"
 
-/* Variables, mixtures that bound, parts of choices that are kept to compare with, and how many of
- * them one is compared with; bytes of a problem's tables. */
-enum {
-    MOST_VARIABLES = 400,
-    MOST_MIXTURES = 10,
-    MOST_KEPT = 1 << 18,
-    FIRST_SLOTS = 64,
-    MOST_SCANS = 64
-};
-#define MOST_BYTES ((double)(1 << 26))
+/* Mixtures that bound, parts of choices that are kept to compare with, and how many of them one is
+ * compared with; bytes of a problem's tables, and of those that are there at once. */
+enum { MOST_MIXTURES = 10, MOST_KEPT = 1 << 18, FIRST_SLOTS = 64, MOST_SCANS = 64 };
+#define MOST_BYTES     ((double)(1 << 26))
+#define MOST_ALL_BYTES ((double)(1 << 29))
 
 /* A part of a choice that was followed to its end. */
 struct kept {
@@ -54,6 +49,7 @@ struct walker {
     int *choice;         /* (variables) */
     struct kept *kept;   /* (MOST_KEPT) */
     int kept_count;
+    int64_t work; /* beside what is evaluated */
     double below;
     bool more;
 };
@@ -64,7 +60,8 @@ static enum sbp_status build_tree(struct walker *w, int problem)
 {
     double least;
     struct sbp_elimination_tree *tree = &w->tree[problem];
-    SBP_TRY(sbp_elimination_build(w->problem[problem], MOST_BYTES, tree, w->diag));
+    SBP_TRY(sbp_elimination_build(w->problem[problem],
+                                  fmin(MOST_BYTES, MOST_ALL_BYTES / w->problems), tree, w->diag));
     double *rows =
         SBP_TAKE(&w->arena, double, (SBP_MOST_WIDTH + 1) * (size_t)(tree->largest_domain + 1));
     if (rows == NULL)
@@ -75,14 +72,16 @@ static enum sbp_status build_tree(struct walker *w, int problem)
     return SBP_OK;
 }
 
-/* Whether both trees take the same variables in the same order. */
+/* Whether both trees take the same variables in the same order, with the same scopes. */
 static bool are_alike(const struct sbp_elimination_tree *a, const struct sbp_elimination_tree *b)
 {
     bool alike = a->count == b->count;
     for (int i = 0; i < a->count && alike; i++)
         alike = a->bucket[i].variable == b->bucket[i].variable &&
                 a->bucket[i].domain == b->bucket[i].domain &&
-                a->bucket[i].size == b->bucket[i].size;
+                a->bucket[i].width == b->bucket[i].width &&
+                memcmp(a->bucket[i].scope, b->bucket[i].scope,
+                       (size_t)a->bucket[i].width * sizeof *a->bucket[i].scope) == 0;
     return alike;
 }
 
@@ -232,7 +231,7 @@ static enum sbp_status look_up(struct walker *w, struct depth *depth, const doub
             break;
         }
     }
-    w->solution.evaluations += scans;
+    w->work += scans;
     if (*known || w->kept_count == MOST_KEPT)
         return SBP_OK;
     struct kept *kept = &w->kept[w->kept_count];
@@ -269,7 +268,7 @@ static void add_lengths(struct walker *w, int problem, const struct depth *depth
     }
     for (int k = 0; k < bucket->domain; k++)
         depth->largest[k] = fmax(depth->largest[k], row[k]);
-    w->solution.evaluations += bucket->domain;
+    w->work += bucket->domain;
 }
 
 /* Choices that may do, the least largest length first. Returns how many. */
@@ -297,9 +296,14 @@ static enum sbp_status show(struct walker *w)
     return w->in->show(w->in->context, w->choice, largest, &w->below, &w->more);
 }
 
+static int64_t work_of(const struct walker *w)
+{
+    return w->solution.evaluations + w->work;
+}
+
 static bool is_over(struct walker *w)
 {
-    if (w->more && (sbp_search_over(&w->search) || w->solution.evaluations > w->in->most_work))
+    if (w->more && (sbp_search_over(&w->search) || work_of(w) > w->in->most_work))
         w->more = false;
     return !w->more;
 }
@@ -319,6 +323,7 @@ static enum sbp_status walk(struct walker *w, int at)
         depth->largest[k] = -INFINITY;
     for (int i = 0; i < problems; i++)
         add_lengths(w, i, depth, least[i]);
+    w->solution.evaluations += depth->bucket->domain;
     const int count = order_choices(w, depth);
     for (int i = 0; i < count && !is_over(w); i++) {
         const int k = depth->order[i];
@@ -363,10 +368,29 @@ static enum sbp_status allocate(struct walker *w)
     return w->least == NULL || w->choice == NULL || w->kept == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
+/* Whether two problems differ in costs alone. */
+static bool are_parallel(const struct sbp_problem *a, const struct sbp_problem *b)
+{
+    bool parallel = a->variable_count == b->variable_count && a->edge_count == b->edge_count;
+    for (int v = 0; v < a->variable_count && parallel; v++)
+        parallel = a->variable[v].domain == b->variable[v].domain;
+    for (int e = 0; e < a->edge_count && parallel; e++)
+        parallel = a->edge[e].a == b->edge[e].a && a->edge[e].b == b->edge[e].b;
+    return parallel;
+}
+
+static bool is_supported(const struct sbp_minimax *minimax)
+{
+    bool supported = minimax->problem[0].variable_count <= SBP_MINIMAX_MOST_VARIABLES;
+    for (int i = 1; i < minimax->paths && supported; i++)
+        supported = are_parallel(&minimax->problem[0], &minimax->problem[i]);
+    return supported;
+}
+
 static enum sbp_status search_all(struct walker *w)
 {
     double largest = -INFINITY;
-    if (w->in->problem[0].variable_count > MOST_VARIABLES)
+    if (!is_supported(w->in))
         return SBP_E_UNSUPPORTED;
     SBP_TRY(list_problems(w));
     if (!w->more || w->mixtures.least >= w->below)
@@ -391,6 +415,7 @@ enum sbp_status sbp_minimax_solve(const struct sbp_minimax *minimax,
         status = search_all(&w);
     *result = (struct sbp_minimax_result){.done = status == SBP_OK && w.more,
                                           .evaluations = w.solution.evaluations,
+                                          .work = work_of(&w),
                                           .stopped = w.solution.stopped};
     for (int i = 0; w.tree != NULL && i < w.problems; i++)
         sbp_elimination_free(&w.tree[i]);

@@ -23,20 +23,25 @@ struct sbp_minimax {
     int paths;
     const struct sbp_problem *problem; /* (paths) without usages */
     double below;                      /* choices must cost less along all paths */
-    int64_t most_work;                 /* cells of tables that are looked at */
+    int64_t most_work;                 /* as result.work counts it */
     struct sbp_solver_options options; /* the time limit and the flag */
     sbp_minimax_show *show;
     void *context;
 };
 
 struct sbp_minimax_result {
-    bool done; /* everything was looked at */
-    int64_t evaluations;
-    bool stopped; /* by flag or time limit */
+    bool done;           /* everything was looked at */
+    int64_t evaluations; /* parts of choices that were bounded one by one */
+    int64_t work;        /* these, along every path, and comparisons of parts */
+    bool stopped;        /* by flag or time limit */
 };
 
+/* Problems of more variables are too large. */
+enum { SBP_MINIMAX_MOST_VARIABLES = 400 };
+
 /* Deterministic but for time limit and flag. E_UNSUPPORTED: tables are too large or the problems
- * differ in more than costs; E_MEMORY; what show fails with. */
+ * differ in more than costs (the order of their edges counts); E_MEMORY; what show fails with. The
+ * result says what was done either way. */
 enum sbp_status sbp_minimax_solve(const struct sbp_minimax *minimax,
                                   struct sbp_minimax_result *result,
                                   struct sbp_diag *diag) SBP_MUST_USE;

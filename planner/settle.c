@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/text.h"
 #include "planner/label.h"
 #include "planner/minimax.h"
 #include "planner/space_reduce.h"
@@ -29,6 +30,7 @@ struct settler {
     struct sbp_strategy trial;
     double goal_s, open_s; /* open: the least that was found and not settled */
     double proved_s;       /* nothing costs less, but for what is open */
+    int64_t work;
     bool has_new_path;
 };
 
@@ -55,7 +57,7 @@ static enum sbp_status make_spaces(struct settler *t)
 
 /* ---- a plan that costs less along all known paths -------------------------------------------- */
 
-/* Labels and prices a choice; *legal: it has labels. */
+/* Labels and prices a choice; *legal: it has labels, and a step. */
 static enum sbp_status price(struct settler *t, const int *choice, struct sbp_step_totals *totals,
                              bool *legal)
 {
@@ -67,11 +69,12 @@ static enum sbp_status price(struct settler *t, const int *choice, struct sbp_st
     SBP_TRY(sbp_label(&t->space[0], choice, t->request.solver_options.seed, &t->trial, &labelling));
     if (labelling.broken_class >= 0 || labelling.broken_rests > 0)
         return SBP_OK;
-    const enum sbp_status status =
-        sbp_strategy_close(&plan->graph, &plan->mesh, &t->trial, &refusal);
+    enum sbp_status status = sbp_strategy_close(&plan->graph, &plan->mesh, &t->trial, &refusal);
     if (status != SBP_OK)
         return status == SBP_E_INPUT ? SBP_OK : status;
-    SBP_TRY(sbp_plan_brief_step(plan, &t->trial, &step, t->diag));
+    status = sbp_plan_brief_step(plan, &t->trial, &step, &refusal);
+    if (status != SBP_OK)
+        return status == SBP_E_INPUT ? SBP_OK : status;
     *totals = step.totals;
     *legal = true;
     sbp_step_free(&step);
@@ -146,8 +149,18 @@ static enum sbp_status make_problems(struct settler *t, int count, struct sbp_pr
     return SBP_OK;
 }
 
+static struct sbp_solver_options options_left(const struct settler *t)
+{
+    struct sbp_solver_options options = t->request.solver_options;
+    if (t->request.deadline_s > 0)
+        options.time_limit_s = fmax(1e-9, t->request.deadline_s - sbp_clock_s());
+    return options;
+}
+
+/* Spaces along the paths are made when they are first needed. */
 static enum sbp_status search_left(struct settler *t, double below_s, bool *done)
 {
+    SBP_TRY(make_spaces(t));
     const int count = t->space_count;
     struct sbp_minimax_result result = {.done = false};
     struct sbp_problem *problem = SBP_NEW(&t->pass, struct sbp_problem, count);
@@ -157,13 +170,14 @@ static enum sbp_status search_left(struct settler *t, double below_s, bool *done
     const struct sbp_minimax minimax = {.paths = count,
                                         .problem = problem,
                                         .below = below_s * (1 - CLOSE),
-                                        .most_work = MOST_WORK - t->s->evaluations,
-                                        .options = t->request.solver_options,
+                                        .most_work = MOST_WORK - t->work,
+                                        .options = options_left(t),
                                         .show = show,
                                         .context = t};
     if (status == SBP_OK)
         status = sbp_minimax_solve(&minimax, &result, t->diag);
     t->s->evaluations += result.evaluations;
+    t->work += result.work;
     t->s->stopped |= result.stopped;
     *done = result.done;
     for (int i = 0; i < count; i++)
@@ -177,9 +191,11 @@ static enum sbp_status search_below(struct settler *t, double below_s, bool *don
     t->has_new_path = false;
     SBP_TRY(sbp_space_narrow(&t->mixed, below_s, &t->pass, &t->reduction));
     t->s->evaluations += t->reduction.evaluations;
+    t->work += t->reduction.evaluations;
     t->s->stopped |= t->reduction.stopped;
     *done = t->reduction.is_settled;
-    if (*done || t->reduction.stopped || sbp_space_cells(&t->reduction.space) > MOST_CELLS)
+    if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_MINIMAX_MOST_VARIABLES ||
+        sbp_space_cells(&t->reduction.space) > MOST_CELLS)
         return SBP_OK;
     return search_left(t, below_s, done);
 }
@@ -197,9 +213,8 @@ static enum sbp_status settle(struct settler *t)
     bool done = true;
     SBP_TRY(sbp_strategy_alloc(&t->s->plan->graph, &t->arena, &t->trial));
     SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_view, &t->mixed));
-    SBP_TRY(make_spaces(t));
     while ((done || t->has_new_path) && t->proved_s < left_s(t) && !t->s->stopped &&
-           t->s->evaluations < MOST_WORK) {
+           t->work < MOST_WORK) {
         const double gap_s = left_s(t) - t->proved_s;
         const double below_s = share < 1 ? t->proved_s + share * gap_s : left_s(t);
         const struct sbp_arena_mark mark = sbp_arena_mark(&t->pass);
@@ -209,10 +224,7 @@ static enum sbp_status settle(struct settler *t)
             t->proved_s = fmin(below_s, left_s(t));
         if (done)
             share *= 2;
-        if (t->has_new_path)
-            SBP_TRY(make_spaces(t));
     }
-    t->s->bound_s = t->proved_s;
     return SBP_OK;
 }
 
@@ -230,6 +242,7 @@ enum sbp_status sbp_settle(struct sbp_settling *settling, struct sbp_diag *diag)
     t.request.every_level = true;
     t.request.solver_options.progress = NULL;
     const enum sbp_status status = settle(&t);
+    settling->bound_s = t.proved_s; /* what passes proved before one failed is still so */
     for (int i = 0; i < t.space_count; i++)
         sbp_space_free(&t.space[i]);
     sbp_space_free(&t.mixed);

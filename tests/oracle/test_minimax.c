@@ -6,13 +6,15 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "planner/minimax.h"
 #include "random_problem.h"
 
-enum { MOST_PATHS = 6, INSTANCES = 2000 };
+enum { MOST_PATHS = 6, INSTANCES = 2000, SHORT_INSTANCES = 300 };
+#define MUCH_WORK INT64_C(100000000)
 
 struct paths {
     struct recipe recipe;
@@ -71,10 +73,16 @@ static double least_of_all(const struct paths *paths, int *choice, int variable)
     return least;
 }
 
+static void free_paths(struct paths *paths)
+{
+    for (int p = 0; p < paths->count; p++)
+        sbp_problem_free(&paths->path[p]);
+}
+
 struct shown {
     const struct paths *paths;
     double least;
-    int count;
+    int count, most; /* most: the search ends after so many */
 };
 
 static enum sbp_status take(void *context, const int *choice, double largest, double *below,
@@ -88,23 +96,32 @@ static enum sbp_status take(void *context, const int *choice, double largest, do
     shown->least = fmin(shown->least, cost);
     shown->count++;
     *below = largest;
-    *more = true;
+    *more = shown->count < shown->most;
     return SBP_OK;
+}
+
+static enum sbp_status solve(double below, int64_t most_work, struct shown *shown,
+                             struct sbp_minimax_result *result)
+{
+    struct sbp_diag diag = {{0}};
+    const struct sbp_minimax minimax = {.paths = shown->paths->count,
+                                        .problem = shown->paths->path,
+                                        .below = below,
+                                        .most_work = most_work,
+                                        .show = take,
+                                        .context = shown};
+    return sbp_minimax_solve(&minimax, result, &diag);
 }
 
 static struct shown search(const struct paths *paths, double below)
 {
-    struct shown shown = {paths, INFINITY, 0};
+    struct shown shown = {paths, INFINITY, 0, INT_MAX};
     struct sbp_minimax_result result;
-    struct sbp_diag diag = {{0}};
-    const struct sbp_minimax minimax = {.paths = paths->count,
-                                        .problem = paths->path,
-                                        .below = below,
-                                        .most_work = INT64_C(100000000),
-                                        .show = take,
-                                        .context = &shown};
-    if (sbp_minimax_solve(&minimax, &result, &diag) != SBP_OK || !result.done)
-        fail_msg("seed %" PRIu64 ": %s", paths->recipe.seed, diag.text);
+    if (solve(below, MUCH_WORK, &shown, &result) != SBP_OK || !result.done)
+        fail_msg("seed %" PRIu64 ": the search did not end", paths->recipe.seed);
+    if (result.evaluations > result.work)
+        fail_msg("seed %" PRIu64 ": %" PRId64 " evaluations, work %" PRId64, paths->recipe.seed,
+                 result.evaluations, result.work);
     return shown;
 }
 
@@ -125,8 +142,7 @@ static void check(uint64_t seed, struct sbp_random *random, int *found)
     if (is_legal)
         assert_int_equal(search(&paths, least - CLOSE * (1 + fabs(least))).count, 0);
     *found += is_legal;
-    for (int p = 0; p < paths.count; p++)
-        sbp_problem_free(&paths.path[p]);
+    free_paths(&paths);
 }
 
 static void test_against_all(void **state)
@@ -141,10 +157,122 @@ static void test_against_all(void **state)
     assert_true(found > INSTANCES / 2);
 }
 
+/* With ever more work: what is done is done, whatever came before it. */
+static int work_more_and_more(const struct paths *paths, double least)
+{
+    struct sbp_minimax_result result = {.done = false};
+    int short_of = 0;
+    for (int64_t most_work = 0; !result.done; most_work = 2 * most_work + 1) {
+        struct shown shown = {paths, INFINITY, 0, INT_MAX};
+        assert_int_equal(solve(SBP_FORBIDDEN, most_work, &shown, &result), SBP_OK);
+        assert_false(result.stopped);
+        if (result.done && fabs(shown.least - least) > CLOSE * (1 + fabs(least)))
+            fail_msg("seed %" PRIu64 ", work %" PRId64 ": done with %.17g, least %.17g",
+                     paths->recipe.seed, most_work, shown.least, least);
+        if (!result.done && result.work <= most_work)
+            fail_msg("seed %" PRIu64 ": ended after work %" PRId64 " of %" PRId64,
+                     paths->recipe.seed, result.work, most_work);
+        short_of += !result.done;
+    }
+    return short_of;
+}
+
+static void test_little_work(void **state)
+{
+    (void)state;
+    int short_of = 0;
+    for (uint64_t seed = 0; seed < SHORT_INSTANCES; seed++) {
+        struct paths paths;
+        int choice[MOST_VARIABLES] = {0};
+        draw_paths(seed, &paths);
+        const double least = least_of_all(&paths, choice, 0);
+        if (least < SBP_FORBIDDEN)
+            short_of += work_more_and_more(&paths, least);
+        free_paths(&paths);
+    }
+    assert_true(short_of > SHORT_INSTANCES);
+}
+
+/* Who shows a choice may have seen enough. */
+static void test_end_early(void **state)
+{
+    (void)state;
+    int ended = 0;
+    for (uint64_t seed = 0; seed < SHORT_INSTANCES; seed++) {
+        struct paths paths;
+        struct sbp_minimax_result result;
+        draw_paths(seed, &paths);
+        struct shown shown = {&paths, INFINITY, 0, 1};
+        assert_int_equal(solve(SBP_FORBIDDEN, MUCH_WORK, &shown, &result), SBP_OK);
+        assert_true(shown.count <= 1);
+        assert_int_equal(result.done, shown.count == 0);
+        assert_false(result.stopped);
+        ended += shown.count;
+        free_paths(&paths);
+    }
+    assert_true(ended > SHORT_INSTANCES / 2);
+}
+
+/* ---- what is refused ------------------------------------------------------------------------ */
+
+/* A chain, its edges from the last to the first (backwards) or each from its later end (turned). */
+struct form {
+    int variables, domain, edges;
+    bool backwards, turned;
+};
+
+static void form_chain(const struct form *form, struct sbp_problem *problem)
+{
+    assert_int_equal(sbp_problem_init(problem, form->variables, form->edges), SBP_OK);
+    for (int v = 0; v < form->variables; v++)
+        assert_int_equal(sbp_problem_add_variable(problem, "v", form->domain, 0, NULL), v);
+    for (int i = 0; i < form->edges; i++) {
+        bool transposed;
+        const int e = form->backwards ? form->edges - 1 - i : i;
+        assert_non_null(
+            sbp_problem_edge_table(problem, e + form->turned, e + !form->turned, &transposed));
+    }
+}
+
+static enum sbp_status solve_both(const struct form *a, const struct form *b)
+{
+    struct paths paths = {.count = 2};
+    struct shown shown = {&paths, INFINITY, 0, INT_MAX};
+    struct sbp_minimax_result result;
+    form_chain(a, &paths.path[0]);
+    form_chain(b, &paths.path[1]);
+    const enum sbp_status status = solve(1, MUCH_WORK, &shown, &result);
+    assert_int_equal(result.done, status == SBP_OK);
+    assert_int_equal(shown.count, status == SBP_OK);
+    free_paths(&paths);
+    return status;
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    static const struct form plain = {4, 3, 3, false, false};
+    static const struct form others[] = {{5, 3, 3, false, false},
+                                         {4, 2, 3, false, false},
+                                         {4, 3, 2, false, false},
+                                         {4, 3, 3, true, false},
+                                         {4, 3, 3, false, true}};
+    static const struct form long_one = {SBP_MINIMAX_MOST_VARIABLES + 1, 2, 2, false, false};
+    assert_int_equal(solve_both(&plain, &plain), SBP_OK);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        assert_int_equal(solve_both(&plain, &others[i]), SBP_E_UNSUPPORTED);
+        assert_int_equal(solve_both(&others[i], &plain), SBP_E_UNSUPPORTED);
+    }
+    assert_int_equal(solve_both(&long_one, &long_one), SBP_E_UNSUPPORTED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_all),
+        cmocka_unit_test(test_little_work),
+        cmocka_unit_test(test_end_early),
+        cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,6 +98,7 @@ static double find(const struct pipeline *pipeline, struct sbp_path *path)
     assert_int_equal(sbp_path_driven(&pipeline->times, pipeline->request.micro_batches,
                                      pipeline->request.pipeline_limit, &arena, path),
                      SBP_OK);
+    assert_int_equal(arena.used_bytes, 0);
     sbp_arena_free(&arena);
     return sbp_path_length_s(path, &pipeline->times);
 }
@@ -137,10 +138,34 @@ static void test_paths(void **state)
     assert_true(exact > DRAWS / 2);
 }
 
+/* Steps of too many works leave the path as it is, and take no memory. */
+static void test_many_works(void **state)
+{
+    (void)state;
+    static const int64_t counts[] = {SBP_DRIVEN_MOST_WORKS / 2 + 1, INT64_MAX};
+    struct pipeline pipeline;
+    struct sbp_random random;
+    struct sbp_path path;
+    double sums[6 * MOST_STAGES] = {0};
+    sbp_random_seed(&random, 1);
+    draw_pipeline(&random, &pipeline);
+    shape(pipeline.request.stages, sums, &path);
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        struct sbp_arena arena;
+        sbp_arena_init(&arena);
+        path.all[0] = 7;
+        assert_int_equal(sbp_path_driven(&pipeline.times, counts[i], 0, &arena, &path), SBP_OK);
+        assert_true(path.all[0] == 7);
+        assert_null(arena.head);
+        sbp_arena_free(&arena);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_many_works),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

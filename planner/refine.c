@@ -376,6 +376,7 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
         return SBP_OK;
     struct sbp_request request = *refinement->request;
     request.store = NULL;
+    request.every_level = true; /* what is dear along one path may make the shorter step */
     single_families(&r.view.mesh);
     enum sbp_status status = sbp_space_make(&r.view, &request, NULL, NULL, &r.space, &refusal);
     if (status == SBP_OK) {

@@ -1,6 +1,7 @@
 /* Memory of the space: what is certainly live together when the forward pass ends, weights and
  * their states, what backward reads of activations, gathered copies. A lower bound of the program's
- * arena, so that what it rules out is ruled out; the compiled program has the last word.
+ * arena, so that what it rules out is ruled out; the compiled program has the last word, also of
+ * choices that take as much here.
  */
 #include <math.h>
 
@@ -157,29 +158,42 @@ static void count_op(const struct count *c, int op, int piece)
             count_tensor(c, op, piece, node->input[i]);
 }
 
-/* Offloaded states pass through a bucket, which is no larger than what the device updates: at least
- * its part of the weights (costmodel/program_weights.c). */
+/* What a device updates of a piece's weights at least: its part of those that no piece before has. */
+static double updated_elements(const struct sbp_space *space, int piece, bool *counted)
+{
+    double elements = 0;
+    for (int op = space->view->first[piece]; op < space->view->first[piece + 1]; op++)
+        for (int w = 0; w < space->graph->op[op].weight_count; w++) {
+            const int tensor = space->graph->op[op].weight[w];
+            if (!counted[tensor])
+                elements += sbp_space_elements(space, tensor) / (double)space->mesh->devices;
+            counted[tensor] = true;
+        }
+    return elements;
+}
+
+/* Offloaded states pass through a bucket: a stage has one, as large as that of the chunk which
+ * updates most, and no larger than what that updates (costmodel/program_weights.c, step.c). */
 static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_arena *scratch,
                                    double *bytes)
 {
     const struct sbp_element_bytes *element = &space->pricing.bytes;
-    const int points = space->view->points;
-    const double state_bytes =
-        (double)(element->master + element->gradient_master +
-                 sbp_training_moments(&space->graph->training) * element->moment);
+    const struct sbp_view *view = space->view;
+    const int moments = sbp_training_moments(&space->graph->training);
+    const double hosted_bytes = (double)(element->master + moments * element->moment);
     bool *counted = SBP_NEW(scratch, bool, space->graph->tensor_count);
-    double *updated = SBP_NEW(scratch, double, points);
-    if (counted == NULL || updated == NULL)
+    double *largest = SBP_NEW(scratch, double, view->points);
+    if (counted == NULL || largest == NULL)
         return SBP_E_MEMORY;
-    for (int op = 0; op < space->graph->op_count; op++)
-        for (int w = 0; w < space->graph->op[op].weight_count; w++) {
-            const int tensor = space->graph->op[op].weight[w], point = space->view->point[op];
-            if (!counted[tensor] && point >= 0)
-                updated[point] += sbp_space_elements(space, tensor) / (double)space->mesh->devices;
-            counted[tensor] = true;
-        }
-    for (int p = 0; p < points; p++)
-        bytes[p] += state_bytes * fmin(updated[p], (double)space->parallel->bucket_parameters);
+    for (int piece = 0; piece < view->pieces; piece++) {
+        const int point = view->point[view->first[piece]];
+        const double elements = updated_elements(space, piece, counted);
+        if (point >= 0)
+            largest[point] = fmax(largest[point], elements);
+    }
+    for (int p = 0; p < view->points && hosted_bytes > 0; p++)
+        bytes[p] += (hosted_bytes + (double)element->gradient_master) *
+                    fmin(largest[p], (double)space->parallel->bucket_parameters);
     return SBP_OK;
 }
 

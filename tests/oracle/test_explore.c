@@ -162,7 +162,7 @@ static void check_plan(struct instance *instance, const struct sbp_outcome *outc
 }
 
 /* ZeRO by layer is searched, too: with that alone the search may beat the brute force; its bound
- * never does. */
+ * never does. Where nothing fits, it may come to no proof of that. */
 static void compare(struct instance *instance, const struct brute *brute, struct tally *tally)
 {
     char text[200];
@@ -183,12 +183,12 @@ static void compare(struct instance *instance, const struct brute *brute, struct
                  "%s: %" PRId64 " bytes needed, no less than %.0f, %" PRId64 " do",
                  sbp_plan_status_name(outcome.status), outcome.needed_bytes, outcome.least_bytes,
                  brute->least_device_bytes);
-        if (outcome.status != SBP_PLAN_INFEASIBLE ||
+        if ((outcome.status != SBP_PLAN_INFEASIBLE && outcome.status != SBP_PLAN_TIME_LIMIT) ||
             outcome.needed_bytes <= instance->small.request.memory_limit_bytes ||
             outcome.needed_bytes < brute->least_device_bytes ||
             outcome.least_bytes > (double)brute->least_device_bytes)
             complain(instance, text);
-        tally->infeasible++;
+        tally->infeasible += outcome.status == SBP_PLAN_INFEASIBLE;
         return;
     }
     check_plan(instance, &outcome);

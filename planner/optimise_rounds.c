@@ -12,6 +12,9 @@ enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
 #define NARROW 1e-3
 /* Cells of tables over pairs of spaces that are solved in no time. */
 #define SCANNED_CELLS 2e6
+/* ... and of those that are solved soon enough to try capacities though the leanest is too large.
+ */
+#define SQUEEZED_CELLS 5e7
 /* Work on tables and labels under the machine's capacity, which bounds the space, and under others.
  */
 #define TABLE_EVALUATIONS    INT64_C(16000000)
@@ -212,14 +215,15 @@ static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *spac
 
 /* Under the machine's memory. First what needs least of it, by the model: a plan in most cases, if
  * not a quick one. Where even that is too large for the machine, capacities between are only tried
- * if it takes no time: other candidates may have room. */
+ * if that does not take long: other candidates may have room. */
 static enum sbp_status search_within_room(struct sbp_job *job, struct search *search)
 {
     struct round round;
     struct bracket bracket = {.fits = -1, .left_bytes = 0};
     SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
     const double least = round.modelled_bytes * (1 + 1e-9);
-    const bool may_fit = round.verdict != TOO_LARGE || is_solved_at_once(&search->space);
+    const bool may_fit =
+        round.verdict != TOO_LARGE || sbp_space_cells(&search->space) <= SQUEEZED_CELLS;
     if (job->outcome->stopped)
         return SBP_OK;
     job->most_table_evaluations = TABLE_EVALUATIONS;

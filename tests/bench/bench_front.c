@@ -15,7 +15,8 @@
 #include "tests/bench/measure.h"
 #include "tests/bench/report.h"
 
-#define LIMIT_S 60.0 /* no search may take longer */
+#define LIMIT_S      60.0 /* no search may take longer */
+#define TIME_LIMIT_S "40" /* what the program is told, unless asked otherwise */
 
 enum { MOST_CLUSTERS = 7, SHORTAGE_BYTES = 128 };
 
@@ -321,9 +322,12 @@ static void add_head(const struct bench *bench, struct sbp_text *page)
 {
     sbp_text_add(page, "# Searches from 2 to 16,384 devices\n\nMade by `./dev bench front` of ");
     report_add_machine(page);
+    sbp_text_add(page,
+                 ".\nEach row is one run of `sbplan search MODEL CLUSTER --json --time-limit %s`, ",
+                 bench->arguments.time_limit);
     sbp_text_add(
-        page, ".\nEach row is one run of `sbplan search MODEL CLUSTER --json`, from reading the "
-              "files to the written plan;\nits time is wall time and its memory the most that "
+        page, "from reading the files to the written plan;\nits time is wall time and its memory "
+              "the most that "
               "was resident. [front.csv](front.csv) has all digits.\n\n"
               "Models are imported from their Hugging Face configs (`sbplan import hf CONFIG "
               "--global-batch N\n--sequence N --precision mixed`); those with a * are of "
@@ -365,6 +369,8 @@ int main(int argc, char **argv)
     struct sbp_diag diag = {{0}};
     if (!report_read_arguments(argc, argv, &bench.arguments))
         return 2;
+    if (bench.arguments.time_limit == NULL)
+        bench.arguments.time_limit = TIME_LIMIT_S;
     if (inputs_open(&bench.inputs, &diag) != SBP_OK) {
         (void)fprintf(stderr, "bench_front: %s\n", diag.text);
         return 2;

@@ -96,8 +96,10 @@ void sbp_reducer_offer(struct sbp_reducer *r)
 
 void sbp_reducer_read(struct sbp_reducer *r)
 {
-    for (int v = 0; v < r->space->variable_count; v++)
+    for (int v = 0; v < r->space->variable_count; v++) {
         r->choice[v] = cheapest(r, v, v, 1);
+        r->out->evaluations += r->priced.count[v];
+    }
 }
 
 enum sbp_status sbp_reducer_decode(struct sbp_reducer *r)

@@ -158,7 +158,8 @@ static void count_op(const struct count *c, int op, int piece)
             count_tensor(c, op, piece, node->input[i]);
 }
 
-/* What a device updates of a piece's weights at least: its part of those that no piece before has. */
+/* What a device updates of a piece's weights at least: its part of those that no piece before has.
+ */
 static double updated_elements(const struct sbp_space *space, int piece, bool *counted)
 {
     double elements = 0;
@@ -186,7 +187,8 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
     if (counted == NULL || largest == NULL)
         return SBP_E_MEMORY;
     for (int piece = 0; piece < view->pieces; piece++) {
-        const int point = view->point[view->first[piece]];
+        const bool is_empty = view->first[piece] == view->first[piece + 1];
+        const int point = is_empty ? -1 : view->point[view->first[piece]];
         const double elements = updated_elements(space, piece, counted);
         if (point >= 0)
             largest[point] = fmax(largest[point], elements);

@@ -481,6 +481,8 @@ static enum sbp_status reduce_space(struct sbp_reducer *r)
 {
     *r->out = (struct sbp_reduction){.lower_s = -INFINITY, .upper_s = INFINITY};
     enum sbp_status status = reduce(r);
+    /* What was dropped for the goal's sake may be what no way is left without. */
+    r->out->lower_s = fmin(r->out->lower_s, r->goal_s);
     if (status == SBP_OK)
         status = list_left(r);
     if (status == SBP_OK)

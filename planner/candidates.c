@@ -226,7 +226,7 @@ static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel
         l->room = room;
     }
     out->candidate[out->count++] = (struct sbp_parallel_candidate){
-        .parallel = *parallel, .bound_s = bound_s(l, parallel, cut), .group = out->group_count};
+        .parallel = *parallel, .bound_s = bound_s(l, parallel, cut)};
     return SBP_OK;
 }
 
@@ -324,27 +324,21 @@ static enum sbp_status add_schedules(struct lister *l, struct sbp_parallel paral
     return SBP_OK;
 }
 
-static enum sbp_status add_group(struct lister *l, struct sbp_parallel parallel)
+static enum sbp_status add_stages(struct lister *l, struct sbp_parallel parallel)
 {
-    const int before = l->out->count;
-    if (parallel.pipeline > 1 || l->open.schedules == 0) {
-        SBP_TRY(add_schedules(l, parallel));
-    } else {
-        SBP_TRY(add_cuts(l, parallel));
-    }
-    l->out->group_count += l->out->count > before ? 1 : 0;
-    return SBP_OK;
+    return parallel.pipeline > 1 || l->open.schedules == 0 ? add_schedules(l, parallel)
+                                                           : add_cuts(l, parallel);
 }
 
 static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel parallel)
 {
     const int64_t batch = l->plan->graph.global_batch, given = parallel.micro_batch;
     if (!l->open.micro_batch)
-        return add_group(l, parallel);
+        return add_stages(l, parallel);
     for (int64_t count = 1; count <= batch && count <= MOST_MICRO_BATCHES; count++) {
         parallel.micro_batch = batch / count;
         if (batch % count == 0 && parallel.micro_batch <= given)
-            SBP_TRY(add_group(l, parallel));
+            SBP_TRY(add_stages(l, parallel));
     }
     return SBP_OK;
 }

@@ -13,19 +13,20 @@
 struct sbp_parallel_candidate {
     struct sbp_parallel parallel;
     double bound_s;
-    int group; /* candidates with the same stages and micro-batch */
 };
 
 struct sbp_parallel_candidates {
-    int count, group_count;
-    struct sbp_parallel_candidate *candidate; /* groups stand together */
+    int count;
+    struct sbp_parallel_candidate *candidate;
 };
 
 /* All candidates that the request's space leaves open and the request does not give; the rest as
  * plan->parallel has it. Stages divide the cluster and are cut from the model; micro-batches divide
  * the global batch; chunks deal the blocks out evenly; among equal schedules of one stage the first
- * stands for all. Bounds are 0 unless the objective is the step's time. Arrays come out of the
- * arena; the plan's graph and mesh are left as they were. E_INPUT: none is legal; E_MEMORY. */
+ * stands for all. Those with the same stages and micro-batch stand together, in them those with the
+ * same schedule, of which what keeps everything on the device comes first. Bounds are 0 unless the
+ * objective is the step's time. Arrays come out of the arena; the plan's graph and mesh are left as
+ * they were. E_INPUT: none is legal; E_MEMORY. */
 enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_request *request,
                                     struct sbp_arena *arena,
                                     struct sbp_parallel_candidates *candidates,

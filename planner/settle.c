@@ -127,7 +127,9 @@ static enum sbp_status show(void *context, const int *choice, double largest, do
         original[v] = t->reduction.original[v][choice[v]];
     SBP_TRY(price(t, original, &totals, &legal));
     const bool is_plan = legal && fits(t, totals.device_bytes);
-    if (is_plan && totals.step_s < t->goal_s)
+    const bool is_better = legal && totals.step_s < t->goal_s;
+    t->s->memory_binds |= is_better && !is_plan;
+    if (is_better && is_plan)
         offer(t, totals.step_s);
     if (legal && totals.step_s > largest * (1 + CLOSE))
         SBP_TRY(learn_path(t, largest, more));
@@ -238,7 +240,7 @@ enum sbp_status sbp_settle(struct sbp_settling *settling, struct sbp_diag *diag)
                         .open_s = INFINITY,
                         .proved_s = settling->bound_s};
     settling->evaluations = 0;
-    settling->stopped = false;
+    settling->stopped = settling->memory_binds = false;
     t.request.every_level = true;
     t.request.solver_options.progress = NULL;
     const enum sbp_status status = settle(&t);

@@ -24,6 +24,7 @@ struct sbp_settling {
     /* Out. */
     int64_t evaluations;
     bool stopped;
+    bool memory_binds; /* a plan that costs less than the goal did not fit */
 };
 
 /* Of spaces whose prices bound the step (sbp_optimise_bounds) and whose mesh is free. Does nothing

@@ -240,7 +240,8 @@ static enum sbp_status search_best_mesh(struct sbp_job *job)
     struct sbp_diag first = {{0}};
     struct sbp_diag *const diag = job->diag;
     int searched = 0;
-    for (bool more = true; more && !job->outcome->stopped;) {
+    bool more = true;
+    while (more && !job->outcome->stopped) {
         struct sbp_diag refusal = {{0}};
         job->megatron = &megatron;
         job->diag = &refusal;
@@ -254,6 +255,8 @@ static enum sbp_status search_best_mesh(struct sbp_job *job)
             first = refusal;
         more = next_batch_axes(mesh, megatron.batch);
     }
+    if (more)
+        job->bound_s = -INFINITY; /* nothing is known of the meshes that are left */
     return searched > 0 ? SBP_OK : sbp_fail(diag, SBP_E_INPUT, "%s", first.text);
 }
 

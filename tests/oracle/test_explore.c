@@ -447,13 +447,13 @@ static void check_interrupted(struct instance *instance, const struct sbp_outcom
         check_plan(instance, &outcome);
 }
 
-static void run_interrupts(enum small_kind kind, int outer, int inner, uint64_t seed)
+static void run_interrupts(enum small_kind kind, enum sbp_space_kind space, uint64_t seed)
 {
     enum { DELAYS = 60 };
     struct sbp_outcome whole;
     struct sbp_diag diag = {{0}};
-    struct instance instance = {.small = {.seed = seed, .request = {.space = SBP_SPACE_FULL}}};
-    small_instance_open(&instance.small, kind, 2, outer, inner);
+    struct instance instance = {.small = {.seed = seed, .request = {.space = space}}};
+    small_instance_open(&instance.small, kind, 2, 2, 2);
     const struct sbp_parallel plain = instance.small.plan.parallel;
     instance.small.request.solver_options.stop = &interrupted;
     interrupted = 0;
@@ -472,9 +472,10 @@ static void test_interrupts(void **state)
     struct sigaction before;
     const struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART};
     assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
-    run_interrupts(SMALL_CHAIN, 2, 2, 81);
-    run_interrupts(SMALL_LANGUAGE, 2, 2, 82);
-    run_interrupts(SMALL_GPT, 2, 2, 83);
+    run_interrupts(SMALL_CHAIN, SBP_SPACE_FULL, 81);
+    run_interrupts(SMALL_LANGUAGE, SBP_SPACE_FULL, 82);
+    run_interrupts(SMALL_GPT, SBP_SPACE_FULL, 83);
+    run_interrupts(SMALL_GPT, SBP_SPACE_MEGATRON, 84);
     assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
 }
 

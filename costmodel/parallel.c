@@ -286,22 +286,22 @@ static const char *legal_stages(const struct sbp_cluster *cluster, char *text, s
     return text;
 }
 
-enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
-                                           const struct sbp_cluster *cluster,
-                                           struct sbp_cluster *stage, int *level,
-                                           struct sbp_diag *diag)
+/* Sizes of the levels as a stage has them, and the outermost level that stages are parted at; -1:
+ * none is. */
+static enum sbp_status share_out(const struct sbp_parallel *parallel,
+                                 const struct sbp_cluster *cluster, int64_t size[SBP_MAX_LEVELS],
+                                 int *level, struct sbp_diag *diag)
 {
-    struct sbp_cluster shrunk = *cluster;
     int64_t left = parallel->pipeline;
     *level = -1;
-    for (int i = 0; i < cluster->level_count && left > 1; i++) {
-        const int64_t size = cluster->level[i].size;
-        const int64_t taken = left % size == 0 ? size : size % left == 0 ? left : 0;
+    for (int i = 0; i < cluster->level_count; i++) {
+        const int64_t whole = cluster->level[i].size;
+        const int64_t taken = left % whole == 0 ? whole : whole % left == 0 ? left : 0;
         if (taken == 0)
             break;
         if (taken > 1 && *level < 0)
             *level = i;
-        shrunk.level[i].size /= taken;
+        size[i] = whole / taken;
         left /= taken;
     }
     if (left > 1) {
@@ -312,7 +312,19 @@ enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
                         (long long)parallel->pipeline, cluster->name,
                         legal_stages(cluster, legal, sizeof legal));
     }
-    *stage = shrunk;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_parallel_stage_cluster(const struct sbp_parallel *parallel,
+                                           const struct sbp_cluster *cluster,
+                                           struct sbp_cluster *stage, int *level,
+                                           struct sbp_diag *diag)
+{
+    int64_t size[SBP_MAX_LEVELS];
+    SBP_TRY(share_out(parallel, cluster, size, level, diag));
+    *stage = *cluster;
+    for (int i = 0; i < cluster->level_count; i++)
+        stage->level[i].size = size[i];
     return SBP_OK;
 }
 
@@ -390,14 +402,14 @@ enum sbp_status sbp_parallel_check(const struct sbp_parallel *parallel,
                                    const struct sbp_graph *graph, const struct sbp_cluster *cluster,
                                    struct sbp_diag *diag)
 {
-    struct sbp_cluster stage;
+    int64_t size[SBP_MAX_LEVELS];
     char legal[160];
     int level;
     if (parallel->pipeline < 1 || parallel->chunks < 1 || parallel->recompute_every < 1 ||
         parallel->bucket_parameters < 1 || parallel->chunk_factor < 0 ||
         parallel->pipeline_limit < 0)
         return sbp_fail(diag, SBP_E_INPUT, "parallel: a count below what is legal");
-    SBP_TRY(sbp_parallel_stage_cluster(parallel, cluster, &stage, &level, diag));
+    SBP_TRY(share_out(parallel, cluster, size, &level, diag));
     if (parallel->pipeline * parallel->chunks > graph->op_count)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: pipeline: %lld pieces of a model of %d operators, fewer are "

@@ -103,72 +103,123 @@ static bool is_same(const struct sbp_calibration_origin *a, const struct sbp_cal
            a->runs == b->runs && a->seed == b->seed && strcmp(a->backend, b->backend) == 0;
 }
 
+/* Whether nothing else stands there than the beginning of a first line. */
+static bool is_barely_begun(const char *text, size_t length)
+{
+    static const char begin[] = SBP_RECORD_BEGIN;
+    const size_t most = length < sizeof begin - 1 ? length : sizeof begin - 1;
+    return memchr(text, '\n', length) == NULL && memcmp(text, begin, most) == 0;
+}
+
 /* An unfinished calibration that has measured something: goes on with it, or refuses. */
+static enum sbp_status look_at_record(struct sbp_keeper *keeper, const struct sbp_record *record,
+                                      const struct sbp_calibration_origin *origin,
+                                      const struct sbp_sweep *sweep, size_t *keep_bytes,
+                                      struct sbp_diag *diag)
+{
+    const struct sbp_session *last = &record->session[record->session_count - 1];
+    const struct sbp_calibration_origin *older = &last->origin;
+    bool has_results = false;
+    for (int i = record->session_count - 1; i >= 0 && record->session[i].chain == last->chain; i--)
+        has_results = has_results || record->session[i].count > 0;
+    if (last->ended || !has_results)
+        return SBP_OK;
+    if (!is_same(older, origin))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "%s: holds an unfinished calibration of other settings (%d ranks on %d "
+                        "nodes, backend %s, --max-bytes %lld, --runs %d, --seed %lld): the same "
+                        "go on with it, --fresh drops it, another -o leaves it",
+                        keeper->path, older->ranks, older->hosts, older->backend,
+                        (long long)older->max_bytes, older->runs, (long long)older->seed);
+    keeper->resumes = true;
+    *keep_bytes = record->whole_bytes;
+    return mark_done(keeper, record, sweep, origin->runs, diag);
+}
+
+/* What a killed program left before its first line was whole counts as no file; what is no file of
+ * samples is nobody's to drop. */
 static enum sbp_status look_at_older(struct sbp_keeper *keeper,
                                      const struct sbp_calibration_origin *origin,
                                      const struct sbp_sweep *sweep, size_t *keep_bytes,
                                      struct sbp_diag *diag)
 {
     struct sbp_record record;
+    struct sbp_diag why = {0};
+    char *text;
+    size_t length;
     if (access(keeper->path, F_OK) != 0)
         return SBP_OK;
-    SBP_TRY(sbp_record_read(keeper->path, &record, diag));
-    const struct sbp_session *last = &record.session[record.session_count - 1];
-    const struct sbp_calibration_origin *older = &last->origin;
-    bool has_results = false;
-    for (int i = record.session_count - 1; i >= 0 && record.session[i].chain == last->chain; i--)
-        has_results = has_results || record.session[i].count > 0;
+    SBP_TRY(sbp_file_read(keeper->path, &text, &length, diag));
     enum sbp_status status = SBP_OK;
-    if (!last->ended && has_results && is_same(older, origin)) {
-        status = mark_done(keeper, &record, sweep, origin->runs, diag);
-        keeper->resumes = true;
-        *keep_bytes = record.whole_bytes;
-    } else if (!last->ended && has_results) {
-        status = sbp_fail(diag, SBP_E_USAGE,
-                          "%s: holds an unfinished calibration of other settings (%d ranks on %d "
-                          "nodes, backend %s, --max-bytes %lld, --runs %d, --seed %lld): the same "
-                          "go on with it, --fresh drops it, another -o leaves it",
-                          keeper->path, older->ranks, older->hosts, older->backend,
-                          (long long)older->max_bytes, older->runs, (long long)older->seed);
-    }
-    sbp_record_free(&record);
-    return status;
-}
-
-/* What goes in front of a new session: the samples to merge, or nothing. */
-static enum sbp_status begin_file(const struct sbp_keeper *keeper, const char *merge,
-                                  struct sbp_diag *diag)
-{
-    char *text = NULL;
-    size_t length = 0;
-    if (merge != NULL) {
-        struct sbp_record record;
-        SBP_TRY(sbp_file_read(merge, &text, &length, diag));
-        const enum sbp_status read = sbp_record_parse(merge, text, length, &record, diag);
-        if (read != SBP_OK) {
-            free(text);
-            return read;
+    if (!is_barely_begun(text, length)) {
+        status = sbp_record_parse(keeper->path, text, length, &record, &why);
+        if (status == SBP_OK) {
+            status = look_at_record(keeper, &record, origin, sweep, keep_bytes, diag);
+            sbp_record_free(&record);
+        } else {
+            status = sbp_fail(diag, status, "%s; --fresh drops the file, another -o leaves it",
+                              why.text);
         }
-        length = record.whole_bytes;
-        sbp_record_free(&record);
     }
-    const enum sbp_status status =
-        sbp_file_write(keeper->path, text == NULL ? "" : text, length, diag);
     free(text);
     return status;
 }
 
-static enum sbp_status open_file(struct sbp_keeper *keeper, size_t keep_bytes, const char *merge,
+/* What stands in a new file when it comes to be: the samples to merge and the session's line. So a
+ * file is never there without a session. */
+static enum sbp_status begin_file(const struct sbp_keeper *keeper, const char *merge,
+                                  const struct sbp_text *line, struct sbp_diag *diag)
+{
+    struct sbp_text whole = {0};
+    if (merge != NULL) {
+        struct sbp_record record;
+        char *older;
+        size_t length;
+        SBP_TRY(sbp_file_read(merge, &older, &length, diag));
+        const enum sbp_status read = sbp_record_parse(merge, older, length, &record, diag);
+        if (read == SBP_OK) {
+            sbp_text_add(&whole, "%.*s", (int)record.whole_bytes, older);
+            sbp_record_free(&record);
+        }
+        free(older);
+        SBP_TRY(read);
+    }
+    sbp_text_add(&whole, "%s", line->failed ? "" : line->bytes);
+    const enum sbp_status status =
+        line->failed || whole.failed
+            ? sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", keeper->path)
+            : sbp_file_write(keeper->path, whole.bytes, whole.length, diag);
+    sbp_text_free(&whole);
+    return status;
+}
+
+static enum sbp_status open_file(struct sbp_keeper *keeper, size_t keep_bytes,
                                  struct sbp_diag *diag)
 {
-    if (!keeper->resumes)
-        SBP_TRY(begin_file(keeper, merge, diag));
     keeper->file = open(keeper->path, O_WRONLY | O_APPEND | O_CLOEXEC);
     if (keeper->file < 0)
         return refuse_io(keeper, diag);
     if (keeper->resumes && ftruncate(keeper->file, (off_t)keep_bytes) != 0)
         return refuse_io(keeper, diag);
     return SBP_OK;
+}
+
+/* A new file, or one more session of the one that is there. */
+static enum sbp_status begin_session(struct sbp_keeper *keeper, const char *merge,
+                                     const struct sbp_calibration_origin *origin, size_t keep_bytes,
+                                     struct sbp_diag *diag)
+{
+    struct sbp_text line = {0};
+    enum sbp_status status = SBP_OK;
+    sbp_record_session_line(origin, keeper->resumes, &line);
+    if (!keeper->resumes)
+        status = begin_file(keeper, merge, &line, diag);
+    if (status == SBP_OK)
+        status = open_file(keeper, keep_bytes, diag);
+    if (status == SBP_OK && keeper->resumes)
+        return append(keeper, &line, true, diag);
+    sbp_text_free(&line);
+    return status;
 }
 
 enum sbp_status sbp_keeper_open(struct sbp_keeper *keeper, const struct sbp_keep_options *options,
@@ -184,12 +235,7 @@ enum sbp_status sbp_keeper_open(struct sbp_keeper *keeper, const struct sbp_keep
     enum sbp_status status =
         options->fresh ? SBP_OK : look_at_older(keeper, origin, sweep, &keep_bytes, diag);
     if (status == SBP_OK)
-        status = open_file(keeper, keep_bytes, options->merge, diag);
-    if (status == SBP_OK) {
-        struct sbp_text text = {0};
-        sbp_record_session_line(origin, keeper->resumes, &text);
-        status = append(keeper, &text, true, diag);
-    }
+        status = begin_session(keeper, options->merge, origin, keep_bytes, diag);
     if (status != SBP_OK)
         sbp_keeper_close(keeper);
     return status;

@@ -55,7 +55,7 @@ static void add_settings(struct sbp_text *text, const char *settings)
 void sbp_record_session_line(const struct sbp_calibration_origin *origin, bool resumes,
                              struct sbp_text *text)
 {
-    sbp_text_add(text, "{\"sbplan_samples\":1,\"resumes\":%s", resumes ? "true" : "false");
+    sbp_text_add(text, SBP_RECORD_BEGIN ",\"resumes\":%s", resumes ? "true" : "false");
     add_word(text, "version", origin->version);
     add_word(text, "command", origin->command);
 #define ADD_WORD(field) add_word(text, #field, origin->field);
@@ -364,7 +364,9 @@ enum sbp_status sbp_record_parse(const char *path, const char *text, size_t leng
             break; /* torn, or nothing is left */
         memcpy(line, start, (size_t)(end - start));
         line[end - start] = '\0';
-        status = read_line(&reader, line, number);
+        status = strlen(line) == (size_t)(end - start)
+                     ? read_line(&reader, line, number)
+                     : sbp_fail(diag, SBP_E_INPUT, "%s: line %d: a NUL byte", path, number);
         record->whole_bytes += (size_t)(end - start) + 1;
     }
     if (status == SBP_OK && record->session_count == 0)

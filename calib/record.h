@@ -21,7 +21,8 @@
 #include "calib/origin.h"
 #include "calib/samples.h"
 
-#define SBP_MAX_RUNS 100 /* repeats of the whole in one chain of sessions */
+#define SBP_RECORD_BEGIN "{\"sbplan_samples\":1" /* of every session's line */
+#define SBP_MAX_RUNS     100                     /* repeats of the whole in one chain of sessions */
 
 struct sbp_pair {
     int a, b;      /* ranks */

@@ -176,6 +176,18 @@ static void test_wrong_lines_are_refused(void **state)
     }
 }
 
+/* A hole that a crash of the machine left. */
+static void test_holes_are_refused(void **state)
+{
+    (void)state;
+    static const char lines[] = "{\"sbplan_samples\":1}\n{\"end\":\"done\"}\0\0\n";
+    struct sbp_record record;
+    struct sbp_diag diag = {0};
+    assert_int_equal(sbp_record_parse("s.jsonl", lines, sizeof lines - 1, &record, &diag),
+                     SBP_E_INPUT);
+    assert_string_equal(diag.text, "s.jsonl: line 2: a NUL byte");
+}
+
 static void test_paths(void **state)
 {
     (void)state;
@@ -420,6 +432,7 @@ int main(void)
         cmocka_unit_test(test_lines_read_back),
         cmocka_unit_test(test_torn_lines_are_dropped),
         cmocka_unit_test(test_wrong_lines_are_refused),
+        cmocka_unit_test(test_holes_are_refused),
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_points_are_medians_of_good_runs),
         cmocka_unit_test(test_points_are_least_repeats),

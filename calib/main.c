@@ -46,14 +46,8 @@ static enum sbp_status print_table(const struct sbp_calibration_session *session
 static enum sbp_status print_changes(const struct sbp_calibration_session *session,
                                      struct sbp_diag *diag)
 {
-    struct sbp_record older;
-    char path[SBP_PATH_BYTES];
-    SBP_TRY(sbp_record_path(session->settings->diff, path, SBP_PATH_BYTES, diag));
-    SBP_TRY(sbp_record_read(path, &older, diag));
-    const enum sbp_status status = sbp_compare_print(
-        &older, &session->record, session->settings->json ? stderr : stdout, diag);
-    sbp_record_free(&older);
-    return status;
+    return sbp_compare_print(&session->older, &session->record,
+                             session->settings->json ? stderr : stdout, diag);
 }
 
 /* Curves by group shape out of all good runs, and the ports that ranks of a host share. */
@@ -109,7 +103,7 @@ static enum sbp_status write_and_print(const struct sbp_calibration_session *ses
         SBP_TRY(print_json(session, &calibrated, diag));
     else if (!settings->quiet)
         SBP_TRY(print_table(session, &calibrated, diag));
-    return settings->diff == NULL || settings->quiet ? SBP_OK : print_changes(session, diag);
+    return !session->has_older || settings->quiet ? SBP_OK : print_changes(session, diag);
 }
 
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)

@@ -30,6 +30,18 @@ static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
     return SBP_OK;
 }
 
+/* Before the measurements, which may write over it. */
+static enum sbp_status read_older(struct sbp_calibration_session *session)
+{
+    char path[SBP_PATH_BYTES];
+    if (session->settings->diff == NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_record_path(session->settings->diff, path, SBP_PATH_BYTES, &session->diag));
+    SBP_TRY(sbp_record_read(path, &session->older, &session->diag));
+    session->has_older = true;
+    return SBP_OK;
+}
+
 static enum sbp_status check_run(struct sbp_calibration_session *session, int ranks)
 {
     const struct sbp_settings *settings = session->settings;
@@ -42,7 +54,10 @@ static enum sbp_status check_run(struct sbp_calibration_session *session, int ra
                         (long long)settings->ranks, ranks);
     SBP_TRY(
         sbp_record_path(settings->output, session->record_path, SBP_PATH_BYTES, &session->diag));
-    return settings->dry_run ? SBP_OK : check_output(settings->output, &session->diag);
+    if (settings->dry_run)
+        return SBP_OK;
+    SBP_TRY(read_older(session));
+    return check_output(settings->output, &session->diag);
 }
 
 /* All ranks learn whether rank 0 lets the run go on. */
@@ -232,5 +247,7 @@ void sbp_calibration_session_free(struct sbp_calibration_session *session)
     sbp_calibration_free(&session->found);
     if (session->measured)
         sbp_record_free(&session->record);
-    session->measured = false;
+    if (session->has_older)
+        sbp_record_free(&session->older);
+    session->measured = session->has_older = false;
 }

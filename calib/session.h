@@ -21,6 +21,8 @@ struct sbp_calibration_session {
     bool is_root;            /* this process holds rank 0 */
     enum sbp_status verdict; /* of rank 0, found before measuring */
     struct sbp_diag diag;
+    bool has_older; /* --diff; owned */
+    struct sbp_record older;
     bool measured; /* the record and what was found are there; owned */
     char record_path[SBP_PATH_BYTES];
     struct sbp_record record;

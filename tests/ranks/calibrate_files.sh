@@ -63,6 +63,24 @@ diff -u whole.cells cut.cells || fail 'killed and gone on with, the list of cell
 [ "$measured" -ge 3 ] && [ "$measured" -lt $planned ] || fail "$measured cells were measured before"
 [ "$(grep -c sbplan_samples cut.samples.jsonl)" -eq 2 ] || fail 'there are not two sessions'
 
+# --- nothing whole, and what is no file of samples ---
+
+for begun in '' '{"sbp' '{"sbplan_samples":1,"resumes":false,"comm'; do
+    printf '%s' "$begun" >begun.samples.jsonl
+    $calibrate $options -o begun.json || fail "it did not begin anew behind \"$begun\""
+    [ "$(grep -c sbplan_samples begun.samples.jsonl)" -eq 1 ] || fail "left \"$begun\""
+done
+for foreign in 'a,b' '{"sbplan"' '{"name":1}
+'; do
+    printf '%s' "$foreign" >foreign.samples.jsonl
+    status=0
+    $calibrate $options -o foreign.json 2>err || status=$?
+    [ $status -eq 2 ] && grep -q '^sbplan-calibrate: foreign.samples.jsonl: .*--fresh drops' err ||
+        fail "foreign file: $status: $(cat err)"
+    [ "$(cat foreign.samples.jsonl)" = "${foreign%
+}" ] || fail 'a foreign file was written over'
+done
+
 # --- unfinished and dropped; merged; compared ---
 
 head -n 5 whole.samples.jsonl >drop.samples.jsonl
@@ -77,3 +95,10 @@ grep -q '^changed from whole.samples.jsonl to merged.samples.jsonl' out || fail 
 status=0
 "$calibrate" $options -o other.json --merge absent.json 2>err || status=$?
 [ $status -eq 2 ] && grep -q 'absent.samples.jsonl' err || fail "merge: $status: $(cat err)"
+"$calibrate" $options -o early.json --diff absent.json 2>err && fail 'compared with nothing'
+grep -q 'absent.samples.jsonl: cannot be opened' err || fail "diff: $(cat err)"
+[ ! -e early.samples.jsonl ] || fail 'it measured before it looked for what to compare with'
+# The file that is written over is read before.
+sed 's/"s":\[.*/"s":[9,9,9]}/' whole.samples.jsonl >self.samples.jsonl
+"$calibrate" ${options% --quiet} -o self.json --diff self.json >out
+grep -q '^ *all-reduce .* 0\.00 at ' out || fail "compared with itself: $(cat out)"

@@ -15,13 +15,19 @@
 
 /* --- the estimate --- */
 
+static double port_bytes_per_s(const struct sbp_job *job)
+{
+    const double nominal = job->settings->nominal_bytes_per_s;
+    return nominal > 0 ? nominal : SBP_JOB_BYTES_PER_S;
+}
+
 static double collective_s(const struct sbp_job *job, const struct sbp_cell *cell)
 {
     const double members = (double)cell->nodes * cell->ranks_per_node;
     const double sharing = cell->nodes > 1 ? cell->groups : 1;
-    const double rate = job->bytes_per_s > 0 ? job->bytes_per_s : SBP_JOB_BYTES_PER_S;
     return sbp_collective_steps(cell->kind, members) * SBP_JOB_LATENCY_S +
-           sbp_collective_share(cell->kind, members) * (double)cell->bytes * sharing / rate;
+           sbp_collective_share(cell->kind, members) * (double)cell->bytes * sharing /
+               port_bytes_per_s(job);
 }
 
 static double cell_s(const struct sbp_job *job, const struct sbp_cell *cell)
@@ -127,19 +133,21 @@ static enum sbp_status print_rows(const struct sbp_job *job, const struct sbp_sw
 static bool print_sums(const struct sbp_job *job, const struct sbp_sweep *sweep, FILE *out)
 {
     char each[32], budget[32], rate[32];
+    const int runs = (int)job->settings->runs;
+    const double budget_s = job->settings->budget_s;
     double run_s = 0;
     for (int i = 0; i < sweep->count; i++)
         run_s += cell_s(job, &sweep->cell[i]);
-    const double all_s = run_s * job->runs;
-    const double taken_s = all_s < job->budget_s ? all_s : job->budget_s;
-    (void)sbp_format_bytes(job->bytes_per_s > 0 ? job->bytes_per_s : SBP_JOB_BYTES_PER_S, rate);
+    const double all_s = run_s * runs;
+    const double taken_s = all_s < budget_s ? all_s : budget_s;
+    (void)sbp_format_bytes(port_bytes_per_s(job), rate);
     return fprintf(out,
                    "%d cells a run, about %s if a port moves %s/s (--nominal) and a message takes "
                    "%.0f us\n",
                    sweep->count, sbp_format_seconds(run_s, each), rate,
                    1e6 * SBP_JOB_LATENCY_S) >= 0 &&
-           fprintf(out, "%d run%s within --budget-s %s: about %.0f %% of all cells' time\n",
-                   job->runs, job->runs == 1 ? "" : "s", sbp_format_seconds(job->budget_s, budget),
+           fprintf(out, "%d run%s within --budget-s %s: about %.0f %% of all cells' time\n", runs,
+                   runs == 1 ? "" : "s", sbp_format_seconds(budget_s, budget),
                    100 * taken_s / all_s) >= 0 &&
            fprintf(out, "%.4g node-hours: %d node%s for %s; %d cells are measured in any case\n",
                    taken_s * job->layout.nodes / HOUR_S, job->layout.nodes,
@@ -176,31 +184,91 @@ static bool is_plain(const char *name)
     return true;
 }
 
+static enum sbp_status check_names(const struct sbp_settings *settings, struct sbp_diag *diag)
+{
+    const struct {
+        const char *option, *name;
+    } files[] = {
+        {"-o", settings->output}, {"--merge", settings->merge}, {"--diff", settings->diff}};
+    for (int i = 0; i < 3; i++)
+        if (files[i].name != NULL && !is_plain(files[i].name))
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "%s %s: cannot stand in a job script, legal are letters, digits and "
+                            "._-/",
+                            files[i].option, files[i].name);
+    return SBP_OK;
+}
+
+/* " --collectives all-reduce,send-recv" */
+static void add_collectives(struct sbp_text *text, unsigned kinds)
+{
+    const char *before = " --collectives ";
+    for (int kind = 0; kind < SBP_COLLECTIVES; kind++)
+        if (kinds >> kind & 1) {
+            sbp_text_add(text, "%s%s", before, sbp_collective_name((enum sbp_collective)kind));
+            before = ",";
+        }
+}
+
+/* What was said beside sizes, time and order, and what comes of it is not the default. */
+static void add_options(struct sbp_text *text, const struct sbp_settings *settings)
+{
+    add_collectives(text, settings->kinds);
+    if (settings->is_paper)
+        sbp_text_add(text, " --method paper");
+    if (settings->statistic != SBP_OF_MEDIANS)
+        sbp_text_add(text, " --statistic %s", sbp_statistic_name(settings->statistic));
+    if (settings->weights != SBP_FIT_RELATIVE)
+        sbp_text_add(text, " --weights %s", sbp_fit_weights_name(settings->weights));
+    if (settings->nominal_bytes_per_s > 0)
+        sbp_text_add(text, " --nominal %.12g", settings->nominal_bytes_per_s);
+    if (settings->merge != NULL)
+        sbp_text_add(text, " --merge %s", settings->merge);
+    if (settings->diff != NULL)
+        sbp_text_add(text, " --diff %s", settings->diff);
+    if (settings->json)
+        sbp_text_add(text, " --json");
+    if (settings->quiet)
+        sbp_text_add(text, " --quiet");
+}
+
+static void add_script(struct sbp_text *text, const struct sbp_job *job)
+{
+    const struct sbp_settings *settings = job->settings;
+    const int minutes = (int)((settings->budget_s * (1 + SPARE_SHARE) + SPARE_S) / MINUTE_S) + 1;
+    sbp_text_add(text,
+                 "#!/bin/sh\n"
+                 "#SBATCH --job-name=sbplan-calibrate\n"
+                 "#SBATCH --nodes=%d\n"
+                 "#SBATCH --ntasks-per-node=%d\n"
+                 "#SBATCH --exclusive\n"
+                 "#SBATCH --time=%d:%02d:00\n"
+                 "#SBATCH --output=%s.%%j.log\n",
+                 job->layout.nodes, job->layout.ranks_per_node, minutes / 60, minutes % 60,
+                 settings->output);
+    sbp_text_add(
+        text,
+        "# Ended early, the same job goes on where it stopped; with --merge %s another one\n"
+        "# measures on top. `srun --mpi=list` names the kinds of MPI that srun can start.\n"
+        "srun --mpi=pmix --ntasks-per-node=%d sbplan-calibrate --backend %s \\\n"
+        "    --max-bytes %lld --budget-s %.10g --runs %d --seed %lld -o %s",
+        settings->output, job->layout.ranks_per_node,
+        settings->backend == SBP_CALIB_NCCL ? "nccl" : "mpi", (long long)settings->max_bytes,
+        settings->budget_s, (int)settings->runs, (long long)settings->seed, settings->output);
+    add_options(text, settings);
+    sbp_text_add(text, "\n");
+}
+
 enum sbp_status sbp_job_print_sbatch(const struct sbp_job *job, FILE *out, struct sbp_diag *diag)
 {
-    if (!is_plain(job->output))
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "-o %s: cannot stand in a job script, legal are letters, digits and ._-/",
-                        job->output);
-    const int minutes = (int)((job->budget_s * (1 + SPARE_SHARE) + SPARE_S) / MINUTE_S) + 1;
-    const bool done =
-        fprintf(out,
-                "#!/bin/sh\n"
-                "#SBATCH --job-name=sbplan-calibrate\n"
-                "#SBATCH --nodes=%d\n"
-                "#SBATCH --ntasks-per-node=%d\n"
-                "#SBATCH --exclusive\n"
-                "#SBATCH --time=%d:%02d:00\n"
-                "#SBATCH --output=%s.%%j.log\n",
-                job->layout.nodes, job->layout.ranks_per_node, minutes / 60, minutes % 60,
-                job->output) >= 0 &&
-        fprintf(
-            out,
-            "# Ended early, the same job goes on where it stopped; with --merge %s another one\n"
-            "# measures on top. `srun --mpi=list` names the kinds of MPI that srun can start.\n"
-            "srun --mpi=pmix --ntasks-per-node=%d sbplan-calibrate --backend mpi \\\n"
-            "    --max-bytes %lld --budget-s %.10g --runs %d --seed %lld -o %s\n",
-            job->output, job->layout.ranks_per_node, (long long)job->layout.max_bytes,
-            job->budget_s, job->runs, (long long)job->seed, job->output) >= 0;
-    return done ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: cannot be written");
+    struct sbp_text text = {0};
+    SBP_TRY(check_names(job->settings, diag));
+    add_script(&text, job);
+    enum sbp_status status = SBP_OK;
+    if (text.failed)
+        status = sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    else if (fputs(text.bytes, out) < 0)
+        status = sbp_fail(diag, SBP_E_IO, "standard output: cannot be written");
+    sbp_text_free(&text);
+    return status;
 }

@@ -4,15 +4,13 @@
 
 #include <stdio.h>
 
+#include "calib/settings.h"
 #include "calib/sweep.h"
 
 struct sbp_job {
     struct sbp_sweep_options layout;
-    int runs;
-    double budget_s;
-    double bytes_per_s; /* of a port, for the estimate; 0: SBP_JOB_BYTES_PER_S */
-    const char *output; /* cluster file */
-    int64_t seed;
+    const struct sbp_settings *settings; /* borrowed; --nominal is a port's rate, for the estimate,
+                                            else SBP_JOB_BYTES_PER_S */
 };
 
 /* What the estimate takes for granted. */
@@ -23,7 +21,8 @@ struct sbp_job {
 /* E_IO, E_MEMORY, E_RANGE. */
 enum sbp_status sbp_job_print_plan(const struct sbp_job *job, FILE *out,
                                    struct sbp_diag *diag) SBP_MUST_USE;
-/* For Slurm. E_INPUT: the output's name cannot stand in a script; E_IO. */
+/* For Slurm: a run with the same settings. E_INPUT: a file's name cannot stand in a script; E_IO,
+ * E_MEMORY. */
 enum sbp_status sbp_job_print_sbatch(const struct sbp_job *job, FILE *out,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 

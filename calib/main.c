@@ -12,9 +12,8 @@
 #include "base/text.h"
 #include "calib/compare.h"
 #include "calib/job.h"
-#include "calib/network_text.h"
+#include "calib/log.h"
 #include "calib/points.h"
-#include "calib/ports.h"
 #include "calib/report.h"
 #include "calib/session.h"
 #include "kernels/kernels.h"
@@ -50,55 +49,31 @@ static enum sbp_status print_changes(const struct sbp_calibration_session *sessi
                              session->settings->json ? stderr : stdout, diag);
 }
 
-/* Curves by group shape out of all good runs, and the ports that ranks of a host share. */
 static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_network_fit *network, struct sbp_ports *ports,
-                                   struct sbp_diag *diag)
+                                   struct sbp_calibrated_network *network, struct sbp_diag *diag)
 {
     struct sbp_measured measured;
     struct sbp_runs runs;
     SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    enum sbp_status status = sbp_ports_find(&measured, ports, diag);
-    const struct sbp_network_options options = {.ports = ports->ports};
+    enum sbp_status status = sbp_ports_find(&measured, &network->ports, diag);
+    const struct sbp_network_options options = {.ports = network->ports.ports};
     if (status == SBP_OK)
-        status = sbp_network_fit(&measured, &options, network, diag);
+        status = sbp_network_fit(&measured, &options, &network->fit, diag);
     sbp_measured_free(&measured);
     return status;
 }
 
-static enum sbp_status print_network(const struct sbp_network_fit *network,
-                                     const struct sbp_ports *ports)
-{
-    SBP_TRY(sbp_network_print(network, stdout));
-    if (ports->groups > 0 &&
-        printf("network ports of a node: %d (%d groups at a time take %.3g times as long as one)\n",
-               ports->ports, ports->groups, ports->slowdown) < 0)
-        return SBP_E_IO;
-    return SBP_OK;
-}
-
-/* network: room for the curves; NULL: none are asked for. */
-static enum sbp_status write_file(const struct sbp_calibration_session *session,
-                                  struct sbp_network_fit *network,
-                                  struct sbp_calibrated *calibrated, struct sbp_diag *diag)
-{
-    const struct sbp_settings *settings = session->settings;
-    struct sbp_ports ports;
-    calibrated->network = network;
-    if (network != NULL)
-        SBP_TRY(fit_network(&session->record, settings->statistic, network, &ports, diag));
-    SBP_TRY(sbp_calibration_write(&session->found, calibrated, settings->output, diag));
-    return network == NULL || settings->json || settings->quiet ? SBP_OK
-                                                                : print_network(network, &ports);
-}
-
+/* network: NULL, or room for the curves. */
 static enum sbp_status write_and_print(const struct sbp_calibration_session *session,
-                                       struct sbp_network_fit *network, struct sbp_diag *diag)
+                                       struct sbp_calibrated_network *network,
+                                       struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
     struct sbp_calibrated calibrated;
-    SBP_TRY(sbp_calibrate(&session->found, settings->weights, &calibrated, diag));
-    SBP_TRY(write_file(session, network, &calibrated, diag));
+    if (network != NULL)
+        SBP_TRY(fit_network(&session->record, settings->statistic, network, diag));
+    SBP_TRY(sbp_calibrate(&session->found, settings->weights, network, &calibrated, diag));
+    SBP_TRY(sbp_calibration_write(&session->found, &calibrated, settings->output, diag));
     if (settings->json)
         SBP_TRY(print_json(session, &calibrated, diag));
     else if (!settings->quiet)
@@ -108,11 +83,13 @@ static enum sbp_status write_and_print(const struct sbp_calibration_session *ses
 
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
-    struct sbp_network_fit *network = NULL;
-    if (session->settings->curves && (network = calloc(1, sizeof *network)) == NULL)
+    if (session->settings->is_paper)
+        return write_and_print(session, NULL, diag);
+    struct sbp_calibrated_network *network = calloc(1, sizeof *network);
+    if (network == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     const enum sbp_status status = write_and_print(session, network, diag);
-    sbp_network_fit_free(network);
+    sbp_network_fit_free(&network->fit);
     free(network);
     return status;
 }
@@ -121,11 +98,7 @@ static enum sbp_status finish(const struct sbp_calibration_session *session, str
 static enum sbp_status print_job(const struct sbp_settings *settings,
                                  const struct sbp_sweep_options *found, struct sbp_diag *diag)
 {
-    struct sbp_job job = {.runs = (int)settings->runs,
-                          .budget_s = settings->budget_s,
-                          .bytes_per_s = settings->nominal_bytes_per_s,
-                          .output = settings->output,
-                          .seed = settings->seed};
+    struct sbp_job job = {.settings = settings};
     if (found != NULL) {
         job.layout = *found;
     } else {

@@ -1,6 +1,7 @@
 #include "calib/report.h"
 
 #include "base/text.h"
+#include "calib/network_text.h"
 
 enum { UNIT = 32 }; /* what the formatters fill at most */
 
@@ -36,6 +37,8 @@ static enum sbp_status print_collectives(const struct sbp_calibrated *calibrated
     struct sbp_table table;
     sbp_table_init(&table, 9, titles);
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
+        if (calibrated->kind_error[kind].points == 0)
+            continue;
         sbp_table_cell(&table, "%s%s", sbp_collective_name((enum sbp_collective)kind),
                        kind == SBP_SEND_RECV && !calibrated->of_messages ? " (not fitted)" : "");
         sbp_table_cell(&table, "%d", calibrated->kind_error[kind].points);
@@ -69,7 +72,7 @@ static enum sbp_status print_fits(const struct sbp_calibrated *calibrated, FILE 
     return status;
 }
 
-static bool print_origin(const struct sbp_calibration *calibration, bool has_curves, FILE *out)
+static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
     bool done = fprintf(out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name,
@@ -81,14 +84,6 @@ static bool print_origin(const struct sbp_calibration *calibration, bool has_cur
                             "note: %d ranks share %d cores: communication times hold waiting for "
                             "a core, compute rates are those of thread CPU time\n",
                             origin->ranks_per_host, origin->cores) >= 0;
-    if (origin->hosts > 1)
-        done =
-            done &&
-            fprintf(out, has_curves
-                             ? "note: below, ranks of several hosts are fitted as one level; the "
-                               "file has the curves above and their levels\n"
-                             : "note: ranks of several hosts are fitted as one level, within "
-                               "hosts and between them alike\n") >= 0;
     return done;
 }
 
@@ -122,26 +117,55 @@ static bool print_device(const struct sbp_calibration *calibration,
         shapes++;
         least = share < least ? share : least;
     }
-    return fprintf(out,
-                   "device: fp32 %sFLOP/s, fp64 %sFLOP/s, copy %s/s, memory %s; %d matrix shapes "
-                   "reach %.0f to 100 %% of fp32\n",
+    char reach[64] = "";
+    if (shapes > 1)
+        (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of fp32",
+                       shapes, 100 * least);
+    return fprintf(out, "device: fp32 %sFLOP/s, fp64 %sFLOP/s, copy %s/s, memory %s%s\n",
                    sbp_format_count(calibrated->flops[SBP_FP32], fp32),
                    sbp_format_count(calibrated->flops[SBP_FP64], fp64),
                    sbp_format_bytes(calibrated->copy_bytes_per_s, copy),
-                   sbp_format_bytes((double)calibration->origin.memory_bytes, memory), shapes,
-                   100 * least) >= 0;
+                   sbp_format_bytes((double)calibration->origin.memory_bytes, memory), reach) >= 0;
+}
+
+/* --- one alpha and beta, or curves --- */
+
+static enum sbp_status print_line(const struct sbp_calibration *calibration,
+                                  const struct sbp_calibrated *calibrated, FILE *out)
+{
+    const char *what = calibrated->of_messages ? "send-recv" : "four collectives together";
+    if (calibration->origin.hosts > 1 &&
+        fprintf(out, "note: ranks of several hosts are fitted as one level, within hosts and "
+                     "between them alike\n") < 0)
+        return SBP_E_IO;
+    if (fprintf(out, "level rank, least squares of %s:\n", what) < 0)
+        return SBP_E_IO;
+    SBP_TRY(print_fits(calibrated, out));
+    if (!print_bounds(calibrated, out))
+        return SBP_E_IO;
+    return print_collectives(calibrated, out);
+}
+
+static enum sbp_status print_curves(const struct sbp_calibrated_network *network, FILE *out)
+{
+    const struct sbp_ports *ports = &network->ports;
+    SBP_TRY(sbp_network_print(&network->fit, out));
+    if (ports->groups > 0 &&
+        fprintf(out,
+                "network ports of a node: %d (%d groups at a time take %.3g times as long as "
+                "one)\n",
+                ports->ports, ports->groups, ports->slowdown) < 0)
+        return SBP_E_IO;
+    return SBP_OK;
 }
 
 enum sbp_status sbp_calibration_print(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, FILE *out)
 {
-    if (!print_origin(calibration, calibrated->network != NULL, out) ||
-        fprintf(out, "level rank, least squares of four collectives together:\n") < 0)
+    if (!print_origin(calibration, out))
         return SBP_E_IO;
-    SBP_TRY(print_fits(calibrated, out));
-    if (!print_bounds(calibrated, out))
-        return SBP_E_IO;
-    SBP_TRY(print_collectives(calibrated, out));
+    SBP_TRY(calibrated->network == NULL ? print_line(calibration, calibrated, out)
+                                        : print_curves(calibrated->network, out));
     return print_device(calibration, calibrated, out) && print_findings(&calibration->findings, out)
                ? SBP_OK
                : SBP_E_IO;

@@ -116,7 +116,7 @@ static bool set_nominal(void *settings, const char *value)
 
 static bool set_method(void *settings, const char *value)
 {
-    ((struct sbp_settings *)settings)->curves = strcmp(value, "curves") == 0;
+    ((struct sbp_settings *)settings)->is_paper = strcmp(value, "paper") == 0;
     return strcmp(value, "paper") == 0 || strcmp(value, "curves") == 0;
 }
 
@@ -174,15 +174,16 @@ static const struct sbp_option option_table[] = {
     {"--budget-s", "SECONDS", "numbers above 0 up to 86400",
      "time for all measurements (default 30)", set_budget},
     {"--runs", "N", "1 to 100", "repeats of the whole; three tell a bad one (default 3)", set_runs},
-    {"--method", "NAME", "paper and curves",
-     "paper (default): one alpha and beta by least squares over the collectives; curves: by "
-     "group shape, as --from fits logs",
+    {"--method", "NAME", "curves and paper",
+     "curves (default), by group shape, as --from fits logs; or paper: one alpha and beta by least "
+     "squares over four collectives",
      set_method},
     {"--statistic", "NAME", "median and least",
      "of the repeats of a collective: median (default) or least, where other programs run beside",
      set_statistic},
     {"--weights", "NAME", "relative, symmetric and none",
-     "of the errors: relative to the measured time (default), symmetric (to both times) or none",
+     "of the errors of --method paper: relative to the measured time (default), symmetric (to both "
+     "times) or none",
      set_weights},
     {"--seed", "NUMBER", "0 to 2^53", "of the order of measuring (default 1)", set_seed},
     {"--nominal", "BYTES", "numbers above 0",
@@ -221,6 +222,11 @@ enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_settings *se
                         "%s says what --dry-run or --print-sbatch plans for, neither is given; "
                         "measuring finds the nodes by itself",
                         settings->nodes > 0 ? "--nodes" : "--ranks-per-node");
+    if (settings->is_paper && settings->kinds == 1u << SBP_BROADCAST_COLL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "--method paper has no formula for a broadcast, and --collectives measures "
+                        "nothing else: legal are all-reduce, all-gather, reduce-scatter, "
+                        "all-to-all and send-recv beside it");
     return settings->backend == SBP_CALIB_THREADS ? sbp_launcher_alone(diag) : SBP_OK;
 }
 

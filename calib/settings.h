@@ -27,7 +27,7 @@ struct sbp_settings {
     double nominal_bytes_per_s; /* 0: what the system says */
     unsigned kinds;             /* a bit for each collective; 0: all */
     enum sbp_calib_backend backend;
-    bool curves; /* by group shape, beside one alpha and beta */
+    bool is_paper; /* one alpha and beta instead of curves by group shape */
     enum sbp_fit_weights weights;
     enum sbp_statistic statistic;
     bool dry_run, print_sbatch, fresh, json, quiet, help;

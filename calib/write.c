@@ -176,19 +176,24 @@ static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, stru
 }
 
 enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              enum sbp_fit_weights weights, struct sbp_calibrated *calibrated,
-                              struct sbp_diag *diag)
+                              enum sbp_fit_weights weights,
+                              const struct sbp_calibrated_network *network,
+                              struct sbp_calibrated *calibrated, struct sbp_diag *diag)
 {
     const struct sbp_collective_times *times = &calibration->collectives;
-    *calibrated = (struct sbp_calibrated){.weights = weights};
+    *calibrated = (struct sbp_calibrated){.weights = weights, .network = network};
     struct sbp_fit_point *points = calloc((size_t)times->count + 1, sizeof *points);
     if (points == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", times->count);
-    enum sbp_status status = fit_together(times, points, calibrated, diag);
+    struct sbp_diag why = {0};
+    enum sbp_status status = fit_together(times, points, calibrated, &why);
     if (status == SBP_OK)
-        status = judge_kinds(times, points, calibrated, diag);
+        status = judge_kinds(times, points, calibrated, &why);
     free(points);
-    SBP_TRY(status);
+    if (status == SBP_E_INPUT && network != NULL)
+        memset(calibrated->fit, 0, sizeof calibrated->fit);
+    else if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", why.text);
     count_points(times, calibrated);
     rate_compute(&calibration->compute, calibrated);
     return check_rates(calibrated, diag);
@@ -391,11 +396,13 @@ static void add_fits(struct builder *builder, cJSON *measured,
                      const struct sbp_calibration *calibration,
                      const struct sbp_calibrated *calibrated)
 {
-    add_string(builder, measured, "method", "paper");
+    add_string(builder, measured, "method", calibrated->network == NULL ? "paper" : "curves");
     add_string(builder, measured, "weights", sbp_fit_weights_name(calibrated->weights));
     add_whole(builder, measured, "points", calibrated->points);
     add_whole(builder, measured, "points_planned", calibration->collectives.count);
     add_whole(builder, measured, "points_settled", calibrated->settled);
+    if (calibrated->fit[calibrated->weights].error.points == 0)
+        return;
     cJSON *fits = add_object(builder, measured, "fits");
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
         add_fit(builder, add_object(builder, fits, sbp_fit_weights_name((enum sbp_fit_weights)w)),
@@ -435,7 +442,7 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     if (calibrated->network == NULL)
         add_levels(&builder, root, calibration, calibrated);
     else
-        add_network(&builder, root, calibrated->network);
+        add_network(&builder, root, &calibrated->network->fit);
     add_device(&builder, root, calibration, calibrated);
     cJSON *measured = add_object(&builder, root, "measured");
     add_origin(&builder, measured, calibration);
@@ -444,7 +451,8 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     add_kinds(&builder, measured, calibrated);
     add_findings(&builder, measured, &calibration->findings);
     if (calibrated->network != NULL)
-        add_made(&builder, measured, "quality", sbp_network_quality_json(calibrated->network));
+        add_made(&builder, measured, "quality",
+                 sbp_network_quality_json(&calibrated->network->fit));
     *text = builder.failed ? NULL : cJSON_Print(root);
     cJSON_Delete(root);
     if (*text == NULL)

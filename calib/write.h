@@ -12,6 +12,7 @@
 #include "calib/network_fit.h"
 #include "calib/origin.h"
 #include "calib/points.h"
+#include "calib/ports.h"
 
 struct sbp_collective_point {
     enum sbp_collective kind;
@@ -46,6 +47,12 @@ void sbp_calibration_free(struct sbp_calibration *calibration);
 /* More ranks than cores on a host: wall times hold waiting for a core. */
 bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration);
 
+/* Curves of all good runs, and the ports that ranks of a host share. */
+struct sbp_calibrated_network {
+    struct sbp_network_fit fit;
+    struct sbp_ports ports;
+};
+
 /* What the samples come to. */
 struct sbp_calibrated {
     enum sbp_fit_weights weights;        /* whose fit the cluster file gets */
@@ -58,12 +65,15 @@ struct sbp_calibrated {
     double flops[SBP_TYPES]; /* best of each type; 0: not timed */
     double gemm_flops[SBP_MAX_GEMMS];
     double copy_bytes_per_s;
-    const struct sbp_network_fit *network; /* borrowed; NULL: alpha and beta alone */
+    const struct sbp_calibrated_network *network; /* borrowed; NULL: alpha and beta alone */
 };
 
-/* E_INPUT: the samples do not determine the parameters; E_MEMORY. */
+/* network: NULL, or curves by group shape, beside which alpha and beta need not be determined
+ * (fit[].error.points = 0). E_INPUT: the samples do not determine the parameters; E_MEMORY. */
 enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              enum sbp_fit_weights weights, struct sbp_calibrated *calibrated,
+                              enum sbp_fit_weights weights,
+                              const struct sbp_calibrated_network *network,
+                              struct sbp_calibrated *calibrated,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The cluster file's text (owned by the caller, free); it names the samples' file. E_MEMORY. */

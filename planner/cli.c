@@ -109,7 +109,7 @@ static const struct option options[] = {
     {"--dry-run", NULL, SWITCH, 0, 0, 0, NULL, "print the plan of measurements and its node-hours"},
     {"--print-sbatch", NULL, SWITCH, 0, 0, 0, NULL, "print a job script for Slurm"},
     {"--method", "NAME", HANDED, 0, 0, 0, NULL,
-     "how times become a network: curves (default with --from) or paper, one alpha and beta "
+     "how times become a network: curves (default) or paper, one alpha and beta "
      "(AutoDDL, 3.2)"},
     {"--statistic", "NAME", HANDED, 0, 0, 0, NULL,
      "what counts of the repeats of a collective: median (default) or least, where other programs "

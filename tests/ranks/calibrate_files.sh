@@ -30,6 +30,14 @@ diff -u "$expected/plan.txt" plan.out
     -o mine.json >job.out
 diff -u "$expected/job.txt" job.out
 sh -n job.out
+asked='--collectives all-reduce,send-recv --method paper --statistic least --weights none
+--nominal 25000000000 --merge old.json --diff old.json'
+"$calibrate" --print-sbatch $asked >job.out
+[ "$(tail -n 1 job.out | sed 's/.* -o cluster.json //')" = "$(echo $asked)" ] ||
+    fail "the job measures otherwise: $(cat job.out)"
+status=0
+"$calibrate" --print-sbatch --merge 'old one.json' 2>err || status=$?
+[ $status -eq 2 ] && grep -q -- '--merge old one.json: cannot stand' err || fail "job: $(cat err)"
 
 $calibrate $options -o whole.json
 cells whole.samples.jsonl >whole.cells

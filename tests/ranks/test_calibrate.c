@@ -141,7 +141,7 @@ static void solve(struct series *series, int count, double *alpha_s, double *bet
 static void test_cluster_file_follows_from_samples(void **state)
 {
     const struct context *context = *state;
-    expect_done(context, "--max-bytes 8K --budget-s 1.5");
+    expect_done(context, "--method paper --max-bytes 8K --budget-s 1.5");
     struct sbp_cluster cluster;
     read_cluster(context, &cluster);
     assert_int_equal(cluster.level_count, 1);
@@ -173,7 +173,7 @@ static void test_cluster_file_follows_from_samples(void **state)
 static void test_screen_shows_residuals(void **state)
 {
     const struct context *context = *state;
-    expect_done(context, "--max-bytes 4K --budget-s 0.5");
+    expect_done(context, "--method paper --max-bytes 4K --budget-s 0.5");
     char *out = read_in(context, "out");
     static const char *const expected[] = {"all-reduce",   "all-gather", "reduce-scatter",
                                            "all-to-all",   "send-recv",  "median error",
@@ -185,6 +185,26 @@ static void test_screen_shows_residuals(void **state)
     if (crowded && strstr(out, "share") == NULL)
         fail_msg("nothing says that ranks share cores:\n%s", out);
     free(out);
+}
+
+/* Without a word about it, by group shape; also of what AutoDDL has no formula for. */
+static void test_curves_are_the_default(void **state)
+{
+    const struct context *context = *state;
+    struct sbp_cluster cluster;
+    expect_done(context, "--collectives broadcast --max-bytes 4K --budget-s 0.5");
+    read_cluster(context, &cluster);
+    assert_true(sbp_network_has(&cluster.network, SBP_BROADCAST_COLL));
+    char *out = read_in(context, "out"), *file = read_in(context, "cluster.json");
+    assert_non_null(strstr(out, "held-out sizes"));
+    cJSON *root = cJSON_Parse(file);
+    const cJSON *measured = cJSON_GetObjectItem(root, "measured");
+    assert_string_equal(cJSON_GetObjectItem(measured, "method")->valuestring, "curves");
+    assert_non_null(cJSON_GetObjectItem(measured, "quality"));
+    assert_null(cJSON_GetObjectItem(measured, "fits"));
+    cJSON_Delete(root);
+    free(out);
+    free(file);
 }
 
 static void test_json_is_the_file(void **state)
@@ -223,7 +243,8 @@ static void test_failures_leave_nothing(void **state)
         {"--max-bytes 99999999999999999999", "4K to 1G"},
         {"-n 1", "2 to 1024"},
         {"-n", "needs a value"},
-        {"--method curve", "paper and curves"},
+        {"--method curve", "curves and paper"},
+        {"--method paper --collectives broadcast", "has no formula for a broadcast"},
         {"--backend nccl", "not in this build"},
         {"--backend shmem", "threads, mpi and nccl"},
         {"somewhere", "one word too many"},
@@ -298,6 +319,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_cluster_file_follows_from_samples),
         IN_FOLDER(test_screen_shows_residuals),
+        IN_FOLDER(test_curves_are_the_default),
         IN_FOLDER(test_json_is_the_file),
         IN_FOLDER(test_quiet_says_nothing),
         IN_FOLDER(test_failures_leave_nothing),

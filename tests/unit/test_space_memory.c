@@ -1,5 +1,5 @@
 /* The memory model of the space: what no choice changes. That it never passes a compiled program is
- * held by test_space.c. */
+ * held by test_space_prices.c and test_space_stages.c. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

@@ -169,15 +169,12 @@ static enum sbp_status walk_role(struct walk *walk, int op, int axis, int role)
     if (walk->wanted != NULL && !entry_of(walk, op)->follows &&
         walk->wanted->op[op].role[axis] != role)
         return SBP_OK;
-    sbp_axes before[64];
-    if (walk->graph->class_count > 64)
-        return SBP_E_UNSUPPORTED;
-    memcpy(before, walk->strategy.split, (size_t)walk->graph->class_count * sizeof *before);
+    const struct splits before = keep_splits(walk);
     walk->strategy.op[op].role[axis] = (uint8_t)role;
     enum sbp_status status = SBP_OK;
     if (reads_sums(walk, op, axis, role) && note_role(walk, op, axis, role))
         status = walk_output(walk, op, axis, entry_of(walk, op)->role[role].output);
-    memcpy(walk->strategy.split, before, (size_t)walk->graph->class_count * sizeof *before);
+    restore_splits(walk, &before);
     return status;
 }
 
@@ -360,6 +357,8 @@ static enum sbp_status start(const struct sbp_plan *plan, const struct sbp_reque
     *walk =
         (struct walk){.graph = &plan->graph, .mesh = &plan->mesh, .request = request, .most = most};
     sbp_arena_init(arena);
+    if (plan->graph.class_count > MOST_CLASSES)
+        return SBP_E_UNSUPPORTED;
     return sbp_strategy_alloc(&plan->graph, arena, &walk->strategy);
 }
 
@@ -404,12 +403,11 @@ static enum sbp_status price(struct walk *walk)
     struct pricing *const pricing = walk->context;
     struct labelled_best *const best = pricing->best;
     const struct sbp_plan *const plan = pricing->plan;
-    sbp_axes split[64];
-    memcpy(split, walk->strategy.split, (size_t)plan->graph.class_count * sizeof *split);
+    const struct splits before = keep_splits(walk);
     walk->strategy.boxing = walk->request->boxing;
     struct sbp_diag refusal = {{0}};
     if (sbp_strategy_close(&plan->graph, &plan->mesh, &walk->strategy, &refusal) != SBP_OK) {
-        memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
+        restore_splits(walk, &before);
         walk->visited--;
         /* The paper's way between two rests may split a class further than both ends do; a sum over
          * an axis that splits nothing of its tensor cannot be formed next to other changes. */
@@ -423,7 +421,7 @@ static enum sbp_status price(struct walk *walk)
     if (pricing->visit != NULL)
         pricing->visit(pricing->context, &walk->strategy, &totals);
     sbp_step_free(&step);
-    memcpy(walk->strategy.split, split, (size_t)plan->graph.class_count * sizeof *split);
+    restore_splits(walk, &before);
     const double objective =
         walk->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
     best->unlimited_s = fmin(best->unlimited_s, objective);

@@ -152,6 +152,18 @@ bool rest_allowed(const struct walk *walk, int op, int dim, int axis)
 
 /* --- legality, kept while choosing --- */
 
+struct splits keep_splits(const struct walk *walk)
+{
+    struct splits kept;
+    memcpy(kept.axes, walk->strategy.split, (size_t)walk->graph->class_count * sizeof *kept.axes);
+    return kept;
+}
+
+void restore_splits(struct walk *walk, const struct splits *kept)
+{
+    memcpy(walk->strategy.split, kept->axes, (size_t)walk->graph->class_count * sizeof *kept->axes);
+}
+
 static bool divides(const struct walk *walk, int dim_class)
 {
     int64_t parts = 1;
@@ -228,7 +240,7 @@ bool reads_sums(const struct walk *walk, int op, int axis, int role)
     return true;
 }
 
-bool note_role(struct walk *walk, int op, int axis, int role)
+static bool note_operands(struct walk *walk, int op, int axis, int role)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
     for (int i = 0; i < node->input_count; i++)
@@ -237,7 +249,20 @@ bool note_role(struct walk *walk, int op, int axis, int role)
     for (int w = 0; w < node->weight_count; w++)
         if (!note(walk, node->weight[w], axis, weight_state(walk, op, w, role)))
             return false;
-    return weights_agree(walk, op, axis, role);
+    return true;
+}
+
+bool note_role(struct walk *walk, int op, int axis, int role)
+{
+    return note_operands(walk, op, axis, role) && weights_agree(walk, op, axis, role);
+}
+
+/* Operands and result as the role leaves it. */
+static bool note_all(struct walk *walk, int op, int axis, int role)
+{
+    const int output = walk->graph->op[op].output;
+    return note_operands(walk, op, axis, role) &&
+           (output < 0 || note(walk, output, axis, entry_of(walk, op)->role[role].output));
 }
 
 /* --- operators that nothing divides --- */
@@ -260,38 +285,19 @@ static bool shares_weight(const struct walk *walk, int op, int other)
     return a->weight_count > 0 && b->weight_count > 0 && a->weight[0] == b->weight[0];
 }
 
-/* Whether roles of the axes, drawn from the first to the last, can go on to a whole strategy of one
- * operator and of those that it shares a weight with: any roles that are not spare, whether the
- * space has them or not. */
-static bool divides_somehow(struct walk *walk, int op, int axis)
+/* Whether an operator, and those that it shares a weight with, may play a role on an axis, whether
+ * the space has it or not. */
+static bool may_play(struct walk *walk, int op, int axis, int role)
 {
-    if (axis == walk->mesh->axis_count)
-        return true;
-    sbp_axes before[64];
-    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
-    bool possible = false;
-    memcpy(before, walk->strategy.split, bytes);
-    for (int role = 0; role < searched_roles(entry_of(walk, op)) && !possible; role++) {
-        bool legal = true;
-        for (int other = 0; other < walk->graph->op_count && legal; other++) {
-            const int own = other == op ? role
-                            : !shares_weight(walk, op, other)
-                                ? -1
-                                : agreeing_role(walk, op, other, role);
-            const struct sbp_op_node *node = &walk->graph->op[other];
-            if (own < 0)
-                continue;
-            const struct sbp_role *entry = &entry_of(walk, other)->role[own];
-            for (int i = 0; i < node->input_count && legal; i++)
-                legal = note(walk, node->input[i], axis, entry->input[i]);
-            for (int w = 0; w < node->weight_count && legal; w++)
-                legal = note(walk, node->weight[w], axis, weight_state(walk, other, w, own));
-            legal = legal && (node->output < 0 || note(walk, node->output, axis, entry->output));
-        }
-        possible = legal && divides_somehow(walk, op, axis + 1);
-        memcpy(walk->strategy.split, before, bytes);
+    bool legal = true;
+    for (int other = 0; other < walk->graph->op_count && legal; other++) {
+        const int own = other == op                       ? role
+                        : !shares_weight(walk, op, other) ? -1
+                                                          : agreeing_role(walk, op, other, role);
+        if (own >= 0)
+            legal = note_all(walk, other, axis, own);
     }
-    return possible;
+    return legal;
 }
 
 /* Whether a tensor rests as another does: operators that follow lead from one to the other. */
@@ -306,35 +312,53 @@ static bool rests_with(const struct walk *walk, int tensor, int other)
     return other == tensor;
 }
 
-static bool rests_split_somehow(struct walk *walk, int tensor, int axis)
+/* Whether a tensor, and those that rest with it, may be split by an axis. */
+static bool may_rest(struct walk *walk, int tensor, int axis, int dim)
+{
+    bool legal = rest_allowed(walk, walk->graph->tensor[tensor].producer, dim, axis);
+    for (int t = 0; t < walk->graph->tensor_count && legal; t++)
+        if (rests_with(walk, tensor, t))
+            legal = note(walk, t, axis, SBP_STATE_S((uint8_t)dim));
+    return legal;
+}
+
+/* Whether each axis from this one on can be given one of the first `count` ways (roles of an
+ * operator, dimensions of a tensor) so that all go together. */
+static bool goes_somehow(struct walk *walk, int subject, int axis, int count,
+                         bool (*may_go)(struct walk *walk, int subject, int axis, int way))
 {
     if (axis == walk->mesh->axis_count)
         return true;
-    sbp_axes before[64];
-    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
     bool possible = false;
-    memcpy(before, walk->strategy.split, bytes);
-    for (uint8_t dim = 0; dim < SBP_MAX_DIMS - 1 && !possible; dim++) {
-        bool legal = rest_allowed(walk, walk->graph->tensor[tensor].producer, dim, axis);
-        for (int t = 0; t < walk->graph->tensor_count && legal; t++)
-            if (rests_with(walk, tensor, t))
-                legal = note(walk, t, axis, SBP_STATE_S(dim));
-        possible = legal && rests_split_somehow(walk, tensor, axis + 1);
-        memcpy(walk->strategy.split, before, bytes);
+    for (int way = 0; way < count && !possible; way++) {
+        const struct splits before = keep_splits(walk);
+        possible = may_go(walk, subject, axis, way) &&
+                   goes_somehow(walk, subject, axis + 1, count, may_go);
+        restore_splits(walk, &before);
     }
     return possible;
+}
+
+static bool divides_somehow(struct walk *walk, int op)
+{
+    return goes_somehow(walk, op, 0, searched_roles(entry_of(walk, op)), may_play);
+}
+
+static bool rests_split_somehow(struct walk *walk, int tensor)
+{
+    return goes_somehow(walk, tensor, 0, SBP_MAX_DIMS - 1, may_rest);
 }
 
 void find_resorts(struct walk *walk)
 {
     const int input = walk->graph->input;
-    walk->input_resort = input >= 0 && has_resorts(walk) && !rests_split_somehow(walk, input, 0);
+    walk->input_resort = input >= 0 && has_resorts(walk) && !rests_split_somehow(walk, input);
     for (int op = 0; op < walk->graph->op_count; op++)
         if (walk->graph->op[op].output >= 0 && has_resorts(walk))
-            walk->rest_resort[op] = !rests_split_somehow(walk, walk->graph->op[op].output, 0);
+            walk->rest_resort[op] = !rests_split_somehow(walk, walk->graph->op[op].output);
     for (int op = 0; op < walk->graph->op_count; op++)
         if (!entry_of(walk, op)->follows && walk->graph->op[op].site == op)
-            walk->resort[op] = !divides_somehow(walk, op, 0);
+            walk->resort[op] = !divides_somehow(walk, op);
 }
 
 /* --- sums that go on, tensors that are gathered once --- */
@@ -478,38 +502,26 @@ void find_rests(struct walk *walk)
 
 static bool mesh_divides_op(struct walk *walk, int op)
 {
-    sbp_axes before[64];
-    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
-    const struct sbp_op_node *node = &walk->graph->op[op];
+    const struct splits before = keep_splits(walk);
     bool legal = true;
-    memcpy(before, walk->strategy.split, bytes);
     for (int axis = 0; axis < walk->mesh->axis_count && legal; axis++)
-        for (int r = 0; r < node->entry->role_count && legal; r++) {
-            const struct sbp_role *role = &node->entry->role[r];
-            if (role->spare || !role_allowed(walk, op, r, axis))
-                continue;
-            for (int i = 0; i < node->input_count && legal; i++)
-                legal = note(walk, node->input[i], axis, role->input[i]);
-            for (int w = 0; w < node->weight_count && legal; w++)
-                legal = note(walk, node->weight[w], axis, weight_state(walk, op, w, r));
-            legal = legal && (node->output < 0 || note(walk, node->output, axis, role->output));
-        }
-    memcpy(walk->strategy.split, before, bytes);
+        for (int role = 0; role < entry_of(walk, op)->role_count && legal; role++)
+            if (!entry_of(walk, op)->role[role].spare && role_allowed(walk, op, role, axis))
+                legal = note_all(walk, op, axis, role);
+    restore_splits(walk, &before);
     return legal;
 }
 
 /* A tensor, and all that rest with it, whose tensor axes split tokens. */
 static bool tokens_divide(struct walk *walk, int tensor)
 {
-    sbp_axes before[64];
-    const size_t bytes = (size_t)walk->graph->class_count * sizeof *before;
+    const struct splits before = keep_splits(walk);
     bool legal = true;
-    memcpy(before, walk->strategy.split, bytes);
     for (int axis = 0; axis < walk->mesh->axis_count; axis++)
         for (int t = 0; t < walk->graph->tensor_count && legal; t++)
             if (rests_with(walk, tensor, t) && (walk->data >> axis & 1) == 0)
                 legal = note(walk, t, axis, SBP_STATE_S(SBP_DIM_SEQUENCE));
-    memcpy(walk->strategy.split, before, bytes);
+    restore_splits(walk, &before);
     return legal;
 }
 

@@ -6,6 +6,8 @@
 
 #include "labelled.h"
 
+enum { MOST_CLASSES = 64 };
+
 struct walk {
     const struct sbp_graph *graph;
     const struct sbp_mesh *mesh;
@@ -29,6 +31,13 @@ struct walk {
     void *context;
     int64_t visited, most;
 };
+
+/* What splits each class so far, to come back to. */
+struct splits {
+    sbp_axes axes[MOST_CLASSES];
+};
+struct splits keep_splits(const struct walk *walk);
+void restore_splits(struct walk *walk, const struct splits *kept);
 
 static inline const struct sbp_op_entry *entry_of(const struct walk *walk, int op)
 {

@@ -95,7 +95,7 @@ static int draw_sequence(struct sbp_random *random)
 
 static void draw_chain(struct sbp_random *random, struct small_model *model)
 {
-    struct small_text *const text = &model->model;
+    struct small_text *const text = &model->text;
     int in = draw_size(random);
     put_head(random, text, in, draw_batch(random), draw_sequence(random));
     for (int i = 0; i < model->linears; i++) {
@@ -113,7 +113,7 @@ static void draw_chain(struct sbp_random *random, struct small_model *model)
 /* One linear, a branch of one or two, and the sum of both ways. */
 static void draw_residual(struct sbp_random *random, struct small_model *model, bool normed)
 {
-    struct small_text *const text = &model->model;
+    struct small_text *const text = &model->text;
     const int size = draw_size(random), wide = draw_size(random);
     const bool around_input = chance(random, 0.3), two = chance(random, 0.6);
     put_head(random, text, size, draw_batch(random), draw_sequence(random));
@@ -140,7 +140,7 @@ static void draw_residual(struct sbp_random *random, struct small_model *model, 
 
 static void draw_transformer(struct sbp_random *random, struct small_model *model)
 {
-    struct small_text *const text = &model->model;
+    struct small_text *const text = &model->text;
     const int heads = PICK(random, 2, 3, 4, 6), hidden = heads * PICK(random, 2, 4);
     put_head(random, text, hidden, draw_batch(random), PICK(random, 1, 2, 3, 4));
     if (chance(random, 0.5))
@@ -158,7 +158,7 @@ static void draw_transformer(struct sbp_random *random, struct small_model *mode
 
 static void draw_language(struct sbp_random *random, struct small_model *model)
 {
-    struct small_text *const text = &model->model;
+    struct small_text *const text = &model->text;
     const int hidden = draw_size(random), vocab = draw_size(random) + PICK(random, 0, 0, 1);
     put_head(random, text, 0, draw_batch(random), PICK(random, 1, 2, 3, 4));
     put(text, "{\"op\": \"embedding\", \"name\": \"tokens\", \"vocab\": %d, \"hidden\": %d%s}, ",
@@ -181,7 +181,7 @@ static void draw_gpt(struct sbp_random *random, struct small_model *model)
 {
     const int heads = PICK(random, 2, 3, 4);
     const bool tied = chance(random, 0.6);
-    put(&model->model,
+    put(&model->text,
         "{\"name\": \"small\", \"architecture\": \"gpt\", \"layers\": %d, \"hidden\": %d, "
         "\"heads\": %d, \"sequence\": %d, \"vocab\": %d, \"global_batch\": %d, \"tied\": %s, "
         "\"bias\": %s, \"precision\": \"fp32\"}",
@@ -193,7 +193,7 @@ static void draw_gpt(struct sbp_random *random, struct small_model *model)
 void small_model_draw(struct sbp_random *random, enum small_kind kind, struct small_model *model)
 {
     model->kind = kind;
-    model->model = (struct small_text){.length = 0};
+    model->text = (struct small_text){.length = 0};
     if (kind == SMALL_CHAIN)
         draw_chain(random, model);
     else if (kind == SMALL_RESIDUAL || kind == SMALL_NORMED)

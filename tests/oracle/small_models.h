@@ -29,7 +29,7 @@ struct small_text {
 struct small_model {
     enum small_kind kind;
     int linears; /* of a chain: so many layers */
-    struct small_text model, cluster;
+    struct small_text text;
 };
 
 /* A chain of linear layers, 2 .. 4, with bias and activations, is always feasible to enumerate on 2

@@ -16,22 +16,14 @@
 #include <cjson/cJSON.h>
 
 #include "base/random.h"
+#include "oracle_plan.h"
 #include "planner/optimise.h"
 #include "planner/space_bound.h"
 #include "planner/space_reduce.h"
 #include "small_models.h"
 
-#define CLOSE 1e-9
 /* Full choices that are looked at one by one. */
 #define MOST_CHOICES 4e6
-
-static void begin(const char *model, const char *cluster, struct sbp_plan *plan)
-{
-    struct sbp_diag diag = {{0}};
-    if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", plan, &diag) !=
-        SBP_OK)
-        fail_msg("%s", diag.text);
-}
 
 /* --- small spaces against every choice --- */
 
@@ -191,13 +183,14 @@ static double choices_of(const struct sbp_space *space)
 static void run(struct instance *instance)
 {
     struct small_model model = {.linears = 3};
+    struct small_text cluster_text;
     struct sbp_random random;
     struct sbp_space_bound bound;
     struct sbp_diag unsaid = {{0}};
     sbp_random_seed(&random, instance->seed);
     small_model_draw(&random, instance->kind, &model);
-    small_cluster_draw(&random, instance->outer, instance->inner, &model.cluster);
-    begin(model.model.text, model.cluster.text, &instance->plan);
+    small_cluster_draw(&random, instance->outer, instance->inner, &cluster_text);
+    begin_plan(parsed(model.text.text), parsed(cluster_text.text), &instance->plan);
     instance->request = (struct sbp_request){.space = SBP_SPACE_FULL,
                                              .zero_is_free = sbp_random_below(&random, 2) == 0};
     if (cut(&instance->plan, instance->pipeline) &&
@@ -322,7 +315,7 @@ static void check_chain(int layers, double most_gap)
     static const double shares[] = {0.1, 0.4, 0.8};
     char *const model = chain(layers, 7);
     struct sbp_plan plan;
-    begin(model, cluster, &plan);
+    begin_plan(parsed(model), parsed(cluster), &plan);
     for (int i = 0; i < 3; i++)
         check_gap(&plan, shares[i], most_gap);
     if (layers >= 100)
@@ -341,97 +334,107 @@ static void test_chains(void **state)
 
 /* --- why nothing cheaper is found --- */
 
+/* A model whose memory is limited to some twentieths of what its cheapest plan takes, and what the
+ * cheapest plan costs without and within the limit. */
+struct limited {
+    struct sbp_plan plan;
+    struct sbp_request request;
+    struct sbp_outcome free_of, within;
+    bool fits; /* the plan that is cheapest without */
+    int twentieths;
+};
+
+static void search(struct limited *limited, struct sbp_outcome *outcome)
+{
+    struct sbp_diag diag = {{0}};
+    if (sbp_optimise(&limited->plan, &limited->request, outcome, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+static void limited_open(struct limited *limited, uint64_t seed, int twentieths)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_step step;
+    char *const model = chain(1 + (int)seed % 3, seed);
+    limited->request = (struct sbp_request){.space = SBP_SPACE_FULL, .zero_is_free = true};
+    limited->twentieths = twentieths;
+    begin_plan(parsed(model), parsed(cluster), &limited->plan);
+    free(model);
+    search(limited, &limited->free_of);
+    if (sbp_plan_step(&limited->plan, &limited->plan.strategy, &step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    limited->request.memory_limit_bytes = step.totals.device_bytes / 20 * twentieths;
+    limited->fits = step.totals.device_bytes <= limited->request.memory_limit_bytes;
+    sbp_step_free(&step);
+    search(limited, &limited->within);
+}
+
+/* Of chains of some seeds, at every `step` twentieths: in all, what the checks counted. */
+static int limit_chains(uint64_t seeds, int step, int last, int (*check)(struct limited *limited))
+{
+    int counted = 0;
+    for (uint64_t seed = 0; seed < seeds; seed++)
+        for (int twentieths = step; twentieths <= last; twentieths += step) {
+            struct limited limited;
+            limited_open(&limited, seed, twentieths);
+            counted += check(&limited);
+            sbp_plan_free(&limited.plan);
+        }
+    return counted;
+}
+
 /* Between what plans cost without a limit and within it memory is why there is none, however soon
  * the search knows that there is none: others, which keep less, must be looked at. */
-static void check_reason(struct sbp_plan *plan, int part, int *checked)
+static int check_reason(struct limited *limited)
 {
-    struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
-    struct sbp_outcome free_of, within, outcome;
-    struct sbp_diag diag = {{0}};
-    struct sbp_step step;
-    if (sbp_optimise(plan, &request, &free_of, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    request.memory_limit_bytes = step.totals.device_bytes / 20 * part;
-    sbp_step_free(&step);
-    if (sbp_optimise(plan, &request, &within, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    const double gap_s = within.lower_bound_s - free_of.objective_s;
-    for (int i = 1; i < 10 && isfinite(gap_s) && gap_s > 1e-6 * free_of.objective_s; i++) {
-        request.upper_bound_s = free_of.objective_s + gap_s * i / 10;
-        if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
-            fail_msg("%s", diag.text);
+    int goals = 0;
+    const double free_s = limited->free_of.objective_s, within_s = limited->within.lower_bound_s;
+    const double gap_s = within_s - free_s;
+    for (int i = 1; i < 10 && isfinite(gap_s) && gap_s > 1e-6 * free_s; i++) {
+        struct sbp_outcome outcome;
+        limited->request.upper_bound_s = free_s + gap_s * i / 10;
+        search(limited, &outcome);
         if (isfinite(outcome.objective_s) || !outcome.memory_binds)
-            fail_msg("%s: without a limit %.12g, within it %.12g: below %.12g found %.12g, memory "
-                     "binds %d",
-                     cJSON_GetObjectItem(plan->model_json, "name")->valuestring,
-                     free_of.objective_s, within.lower_bound_s, request.upper_bound_s,
+            fail_msg("%d twentieths: without a limit %.12g, within it %.12g: below %.12g found "
+                     "%.12g, memory binds %d",
+                     limited->twentieths, free_s, within_s, limited->request.upper_bound_s,
                      outcome.objective_s, outcome.memory_binds);
-        ++*checked;
+        goals++;
     }
-}
-
-/* Put off, a limit of memory changes nothing but what is said of the plan that is found without
- * one; the bound holds without one, too. */
-static void check_put_off(struct sbp_plan *plan, int part, int *too_large)
-{
-    struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
-    struct sbp_outcome free_of, within, outcome;
-    struct sbp_diag diag = {{0}};
-    struct sbp_step step;
-    if (sbp_optimise(plan, &request, &free_of, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    request.memory_limit_bytes = step.totals.device_bytes / 20 * part;
-    const bool fits = step.totals.device_bytes <= request.memory_limit_bytes;
-    sbp_step_free(&step);
-    if (sbp_optimise(plan, &request, &within, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    request.puts_memory_off = true;
-    if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    if (outcome.is_too_large == fits || isfinite(outcome.objective_s) != fits ||
-        outcome.strategy_s > free_of.strategy_s * (1 + CLOSE) ||
-        outcome.lower_bound_s > free_of.objective_s * (1 + CLOSE) ||
-        outcome.lower_bound_s > within.objective_s * (1 + CLOSE))
-        fail_msg("%d twentieths: too large %d, objective %.12g, strategy %.12g, bound %.12g; "
-                 "without a limit %.12g, within it %.12g",
-                 part, outcome.is_too_large, outcome.objective_s, outcome.strategy_s,
-                 outcome.lower_bound_s, free_of.objective_s, within.objective_s);
-    *too_large += outcome.is_too_large;
-}
-
-static void test_put_off(void **state)
-{
-    (void)state;
-    int too_large = 0;
-    for (uint64_t seed = 0; seed < 4; seed++)
-        for (int part = 6; part <= 24; part += 6) {
-            struct sbp_plan plan;
-            char *const model = chain(1 + (int)seed % 3, seed);
-            begin(model, cluster, &plan);
-            check_put_off(&plan, part, &too_large);
-            sbp_plan_free(&plan);
-            free(model);
-        }
-    assert_true(too_large > 0);
+    return goals;
 }
 
 static void test_reasons(void **state)
 {
     (void)state;
-    int checked = 0;
-    for (uint64_t seed = 0; seed < 6; seed++)
-        for (int part = 3; part <= 18; part += 3) {
-            struct sbp_plan plan;
-            char *const model = chain(1 + (int)seed % 3, seed);
-            begin(model, cluster, &plan);
-            check_reason(&plan, part, &checked);
-            sbp_plan_free(&plan);
-            free(model);
-        }
-    printf("%d goals between what plans cost without a limit and within it\n", checked);
-    assert_true(checked >= 50);
+    const int goals = limit_chains(6, 3, 18, check_reason);
+    printf("%d goals between what plans cost without a limit and within it\n", goals);
+    assert_true(goals >= 50);
+}
+
+/* Put off, a limit of memory changes nothing but what is said of the plan that is found without
+ * one; the bound holds without one, too. */
+static int check_put_off(struct limited *limited)
+{
+    const double free_s = limited->free_of.objective_s, within_s = limited->within.objective_s;
+    struct sbp_outcome outcome;
+    limited->request.puts_memory_off = true;
+    search(limited, &outcome);
+    if (outcome.is_too_large == limited->fits || isfinite(outcome.objective_s) != limited->fits ||
+        outcome.strategy_s > limited->free_of.strategy_s * (1 + CLOSE) ||
+        outcome.lower_bound_s > free_s * (1 + CLOSE) ||
+        outcome.lower_bound_s > within_s * (1 + CLOSE))
+        fail_msg("%d twentieths: too large %d, objective %.12g, strategy %.12g, bound %.12g; "
+                 "without a limit %.12g, within it %.12g",
+                 limited->twentieths, outcome.is_too_large, outcome.objective_s, outcome.strategy_s,
+                 outcome.lower_bound_s, free_s, within_s);
+    return outcome.is_too_large;
+}
+
+static void test_put_off(void **state)
+{
+    (void)state;
+    assert_true(limit_chains(4, 6, 24, check_put_off) > 0);
 }
 
 int main(void)

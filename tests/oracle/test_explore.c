@@ -14,12 +14,11 @@
 #include <sys/time.h>
 
 #include "labelled.h"
+#include "oracle_plan.h"
 #include "planner/explore.h"
 #include "planner/space_rules.h"
 #include "small_instance.h"
 
-/* Sums in another order differ by this share. */
-#define CLOSE           1e-9
 #define MOST_OVER_LEAST 0.1
 
 #define NO_LIMIT (-1.0) /* of memory */
@@ -42,7 +41,7 @@ struct brute {
 
 static void complain(const struct instance *instance, const char *what)
 {
-    small_instance_complain(&instance->small, what);
+    small_instance_complain(&instance->small, "%s", what);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */

@@ -13,11 +13,9 @@
 #include <string.h>
 
 #include "labelled.h"
+#include "oracle_plan.h"
 #include "planner/explore.h"
 #include "small_instance.h"
-
-/* Sums in another order differ by this share. */
-#define CLOSE 1e-9
 
 enum { MOST_STRATEGIES = 3000, MOST_PLANS = 200000 };
 
@@ -37,7 +35,7 @@ struct instance {
 
 static void complain(const struct instance *instance, const char *what)
 {
-    small_instance_complain(&instance->small, what);
+    small_instance_complain(&instance->small, "%s", what);
 }
 
 static void open_instance(struct instance *instance, enum small_kind kind, int outer, int inner)

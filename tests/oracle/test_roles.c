@@ -15,10 +15,10 @@
 #include <cjson/cJSON.h>
 
 #include "labelled.h"
+#include "oracle_plan.h"
 #include "planner/optimise.h"
 #include "small_models.h"
 
-#define CLOSE 1e-9
 enum { MOST_STRATEGIES = 100000, MOST_WIDE = 40000 };
 
 #define BATCH(batch, more)                                                                         \
@@ -105,14 +105,6 @@ struct tally {
     double gap; /* largest, of a plan over the least of all */
 };
 
-static cJSON *parse(const char *text)
-{
-    cJSON *root = cJSON_Parse(text);
-    if (root == NULL)
-        fail_msg("no JSON: %s", text);
-    return root;
-}
-
 static void check(const struct sbp_plan *plan, const struct labelled_best *best,
                   const struct sbp_outcome *outcome, const char *what, uint64_t seed)
 {
@@ -144,42 +136,61 @@ static void set_cut(struct sbp_plan *plan, struct cut cut)
         fail_msg("%s", diag.text);
 }
 
-/* A model on random clusters of one shape, both objectives in turn. */
+/* Every labelled strategy, of more than the space holds or of the space alone. */
+typedef enum sbp_status labelled_searcher(const struct sbp_plan *plan,
+                                          const struct sbp_request *request, int64_t most,
+                                          struct labelled_best *best, struct sbp_diag *diag);
+
+/* The search beside all labelled strategies of a plan. */
+static void compare(const char *what, uint64_t seed, struct sbp_plan *plan,
+                    const struct sbp_request *request, labelled_searcher *search_all, int64_t most,
+                    struct tally *tally)
+{
+    struct sbp_diag diag = {{0}};
+    struct labelled_best best;
+    struct sbp_outcome outcome;
+    if (search_all(plan, request, most, &best, &diag) != SBP_OK ||
+        sbp_optimise(plan, request, &outcome, &diag) != SBP_OK)
+        fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
+    tally->skipped += best.gave_up;
+    if (best.gave_up)
+        return;
+    check(plan, &best, &outcome, what, seed);
+    tally->run++;
+    tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
+    tally->strategies += best.visited;
+    tally->gap = fmax(tally->gap, outcome.objective_s / best.objective_s - 1);
+}
+
+/* Objectives in turn. */
+static struct sbp_request request_of(uint64_t seed)
+{
+    return (struct sbp_request){.space = SBP_SPACE_FULL,
+                                .solver = sbp_solver_find("exact"),
+                                .objective = seed % 2 == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION};
+}
+
+static cJSON *random_cluster(uint64_t seed, int outer, int inner)
+{
+    struct small_text text;
+    struct sbp_random random;
+    sbp_random_seed(&random, seed);
+    small_cluster_draw(&random, outer, inner, &text);
+    return parsed(text.text);
+}
+
+/* A model on random clusters of one shape. */
 static void run_cut(const char *what, const char *model, int outer, int inner, struct cut cut,
                     const struct sbp_fix *fix, int fixes, struct tally *tally)
 {
     for (uint64_t seed = 0; seed < 4; seed++) {
-        struct small_text cluster;
-        struct sbp_random random;
         struct sbp_plan plan;
-        struct sbp_diag diag = {{0}};
-        struct labelled_best best;
-        struct sbp_outcome outcome;
-        const struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                            .solver = sbp_solver_find("exact"),
-                                            .objective =
-                                                seed % 2 == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION,
-                                            .fix = fix,
-                                            .fix_count = fixes};
-        sbp_random_seed(&random, seed);
-        small_cluster_draw(&random, outer, inner, &cluster);
-        if (sbp_plan_begin(parse(model), "model", parse(cluster.text), "cluster", &plan, &diag) !=
-            SBP_OK)
-            fail_msg("%s: %s", what, diag.text);
+        struct sbp_request request = request_of(seed);
+        request.fix = fix;
+        request.fix_count = fixes;
+        begin_plan(parsed(model), random_cluster(seed, outer, inner), &plan);
         set_cut(&plan, cut);
-        if (labelled_search(&plan, &request, MOST_STRATEGIES, &best, &diag) != SBP_OK)
-            fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
-        if (sbp_optimise(&plan, &request, &outcome, &diag) != SBP_OK)
-            fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
-        if (best.gave_up) {
-            tally->skipped++;
-        } else {
-            check(&plan, &best, &outcome, what, seed);
-            tally->run++;
-            tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
-            tally->strategies += best.visited;
-            tally->gap = fmax(tally->gap, outcome.objective_s / best.objective_s - 1);
-        }
+        compare(what, seed, &plan, &request, labelled_search, MOST_STRATEGIES, tally);
         sbp_plan_free(&plan);
     }
 }
@@ -278,34 +289,14 @@ static void check_wide(const char *what, const char *model, int outer, int inner
                        struct tally *tally)
 {
     for (uint64_t seed = 0; seed < 4; seed++) {
-        struct small_text text;
-        struct sbp_random random;
         struct sbp_plan plan;
-        struct sbp_diag diag = {{0}};
-        struct labelled_best best;
-        struct sbp_outcome outcome;
-        const struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                            .solver = sbp_solver_find("exact"),
-                                            .memory_limit_bytes = INT64_C(1) << 50,
-                                            .objective =
-                                                seed % 2 == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION};
-        sbp_random_seed(&random, seed);
-        small_cluster_draw(&random, outer, inner, &text);
-        cJSON *cluster = parse(text.text);
+        struct sbp_request request = request_of(seed);
+        cJSON *const cluster = random_cluster(seed, outer, inner);
+        request.memory_limit_bytes = INT64_C(1) << 50;
         if (outer * inner > 3)
             drop_latency(cluster);
-        if (sbp_plan_begin(parse(model), "model", cluster, "cluster", &plan, &diag) != SBP_OK ||
-            labelled_search_wide(&plan, &request, MOST_WIDE, &best, &diag) != SBP_OK ||
-            sbp_optimise(&plan, &request, &outcome, &diag) != SBP_OK)
-            fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
-        tally->skipped += best.gave_up;
-        if (!best.gave_up) {
-            check(&plan, &best, &outcome, what, seed);
-            tally->run++;
-            tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
-            tally->strategies += best.visited;
-            tally->gap = fmax(tally->gap, outcome.objective_s / best.objective_s - 1);
-        }
+        begin_plan(parsed(model), cluster, &plan);
+        compare(what, seed, &plan, &request, labelled_search_wide, MOST_WIDE, tally);
         sbp_plan_free(&plan);
     }
 }

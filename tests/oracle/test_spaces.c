@@ -16,11 +16,10 @@
 #include <cjson/cJSON.h>
 
 #include "base/json.h"
+#include "oracle_plan.h"
 #include "planner/explore.h"
 #include "planner/space_rules.h"
-#include "small_models.h"
-
-#define CLOSE 1e-9
+#include "small_instance.h"
 
 /* A plan, its request, and where it came from. */
 struct trial {
@@ -47,14 +46,6 @@ static unsigned given_key(const char *key)
     return 0;
 }
 
-static struct cJSON *parse(const char *text)
-{
-    struct cJSON *root = cJSON_Parse(text);
-    if (root == NULL)
-        fail_msg("no JSON: %s", text);
-    return root;
-}
-
 typedef enum sbp_status optimiser(struct sbp_plan *plan, const struct sbp_request *request,
                                   struct sbp_outcome *outcome, struct sbp_diag *diag);
 
@@ -66,8 +57,7 @@ static void run(struct trial *trial, struct cJSON *model, struct cJSON *cluster,
     trial->request = (struct sbp_request){
         .space = space, .solver = sbp_solver_find("exact"), .memory_limit_bytes = INT64_C(1) << 55};
     trial->found = false;
-    if (sbp_plan_begin(model, "model", cluster, "cluster", &trial->plan, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
+    begin_plan(model, cluster, &trial->plan);
     if (zero > 0) {
         struct sbp_parallel parallel = trial->plan.parallel;
         parallel.zero = zero;
@@ -82,26 +72,13 @@ static void run(struct trial *trial, struct cJSON *model, struct cJSON *cluster,
     trial->found = status == SBP_OK && isfinite(trial->outcome.objective_s);
 }
 
-static void run_text(struct trial *trial, const struct small_model *model, uint64_t seed,
-                     enum sbp_space_kind space, int64_t zero, optimiser *search)
+static void run_small(struct trial *trial, const struct small_instance *instance,
+                      enum sbp_space_kind space, int64_t zero, optimiser *search)
 {
-    snprintf(trial->what, sizeof trial->what, "seed %" PRIu64 "\n%s\n%s", seed, model->model.text,
-             model->cluster.text);
-    run(trial, parse(model->model.text), parse(model->cluster.text), space, zero, search);
-}
-
-static struct cJSON *shipped(const char *folder, const char *name)
-{
-    const char *const source = getenv("SBP_SOURCE_ROOT");
-    char path[1024];
-    struct sbp_diag diag = {{0}};
-    struct sbp_json at;
-    struct cJSON *root = NULL;
-    snprintf(path, sizeof path, "%s/configs/%s/%s.json", source != NULL ? source : ".", folder,
-             name);
-    if (sbp_json_open(path, &root, &at, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    return root;
+    const char *const model = instance->model.text.text, *const cluster = instance->cluster.text;
+    snprintf(trial->what, sizeof trial->what, "seed %" PRIu64 "\n%s\n%s", instance->seed, model,
+             cluster);
+    run(trial, parsed(model), parsed(cluster), space, zero, search);
 }
 
 static void run_shipped(struct trial *trial, const char *model, const char *cluster,
@@ -419,22 +396,16 @@ struct tally {
     int found[SBP_SPACES], compared[SBP_SPACES];
 };
 
-static void try_small(enum small_kind kind, int outer, int inner, uint64_t seed,
-                      struct tally *tally)
+static void try_small(const struct small_instance *instance, struct tally *tally)
 {
-    struct sbp_random random;
-    struct small_model model = {.linears = 3};
     struct trial trial, full;
-    sbp_random_seed(&random, seed);
-    small_model_draw(&random, kind, &model);
-    small_cluster_draw(&random, outer, inner, &model.cluster);
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++) {
-        run_text(&trial, &model, seed, space, 0, sbp_optimise);
+        run_small(&trial, instance, space, 0, sbp_optimise);
         tally->found[space] += trial.found;
         if (trial.found)
             check_rule(&trial);
         if (is_held_by_full(space)) {
-            run_text(&full, &model, seed, SBP_SPACE_FULL, zero_of(space), sbp_optimise);
+            run_small(&full, instance, SBP_SPACE_FULL, zero_of(space), sbp_optimise);
             must_not_be_worse(&full, &trial, &tally->compared[space]);
             sbp_plan_free(&full.plan);
         }
@@ -442,19 +413,35 @@ static void try_small(enum small_kind kind, int outer, int inner, uint64_t seed,
     }
 }
 
+struct shape {
+    int outer, inner;
+};
+
+/* Some of every kind of model on each mesh. */
+static void try_kinds(const struct shape *meshes, uint64_t count, uint64_t draws, uint64_t seed,
+                      void (*try)(const struct small_instance *instance, struct tally *tally),
+                      struct tally *tally)
+{
+    for (uint64_t m = 0; m < count; m++)
+        for (enum small_kind kind = 0; kind < SMALL_KINDS; kind++)
+            for (uint64_t draw = 0; draw < draws; draw++) {
+                struct small_instance instance = {.seed = seed + 10007 * m + 1009 * (uint64_t)kind +
+                                                          draw};
+                small_instance_draw(&instance, kind, 3, meshes[m].outer, meshes[m].inner);
+                try(&instance, tally);
+            }
+    for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++)
+        print_message("%-14s %3d plans are of the space, %3d held against full\n",
+                      sbp_space_name(space), tally->found[space], tally->compared[space]);
+}
+
 static void test_small(void **state)
 {
     (void)state;
-    static const int meshes[][2] = {{2, 1}, {4, 1}, {2, 2}, {2, 3}, {2, 4}};
+    static const struct shape meshes[] = {{2, 1}, {4, 1}, {2, 2}, {2, 3}, {2, 4}};
     struct tally tally = {{0}, {0}};
-    for (uint64_t m = 0; m < 5; m++)
-        for (enum small_kind kind = 0; kind < SMALL_KINDS; kind++)
-            for (uint64_t draw = 0; draw < 6; draw++)
-                try_small(kind, meshes[m][0], meshes[m][1],
-                          700001 + 10007 * m + 1009 * (uint64_t)kind + draw, &tally);
+    try_kinds(meshes, 5, 6, 700001, try_small, &tally);
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++) {
-        print_message("%-14s %3d plans are of the space, %3d held against full\n",
-                      sbp_space_name(space), tally.found[space], tally.compared[space]);
         assert_true(tally.found[space] > 10);
         assert_true(!is_held_by_full(space) || tally.compared[space] > 10);
     }
@@ -474,18 +461,12 @@ static bool shares_out_norms(const struct trial *trial)
 }
 
 /* Full may cut steps, shard, and choose schedules as any other space may. */
-static void explore_small(enum small_kind kind, int outer, int inner, uint64_t seed,
-                          struct tally *tally)
+static void explore_small(const struct small_instance *instance, struct tally *tally)
 {
-    struct sbp_random random;
-    struct small_model model = {.linears = 3};
     struct trial trial, full;
-    sbp_random_seed(&random, seed);
-    small_model_draw(&random, kind, &model);
-    small_cluster_draw(&random, outer, inner, &model.cluster);
-    run_text(&full, &model, seed, SBP_SPACE_FULL, 0, sbp_explore);
+    run_small(&full, instance, SBP_SPACE_FULL, 0, sbp_explore);
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++) {
-        run_text(&trial, &model, seed, space, 0, sbp_explore);
+        run_small(&trial, instance, space, 0, sbp_explore);
         tally->found[space] += trial.found;
         if (trial.found)
             check_rule(&trial);
@@ -499,16 +480,9 @@ static void explore_small(enum small_kind kind, int outer, int inner, uint64_t s
 static void test_explored(void **state)
 {
     (void)state;
-    static const int meshes[][2] = {{2, 1}, {4, 1}, {2, 2}};
+    static const struct shape meshes[] = {{2, 1}, {4, 1}, {2, 2}};
     struct tally tally = {{0}, {0}};
-    for (uint64_t m = 0; m < 3; m++)
-        for (enum small_kind kind = 0; kind < SMALL_KINDS; kind++)
-            for (uint64_t draw = 0; draw < 3; draw++)
-                explore_small(kind, meshes[m][0], meshes[m][1],
-                              900001 + 10007 * m + 1009 * (uint64_t)kind + draw, &tally);
-    for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++)
-        print_message("%-14s %3d plans are of the space, %3d held against full\n",
-                      sbp_space_name(space), tally.found[space], tally.compared[space]);
+    try_kinds(meshes, 3, 3, 900001, explore_small, &tally);
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++)
         assert_true(tally.found[space] > 3 &&
                     (!sbp_space_is_part_of_full(space) || tally.compared[space] > 3));
@@ -635,9 +609,7 @@ static enum sbp_status begin_with(enum sbp_space_kind space, const char *key, in
     struct sbp_plan plan;
     struct sbp_diag diag = {{0}};
     const struct sbp_request request = {.space = space, .given = given_key(key)};
-    if (sbp_plan_begin(shipped("models", "tiny-gpt"), "model", shipped("clusters", "laptop-4"),
-                       "cluster", &plan, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
+    begin_plan(shipped("models", "tiny-gpt"), shipped("clusters", "laptop-4"), &plan);
     plan.parallel.zero = zero;
     plan.parallel.schedule = schedule;
     const enum sbp_status status = sbp_space_begin(&request, &plan, &diag);

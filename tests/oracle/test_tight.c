@@ -13,11 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "oracle_plan.h"
 #include "planner/explore.h"
 #include "small_instance.h"
-
-/* Sums in another order differ by this share. */
-#define CLOSE 1e-9
 
 enum { LEVELS = 4, MOST_KNOWN = LEVELS + 1, DRAWS = 100 };
 
@@ -73,11 +71,11 @@ static struct known search(struct small_instance *instance, const struct sbp_par
     give(instance, level);
     const enum sbp_status status = sbp_explore(&instance->plan, &instance->request, outcome, &diag);
     if (status != SBP_OK && status != SBP_E_INPUT)
-        small_instance_complain(instance, diag.text);
+        small_instance_complain(instance, "%s", diag.text);
     if (status == SBP_E_INPUT || !isfinite(outcome->objective_s))
         return (struct known){INFINITY, 0};
     if (sbp_plan_step(&instance->plan, &instance->plan.strategy, &step, &diag) != SBP_OK)
-        small_instance_complain(instance, diag.text);
+        small_instance_complain(instance, "%s", diag.text);
     const struct known found = {step.totals.step_s, step.totals.device_bytes};
     sbp_step_free(&step);
     return found;
@@ -86,16 +84,14 @@ static struct known search(struct small_instance *instance, const struct sbp_par
 static void check_proof(const struct small_instance *instance, const struct known *known,
                         const struct sbp_outcome *outcome)
 {
-    char text[200];
-    snprintf(
-        text, sizeof text,
-        "a plan of %.9g s is known that takes all of the limit; found %.9g s, bound %.9g s, %s",
-        known->step_s, outcome->objective_s, outcome->lower_bound_s,
-        sbp_plan_status_name(outcome->status));
     if (outcome->status == SBP_PLAN_INFEASIBLE ||
         outcome->lower_bound_s > known->step_s * (1 + CLOSE) ||
         (outcome->status == SBP_PLAN_OPTIMAL && outcome->objective_s > known->step_s * (1 + CLOSE)))
-        small_instance_complain(instance, text);
+        small_instance_complain(instance,
+                                "a plan of %.9g s is known that takes all of the limit; found %.9g "
+                                "s, bound %.9g s, %s",
+                                known->step_s, outcome->objective_s, outcome->lower_bound_s,
+                                sbp_plan_status_name(outcome->status));
 }
 
 static void run_step(struct small_instance *instance, struct tally *tally)

@@ -12,9 +12,8 @@
 #include "tests/papers/plot.h"
 #include "tests/papers/setting.h"
 
-#define MOST_MACHINES 16
-#define MOST_SERIES   128
-#define MOST_ERRORS   8192
+#define MOST_SERIES 128
+#define MOST_ERRORS 8192
 /* Beyond what no curve that rises orders. */
 #define MOST_MIS_ORDERED 0.03
 
@@ -147,10 +146,10 @@ static void say_machines(struct paper *paper)
     paper_table(paper, "| machine | points, groups | in sample | held-out sizes | straight lines | "
                        "held-out groups between | beyond | mis-ordered in sample | of held-out "
                        "sizes | falling | paper: in sample | mis-ordered | noise |");
-    for (int m = 0; m < machine_count; m++)
+    for (int m = 0; m < MACHINES; m++)
         say_machine(paper, &machines[m]);
     paper_say(paper, "\nLogs: ");
-    for (int m = 0; m < machine_count; m++)
+    for (int m = 0; m < MACHINES; m++)
         paper_say(paper, "%s%s (%s)", m == 0 ? "" : "; ", machines[m].name, machines[m].source);
     paper_say(paper, ".\n\n");
 }
@@ -159,7 +158,7 @@ static void say_machines(struct paper *paper)
 static void say_misses(struct paper *paper)
 {
     static struct sbp_network_fit fit;
-    const struct machine *machine = &machines[MACHINE_MI300X];
+    const struct machine *machine = &machines[MACHINE_MI300X_NODE];
     fit_files(machine->file, false, &fit);
     const struct sbp_measured_group *shape = &fit.shapes.shape[0];
     const struct sbp_errors *errors = &fit.quality.in_sample;
@@ -270,7 +269,7 @@ static void say_way(struct paper *paper, const struct sbp_network_fit *fits, con
 {
     static struct tally tally;
     tally = (struct tally){.points = 0};
-    for (int m = 0; m < machine_count; m++)
+    for (int m = 0; m < MACHINES; m++)
         for (int s = 0; s < fits[m].shapes.count; s++)
             if (fits[m].shapes.shape[s].count >= 8)
                 hold_out(&fits[m].shapes.shape[s], predict, &tally);
@@ -283,10 +282,8 @@ static void say_way(struct paper *paper, const struct sbp_network_fit *fits, con
 
 static void say_ways(struct paper *paper)
 {
-    static struct sbp_network_fit fits[MOST_MACHINES];
-    if (machine_count > MOST_MACHINES)
-        abort();
-    for (int m = 0; m < machine_count; m++)
+    static struct sbp_network_fit fits[MACHINES];
+    for (int m = 0; m < MACHINES; m++)
         fit_files(machines[m].file, false, &fits[m]);
     paper_say(paper, "## Ways to fit a curve\n\nErrors of held-out sizes over the groups of all "
                      "machines that were measured at eight sizes or more.\n\n");
@@ -301,7 +298,7 @@ static void say_ways(struct paper *paper)
     say_way(paper, fits, "**three segments, chosen by held-out sizes (used)**", chosen_s, 0.06);
     say_way(paper, fits, "straight lines between all points", interpolated_s, 0.1);
     paper_say(paper, "\n");
-    for (int m = 0; m < machine_count; m++)
+    for (int m = 0; m < MACHINES; m++)
         sbp_network_fit_free(&fits[m]);
 }
 

@@ -16,11 +16,16 @@ struct machine {
 enum {
     MACHINE_POLARIS,
     MACHINE_ALPS,
-    MACHINE_KESTREL = 6,
-    MACHINE_MI300X
-}; /* places in the list */
-extern const struct machine machines[];
-extern const int machine_count;
+    MACHINE_H100_INFINIBAND,
+    MACHINE_A100_NODE,
+    MACHINE_H100_NODE,
+    MACHINE_L40S_NODE,
+    MACHINE_KESTREL,
+    MACHINE_MI300X_NODE,
+    MACHINE_OCI,
+    MACHINES
+};
+extern const struct machine machines[MACHINES];
 
 /* nccl-tests, issue 309: all-reduces of two and of eight nodes. */
 extern const char *const machine_two_nodes[], *const machine_eight_nodes[];

@@ -129,26 +129,49 @@ static void test_gaps(void **state)
     assert_true(closed > 0.2);
 }
 
+/* A mixture of the paths of a plan, and the best strategy along none of them. */
+static void begin_mixture(struct sbp_plan *plan, struct sbp_mixture *mixture)
+{
+    struct sbp_outcome found;
+    struct sbp_diag diag = {{0}};
+    const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    open_plan(&how, 1e-5, plan);
+    if (sbp_optimise(plan, &request, &found, &diag) != SBP_OK ||
+        sbp_mixture_begin(plan, &plan->arena, mixture, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+/* Whether there is more to look along once the plan's strategy is known. */
+static bool add_strategy(struct sbp_mixture *mixture, const struct sbp_plan *plan)
+{
+    struct sbp_diag diag = {{0}};
+    bool more;
+    if (sbp_mixture_add(mixture, &plan->strategy, &more, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    return more;
+}
+
+/* Whether there is more once no plan was found. */
+static bool skip_path(struct sbp_mixture *mixture)
+{
+    bool more;
+    assert_int_equal(sbp_mixture_skip(mixture, &more), SBP_OK);
+    return more;
+}
+
 /* A plan that is known already ends it only once a mixture has been looked along. */
 static void test_known_plan(void **state)
 {
     (void)state;
     struct sbp_plan plan;
-    struct sbp_outcome found;
-    struct sbp_diag diag = {{0}};
     struct sbp_mixture mixture;
-    bool more = false;
-    const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
-    open_plan(&how, 1e-5, &plan);
-    assert_int_equal(sbp_optimise(&plan, &request, &found, &diag), SBP_OK);
-    assert_int_equal(sbp_mixture_begin(&plan, &plan.arena, &mixture, &diag), SBP_OK);
-    assert_int_equal(sbp_mixture_add(&mixture, &plan.strategy, &more, &diag), SBP_OK);
-    assert_true(more && mixture.path_count == 2 && !mixture.is_played);
-    assert_int_equal(sbp_mixture_add(&mixture, &plan.strategy, &more, &diag), SBP_OK);
-    assert_true(more && mixture.is_played);
-    assert_int_equal(sbp_mixture_add(&mixture, &plan.strategy, &more, &diag), SBP_OK);
-    assert_false(more);
+    begin_mixture(&plan, &mixture);
+    assert_true(add_strategy(&mixture, &plan));
+    assert_true(mixture.path_count == 2 && !mixture.is_played);
+    assert_true(add_strategy(&mixture, &plan));
+    assert_true(mixture.is_played);
+    assert_false(add_strategy(&mixture, &plan));
     sbp_plan_free(&plan);
 }
 
@@ -157,23 +180,14 @@ static void test_no_plan(void **state)
 {
     (void)state;
     struct sbp_plan plan;
-    struct sbp_outcome found;
-    struct sbp_diag diag = {{0}};
     struct sbp_mixture mixture;
-    bool more = true;
-    const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
-    open_plan(&how, 1e-5, &plan);
-    assert_int_equal(sbp_optimise(&plan, &request, &found, &diag), SBP_OK);
-    assert_int_equal(sbp_mixture_begin(&plan, &plan.arena, &mixture, &diag), SBP_OK);
-    assert_int_equal(sbp_mixture_skip(&mixture, &more), SBP_OK);
-    assert_false(more);
-    assert_int_equal(sbp_mixture_add(&mixture, &plan.strategy, &more, &diag), SBP_OK);
-    assert_int_equal(sbp_mixture_skip(&mixture, &more), SBP_OK);
-    assert_true(more && mixture.is_played);
+    begin_mixture(&plan, &mixture);
+    assert_false(skip_path(&mixture));
+    (void)add_strategy(&mixture, &plan);
+    assert_true(skip_path(&mixture));
+    assert_true(mixture.is_played);
     check_mixture(&mixture);
-    assert_int_equal(sbp_mixture_skip(&mixture, &more), SBP_OK);
-    assert_false(more);
+    assert_false(skip_path(&mixture));
     sbp_plan_free(&plan);
 }
 

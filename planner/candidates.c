@@ -401,8 +401,14 @@ enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_requ
         return SBP_OK;
     /* Says what is wrong with what was given. */
     SBP_TRY(sbp_parallel_check(&plan->parallel, &plan->graph, &plan->cluster, diag));
+    if (plan->parallel.schedule == SBP_INTERLEAVED && l.chunks)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: schedule: interleaved deals the model's %d blocks out evenly to "
+                        "2 stages and more with 2 chunks and more each, which no cut does that the "
+                        "other keys leave; legal are other schedules, or chunks and pipeline given",
+                        l.blocks);
     return sbp_fail(diag, SBP_E_INPUT,
-                    "parallel: no legal way to cut the step into at least %d stages and equal "
+                    "parallel: no legal way to cut the step into %d stages or more and equal "
                     "micro-batches: fewer of the keys pipeline, micro_batch, schedule and chunks "
                     "may be given",
                     l.open.least_stages);

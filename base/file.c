@@ -89,14 +89,20 @@ static int open_beside(const char *target, struct sbp_text *name)
     return -1;
 }
 
+/* The folder of a path, with the slash behind it. */
+static void add_folder(struct sbp_text *folder, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    sbp_text_add(folder, "%.*s", slash == NULL ? 2 : (int)(slash - path) + 1,
+                 slash == NULL ? "./" : path);
+}
+
 /* The rename itself reaches the disk with the folder. Best effort: the new file is whole already,
  * and some file systems refuse to sync folders. */
 static void sync_folder(const char *target)
 {
     struct sbp_text folder = {0};
-    const char *slash = strrchr(target, '/');
-    sbp_text_add(&folder, "%.*s", slash == NULL ? 1 : (int)(slash - target) + 1,
-                 slash == NULL ? "." : target);
+    add_folder(&folder, target);
     const int file = folder.failed ? -1 : open(folder.bytes, O_RDONLY | O_CLOEXEC);
     if (file >= 0) {
         (void)fsync(file);
@@ -150,6 +156,12 @@ static bool write_through(const char *path, const char *text, size_t length)
     return written && closed;
 }
 
+/* errno is the reason. */
+static enum sbp_status refuse_write(const char *path, struct sbp_diag *diag)
+{
+    return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
 enum sbp_status sbp_file_write(const char *path, const char *text, size_t length,
                                struct sbp_diag *diag)
 {
@@ -167,7 +179,37 @@ enum sbp_status sbp_file_write(const char *path, const char *text, size_t length
     } else {
         done = replace_file(path, NULL, text, length);
     }
-    if (!done)
-        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
-    return SBP_OK;
+    return done ? SBP_OK : refuse_write(path, diag);
+}
+
+/* Whether a file can be made beside a path, which is how files are replaced. */
+static bool is_folder_writable(const char *path)
+{
+    struct sbp_text folder = {0};
+    add_folder(&folder, path);
+    const bool writable = !folder.failed && access(folder.bytes, W_OK | X_OK) == 0;
+    const int reason = folder.failed ? ENOMEM : errno;
+    sbp_text_free(&folder);
+    errno = reason;
+    return writable;
+}
+
+enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
+{
+    struct stat old;
+    bool writable = false;
+    if (stat(path, &old) != 0) {
+        writable = is_folder_writable(path);
+    } else if (S_ISDIR(old.st_mode)) {
+        errno = EISDIR;
+    } else if (!S_ISREG(old.st_mode)) {
+        writable = access(path, W_OK) == 0;
+    } else {
+        char *target = realpath(path, NULL);
+        writable = target != NULL && is_folder_writable(target);
+        const int reason = errno;
+        free(target);
+        errno = reason;
+    }
+    return writable ? SBP_OK : refuse_write(path, diag);
 }

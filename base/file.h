@@ -18,4 +18,8 @@ enum sbp_status sbp_file_read(const char *path, char **text, size_t *length,
 enum sbp_status sbp_file_write(const char *path, const char *text, size_t length,
                                struct sbp_diag *diag) SBP_MUST_USE;
 
+/* Before long work: whether sbp_file_write could write there now, as far as permissions tell.
+ * E_IO as it. */
+enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag) SBP_MUST_USE;
+
 #endif

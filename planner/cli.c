@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "planner/help.h"
 #include "planner/optimise.h"
@@ -16,6 +17,7 @@
 enum value_kind {
     FLAG,    /* bool */
     TEXT,    /* const char * */
+    OUTPUT,  /* the same: a file that can be written */
     LIST,    /* struct sbp_word_list; may be given more than once */
     WHOLE,   /* int64_t */
     COUNT,   /* int64_t, with k, M, G, B, T as powers of 1000 */
@@ -44,8 +46,8 @@ struct option {
 #define AT(field) offsetof(struct sbp_arguments, field)
 
 static const struct option options[] = {
-    {"-o", "FILE", TEXT, AT(output), 0, 0, NULL, "write the result to a file"},
-    {"--problem", "FILE", TEXT, AT(problem), 0, 0, NULL,
+    {"-o", "FILE", OUTPUT, AT(output), 0, 0, NULL, "write the result to a file"},
+    {"--problem", "FILE", OUTPUT, AT(problem), 0, 0, NULL,
      "write the pairwise problem as well, in the format of the IOPDDL benchmark"},
     {"--space", "NAME", CHOICE, AT(space), 0, 0, space_names,
      "strategies to search among (default full)"},
@@ -292,6 +294,15 @@ static enum sbp_status read_seconds(const struct place *place, const char *value
     return SBP_OK;
 }
 
+/* What cannot be written is told before hours of work, not behind them. */
+static enum sbp_status read_text(const struct place *place, const char *value, const char **text)
+{
+    if (*value == '\0')
+        return refuse_value(place, value, "a text that is not empty");
+    *text = value;
+    return place->option->kind == OUTPUT ? sbp_file_check_writable(value, place->diag) : SBP_OK;
+}
+
 /* Lists and forwarded words have room for every word of the command line. */
 static void push_word(struct sbp_word_list *list, const char *word)
 {
@@ -313,10 +324,8 @@ static enum sbp_status read_value(const struct place *place, const char *value,
         *(bool *)field = true;
         return SBP_OK;
     case TEXT:
-        if (*value == '\0')
-            return refuse_value(place, value, "a text that is not empty");
-        *(const char **)field = value;
-        return SBP_OK;
+    case OUTPUT:
+        return read_text(place, value, field);
     case LIST:
         push_word(field, value);
         return SBP_OK;

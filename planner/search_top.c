@@ -23,6 +23,33 @@ static bool is_heuristic(const char *solver)
            strcmp(solver, "metropolis-hastings") == 0;
 }
 
+/* "plan.json", "plan-2.json": the rank stands before the extension. */
+static void name_file(const char *output, int rank, struct sbp_text *file)
+{
+    const char *slash = strrchr(output, '/');
+    const char *name = slash == NULL ? output : slash + 1;
+    const char *dot = strrchr(name, '.');
+    const size_t stem = dot == NULL || dot == name ? strlen(output) : (size_t)(dot - output);
+    if (rank == 1)
+        sbp_text_add(file, "%s", output);
+    else
+        sbp_text_add(file, "%.*s-%d%s", (int)stem, output, rank, output + stem);
+}
+
+/* Plans beside the first: it was looked at as an option's value. */
+static enum sbp_status check_files(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    enum sbp_status status = SBP_OK;
+    for (int rank = 2; rank <= arguments->top && status == SBP_OK; rank++) {
+        struct sbp_text file = {0};
+        name_file(arguments->output, rank, &file);
+        status = file.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory")
+                             : sbp_file_check_writable(file.bytes, diag);
+        sbp_text_free(&file);
+    }
+    return status;
+}
+
 enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const char *solver = arguments->algorithm > 0 ? sbp_solvers[arguments->algorithm - 1].name : "";
@@ -38,23 +65,10 @@ enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments, str
                         "sbplan search: --top: -o %s is not a regular file, and further plans go "
                         "to files beside it",
                         arguments->output);
-    return SBP_OK;
+    return arguments->output == NULL ? SBP_OK : check_files(arguments, diag);
 }
 
 /* ---- plans ---------------------------------------------------------------------------------- */
-
-/* "plan.json", "plan-2.json": the rank stands before the extension. */
-static void name_file(const char *output, int rank, struct sbp_text *file)
-{
-    const char *slash = strrchr(output, '/');
-    const char *name = slash == NULL ? output : slash + 1;
-    const char *dot = strrchr(name, '.');
-    const size_t stem = dot == NULL || dot == name ? strlen(output) : (size_t)(dot - output);
-    if (rank == 1)
-        sbp_text_add(file, "%s", output);
-    else
-        sbp_text_add(file, "%.*s-%d%s", (int)stem, output, rank, output + stem);
-}
 
 static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alternative *plan,
                                   int rank, struct sbp_diag *diag)

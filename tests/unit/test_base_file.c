@@ -127,6 +127,29 @@ static void test_write_failures(void **state)
 }
 
 /* A disk that fills up half-way, played by a limit on file sizes. */
+/* Asked before, the answer is that of writing; nothing is left behind. */
+static void test_says_before_whether_it_can_write(void **state)
+{
+    struct folder *folder = *state;
+    char below[160];
+    const char *const bad[] = {folder->path, "nowhere/plan.json", "nowhere/", below};
+    assert_int_equal(sbp_file_check_writable(folder->file, &folder->diag), SBP_OK);
+    assert_int_equal(count_entries(folder->path), 0);
+    assert_written(folder, "old");
+    assert_int_equal(sbp_file_check_writable(folder->file, &folder->diag), SBP_OK);
+    assert_int_equal(sbp_file_check_writable("plan.json", &folder->diag), SBP_OK);
+    assert_int_equal(sbp_file_check_writable("/dev/null", &folder->diag), SBP_OK);
+    (void)snprintf(below, sizeof below, "%s/plan.json", folder->file);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct sbp_diag written = {{0}};
+        folder->diag.text[0] = '\0';
+        assert_int_equal(sbp_file_check_writable(bad[i], &folder->diag), SBP_E_IO);
+        assert_int_equal(sbp_file_write(bad[i], "x", 1, &written), SBP_E_IO);
+        assert_string_equal(folder->diag.text, written.text);
+    }
+    assert_int_equal(count_entries(folder->path), 1);
+}
+
 static void test_old_file_survives_a_full_disk(void **state)
 {
     struct folder *folder = *state;
@@ -217,6 +240,7 @@ int main(void)
         IN_FOLDER(test_write_failures),        IN_FOLDER(test_old_file_survives_a_full_disk),
         IN_FOLDER(test_mode_and_link_stay),    IN_FOLDER(test_new_files_follow_the_umask),
         IN_FOLDER(test_stale_temporary_files), IN_FOLDER(test_devices_are_written_through),
+        IN_FOLDER(test_says_before_whether_it_can_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

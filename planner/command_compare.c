@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -134,8 +133,9 @@ static void take_better_part(struct comparison *comparison)
     full->found = true;
     full->refused = false;
     full->outcome.objective_s = part->outcome.objective_s;
-    full->outcome.lower_bound_s = fmin(full->outcome.lower_bound_s, part->outcome.lower_bound_s);
-    full->outcome.status = SBP_PLAN_FEASIBLE;
+    full->outcome.status = part->outcome.objective_s <= full->outcome.lower_bound_s * (1 + 1e-9)
+                               ? SBP_PLAN_OPTIMAL
+                               : SBP_PLAN_FEASIBLE;
     full->parallel = part->parallel;
     full->summary = part->summary;
     full->trust = part->trust;
@@ -154,15 +154,6 @@ static double gain(const struct comparison *comparison, int index)
 
 /* --- text --- */
 
-static const char *verdict(const struct row *row)
-{
-    if (row->refused)
-        return "refused";
-    if (row->found || row->outcome.status == SBP_PLAN_INFEASIBLE)
-        return sbp_plan_status_name(row->outcome.status);
-    return "none found";
-}
-
 static void why_cell(struct sbp_table *table, const struct row *row)
 {
     char needed[32], limit[32];
@@ -170,7 +161,8 @@ static void why_cell(struct sbp_table *table, const struct row *row)
         sbp_table_cell(table, "see below");
     else if (row->shortage.needed_bytes > 0)
         sbp_table_cell(
-            table, "needs %s of %s%s%s", sbp_format_bytes(row->shortage.needed_bytes, needed),
+            table, "needs %s%s of %s%s%s", row->shortage.parts[0] == '\0' ? "at least " : "",
+            sbp_format_bytes(row->shortage.needed_bytes, needed),
             sbp_format_bytes(row->shortage.limit_bytes, limit),
             row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
     else
@@ -186,9 +178,9 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
 {
     const int numbers = has_intervals(comparison) ? 6 : 5;
     const struct row *row = &comparison->row[index];
-    char unit[32];
+    char unit[32], word[SBP_VERDICT_BYTES];
     sbp_table_cell(table, "%s", sbp_space_name(ORDER[index]));
-    sbp_table_cell(table, "%s", verdict(row));
+    sbp_table_cell(table, "%s", row->refused ? "refused" : sbp_outcome_word(&row->outcome, word));
     if (!row->found) {
         for (int i = 0; i < numbers; i++)
             sbp_table_cell(table, "-");

@@ -1,4 +1,3 @@
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -132,22 +131,6 @@ static enum sbp_status search_rows(struct table *table, struct sbp_diag *diag)
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* "optimal", "gap 1.2 %", "feasible", "none found". */
-static void status_cell(struct sbp_table *out, const struct row *row)
-{
-    const struct sbp_outcome *outcome = &row->outcome;
-    if (row->refused)
-        sbp_table_cell(out, "refused");
-    else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0)
-        sbp_table_cell(out, "gap %.3g %%",
-                       100 * (outcome->objective_s / outcome->lower_bound_s - 1));
-    else
-        sbp_table_cell(out, "%s",
-                       outcome->status == SBP_PLAN_TIME_LIMIT
-                           ? "none found"
-                           : sbp_plan_status_name(outcome->status));
-}
-
 static void memory_cell(struct sbp_table *out, const struct row *row)
 {
     char used[32], limit[32];
@@ -183,7 +166,7 @@ static bool has_intervals(const struct table *table)
 static void print_row(struct sbp_table *out, const struct table *table, int index)
 {
     const struct row *row = &table->row[index];
-    char seconds[32];
+    char seconds[32], word[SBP_VERDICT_BYTES];
     for (int key = 0; key < table->sweep.key_count; key++)
         sbp_table_cell(out, "%s", sbp_sweep_value(&table->sweep, index, key));
     sbp_table_cell(out, "%s",
@@ -192,7 +175,7 @@ static void print_row(struct sbp_table *out, const struct table *table, int inde
         sbp_trust_cell(out, &row->trust);
     sbp_table_cell(out, "%s", row->found ? row->rate : "-");
     memory_cell(out, row);
-    status_cell(out, row);
+    sbp_table_cell(out, "%s", row->refused ? "refused" : sbp_outcome_word(&row->outcome, word));
     sbp_table_cell(out, "%s", row->found ? row->line : "-");
     sbp_table_cell(out, "%s", change_of(table, index));
 }

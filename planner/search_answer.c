@@ -1,5 +1,4 @@
 /* What the commands search and price print: the plan that was found, or why there is none. */
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -28,13 +27,16 @@ static struct sbp_report_options report_options(const struct sbp_search_job *job
 static enum sbp_status print_search(const struct sbp_search_job *job)
 {
     const struct sbp_outcome *outcome = &job->outcome;
-    char verdict[SBP_VERDICT_BYTES], count[32], wall[32], size[32] = "1 strategy";
+    char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
+    PRINT("search     space %s, ", sbp_space_name(job->request.space));
     if (outcome->space_size_log10 > 0)
-        (void)snprintf(size, sizeof size, "10^%.1f strategies", outcome->space_size_log10);
-    PRINT("search     space %s, %s, %s boxing; %s: %s\n", sbp_space_name(job->request.space), size,
-          sbp_boxing_name(job->request.boxing),
-          outcome->algorithm == NULL ? "none" : outcome->algorithm,
-          sbp_outcome_verdict(outcome, verdict));
+        PRINT("10^%.1f strategies, ", outcome->space_size_log10);
+    else if (outcome->evaluations > 0) /* else nobody counted */
+        PRINT("1 strategy, ");
+    PRINT("%s boxing; ", sbp_boxing_name(job->request.boxing));
+    if (outcome->algorithm != NULL)
+        PRINT("%s: ", outcome->algorithm);
+    PRINT("%s\n", sbp_outcome_verdict(outcome, verdict));
     PRINT("           %s evaluations in %s, seed %lld\n",
           sbp_format_count((double)outcome->evaluations, count),
           sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);
@@ -105,29 +107,54 @@ enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
     return SBP_OK;
 }
 
+/* What ended a search before it found anything. */
+static const char *stop_reason(const struct sbp_search_job *job)
+{
+    const struct sbp_arguments *arguments = job->arguments;
+    if (arguments->stop != NULL && *arguments->stop != 0)
+        return "it was interrupted";
+    if (arguments->max_evaluations > 0 && job->outcome.evaluations >= arguments->max_evaluations)
+        return "a larger --max-evaluations may help";
+    return "a longer --time-limit may help";
+}
+
+/* The least memory, which is a plan's where parts are known, else the model's. */
+static enum sbp_status print_needed(const struct sbp_shortage *shortage)
+{
+    char needed[32];
+    (void)sbp_format_bytes(shortage->needed_bytes, needed);
+    if (shortage->parts[0] != '\0')
+        PRINT("; the least that was seen to do is %s (%.0f bytes)\n%s dominate: %s\n", needed,
+              shortage->needed_bytes, shortage->largest, shortage->parts);
+    else
+        PRINT("; about %s (%.0f bytes) is the least, if a plan can be made of it\n", needed,
+              shortage->needed_bytes);
+    return SBP_OK;
+}
+
 static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
-    char needed[32], limit[32];
-    const bool proved = job->outcome.status == SBP_PLAN_INFEASIBLE;
+    char limit[32];
+    const char *space = sbp_space_name(job->request.space);
+    (void)sbp_format_bytes(shortage->limit_bytes, limit);
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     if (job->outcome.stopped && !(shortage->needed_bytes > 0)) {
-        PRINT("\nno strategy of space %s was found before the search was stopped: more time may "
-              "help\n",
-              sbp_space_name(job->request.space));
+        PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
+              stop_reason(job));
         return SBP_OK;
     }
-    PRINT(proved ? "\ninfeasible: no strategy of space %s fits %s a device"
-                 : "\nno strategy of space %s was found that fits %s a device, nor a proof that "
-                   "there is none",
-          sbp_space_name(job->request.space), sbp_format_bytes(shortage->limit_bytes, limit));
+    if (job->outcome.status == SBP_PLAN_INFEASIBLE)
+        PRINT("\ninfeasible: no strategy of space %s fits %s a device", space, limit);
+    else
+        PRINT("\nno strategy of space %s was found that fits %s a device, nor a proof that there "
+              "is none",
+              space, limit);
     if (shortage->needed_bytes > 0)
-        PRINT("; the least that was seen to do is %s (%.0f bytes)",
-              sbp_format_bytes(shortage->needed_bytes, needed), shortage->needed_bytes);
-    PRINT("\n");
-    if (shortage->parts[0] != '\0')
-        PRINT("%s dominate: %s\n", shortage->largest, shortage->parts);
+        SBP_TRY(print_needed(shortage));
+    else
+        PRINT("\n");
     return sbp_search_advise(job);
 }
 

@@ -180,14 +180,34 @@ void sbp_search_job_free(struct sbp_search_job *job)
 
 /* --- verdicts --- */
 
+const char *sbp_outcome_gap(const struct sbp_outcome *outcome, char *buffer)
+{
+    const double percent = 100 * (outcome->objective_s / outcome->lower_bound_s - 1);
+    (void)snprintf(buffer, SBP_GAP_BYTES, percent < 1000 ? "%.3g %%" : "%.0f %%", percent);
+    return buffer;
+}
+
+const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer)
+{
+    char gap[SBP_GAP_BYTES];
+    if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0)
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "gap %s", sbp_outcome_gap(outcome, gap));
+    else
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s",
+                       outcome->status == SBP_PLAN_TIME_LIMIT
+                           ? "none found"
+                           : sbp_plan_status_name(outcome->status));
+    return buffer;
+}
+
 const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
 {
     const char *stopped = outcome->stopped ? ", stopped early" : "";
-    char bound[32];
+    char bound[32], gap[SBP_GAP_BYTES];
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
-        const double gap = outcome->objective_s / outcome->lower_bound_s - 1;
-        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %.3g %% above the bound %s%s",
-                       100 * gap, sbp_precise_seconds(outcome->lower_bound_s, bound), stopped);
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s",
+                       sbp_outcome_gap(outcome, gap),
+                       sbp_precise_seconds(outcome->lower_bound_s, bound), stopped);
     } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {

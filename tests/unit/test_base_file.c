@@ -236,10 +236,14 @@ static void test_devices_are_written_through(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(test_round_trips),           IN_FOLDER(test_read_failures),
-        IN_FOLDER(test_write_failures),        IN_FOLDER(test_old_file_survives_a_full_disk),
-        IN_FOLDER(test_mode_and_link_stay),    IN_FOLDER(test_new_files_follow_the_umask),
-        IN_FOLDER(test_stale_temporary_files), IN_FOLDER(test_devices_are_written_through),
+        IN_FOLDER(test_round_trips),
+        IN_FOLDER(test_read_failures),
+        IN_FOLDER(test_write_failures),
+        IN_FOLDER(test_old_file_survives_a_full_disk),
+        IN_FOLDER(test_mode_and_link_stay),
+        IN_FOLDER(test_new_files_follow_the_umask),
+        IN_FOLDER(test_stale_temporary_files),
+        IN_FOLDER(test_devices_are_written_through),
         IN_FOLDER(test_says_before_whether_it_can_write),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/stats.h"
 #include "base/text.h"
@@ -14,8 +15,12 @@ static void find(struct sbp_findings *findings, const char *format, ...) SBP_PRI
 
 static void find(struct sbp_findings *findings, const char *format, ...)
 {
-    if (findings->count == SBP_MAX_FINDINGS)
+    if (findings->count == SBP_MAX_FINDINGS) {
+        (void)snprintf(findings->line[SBP_MAX_FINDINGS - 1], sizeof findings->line[0],
+                       "there is more to note than %d lines: the samples hold the rest",
+                       SBP_MAX_FINDINGS);
         return;
+    }
     va_list arguments;
     va_start(arguments, format);
     const int length =
@@ -24,14 +29,44 @@ static void find(struct sbp_findings *findings, const char *format, ...)
     findings->count += length > 0;
 }
 
-static int last_chain(const struct sbp_record *record)
+static const struct sbp_session *last_session(const struct sbp_record *record)
 {
-    return record->session[record->session_count - 1].chain;
+    return &record->session[record->session_count - 1];
 }
 
+/* Measured in the last chain, on the hosts of its last session. */
 static bool is_last(const struct sbp_record *record, const struct sbp_result *result)
 {
-    return record->session[result->session].chain == last_chain(record);
+    const struct sbp_session *last = last_session(record);
+    const struct sbp_session *own = &record->session[result->session];
+    return own->chain == last->chain && strcmp(own->origin.placement, last->origin.placement) == 0;
+}
+
+/* --- sessions --- */
+
+static bool is_like(const struct sbp_calibration_origin *a, const struct sbp_calibration_origin *b)
+{
+    return strcmp(a->library, b->library) == 0 && strcmp(a->driver, b->driver) == 0 &&
+           strcmp(a->binding, b->binding) == 0 && strcmp(a->settings, b->settings) == 0;
+}
+
+void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings)
+{
+    const struct sbp_session *last = last_session(record);
+    bool elsewhere = false, otherwise = false;
+    for (int i = 0; i < record->session_count; i++) {
+        const struct sbp_session *session = &record->session[i];
+        if (session->chain != last->chain || session->count == 0)
+            continue;
+        elsewhere |= strcmp(session->origin.placement, last->origin.placement) != 0;
+        otherwise |= !is_like(&session->origin, &last->origin);
+    }
+    if (elsewhere)
+        find(findings, "it was gone on with on other hosts: ranks, hosts and links are named by "
+                       "what was measured on the last ones alone");
+    if (otherwise)
+        find(findings, "it was gone on with under another library, driver, binding or other "
+                       "settings: its times are of both (--fresh begins anew)");
 }
 
 /* --- runs --- */
@@ -335,8 +370,7 @@ enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record,
 void sbp_findings_of_network(const struct sbp_record *record, const struct sbp_placement *placement,
                              struct sbp_findings *findings)
 {
-    const struct sbp_calibration_origin *origin =
-        &record->session[record->session_count - 1].origin;
+    const struct sbp_calibration_origin *origin = &last_session(record)->origin;
     const struct sbp_result *longest = NULL;
     char nominal[32], found[32];
     if (placement->nodes < 2)

@@ -4,7 +4,8 @@
  * Pairs. A rank is slow when even its best message, of those over one kind of link, takes
  * SBP_SLOW times what the faster quarter of all pairs takes. A host is slow when all of its ranks
  * are, over the network. A link is slow when it takes as many times what every other link of both
- * its ends takes. Times count that every run has at least.
+ * its ends takes. Times count that every run has at least, of the sessions of the last chain that
+ * had every rank on the same host as the last one: what was measured on others names nobody here.
  */
 #ifndef SBP_CALIB_FINDINGS_H
 #define SBP_CALIB_FINDINGS_H
@@ -19,11 +20,14 @@
 
 #define SBP_MAX_FINDINGS 16
 struct sbp_findings {
-    int count; /* what comes after the last is dropped */
+    int count; /* where there is more to say, the last line says that */
     char line[SBP_MAX_FINDINGS][240];
 };
 
 /* Each adds lines. */
+/* What changed between the sessions of the last chain: it was gone on with on other hosts, or under
+ * other software and settings. */
+void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings);
 void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings);
 /* Compute that the same rank was slowest at. */
 void sbp_findings_of_compute(const struct sbp_record *record, const struct sbp_placement *placement,

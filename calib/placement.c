@@ -1,5 +1,6 @@
 #include "calib/placement.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -62,6 +63,17 @@ int sbp_placement_rank(const struct sbp_placement *placement, int node, int loca
         if (placement->node[r] == node && placement->local[r] == local)
             return r;
     return -1;
+}
+
+/* FNV-1a over the hosts' names, rank by rank. */
+void sbp_placement_digest(const struct sbp_placement *placement, char *text, int size)
+{
+    uint64_t digest = UINT64_C(0xcbf29ce484222325);
+    for (int r = 0; r < placement->ranks; r++)
+        for (int i = 0; i < SBP_HOST_NAME; i++)
+            digest = (digest ^ (unsigned char)placement->host[placement->node[r]][i]) *
+                     UINT64_C(0x100000001b3);
+    (void)snprintf(text, (size_t)size, "%016llx", (unsigned long long)digest);
 }
 
 /* --- asking the ranks --- */

@@ -22,6 +22,8 @@ enum sbp_status sbp_placement_find(const struct sbp_sampler *sampler,
 enum sbp_status sbp_placement_of(const int *node, int ranks, struct sbp_placement *placement,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_placement_free(struct sbp_placement *placement);
+/* A text that is the same where every rank lies on the host of the same name. */
+void sbp_placement_digest(const struct sbp_placement *placement, char *text, int size);
 /* The rank at a place; -1: the node has fewer. */
 int sbp_placement_rank(const struct sbp_placement *placement, int node, int local);
 

@@ -50,7 +50,9 @@ static void add_settings(struct sbp_text *text, const char *settings)
 #define WORDS(X)                                                                                   \
     X(date)                                                                                        \
     X(host)                                                                                        \
-    X(system) X(cpu) X(compiler) X(backend) X(library) X(driver) X(binding) X(nominal_from) X(name)
+    X(system)                                                                                      \
+    X(cpu)                                                                                         \
+    X(compiler) X(backend) X(library) X(driver) X(binding) X(placement) X(nominal_from) X(name)
 
 void sbp_record_session_line(const struct sbp_calibration_origin *origin, bool resumes,
                              struct sbp_text *text)

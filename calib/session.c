@@ -189,6 +189,7 @@ static enum sbp_status sum_up(struct part *part, struct sbp_diag *diag)
     session->measured = true;
     SBP_TRY(sbp_calibration_of(&session->record, session->settings->statistic, found, diag));
     found->origin.wall_s = sbp_clock_s() - part->start_s;
+    sbp_findings_of_sessions(&session->record, &found->findings);
     sbp_findings_of_compute(&session->record, &part->placement, &found->findings);
     SBP_TRY(sbp_findings_of_pairs(&session->record, &part->placement,
                                   sbp_calibration_is_crowded(found), &found->findings, diag));

@@ -396,6 +396,71 @@ static void test_what_is_slow_is_named(void **state)
         }
 }
 
+/* The same work in three sessions: on the same hosts, on others, with other settings. */
+static void test_sessions_that_differ_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *placement, *settings;
+        int findings;
+        const char *part;
+    } cases[] = {{"a", "NCCL_ALGO=Ring", 0, ""},
+                 {"b", "NCCL_ALGO=Ring", 1, "on other hosts"},
+                 {"a", "NCCL_ALGO=Tree", 1, "other settings"}};
+    static const int node[] = {0, 0, 0, 0};
+    for (int i = 0; i < 3; i++) {
+        struct sbp_text text = {0};
+        struct sbp_placement placement;
+        struct sbp_findings findings = {0};
+        struct sbp_calibration_origin origin = make_origin();
+        (void)snprintf(origin.placement, sizeof origin.placement, "a");
+        (void)snprintf(origin.settings, sizeof origin.settings, "NCCL_ALGO=Ring");
+        sbp_record_session_line(&origin, false, &text);
+        /* Rank 3 is slow in what the first session measured. */
+        for (int a = 0; a < 4; a++)
+            for (int b = a + 1; b < 4; b++) {
+                const struct sbp_pair pair = {a, b, b == 3 ? 9e-5 : 1e-5};
+                const struct sbp_result result = {
+                    .cell = {.work = SBP_WORK_PAIRS, .bytes = 1 << 20},
+                    .pair_count = 1,
+                    .pair = &pair};
+                sbp_record_result_line(&result, &text);
+            }
+        (void)snprintf(origin.placement, sizeof origin.placement, "%s", cases[i].placement);
+        (void)snprintf(origin.settings, sizeof origin.settings, "%s", cases[i].settings);
+        sbp_record_session_line(&origin, true, &text);
+        add_result(&text, 0, &reduce, 1e-4);
+        struct sbp_record record = parse(&text);
+        sbp_findings_of_sessions(&record, &findings);
+        assert_int_equal(findings.count, cases[i].findings);
+        assert_true(cases[i].findings == 0 || strstr(findings.line[0], cases[i].part) != NULL);
+        findings.count = 0;
+        assert_int_equal(sbp_placement_of(node, 4, &placement, NULL), SBP_OK);
+        assert_int_equal(sbp_findings_of_pairs(&record, &placement, false, &findings, NULL),
+                         SBP_OK);
+        assert_int_equal(findings.count, cases[i].placement[0] == 'a'); /* else of nobody here */
+        sbp_placement_free(&placement);
+        sbp_record_free(&record);
+    }
+}
+
+/* Runs in plenty, all slow: more than there are lines. */
+static void test_more_findings_than_lines(void **state)
+{
+    (void)state;
+    struct sbp_run run[SBP_MAX_FINDINGS + 1];
+    struct sbp_findings findings = {0};
+    for (int i = 0; i <= SBP_MAX_FINDINGS; i++)
+        run[i] = (struct sbp_run){.run = i, .compared = 9, .slowdown = 2, .bad = true};
+    const struct sbp_runs runs = {SBP_MAX_FINDINGS, run}, more = {SBP_MAX_FINDINGS + 1, run};
+    sbp_findings_of_runs(&runs, &findings);
+    assert_non_null(strstr(findings.line[SBP_MAX_FINDINGS - 1], "was slow as a whole"));
+    findings.count = 0;
+    sbp_findings_of_runs(&more, &findings);
+    assert_int_equal(findings.count, SBP_MAX_FINDINGS);
+    assert_non_null(strstr(findings.line[SBP_MAX_FINDINGS - 1], "more to note"));
+}
+
 static void test_slow_compute_is_named(void **state)
 {
     (void)state;
@@ -439,6 +504,8 @@ int main(void)
         cmocka_unit_test(test_sessions_of_a_chain_count_together),
         cmocka_unit_test(test_what_is_slow_is_named),
         cmocka_unit_test(test_slow_compute_is_named),
+        cmocka_unit_test(test_sessions_that_differ_are_told),
+        cmocka_unit_test(test_more_findings_than_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

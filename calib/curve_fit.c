@@ -8,7 +8,6 @@
 #include "calib/lad.h"
 
 #define MOST_EXACT 64    /* sizes up to which lines of least absolute deviations lay segments out */
-#define SIMPLER    0.98  /* what has more segments must predict held-out sizes better by this */
 #define MANY_SIZES 12    /* from here on a segment has three sizes: no outlier gets its own */
 #define TIE        1e-6  /* of held-out errors: rounding does not decide */
 #define PARALLEL   1e-14 /* squared sine of the angle at which two columns are one */

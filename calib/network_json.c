@@ -184,6 +184,9 @@ struct cJSON *sbp_network_quality_json(const struct sbp_network_fit *fit)
     struct cJSON *few = sbp_json_put_array(root, "groups_of_too_few_sizes", &failed);
     for (int s = 0; s < fit->shapes.few_count && !failed; s++)
         put_group(few, &fit->shapes.few[s], NULL, &failed);
+    if (fit->shapes.over_count > 0)
+        sbp_json_put_number(root, "groups_beyond_what_a_file_holds", fit->shapes.over_count,
+                            &failed);
     return done(root, failed);
 }
 

@@ -79,6 +79,11 @@ static void print_remarks(const struct sbp_network_fit *fit, FILE *out)
                       sbp_collective_name(fit->shapes.few[s].kind), fit->shapes.few[s].nodes,
                       fit->shapes.few[s].ranks_per_node, fit->shapes.few[s].count,
                       fit->shapes.few[s].count == 1 ? "" : "s", SBP_LEAST_SHAPE_SIZES);
+    if (fit->shapes.over_count > 0)
+        (void)fprintf(out,
+                      "left out: %d groups, for a cluster file holds %d: those of nodes and ranks "
+                      "between others\n",
+                      fit->shapes.over_count, SBP_NETWORK_CURVES);
     for (int s = 0; s < fit->network.curve_count; s++) {
         const struct sbp_shape_curve *curve = &fit->network.curve[s];
         if (curve->error >= POOR)

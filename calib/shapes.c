@@ -1,5 +1,7 @@
 #include "calib/shapes.h"
 
+#include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/stats.h"
@@ -72,16 +74,73 @@ static enum sbp_status take_shape(const struct sbp_measured_point *point, int co
     if (shape.sample == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", count);
     take_samples(point, count, &shape);
-    if (shape.count > SBP_MOST_CURVE_SAMPLES || shapes->count == SBP_NETWORK_CURVES)
-        return sbp_fail(diag, SBP_E_INPUT,
-                        "more than %d sizes of one group, or more than %d groups: fit fewer logs",
-                        SBP_MOST_CURVE_SAMPLES, SBP_NETWORK_CURVES);
+    if (shape.count > SBP_MOST_CURVE_SAMPLES)
+        return sbp_fail(diag, SBP_E_INPUT, "more than %d sizes of one group: fit fewer logs",
+                        SBP_MOST_CURVE_SAMPLES);
     if (shape.count < SBP_LEAST_SHAPE_SIZES) {
         shapes->few[shapes->few_count++] = shape;
         return SBP_OK;
     }
     shapes->shape[shapes->count++] = shape;
-    shapes->points += count;
+    return SBP_OK;
+}
+
+/* --- more than a cluster file holds --- */
+
+static int place_of(const struct sbp_measured_group *shape, bool by_nodes)
+{
+    return by_nodes ? shape->nodes : shape->ranks_per_node;
+}
+
+/* The number, neither the least nor the most, whose neighbours are the smallest factor apart; of
+ * several the largest. 0: there is none. */
+static int densest(const struct sbp_measured_groups *shapes, bool by_nodes)
+{
+    double least = INFINITY;
+    int found = 0;
+    for (int s = 0; s < shapes->count; s++) {
+        const int own = place_of(&shapes->shape[s], by_nodes);
+        int below = 0, above = INT_MAX;
+        for (int other = 0; other < shapes->count; other++) {
+            const int place = place_of(&shapes->shape[other], by_nodes);
+            if (place < own && place > below)
+                below = place;
+            if (place > own && place < above)
+                above = place;
+        }
+        const double apart = below > 0 && above < INT_MAX ? (double)above / below : INFINITY;
+        if (apart < least || (apart == least && own > found)) {
+            least = apart;
+            found = apart < INFINITY ? own : 0;
+        }
+    }
+    return found;
+}
+
+static void leave_out(struct sbp_measured_groups *shapes, bool by_nodes, int place)
+{
+    int kept = 0;
+    for (int s = 0; s < shapes->count; s++) {
+        if (place_of(&shapes->shape[s], by_nodes) == place)
+            shapes->over[shapes->over_count++] = shapes->shape[s];
+        else
+            shapes->shape[kept++] = shapes->shape[s];
+    }
+    shapes->count = kept;
+}
+
+static enum sbp_status thin_out(struct sbp_measured_groups *shapes, struct sbp_arena *arena,
+                                struct sbp_diag *diag)
+{
+    shapes->over = SBP_NEW(arena, struct sbp_measured_group, shapes->count);
+    if (shapes->over == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d groups", shapes->count);
+    for (int by_nodes = 1; by_nodes >= 0; by_nodes--)
+        for (int place = 1; shapes->count > SBP_NETWORK_CURVES && place > 0;) {
+            place = densest(shapes, by_nodes == 1);
+            if (place > 0)
+                leave_out(shapes, by_nodes == 1, place);
+        }
     return SBP_OK;
 }
 
@@ -122,5 +181,8 @@ enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_
         return sbp_fail(diag, SBP_E_INPUT,
                         "no collective was measured at %d sizes or more: there is nothing to fit",
                         SBP_LEAST_SHAPE_SIZES);
+    SBP_TRY(thin_out(shapes, arena, diag));
+    for (int s = 0; s < shapes->count; s++)
+        shapes->points += shapes->shape[s].points;
     return find_noise(measured, arena, shapes, diag);
 }

@@ -116,6 +116,44 @@ static void test_two_nodes(void **state)
     sbp_arena_free(&measured.arena);
 }
 
+/* All shapes of a large cluster: its ends stay, and of the others those that lie apart. */
+static void test_more_shapes_than_a_file_holds(void **state)
+{
+    (void)state;
+    static const int MOST[][2] = {{512, 8}, {2, 48}};
+    static const enum sbp_collective KINDS[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
+                                                SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
+    static struct sbp_network_fit fit;
+    const struct sbp_network_options options = {0};
+    for (int m = 0; m < 2; m++) {
+        struct sbp_measured measured = {.count = 0};
+        int all = 0, seen = 0;
+        measured.point = SBP_NEW(&measured.arena, struct sbp_measured_point, 3000);
+        assert_non_null(measured.point);
+        for (int nodes = 1; nodes <= MOST[m][0]; nodes *= 2)
+            for (int ranks = 1; ranks <= MOST[m][1]; ranks += MOST[m][1] > 8 ? 1 : ranks) {
+                for (int k = 0; k < 6 && nodes * ranks > 1; k++, all++)
+                    for (double bytes = 1024; bytes < 2e9; bytes *= 1024)
+                        add(&measured, KINDS[k], nodes, ranks, bytes,
+                            truth_s(SBP_ALL_REDUCE, nodes, ranks, bytes));
+            }
+        assert_true(all > SBP_NETWORK_CURVES);
+        assert_int_equal(sbp_network_fit(&measured, &options, &fit, NULL), SBP_OK);
+        assert_true(fit.shapes.count <= SBP_NETWORK_CURVES);
+        assert_true(fit.shapes.count > SBP_NETWORK_CURVES / 2);
+        assert_int_equal(fit.shapes.count + fit.shapes.over_count, all);
+        for (int s = 0; s < fit.shapes.count; s++) {
+            const struct sbp_measured_group *shape = &fit.shapes.shape[s];
+            seen += (shape->nodes == 1 || shape->nodes == MOST[m][0]) &&
+                    (shape->ranks_per_node == 1 || shape->ranks_per_node == MOST[m][1]);
+            assert_true(m == 1 || shape->nodes != 256); /* between 128 and 512, or farther apart */
+        }
+        assert_int_equal(seen, 6 * 3); /* all but 1 x 1 */
+        sbp_network_fit_free(&fit);
+        sbp_arena_free(&measured.arena);
+    }
+}
+
 /* The paper's fit is that of calib/fit.h, over the groups of several nodes and those of one. */
 static void test_paper(void **state)
 {
@@ -313,11 +351,17 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truth),    cmocka_unit_test(test_two_nodes),
-        cmocka_unit_test(test_paper),    cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_falling),  cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_messages), cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_no_ports), cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_truth),
+        cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_more_shapes_than_a_file_holds),
+        cmocka_unit_test(test_paper),
+        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_falling),
+        cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_messages),
+        cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_no_ports),
+        cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,12 +45,21 @@ struct cJSON *sbp_json_put_array(struct cJSON *object, const char *key, bool *fa
     return *failed ? NULL : item;
 }
 
-struct cJSON *sbp_json_push_object(struct cJSON *array, bool *failed)
+static struct cJSON *push(struct cJSON *array, struct cJSON *item, bool *failed)
 {
-    struct cJSON *item = cJSON_CreateObject();
     if (item != NULL && array != NULL && cJSON_AddItemToArray(array, item))
         return item;
     cJSON_Delete(item);
     *failed = true;
     return NULL;
+}
+
+struct cJSON *sbp_json_push_object(struct cJSON *array, bool *failed)
+{
+    return push(array, cJSON_CreateObject(), failed);
+}
+
+void sbp_json_push_text(struct cJSON *array, const char *text, bool *failed)
+{
+    (void)push(array, cJSON_CreateString(text), failed);
 }

@@ -16,5 +16,6 @@ void sbp_json_put_text(struct cJSON *object, const char *key, const char *text, 
 struct cJSON *sbp_json_put_object(struct cJSON *object, const char *key, bool *failed);
 struct cJSON *sbp_json_put_array(struct cJSON *object, const char *key, bool *failed);
 struct cJSON *sbp_json_push_object(struct cJSON *array, bool *failed);
+void sbp_json_push_text(struct cJSON *array, const char *text, bool *failed);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "calib/json_put.h"
 #include "calib/network_text.h"
 
 #define PATH_BYTES     4096
@@ -201,228 +202,158 @@ enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
 
 /* --- the cluster file --- */
 
-/* Builds JSON without a check a line: once memory is out everything does nothing. */
-struct builder {
-    bool failed;
-};
-
-static cJSON *keep(struct builder *builder, cJSON *node)
-{
-    builder->failed = builder->failed || node == NULL;
-    return node;
-}
-
-/* Six significant digits: no measurement has more. */
-static double rounded(double value)
-{
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.6g", value);
-    return strtod(text, NULL);
-}
-
-static void add_measured(struct builder *builder, cJSON *object, const char *key, double value)
-{
-    (void)keep(builder, cJSON_AddNumberToObject(object, key, rounded(value)));
-}
-
-static void add_whole(struct builder *builder, cJSON *object, const char *key, int64_t value)
-{
-    (void)keep(builder, cJSON_AddNumberToObject(object, key, (double)value));
-}
-
-static void add_string(struct builder *builder, cJSON *object, const char *key, const char *value)
-{
-    (void)keep(builder, cJSON_AddStringToObject(object, key, value));
-}
-
-static void add_bool(struct builder *builder, cJSON *object, const char *key, bool value)
-{
-    (void)keep(builder, cJSON_AddBoolToObject(object, key, value));
-}
-
-static cJSON *add_object(struct builder *builder, cJSON *object, const char *key)
-{
-    return keep(builder, cJSON_AddObjectToObject(object, key));
-}
-
-static cJSON *add_array(struct builder *builder, cJSON *object, const char *key)
-{
-    return keep(builder, cJSON_AddArrayToObject(object, key));
-}
-
-static cJSON *add_element(struct builder *builder, cJSON *array)
-{
-    cJSON *element = keep(builder, cJSON_CreateObject());
-    if (element == NULL || !cJSON_AddItemToArray(array, element)) {
-        cJSON_Delete(element);
-        builder->failed = true;
-        return NULL;
-    }
-    return element;
-}
-
-static void add_levels(struct builder *builder, cJSON *root,
-                       const struct sbp_calibration *calibration,
+static void add_levels(bool *failed, cJSON *root, const struct sbp_calibration *calibration,
                        const struct sbp_calibrated *calibrated)
 {
-    cJSON *level = add_element(builder, add_array(builder, root, "levels"));
-    add_string(builder, level, "name", "rank");
-    add_whole(builder, level, "size", calibration->origin.ranks);
+    cJSON *level = sbp_json_push_object(sbp_json_put_array(root, "levels", failed), failed);
+    sbp_json_put_text(level, "name", "rank", failed);
+    sbp_json_put_number(level, "size", calibration->origin.ranks, failed);
     const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
-    add_measured(builder, level, "alpha_s", fit->alpha_s);
-    add_measured(builder, level, "beta_s_per_byte", fit->beta_s_per_byte);
-    add_whole(builder, level, "ports", 1);
+    sbp_json_put_measured(level, "alpha_s", fit->alpha_s, failed);
+    sbp_json_put_measured(level, "beta_s_per_byte", fit->beta_s_per_byte, failed);
+    sbp_json_put_number(level, "ports", 1, failed);
 }
 
-static void add_made(struct builder *builder, cJSON *object, const char *key, cJSON *item)
+static void add_network(bool *failed, cJSON *root, const struct sbp_network_fit *network)
 {
-    if (keep(builder, item) != NULL && !cJSON_AddItemToObject(object, key, item)) {
-        cJSON_Delete(item);
-        builder->failed = true;
-    }
+    sbp_json_put_text(root, "collectives", "hierarchical", failed);
+    sbp_json_put(root, "levels", sbp_network_levels_json(network, NULL, 0, "rank"), failed);
+    sbp_json_put(root, "network", sbp_network_json(network), failed);
 }
 
-static void add_network(struct builder *builder, cJSON *root, const struct sbp_network_fit *network)
-{
-    add_string(builder, root, "collectives", "hierarchical");
-    add_made(builder, root, "levels", sbp_network_levels_json(network, NULL, 0, "rank"));
-    add_made(builder, root, "network", sbp_network_json(network));
-}
-
-static void add_device(struct builder *builder, cJSON *root,
-                       const struct sbp_calibration *calibration,
+static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *calibration,
                        const struct sbp_calibrated *calibrated)
 {
-    cJSON *device = add_object(builder, root, "device");
-    add_whole(builder, device, "memory_bytes", calibration->origin.memory_bytes);
-    cJSON *flops = add_object(builder, device, "flops");
-    add_measured(builder, flops, "fp32", calibrated->flops[SBP_FP32]);
-    add_measured(builder, flops, "fp64", calibrated->flops[SBP_FP64]);
-    add_measured(builder, device, "memory_bytes_per_s", calibrated->copy_bytes_per_s);
+    cJSON *device = sbp_json_put_object(root, "device", failed);
+    sbp_json_put_number(device, "memory_bytes", (double)calibration->origin.memory_bytes, failed);
+    cJSON *flops = sbp_json_put_object(device, "flops", failed);
+    sbp_json_put_measured(flops, "fp32", calibrated->flops[SBP_FP32], failed);
+    sbp_json_put_measured(flops, "fp64", calibrated->flops[SBP_FP64], failed);
+    sbp_json_put_measured(device, "memory_bytes_per_s", calibrated->copy_bytes_per_s, failed);
     if (calibration->compute.launch_s > 0)
-        add_measured(builder, device, "kernel_launch_s", calibration->compute.launch_s);
-    cJSON *gemms = add_array(builder, device, "gemm");
+        sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
+    cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
         const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
         if (gemm->type != SBP_FP32 || !(calibrated->gemm_flops[i] > 0))
             continue;
-        cJSON *element = add_element(builder, gemms);
-        add_whole(builder, element, "m", gemm->m);
-        add_whole(builder, element, "n", gemm->n);
-        add_whole(builder, element, "k", gemm->k);
-        add_measured(builder, element, "efficiency",
-                     calibrated->gemm_flops[i] / calibrated->flops[SBP_FP32]);
+        cJSON *element = sbp_json_push_object(gemms, failed);
+        sbp_json_put_number(element, "m", (double)gemm->m, failed);
+        sbp_json_put_number(element, "n", (double)gemm->n, failed);
+        sbp_json_put_number(element, "k", (double)gemm->k, failed);
+        sbp_json_put_measured(element, "efficiency",
+                              calibrated->gemm_flops[i] / calibrated->flops[SBP_FP32], failed);
     }
 }
 
 /* "NAME=value" lines as an object. */
-static void add_settings(struct builder *builder, cJSON *measured, const char *settings)
+static void add_settings(bool *failed, cJSON *measured, const char *settings)
 {
-    cJSON *object = add_object(builder, measured, "settings");
+    cJSON *object = sbp_json_put_object(measured, "settings", failed);
     char name[256], value[sizeof((struct sbp_calibration_origin *)0)->settings];
     for (const char *at = settings; *at != '\0';) {
         const int length = (int)strcspn(at, "\n"), key = (int)strcspn(at, "=\n");
         (void)snprintf(name, sizeof name, "%.*s", key, at);
         (void)snprintf(value, sizeof value, "%.*s", length > key ? length - key - 1 : 0,
                        at + key + (length > key));
-        add_string(builder, object, name, value);
+        sbp_json_put_text(object, name, value, failed);
         at += length + (at[length] == '\n');
     }
 }
 
-static void add_findings(struct builder *builder, cJSON *measured,
-                         const struct sbp_findings *findings)
+static void add_findings(bool *failed, cJSON *measured, const struct sbp_findings *findings)
 {
-    cJSON *list = add_array(builder, measured, "findings");
+    cJSON *list = sbp_json_put_array(measured, "findings", failed);
     for (int i = 0; i < findings->count; i++)
-        if (!cJSON_AddItemToArray(list, keep(builder, cJSON_CreateString(findings->line[i]))))
-            builder->failed = true;
+        sbp_json_push_text(list, findings->line[i], failed);
 }
 
-static void add_origin(struct builder *builder, cJSON *measured,
-                       const struct sbp_calibration *calibration)
+static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibration *calibration)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
     const bool crowded = sbp_calibration_is_crowded(calibration);
-    add_string(builder, measured, "date", origin->date);
-    add_string(builder, measured, "command", origin->command);
-    add_string(builder, measured, "version", origin->version);
-    add_string(builder, measured, "compiler", origin->compiler);
-    add_string(builder, measured, "host", origin->host);
-    add_string(builder, measured, "system", origin->system);
-    add_string(builder, measured, "cpu", origin->cpu);
-    add_string(builder, measured, "backend", origin->backend);
-    add_string(builder, measured, "library", origin->library);
-    add_string(builder, measured, "driver", origin->driver);
-    add_string(builder, measured, "binding", origin->binding);
-    add_settings(builder, measured, origin->settings);
-    add_whole(builder, measured, "ranks", origin->ranks);
-    add_whole(builder, measured, "hosts", origin->hosts);
-    add_whole(builder, measured, "ranks_per_host", origin->ranks_per_host);
-    add_whole(builder, measured, "cores", origin->cores);
-    add_bool(builder, measured, "oversubscribed", crowded);
-    add_string(builder, measured, "communication_clock",
-               crowded
-                   ? "wall time, largest over ranks; it holds waiting for a core, because there "
-                     "are more ranks than cores"
-                   : "wall time, largest over ranks");
-    add_string(builder, measured, "communication_times",
-               sbp_statistic_name(calibration->statistic));
-    add_string(builder, measured, "compute_clock",
-               crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
-                         "to itself, which ranks here share"
-                       : "thread CPU time, largest over ranks");
-    add_whole(builder, measured, "seed", (int64_t)origin->seed);
-    add_measured(builder, measured, "budget_s", origin->budget_s);
-    add_measured(builder, measured, "wall_s", origin->wall_s);
+    sbp_json_put_text(measured, "date", origin->date, failed);
+    sbp_json_put_text(measured, "command", origin->command, failed);
+    sbp_json_put_text(measured, "version", origin->version, failed);
+    sbp_json_put_text(measured, "compiler", origin->compiler, failed);
+    sbp_json_put_text(measured, "host", origin->host, failed);
+    sbp_json_put_text(measured, "system", origin->system, failed);
+    sbp_json_put_text(measured, "cpu", origin->cpu, failed);
+    sbp_json_put_text(measured, "backend", origin->backend, failed);
+    sbp_json_put_text(measured, "library", origin->library, failed);
+    sbp_json_put_text(measured, "driver", origin->driver, failed);
+    sbp_json_put_text(measured, "binding", origin->binding, failed);
+    add_settings(failed, measured, origin->settings);
+    sbp_json_put_number(measured, "ranks", origin->ranks, failed);
+    sbp_json_put_number(measured, "hosts", origin->hosts, failed);
+    sbp_json_put_number(measured, "ranks_per_host", origin->ranks_per_host, failed);
+    sbp_json_put_number(measured, "cores", origin->cores, failed);
+    sbp_json_put(measured, "oversubscribed", cJSON_CreateBool(crowded), failed);
+    sbp_json_put_text(
+        measured, "communication_clock",
+        crowded ? "wall time, largest over ranks; it holds waiting for a core, because there "
+                  "are more ranks than cores"
+                : "wall time, largest over ranks",
+        failed);
+    sbp_json_put_text(measured, "communication_times", sbp_statistic_name(calibration->statistic),
+                      failed);
+    sbp_json_put_text(
+        measured, "compute_clock",
+        crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
+                  "to itself, which ranks here share"
+                : "thread CPU time, largest over ranks",
+        failed);
+    sbp_json_put_number(measured, "seed", (double)origin->seed, failed);
+    sbp_json_put_measured(measured, "budget_s", origin->budget_s, failed);
+    sbp_json_put_measured(measured, "wall_s", origin->wall_s, failed);
 }
 
-static void add_error(struct builder *builder, cJSON *object, const struct sbp_fit_error *error)
+static void add_error(bool *failed, cJSON *object, const struct sbp_fit_error *error)
 {
-    add_measured(builder, object, "median_relative_error", error->median);
-    add_measured(builder, object, "max_relative_error", error->max);
-    add_measured(builder, object, "predicted_to_measured", error->ratio);
+    sbp_json_put_measured(object, "median_relative_error", error->median, failed);
+    sbp_json_put_measured(object, "max_relative_error", error->max, failed);
+    sbp_json_put_measured(object, "predicted_to_measured", error->ratio, failed);
 }
 
-static void add_fit(struct builder *builder, cJSON *object, const struct sbp_fit *fit)
+static void add_fit(bool *failed, cJSON *object, const struct sbp_fit *fit)
 {
-    add_measured(builder, object, "alpha_s", fit->alpha_s);
-    add_measured(builder, object, "beta_s_per_byte", fit->beta_s_per_byte);
-    add_error(builder, object, &fit->error);
+    sbp_json_put_measured(object, "alpha_s", fit->alpha_s, failed);
+    sbp_json_put_measured(object, "beta_s_per_byte", fit->beta_s_per_byte, failed);
+    add_error(failed, object, &fit->error);
 }
 
 /* Every way of weighting, so that another one can be taken without measuring again. */
-static void add_fits(struct builder *builder, cJSON *measured,
-                     const struct sbp_calibration *calibration,
+static void add_fits(bool *failed, cJSON *measured, const struct sbp_calibration *calibration,
                      const struct sbp_calibrated *calibrated)
 {
-    add_string(builder, measured, "method", calibrated->network == NULL ? "paper" : "curves");
-    add_string(builder, measured, "weights", sbp_fit_weights_name(calibrated->weights));
-    add_whole(builder, measured, "points", calibrated->points);
-    add_whole(builder, measured, "points_planned", calibration->collectives.count);
-    add_whole(builder, measured, "points_settled", calibrated->settled);
+    sbp_json_put_text(measured, "method", calibrated->network == NULL ? "paper" : "curves", failed);
+    sbp_json_put_text(measured, "weights", sbp_fit_weights_name(calibrated->weights), failed);
+    sbp_json_put_number(measured, "points", calibrated->points, failed);
+    sbp_json_put_number(measured, "points_planned", calibration->collectives.count, failed);
+    sbp_json_put_number(measured, "points_settled", calibrated->settled, failed);
     if (calibrated->fit[calibrated->weights].error.points == 0)
         return;
-    cJSON *fits = add_object(builder, measured, "fits");
+    cJSON *fits = sbp_json_put_object(measured, "fits", failed);
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
-        add_fit(builder, add_object(builder, fits, sbp_fit_weights_name((enum sbp_fit_weights)w)),
+        add_fit(failed,
+                sbp_json_put_object(fits, sbp_fit_weights_name((enum sbp_fit_weights)w), failed),
                 &calibrated->fit[w]);
 }
 
-static void add_kinds(struct builder *builder, cJSON *measured,
-                      const struct sbp_calibrated *calibrated)
+static void add_kinds(bool *failed, cJSON *measured, const struct sbp_calibrated *calibrated)
 {
-    cJSON *kinds = add_array(builder, measured, "collectives");
+    cJSON *kinds = sbp_json_put_array(measured, "collectives", failed);
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
         const struct sbp_fit *alone = &calibrated->alone[kind];
-        cJSON *element = add_element(builder, kinds);
-        add_string(builder, element, "kind", sbp_collective_name((enum sbp_collective)kind));
-        add_bool(builder, element, "fitted", (kind == SBP_SEND_RECV) == calibrated->of_messages);
-        add_whole(builder, element, "points", calibrated->kind_error[kind].points);
-        add_whole(builder, element, "points_settled", calibrated->kind_settled[kind]);
-        add_error(builder, element, &calibrated->kind_error[kind]);
+        cJSON *element = sbp_json_push_object(kinds, failed);
+        sbp_json_put_text(element, "kind", sbp_collective_name((enum sbp_collective)kind), failed);
+        sbp_json_put(element, "fitted",
+                     cJSON_CreateBool((kind == SBP_SEND_RECV) == calibrated->of_messages), failed);
+        sbp_json_put_number(element, "points", calibrated->kind_error[kind].points, failed);
+        sbp_json_put_number(element, "points_settled", calibrated->kind_settled[kind], failed);
+        add_error(failed, element, &calibrated->kind_error[kind]);
         if (alone->error.points > 0)
-            add_fit(builder, add_object(builder, element, "alone"), alone);
+            add_fit(failed, sbp_json_put_object(element, "alone", failed), alone);
     }
 }
 
@@ -436,24 +367,24 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
                                      const struct sbp_calibrated *calibrated,
                                      const char *samples_path, char **text, struct sbp_diag *diag)
 {
-    struct builder builder = {false};
-    cJSON *root = keep(&builder, cJSON_CreateObject());
-    add_string(&builder, root, "name", calibration->origin.name);
+    bool failed = false;
+    cJSON *root = cJSON_CreateObject();
+    sbp_json_put_text(root, "name", calibration->origin.name, &failed);
     if (calibrated->network == NULL)
-        add_levels(&builder, root, calibration, calibrated);
+        add_levels(&failed, root, calibration, calibrated);
     else
-        add_network(&builder, root, &calibrated->network->fit);
-    add_device(&builder, root, calibration, calibrated);
-    cJSON *measured = add_object(&builder, root, "measured");
-    add_origin(&builder, measured, calibration);
-    add_string(&builder, measured, "samples", base_name(samples_path));
-    add_fits(&builder, measured, calibration, calibrated);
-    add_kinds(&builder, measured, calibrated);
-    add_findings(&builder, measured, &calibration->findings);
+        add_network(&failed, root, &calibrated->network->fit);
+    add_device(&failed, root, calibration, calibrated);
+    cJSON *measured = sbp_json_put_object(root, "measured", &failed);
+    add_origin(&failed, measured, calibration);
+    sbp_json_put_text(measured, "samples", base_name(samples_path), &failed);
+    add_fits(&failed, measured, calibration, calibrated);
+    add_kinds(&failed, measured, calibrated);
+    add_findings(&failed, measured, &calibration->findings);
     if (calibrated->network != NULL)
-        add_made(&builder, measured, "quality",
-                 sbp_network_quality_json(&calibrated->network->fit));
-    *text = builder.failed ? NULL : cJSON_Print(root);
+        sbp_json_put(measured, "quality", sbp_network_quality_json(&calibrated->network->fit),
+                     &failed);
+    *text = failed ? NULL : cJSON_Print(root);
     cJSON_Delete(root);
     if (*text == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the cluster file");

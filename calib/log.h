@@ -11,11 +11,12 @@
  * ranks; its other sizes are n.
  *
  * Times. nccl-tests times many launches back to back and prints two halves a row. A point takes
- * their mean; the in-place half alone where the out-of-place one took over 1.5 times as long (the
- * first use of a protocol: `first_use`); the out-of-place half alone where only that one was
- * checked for wrong values (an all-to-all and a ring shift are not the same operation in place).
- * OSU's time is the average over iterations and ranks. sendrecv_perf is a ring shift, taken for a
- * send-recv; osu_latency half a round trip.
+ * their mean, and it is told where in place took over 1.5 times as long; the in-place half alone
+ * where the out-of-place one took over 1.5 times as long (the first use of a protocol:
+ * `first_use`); the out-of-place half alone where only that one was checked for wrong values (an
+ * all-to-all and a ring shift are not the same operation in place). OSU's time is the average over
+ * iterations and ranks. sendrecv_perf is a ring shift, taken for a send-recv; osu_latency half a
+ * round trip.
  *
  * Ranks are those of the device list; where a log has none, or not all of it, what the columns
  * give: size / (count x element) or bus bandwidth / bandwidth. Nodes are the host names of the
@@ -32,7 +33,8 @@
  * whole rows of a table that was cut off or shortened by whoever published it: each stands for
  * itself, its own columns agree (bandwidth = size / time, bus bandwidth = bandwidth x factor of the
  * ranks). A shortened table shows in the printed average bus bandwidth; where that differs although
- * every size is there, numbers were changed, and the table is refused.
+ * every size is there, numbers were changed, and the table is refused. OSU prints no average: there
+ * a gap between sizes shows, and sizes that fall are those of several runs, which are refused.
  *
  * Between the tables of one call: of runs over several nodes, those over TCP sockets are refused
  * beside those over a fabric. Of two runs of one collective and shape, the one that takes over
@@ -73,12 +75,14 @@ struct cJSON;
     X(NOT_PRICED, "not-priced", REFUSED) /* a benchmark of what has no price here */               \
     X(CPU_TIME, "cpu-time", REFUSED)                                                               \
     X(AVERAGE_DIFFERS, "average-differs", REFUSED)                                                 \
+    X(SIZES_FALL, "sizes-fall", REFUSED)                                                           \
     X(SOCKET_TWIN, "socket-twin", REFUSED)                                                         \
     X(SLOW_TWIN, "slow-twin", REFUSED)                                                             \
     X(COPY, "copy", REFUSED)                                                                       \
     X(SIZE_ZERO, "size-zero", ROWS_LEFT_OUT)                                                       \
     X(BROKEN_ROW, "broken-row", ROWS_LEFT_OUT)                                                     \
     X(FIRST_USE, "first-use", TOLD)                                                                \
+    X(HALVES_DIFFER, "halves-differ", TOLD)                                                        \
     X(CUT_OFF, "cut-off", TOLD)                                                                    \
     X(SHORTENED, "shortened", TOLD)                                                                \
     X(NO_AVERAGE, "no-average", TOLD)                                                              \

@@ -7,6 +7,7 @@
 #define FIRST_USE  1.5  /* out-of-place / in-place, from which it is the first use of a protocol */
 #define MOST_SIZES 4096 /* that a head announces */
 #define ROUNDING   2e-3 /* of an average, beyond what the digits explain */
+#define MOST_US    1e15 /* of a time: 30 years */
 
 struct check {
     struct sbp_logs *logs;
@@ -44,23 +45,23 @@ static int announced_sizes(const struct sbp_log_run *run)
     return count;
 }
 
-/* A step between sizes that is far wider, both as a difference and as a factor, than the narrowest:
- * rows were taken out. */
-static bool has_gap(const struct sbp_log_run *run)
+/* The row behind a step between sizes that is far wider, both as a difference and as a factor, than
+ * the narrowest: rows before it were taken out. NULL: there is none. */
+static const struct sbp_log_row *find_gap(const struct sbp_log_run *run)
 {
     double least_ratio = INFINITY, least_step = INFINITY;
-    bool is_wide = false;
     for (int pass = 0; pass < 2; pass++)
         for (int i = 1; i < run->row_count; i++) {
             const double before = run->row[i - 1].size_bytes, size = run->row[i].size_bytes;
             if (!(before > 0) || size <= before)
                 continue;
-            is_wide = is_wide || (pass == 1 && log(size / before) > 1.5 * log(least_ratio) &&
-                                  size - before > 1.5 * least_step);
+            if (pass == 1 && log(size / before) > 1.5 * log(least_ratio) &&
+                size - before > 1.5 * least_step)
+                return &run->row[i];
             least_ratio = fmin(least_ratio, size / before);
             least_step = fmin(least_step, size - before);
         }
-    return is_wide;
+    return NULL;
 }
 
 /* --- the average --- */
@@ -89,7 +90,8 @@ static enum sbp_status check_average(const struct check *is, int announced)
     const bool is_short = run->row_count < announced;
     if (apart <= own.slack + run->average.slack + ROUNDING * fabs(own.value))
         return SBP_OK;
-    if (announced > 0 && !is_short && run->broken_rows == 0 && run->gap_line == 0 && !has_gap(run))
+    if (announced > 0 && !is_short && run->broken_rows == 0 && run->gap_line == 0 &&
+        find_gap(run) == NULL)
         return NOTE(is, run->average_line, SBP_LOG_AVERAGE_DIFFERS,
                     "the average bus bandwidth is said to be %.6g GB/s, but that of the rows is "
                     "%.6g, although every size is there: numbers were changed; take the log as "
@@ -106,13 +108,31 @@ static enum sbp_status check_average(const struct check *is, int announced)
                 run->average.value, own.value);
 }
 
+/* Without an average: OSU's sizes rise, each by the same factor. */
+static enum sbp_status check_sizes(const struct check *is)
+{
+    const struct sbp_log_run *run = is->run;
+    const struct sbp_log_row *gap = find_gap(run);
+    for (int i = 1; i < run->row_count; i++)
+        if (run->row[i].size_bytes <= run->row[i - 1].size_bytes)
+            return NOTE(is, run->row[i].line, SBP_LOG_SIZES_FALL,
+                        "a row of %.0f bytes stands behind one of %.0f: these are rows of several "
+                        "runs; give each of them its own head, or a file of its own",
+                        run->row[i].size_bytes, run->row[i - 1].size_bytes);
+    if (gap == NULL)
+        return SBP_OK;
+    return NOTE(is, gap->line, SBP_LOG_SHORTENED,
+                "sizes are missing between %.0f and %.0f bytes: rows were taken out or lost",
+                gap[-1].size_bytes, gap->size_bytes);
+}
+
 /* Whether all of the run is there. */
 static enum sbp_status check_end(const struct check *is)
 {
     const struct sbp_log_run *run = is->run;
     const int announced = announced_sizes(run);
     if (run->is_bare)
-        return SBP_OK;
+        return run->tool == SBP_LOG_OSU ? check_sizes(is) : SBP_OK;
     if (run->average_line > 0)
         return check_average(is, announced);
     if (run->row_count >= announced)
@@ -176,13 +196,18 @@ struct tally {
     int count, line;
 };
 
+struct tallies {
+    struct tally zero, broken, first_use, apart;
+};
+
 static void tally(struct tally *of, int line)
 {
     of->line = of->count++ == 0 ? line : of->line;
 }
 
 /* log.h says which half counts. */
-static void choose_time(const struct sbp_log_row *row, struct sbp_measured_point *point)
+static void choose_time(const struct sbp_log_row *row, struct sbp_measured_point *point,
+                        struct tallies *tallies)
 {
     const struct sbp_log_half *out = &row->half[SBP_LOG_OUT_OF_PLACE];
     const struct sbp_log_half *in = &row->half[SBP_LOG_IN_PLACE];
@@ -195,6 +220,10 @@ static void choose_time(const struct sbp_log_row *row, struct sbp_measured_point
     const bool is_other = out->is_checked && !in->is_checked;
     point->time_s = point->first_use ? in_s : is_other ? out_s : (out_s + in_s) / 2;
     point->spread = fabs(out_s - in_s) / point->time_s;
+    if (point->first_use)
+        tally(&tallies->first_use, row->line);
+    else if (!is_other && in_s > FIRST_USE * out_s)
+        tally(&tallies->apart, row->line);
 }
 
 static bool has_times(const struct sbp_log_row *row)
@@ -202,7 +231,8 @@ static bool has_times(const struct sbp_log_row *row)
     int there = 0;
     for (int h = 0; h < SBP_LOG_HALVES; h++) {
         there += row->half[h].is_there;
-        if (row->half[h].is_there && !(row->half[h].time_us.value > 0))
+        if (row->half[h].is_there &&
+            !(row->half[h].time_us.value > 0 && row->half[h].time_us.value < MOST_US))
             return false;
     }
     return there > 0;
@@ -216,9 +246,10 @@ static void add_point(struct sbp_log_table *table, const struct sbp_measured_poi
     table->point[table->kept++] = *point;
 }
 
-static enum sbp_status tell_rows(const struct check *is, struct tally zero, struct tally broken,
-                                 struct tally first)
+static enum sbp_status tell_rows(const struct check *is, const struct tallies *tallies)
 {
+    const struct tally zero = tallies->zero, broken = tallies->broken;
+    const struct tally first = tallies->first_use, apart = tallies->apart;
     const struct sbp_log_table *table = table_of(is);
     if (table->kept == 0)
         return NOTE(is, is->run->head_line, SBP_LOG_NO_ROWS,
@@ -238,6 +269,11 @@ static enum sbp_status tell_rows(const struct check *is, struct tally zero, stru
                      "%d time%s out of place over %.1f times that in place, the first use of a "
                      "protocol: the time in place is taken",
                      first.count, plural(first.count), FIRST_USE));
+    if (apart.count > 0)
+        SBP_TRY(NOTE(is, apart.line, SBP_LOG_HALVES_DIFFER,
+                     "%d time%s in place over %.1f times that out of place: the mean is taken; one "
+                     "of the two holds more than the collective: run again",
+                     apart.count, plural(apart.count), FIRST_USE));
     return SBP_OK;
 }
 
@@ -245,8 +281,7 @@ static enum sbp_status take_rows(const struct check *is)
 {
     const struct sbp_log_run *run = is->run;
     struct sbp_log_table *table = table_of(is);
-    struct tally zero = {0}, first = {0};
-    struct tally broken = {run->broken_rows, run->broken_line};
+    struct tallies tallies = {.broken = {run->broken_rows, run->broken_line}};
     table->point = SBP_NEW(&is->logs->arena, struct sbp_measured_point, run->row_count);
     if (table->point == NULL)
         return SBP_E_MEMORY;
@@ -257,18 +292,16 @@ static enum sbp_status take_rows(const struct check *is)
         const double ranks = run->is_per_rank ? table->ranks : 1;
         point.bytes = row->size_bytes * ranks;
         if (point.bytes == 0) {
-            tally(&zero, row->line);
+            tally(&tallies.zero, row->line);
         } else if (!has_times(row) ||
                    (!run->is_bare && !sbp_log_row_agrees(row, is->collective, table->ranks))) {
-            tally(&broken, row->line);
+            tally(&tallies.broken, row->line);
         } else {
-            choose_time(row, &point);
-            if (point.first_use)
-                tally(&first, row->line);
+            choose_time(row, &point, &tallies);
             add_point(table, &point);
         }
     }
-    return tell_rows(is, zero, broken, first);
+    return tell_rows(is, &tallies);
 }
 
 /* --- what is to be known --- */
@@ -357,6 +390,11 @@ static enum sbp_status check_file(struct sbp_logs *logs, int file, const struct 
                                 "it is no whole JSON of nccl-tests (%s); a run that is aborted "
                                 "leaves it open: run again",
                                 scan->json_error);
+    if (scan->is_samples)
+        return sbp_log_add_note(logs, file, -1, 0, SBP_LOG_NO_TABLE,
+                                "these are samples of sbplan calibrate, which were fitted when "
+                                "they were measured: --diff compares with them, --merge measures "
+                                "on top of them");
     if (scan->stray.line > 0)
         return sbp_log_add_note(logs, file, -1, scan->stray.line, SBP_LOG_FAILED_RUN,
                                 "a run failed: \"%s\"; %s", scan->stray.text, scan->stray.advice);

@@ -223,13 +223,10 @@ enum sbp_status sbp_log_scan_json(struct sbp_log_scan *scan, const char *text)
     struct sbp_diag diag = {{0}};
     struct sbp_json cursor;
     struct cJSON *root = NULL;
-    scan->is_json = true;
     enum sbp_status status = sbp_json_parse(skip_said(text), scan->name, &root, &cursor, &diag);
-    if (status == SBP_OK && !cJSON_IsArray(member(root, "results")) &&
-        !cJSON_IsObject(member(root, "config"))) {
-        scan->json_error = "it has neither config nor results: no JSON of nccl-tests";
-    } else if (status == SBP_OK) {
-        status = read_run(scan, root);
+    if (status == SBP_OK) {
+        if (cJSON_IsArray(member(root, "results")) || cJSON_IsObject(member(root, "config")))
+            status = read_run(scan, root);
     } else if (status == SBP_E_INPUT) {
         const size_t name = strlen(scan->name);
         const char *why = strncmp(diag.text, scan->name, name) == 0 ? diag.text + name : diag.text;

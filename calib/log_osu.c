@@ -144,6 +144,17 @@ static bool read_row(const char *line, int number, struct sbp_log_row *row)
     return true;
 }
 
+/* "1024    nan": a size and what was to be its time; launchers' own lines begin with numbers, too.
+ */
+static bool is_broken_row(const char *line)
+{
+    struct sbp_log_word word[2];
+    double size;
+    return sbp_log_split(line, word, 2) == 2 && sbp_log_word_whole(word[0], &size) &&
+           (strchr("0123456789.+-", word[1].at[0]) != NULL || sbp_log_word_is(word[1], "nan") ||
+            sbp_log_word_is(word[1], "inf"));
+}
+
 enum sbp_status sbp_log_osu_line(struct sbp_log_scan *scan, const char *line, int number,
                                  bool *is_taken)
 {
@@ -158,6 +169,8 @@ enum sbp_status sbp_log_osu_line(struct sbp_log_scan *scan, const char *line, in
         return take_head(scan, run, number);
     if (is_open && run->has_head && read_row(line, number, &row))
         return sbp_log_add_row(scan, run, &row) ? SBP_OK : SBP_E_MEMORY;
-    *is_taken = false;
+    *is_taken = is_open && run->has_head && is_broken_row(line);
+    if (*is_taken)
+        sbp_log_row_broken(run, number);
     return SBP_OK;
 }

@@ -117,7 +117,6 @@ struct sbp_log_run {
     bool is_factor;
     double grouped; /* launches in one group; 0, 1: alone */
     bool is_blocking;
-    double cycles; /* how often the sizes are gone through */
     struct sbp_log_device *device;
     int device_count, device_capacity;
     struct sbp_log_row *row;
@@ -146,7 +145,7 @@ struct sbp_log_scan {
     const struct sbp_log_collective *hint; /* the last program named */
     const char *network;                   /* said anywhere outside of runs */
     int network_trust;
-    bool is_json;
+    bool is_samples; /* of sbplan calibrate */
     const char *json_error; /* the JSON cannot be read; NULL */
 };
 
@@ -192,6 +191,8 @@ enum sbp_log_row_state sbp_log_row_read(const struct sbp_log_columns *columns, c
                                         int number, struct sbp_log_pending *pending);
 /* Of an element type by its name; 0: unknown. */
 int sbp_log_element_bytes(const char *name, int length);
+/* Counts a row that cannot be read. */
+void sbp_log_row_broken(struct sbp_log_run *run, int line);
 /* The pending row will not be ended; counts it as broken. */
 void sbp_log_row_drop(struct sbp_log_pending *pending, struct sbp_log_run *run);
 /* log_osu.c: whether the line is OSU's. */

@@ -213,12 +213,14 @@ enum sbp_log_row_state sbp_log_row_read(const struct sbp_log_columns *columns, c
     return state;
 }
 
+void sbp_log_row_broken(struct sbp_log_run *run, int line)
+{
+    run->broken_line = run->broken_rows++ == 0 ? line : run->broken_line;
+}
+
 void sbp_log_row_drop(struct sbp_log_pending *pending, struct sbp_log_run *run)
 {
-    if (pending->is_there && run != NULL) {
-        run->broken_rows++;
-        if (run->broken_line == 0)
-            run->broken_line = pending->row.line;
-    }
+    if (pending->is_there && run != NULL)
+        sbp_log_row_broken(run, pending->row.line);
     pending->is_there = false;
 }

@@ -188,6 +188,48 @@ static void test_osu_refused(void **state)
     read_free(&read);
 }
 
+/* Rows of an allreduce under one head. */
+static struct read read_osu(const char *rows)
+{
+    static const struct sbp_log_options options = {.nodes = 2, .ranks_per_node = 1};
+    struct sbp_text text = {0};
+    sbp_text_add(&text, "# OSU MPI Allreduce Latency Test v7.4\n# Size Avg Latency(us)\n%s", rows);
+    struct read read = read_text(text.bytes, &options);
+    sbp_text_free(&text);
+    return read;
+}
+
+/* OSU prints no average: sizes and times themselves show what is not as it was printed. */
+static void test_osu_rows(void **state)
+{
+    (void)state;
+    struct read read = read_osu("4  5.1\n8  5.2\n16  5.3\n32  5.4\n");
+    assert_int_equal(read.measured.count, 4);
+    assert_int_equal(read.logs.note_count, 0);
+    read_free(&read);
+    static const char *const broken[] = {"nan", "-nan", "7", "0x7.5", "-5.3", "1.0e300"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        char rows[80];
+        (void)snprintf(rows, sizeof rows, "4  5.1\n8  5.2\n16  %s\n", broken[i]);
+        read = read_osu(rows);
+        assert_only(&read, SBP_LOG_BROKEN_ROW, "1 row");
+        assert_int_equal(read.measured.count, 2);
+        read_free(&read);
+    }
+    read = read_osu("4  5.1\n8  5.2\n2 more processes have sent help message help-mpi\n16  5.3\n");
+    assert_int_equal(read.measured.count, 3);
+    assert_int_equal(read.logs.note_count, 0);
+    read_free(&read);
+    read = read_osu("4  5.1\n8  5.2\n64  5.3\n");
+    assert_only(&read, SBP_LOG_SHORTENED, "between 8 and 64 bytes");
+    assert_int_equal(read.measured.count, 3);
+    read_free(&read);
+    read = read_osu("4  5.1\n8  5.2\n4  9.3\n8  9.4\n");
+    assert_only(&read, SBP_LOG_SIZES_FALL, "4 bytes stands behind one of 8");
+    assert_int_equal(read.measured.count, 0);
+    read_free(&read);
+}
+
 /* --- JSON --- */
 
 /* A run of `processes` with two devices each, five to a node, as nccl-tests writes it. */
@@ -321,7 +363,10 @@ static void test_json_refused(void **state)
     assert_only(&read, SBP_LOG_NOT_PRICED, "no price");
     read_free(&read);
     read = read_text("{\"a\": 1}", NULL);
-    assert_only(&read, SBP_LOG_NOT_WHOLE_JSON, "neither config nor results");
+    assert_only(&read, SBP_LOG_NO_TABLE, "nccl-tests (text and JSON)");
+    read_free(&read);
+    read = read_text("{\"sbplan_samples\":1}\n{\"end\":\"done\"}\n", NULL);
+    assert_only(&read, SBP_LOG_NO_TABLE, "samples of sbplan calibrate");
     read_free(&read);
     json = good;
     json.rows = 2;
@@ -461,10 +506,11 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_osu_sizes),   cmocka_unit_test(test_osu_columns),
-        cmocka_unit_test(test_osu_latency), cmocka_unit_test(test_osu_refused),
-        cmocka_unit_test(test_json),        cmocka_unit_test(test_json_refused),
-        cmocka_unit_test(test_collector),   cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_osu_sizes),    cmocka_unit_test(test_osu_columns),
+        cmocka_unit_test(test_osu_latency),  cmocka_unit_test(test_osu_refused),
+        cmocka_unit_test(test_osu_rows),     cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_refused), cmocka_unit_test(test_collector),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,6 +133,33 @@ static void test_failed(void **state)
     }
 }
 
+/* Of small messages no bandwidth shows that a time is not theirs: its other half may. */
+static void test_halves_that_differ(void **state)
+{
+    (void)state;
+    static const char *const times[] = {"60.0", "51.0", "364.7"};
+    for (int i = 0; i < 3; i++) {
+        struct sbp_text text = {0};
+        sbp_text_add(
+            &text,
+            "#@ ranks=8 | nodes=2\n"
+            "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
+            "8 2 float sum -1 36.0 0.00 0.00 0 %s 0.00 0.00 0\n"
+            "16 4 float sum -1 37.0 0.00 0.00 0 36.5 0.00 0.00 0\n",
+            times[i]);
+        if (i != 1)
+            assert_told(text.bytes, SBP_LOG_HALVES_DIFFER, "1 time in place over 1.5 times");
+        struct sbp_logs logs;
+        struct sbp_measured measured;
+        log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
+        assert_true((log_world_note(&logs, SBP_LOG_HALVES_DIFFER) == NULL) == (i == 1));
+        assert_int_equal(measured.count, 2);
+        sbp_measured_free(&measured);
+        sbp_logs_free(&logs);
+        sbp_text_free(&text);
+    }
+}
+
 /* A failed run between two that did not: these stay. */
 static void test_failed_between(void **state)
 {
@@ -537,7 +564,7 @@ int main(void)
         cmocka_unit_test(test_missing_rows),    cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_settings_told),   cmocka_unit_test(test_networks),
         cmocka_unit_test(test_socket_twin),     cmocka_unit_test(test_slow_twin),
-        cmocka_unit_test(test_no_twin),
+        cmocka_unit_test(test_no_twin),         cmocka_unit_test(test_halves_that_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

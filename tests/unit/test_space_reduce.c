@@ -335,9 +335,57 @@ static void test_reductions(void **state)
     check_reductions(GPT, LEVEL("o", 2, 4e-9) ", " LEVEL("i", 4, 1e-10), full, 1);
 }
 
+/* --- goals --- */
+
+/* A table that two ways lead out of: one suits layers that split the batch, the other those that
+ * split the sequence. */
+#define TIED                                                                                       \
+    "{\"name\": \"t\", \"global_batch\": 64, \"sequence\": 64, \"layers\": [{\"op\": "             \
+    "\"embedding\", \"name\": \"table\", \"vocab\": 64, \"hidden\": 64}, {\"op\": \"linear\", "    \
+    "\"name\": \"middle\", \"out\": 64}, {\"op\": \"linear\", \"tied\": \"table\"}, {\"op\": "     \
+    "\"linear\", \"name\": \"last\", \"out\": 64}]}"
+
+/* All of a flat cluster's devices to one role of a layer. */
+static struct sbp_fix all_to(const struct sbp_plan *plan, const char *layer, const char *role)
+{
+    struct sbp_fix fix = {.zero = SBP_ANY};
+    int op = 0;
+    while (strcmp(plan->graph.op[op].name, layer) != 0)
+        op++;
+    snprintf(fix.layer, sizeof fix.layer, "%s", layer);
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        fix.factor[r][0] = 1;
+    fix.factor[sbp_op_role(plan->graph.op[op].entry, role)][0] = plan->mesh.devices;
+    return fix;
+}
+
+/* Under a goal between what messages prove at first and the optimum, one way out of the table keeps
+ * what the other rules out: nothing is left, which proves the goal and no more. */
+static void test_goals(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    open_plan(TIED, LEVEL("l", 2, 1e-9), &plan);
+    const struct sbp_fix fixes[] = {all_to(&plan, "middle", "batch"),
+                                    all_to(&plan, "last", "sequence")};
+    const struct sbp_request request = {
+        .space = SBP_SPACE_FULL, .fix_count = 2, .fix = fixes, .zero_is_free = true};
+    make(&plan, &request, &space);
+    const double best = optimum(&space, INFINITY), room = 1e15;
+    for (int percent = 5; percent <= 105; percent += 5) {
+        char what[32];
+        snprintf(what, sizeof what, "a goal of %d %%", percent);
+        check_reduced(&space, room, best * percent / 100, what);
+    }
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges),
-                                       cmocka_unit_test(test_reductions)};
+                                       cmocka_unit_test(test_reductions),
+                                       cmocka_unit_test(test_goals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -250,10 +250,8 @@ static bool suits_op(const struct sbp_space *space, int variable,
 {
     const int op = legality->op[i];
     const int64_t most = space->request->max_batch_split;
-    unsigned batch = 0; /* the first role of every operator */
-    for (int r = 0; r < space->variable[variable].role_count; r++)
-        batch |= space->op_role[op][r] == 0 ? 1u << r : 0;
-    if (most > 0 && space->graph->op[op].weight_count > 0 && parts_of(space, count, batch) > most)
+    if (most > 0 && space->graph->op[op].weight_count > 0 &&
+        parts_of(space, count, legality->batch) > most)
         return false;
     return heads_stand_outside(space, op, count) &&
            obeys_fix(space, variable, op, legality->fix[i], count);

@@ -241,6 +241,32 @@ static void test_batch_split(void **state)
     sbp_plan_free(&plan);
 }
 
+#define SCAN                                                                                       \
+    "{\"name\": \"m\", \"global_batch\": 64, \"input\": \"split\", \"features\": 64, \"layers\": " \
+    "[{\"op\": \"custom\", \"name\": \"scan\", \"parameters\": 64, \"roles\": [{\"name\": "        \
+    "\"channel\", \"input\": \"S2\", \"weight\": \"S2\", \"output\": \"S2\"}, {\"name\": "         \
+    "\"sample\", \"input\": \"S0\", \"weight\": \"B\", \"output\": \"S0\"}], \"flops\": "          \
+    "{\"forward\": 1e6, \"input_gradient\": 1e6, \"weight_gradient\": 1e6}}, "                     \
+    "{\"op\": \"linear\", \"name\": \"b\", \"out\": 64}]}"
+
+/* What bounds the batch's split goes by what roles do, wherever they stand and whatever they are
+ * called. */
+static void test_batch_split_of_custom(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL, .max_batch_split = 2};
+    open_plan(SCAN, LEVEL("l", 8), &plan);
+    make_space(&plan, &request, &space);
+    const struct sbp_space_variable *const v = variable_of(&space, "scan");
+    assert_int_equal(v->choice_count, 2); /* one axis, or none, to the samples */
+    for (int c = 0; c < v->choice_count; c++)
+        assert_true(factor(&space, (int)(v - space.variable), c, 1) <= 2);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
 static void any_fix(struct sbp_fix *fix, const char *layer)
 {
     memset(fix, 0, sizeof *fix);
@@ -351,6 +377,7 @@ int main(void)
         cmocka_unit_test(test_class_limit),
         cmocka_unit_test(test_class_limit_of_repeats),
         cmocka_unit_test(test_batch_split),
+        cmocka_unit_test(test_batch_split_of_custom),
         cmocka_unit_test(test_fix),
         cmocka_unit_test(test_last_resort),
         cmocka_unit_test(test_rests),

@@ -9,7 +9,7 @@ struct sbp_elimination_order {
     int *variable; /* (count) in order */
     int *width;    /* (count) neighbours left when it is eliminated */
     int **scope;   /* (count)(width) these neighbours; the next one to go stands last */
-    double bytes;  /* of all tables; INFINITY when one alone has too wide a scope */
+    double bytes;  /* of all tables; 2^60 and more where one alone has too wide a scope */
     double sums;   /* additions they take */
 };
 

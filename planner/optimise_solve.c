@@ -164,12 +164,11 @@ static enum sbp_status solve_whole(struct solving *s, bool *found)
 }
 
 /* Whether time was up, or somebody asked to stop, while tables were searched. */
-static bool is_interrupted(const struct solving *s, const struct sbp_solution *solution)
+static bool is_interrupted(const struct solving *s)
 {
     const double limit_s = s->job->request->solver_options.time_limit_s;
     return sbp_space_interrupted(s->space) ||
-           (limit_s > 0 &&
-            (solution->wall_s >= limit_s || sbp_clock_s() - s->job->start_s >= limit_s));
+           (limit_s > 0 && sbp_clock_s() - s->job->start_s >= limit_s);
 }
 
 /* What messages between variables leave of the domains, by tables; what they prove and found, where
@@ -181,18 +180,16 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
     struct sbp_solver_options options = options_left(s->job);
     /* The known choice is one of those that are left. */
     options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + 1e-9));
-    if (options.max_evaluations == 0)
-        options.max_evaluations =
-            isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
-    const bool stopped = s->job->outcome->stopped;
+    options.max_evaluations =
+        isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
     const enum sbp_status status =
         solve_tables(s, &reduction->space, s->job->request->solver, &options, &solution, found);
     if (status == SBP_OK) {
         s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
         /* Neither the tables' budget nor a heuristic that finds nothing cheaper than what is known
          * ends the whole search. */
-        if (s->job->request->solver_options.max_evaluations == 0 && !is_interrupted(s, &solution))
-            s->job->outcome->stopped = stopped;
+        if (!is_interrupted(s))
+            s->job->outcome->stopped = false;
     }
     for (int v = 0; *found && v < s->space->variable_count; v++)
         s->choice[v] = reduction->original[v][s->choice[v]];

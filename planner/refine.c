@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "planner/label.h"
-#include "planner/space.h"
+#include "planner/space_reduce.h"
 
 enum { MOST_AXES = 5, MOST_PARTS = 20000 };
 /* Work of a call, in cells of tables: a fifth of a second or so. */
@@ -62,18 +62,6 @@ static bool bounds_space(const struct sbp_plan *plan)
     for (int f = 0; f < plan->mesh.family_count; f++)
         interchangeable |= plan->mesh.family[f].count > 1;
     return !repeats || !interchangeable;
-}
-
-static double edge_cells(const struct refiner *r)
-{
-    double cells = 0;
-    for (int i = 0; i < r->space.transfer_count; i++)
-        cells += (double)r->space.variable[r->space.transfer[i].from].choice_count *
-                 r->space.variable[r->space.transfer[i].to].choice_count;
-    for (int i = 0; i < r->space.keep_count; i++)
-        cells += (double)r->space.variable[r->space.keep[i].op_variable].choice_count *
-                 r->space.variable[r->space.keep[i].rest_variable].choice_count;
-    return cells;
 }
 
 static int role_on(const struct refiner *r, int variable, int choice, int axis)
@@ -355,7 +343,7 @@ static enum sbp_status search_parts(struct refiner *r)
 
 static enum sbp_status refine(struct refiner *r)
 {
-    if (edge_cells(r) > MOST_CELLS)
+    if (sbp_space_cells(&r->space) > MOST_CELLS)
         return SBP_OK;
     SBP_TRY(sbp_space_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
     enum sbp_status status = tabulate(r);

@@ -13,14 +13,12 @@ static double around_s(const struct sbp_reducer *r, int variable, int tuple, int
     double seconds = r->loop[variable] == NULL ? 0 : r->loop[variable][tuple];
     for (int i = r->first[variable]; i < r->first[variable + 1]; i++) {
         const struct sbp_incident *incident = &r->incident[i];
-        const struct sbp_space_edge *edge = &r->edges.edge[incident->edge];
         if (incident->other >= undecided) {
             seconds += sbp_reducer_message(r, incident, false)[tuple];
             continue;
         }
         const int other = space->variable[incident->other].tuple[r->choice[incident->other]];
-        seconds += incident->forward ? sbp_edge_price_s(edge, tuple, other)
-                                     : sbp_edge_price_s(edge, other, tuple);
+        seconds += sbp_reducer_pair_s(r, incident, tuple, other);
     }
     return seconds;
 }

@@ -113,14 +113,12 @@ static double follow_s(const struct polish *p, int variable, int tuple)
     double seconds = r->loop[variable] == NULL ? 0 : r->loop[variable][tuple];
     for (int i = r->first[variable]; i < r->first[variable + 1]; i++) {
         const struct sbp_incident *incident = &r->incident[i];
-        const struct sbp_space_edge *edge = &r->edges.edge[incident->edge];
         if (p->stamp[incident->other] != p->now) {
             seconds += sbp_reducer_message(r, incident, false)[tuple];
             continue;
         }
         const int other = space->variable[incident->other].tuple[p->trial[incident->other]];
-        seconds += incident->forward ? sbp_edge_price_s(edge, tuple, other)
-                                     : sbp_edge_price_s(edge, other, tuple);
+        seconds += sbp_reducer_pair_s(r, incident, tuple, other);
     }
     return seconds;
 }
@@ -173,17 +171,14 @@ static double edges_s(const struct polish *p, const struct move *move)
             seconds += r->loop[v][after] - r->loop[v][before];
         for (int i = r->first[v]; i < r->first[v + 1]; i++) {
             const struct sbp_incident *incident = &r->incident[i];
-            const struct sbp_space_edge *edge = &r->edges.edge[incident->edge];
             const int u = incident->other, *other = r->space->variable[u].tuple;
             const int u_before = other[r->choice[u]], u_after = other[p->trial[u]];
             if (p->trial[u] != r->choice[u] && u < v)
                 continue;
-            const double price = incident->forward ? sbp_edge_price_s(edge, after, u_after)
-                                                   : sbp_edge_price_s(edge, u_after, after);
+            const double price = sbp_reducer_pair_s(r, incident, after, u_after);
             if (price >= SBP_FORBIDDEN)
                 return INFINITY;
-            seconds += price - (incident->forward ? sbp_edge_price_s(edge, before, u_before)
-                                                  : sbp_edge_price_s(edge, u_before, before));
+            seconds += price - sbp_reducer_pair_s(r, incident, before, u_before);
         }
     }
     return seconds;

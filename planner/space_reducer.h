@@ -43,6 +43,15 @@ static inline double *sbp_reducer_message(const struct sbp_reducer *r,
     return r->message[incident->forward == other][incident->edge];
 }
 
+/* What a tuple of the variable that sees an edge costs with one of the other variable. */
+static inline double sbp_reducer_pair_s(const struct sbp_reducer *r,
+                                        const struct sbp_incident *incident, int own, int other)
+{
+    const struct sbp_space_edge *edge = &r->edges.edge[incident->edge];
+    return incident->forward ? sbp_edge_price_s(edge, own, other)
+                             : sbp_edge_price_s(edge, other, own);
+}
+
 /* What a choice costs by itself, memory at its price. */
 static inline double sbp_reducer_priced_s(const struct sbp_reducer *r, int variable, int choice)
 {

@@ -11,6 +11,21 @@ const char *sbp_collective_name(enum sbp_collective kind)
     return names[kind];
 }
 
+enum sbp_status sbp_collectives_given(const struct sbp_json *at, unsigned *kinds)
+{
+    const char *known[SBP_COLLECTIVES + 1] = {0};
+    int count = 0;
+    *kinds = 0;
+    for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
+        const char *name = sbp_collective_name((enum sbp_collective)kind);
+        if (kind == SBP_LOCAL)
+            continue;
+        known[count++] = name;
+        *kinds |= sbp_json_has(at, name) ? 1u << kind : 0;
+    }
+    return sbp_json_keys(at, known);
+}
+
 double sbp_collective_steps(enum sbp_collective kind, double members)
 {
     switch (kind) {

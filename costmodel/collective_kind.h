@@ -17,6 +17,8 @@
 #ifndef SBP_COSTMODEL_COLLECTIVE_KIND_H
 #define SBP_COSTMODEL_COLLECTIVE_KIND_H
 
+#include "base/json.h"
+
 #define SBP_COLLECTIVE_MAP(X)                                                                      \
     X(ALL_REDUCE, "all-reduce")                                                                    \
     X(ALL_GATHER, "all-gather")                                                                    \
@@ -34,6 +36,8 @@ enum sbp_collective {
 #define SBP_COLLECTIVES (SBP_BROADCAST_COLL + 1)
 
 const char *sbp_collective_name(enum sbp_collective kind);
+/* Which collectives an object has as keys, as bits; another key, `local` among them, is E_INPUT. */
+enum sbp_status sbp_collectives_given(const struct sbp_json *at, unsigned *kinds) SBP_MUST_USE;
 
 /* members >= 2 */
 double sbp_collective_steps(enum sbp_collective kind, double members);

@@ -105,14 +105,10 @@ static enum sbp_status read_kind(const struct sbp_json *at, int level, enum sbp_
 
 enum sbp_status sbp_curves_read(const struct sbp_json *at, int level, struct sbp_curves *curves)
 {
-    const char *known[SBP_COLLECTIVES + 1] = {0};
-    int count = 0;
+    unsigned kinds;
+    SBP_TRY(sbp_collectives_given(at, &kinds));
     for (int kind = 0; kind < SBP_COLLECTIVES; kind++)
-        if (kind != SBP_LOCAL)
-            known[count++] = sbp_collective_name((enum sbp_collective)kind);
-    SBP_TRY(sbp_json_keys(at, known));
-    for (int kind = 0; kind < SBP_COLLECTIVES; kind++)
-        if (kind != SBP_LOCAL && sbp_json_has(at, sbp_collective_name((enum sbp_collective)kind)))
+        if ((kinds >> kind & 1) != 0)
             SBP_TRY(read_kind(at, level, (enum sbp_collective)kind, curves));
     return SBP_OK;
 }

@@ -97,42 +97,49 @@ static enum sbp_status linear_backward(struct sbp_rank *rank, const struct sbp_i
     return SBP_OK;
 }
 
+static enum sbp_status activate(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                void (*kernel)(void *y, const void *x, int64_t n))
+{
+    kernel(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+           buffer_of(rank, instr, SBP_AT_OUT)->elements);
+    return SBP_OK;
+}
+
+static enum sbp_status activate_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                         void (*kernel)(void *dx, const void *x, const void *dy,
+                                                        int64_t n))
+{
+    kernel(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+           operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements);
+    return SBP_OK;
+}
+
 static enum sbp_status relu_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                     struct sbp_diag *diag)
 {
     (void)diag;
-    rank->kernels->relu_forward(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
-                                buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
+    return activate(rank, instr, rank->kernels->relu_forward);
 }
 
 static enum sbp_status relu_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                      struct sbp_diag *diag)
 {
     (void)diag;
-    rank->kernels->relu_backward(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
-                                 operand(rank, instr, SBP_AT_DY),
-                                 buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
+    return activate_backward(rank, instr, rank->kernels->relu_backward);
 }
 
 static enum sbp_status gelu_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                     struct sbp_diag *diag)
 {
     (void)diag;
-    rank->kernels->gelu_forward(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
-                                buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
+    return activate(rank, instr, rank->kernels->gelu_forward);
 }
 
 static enum sbp_status gelu_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
                                      struct sbp_diag *diag)
 {
     (void)diag;
-    rank->kernels->gelu_backward(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
-                                 operand(rank, instr, SBP_AT_DY),
-                                 buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
+    return activate_backward(rank, instr, rank->kernels->gelu_backward);
 }
 
 static enum sbp_status embedding_forward(struct sbp_rank *rank, const struct sbp_instr *instr,

@@ -50,6 +50,19 @@ static inline const char *source_root(void)
     return root == NULL ? "." : root;
 }
 
+/* Refused with a message that begins so, and nothing is left behind. */
+static inline void must_refuse(const char *text, const char *expected)
+{
+    struct model model;
+    const enum sbp_status status = read_text(&model, text);
+    if (status != SBP_E_INPUT || strncmp(model.diag.text, expected, strlen(expected)) != 0)
+        fail_msg("%s: status %d, said \"%s\", expected \"%s...\"", text, (int)status,
+                 model.diag.text, expected);
+    assert_null(model.graph.op);
+    assert_null(model.graph.arena.head);
+    drop(&model);
+}
+
 static inline void must_open(struct model *model, const char *name)
 {
     struct sbp_json root;

@@ -1,5 +1,7 @@
 #include "planner/explore.h"
 
+#include <limits.h>
+
 #include "planner/candidates.h"
 #include "planner/explore_job.h"
 #include "planner/least.h"
@@ -12,8 +14,10 @@ static const double expected[] = {[SBP_LISTED] = 1.5,
                                   [SBP_MIXED] = 1.6};
 /* A plan that may cost more than this, by the bound of all that is open, is not dived for. */
 #define FURTHEST_DIVE 2.0
-/* Turns before the first dive. */
-enum { FIRST_WAIT = 64 };
+/* Turns before the first dive, and how many it counts as to solve a candidate. */
+enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
+/* Where first plans are good, better ones are found soon. */
+enum { MOST_VAIN = 4 };
 /* What explaining that nothing fits may take of a search's time limit. */
 #define LIMIT_SHARE 0.1
 
@@ -88,8 +92,9 @@ static enum sbp_status put_off(struct sbp_explorer *e, int index)
 /* Plans that more dives find are better by less and less. */
 static void end_dive(struct sbp_explorer *e)
 {
-    e->wait *= e->turns >= e->wait && isfinite(sbp_explorer_goal_s(e)) ? 2 : 1;
+    e->wait *= isfinite(sbp_explorer_goal_s(e)) ? 2 : 1;
     e->turns = 0;
+    e->is_dive = false;
 }
 
 static enum sbp_status look_at(struct sbp_explorer *e, int index)
@@ -102,7 +107,8 @@ static enum sbp_status look_at(struct sbp_explorer *e, int index)
     SBP_TRY(before == SBP_MIXED ? sbp_explorer_settle(e, node) : sbp_explorer_solve(e, node));
     if (e->is_too_large)
         return put_off(e, index);
-    end_dive(e);
+    if (e->is_dive)
+        end_dive(e);
     if (before < SBP_TRIED && e->found.count == 0 && isfinite(sbp_explorer_ceiling_s(e, node))) {
         node->knowledge = SBP_TRIED;
         return sbp_explorer_push(e, index);
@@ -124,36 +130,55 @@ static void drop_stale(const struct sbp_explorer *e, struct sbp_queue *queue)
         (void)sbp_queue_pop(queue);
 }
 
+/* Takes what will hardly fit off the head of the dives, by what plans of others needed. */
+static void drop_large(struct sbp_explorer *e)
+{
+    const double most =
+        (double)sbp_request_limit_bytes(e->request, &e->plan->cluster) / fmax(1, e->overhead);
+    drop_stale(e, &e->dives);
+    while (e->dives.count > 0 && e->node[e->dives.entry[0].node].least_bytes > most) {
+        (void)sbp_queue_pop(&e->dives);
+        drop_stale(e, &e->dives);
+    }
+}
+
 /* The open candidate with the least bound, which proves, or, in a dive, the one whose plan is
  * expected to cost least, which rules others out. A dive goes on until a candidate is solved.
  * False: nothing is left. */
 static bool next_open(struct sbp_explorer *e, struct sbp_queued *next)
 {
     drop_stale(e, &e->queue);
-    drop_stale(e, &e->dives);
-    const bool dives = e->turns >= e->wait && e->queue.count > 0 && e->dives.count > 0 &&
-                       e->dives.entry[0].bound_s <= FURTHEST_DIVE * e->queue.entry[0].bound_s;
-    struct sbp_queue *const queue = dives ? &e->dives : &e->queue;
-    e->turns += dives ? 0 : 1;
+    drop_large(e);
+    e->is_dive = e->turns >= e->wait && e->queue.count > 0 && e->dives.count > 0 &&
+                 e->dives.entry[0].bound_s <= FURTHEST_DIVE * e->queue.entry[0].bound_s;
+    struct sbp_queue *const queue = e->is_dive ? &e->dives : &e->queue;
     if (queue->count == 0)
         return false;
     *next = sbp_queue_pop(queue);
+    if (!e->is_dive)
+        e->turns += next->knowledge > SBP_LISTED ? SOLVE_TURNS : 1;
     return true;
 }
 
-/* Looks at what is queued as far as that is not known better than `most`: else it is dropped. */
-static enum sbp_status search(struct sbp_explorer *e, enum sbp_knowledge most)
+/* Looks at what is queued as far as that is not known better than `most`, else it is dropped, until
+ * so many candidates in a row were solved in vain. */
+static enum sbp_status search(struct sbp_explorer *e, enum sbp_knowledge most, int patience)
 {
     struct sbp_queued next;
-    while (!sbp_explorer_is_over(e) && next_open(e, &next)) {
-        if (!sbp_explorer_is_refuted(e, next.bound_s) && next.knowledge <= (int)most)
-            SBP_TRY(look_at(e, next.node));
+    int vain = 0;
+    while (vain < patience && !sbp_explorer_is_over(e) && next_open(e, &next)) {
+        const double before_s = sbp_explorer_goal_s(e);
+        if (sbp_explorer_is_refuted(e, next.bound_s) || next.knowledge > (int)most)
+            continue;
+        SBP_TRY(look_at(e, next.node));
+        vain += next.knowledge > SBP_LISTED ? 1 : 0;
+        if (sbp_explorer_goal_s(e) < before_s)
+            vain = 0;
     }
-    drop_stale(e, &e->queue);
-    if (e->queue.count > 0)
-        e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     return SBP_OK;
 }
+
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Candidates that stand together but for recompute, offload and ZeRO share a base, the first. */
 static bool same_schedule(const struct sbp_parallel *a, const struct sbp_parallel *b)
@@ -162,8 +187,6 @@ static bool same_schedule(const struct sbp_parallel *a, const struct sbp_paralle
            a->schedule == b->schedule && a->chunks == b->chunks && a->stage_cut == b->stage_cut &&
            a->pipeline_limit == b->pipeline_limit && a->zero == b->zero;
 }
-
-/* ---- the whole ------------------------------------------------------------------------------- */
 
 static enum sbp_status begin(struct sbp_explorer *e)
 {
@@ -245,9 +268,13 @@ static enum sbp_status explore(struct sbp_explorer *e)
     SBP_TRY(begin(e));
     const struct sbp_parallel given = e->plan->parallel;
     SBP_TRY(sbp_explorer_open_near(e));
-    SBP_TRY(search(e, SBP_TRIED)); /* what is mixed may be refuted before it is settled */
+    /* What is mixed may be refuted before it is settled. */
+    SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
     SBP_TRY(open_rest(e));
-    SBP_TRY(search(e, SBP_MIXED));
+    SBP_TRY(search(e, SBP_MIXED, INT_MAX));
+    drop_stale(e, &e->queue);
+    if (e->queue.count > 0)
+        e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     SBP_TRY(sbp_explorer_rank_first(e));
     const struct sbp_ranked *best = e->ranking->count > 0 ? &e->ranking->plan[0] : NULL;
     if (!e->any_legal && best == NULL && !e->out->stopped)

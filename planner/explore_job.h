@@ -45,6 +45,9 @@ struct sbp_explorer {
     struct sbp_queue queue; /* of what is open */
     struct sbp_queue dives; /* of what is open, by what plans are expected to cost */
     int turns, wait; /* taken by bounds since the last dive, and how many are before the next */
+    bool is_dive;    /* the candidate at hand comes from there */
+    double overhead; /* what leanest plans needed that did not fit, by the model's least: of all
+                        candidates the least; 0: not known */
     double open_s;   /* the least bound of candidates that were solved without a proof */
 
     struct sbp_ranking *ranking;

@@ -141,6 +141,15 @@ double sbp_explorer_ceiling_s(const struct sbp_explorer *e, const struct sbp_nod
     return is_first ? FIRST_TRY * node->bound_s : INFINITY;
 }
 
+/* What the leanest plan of a candidate needed that has none that fits. */
+static void note_need(struct sbp_explorer *e, const struct sbp_node *node, int64_t needed_bytes)
+{
+    if (needed_bytes <= 0 || !(node->least_bytes > 0))
+        return;
+    const double overhead = (double)needed_bytes / node->least_bytes;
+    e->overhead = e->overhead > 0 ? fmin(e->overhead, overhead) : overhead;
+}
+
 /* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
  */
 static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node *node,
@@ -169,6 +178,8 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
     if (status != SBP_OK)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     sbp_explorer_note_outcome(e, found);
+    if (!request.puts_memory_off)
+        note_need(e, node, found->needed_bytes);
     if (isfinite(found->strategy_s) && !found->is_too_large)
         sbp_ranking_offer(&e->found, e->plan,
                           &(struct sbp_ranked){.objective_s = found->strategy_s});

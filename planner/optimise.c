@@ -325,12 +325,6 @@ static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(str
     return SBP_OK;
 }
 
-static int64_t limit_of(const struct sbp_plan *plan, const struct sbp_request *request)
-{
-    return request->memory_limit_bytes > 0 ? request->memory_limit_bytes
-                                           : plan->cluster.memory_bytes;
-}
-
 static enum sbp_status begin(struct sbp_plan *plan, const struct sbp_request *request,
                              enum sbp_status (*look)(struct sbp_job *job),
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
@@ -346,9 +340,7 @@ static enum sbp_status begin(struct sbp_plan *plan, const struct sbp_request *re
                           .outcome = outcome,
                           .diag = diag,
                           .best = {.objective_s = INFINITY},
-                          .limit_bytes = request->memory_limit_bytes > 0
-                                             ? request->memory_limit_bytes
-                                             : plan->cluster.memory_bytes,
+                          .limit_bytes = sbp_request_limit_bytes(request, &plan->cluster),
                           .start_s = start_s,
                           .least_bytes = INFINITY,
                           .bound_s = INFINITY,
@@ -385,7 +377,8 @@ static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp
     struct sbp_space_bound found;
     SBP_TRY(sbp_space_make(plan, request, NULL, megatron, &space, diag));
     const enum sbp_status status =
-        sbp_space_bound(&space, (double)limit_of(plan, request) - reserve, &space.arena, &found);
+        sbp_space_bound(&space, (double)sbp_request_limit_bytes(request, &plan->cluster) - reserve,
+                        &space.arena, &found);
     if (status == SBP_OK) {
         const bool holds = sbp_optimise_bounds(plan, request);
         bound->bound_s =
@@ -443,7 +436,8 @@ enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct s
                         "full, autoddl, data-parallel and others that split layer by layer",
                         sbp_space_name(request->space));
     SBP_TRY(sbp_space_make(plan, request, NULL, NULL, &space, diag));
-    const double room = (double)(limit_of(plan, request) - plan->cluster.reserve_bytes);
+    const double room =
+        (double)(sbp_request_limit_bytes(request, &plan->cluster) - plan->cluster.reserve_bytes);
     const enum sbp_status status = sbp_space_problem(&space, room, problem, diag);
     sbp_space_free(&space);
     return status;

@@ -77,4 +77,11 @@ struct sbp_request {
         deadline_s; /* by sbp_clock_s, when solver_options' time is up; 0: never, or not yet set */
 };
 
+/* What a device may hold. */
+static inline int64_t sbp_request_limit_bytes(const struct sbp_request *request,
+                                              const struct sbp_cluster *cluster)
+{
+    return request->memory_limit_bytes > 0 ? request->memory_limit_bytes : cluster->memory_bytes;
+}
+
 #endif

@@ -93,9 +93,7 @@ static void offer(struct settler *t, double objective_s)
 
 static bool fits(const struct settler *t, int64_t bytes)
 {
-    const int64_t limit = t->request.memory_limit_bytes > 0 ? t->request.memory_limit_bytes
-                                                            : t->s->plan->cluster.memory_bytes;
-    return bytes <= limit;
+    return bytes <= sbp_request_limit_bytes(&t->request, &t->s->plan->cluster);
 }
 
 /* Its path is longer than all that are known, or nothing more can be said of what it bounds. */

@@ -238,7 +238,7 @@ static enum sbp_status check_program_of(const struct sbp_checker *c, int piece)
     return SBP_OK;
 }
 
-enum sbp_status sbp_check_cut(struct sbp_checker *c)
+static enum sbp_status check_cut(struct sbp_checker *c)
 {
     SBP_TRY(check_levels(c));
     SBP_TRY(check_mesh(c));
@@ -281,7 +281,7 @@ static enum sbp_status check(struct sbp_checker *c)
     c->holders = SBP_NEW(&c->scratch, int, c->graph->tensor_count);
     if (c->role == NULL || c->split == NULL || c->holders == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_check_cut(c));
+    SBP_TRY(check_cut(c));
     SBP_TRY(sbp_check_states(c));
     for (int piece = 0; piece < c->step->pieces; piece++)
         SBP_TRY(check_program_of(c, piece));

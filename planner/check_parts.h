@@ -34,8 +34,6 @@ enum sbp_status sbp_check_refuse(const struct sbp_checker *c, const char *format
 struct sbp_dist sbp_check_input(const struct sbp_checker *c, int op, int input);
 struct sbp_dist sbp_check_weight(const struct sbp_checker *c, int op, int weight);
 struct sbp_dist sbp_check_output(const struct sbp_checker *c, int op);
-/* Axes on which a weight's gradient is a partial sum. */
-sbp_axes sbp_check_shared(const struct sbp_checker *c, int op, int weight);
 struct sbp_dist sbp_check_dual(const struct sbp_dist *dist);
 bool sbp_check_same(const struct sbp_checker *c, const struct sbp_dist *a,
                     const struct sbp_dist *b);
@@ -70,7 +68,6 @@ enum sbp_status sbp_check_hold(struct sbp_checker *c, int first, int end,
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-enum sbp_status sbp_check_cut(struct sbp_checker *c) SBP_MUST_USE;
 enum sbp_status sbp_check_states(struct sbp_checker *c) SBP_MUST_USE;
 /* Notes what transfers pass through, and checks the digits of the whole plan. */
 enum sbp_status sbp_check_flow(struct sbp_checker *c) SBP_MUST_USE;

@@ -87,7 +87,8 @@ struct sbp_dist sbp_check_weight(const struct sbp_checker *c, int op, int weight
     return dist;
 }
 
-sbp_axes sbp_check_shared(const struct sbp_checker *c, int op, int weight)
+/* Axes on which a weight's gradient is a partial sum. */
+static sbp_axes shared_by(const struct sbp_checker *c, int op, int weight)
 {
     sbp_axes shared = 0;
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -241,7 +242,7 @@ enum sbp_status sbp_check_hold(struct sbp_checker *c, int first, int end,
             const struct sbp_dist dist = sbp_check_weight(c, op, w);
             h->op = op;
             h->index = w;
-            h->shared = sbp_check_shared(c, op, w);
+            h->shared = shared_by(c, op, w);
             h->members = sbp_check_members(c, h->shared);
             h->level = h->members > 1 ? level_of(c, op) : 0;
             SBP_TRY(sbp_check_block(c, c->graph->op[op].weight[w], &dist, &h->local));
@@ -272,6 +273,30 @@ static enum sbp_status check_ties(struct sbp_checker *c)
 
 /* ---- fixes ---------------------------------------------------------------------------------- */
 
+/* The output rests on a level's axes in as many ways as are fixed for each state. */
+static enum sbp_status check_fixed_rest(const struct sbp_checker *c, const struct sbp_fix *fix,
+                                        int op)
+{
+    static const struct sbp_state STATES[SBP_REST_STATES] = {{SBP_SPLIT, SBP_DIM_BATCH},
+                                                             {SBP_SPLIT, SBP_DIM_SEQUENCE},
+                                                             {SBP_SPLIT, SBP_DIM_FEATURE},
+                                                             {SBP_BROADCAST, 0},
+                                                             {SBP_PARTIAL, 0}};
+    const int tensor = c->graph->op[op].output;
+    for (int i = 0; tensor >= 0 && i < SBP_REST_STATES; i++)
+        for (int level = 0; level < c->mesh->level_count; level++) {
+            int64_t ways = 1;
+            for (int axis = 0; axis < c->mesh->axis_count; axis++)
+                if (c->mesh->axis[axis].level == level &&
+                    same_state(c->strategy->rest[tensor].axis[axis], STATES[i]))
+                    ways *= c->mesh->axis[axis].size;
+            if (ways != fix->rest[i][level])
+                return sbp_check_refuse(c, "%s: its output is fixed to rest otherwise at \"%s\"",
+                                        c->graph->op[op].name, c->step->cluster.level[level].name);
+        }
+    return SBP_OK;
+}
+
 static enum sbp_status check_fix(const struct sbp_checker *c, const struct sbp_fix *fix, int op)
 {
     const struct sbp_op_entry *entry = c->graph->op[op].entry;
@@ -288,10 +313,12 @@ static enum sbp_status check_fix(const struct sbp_checker *c, const struct sbp_f
                                         (long long)fix->factor[role][level],
                                         c->step->cluster.level[level].name, (long long)factor);
         }
-    if (fix->zero != SBP_ANY && c->strategy->zero[op] != fix->zero)
-        return sbp_check_refuse(c, "%s: ZeRO is fixed to %d and is not", c->graph->op[op].name,
-                                fix->zero);
-    return SBP_OK;
+    const int zero = c->strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)c->plan->parallel.zero
+                                                               : c->strategy->zero[op];
+    if (fix->zero != SBP_ANY && zero != fix->zero)
+        return sbp_check_refuse(c, "%s: ZeRO is fixed to %d and is %d", c->graph->op[op].name,
+                                fix->zero, zero);
+    return fix->rests ? check_fixed_rest(c, fix, op) : SBP_OK;
 }
 
 static enum sbp_status check_fixes(const struct sbp_checker *c)

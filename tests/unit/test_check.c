@@ -605,9 +605,9 @@ static bool other_axis(struct bench *b)
     return true;
 }
 
-static bool broken_fix(struct bench *b)
+/* Asks for one operator, and leaves all of it open. */
+static struct sbp_fix *ask_for(struct bench *b, int op)
 {
-    const int op = any_op(b);
     struct sbp_fix *fix = &b->fix;
     *fix = (struct sbp_fix){.zero = SBP_ANY};
     (void)snprintf(fix->layer, sizeof fix->layer, "%s",
@@ -615,9 +615,32 @@ static bool broken_fix(struct bench *b)
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
             fix->factor[role][level] = SBP_ANY;
-    fix->factor[any(b, b->plan.graph.op[op].entry->role_count)][0] = 5;
     b->request.fix = fix;
     b->request.fix_count = 1;
+    return fix;
+}
+
+static bool broken_fix(struct bench *b)
+{
+    const int op = any_op(b);
+    ask_for(b, op)->factor[any(b, b->plan.graph.op[op].entry->role_count)][0] = 5;
+    return true;
+}
+
+static bool broken_rest_fix(struct bench *b)
+{
+    const int op = any_op(b);
+    struct sbp_fix *fix = ask_for(b, op);
+    fix->rests = true;
+    fix->rest[any(b, SBP_REST_STATES)][0] = 5;
+    return b->plan.graph.op[op].output >= 0;
+}
+
+static bool broken_zero_fix(struct bench *b)
+{
+    const int op = any_op(b), level = b->plan.strategy.zero[op];
+    const int mine = level == SBP_ZERO_DEFAULT ? (int)b->plan.parallel.zero : level;
+    ask_for(b, op)->zero = (mine + 1) % 4;
     return true;
 }
 
@@ -684,6 +707,8 @@ static const struct corruption {
     {"other stages", other_stages, "members of level"},
     {"an axis of another size", other_axis, "is none of the cluster's"},
     {"a fix that is not kept", broken_fix, "is fixed to"},
+    {"a rest that is not kept", broken_rest_fix, "to rest otherwise"},
+    {"a ZeRO level that is not kept", broken_zero_fix, "ZeRO is fixed to"},
 };
 enum { CORRUPTION_COUNT = sizeof CORRUPTIONS / sizeof *CORRUPTIONS };
 

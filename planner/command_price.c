@@ -17,7 +17,10 @@ static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
     job->may_be_too_large = true;
     SBP_TRY(sbp_fixes_read(&job->plan, arguments->strategy, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag));
-    SBP_TRY(sbp_search_run(&job->plan, &job->request, &job->outcome, diag));
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_search_run(&job->plan, &job->request, &job->outcome, &why);
+    if (status != SBP_OK)
+        return sbp_refuse_given(arguments->strategy, status, &why, diag);
     job->request.memory_limit_bytes = arguments->memory_limit_bytes;
     return sbp_search_answer(job, diag);
 }

@@ -22,9 +22,11 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
     if (job->arguments->problem != NULL)
         SBP_TRY(write_problem(job, diag));
     const int most = job->arguments->top > 1 ? (int)job->arguments->top : 1;
-    SBP_TRY(
-        sbp_search_run_top(&job->plan, &job->request, most, &job->ranking, &job->outcome, diag));
-    return sbp_search_answer(job, diag);
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status =
+        sbp_search_run_top(&job->plan, &job->request, most, &job->ranking, &job->outcome, &why);
+    return status == SBP_OK ? sbp_search_answer(job, diag)
+                            : sbp_refuse_given(NULL, status, &why, diag);
 }
 
 enum sbp_status sbp_command_search(const struct sbp_arguments *arguments, struct sbp_diag *diag)

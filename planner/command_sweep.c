@@ -41,8 +41,8 @@ static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
 {
     const char *told = why->text;
     struct sbp_text text = {0};
-    if (strncmp(told, "--set: ", strlen("--set: ")) == 0) /* what a row gives is read like it */
-        told += strlen("--set: ");
+    if (strncmp(told, "--set", strlen("--set")) == 0) /* what a row gives is read like it */
+        told = strstr(told, ": ") == NULL ? told : strstr(told, ": ") + strlen(": ");
     if (strncmp(told, "--sweep ", strlen("--sweep ")) == 0) /* it says so itself */
         return sbp_fail(diag, status, "%s", told);
     for (int i = 0; i < row->arguments.row.count; i++)
@@ -96,7 +96,7 @@ static enum sbp_status search_row(struct table *table, struct sbp_search_job *jo
     if (row->refused)
         return SBP_OK;
     if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", row->why.text);
+        return refuse_row(row, status, &row->why, diag);
     row->found = sbp_outcome_has_plan(&job->outcome);
     if (row->found)
         return describe(table, job, row, diag);

@@ -29,6 +29,24 @@ static bool chooses(const struct sbp_graph *graph, int op)
     return graph->op[op].site == op && !graph->op[op].entry->follows;
 }
 
+/* "fc1, fc2, ...": layers that choose, as many as there is room for. */
+static const char *layers_of(const struct sbp_graph *graph, char *buffer, size_t size)
+{
+    static const char MORE[] = ", ...";
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int op = 0; op < graph->op_count; op++) {
+        const char *name = graph->op[op].name;
+        if (!chooses(graph, op))
+            continue;
+        const char *add = used + strlen(", ") + strlen(name) + sizeof MORE > size ? "..." : name;
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "", add);
+        if (add != name)
+            break;
+    }
+    return buffer;
+}
+
 /* Why a name is no layer that a strategy can be given to; *op is its place otherwise. */
 static enum sbp_status find_layer(const struct fixes *fixes, const char *where, const char *name,
                                   int *op, struct sbp_diag *diag)
@@ -51,7 +69,9 @@ static enum sbp_status find_layer(const struct fixes *fixes, const char *where, 
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: the model has no layer \"%.60s\", did you mean \"%s\"?", where, name,
                         nearest);
-    return sbp_fail(diag, SBP_E_INPUT, "%s: the model has no layer \"%.60s\"", where, name);
+    char layers[240];
+    return sbp_fail(diag, SBP_E_INPUT, "%s: the model has no layer \"%.60s\", legal are %s", where,
+                    name, layers_of(graph, layers, sizeof layers));
 }
 
 static void role_names(const struct sbp_plan *plan, int op, const char *names[SBP_MAX_ROLES + 1])
@@ -220,15 +240,19 @@ enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_wo
 /* --- files --- */
 
 /* One role's factors: an array, one a level; with one level a number does. */
-static enum sbp_status read_factors(const struct sbp_json *at, int levels, int64_t *factor)
+static enum sbp_status read_factors(const struct sbp_json *at, const struct sbp_plan *plan,
+                                    int64_t *factor)
 {
+    const int levels = plan->stage.level_count;
+    char level_text[LEVELS_BYTES];
     struct sbp_json element;
     int length = 0;
-    if (levels == 1 && cJSON_IsNumber(at->node))
+    if (levels == 1 && !cJSON_IsArray(at->node))
         return sbp_json_int64(at, 1, MOST_FACTOR, factor);
     SBP_TRY(sbp_json_length(at, &length));
     if (length != levels)
-        return sbp_json_refuse(at, "has %d factors, the cluster has %d levels", length, levels);
+        return sbp_json_refuse(at, "has %d factor%s, legal is one for each level of %s", length,
+                               length == 1 ? "" : "s", levels_of(plan, level_text));
     for (int level = 0; level < levels; level++) {
         SBP_TRY(sbp_json_element(at, level, &element));
         SBP_TRY(sbp_json_int64(&element, 1, MOST_FACTOR, &factor[level]));
@@ -267,7 +291,7 @@ static enum sbp_status read_roles(const struct sbp_json *roles, const struct fix
         if (!sbp_json_has(roles, names[role]))
             continue;
         SBP_TRY(sbp_json_member(roles, names[role], &member));
-        SBP_TRY(read_factors(&member, fixes->plan->stage.level_count, fix->factor[role]));
+        SBP_TRY(read_factors(&member, fixes->plan, fix->factor[role]));
     }
     SBP_TRY(check_products(roles, fixes->plan, fix->factor, SBP_MAX_ROLES));
     char reason[SBP_FIX_REASON_BYTES];
@@ -300,7 +324,6 @@ static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sb
 static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_plan *plan,
                                  struct sbp_fix *fix)
 {
-    const int levels = plan->stage.level_count;
     struct sbp_json at, member;
     int state = 0;
     if (!sbp_json_has(layer, "rest"))
@@ -314,15 +337,18 @@ static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_
         return read_rest_axes(&at, plan, fix);
     if (cJSON_IsString(at.node)) {
         SBP_TRY(sbp_json_choice(&at, REST_NAMES, &state));
-        for (int level = 0; level < levels; level++)
+        for (int level = 0; level < plan->stage.level_count; level++)
             fix->rest[state][level] = plan->stage.level[level].size;
         return SBP_OK;
     }
+    if (!cJSON_IsObject(at.node))
+        return sbp_json_refuse(&at, "legal is one of S0, S1, S2, B and P, an object of their "
+                                    "factors, or a list with one for each axis");
     SBP_TRY(sbp_json_keys(&at, REST_NAMES));
     for (int i = 0; i < SBP_REST_STATES; i++)
         if (sbp_json_has(&at, REST_NAMES[i])) {
             SBP_TRY(sbp_json_member(&at, REST_NAMES[i], &member));
-            SBP_TRY(read_factors(&member, levels, fix->rest[i]));
+            SBP_TRY(read_factors(&member, plan, fix->rest[i]));
         }
     return check_products(&at, plan, fix->rest, SBP_REST_STATES);
 }

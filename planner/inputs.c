@@ -1,5 +1,7 @@
 #include "planner/inputs.h"
 
+#include <string.h>
+
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
@@ -119,6 +121,32 @@ static void complete_interleaved(const struct sbp_settings *settings, const stru
         parallel->micro_batch = graph->global_batch / parallel->pipeline;
 }
 
+enum sbp_status sbp_refuse_given(const char *file, enum sbp_status status,
+                                 const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    static const char PARALLEL[] = "parallel: ", FIX[] = "fix: ";
+    const bool parallel = strncmp(why->text, PARALLEL, strlen(PARALLEL)) == 0;
+    const bool fix = strncmp(why->text, FIX, strlen(FIX)) == 0;
+    if (file != NULL && parallel)
+        return sbp_fail(diag, status, "%s: %s", file, why->text);
+    if (file != NULL && fix)
+        return sbp_fail(diag, status, "%s: %s", file, why->text + strlen(FIX));
+    if (parallel)
+        return sbp_fail(diag, status, "--set: %s", why->text + strlen(PARALLEL));
+    if (fix)
+        return sbp_fail(diag, status, "--fix %s", why->text + strlen(FIX));
+    return sbp_fail(diag, status, "%s", why->text);
+}
+
+/* Sets the plan's parallel, which a file or --set gave. */
+static enum sbp_status set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
+                                    const char *file, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_plan_set_parallel(plan, parallel, &why);
+    return status == SBP_OK ? SBP_OK : sbp_refuse_given(file, status, &why, diag);
+}
+
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
                                 struct sbp_settings *settings, struct sbp_plan *plan,
                                 struct sbp_diag *diag)
@@ -139,7 +167,7 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sb
     status = read_given(settings, &parallel, diag);
     complete_interleaved(settings, &plan->graph, &parallel);
     if (status == SBP_OK)
-        status = sbp_plan_set_parallel(plan, &parallel, diag);
+        status = set_parallel(plan, &parallel, NULL, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;
@@ -202,7 +230,7 @@ enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings
     if (status == SBP_OK)
         status = read_given(settings, &parallel, diag);
     if (status == SBP_OK)
-        status = sbp_plan_set_parallel(plan, &parallel, diag);
+        status = set_parallel(plan, &parallel, path, diag);
     cJSON_Delete(root);
     return status;
 }

@@ -93,7 +93,8 @@ enum sbp_status sbp_json_print(const struct cJSON *json, FILE *out, struct sbp_d
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     const bool printed = fputs(text, out) >= 0;
     free(text);
-    return printed ? SBP_OK : sbp_fail(diag, SBP_E_IO, "cannot print: %s", strerror(errno));
+    return printed ? SBP_OK
+                   : sbp_fail(diag, SBP_E_IO, "sbplan: standard output: %s", strerror(errno));
 }
 
 bool sbp_json_hash(const struct cJSON *json, char *buffer)

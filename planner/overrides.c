@@ -57,16 +57,24 @@ enum sbp_override_root sbp_override_root(const char *word)
     return begins(key, CLUSTER_PREFIX) ? SBP_OVERRIDE_CLUSTER : SBP_OVERRIDE_MODEL;
 }
 
+/* "--set boxing=ful": what messages name in the place of a file. */
+static const char *name_word(const struct change *change, char *buffer, size_t size)
+{
+    (void)snprintf(buffer, size, "%s %.160s", change->option, change->word);
+    return buffer;
+}
+
 /* ---- values --------------------------------------------------------------------------------- */
 
 static enum sbp_status value_of(const struct change *change, struct cJSON **value)
 {
     const char *text = strchr(change->word, '=') + 1;
+    char file[KEY_BYTES + 64];
     struct sbp_json at;
     double number;
     int64_t size;
-    if (strchr("{[\"", text[0]) != NULL && text[0] != '\0')
-        return sbp_json_parse(text, change->option, value, &at, change->diag);
+    if (text[0] == '{' || text[0] == '[' || text[0] == '"')
+        return sbp_json_parse(text, name_word(change, file, sizeof file), value, &at, change->diag);
     if (sbp_parse_double(text, &number))
         *value = cJSON_CreateNumber(number);
     else if (sbp_parse_size(text, &size))
@@ -98,8 +106,7 @@ static enum sbp_status set_search_key(const struct change *change, const struct 
     char file[KEY_BYTES + 64];
     struct sbp_json at;
     int choice = 0;
-    (void)snprintf(file, sizeof file, "%s %.160s", change->option, change->word);
-    sbp_json_at(value, file, change->diag, &at);
+    sbp_json_at(value, name_word(change, file, sizeof file), change->diag, &at);
     if (strcmp(change->key, "boxing") == 0) {
         SBP_TRY(sbp_json_choice(&at, sbp_boxing_names(), &choice));
         settings->boxing = (enum sbp_boxing_mode)choice;
@@ -121,13 +128,16 @@ struct segment {
     int index; /* -1: a name */
 };
 
-/* Takes the next segment off a path; false where there is none that can be read. */
-static bool next_segment(const char **path, struct segment *segment)
+/* Takes the next segment off a path, behind a dot unless it is the first or an element; false where
+ * there is none that can be read. */
+static bool next_segment(const char **path, bool first, struct segment *segment)
 {
     char digits[16];
     int64_t index = 0;
     const bool element = **path == '[';
-    if (element || **path == '.')
+    if (!first && !element && **path != '.')
+        return false;
+    if (element || !first)
         ++*path;
     const size_t length = strcspn(*path, element ? "]" : ".[");
     if (length == 0 || length >= sizeof segment->name || (element && (*path)[length] != ']'))
@@ -234,7 +244,7 @@ static enum sbp_status set_path(const struct change *change, struct cJSON *root,
     char where[KEY_BYTES];
     (void)snprintf(where, sizeof where, "the %s", file);
     for (;;) {
-        if (!next_segment(&at, &segment)) {
+        if (!next_segment(&at, at == path, &segment)) {
             cJSON_Delete(value);
             return sbp_fail(change->diag, SBP_E_USAGE,
                             "%s %.120s: \"%.80s\" is no path, as in cluster.levels[0].size",

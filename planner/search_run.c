@@ -154,7 +154,10 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
 {
     SBP_TRY(sbp_inputs_read(job->arguments, &job->arena, &job->settings, &job->plan, diag));
     job->request = sbp_search_request(job->arguments, &job->settings);
-    SBP_TRY(sbp_space_begin(&job->request, &job->plan, diag));
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &why);
+    if (status != SBP_OK)
+        return sbp_refuse_given(NULL, status, &why, diag);
     return sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag);
 }
@@ -180,18 +183,21 @@ void sbp_search_job_free(struct sbp_search_job *job)
 
 /* --- verdicts --- */
 
-const char *sbp_outcome_gap(const struct sbp_outcome *outcome, char *buffer)
+#define GAP_BYTES 32
+
+/* "1.2 %": how far the objective is above a positive lower bound. */
+static const char *gap_of(const struct sbp_outcome *outcome, char *buffer)
 {
     const double percent = 100 * (outcome->objective_s / outcome->lower_bound_s - 1);
-    (void)snprintf(buffer, SBP_GAP_BYTES, percent < 1000 ? "%.3g %%" : "%.0f %%", percent);
+    (void)snprintf(buffer, GAP_BYTES, percent < 1000 ? "%.3g %%" : "%.0f %%", percent);
     return buffer;
 }
 
 const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer)
 {
-    char gap[SBP_GAP_BYTES];
+    char gap[GAP_BYTES];
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0)
-        (void)snprintf(buffer, SBP_VERDICT_BYTES, "gap %s", sbp_outcome_gap(outcome, gap));
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "gap %s", gap_of(outcome, gap));
     else
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s",
                        outcome->status == SBP_PLAN_TIME_LIMIT
@@ -203,11 +209,11 @@ const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer)
 const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
 {
     const char *stopped = outcome->stopped ? ", stopped early" : "";
-    char bound[32], gap[SBP_GAP_BYTES];
+    char bound[32], gap[GAP_BYTES];
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s",
-                       sbp_outcome_gap(outcome, gap),
-                       sbp_precise_seconds(outcome->lower_bound_s, bound), stopped);
+                       gap_of(outcome, gap), sbp_precise_seconds(outcome->lower_bound_s, bound),
+                       stopped);
     } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {

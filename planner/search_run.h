@@ -43,9 +43,6 @@ const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
 /* The same for a cell of a table: "optimal", "gap 1.2 %", "feasible", "infeasible", "none found".
  */
 const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer);
-/* "1.2 %": how far the objective is above a positive lower bound. */
-#define SBP_GAP_BYTES 32
-const char *sbp_outcome_gap(const struct sbp_outcome *outcome, char *buffer);
 
 /* One search from the command line on; zeroed but for the arguments at first. */
 struct sbp_search_job {

@@ -77,8 +77,6 @@ enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program
  * level and where its output rests), cost, memory, collectives. */
 enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
                               struct sbp_diag *diag) SBP_MUST_USE;
-/* A state as the file has it: "S0" splits dimension 0, "B", "P". */
-const char *sbp_state_name(struct sbp_state state);
 /* The list of the collectives of a step, as it stands in the file: of every program, once for
  * pieces that share it, each for one micro-batch. NULL when memory is out. */
 struct cJSON *sbp_plan_collectives(const struct sbp_step *step);

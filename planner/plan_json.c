@@ -8,7 +8,8 @@
 #include "planner/roles.h"
 #include "planner/summary.h"
 
-const char *sbp_state_name(struct sbp_state state)
+/* A state as the file has it: "S0" splits dimension 0. */
+static const char *state_name(struct sbp_state state)
 {
     static const char *const splits[SBP_MAX_DIMS] = {"S0", "S1", "S2", "S3"};
     if (state.kind == SBP_SPLIT)
@@ -23,7 +24,7 @@ static void put_dist(struct cJSON *object, const char *key, const struct sbp_mes
 {
     struct cJSON *states = sbp_put_array(object, key, failed);
     for (int axis = 0; axis < mesh->axis_count; axis++)
-        sbp_push_text(states, sbp_state_name(dist->axis[axis]), failed);
+        sbp_push_text(states, state_name(dist->axis[axis]), failed);
 }
 
 static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *failed)

@@ -6,7 +6,8 @@
 
 #include "planner/json_out.h"
 
-int sbp_role_on_axis(const struct sbp_plan *plan, int op, int axis)
+/* -1 where there is none (a follower of the free input). */
+static int role_on_axis(const struct sbp_plan *plan, int op, int axis)
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_op_entry *entry = node->entry;
@@ -23,7 +24,7 @@ int64_t sbp_role_factor(const struct sbp_plan *plan, int op, int role, int level
 {
     int64_t factor = 1;
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        if (plan->mesh.axis[axis].level == level && sbp_role_on_axis(plan, op, axis) == role)
+        if (plan->mesh.axis[axis].level == level && role_on_axis(plan, op, axis) == role)
             factor *= plan->mesh.axis[axis].size;
     return factor;
 }
@@ -68,7 +69,7 @@ static int append(char *buffer, int used, const char *before, const char *word, 
 static bool splits_at(const struct sbp_plan *plan, int op, int level)
 {
     for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-        if (plan->mesh.axis[axis].level == level && sbp_role_on_axis(plan, op, axis) >= 0)
+        if (plan->mesh.axis[axis].level == level && role_on_axis(plan, op, axis) >= 0)
             return true;
     return false;
 }

@@ -10,8 +10,6 @@
 
 #include "planner/plan.h"
 
-/* Role of an operator on an axis; -1 where there is none (a follower of the free input). */
-int sbp_role_on_axis(const struct sbp_plan *plan, int op, int axis);
 /* How many ways a role splits an operator at a level, and over all levels. */
 int64_t sbp_role_factor(const struct sbp_plan *plan, int op, int role, int level);
 int64_t sbp_role_total(const struct sbp_plan *plan, int op, int role);

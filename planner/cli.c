@@ -57,7 +57,7 @@ static const struct option options[] = {
      "how it is searched (default auto: exact where it can)"},
     {"--seed", "N", WHOLE, AT(seed), 0, MOST_COUNT, NULL, "of everything random (default 0)"},
     {"--time-limit", "SECONDS", SECONDS, AT(time_limit_s), 0, 0, NULL,
-     "end the search then with the best so far"},
+     "end the search then with the best so far (default 0: no limit)"},
     {"--max-evaluations", "N", COUNT, AT(max_evaluations), 1, MOST_COUNT, NULL,
      "end the search after so many strategies"},
     {"--restarts", "N", COUNT, AT(restarts), 1, 1000000000, NULL,
@@ -415,6 +415,21 @@ static enum sbp_status check_operands(const struct sbp_command *command,
     return SBP_OK;
 }
 
+/* As a shell takes it: in quotes where it would read more into it than a word. */
+static void add_quoted(struct sbp_text *text, const char *word)
+{
+    static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                "%+,-./:=@_";
+    if (*word != '\0' && word[strspn(word, PLAIN)] == '\0') {
+        sbp_text_add(text, "%s", word);
+        return;
+    }
+    sbp_text_add(text, "'");
+    for (; *word != '\0'; word++)
+        sbp_text_add(text, *word == '\'' ? "'\\''" : "%c", *word);
+    sbp_text_add(text, "'");
+}
+
 /* Where it writes, and in which form it prints, is no part of how a plan was found. */
 static const char *record_of(const struct sbp_command *command, int count, char **words,
                              struct sbp_arena *arena)
@@ -422,10 +437,12 @@ static const char *record_of(const struct sbp_command *command, int count, char 
     struct sbp_text text = {0};
     sbp_text_add(&text, "sbplan %s", command->name);
     for (int i = 0; i < count; i++) {
-        if (strcmp(words[i], "-o") == 0)
+        if (strcmp(words[i], "-o") == 0 || strcmp(words[i], "--problem") == 0) {
             i++;
-        else if (strcmp(words[i], "--json") != 0)
-            sbp_text_add(&text, " %s", words[i]);
+        } else if (strcmp(words[i], "--json") != 0 && strncmp(words[i], "--problem=", 10) != 0) {
+            sbp_text_add(&text, " ");
+            add_quoted(&text, words[i]);
+        }
     }
     const char *record = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
     sbp_text_free(&text);
@@ -439,6 +456,8 @@ static enum sbp_status read_words(const struct sbp_command *command, int count, 
     for (int i = 0; i < count; i++) {
         if (!only_operands && strcmp(words[i], "--") == 0)
             only_operands = true;
+        else if (!only_operands && strcmp(words[i], "-h") == 0)
+            arguments->help = true;
         else if (!only_operands && words[i][0] == '-' && words[i][1] != '\0')
             SBP_TRY(read_option(command, count, words, &i, arguments, diag));
         else

@@ -418,7 +418,7 @@ static void stage_row(struct sbp_table *table, const struct sbp_step *step, int 
 enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *out)
 {
     static const char *const TITLES[] = {"stage", "parameters", "weights", "gradients", "states",
-                                         "kept",  "x",          "buffers", "reserve",   "device",
+                                         "kept",  "in flight",  "buffers", "reserve",   "device",
                                          "host",  "work",       "bubble"};
     const struct sbp_step *step = &report->step;
     struct sbp_table table;

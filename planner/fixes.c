@@ -371,7 +371,7 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
         if (memcmp(fixes->fix[i].factor, mine->factor, sizeof mine->factor) != 0 ||
             fixes->fix[i].rests != mine->rests || fixes->fix[i].zero != mine->zero ||
             memcmp(fixes->fix[i].rest, mine->rest, sizeof mine->rest) != 0)
-            return sbp_json_refuse(layer, "%s shares its strategy with %s and is split otherwise",
+            return sbp_json_refuse(layer, "%s shares its strategy with %s and is given another one",
                                    fixes->plan->graph.op[op].name, mine->layer);
         fixes->count--;
         return SBP_OK;

@@ -36,10 +36,8 @@ static int place_of(struct sbp_ranking *ranking, const struct sbp_ranked *offere
 {
     for (int i = 0; offered->split != NULL && i < ranking->count; i++) {
         const struct sbp_ranked *listed = &ranking->plan[i];
-        if (listed->split == offered->split)
+        if (listed->split == offered->split || is_same_step(listed, offered))
             return offered->objective_s < listed->objective_s ? i : -1;
-        if (is_same_step(listed, offered))
-            return -1;
     }
     if (offered->objective_s >= sbp_ranking_goal_s(ranking))
         return -1;

@@ -216,7 +216,7 @@ static enum sbp_status look_up(struct walker *w, struct depth *depth, const doub
 {
     const int paths = w->in->paths;
     *known = false;
-    if (!depth->has_key || depth->near_count == 0)
+    if (!depth->has_key)
         return SBP_OK;
     SBP_TRY(grow(w, depth));
     const uint64_t key = key_of(w, depth);
@@ -411,12 +411,14 @@ enum sbp_status sbp_minimax_solve(const struct sbp_minimax *minimax,
     struct walker w = {.in = minimax, .diag = diag, .below = minimax->below, .more = true};
     enum sbp_status status =
         sbp_search_begin(&w.search, minimax->problem, &minimax->options, &w.solution);
+    w.search.most_evaluations = minimax->most_work + 1; /* tables are work, too */
     if (status == SBP_OK)
         status = search_all(&w);
     *result = (struct sbp_minimax_result){.done = status == SBP_OK && w.more,
                                           .evaluations = w.solution.evaluations,
                                           .work = work_of(&w),
-                                          .stopped = w.solution.stopped};
+                                          .stopped = w.solution.stopped &&
+                                                     work_of(&w) <= minimax->most_work};
     for (int i = 0; w.tree != NULL && i < w.problems; i++)
         sbp_elimination_free(&w.tree[i]);
     for (int i = 0; w.mixed != NULL && i < w.mixtures.count; i++)

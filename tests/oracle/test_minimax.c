@@ -15,6 +15,9 @@
 
 enum { MOST_PATHS = 6, INSTANCES = 2000, SHORT_INSTANCES = 300 };
 #define MUCH_WORK INT64_C(100000000)
+/* Work between two looks at how much there was: a variable's choices along all paths and mixtures,
+ * and parts to compare with. */
+#define MOST_AT_ONCE 200
 
 struct paths {
     struct recipe recipe;
@@ -172,6 +175,9 @@ static int work_more_and_more(const struct paths *paths, double least)
         if (!result.done && result.work <= most_work)
             fail_msg("seed %" PRIu64 ": ended after work %" PRId64 " of %" PRId64,
                      paths->recipe.seed, result.work, most_work);
+        if (result.work > most_work + MOST_AT_ONCE)
+            fail_msg("seed %" PRIu64 ": work %" PRId64 " though %" PRId64 " was the most",
+                     paths->recipe.seed, result.work, most_work);
         short_of += !result.done;
     }
     return short_of;
@@ -266,13 +272,50 @@ static void test_refusals(void **state)
     assert_int_equal(solve_both(&long_one, &long_one), SBP_E_UNSUPPORTED);
 }
 
+/* ---- what is looked at ---------------------------------------------------------------------- */
+
+static enum sbp_status count_shown(void *context, const int *choice, double largest, double *below,
+                                   bool *more)
+{
+    (void)choice;
+    (void)largest;
+    (void)below;
+    (void)more;
+    ++*(int *)context;
+    return SBP_OK;
+}
+
+/* All choices cost the same: one stands for all but those of the variable that comes last and of
+ * the one that it hangs on, whether variables hang together or not. */
+static void test_alike(void **state)
+{
+    (void)state;
+    for (int edges = 0; edges <= 3; edges++) {
+        struct sbp_problem problem;
+        struct sbp_minimax_result result;
+        struct sbp_diag diag = {{0}};
+        int shown = 0;
+        const struct form form = {4, 3, edges, false, false};
+        const struct sbp_minimax minimax = {.paths = 1,
+                                            .problem = &problem,
+                                            .below = 1,
+                                            .most_work = MUCH_WORK,
+                                            .show = count_shown,
+                                            .context = &shown};
+        form_chain(&form, &problem);
+        assert_int_equal(sbp_minimax_solve(&minimax, &result, &diag), SBP_OK);
+        assert_true(result.done);
+        assert_true(shown <= form.domain * form.domain);
+        sbp_problem_free(&problem);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_against_all),
-        cmocka_unit_test(test_little_work),
-        cmocka_unit_test(test_end_early),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_against_all), cmocka_unit_test(test_little_work),
+        cmocka_unit_test(test_end_early),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,8 +54,8 @@ static struct node before(const struct grid *grid, struct node node)
         return node_of(BACKWARD, i - grid->limit, 0);
     if (node.kind == FORWARD && is_last)
         return node_of(BACKWARD, i - 1, node.stage);
-    if (node.kind == BACKWARD && is_first && (ahead < grid->count || i == 0))
-        return node_of(FORWARD, ahead < grid->count ? ahead : grid->count - 1, 0);
+    if (node.kind == BACKWARD && is_first && ahead < grid->count)
+        return node_of(FORWARD, ahead, 0);
     return node_of(node.kind, i - 1, node.stage);
 }
 

@@ -114,6 +114,7 @@ static void test_paths(void **state)
 {
     (void)state;
     int exact = 0;
+    double shares = 0; /* of the steps, that their paths are long */
     for (uint64_t seed = 0; seed < DRAWS; seed++) {
         struct pipeline pipeline;
         struct sbp_random random;
@@ -128,14 +129,18 @@ static void test_paths(void **state)
         if (pipeline.request.stages == 2)
             assert_true(is_exact);
         exact += is_exact;
+        shares += makespan_s > 0 ? length_s / makespan_s : 1;
         for (int i = 0; i < OTHERS; i++) {
             struct pipeline other = pipeline;
             draw_times(&random, &other);
             check_bound(seed, sbp_path_length_s(&path, &other.times), step_s(&other));
         }
     }
-    print_message("%d steps, %d as long as their path\n", DRAWS, exact);
+    print_message("%d steps, %d as long as their path, which is %.6f of a step in the mean\n",
+                  DRAWS, exact, shares / DRAWS);
     assert_true(exact > DRAWS / 2);
+    /* Without an end, a way out or what the limit holds back they are shorter now and then. */
+    assert_true(shares > 0.9737 * DRAWS);
 }
 
 /* Steps of too many works leave the path as it is, and take no memory. */

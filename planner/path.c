@@ -187,12 +187,12 @@ static enum sbp_status take_times(const struct sbp_plan *plan, const struct sbp_
 
 /* The critical path of a timeline, which need not be known; then the path is left as it is. */
 static enum sbp_status trace_path(const struct sbp_timeline_request *request,
-                                  const struct sbp_timeline *timeline, struct sbp_arena *arena,
+                                  const struct sbp_timeline *timeline, struct sbp_arena *scratch,
                                   struct sbp_path *path)
 {
     const bool late = request->schedule == SBP_ZERO_BUBBLE;
     struct sbp_timeline_path traced;
-    const enum sbp_status status = sbp_timeline_critical(request, timeline, -1, arena, &traced);
+    const enum sbp_status status = sbp_timeline_critical(request, timeline, -1, scratch, &traced);
     if (status != SBP_OK)
         return status == SBP_E_UNSUPPORTED ? SBP_OK : status;
     for (int v = 0; v < path->pieces; v++) {
@@ -215,38 +215,36 @@ static bool knows_paths(const struct sbp_plan *plan)
 }
 
 /* Plays the schedule with the times that are expected. */
-static enum sbp_status expect_path(const struct sbp_plan *plan, const struct sbp_stage_cost *cost,
-                                   struct sbp_arena *scratch, struct sbp_arena *arena,
+static enum sbp_status expect_path(const struct sbp_plan *plan, struct sbp_arena *scratch,
                                    struct sbp_path *path, struct sbp_diag *diag)
 {
     const int64_t count = sbp_parallel_micro_batches(&plan->parallel, &plan->graph);
-    struct sbp_timeline_request request = sbp_plan_timeline(plan, count, cost);
+    int *first = SBP_NEW(scratch, int, path->pieces + 1);
+    struct sbp_stage_cost *cost;
     struct sbp_timeline timeline;
     struct sbp_path times;
+    if (first == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_stages_cut(&plan->graph, path->pieces, plan->parallel.stage_cut, first, diag));
+    SBP_TRY(expect_costs(plan, first, scratch, &cost));
     SBP_TRY(take_times(plan, cost, NULL, scratch, &times));
     if (plan->parallel.schedule == SBP_MESSAGE_DRIVEN)
         return sbp_path_driven(&times, count, plan->parallel.pipeline_limit, scratch, path);
+    struct sbp_timeline_request request = sbp_plan_timeline(plan, count, cost);
     request.record = request.is_brief = true;
     SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
-    return trace_path(&request, &timeline, arena, path);
+    return trace_path(&request, &timeline, scratch, path);
 }
 
 enum sbp_status sbp_path_expected(const struct sbp_plan *plan, struct sbp_arena *arena,
                                   struct sbp_path *path, struct sbp_diag *diag)
 {
     struct sbp_arena scratch;
-    struct sbp_stage_cost *cost;
     SBP_TRY(sbp_path_longest(plan, arena, path));
     if (!knows_paths(plan))
         return SBP_OK;
-    int *first = SBP_NEW(arena, int, path->pieces + 1);
-    if (first == NULL)
-        return SBP_E_MEMORY;
-    SBP_TRY(sbp_stages_cut(&plan->graph, path->pieces, plan->parallel.stage_cut, first, diag));
     sbp_arena_init(&scratch);
-    enum sbp_status status = expect_costs(plan, first, &scratch, &cost);
-    if (status == SBP_OK)
-        status = expect_path(plan, cost, &scratch, arena, path, diag);
+    const enum sbp_status status = expect_path(plan, &scratch, path, diag);
     sbp_arena_free(&scratch);
     return status;
 }
@@ -274,7 +272,7 @@ enum sbp_status sbp_path_of_step(const struct sbp_plan *plan, const struct sbp_s
         status = sbp_path_driven(times, step.micro_batches, plan->parallel.pipeline_limit,
                                  &step.arena, path);
     else if (status == SBP_OK && knows_paths(plan))
-        status = trace_path(&played, &step.timeline, arena, path);
+        status = trace_path(&played, &step.timeline, &step.arena, path);
     sbp_step_free(&step);
     return status;
 }

@@ -3,7 +3,7 @@
  *
  * A mixture of paths, each counted with a share of one, bounds it as well. The shares for which the
  * cheapest plan along the mixture costs most are those of a game: one side chooses a plan, the
- * other the path that it is measured along (planner/explore.c plays it).
+ * other the path that it is measured along (planner/mixture.h).
  */
 #ifndef SBP_PLANNER_PATH_H
 #define SBP_PLANNER_PATH_H

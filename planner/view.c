@@ -32,7 +32,7 @@ static int enough_micro_batches(const struct sbp_plan *plan)
     const struct sbp_parallel *parallel = &plan->parallel;
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
     const int64_t enough = parallel->schedule == SBP_INTERLEAVED
-                               ? 3 * parallel->pipeline
+                               ? 2 * parallel->pipeline
                                : parallel->pipeline + parallel->pipeline_limit + 1;
     return (int)(micro_batches < enough ? micro_batches : enough);
 }
@@ -56,29 +56,22 @@ static enum sbp_status play(const struct sbp_plan *plan, struct sbp_arena *arena
     return sbp_timeline_simulate(&request, arena, timeline, diag);
 }
 
-/* Chunks take turns: how many micro-batches of each a stage keeps when it keeps most of all. */
-static void count_chunks(const struct sbp_timeline *timeline, int stage, int stages, int chunks,
-                         int *now, double *kept)
+/* Chunks take turns: a stage keeps most of all when its first backward pass begins. */
+static void count_chunks(const struct sbp_timeline *timeline, int stage, int stages, double *kept)
 {
-    int held = 0, most = 0;
-    for (int chunk = 0; chunk < chunks; chunk++)
-        now[chunk] = 0;
     for (int64_t i = 0; i < timeline->interval_count; i++) {
         const struct sbp_timeline_interval *interval = &timeline->interval[i];
-        const bool comes = interval->kind == SBP_INTERVAL_FORWARD;
-        if (interval->device != stage || (!comes && interval->kind != SBP_INTERVAL_BACKWARD))
+        if (interval->device != stage)
             continue;
-        now[interval->chunk] += comes ? 1 : -1;
-        held += comes ? 1 : -1;
-        for (int chunk = 0; chunk < chunks && held > most; chunk++)
-            kept[chunk * stages + stage] = now[chunk];
-        most = held > most ? held : most;
+        if (interval->kind == SBP_INTERVAL_BACKWARD)
+            return;
+        kept[interval->chunk * stages + stage] += interval->kind == SBP_INTERVAL_FORWARD;
     }
 }
 
-/* kept: (pieces) micro-batches that each keeps. In a fixed order of works that does not depend on
- * what they take. What messages decide does: there the first stage has its limit in flight, and
- * every other one micro-batch at least. */
+/* kept: (pieces, zeroed) micro-batches that each keeps. In a fixed order of works that does not
+ * depend on what they take. What messages decide does: there the first stage has its limit in
+ * flight, and every other one micro-batch at least. */
 static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena *arena,
                                   double *kept, struct sbp_diag *diag)
 {
@@ -86,9 +79,6 @@ static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena 
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
     struct sbp_timeline timeline = {0};
-    int *now = SBP_NEW(arena, int, chunks);
-    if (now == NULL)
-        return SBP_E_MEMORY;
     if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
         SBP_TRY(play(plan, arena, &timeline, diag));
     for (int stage = 0; stage < stages; stage++) {
@@ -98,7 +88,7 @@ static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena 
         else if (parallel->schedule == SBP_ONE_F_ONE_B)
             kept[stage] = (double)(behind < micro_batches ? behind : micro_batches);
         else if (chunks > 1)
-            count_chunks(&timeline, stage, stages, chunks, now, kept);
+            count_chunks(&timeline, stage, stages, kept);
         else
             kept[stage] = parallel->schedule == SBP_MESSAGE_DRIVEN && stage > 0
                               ? 1
@@ -161,13 +151,12 @@ static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena 
             sums.kept[at] += kept[piece];
         }
     find_points(&sums, view);
-    for (int piece = 0; piece < view->pieces; piece++)
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
-            view->point[op] = -1;
-            for (int i = 0; i < view->points; i++)
-                if (view->stage[i] == piece % stages)
-                    view->point[op] = i;
-        }
+    for (int op = 0; op < graph->op_count; op++)
+        view->point[op] = -1;
+    for (int i = 0; i < view->points; i++)
+        for (int piece = view->stage[i]; piece < view->pieces; piece += stages)
+            for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+                view->point[op] = i;
     return SBP_OK;
 }
 

@@ -1,5 +1,6 @@
 #include "planner/mixture.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "planner/game.h"
@@ -65,6 +66,7 @@ enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more)
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
                                 bool *more, struct sbp_diag *diag)
 {
+    assert(mixture->path_count <= SBP_MOST_PATHS && mixture->plan_count <= SBP_MOST_PATHS);
     struct sbp_path *const path = &mixture->known[mixture->path_count];
     struct sbp_path *const times = &mixture->times[mixture->plan_count];
     double share[SBP_MOST_PATHS + 1] = {0};

@@ -34,7 +34,8 @@ void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s);
  * mixture of them, and *more. E_MEMORY. */
 enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more) SBP_MUST_USE;
 /* Takes in the plan that was found along mixture->path and sets the next one; *more: there is one
- * that says something new. Fails as sbp_path_of_step. */
+ * that says something new. Neither paths nor plans are more than SBP_MOST_PATHS before. Fails as
+ * sbp_path_of_step. */
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
                                 bool *more, struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -86,7 +86,7 @@ bool sbp_part_has(const struct sbp_part *part, const struct sbp_split *split)
     int at = 0;
     while (at < part->plan->count && part->plan->layer[at].op != split->op)
         at++;
-    if (at < part->at && at < part->plan->count)
+    if (at < part->at)
         return sbp_split_equal(split, &part->plan->layer[at]);
     for (int i = 0; at == part->at && i < part->without_count; i++)
         if (sbp_split_equal(split, &part->without[i]))

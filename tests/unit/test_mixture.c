@@ -169,9 +169,11 @@ static void test_known_plan(void **state)
     begin_mixture(&plan, &mixture);
     assert_true(add_strategy(&mixture, &plan));
     assert_true(mixture.path_count == 2 && !mixture.is_played);
+    assert_true(sbp_path_equal(&mixture.path, &mixture.known[1]));
     assert_true(add_strategy(&mixture, &plan));
     assert_true(mixture.is_played);
     assert_false(add_strategy(&mixture, &plan));
+    assert_true(mixture.path_count == 2 && mixture.plan_count == 1);
     sbp_plan_free(&plan);
 }
 
@@ -191,12 +193,34 @@ static void test_no_plan(void **state)
     sbp_plan_free(&plan);
 }
 
+/* The path that bounded most is kept, the first of those that bounded alike. */
+static void test_best(void **state)
+{
+    (void)state;
+    static const double bounds_s[] = {-INFINITY, 2, 1, 2, 3};
+    static const double best[] = {0, 1, 1, 1, 4};
+    struct sbp_plan plan;
+    struct sbp_mixture mixture;
+    begin_mixture(&plan, &mixture);
+    assert_true(sbp_path_equal(&mixture.best, &mixture.known[0]));
+    assert_true(sbp_path_equal(&mixture.path, &mixture.known[0]));
+    for (int i = 0; i < 5; i++) {
+        mixture.path.all[0] = i;
+        sbp_mixture_note(&mixture, bounds_s[i]);
+        if (i > 0)
+            assert_true(mixture.best.all[0] == best[i]);
+    }
+    assert_true(mixture.best_s == 3);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_gaps),
         cmocka_unit_test(test_known_plan),
         cmocka_unit_test(test_no_plan),
+        cmocka_unit_test(test_best),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -126,7 +126,8 @@ static void test_file_reads_back(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL), SBP_OK);
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
     char path[128];
     path_in(*state, "c.json", path);
     assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, NULL), SBP_OK);
@@ -140,7 +141,8 @@ static void test_failures_name_the_file(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_SYMMETRIC, NULL, &calibrated, NULL), SBP_OK);
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_SYMMETRIC, NULL, &calibrated, NULL),
+                     SBP_OK);
     char path[128];
     path_in(*state, "c.json", path);
     assert_int_equal(mkdir(path, 0700), 0); /* cannot be written as a file, by nobody */
@@ -163,7 +165,8 @@ static void test_messages_alone(void **state)
     for (int i = 0; i < calibration.collectives.count; i++)
         if (calibration.collectives.point[i].kind != SBP_SEND_RECV)
             calibration.collectives.samples[i] = (struct sbp_samples){0};
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL), SBP_OK);
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
     assert_true(calibrated.of_messages);
     expect_near("alpha", calibrated.fit[SBP_FIT_RELATIVE].alpha_s, ALPHA_S);
     expect_near("beta", calibrated.fit[SBP_FIT_RELATIVE].beta_s_per_byte, BETA);

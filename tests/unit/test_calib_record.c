@@ -263,19 +263,59 @@ static void test_points_are_least_repeats(void **state)
     sbp_record_end_line(true, 1, &text);
     add_session(&text, false);
     add_result(&text, 0, &reduce, 2e-5);
+    struct sbp_cell larger = reduce, crowded = reduce; /* cells of their own */
+    larger.bytes *= 2;
+    crowded.groups = 2;
+    add_result(&text, 0, &larger, 3e-5);
+    add_result(&text, 0, &crowded, 4e-5);
     struct sbp_record record = parse(&text);
     struct sbp_measured measured;
     struct sbp_runs runs;
     double least_s = INFINITY;
-    for (int i = 0; i < record.result_count; i++)
+    for (int i = 0; i < 5; i++)
         for (int k = 0; k < record.result[i].count; k++)
             least_s = fmin(least_s, record.result[i].time_s[k]);
     assert_true(least_s < 0.98e-5);
     assert_int_equal(sbp_points(&record, SBP_OF_LEAST, &measured, &runs, NULL), SBP_OK);
-    assert_int_equal(measured.count, 2);
+    assert_int_equal(measured.count, 4);
     assert_true(measured.point[0].time_s == least_s && measured.point[1].time_s == least_s);
+    assert_true(measured.point[2].bytes > measured.point[1].bytes);
+    assert_true(fabs(measured.point[2].time_s / (0.99 * 3e-5) - 1) < 1e-9);
+    assert_true(measured.point[3].groups == 2);
+    assert_true(fabs(measured.point[3].time_s / (0.99 * 4e-5) - 1) < 1e-9);
     sbp_measured_free(&measured);
     sbp_record_free(&record);
+}
+
+/* Two runs that differ are told, and both kept; the third tells which is bad. */
+static void test_two_runs_cannot_tell(void **state)
+{
+    (void)state;
+    static const struct {
+        int runs;
+        double slowdown, time_s;
+        const char *part; /* of the only finding; NULL: there is none */
+    } cases[] = {{2, 1, 1e-5, NULL},
+                 {2, 1.6, 1.3e-5, "run 2 took 1.60 times as long as another"},
+                 {3, 1.6, 1e-5, "run 2 was slow as a whole"}};
+    for (int i = 0; i < 3; i++) {
+        struct sbp_text text = {0};
+        struct sbp_measured measured;
+        struct sbp_runs runs;
+        struct sbp_findings findings = {0};
+        add_session(&text, false);
+        for (int run = 0; run < cases[i].runs; run++)
+            add_result(&text, run, &reduce, run == 1 ? cases[i].slowdown * 1e-5 : 1e-5);
+        struct sbp_record record = parse(&text);
+        assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
+        sbp_findings_of_runs(&runs, &findings);
+        assert_int_equal(findings.count, cases[i].part != NULL);
+        if (cases[i].part != NULL)
+            assert_non_null(strstr(findings.line[0], cases[i].part));
+        assert_true(fabs(measured.point[0].time_s / cases[i].time_s - 1) < 1e-9);
+        sbp_measured_free(&measured);
+        sbp_record_free(&record);
+    }
 }
 
 /* A resumed session goes on with its runs, a merged one counts by itself. */
@@ -444,6 +484,52 @@ static void test_sessions_that_differ_are_told(void **state)
     }
 }
 
+/* The longest message between hosts, over what a port is sold for. */
+static void test_network_over_nominal(void **state)
+{
+    (void)state;
+    static const int node[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    for (int i = 0; i < 3; i++) {
+        struct sbp_text text = {0};
+        struct sbp_placement placement;
+        struct sbp_findings findings = {0};
+        struct sbp_calibration_origin origin = make_origin();
+        origin.nominal_bytes_per_s = i == 0 ? 0 : 2.0 * (1 << 30);
+        (void)snprintf(origin.nominal_from, sizeof origin.nominal_from, "eth0");
+        /* Longer ones of another calibration, within a host, and of another collective. */
+        struct sbp_cell other = reduce;
+        other.kind = SBP_SEND_RECV;
+        other.bytes = 64 << 20;
+        sbp_record_session_line(&origin, false, &text);
+        add_result(&text, 0, &other, 1e-3);
+        sbp_record_session_line(&origin, false, &text);
+        other.nodes = 1;
+        add_result(&text, 0, &other, 1e-3);
+        other = reduce;
+        other.bytes = 64 << 20;
+        add_result(&text, 0, &other, 1e-3);
+        const int64_t largest = i == 2 ? 32 << 10 : 16 << 20; /* latency decides short ones */
+        for (int64_t bytes = 1 << 10; bytes <= largest; bytes *= 2) {
+            struct sbp_cell cell = reduce;
+            cell.kind = SBP_SEND_RECV;
+            cell.bytes = bytes;
+            add_result(&text, 0, &cell, 1e-4 + (double)bytes / (1 << 30));
+            cell.groups = 4; /* of several at a time each has less */
+            add_result(&text, 0, &cell, 1e-4 + 4 * (double)bytes / (1 << 30));
+        }
+        struct sbp_record record = parse(&text);
+        assert_int_equal(sbp_placement_of(node, 8, &placement, NULL), SBP_OK);
+        sbp_findings_of_network(&record, &placement, &findings);
+        assert_int_equal(findings.count, i < 2);
+        if (i == 0)
+            assert_non_null(strstr(findings.line[0], "--nominal may"));
+        if (i == 1)
+            assert_non_null(strstr(findings.line[0], "50 % of the nominal 2.00 GiB/s of eth0"));
+        sbp_placement_free(&placement);
+        sbp_record_free(&record);
+    }
+}
+
 /* Runs in plenty, all slow: more than there are lines. */
 static void test_more_findings_than_lines(void **state)
 {
@@ -501,10 +587,12 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_points_are_medians_of_good_runs),
         cmocka_unit_test(test_points_are_least_repeats),
+        cmocka_unit_test(test_two_runs_cannot_tell),
         cmocka_unit_test(test_sessions_of_a_chain_count_together),
         cmocka_unit_test(test_what_is_slow_is_named),
         cmocka_unit_test(test_slow_compute_is_named),
         cmocka_unit_test(test_sessions_that_differ_are_told),
+        cmocka_unit_test(test_network_over_nominal),
         cmocka_unit_test(test_more_findings_than_lines),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

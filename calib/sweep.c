@@ -28,7 +28,7 @@ static void add(struct list *list, int stage, const struct sbp_cell *cell)
 {
     if (list->cell != NULL) {
         list->cell[list->count] = *cell;
-        list->stage[list->count] = stage < SBP_SWEEP_STAGES ? stage : SBP_SWEEP_STAGES - 1;
+        list->stage[list->count] = stage;
     }
     list->count++;
 }

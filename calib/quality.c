@@ -9,6 +9,7 @@
 #define DIFFERS     1.2  /* pairs that are ordered */
 #define MOST_SHARE  0.9  /* of the points whose error an error bar covers */
 #define LEAST_ERROR 0.01 /* of a curve: nothing is measured better */
+#define FEW_SIZES   8    /* below, half of them say nothing of the other half */
 /* A formula that could not be held against a shape that it was not shown. */
 #define UNTRIED_ERROR 0.5
 /* Pairs beyond which every n-th is looked at. */
@@ -154,16 +155,18 @@ static enum sbp_status judge_curves(struct judge *judge)
     return sum_up(&trials, judge->arena, &judge->quality->in_sample, judge->diag);
 }
 
-static enum sbp_status hold_out_half(const struct sbp_measured_group *shape, int half,
+/* Predicts every step-th size from the others. */
+static enum sbp_status hold_out_from(const struct sbp_measured_group *shape, int first, int step,
                                      struct trials *trials, struct sbp_diag *diag)
 {
     struct sbp_curve_sample kept[SBP_MOST_CURVE_SAMPLES];
     struct sbp_curve_fit fit;
     int count = 0;
-    for (int i = half; i < shape->count; i += 2)
-        kept[count++] = shape->sample[i];
+    for (int i = 0; i < shape->count; i++)
+        if (i % step != first)
+            kept[count++] = shape->sample[i];
     SBP_TRY(sbp_curve_fit(kept, count, &fit, diag));
-    for (int i = 1 - half; i < shape->count; i += 2)
+    for (int i = first; i < shape->count; i += step)
         try_one(trials, shape, i, sbp_curve_fit_s(&fit, shape->sample[i].bytes));
     return SBP_OK;
 }
@@ -173,9 +176,10 @@ static enum sbp_status hold_out_sizes(struct judge *judge)
     struct trials trials;
     SBP_TRY(make_trials(judge->shapes, judge->arena, &trials, judge->diag));
     for (int s = 0; s < judge->shapes->count; s++) {
-        const int from = trials.count;
-        for (int half = 0; half < 2; half++)
-            SBP_TRY(hold_out_half(&judge->shapes->shape[s], half, &trials, judge->diag));
+        const struct sbp_measured_group *shape = &judge->shapes->shape[s];
+        const int from = trials.count, step = shape->count < FEW_SIZES ? shape->count : 2;
+        for (int first = 0; first < step; first++)
+            SBP_TRY(hold_out_from(shape, first, step, &trials, judge->diag));
         judge->quality->shape[s].held_out_sizes = median_off(&trials, from, judge->scratch);
         judge->network->curve[s].error = fmax(LEAST_ERROR, bar(&trials, from, judge->scratch));
     }

@@ -1,12 +1,13 @@
 /* How well a fit predicts: in sample, on sizes and on group shapes that it was not shown.
  *
  * Held-out sizes: of every shape each second size is predicted by a curve of the others, methods
- * and segments chosen anew. Held-out shapes: each shape is predicted by the curves and formulas of
- * all others; those between the others and those beyond them (more nodes or fewer, or the only ones
- * over several nodes) are told apart. Errors are |predicted / measured - 1|. A pair of points that
- * differ by over 1.2x is mis-ordered when the prediction puts the larger one first: what a planner
- * would choose wrongly. Where it is the smaller message of a group that takes longer, no curve that
- * rises orders them: such pairs are falling, and the least that can be mis-ordered in sample.
+ * and segments chosen anew; of fewer than eight sizes each one by all others. Held-out shapes: each
+ * shape is predicted by the curves and formulas of all others; those between the others and those
+ * beyond them (more nodes or fewer, or the only ones over several nodes) are told apart. Errors are
+ * |predicted / measured - 1|. A pair of points that differ by over 1.2x is mis-ordered when the
+ * prediction puts the larger one first: what a planner would choose wrongly. Where it is the
+ * smaller message of a group that takes longer, no curve that rises orders them: such pairs are
+ * falling, and the least that can be mis-ordered in sample.
  */
 #ifndef SBP_CALIB_QUALITY_H
 #define SBP_CALIB_QUALITY_H

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
+#include "base/stats.h"
 #include "calib/fit.h"
 #include "calib/network_fit.h"
 #include "calib/ports.h"
@@ -114,6 +115,71 @@ static void test_two_nodes(void **state)
          0.05, "sixteen nodes");
     sbp_network_fit_free(&fit);
     sbp_arena_free(&measured.arena);
+}
+
+/* Ten points, the i-th predicted i % too long; in the middle the larger of a pair comes first. */
+static double too_long(const void *model, const struct sbp_measured_group *shape, double bytes)
+{
+    const double *time_s = model;
+    const int i = (int)bytes - 1;
+    (void)shape;
+    return (1 + 0.01 * i) * (i == 4 ? time_s[5] : i == 5 ? time_s[4] : time_s[i]);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    struct sbp_curve_sample sample[10];
+    double time_s[10];
+    for (int i = 0; i < 10; i++) {
+        time_s[i] = i == 9 ? 1 : 1 << i; /* the largest message is as quick as the smallest */
+        sample[i] = (struct sbp_curve_sample){i + 1, time_s[i]};
+    }
+    struct sbp_measured_group shape = {.nodes = 2, .count = 10, .sample = sample};
+    const struct sbp_measured_groups shapes = {.count = 1, .shape = &shape};
+    struct sbp_arena arena = {0};
+    struct sbp_errors errors;
+    assert_int_equal(sbp_errors_of(&shapes, too_long, time_s, &arena, &errors, NULL), SBP_OK);
+    assert_int_equal(errors.count, 10);
+    /* 0, 1, 2, 3, 108, 47.5, 6, 7, 8, 9 %: sorted, the 5th and 6th, and the 9th. */
+    near(errors.median, 0.065, 1e-9, "median");
+    near(errors.most, 0.475, 1e-9, "nine of ten");
+    /* Of 45 pairs all but that of 1 s differ; that of 16 and 32 s is wrong, and 8 fall. */
+    near(errors.mis_ordered, 1.0 / 44, 1e-9, "mis-ordered");
+    near(errors.falling, 8.0 / 44, 1e-9, "falling");
+    sbp_arena_free(&arena);
+}
+
+/* Of fewer than eight sizes each is predicted from all others, of eight the halves from each other.
+ */
+static void test_few_sizes(void **state)
+{
+    (void)state;
+    static const double TIME_S[] = {9e-6, 8e-6, 2e-5, 3e-5, 9e-5, 1.2e-4, 3e-4, 4e-4};
+    static struct sbp_network_fit fit;
+    const struct sbp_network_options options = {0};
+    for (int sizes = 4; sizes <= 8; sizes++) {
+        struct sbp_measured measured = {.count = 0};
+        double off[8];
+        measured.point = SBP_NEW(&measured.arena, struct sbp_measured_point, sizes);
+        assert_non_null(measured.point);
+        for (int i = 0; i < sizes; i++)
+            add(&measured, SBP_ALL_REDUCE, 2, 4, 1024 << (2 * i), TIME_S[i]);
+        assert_int_equal(sbp_network_fit(&measured, &options, &fit, NULL), SBP_OK);
+        for (int out = 0; out < sizes; out++) {
+            struct sbp_curve_sample kept[8];
+            struct sbp_curve_fit curve;
+            int count = 0;
+            for (int i = 0; i < sizes; i++)
+                if (sizes < 8 ? i != out : (i - out) % 2 != 0)
+                    kept[count++] = (struct sbp_curve_sample){1024 << (2 * i), TIME_S[i]};
+            assert_int_equal(sbp_curve_fit(kept, count, &curve, NULL), SBP_OK);
+            off[out] = fabs(sbp_curve_fit_s(&curve, 1024 << (2 * out)) / TIME_S[out] - 1);
+        }
+        near(fit.quality.shape[0].held_out_sizes, sbp_median(off, sizes), 1e-9, "held-out sizes");
+        sbp_network_fit_free(&fit);
+        sbp_arena_free(&measured.arena);
+    }
 }
 
 /* All shapes of a large cluster: its ends stay, and of the others those that lie apart. */
@@ -353,6 +419,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_truth),
         cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_few_sizes),
         cmocka_unit_test(test_more_shapes_than_a_file_holds),
         cmocka_unit_test(test_paper),
         cmocka_unit_test(test_pairs),

@@ -13,7 +13,12 @@
 
 #include <cmocka.h>
 
+#include <cjson/cJSON.h>
+
+#include "base/json.h"
 #include "base/stats.h"
+#include "calib/lad.h"
+#include "calib/network_text.h"
 #include "tests/papers/machines.h"
 
 #define FOLDER_BYTES 1024
@@ -125,6 +130,52 @@ static void test_two_nodes(void **state)
     sbp_network_fit_free(&fit);
 }
 
+/* What is shipped is what the logs come to, number by number. */
+static void test_shipped_clusters(void **state)
+{
+    (void)state;
+    if (!sbp_lad_is_available())
+        skip(); /* they were fitted with it */
+    static const struct {
+        const char *cluster;
+        int machine, ports;
+        const char *more; /* a log beside the machine's; NULL */
+    } shipped[] = {{"polaris", MACHINE_POLARIS, 2, NULL},
+                   {"alps", MACHINE_ALPS, 4, NULL},
+                   {"h100-ib-10x8", MACHINE_H100_INFINIBAND, 8,
+                    "h100_cluster01/cluster01_N2_G1_r2_cnode3-002_cnode3-003.txt"},
+                   {"a100-sxm-8", MACHINE_A100_NODE, 0, NULL},
+                   {"h100-sxm-8", MACHINE_H100_NODE, 0, NULL},
+                   {"l40s-8", MACHINE_L40S_NODE, 0, NULL}};
+    const char *root = getenv("SBP_SOURCE_ROOT");
+    need_logs();
+    for (size_t i = 0; i < sizeof shipped / sizeof *shipped; i++) {
+        static struct sbp_network_fit fit;
+        const struct sbp_network_options options = {.ports = shipped[i].ports};
+        const char *file[MACHINE_MOST_FILES + 1] = {NULL};
+        const struct machine *machine = &machines[shipped[i].machine];
+        int count = 0;
+        for (; count < MACHINE_MOST_FILES && machine->file[count] != NULL; count++)
+            file[count] = machine->file[count];
+        assert_true(count < MACHINE_MOST_FILES);
+        file[count] = shipped[i].more;
+        assert_int_equal(machine_fit(folder(), file, &options, &fit, NULL), SBP_OK);
+        char path[FOLDER_BYTES];
+        struct cJSON *cluster, *network = sbp_network_json(&fit);
+        struct sbp_json at;
+        struct sbp_diag diag = {0};
+        (void)snprintf(path, sizeof path, "%s/configs/clusters/%s.json", root == NULL ? "." : root,
+                       shipped[i].cluster);
+        if (sbp_json_open(path, &cluster, &at, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        if (!cJSON_Compare(network, cJSON_GetObjectItem(cluster, "network"), true))
+            fail_msg("%s: its network is not what its logs come to", path);
+        cJSON_Delete(cluster);
+        cJSON_Delete(network);
+        sbp_network_fit_free(&fit);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +183,7 @@ int main(void)
         cmocka_unit_test(test_paper),
         cmocka_unit_test(test_alps),
         cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_shipped_clusters),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -154,8 +154,7 @@ enum sbp_status sbp_log_scan_text(struct sbp_log_scan *scan, char *text, size_t 
 {
     struct readers readers = {.is_csv = false};
     for (size_t i = 0; i < length; i++)
-        if (text[i] == '\0')
-            text[i] = '?';
+        text[i] = text[i] == '\0' ? '?' : text[i] == '\t' ? ' ' : text[i];
     scan->is_samples = strncmp(text, SBP_RECORD_BEGIN, strlen(SBP_RECORD_BEGIN)) == 0;
     if (scan->is_samples)
         return SBP_OK;

@@ -162,6 +162,10 @@ static enum sbp_status check_run(const struct check *is)
     if (run->row_count == 0 && run->broken_rows == 0)
         return NOTE(is, run->line, SBP_LOG_NO_ROWS,
                     "the run ended before its first row, and no line says why; run it again");
+    if (run->row_count == 0)
+        return NOTE(is, run->broken_line, SBP_LOG_NO_ROWS,
+                    "none of its %d row%s can be read: they stop short, or hold what is no number",
+                    run->broken_rows, plural(run->broken_rows));
     if (run->not_priced != NULL)
         return NOTE(is, run->line, SBP_LOG_NOT_PRICED, "%s: %s", run->title, run->not_priced);
     if (run->is_cpu_time)

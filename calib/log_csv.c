@@ -49,27 +49,43 @@ static struct sbp_log_run *run_of(struct sbp_log_scan *scan, const struct sbp_lo
     return run->title == NULL || run->library == NULL ? NULL : run;
 }
 
+/* Devices, size and time; false: they are not of a run. */
+static bool read_row(const struct sbp_log_word *field, struct sbp_log_row *row, double *devices)
+{
+    double elements;
+    struct sbp_log_half *half = &row->half[SBP_LOG_OUT_OF_PLACE];
+    row->element_bytes = sbp_log_element_bytes(field[TYPE].at, field[TYPE].length);
+    if (row->element_bytes == 0 || !sbp_log_word_whole(field[DEVICES], devices) || *devices < 1 ||
+        *devices > 1e6 || !sbp_log_word_whole(field[ELEMENTS], &elements) ||
+        !sbp_log_word_number(field[LATENCY], &half->time_us))
+        return false;
+    row->size_bytes = elements * row->element_bytes;
+    half->time_us.value *= 1e3;
+    half->time_us.slack *= 1e3;
+    half->is_there = true;
+    return true;
+}
+
 enum sbp_status sbp_log_csv_line(struct sbp_log_scan *scan, const char *line, int number,
                                  bool *is_on, bool *is_taken)
 {
     struct sbp_log_word field[FIELDS];
-    double devices, elements;
+    double devices;
     struct sbp_log_row row = {.line = number};
-    struct sbp_log_half *half = &row.half[SBP_LOG_OUT_OF_PLACE];
+    struct sbp_log_run *run = sbp_log_current(scan);
     *is_taken = sbp_log_after(line, HEAD) != NULL;
     *is_on = *is_on || *is_taken;
     if (*is_taken || !*is_on || !split_fields(line, field))
         return SBP_OK;
-    row.element_bytes = sbp_log_element_bytes(field[TYPE].at, field[TYPE].length);
-    if (row.element_bytes == 0 || !sbp_log_word_whole(field[DEVICES], &devices) || devices > 1e6 ||
-        !sbp_log_word_whole(field[ELEMENTS], &elements) ||
-        !sbp_log_word_number(field[LATENCY], &half->time_us))
-        return SBP_OK;
     *is_taken = true;
-    row.size_bytes = elements * row.element_bytes;
-    half->time_us.value *= 1e3;
-    half->time_us.slack *= 1e3;
-    half->is_there = true;
-    struct sbp_log_run *run = run_of(scan, field, number, devices, row.element_bytes);
-    return run != NULL && sbp_log_add_row(scan, run, &row) ? SBP_OK : SBP_E_MEMORY;
+    if (read_row(field, &row, &devices)) {
+        run = run_of(scan, field, number, devices, row.element_bytes);
+        return run != NULL && sbp_log_add_row(scan, run, &row) ? SBP_OK : SBP_E_MEMORY;
+    }
+    if (run == NULL || run->tool != SBP_LOG_COLLECTOR)
+        run = sbp_log_begin(scan, SBP_LOG_COLLECTOR, number);
+    if (run == NULL)
+        return SBP_E_MEMORY;
+    sbp_log_row_broken(run, number);
+    return SBP_OK;
 }

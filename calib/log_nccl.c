@@ -95,7 +95,7 @@ static enum sbp_status read_version(struct sbp_log_scan *scan, struct sbp_log_nc
 
 /* "Rank  0 Group  0 Pid  36600 on HOST device  0 [0x07] NAME"; no Group before 2022, no Pid at
  * first. */
-static bool read_device(const char *line, struct sbp_log_device *device)
+static bool read_device(const char *line, struct sbp_log_device *device, struct sbp_log_word *host)
 {
     struct sbp_log_word word[10];
     const int count = sbp_log_split(line, word, 10);
@@ -114,27 +114,20 @@ static bool read_device(const char *line, struct sbp_log_device *device)
         return false;
     *device = (struct sbp_log_device){
         .rank = (int)rank, .group = (int)group, .device = (int)number, .ranks = 1};
+    *host = word[at + 1];
     return true;
-}
-
-static const char *host_of(struct sbp_arena *arena, const char *line)
-{
-    const char *at = strstr(line, " on ");
-    struct sbp_log_word word;
-    if (at == NULL || sbp_log_split(at + 4, &word, 1) == 0)
-        return NULL;
-    return sbp_log_copy(arena, word.at, word.length, 255);
 }
 
 static enum sbp_status take_device(struct sbp_log_scan *scan, struct sbp_log_nccl *nccl,
                                    const char *line, int number, bool *is_taken)
 {
     struct sbp_log_device device;
-    *is_taken = read_device(line, &device);
+    struct sbp_log_word host;
+    *is_taken = read_device(line, &device, &host);
     if (!*is_taken)
         return SBP_OK;
     struct sbp_log_run *run = announce(scan, nccl, SBP_LOG_NCCL, number);
-    device.host = host_of(&scan->arena, line);
+    device.host = sbp_log_copy(&scan->arena, host.at, host.length, 255);
     if (run == NULL || device.host == NULL || !sbp_log_add_device(scan, run, &device))
         return SBP_E_MEMORY;
     return SBP_OK;

@@ -402,6 +402,27 @@ static void test_collector(void **state)
     read_free(&read);
 }
 
+static void test_collector_rows(void **state)
+{
+    (void)state;
+    static const char *const broken[] = {"half,2,512,nan", "half,0,512,0.01", "half,2,-5,0.01",
+                                         "tern,2,512,0.01"};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++)
+        for (int first = 0; first < 2; first++) {
+            static const char row[] = "T,2,D,all_reduce,NCCL,half,2,256,0.01\n";
+            struct sbp_text text = {0};
+            sbp_text_add(&text,
+                         "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,"
+                         "message_size,latency\n%sT,2,D,all_reduce,NCCL,%s\n%s",
+                         first == 1 ? "" : row, broken[i], first == 1 ? row : "");
+            struct read read = read_text(text.bytes, NULL);
+            assert_only(&read, first == 1 ? SBP_LOG_NO_ROWS : SBP_LOG_BROKEN_ROW, "1 row");
+            assert_int_equal(read.measured.count, 1);
+            read_free(&read);
+            sbp_text_free(&text);
+        }
+}
+
 /* --- any bytes --- */
 
 /* What every answer keeps to, whatever was read. */
@@ -506,11 +527,11 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_osu_sizes),    cmocka_unit_test(test_osu_columns),
-        cmocka_unit_test(test_osu_latency),  cmocka_unit_test(test_osu_refused),
-        cmocka_unit_test(test_osu_rows),     cmocka_unit_test(test_json),
-        cmocka_unit_test(test_json_refused), cmocka_unit_test(test_collector),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_osu_sizes),   cmocka_unit_test(test_osu_columns),
+        cmocka_unit_test(test_osu_latency), cmocka_unit_test(test_osu_refused),
+        cmocka_unit_test(test_osu_rows),    cmocka_unit_test(test_collector_rows),
+        cmocka_unit_test(test_json),        cmocka_unit_test(test_json_refused),
+        cmocka_unit_test(test_collector),   cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -451,6 +451,31 @@ static void test_broken_rows(void **state)
     }
 }
 
+/* As it comes out of a spreadsheet. */
+static void test_tabs(void **state)
+{
+    (void)state;
+    const struct log_world world = {.age = LOG_2022,
+                                    .collective = "all_reduce",
+                                    .nodes = 2,
+                                    .each = 4,
+                                    .least = 1 << 10,
+                                    .most = 1 << 26};
+    struct sbp_text text = {0};
+    struct sbp_logs logs;
+    struct sbp_measured measured;
+    log_world_print(&world, &text);
+    for (char *at = text.bytes; (at = strchr(at, ' ')) != NULL;)
+        *at = '\t';
+    log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
+    assert_int_equal(logs.note_count, 0);
+    assert_int_equal(measured.count, log_world_rows(&world));
+    assert_int_equal(measured.point[0].nodes, 2);
+    sbp_measured_free(&measured);
+    sbp_logs_free(&logs);
+    sbp_text_free(&text);
+}
+
 /* Rows that replay a trace leave the out-of-place half blank. */
 static void test_blank_half(void **state)
 {
@@ -485,6 +510,7 @@ int main(void)
         cmocka_unit_test(test_first_use),
         cmocka_unit_test(test_broken_rows),
         cmocka_unit_test(test_blank_half),
+        cmocka_unit_test(test_tabs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -119,30 +119,10 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
 
 /* --- ranks --- */
 
-/* Of a number in the environment; 0: not given. */
-static int64_t number_of(const char *name)
-{
-    const char *value = getenv(name);
-    int64_t number;
-    return value != NULL && sbp_parse_int64(value, &number) ? number : 0;
-}
-
-/* Each process would calibrate by itself, into the same file. */
-static enum sbp_status check_launcher(const struct sbp_settings *settings, struct sbp_diag *diag)
-{
-    const int64_t tasks = number_of("SLURM_STEP_NUM_TASKS");
-    if (sbp_launcher_rank() >= 0 || tasks < 2 || settings->backend == SBP_CALIB_NCCL)
-        return SBP_OK;
-    return sbp_fail(diag, SBP_E_USAGE,
-                    "srun started %lld processes without MPI between them: start them with srun "
-                    "--mpi=pmix (srun --mpi=list names the kinds there are) or mpirun",
-                    (long long)tasks);
-}
-
 static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
-    const bool launched = sbp_launcher_rank() >= 0;
+    const bool launched = sbp_launcher_rank() >= 0 || settings->srun_tasks > 1;
     if (settings->backend == SBP_CALIB_MPI || (settings->backend == SBP_CALIB_AUTO && launched))
         return sbp_mpi_run(sbp_calibration_rank, session, diag);
     if (settings->backend == SBP_CALIB_NCCL)
@@ -159,7 +139,6 @@ static enum sbp_status calibrate(const struct sbp_settings *settings, const char
                   settings->print_sbatch))
         return sbp_launcher_rank() > 0 ? SBP_OK : print_job(settings, NULL, diag);
     struct sbp_calibration_session session = {.settings = settings, .command = command};
-    SBP_TRY(check_launcher(settings, diag));
     sbp_kernels_cpu_setup();
     enum sbp_status status = run_ranks(&session, diag);
     if (status == SBP_OK && session.is_root)
@@ -182,7 +161,7 @@ int main(int argc, char **argv)
     if (status == SBP_OK && command.failed)
         status = sbp_fail(&diag, SBP_E_MEMORY, "out of memory");
     const bool speaks =
-        sbp_launcher_rank() < 0 ? number_of("SLURM_PROCID") == 0 : sbp_launcher_rank() == 0;
+        sbp_launcher_rank() < 0 ? settings.srun_task == 0 : sbp_launcher_rank() == 0;
     if (status == SBP_OK && settings.help) {
         if (speaks)
             sbp_settings_help();

@@ -44,7 +44,11 @@ for task in 0 1; do
     status=0
     SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$task "$calibrate" -o alone.json 2>err || status=$?
     [ $status -eq 2 ] && [ ! -e alone.samples.jsonl ] || fail "two processes calibrate: $status"
-    [ "$(grep -c 'srun started 2 processes without MPI' err)" -eq $((1 - task)) ] ||
+    [ "$(grep -c '^sbplan-calibrate: ' err)" -eq $((1 - task)) ] ||
+        fail "process $task says: $(cat err)"
+    SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$task "$calibrate" --backend threads 2>err &&
+        fail 'two processes calibrate over threads'
+    [ "$(grep -c 'but srun started 2' err)" -eq $((1 - task)) ] ||
         fail "process $task says: $(cat err)"
 done
 

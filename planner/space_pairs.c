@@ -10,6 +10,8 @@
 #include "planner/space_pairs.h"
 
 #define ANY_TAG 7
+/* Prices that differ by this share are the same, summed in another order. */
+#define ROUND_OFF 1e-12
 
 /* ---- states of a family's axes -------------------------------------------------------------- */
 
@@ -45,6 +47,12 @@ static int excess_splits(const struct family_state *a, const struct family_state
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
         left_over += excess(a->split[dim], b->split[dim]);
     return left_over;
+}
+
+/* Axes that split the same dimension at both ends, at best. */
+static int most_stays(const struct family_state *a, const struct family_state *b)
+{
+    return a->splits - excess_splits(a, b);
 }
 
 /* Axes that must change the dimension they split, at best: what neither stays nor becomes B or P.
@@ -136,6 +144,7 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
         kind.changes = kind.moves > 0 || kind.leave > 0 || kind.gather > 0;
         kind.boxes = kind.moves > 0 || kind.leave != kind.gather ||
                      (kind.leave > 0 && excess_splits(&b, &a) > 0);
+        kind.parts = kind.leave > 0 && kind.gather > 0 && most_stays(&a, &b) > 0;
     } else if (!pair->is_keep) {
         kind.moves = (int8_t)least_moves(&a, &b);
     }
@@ -219,13 +228,21 @@ static void join_axes(const struct sbp_space *space, struct sbp_group *group, in
             (double)space->mesh->family[family].prime;
 }
 
-/* The least that each collective on the way can move, whichever axes are lined up; exact where a
- * family is one axis. */
+static double way_s(const struct sbp_pair *pair, const struct sbp_way *way)
+{
+    return sbp_space_way_s(pair->space, pair->tensor, way, pair->there, pair->back);
+}
+
+/* The least that each collective on the way can move, whichever axes are lined up. No way costs
+ * less on one level, where a family is one axis, or where none is B, or P, at both ends, and if an
+ * all-reduce takes no less than its scatter. Else an axis that could have stayed so may change
+ * places with another of its family and join a collective over several levels, which can make that
+ * cheaper: such ways are not looked for. */
 static double least_way_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind)
 {
     struct sbp_way way = {sbp_group_one(), sbp_group_one(), sbp_group_one(), true, 1, 1};
     struct sbp_group from = sbp_group_one(), to = sbp_group_one();
-    bool changes = false;
+    bool changes = false, parts = false;
     for (int f = 0; f < pair->space->mesh->family_count; f++) {
         join_axes(pair->space, &from, f, kind[f].from_splits);
         join_axes(pair->space, &to, f, kind[f].to_splits);
@@ -233,12 +250,19 @@ static double least_way_s(const struct sbp_pair *pair, const struct sbp_pair_kin
         join_axes(pair->space, &way.move, f, kind[f].moves);
         join_axes(pair->space, &way.gather, f, kind[f].gather);
         changes |= kind[f].changes;
+        parts |= kind[f].parts;
         way.all_reduced &= !kind[f].boxes;
     }
     way.all_reduced &= changes;
     way.from_parts = sbp_group_size(&from);
     way.to_parts = sbp_group_size(&to);
-    return sbp_space_way_s(pair->space, pair->tensor, &way, pair->there, pair->back);
+    const double seconds = way_s(pair, &way);
+    if (!way.all_reduced || !parts)
+        return seconds;
+    /* Measured all-reduces may take longer than a scatter and a gather. */
+    way.all_reduced = false;
+    const double parted_s = way_s(pair, &way);
+    return parted_s < seconds * (1 - ROUND_OFF) ? parted_s : seconds;
 }
 
 /* All-to-alls of so many axes of each family, there and back. */

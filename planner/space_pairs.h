@@ -34,6 +34,7 @@ struct sbp_pair_kind {
     uint8_t tags;                  /* bit t: there is a way where the rest has tag t */
     bool changes;                  /* anything does; paper: the split of the features does */
     bool boxes;                    /* more than P -> B changes */
+    bool parts; /* P -> B may be two steps: through a split that another axis gives up */
 };
 /* counts: of the family, by role (sbp_tuple_count). */
 struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *from_count,

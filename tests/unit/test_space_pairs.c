@@ -1,0 +1,202 @@
+/* Prices of pairs of choices, which name no axis, against all ways to name the axes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "planner/space_pairs.h"
+#include "space_bench.h"
+
+enum { DRAWS = 600 };
+
+/* What two readers want may rest whole, and what they make of sums partial. */
+#define FAN                                                                                        \
+    "{\"name\": \"f\", \"global_batch\": 512, \"input\": \"split\", \"features\": 512, "           \
+    "\"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"out\": 512}, {\"op\": \"linear\", "      \
+    "\"name\": \"b\", \"inputs\": [\"a\"], \"out\": 512}, {\"op\": \"linear\", \"name\": \"c\", "  \
+    "\"inputs\": [\"a\"], \"out\": 512}, {\"op\": \"add\", \"inputs\": [\"b\", \"c\"]}, "          \
+    "{\"op\": \"linear\", \"out\": 512}]}"
+
+/* One way to name the axes. */
+struct naming {
+    const struct sbp_space *space;
+    const struct sbp_pair *pair;
+    struct sbp_dist from;
+    uint8_t role[SBP_MAX_AXES]; /* of each axis at the other end */
+    double least_s;             /* of all that were looked at */
+};
+
+/* Roles of a choice, along each family in order. */
+static void name_in_order(const struct sbp_space *space, int variable, int choice, uint8_t *role)
+{
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const uint8_t *count = sbp_space_count(space, variable, choice, f);
+        int axis = space->mesh->family[f].first;
+        for (uint8_t r = 0; r < space->variable[variable].role_count; r++)
+            for (int k = 0; k < count[r]; k++)
+                role[axis++] = r;
+    }
+}
+
+static struct sbp_dist dist_of(const struct sbp_space *space, const struct sbp_pair_end *end,
+                               const uint8_t *role)
+{
+    struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
+    for (int axis = 0; axis < space->mesh->axis_count; axis++)
+        dist.axis[axis] = end->state[role[axis]];
+    return dist;
+}
+
+/* Splits stay or are gathered, and nothing but sums rests partial. */
+static bool can_rest(const struct sbp_space *space, const struct sbp_dist *from,
+                     const struct sbp_dist *to)
+{
+    for (int axis = 0; axis < space->mesh->axis_count; axis++) {
+        const struct sbp_state left = from->axis[axis], rest = to->axis[axis];
+        if ((left.kind == SBP_SPLIT && rest.kind != SBP_BROADCAST &&
+             !sbp_state_equal(left, rest)) ||
+            (left.kind != SBP_PARTIAL && rest.kind == SBP_PARTIAL))
+            return false;
+    }
+    return true;
+}
+
+static double named_s(const struct naming *n)
+{
+    const struct sbp_pair *pair = n->pair;
+    const struct sbp_dist to = dist_of(n->space, &pair->to, n->role);
+    if (pair->is_keep && !can_rest(n->space, &n->from, &to))
+        return INFINITY;
+    const struct sbp_way way = sbp_space_way(n->space->mesh, &n->from, &to);
+    if (pair->is_whole)
+        return sbp_space_way_s(n->space, pair->tensor, &way, pair->there, pair->back);
+    const struct sbp_transfer transfer = {
+        .tensor = pair->tensor, .there = pair->there, .back = pair->back};
+    return pair->is_keep ? 0 : sbp_space_moves_s(n->space, &transfer, &way.move);
+}
+
+static void swap(uint8_t *a, uint8_t *b)
+{
+    const uint8_t kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* All orders of the roles from an axis on, each family's by itself. */
+static void name_all(struct naming *n, int axis)
+{
+    const struct sbp_mesh *mesh = n->space->mesh;
+    bool seen[SBP_MAX_ROLES] = {false};
+    if (axis == mesh->axis_count) {
+        n->least_s = fmin(n->least_s, named_s(n));
+        return;
+    }
+    const struct sbp_family *family = &mesh->family[mesh->axis[axis].family];
+    for (int other = axis; other < family->first + family->count; other++) {
+        if (seen[n->role[other]])
+            continue;
+        seen[n->role[other]] = true;
+        swap(&n->role[axis], &n->role[other]);
+        name_all(n, axis + 1);
+        swap(&n->role[axis], &n->role[other]);
+    }
+}
+
+/* Whether several axes of a family could change places in B, or in P, at both ends. */
+static bool may_trade(const struct naming *n, enum sbp_kind kind)
+{
+    const struct sbp_mesh *mesh = n->space->mesh;
+    const struct sbp_dist to = dist_of(n->space, &n->pair->to, n->role);
+    for (int f = 0; f < mesh->family_count && mesh->level_count > 1; f++) {
+        const int first = mesh->family[f].first, end = first + mesh->family[f].count;
+        int before = 0, after = 0;
+        for (int axis = first; axis < end; axis++) {
+            before += n->from.axis[axis].kind == kind;
+            after += to.axis[axis].kind == kind;
+        }
+        if (end - first > 1 && before > 0 && after > 0)
+            return true;
+    }
+    return false;
+}
+
+/* The price of two choices is one of a way to name the axes; the least, where none can trade. */
+static void check_pair(const struct sbp_space *space, const struct sbp_pair *pair, int from, int to,
+                       double price_s, int *least)
+{
+    uint8_t role[SBP_MAX_AXES] = {0};
+    struct naming n = {.space = space, .pair = pair, .least_s = INFINITY};
+    name_in_order(space, pair->from.variable, from, role);
+    n.from = dist_of(space, &pair->from, role);
+    name_in_order(space, pair->to.variable, to, n.role);
+    const bool trades = may_trade(&n, SBP_BROADCAST) || may_trade(&n, SBP_PARTIAL);
+    name_all(&n, 0);
+    *least += !trades && n.least_s > 0;
+    if (price_s < n.least_s * (1 - 1e-12) || (!trades && price_s > n.least_s * (1 + 1e-12)))
+        fail_msg("choices %d and %d of variables %d and %d: %.17g s, the cheapest way takes %.17g",
+                 from, to, pair->from.variable, pair->to.variable, price_s, n.least_s);
+}
+
+static void check_pairs(const char *model, const char *levels, uint64_t seed)
+{
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_random random;
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    int least = 0;
+    sbp_random_seed(&random, seed);
+    open_plan(model, levels, &plan);
+    make_space(&plan, &request, &space);
+    for (int e = 0; e < space.keep_count + space.transfer_count; e++) {
+        const int t = e - space.keep_count;
+        const struct sbp_pair pair = t < 0 ? sbp_pair_of_keep(&space, &space.keep[e])
+                                           : sbp_pair_of_transfer(&space, &space.transfer[t]);
+        const int froms = space.variable[pair.from.variable].choice_count;
+        const int tos = space.variable[pair.to.variable].choice_count;
+        for (int i = 0; i < DRAWS && pair.from.variable != pair.to.variable; i++) {
+            const int from = (int)sbp_random_below(&random, (uint64_t)froms);
+            const int to = (int)sbp_random_below(&random, (uint64_t)tos);
+            const double price_s = t < 0
+                                       ? sbp_space_keep_s(&space, &space.keep[e], from, to)
+                                       : sbp_space_transfer_s(&space, &space.transfer[t], from, to);
+            if (price_s < SBP_FORBIDDEN)
+                check_pair(&space, &pair, from, to, price_s, &least);
+        }
+    }
+    assert_true(least > 100);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+/* Where an all-reduce is measured to take longer than a scatter and a gather, or is not. */
+#define ALL_REDUCE(times)                                                                          \
+    "{\"name\": \"l\", \"size\": 8, \"alpha_s\": 1e-6, \"beta_s_per_byte\": 1e-9, \"curves\": "    \
+    "{\"all-reduce\": [{\"members\": 2, \"points\": [[1e3, " times "e-6], [1e9, " times "]]}]}}"
+
+static void test_pairs(void **state)
+{
+    (void)state;
+    static const char *const clusters[] = {
+        LEVEL("l", 8),
+        LEVEL("o", 4) ", " LEVEL("i", 4),
+        LEVEL("a", 2) ", " LEVEL("b", 2) ", " LEVEL("c", 3),
+        "{\"name\": \"o\", \"size\": 4, \"alpha_s\": 1e-5, \"beta_s_per_byte\": 8e-11, \"ports\": "
+        "1}, {\"name\": \"i\", \"size\": 4, \"alpha_s\": 3e-6, \"beta_s_per_byte\": 7e-12}",
+        ALL_REDUCE("5"),
+        ALL_REDUCE("0.7")};
+    for (uint64_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
+        check_pairs(FAN, clusters[c], c);
+    check_pairs(GPT(1, ""), LEVEL("l", 4), 10);
+    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 11);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

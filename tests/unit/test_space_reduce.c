@@ -196,8 +196,16 @@ static double cost_of(const struct sbp_space *space, const int *choice)
     return cost;
 }
 
-/* Bounds hold, the known choice is one, and what is left holds the optimum where it is below the
- * goal. */
+static bool is_left(const struct sbp_reduction *reduction, int variable, int choice)
+{
+    for (int i = 0; i < reduction->count[variable]; i++)
+        if (reduction->original[variable][i] == choice)
+            return true;
+    return false;
+}
+
+/* Bounds hold, the known choice is one and is left, and what is left holds the optimum where it is
+ * below the goal. */
 static void check_reduced(const struct sbp_space *space, double capacity, double goal,
                           const char *what)
 {
@@ -217,6 +225,8 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
             assert_true(sbp_space_bytes(space, reduced.choice) <= capacity * (1 + CLOSE));
     }
     for (int v = 0; v < space->variable_count; v++)
+        assert_true(isinf(reduced.upper_s) || is_left(&reduced, v, reduced.choice[v]));
+    for (int v = 0; v < space->variable_count; v++)
         for (int c = 0; c < reduced.space.variable[v].choice_count && !reduced.is_settled; c++)
             assert_true(reduced.space.variable[v].cost_s[c] ==
                         space->variable[v].cost_s[reduced.original[v][c]]);
@@ -227,14 +237,6 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
             fail_msg("%s: %.17g is left, optimum %.17g", what, left, best);
     }
     sbp_arena_free(&arena);
-}
-
-static bool is_left(const struct sbp_reduction *reduction, int variable, int choice)
-{
-    for (int i = 0; i < reduction->count[variable]; i++)
-        if (reduction->original[variable][i] == choice)
-            return true;
-    return false;
 }
 
 /* What costs less than the goal stays, cheaper choices or not: one change from the cheapest, and

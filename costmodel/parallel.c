@@ -112,6 +112,32 @@ static const struct flag flags[] = {FLAG(gather_blocks), FLAG(regather), FLAG(ke
                                     FLAG(offload), FLAG(allow_delayed_gradients)};
 #define FLAGS ((int)(sizeof flags / sizeof flags[0]))
 
+static int64_t whole_of(const struct sbp_parallel *parallel, int i)
+{
+    int64_t value;
+    memcpy(&value, (const char *)parallel + wholes[i].offset, sizeof value);
+    return value;
+}
+
+static bool flag_of(const struct sbp_parallel *parallel, int i)
+{
+    bool value;
+    memcpy(&value, (const char *)parallel + flags[i].offset, sizeof value);
+    return value;
+}
+
+bool sbp_parallel_equal(const struct sbp_parallel *a, const struct sbp_parallel *b)
+{
+    bool equal = a->stage_cut == b->stage_cut && a->schedule == b->schedule &&
+                 a->recompute == b->recompute && a->owner == b->owner &&
+                 a->gradient_overlap == b->gradient_overlap;
+    for (int i = 0; i < WHOLES; i++)
+        equal = equal && whole_of(a, i) == whole_of(b, i);
+    for (int i = 0; i < FLAGS; i++)
+        equal = equal && flag_of(a, i) == flag_of(b, i);
+    return equal;
+}
+
 const char *const *sbp_parallel_keys(void)
 {
     static const char *const keys[] = {"pipeline",
@@ -227,18 +253,12 @@ static void put(struct cJSON *object, const char *key, struct cJSON *item, bool 
 
 void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *parallel, bool *failed)
 {
-    for (int i = 0; i < WHOLES; i++) {
-        int64_t value;
-        memcpy(&value, (const char *)parallel + wholes[i].offset, sizeof value);
-        put(object, wholes[i].key, cJSON_CreateNumber((double)value), failed);
-    }
+    for (int i = 0; i < WHOLES; i++)
+        put(object, wholes[i].key, cJSON_CreateNumber((double)whole_of(parallel, i)), failed);
     put(object, "schedule", cJSON_CreateString(sbp_schedule_name(parallel->schedule)), failed);
     put(object, "recompute", cJSON_CreateString(sbp_recompute_name(parallel->recompute)), failed);
-    for (int i = 0; i < FLAGS; i++) {
-        bool value;
-        memcpy(&value, (const char *)parallel + flags[i].offset, sizeof value);
-        put(object, flags[i].key, cJSON_CreateBool(value), failed);
-    }
+    for (int i = 0; i < FLAGS; i++)
+        put(object, flags[i].key, cJSON_CreateBool(flag_of(parallel, i)), failed);
     if (parallel->gradient_overlap >= 0)
         put(object, "gradient_overlap", cJSON_CreateNumber(parallel->gradient_overlap), failed);
     put(object, "stage_cut", cJSON_CreateString(sbp_stage_cut_name(parallel->stage_cut)), failed);

@@ -87,6 +87,8 @@ struct sbp_parallel {
 };
 
 struct sbp_parallel sbp_parallel_default(const struct sbp_graph *graph);
+/* Whether every field is the same. */
+bool sbp_parallel_equal(const struct sbp_parallel *a, const struct sbp_parallel *b);
 /* One stage, all of the batch at once, all states where the strategy leaves them, gradients of the
  * step's own state: what a step is without this module. */
 bool sbp_parallel_is_plain(const struct sbp_parallel *parallel, const struct sbp_graph *graph);

@@ -244,8 +244,8 @@ static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel
     const int first = l->open.recompute ? 0 : (int)parallel.recompute;
     const int last = l->open.recompute ? SBP_RECOMPUTES - 1 : (int)parallel.recompute;
     const bool offloads = parallel.offload;
-    for (int again = first; again <= last; again++)
-        for (int offload = 0; offload <= (may_offload ? 1 : 0); offload++) {
+    for (int offload = 0; offload <= (may_offload ? 1 : 0); offload++)
+        for (int again = first; again <= last; again++) {
             if (first < last && !is_of_use(l, (enum sbp_recompute)again))
                 continue;
             parallel.recompute = (enum sbp_recompute)again;

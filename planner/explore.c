@@ -180,12 +180,17 @@ static enum sbp_status search(struct sbp_explorer *e, enum sbp_knowledge most, i
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Candidates that stand together but for recompute, offload and ZeRO share a base, the first. */
-static bool same_schedule(const struct sbp_parallel *a, const struct sbp_parallel *b)
+/* Candidates that differ in recompute and offload alone share a base, the first, which takes the
+ * least time. Where launches take time, offload does not only cost some: states are updated by
+ * buckets, with fewer launches than there are weights. */
+static bool same_base(const struct sbp_explorer *e, const struct sbp_parallel *a,
+                      const struct sbp_parallel *b)
 {
-    return a->pipeline == b->pipeline && a->micro_batch == b->micro_batch &&
-           a->schedule == b->schedule && a->chunks == b->chunks && a->stage_cut == b->stage_cut &&
-           a->pipeline_limit == b->pipeline_limit && a->zero == b->zero;
+    struct sbp_parallel moved = *a;
+    moved.recompute = b->recompute;
+    if (!(e->plan->cluster.kernel_launch_s > 0))
+        moved.offload = b->offload;
+    return sbp_parallel_equal(&moved, b);
 }
 
 static enum sbp_status begin(struct sbp_explorer *e)
@@ -204,7 +209,7 @@ static enum sbp_status begin(struct sbp_explorer *e)
     for (int i = 0; i < list.count; i++) {
         const struct sbp_parallel_candidate *from = &list.candidate[i];
         const bool is_base =
-            i == 0 || !same_schedule(&from->parallel, &list.candidate[i - 1].parallel);
+            i == 0 || !same_base(e, &from->parallel, &list.candidate[i - 1].parallel);
         e->node[i] = (struct sbp_node){.parallel = from->parallel,
                                        .bound_s = from->bound_s,
                                        .is_base = is_base,

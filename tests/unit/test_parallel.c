@@ -115,6 +115,46 @@ static void test_read(void **state)
     cJSON_Delete(written);
 }
 
+/* A key at a time: all fields tell settings apart. */
+static void test_equal(void **state)
+{
+    static const char *const texts[] = {
+        "{\"pipeline\": 2}",
+        "{\"stage_cut\": \"flops\"}",
+        "{\"micro_batch\": 2}",
+        "{\"schedule\": \"gpipe\"}",
+        "{\"chunks\": 2}",
+        "{\"pipeline_limit\": 2}",
+        "{\"zero\": 2}",
+        "{\"gather_blocks\": true}",
+        "{\"recompute\": \"full\"}",
+        "{\"recompute_every\": 2}",
+        "{\"regather\": true}",
+        "{\"keep_sent\": true}",
+        "{\"offload\": true}",
+        "{\"bucket_parameters\": 2}",
+        "{\"chunk_factor\": 2}",
+        "{\"gradient_overlap\": 0.5}",
+        "{\"allow_delayed_gradients\": true}",
+        "{\"owner\": \"broadcast\"}",
+    };
+    (void)state;
+    const struct sbp_graph graph = {.global_batch = 64};
+    const struct sbp_parallel plain = sbp_parallel_default(&graph);
+    int keys = 0;
+    while (sbp_parallel_keys()[keys] != NULL)
+        keys++;
+    assert_int_equal(keys, sizeof texts / sizeof *texts);
+    assert_true(sbp_parallel_equal(&plain, &plain));
+    for (int i = 0; i < keys; i++) {
+        struct sbp_parallel other = plain;
+        struct sbp_diag diag = {{0}};
+        assert_int_equal(read_text(texts[i], &other, &diag), SBP_OK);
+        if (sbp_parallel_equal(&plain, &other))
+            fail_msg("%s is as the default", texts[i]);
+    }
+}
+
 static void test_refused_texts(void **state)
 {
     (void)state;
@@ -522,11 +562,17 @@ static void test_what_runs(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_read),           cmocka_unit_test(test_refused_texts),
-        cmocka_unit_test(test_stage_clusters), cmocka_unit_test(test_checks),
-        cmocka_unit_test(test_micro_batch),    cmocka_unit_test(test_block_cuts),
-        cmocka_unit_test(test_balanced_cuts),  cmocka_unit_test(test_holders),
-        cmocka_unit_test(test_segments),       cmocka_unit_test(test_segments_without_blocks),
+        cmocka_unit_test(test_equal),
+        cmocka_unit_test(test_read),
+        cmocka_unit_test(test_refused_texts),
+        cmocka_unit_test(test_stage_clusters),
+        cmocka_unit_test(test_checks),
+        cmocka_unit_test(test_micro_batch),
+        cmocka_unit_test(test_block_cuts),
+        cmocka_unit_test(test_balanced_cuts),
+        cmocka_unit_test(test_holders),
+        cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_segments_without_blocks),
         cmocka_unit_test(test_what_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,12 +332,12 @@ static enum sbp_status add_stages(struct lister *l, struct sbp_parallel parallel
 
 static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel parallel)
 {
-    const int64_t batch = l->plan->graph.global_batch, given = parallel.micro_batch;
+    const int64_t batch = l->plan->graph.global_batch;
     if (!l->open.micro_batch)
         return add_stages(l, parallel);
     for (int64_t count = 1; count <= batch && count <= MOST_MICRO_BATCHES; count++) {
         parallel.micro_batch = batch / count;
-        if (batch % count == 0 && parallel.micro_batch <= given)
+        if (batch % count == 0)
             SBP_TRY(add_stages(l, parallel));
     }
     return SBP_OK;
@@ -371,6 +371,7 @@ static void find_open(struct lister *l)
     l->open = sbp_space_rule(request->space)->outer;
     if (request->runnable)
         l->open = (struct sbp_outer){.least_stages = 1, .zero_levels = 1u << given->zero};
+    l->stage_cut = l->open.pipeline && !sbp_request_gives(request, "stage_cut");
     l->open.pipeline &= !sbp_request_gives(request, "pipeline");
     l->open.micro_batch &= !sbp_request_gives(request, "micro_batch");
     l->open.recompute &= !sbp_request_gives(request, "recompute");
@@ -380,7 +381,6 @@ static void find_open(struct lister *l)
     if (sbp_request_gives(request, "schedule"))
         l->open.schedules = 1u << given->schedule;
     l->chunks = l->open.schedules != 0 && !sbp_request_gives(request, "chunks");
-    l->stage_cut = l->open.pipeline && !sbp_request_gives(request, "stage_cut");
     l->pipeline_limit = l->open.schedules != 0 && !sbp_request_gives(request, "pipeline_limit");
 }
 

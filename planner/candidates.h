@@ -22,11 +22,13 @@ struct sbp_parallel_candidates {
 
 /* All candidates that the request's space leaves open and the request does not give; the rest as
  * plan->parallel has it. Stages divide the cluster and are cut from the model; micro-batches divide
- * the global batch; chunks deal the blocks out evenly; among equal schedules of one stage the first
- * stands for all. Those with the same stages and micro-batch stand together, in them those with the
- * same schedule, of which what keeps everything on the device comes first. Bounds are 0 unless the
- * objective is the step's time. Arrays come out of the arena; the plan's graph and mesh are left as
- * they were. E_INPUT: none is legal; E_MEMORY. */
+ * the global batch, into 65,536 at most; chunks deal the blocks out evenly; models of more than 256
+ * operators are cut between blocks alone; among equal schedules of one stage the first stands for
+ * all. Those with the same stages and micro-batch stand together, in them those with the same
+ * schedule, in these what leaves the states on the device, then what offloads them, of both what
+ * forms nothing again first. Bounds are 0 unless the objective is the step's time. Arrays come out
+ * of the arena; the plan's graph and mesh are left as they were. E_INPUT: none is legal; E_MEMORY.
+ */
 enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_request *request,
                                     struct sbp_arena *arena,
                                     struct sbp_parallel_candidates *candidates,

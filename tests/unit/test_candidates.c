@@ -1,5 +1,7 @@
 /* Lower bounds of candidates that need no strategy: below what a step takes.
  *
+ * Beside them, what a given key leaves of the list.
+ *
  * Where every stage has one device there is one way to split every layer, and where memory is as
  * fast as can be, arithmetic is all that a step takes: bounds are then close to it.
  */
@@ -10,6 +12,7 @@
 #include <cmocka.h>
 
 #include <stdio.h>
+#include <string.h>
 
 #include <cjson/cJSON.h>
 
@@ -38,6 +41,10 @@ static const char *const MODELS[] = {
     ("{\"name\": \"vit\", \"architecture\": \"vit\", \"layers\": 4, \"hidden\": 64, \"heads\": 4,"
      "\"ffn\": 512, \"image\": 32, \"patch\": 8, \"classes\": 10, \"global_batch\": 8}"),
 };
+/* Stages of as many blocks are not those of as many flops. */
+static const char LARGE_HEAD[] =
+    "{\"name\": \"gpt\", \"architecture\": \"gpt\", \"layers\": 4, \"hidden\": 64, \"heads\": 4,"
+    "\"sequence\": 16, \"vocab\": 8192, \"global_batch\": 8}";
 static const char *const CLUSTERS[] = {CLUSTER(1), CLUSTER(2), CLUSTER(4)};
 
 static void open_plan(const char *model, const char *cluster, struct sbp_plan *plan)
@@ -120,10 +127,81 @@ static void test_bounds_lie_below(void **state)
     print_message("%d candidates\n", checked);
 }
 
+static struct sbp_parallel_candidates list(struct sbp_plan *plan, const char *given,
+                                           struct sbp_arena *arena)
+{
+    struct sbp_diag diag = {0};
+    struct sbp_request request = {.space = SBP_SPACE_FULL};
+    struct sbp_parallel_candidates candidates;
+    for (int i = 0; sbp_parallel_keys()[i] != NULL; i++)
+        request.given |= strcmp(given, sbp_parallel_keys()[i]) == 0 ? 1u << i : 0;
+    if (sbp_candidates_list(plan, &request, arena, &candidates, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    return candidates;
+}
+
+static bool agree(const char *key, const struct sbp_parallel *a, const struct sbp_parallel *b)
+{
+    return strcmp(key, "pipeline") == 0      ? a->pipeline == b->pipeline
+           : strcmp(key, "micro_batch") == 0 ? a->micro_batch == b->micro_batch
+           : strcmp(key, "recompute") == 0   ? a->recompute == b->recompute
+                                             : a->offload == b->offload;
+}
+
+/* Of the candidates that nothing is given for, those that have the value of one of them. */
+static void check_given(struct sbp_plan *plan, const char *key,
+                        const struct sbp_parallel_candidates *all,
+                        const struct sbp_parallel *wanted, struct sbp_arena *arena)
+{
+    const struct sbp_parallel plain = plan->parallel;
+    plan->parallel.pipeline = wanted->pipeline; /* what is not given does not count */
+    plan->parallel.micro_batch = wanted->micro_batch;
+    plan->parallel.recompute = wanted->recompute;
+    plan->parallel.offload = wanted->offload;
+    const struct sbp_parallel_candidates some = list(plan, key, arena);
+    plan->parallel = plain;
+    int at = 0;
+    for (int i = 0; i < all->count; i++) {
+        const struct sbp_parallel *open = &all->candidate[i].parallel;
+        if (!agree(key, open, wanted))
+            continue;
+        if (at == some.count || some.candidate[at].parallel.pipeline != open->pipeline ||
+            some.candidate[at].parallel.micro_batch != open->micro_batch ||
+            some.candidate[at].parallel.schedule != open->schedule ||
+            some.candidate[at].parallel.stage_cut != open->stage_cut ||
+            some.candidate[at].parallel.recompute != open->recompute ||
+            some.candidate[at].parallel.offload != open->offload)
+            fail_msg("%s given: candidate %d, of %lld stages cut by %s, is not listed", key, i,
+                     (long long)open->pipeline, sbp_stage_cut_name(open->stage_cut));
+        at++;
+    }
+    assert_int_equal(at, some.count);
+}
+
+static void test_given_keys_leave_the_rest_open(void **state)
+{
+    static const char *const keys[] = {"pipeline", "micro_batch", "recompute", "offload"};
+    struct sbp_plan plan;
+    struct sbp_arena arena = {0};
+    int by_flops = 0;
+    (void)state;
+    open_plan(LARGE_HEAD, CLUSTERS[2], &plan);
+    const struct sbp_parallel_candidates all = list(&plan, "", &arena);
+    for (int i = 0; i < all.count; i += 7)
+        for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
+            check_given(&plan, keys[k], &all, &all.candidate[i].parallel, &arena);
+    for (int i = 0; i < all.count; i++)
+        by_flops += all.candidate[i].parallel.stage_cut == SBP_CUT_FLOPS;
+    assert_true(by_flops > 0);
+    sbp_plan_free(&plan);
+    sbp_arena_free(&arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bounds_lie_below),
+        cmocka_unit_test(test_given_keys_leave_the_rest_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

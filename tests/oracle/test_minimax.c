@@ -17,7 +17,7 @@ enum { MOST_PATHS = 6, INSTANCES = 2000, SHORT_INSTANCES = 300 };
 #define MUCH_WORK INT64_C(100000000)
 /* Work between two looks at how much there was: a variable's choices along all paths and mixtures,
  * and parts to compare with. */
-#define MOST_AT_ONCE 200
+#define MOST_AT_ONCE 300
 
 struct paths {
     struct recipe recipe;
@@ -219,6 +219,123 @@ static void test_end_early(void **state)
     assert_true(ended > SHORT_INSTANCES / 2);
 }
 
+/* ---- many parts to compare with -------------------------------------------------------------- */
+
+enum { RING = 4, RING_DOMAIN = 12, RING_PATHS = 3, RINGS = 20, RING_CHOICES = 20736 };
+
+/* What choices that were shown cost along each path. */
+struct front {
+    const struct paths *paths;
+    int count;
+    double cost[RING_CHOICES][RING_PATHS];
+};
+
+static void draw_costs(struct sbp_random *random, double *cost, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        cost[i] = sbp_random_unit(random);
+}
+
+/* Variables in a ring: what is left depends on two of them, in hundreds of ways. */
+static void draw_ring(uint64_t seed, struct paths *paths)
+{
+    struct sbp_random random;
+    sbp_random_seed(&random, seed);
+    *paths = (struct paths){.recipe = {.seed = seed}, .count = RING_PATHS};
+    for (int p = 0; p < paths->count; p++) {
+        struct sbp_problem *path = &paths->path[p];
+        assert_int_equal(sbp_problem_init(path, RING, RING), SBP_OK);
+        for (int v = 0; v < RING; v++) {
+            assert_int_equal(sbp_problem_add_variable(path, "v", RING_DOMAIN, 0, NULL), v);
+            draw_costs(&random, path->variable[v].cost, RING_DOMAIN);
+        }
+        for (int v = 0; v < RING; v++) {
+            bool transposed;
+            double *cost = sbp_problem_edge_table(path, v, (v + 1) % RING, &transposed);
+            assert_non_null(cost);
+            draw_costs(&random, cost, RING_DOMAIN * RING_DOMAIN);
+        }
+    }
+}
+
+static void price_choice(const struct paths *paths, const int *choice, double *cost)
+{
+    for (int p = 0; p < RING_PATHS; p++)
+        cost[p] = sbp_problem_cost(&paths->path[p], choice);
+}
+
+/* Asks for no less than what it is shown. */
+static enum sbp_status add_to_front(void *context, const int *choice, double largest, double *below,
+                                    bool *more)
+{
+    struct front *const front = context;
+    (void)largest;
+    (void)below;
+    (void)more;
+    assert_true(front->count < RING_CHOICES);
+    price_choice(front->paths, choice, front->cost[front->count++]);
+    return SBP_OK;
+}
+
+static void search_ring(const struct paths *paths, int64_t most_work, struct front *front,
+                        struct sbp_minimax_result *result)
+{
+    struct sbp_diag diag = {{0}};
+    const struct sbp_minimax minimax = {.paths = paths->count,
+                                        .problem = paths->path,
+                                        .below = SBP_FORBIDDEN,
+                                        .most_work = most_work,
+                                        .show = add_to_front,
+                                        .context = front};
+    front->paths = paths;
+    front->count = 0;
+    assert_int_equal(sbp_minimax_solve(&minimax, result, &diag), SBP_OK);
+}
+
+/* Whether a choice that was shown costs no more along any path. */
+static bool is_covered(const struct front *front, const double *cost)
+{
+    bool covered = false;
+    for (int i = 0; i < front->count && !covered; i++) {
+        covered = true;
+        for (int p = 0; p < RING_PATHS; p++)
+            covered &= front->cost[i][p] <= cost[p] * (1 + CLOSE);
+    }
+    return covered;
+}
+
+static void check_front(const struct paths *paths, const struct front *front)
+{
+    for (int index = 0; index < RING_CHOICES; index++) {
+        int choice[RING], left = index;
+        double cost[RING_PATHS];
+        for (int v = 0; v < RING; v++, left /= RING_DOMAIN)
+            choice[v] = left % RING_DOMAIN;
+        price_choice(paths, choice, cost);
+        if (!is_covered(front, cost))
+            fail_msg("seed %" PRIu64 ": choice %d is not covered", paths->recipe.seed, index);
+    }
+}
+
+static void test_rings(void **state)
+{
+    (void)state;
+    static struct front front;
+    for (uint64_t seed = 0; seed < RINGS; seed++) {
+        struct paths paths;
+        struct sbp_minimax_result whole, part;
+        draw_ring(seed, &paths);
+        search_ring(&paths, MUCH_WORK, &front, &whole);
+        assert_true(whole.done && 5 * front.count < 3 * RING_CHOICES);
+        check_front(&paths, &front);
+        const int64_t most_work = whole.work / 10 * 9;
+        search_ring(&paths, most_work, &front, &part);
+        if (part.done || part.work > most_work + MOST_AT_ONCE)
+            fail_msg("seed %" PRIu64 ": work %" PRId64 " of %" PRId64, seed, part.work, most_work);
+        free_paths(&paths);
+    }
+}
+
 /* ---- what is refused ------------------------------------------------------------------------ */
 
 /* A chain, its edges from the last to the first (backwards) or each from its later end (turned). */
@@ -314,8 +431,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_against_all), cmocka_unit_test(test_little_work),
-        cmocka_unit_test(test_end_early),   cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_alike),
+        cmocka_unit_test(test_end_early),   cmocka_unit_test(test_rings),
+        cmocka_unit_test(test_refusals),    cmocka_unit_test(test_alike),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -80,8 +80,8 @@ static const struct option options[] = {
      "into the model (layers=24) or the cluster (cluster.levels[0].size=4, "
      "cluster.device.memory_bytes=40G); may be repeated"},
     {"--sweep", "KEY=a,b,c", LIST, AT(sweep), 0, 0, NULL,
-     "search for each value of a key of --set and print one table; may be repeated: all "
-     "combinations"},
+     "search for each value of a key of --set, each with its own limits, in one table; may be "
+     "repeated: all combinations"},
     {"--global-batch", "N", WHOLE, AT(global_batch), 1, (int64_t)1 << 31, NULL,
      "sequences or images a step (needed)"},
     {"--sequence", "N", WHOLE, AT(sequence), 1, (int64_t)1 << 31, NULL,

@@ -36,8 +36,8 @@ const struct sbp_command sbp_commands[] = {
      .least_operands = 2,
      .most_operands = 2,
      .summary = "search every space of strategies and show the best of each in one table",
-     .notes = NAMES_NOTE "Exit status: 0 some space has a plan, 1 none has, 2 bad usage or bad "
-                         "input.",
+     .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
+                         "space has a plan, 1 none has, 2 bad usage or bad input.",
      .options = "--objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",

@@ -9,8 +9,10 @@
  * (planner/settle.h). Solving goes without the limit of memory first, which takes little time and
  * mostly puts others before. Now and then a candidate is solved before its turn, where a good plan
  * is expected, which rules others out. What is bounded by more than the best plan costs is never
- * looked at. Formed again or moved to the host, a step takes no less time than without: such
- * candidates wait until memory is seen to bind.
+ * looked at. Formed again or moved to the host, no path through a step takes less time than
+ * without: such candidates wait until memory is seen to bind. (Message-driven stages are greedy, so
+ * that the step itself may take less: bounds, which are of paths, hold, but such a plan may be
+ * missed.)
  */
 #ifndef SBP_PLANNER_EXPLORE_H
 #define SBP_PLANNER_EXPLORE_H
@@ -18,10 +20,11 @@
 #include "planner/optimise.h"
 #include "planner/ranking.h"
 
-/* As sbp_optimise, over everything that request->outer leaves open; plan->parallel gives the rest
- * and has the choice afterwards. outcome->lower_bound_s holds over all of it; needed_bytes is the
- * least of all candidates. E_INPUT, E_UNSUPPORTED: no candidate has a legal strategy, as the
- * plainest one says. */
+/* As sbp_optimise, over everything that the request's space leaves open and the request does not
+ * give; plan->parallel gives the rest and has the choice afterwards. outcome->lower_bound_s holds
+ * over all of it; needed_bytes is the least of all candidates. The request's view, part, store,
+ * upper bound and puts_memory_off are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
+ * candidate has a legal strategy, as the plainest one says. */
 enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
                             struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -84,7 +84,6 @@ static enum sbp_status describe(struct sbp_explorer *e, const struct sbp_part *p
 enum sbp_status sbp_explorer_rank(struct sbp_explorer *e, struct sbp_ranking *found,
                                   const struct sbp_part *part, struct sbp_ranked *ranked)
 {
-    const double upper_s = e->request->upper_bound_s;
     *ranked = (struct sbp_ranked){.objective_s = sbp_ranking_goal_s(found)};
     if (found->count == 0)
         return SBP_OK;
@@ -92,8 +91,7 @@ enum sbp_status sbp_explorer_rank(struct sbp_explorer *e, struct sbp_ranking *fo
     e->plan->strategy = found->plan[0].strategy;
     if (e->ranking->most > 1)
         SBP_TRY(describe(e, part, ranked));
-    if (!(upper_s > 0 && ranked->objective_s >= upper_s))
-        sbp_ranking_offer(e->ranking, e->plan, ranked);
+    sbp_ranking_offer(e->ranking, e->plan, ranked);
     return SBP_OK;
 }
 

@@ -136,8 +136,7 @@ enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node
 double sbp_explorer_ceiling_s(const struct sbp_explorer *e, const struct sbp_node *node)
 {
     const bool is_first = node->knowledge < SBP_TRIED && sbp_explorer_proves(e) &&
-                          !sbp_explorer_is_to_relax(e, node) && isinf(sbp_explorer_goal_s(e)) &&
-                          !(e->request->upper_bound_s > 0);
+                          !sbp_explorer_is_to_relax(e, node) && isinf(sbp_explorer_goal_s(e));
     return is_first ? FIRST_TRY * node->bound_s : INFINITY;
 }
 
@@ -159,7 +158,7 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
     struct sbp_request request = sbp_explorer_request(e, node);
     struct sbp_diag refusal = {{0}};
     const double most_s = fmin(sbp_explorer_goal_s(e), sbp_explorer_ceiling_s(e, node));
-    request.upper_bound_s = isfinite(most_s) ? most_s : e->request->upper_bound_s;
+    request.upper_bound_s = isfinite(most_s) ? most_s : 0;
     request.solver_options = options_left(e);
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
@@ -214,7 +213,6 @@ static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *n
     SBP_TRY(sbp_mixture_begin(e->plan, &e->arena, mixture, e->diag));
     for (int i = 0; i < SBP_MOST_ROUNDS && !sbp_explorer_is_over(e); i++) {
         struct sbp_outcome found;
-        const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
         bool more = false;
         SBP_TRY(solve_along(e, node, &mixture->path, &found));
         const double bound_s = raise_bound(e, node, found.lower_bound_s);
@@ -223,7 +221,6 @@ static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *n
             SBP_TRY(isfinite(found.strategy_s)
                         ? sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag)
                         : sbp_mixture_skip(mixture, &more));
-        sbp_arena_release(&e->plan->arena, mark); /* the best is kept elsewhere */
         if (!more)
             break;
     }
@@ -253,8 +250,10 @@ static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node
 enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
     SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
     SBP_TRY(solve_paths(e, node));
+    sbp_arena_release(&e->plan->arena, plan_mark); /* the best is kept elsewhere */
     e->work += e->cuts > 0 ? e->plan->graph.op_count : 0;
     if (node->mixture == NULL)
         sbp_arena_release(&e->arena, mark);

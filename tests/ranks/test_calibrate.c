@@ -141,7 +141,7 @@ static void solve(struct series *series, int count, double *alpha_s, double *bet
 static void test_cluster_file_follows_from_samples(void **state)
 {
     const struct context *context = *state;
-    expect_done(context, "--method paper --max-bytes 8K --budget-s 1.5");
+    expect_done(context, "--method paper --runs 1 --max-bytes 8K --budget-s 1.5");
     struct sbp_cluster cluster;
     read_cluster(context, &cluster);
     assert_int_equal(cluster.level_count, 1);

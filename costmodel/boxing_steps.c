@@ -65,7 +65,8 @@ static void add_free_axis(struct graph *g, int axis, struct sbp_state from, stru
         const struct sbp_state split = SBP_STATE_S(dim);
         const bool needed =
             ends_split ? sbp_state_equal(split, from) || sbp_state_equal(split, to) : splits == 0;
-        if (has_digit(g, axis, dim) && (needed || !sbp_collective_grows(g->cluster))) {
+        if (has_digit(g, axis, dim) &&
+            (needed || !sbp_collective_grows(g->cluster, SBP_ALL_TO_ALL))) {
             free->option[free->option_count++] = split;
             splits++;
         }

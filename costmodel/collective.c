@@ -218,14 +218,16 @@ double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collec
     return members <= 1 ? 0 : sbp_collective_share(kind, members) * bytes;
 }
 
-/* Rings alone can shrink: phases add up, and every one grows with its members. */
-bool sbp_collective_grows(const struct sbp_cluster *cluster)
+/* Of several levels gathers and reductions can shrink: wider groups have more ports. All-to-alls
+ * can as rings alone: phases add up, and every one grows with its members. */
+bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind)
 {
-    if (sbp_network_has(&cluster->network, SBP_ALL_TO_ALL))
+    if (sbp_network_has(&cluster->network, kind))
         return false;
     for (int i = 0; i < cluster->level_count; i++) {
         const struct sbp_level *a = &cluster->level[i];
-        if (sbp_curves_has(&cluster->curves, i, SBP_ALL_TO_ALL))
+        if (sbp_curves_has(&cluster->curves, i, kind) ||
+            (kind != SBP_ALL_TO_ALL && cluster->level_count > 1))
             return false;
         for (int j = 0; j < cluster->level_count && cluster->collectives == SBP_MODEL_RING; j++) {
             const struct sbp_level *b = &cluster->level[j];

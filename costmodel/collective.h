@@ -68,8 +68,9 @@ double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh
 double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
                                     sbp_axes axes, double bytes);
 
-/* Whether an all-to-all over more axes never costs less. It may where a wider ring adds a level of
- * larger beta, whose alpha then counts, but smaller alpha; and where curves say so. */
-bool sbp_collective_grows(const struct sbp_cluster *cluster);
+/* Whether a collective over more axes is known never to cost less. An all-to-all may where a wider
+ * ring adds a level of larger beta, whose alpha then counts, but smaller alpha; others over several
+ * levels; all where curves say so. */
+bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind);
 
 #endif

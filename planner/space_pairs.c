@@ -63,6 +63,29 @@ static int least_moves(const struct family_state *from, const struct family_stat
                   excess(to->broadcast, from->broadcast) + excess(to->partial, from->partial));
 }
 
+static int axes_of(const struct family_state *state)
+{
+    return state->splits + state->broadcast + state->partial;
+}
+
+/* Of axes that are alike at both ends, before and after of so many, how many need not be. */
+static int most_trades(int before, int after, int axes)
+{
+    return (before < after ? before : after) - excess(before + after, axes);
+}
+
+/* Axes that can change the dimension they split, at most: what each dimension's can change to, or
+ * from, are the others'. */
+static int most_moves(const struct family_state *from, const struct family_state *to)
+{
+    int most = from->splits < to->splits ? from->splits : to->splits;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        const int others = from->splits - from->split[dim] + to->splits - to->split[dim];
+        most = others < most ? others : most;
+    }
+    return most;
+}
+
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
 struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
@@ -141,13 +164,20 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
         kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        kind.changes = kind.moves > 0 || kind.leave > 0 || kind.gather > 0;
-        kind.boxes = kind.moves > 0 || kind.leave != kind.gather ||
-                     (kind.leave > 0 && excess_splits(&b, &a) > 0);
-        kind.parts = kind.leave > 0 && kind.gather > 0 && most_stays(&a, &b) > 0;
+        kind.lost = (int8_t)excess(excess_splits(&a, &b), excess(b.partial, a.partial));
+        kind.parts = most_stays(&a, &b) > 0;
+        if (!pair->space->sums_grow || !pair->space->moves_grow) {
+            const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
+            kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
+            kind.sum_trades =
+                (int8_t)(pair->is_keep ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
+        }
     } else if (!pair->is_keep) {
         kind.moves = (int8_t)least_moves(&a, &b);
     }
+    if (!pair->space->moves_grow && !pair->is_keep &&
+        pair->space->request->boxing != SBP_BOXING_PAPER)
+        kind.most_moves = (int8_t)(pair->is_whole ? most_moves(&a, &b) : a.splits);
     return kind;
 }
 
@@ -233,25 +263,37 @@ static double way_s(const struct sbp_pair *pair, const struct sbp_way *way)
     return sbp_space_way_s(pair->space, pair->tensor, way, pair->there, pair->back);
 }
 
-/* The least that each collective on the way can move, whichever axes are lined up. No way costs
- * less on one level, where a family is one axis, or where none is B, or P, at both ends, and if an
- * all-reduce takes no less than its scatter. Else an axis that could have stayed so may change
- * places with another of its family and join a collective over several levels, which can make that
- * cheaper: such ways are not looked for. */
-static double least_way_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind)
+/* Axes of each family that change places with others though they could stay B, or P, and those that
+ * change the dimension they split without need. */
+struct trades {
+    int whole[SBP_MAX_AXES], sums[SBP_MAX_AXES], moves[SBP_MAX_AXES];
+};
+
+/* Trades take the place of moves. */
+static int moves_of(const struct sbp_pair_kind *kind, int trades, int more)
+{
+    const int least = excess(kind->moves, trades);
+    return least + more <= kind->most_moves ? least + more : least;
+}
+
+/* The least of ways with such trades, and the fewest axes in each collective beside. */
+static double traded_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                       const struct trades *trades)
 {
     struct sbp_way way = {sbp_group_one(), sbp_group_one(), sbp_group_one(), true, 1, 1};
     struct sbp_group from = sbp_group_one(), to = sbp_group_one();
     bool changes = false, parts = false;
     for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        const int whole = trades->whole[f], sums = trades->sums[f];
+        const int leave = kind[f].leave + sums, gather = kind[f].gather + whole;
         join_axes(pair->space, &from, f, kind[f].from_splits);
         join_axes(pair->space, &to, f, kind[f].to_splits);
-        join_axes(pair->space, &way.leave, f, kind[f].leave);
-        join_axes(pair->space, &way.move, f, kind[f].moves);
-        join_axes(pair->space, &way.gather, f, kind[f].gather);
-        changes |= kind[f].changes;
-        parts |= kind[f].parts;
-        way.all_reduced &= !kind[f].boxes;
+        join_axes(pair->space, &way.leave, f, leave);
+        join_axes(pair->space, &way.move, f, moves_of(&kind[f], whole + sums, trades->moves[f]));
+        join_axes(pair->space, &way.gather, f, gather);
+        changes |= leave > 0;
+        parts |= leave > 0 && gather > 0 && kind[f].parts;
+        way.all_reduced &= kind[f].lost <= sums && leave == gather && trades->moves[f] == 0;
     }
     way.all_reduced &= changes;
     way.from_parts = sbp_group_size(&from);
@@ -265,12 +307,49 @@ static double least_way_s(const struct sbp_pair *pair, const struct sbp_pair_kin
     return parted_s < seconds * (1 - ROUND_OFF) ? parted_s : seconds;
 }
 
+/* The next trades; false after the last. */
+static bool next_trades(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                        struct trades *trades)
+{
+    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        if (++trades->whole[f] <= kind[f].trades)
+            return true;
+        trades->whole[f] = 0;
+        if (++trades->sums[f] <= kind[f].sum_trades)
+            return true;
+        trades->sums[f] = 0;
+        if (++trades->moves[f] <= kind[f].most_moves)
+            return true;
+        trades->moves[f] = 0;
+    }
+    return false;
+}
+
+/* The least over all ways to line axes up, of those that `price` gives. An axis that could stay as
+ * it is may change places with another of its family and join a collective over several levels or
+ * of measured times, which can make that cheaper: it then goes over more ports, or in other phases.
+ */
+static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                      double (*price)(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                                      const struct trades *trades))
+{
+    struct trades trades = {{0}, {0}, {0}};
+    double least = price(pair, kind, &trades);
+    while (next_trades(pair, kind, &trades)) {
+        const double seconds = price(pair, kind, &trades);
+        if (seconds < least * (1 - ROUND_OFF))
+            least = seconds;
+    }
+    return least;
+}
+
 /* All-to-alls of so many axes of each family, there and back. */
-static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind)
+static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                      const struct trades *trades)
 {
     struct sbp_group group = sbp_group_one();
     for (int f = 0; f < pair->space->mesh->family_count; f++)
-        join_axes(pair->space, &group, f, kind[f].moves);
+        join_axes(pair->space, &group, f, moves_of(&kind[f], 0, trades->moves[f]));
     return all_to_all_s(pair->space, pair->tensor, pair->there + pair->back, &group);
 }
 
@@ -285,7 +364,7 @@ static double paper_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
     }
     if ((batch_stays && tag != SBP_REST_BATCH) || (features_stay && tag != SBP_REST_FEATURE))
         return 0;
-    return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : moves_s(pair, kind);
+    return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : least_s(pair, kind, moves_s);
 }
 
 double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
@@ -294,11 +373,11 @@ double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind 
         if ((kind[f].tags >> tag & 1) == 0)
             return SBP_FORBIDDEN;
     if (pair->is_whole)
-        return least_way_s(pair, kind);
+        return least_s(pair, kind, traded_s);
     if (pair->is_keep)
         return 0;
     return pair->space->request->boxing == SBP_BOXING_PAPER ? paper_s(pair, kind, tag)
-                                                            : moves_s(pair, kind);
+                                                            : least_s(pair, kind, moves_s);
 }
 
 /* ---- single pairs of choices ----------------------------------------------------------------- */

@@ -28,12 +28,14 @@ struct sbp_pair sbp_pair_of_keep(const struct sbp_space *space, const struct sbp
 /* Of a family's axes: what of their roles at both ends the price depends on; fields that it does
  * not depend on are 0, so that equal kinds are equal bytes. */
 struct sbp_pair_kind {
-    int8_t moves; /* axes that change the dimension they split, at best; paper: in the batch */
-    int8_t leave, gather;          /* axes that leave P, that become B */
+    int8_t moves;      /* axes that change the dimension they split, at best; paper: in the batch */
+    int8_t most_moves; /* axes that can; 0 where fewer never cost more */
+    int8_t leave, gather;          /* axes that leave P, that become B, at best */
+    int8_t trades, sum_trades;     /* axes that could stay B, or P, but can change places */
     int8_t from_splits, to_splits; /* axes that split the tensor at either end */
+    int8_t lost;                   /* splits that can neither stay nor become P */
     uint8_t tags;                  /* bit t: there is a way where the rest has tag t */
-    bool changes;                  /* anything does; paper: the split of the features does */
-    bool boxes;                    /* more than P -> B changes */
+    bool changes;                  /* paper: the split of the features does */
     bool parts; /* P -> B may be two steps: through a split that another axis gives up */
 };
 /* counts: of the family, by role (sbp_tuple_count). */

@@ -34,7 +34,7 @@ void small_instance_draw(struct small_instance *instance, enum small_kind kind, 
     sbp_random_seed(&random, instance->seed);
     instance->model.linears = linears;
     small_model_draw(&random, kind, &instance->model);
-    small_cluster_draw(&random, outer, inner, &instance->cluster);
+    small_cluster_draw(&random, outer, inner, instance->is_measured, &instance->cluster);
 }
 
 void small_instance_open(struct small_instance *instance, enum small_kind kind, int linears,

@@ -214,20 +214,53 @@ static double draw_log(struct sbp_random *random, double least, double decades)
     return value;
 }
 
-void small_cluster_draw(struct sbp_random *random, int outer, int inner, struct small_text *cluster)
+/* Measured times of some collectives, by twos and fours, that need not grow with the members. */
+static void put_curves(struct sbp_random *random, int size, struct small_text *cluster)
+{
+    static const char *const kinds[] = {"all-reduce", "all-gather", "reduce-scatter", "all-to-all"};
+    const char *between = "";
+    put(cluster, ", \"curves\": {");
+    for (int kind = 0; kind < 4; kind++) {
+        if (PICK(random, 0, 1, 2) == 0)
+            continue;
+        put(cluster, "%s\"%s\": [", between, kinds[kind]);
+        for (int members = 2; members <= 4 && members <= size; members += 2) {
+            const double latency_s = draw_log(random, 1e-8, 3);
+            put(cluster, "%s{\"members\": %d, \"points\": [[100, %.3g], [1000000, %.3g]]}",
+                members > 2 ? ", " : "", members, latency_s, latency_s + draw_log(random, 1e-6, 3));
+        }
+        put(cluster, "]");
+        between = ", ";
+    }
+    put(cluster, "}");
+}
+
+static void put_level(struct sbp_random *random, const char *name, int size, double least_alpha_s,
+                      double decades, int ports, bool measured, struct small_text *cluster)
+{
+    const double alpha_s = draw_log(random, least_alpha_s, decades);
+    const double beta_s_per_byte = draw_log(random, 1e-11, 2);
+    put(cluster,
+        "{\"name\": \"%s\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g, "
+        "\"ports\": %d",
+        name, size, alpha_s, beta_s_per_byte, ports > 0 ? ports : PICK(random, 1, 2));
+    if (measured)
+        put_curves(random, size, cluster);
+    put(cluster, "}");
+}
+
+void small_cluster_draw(struct sbp_random *random, int outer, int inner, bool measured,
+                        struct small_text *cluster)
 {
     *cluster = (struct small_text){.length = 0};
     put(cluster, "{\"name\": \"small\", \"collectives\": \"%s\", \"levels\": [",
         PICK(random, 1, 2) == 1 ? "ring" : "hierarchical");
-    if (inner > 1)
-        put(cluster,
-            "{\"name\": \"node\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g, "
-            "\"ports\": %d}, ",
-            outer, draw_log(random, 1e-7, 3), draw_log(random, 1e-11, 2), PICK(random, 1, 2));
-    put(cluster,
-        "{\"name\": \"device\", \"size\": %d, \"alpha_s\": %.3g, \"beta_s_per_byte\": %.3g, "
-        "\"ports\": 1}], ",
-        inner > 1 ? inner : outer, draw_log(random, 1e-9, 4), draw_log(random, 1e-11, 2));
+    if (inner > 1) {
+        put_level(random, "node", outer, 1e-7, 3, 0, measured, cluster);
+        put(cluster, ", ");
+    }
+    put_level(random, "device", inner > 1 ? inner : outer, 1e-9, 4, 1, measured, cluster);
+    put(cluster, "], ");
     put(cluster,
         "\"device\": {\"memory_bytes\": 1000000000000, \"flops\": {\"fp32\": %.3g, \"bf16\": "
         "%.3g}, "

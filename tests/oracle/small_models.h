@@ -3,6 +3,8 @@
 #ifndef SBP_TESTS_SMALL_MODELS_H
 #define SBP_TESTS_SMALL_MODELS_H
 
+#include <stdbool.h>
+
 #include "base/random.h"
 
 #define SMALL_MODELS_MAP(X)                                                                        \
@@ -36,7 +38,7 @@ struct small_model {
  * to 8 devices when `axes` is small; the other kinds want one or two axes. */
 void small_model_draw(struct sbp_random *random, enum small_kind kind, struct small_model *model);
 /* One or two levels whose sizes are given, innermost last; inner == 1: one level. */
-void small_cluster_draw(struct sbp_random *random, int outer, int inner,
+void small_cluster_draw(struct sbp_random *random, int outer, int inner, bool measured,
                         struct small_text *cluster);
 
 #endif

@@ -189,7 +189,7 @@ static void run(struct instance *instance)
     struct sbp_diag unsaid = {{0}};
     sbp_random_seed(&random, instance->seed);
     small_model_draw(&random, instance->kind, &model);
-    small_cluster_draw(&random, instance->outer, instance->inner, &cluster_text);
+    small_cluster_draw(&random, instance->outer, instance->inner, false, &cluster_text);
     begin_plan(parsed(model.text.text), parsed(cluster_text.text), &instance->plan);
     instance->request = (struct sbp_request){.space = SBP_SPACE_FULL,
                                              .zero_is_free = sbp_random_below(&random, 2) == 0};

@@ -175,7 +175,7 @@ static cJSON *random_cluster(uint64_t seed, int outer, int inner)
     struct small_text text;
     struct sbp_random random;
     sbp_random_seed(&random, seed);
-    small_cluster_draw(&random, outer, inner, &text);
+    small_cluster_draw(&random, outer, inner, false, &text);
     return parsed(text.text);
 }
 

@@ -309,7 +309,7 @@ static void test_growing(void **state)
     for (int round = 0; round < 600; round++) {
         struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, true);
         s.cluster.collectives = (enum sbp_collective_model)(round % 4 == 0);
-        if (!sbp_collective_grows(&s.cluster)) {
+        if (!sbp_collective_grows(&s.cluster, SBP_ALL_TO_ALL)) {
             shrinks++;
             continue;
         }

@@ -274,10 +274,10 @@ static void test_prices(void **state)
     near(sbp_collective_group_s(&cluster, SBP_ALL_REDUCE, &all, 100),
          30 + 7 + (3 + 75 * 0.5)); /* scatter, 25 bytes a device over one port, gather */
     near(sbp_collective_group_s(&cluster, SBP_REDUCE_SCATTER, &all, 100), 30 + 1 + 12.5 * 4);
-    assert_true(sbp_collective_grows(&cluster));
+    assert_true(sbp_collective_grows(&cluster, SBP_ALL_TO_ALL));
     must_read("{\"all-to-all\": [{\"members\": 4, \"points\": [[10, 3], [100, 30]]}]}", 1,
               &cluster.curves);
-    assert_false(sbp_collective_grows(&cluster));
+    assert_false(sbp_collective_grows(&cluster, SBP_ALL_TO_ALL));
 }
 
 int main(void)

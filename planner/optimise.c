@@ -182,8 +182,7 @@ static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s
         job->plan->parallel.pipeline == 1 || job->request->objective == SBP_COMMUNICATION;
     return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
            job->request->solver_options.max_evaluations == 0 &&
-           labels_bound(job->plan, job->request) &&
-           bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
+           labels_bound(job->plan, job->request) && bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
 }
 
 /* How much hides depends on all of a step. The bound takes it for as much as may; where less does,
@@ -284,7 +283,7 @@ static enum sbp_plan_status status_without_plan(const struct sbp_job *job)
         return SBP_PLAN_TIME_LIMIT;
     if (job->bound_s == INFINITY)
         return SBP_PLAN_INFEASIBLE;
-    if (sbp_job_is_hopeless(job, job->bound_s))
+    if (job->bound_s >= sbp_job_goal_s(job) * (1 - 1e-9)) /* by labels alone, too */
         return SBP_PLAN_NONE_CHEAPER;
     return meshes && !(job->request->upper_bound_s > 0) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
 }

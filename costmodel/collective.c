@@ -222,7 +222,7 @@ double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collec
  * can as rings alone: phases add up, and every one grows with its members. */
 bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind)
 {
-    if (sbp_network_has(&cluster->network, kind))
+    if (sbp_network_is_given(&cluster->network)) /* which stands in for kinds that it lacks */
         return false;
     for (int i = 0; i < cluster->level_count; i++) {
         const struct sbp_level *a = &cluster->level[i];

@@ -56,7 +56,9 @@ static bool has_tied_head(const struct sbp_graph *graph)
  * to 0.1 % above their cheapest labels, for a reason that is not known. */
 bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request)
 {
-    return labels_bound(plan, request) &&
+    const bool paper_bounds =
+        request->boxing != SBP_BOXING_PAPER || sbp_collective_grows(&plan->stage, SBP_ALL_TO_ALL);
+    return labels_bound(plan, request) && paper_bounds &&
            !(is_measured(&plan->stage) && has_tied_head(&plan->graph));
 }
 

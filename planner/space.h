@@ -74,7 +74,7 @@ struct sbp_space {
     const struct sbp_view *view;
     int64_t micro_batches;
     bool moves_grow, sums_grow; /* all-to-alls, gathers and reductions over more axes never cost
-                                   less: the fewest are the cheapest */
+                                   less, and are of kinds that were not measured */
     double hidden_share;        /* of the gradients' synchronisation, at most */
     int variable_count, transfer_count, keep_count;
     struct sbp_space_variable *variable;

@@ -292,7 +292,7 @@ static double traded_s(const struct sbp_pair *pair, const struct sbp_pair_kind *
         join_axes(pair->space, &way.move, f, moves_of(&kind[f], whole + sums, trades->moves[f]));
         join_axes(pair->space, &way.gather, f, gather);
         changes |= leave > 0;
-        parts |= leave > 0 && gather > 0 && kind[f].parts;
+        parts |= leave > 0 && gather > 0 && (kind[f].parts || whole + sums > 0);
         way.all_reduced &= kind[f].lost <= sums && leave == gather && trades->moves[f] == 0;
     }
     way.all_reduced &= changes;

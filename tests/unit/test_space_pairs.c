@@ -175,6 +175,7 @@ static void test_pairs(void **state)
         "1}, {\"name\": \"i\", \"size\": 4, \"alpha_s\": 3e-6, \"beta_s_per_byte\": 7e-12}",
         MEASURED_LEVEL(MEASURED("all-reduce", "5", "5")),
         MEASURED_LEVEL(MEASURED("all-reduce", "0.7", "0.7")),
+        MEASURED_LEVEL(MEASURED("all-reduce", "0.3", "0.2")),
         MEASURED_LEVEL(MEASURED("all-to-all", "5", "1")),
         MEASURED_LEVEL(
             MEASURED("all-gather", "4", "0.5") ", " MEASURED("reduce-scatter", "6", "2")),

@@ -11,14 +11,8 @@
 
 static struct sbp_solver_options options_left(const struct sbp_explorer *e)
 {
-    struct sbp_solver_options options = e->request->solver_options;
-    if (options.time_limit_s > 0)
-        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - e->start_s));
-    if (options.max_evaluations > 0)
-        options.max_evaluations = options.max_evaluations > e->out->evaluations
-                                      ? options.max_evaluations - e->out->evaluations
-                                      : 1;
-    return options;
+    return sbp_solver_options_left(e->request->solver_options, sbp_clock_s() - e->start_s,
+                                   e->out->evaluations);
 }
 
 bool sbp_explorer_is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node)

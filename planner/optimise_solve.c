@@ -57,14 +57,8 @@ static void unfold_rests(const struct sbp_problem *problem, const struct sbp_eli
 /* What the rounds before have left of the request's time and evaluations. */
 static struct sbp_solver_options options_left(const struct sbp_job *job)
 {
-    struct sbp_solver_options options = job->request->solver_options;
-    if (options.time_limit_s > 0)
-        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - job->start_s));
-    if (options.max_evaluations > 0)
-        options.max_evaluations = options.max_evaluations > job->outcome->evaluations
-                                      ? options.max_evaluations - job->outcome->evaluations
-                                      : 1;
-    return options;
+    return sbp_solver_options_left(job->request->solver_options, sbp_clock_s() - job->start_s,
+                                   job->outcome->evaluations);
 }
 
 static void note_solution(struct sbp_job *job, const struct sbp_solution *solution,

@@ -92,4 +92,18 @@ enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_prob
                           const struct sbp_solver_options *options, struct sbp_solution *solution,
                           const struct sbp_solver **used, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* What is left of them after so much time and so many evaluations: never nothing, which would mean
+ * no limit. */
+static inline struct sbp_solver_options
+sbp_solver_options_left(struct sbp_solver_options options, double elapsed_s, int64_t evaluations)
+{
+    if (options.time_limit_s > 0)
+        options.time_limit_s =
+            options.time_limit_s - elapsed_s > 1e-9 ? options.time_limit_s - elapsed_s : 1e-9;
+    if (options.max_evaluations > 0)
+        options.max_evaluations =
+            options.max_evaluations > evaluations ? options.max_evaluations - evaluations : 1;
+    return options;
+}
+
 #endif

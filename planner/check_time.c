@@ -79,6 +79,37 @@ static enum sbp_status check_end(const struct sbp_checker *c, int stage)
     return SBP_OK;
 }
 
+/* Of what follows, what one device does one thing after the other: sums of gradients may hide.
+ * Offloaded, states come in buckets, with a launch for each of them instead of each weight. */
+static double steady_end_s(const struct sbp_stage_end *end)
+{
+    const struct sbp_offload *offload = &end->offload;
+    return offload->buckets > 0
+               ? offload->buckets * (offload->in_s + offload->step_s + offload->out_s)
+               : end->optimizer_s;
+}
+
+static enum sbp_status check_buckets(const struct sbp_checker *c, int stage)
+{
+    const struct sbp_stage_end *given = &c->step->end[stage];
+    const struct sbp_cluster *cluster = &c->plan->cluster;
+    int launches = given->offload.buckets;
+    if (launches == 0)
+        return SBP_OK;
+    for (int chunk = 0; chunk < c->step->pieces / c->step->stages; chunk++) {
+        const struct sbp_program *program = sbp_check_program(c, stage, chunk);
+        for (int i = 0; i < program->instr_count; i++)
+            launches -= program->instr[i].kind == SBP_INSTR_UPDATE;
+    }
+    const double seconds =
+        given->optimizer_s + launches * cluster->kernel_launch_s +
+        2 * (double)c->step->memory[stage].host_bytes / cluster->host_link_bytes_per_s;
+    if (!sbp_check_near(seconds, steady_end_s(given)))
+        return sbp_check_refuse(c, "stage %d: its states pass in %.12g s, its timeline has %.12g s",
+                                stage, seconds, steady_end_s(given));
+    return SBP_OK;
+}
+
 /* ---- 1F1B and GPipe by hand ------------------------------------------------------------------ */
 
 /* A stage works through its list, forward and backward passes; a pass begins when the stage is free
@@ -222,15 +253,15 @@ static enum sbp_status simulate(struct sbp_checker *c, double *step_s)
 static enum sbp_status check_stage(const struct sbp_checker *c, int stage)
 {
     const int chunks = c->step->pieces / c->step->stages;
-    const struct sbp_stage_end *end = &c->step->end[stage];
     double least_s = 0;
     for (int chunk = 0; chunk < chunks; chunk++) {
         SBP_TRY(check_cost(c, stage, chunk));
         least_s += (double)c->micro_batches * work_s(&c->step->cost[stage * chunks + chunk]);
     }
     SBP_TRY(check_end(c, stage));
+    SBP_TRY(check_buckets(c, stage));
     if (!sbp_schedule_delays_gradients(c->plan->parallel.schedule))
-        least_s += end->optimizer_s;
+        least_s += steady_end_s(&c->step->end[stage]);
     if (c->step->totals.step_s < least_s * (1 - SBP_CHECK_TOLERANCE))
         return sbp_check_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
                                 least_s, c->step->totals.step_s);

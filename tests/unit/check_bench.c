@@ -13,6 +13,15 @@
         "node", 2, "\"beta_s_per_byte\": 1e-9, \"ports\": 1") ", " LEVEL("rank", 4,                \
                                                                          "\"beta_s_per_byte\": "   \
                                                                          "1e-10") "], " DEVICE "}"
+/* Launches take longer than the states' way to the host and back. */
+#define LAUNCHING                                                                                  \
+    "{\"name\": \"launching\", \"levels\": [" LEVEL(                                               \
+        "rank", 4,                                                                                 \
+        "\"beta_s_per_byte\": 1e-9") "], "                                                         \
+                                     "\"device\": {\"memory_bytes\": 1e12, \"flops\": {\"fp32\": " \
+                                     "1e12, \"bf16\": 4e12},"                                      \
+                                     "\"memory_bytes_per_s\": 1e11, \"host_link_bytes_per_s\": "   \
+                                     "1e10, \"kernel_launch_s\": 1e-3}}"
 #define SIX                                                                                        \
     "{\"name\": \"six\", \"collectives\": \"hierarchical\", \"levels\": [" LEVEL(                  \
         "node", 2,                                                                                 \
@@ -53,6 +62,7 @@ static const struct setting SETTINGS[] = {
      "{\"zero\": 3, \"gather_blocks\": true, \"recompute\": \"selective\"}"},
     {SBP_BOXING_FULL, GPT(2), TWO,
      "{\"offload\": true, \"bucket_parameters\": 1000, \"regather\": true}"},
+    {SBP_BOXING_FULL, GPT(2), LAUNCHING, "{\"offload\": true}"},
     {SBP_BOXING_FULL, GPT(2), TWO,
      "{\"pipeline\": 2, \"micro_batch\": 12, \"schedule\": \"zero-bubble\"}"},
     {SBP_BOXING_FULL, GPT(2), TWO,

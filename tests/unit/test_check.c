@@ -536,6 +536,13 @@ static bool faster_end(struct bench *b)
     return true;
 }
 
+static bool faster_bucket(struct bench *b)
+{
+    struct sbp_offload *offload = &b->step.end[any(b, b->step.stages)].offload;
+    offload->step_s *= 1 - 1e-6;
+    return offload->buckets > 0;
+}
+
 static bool better_objective(struct bench *b)
 {
     b->outcome.objective_s *= 1 - 1e-6;
@@ -695,6 +702,7 @@ static const struct corruption {
     {"a shorter step", shorter_step, "step takes"},
     {"a faster stage", faster_stage, "a micro-batch is"},
     {"a faster end", faster_end, "the optimizer takes"},
+    {"a faster bucket", faster_bucket, "its states pass"},
     {"a better objective", better_objective, "promises"},
     {"a bound above the plan", bound_above, "above its"},
     {"optimal without a proof", optimal_without_proof, "called optimal"},

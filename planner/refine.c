@@ -6,6 +6,8 @@
 
 #include "base/text.h"
 #include "planner/label.h"
+#include "planner/space_build.h"
+#include "planner/space_pairs.h"
 #include "planner/space_reduce.h"
 
 enum { MOST_AXES = 5, MOST_PARTS = 20000 };
@@ -244,6 +246,39 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
     return status;
 }
 
+/* ---- the unlabelled space -------------------------------------------------------------------- */
+
+/* Axes of a family of the plan's own mesh that hold a transfer's tensor partial, less those that
+ * its reader takes so. */
+static int unread_sums(const struct refiner *r, const struct sbp_transfer *transfer,
+                       const int *choice, const struct sbp_family *family)
+{
+    const struct sbp_pair pair = sbp_pair_of_transfer(&r->space, transfer);
+    int unread = 0;
+    for (int axis = family->first; axis < family->first + family->count; axis++) {
+        const int left = role_on(r, transfer->from, choice[transfer->from], axis);
+        const int read = role_on(r, transfer->to, choice[transfer->to], axis);
+        unread += pair.from.state[left].kind == SBP_PARTIAL;
+        unread -= pair.to.state[read].kind == SBP_PARTIAL;
+    }
+    return unread;
+}
+
+/* Whether a choice is one of the space: what rests partial is read so (planner/space_pairs.c), on
+ * that axis or, where axes trade places, on one that is alike. */
+static bool reads_sums(const struct refiner *r, const int *choice)
+{
+    const struct sbp_mesh *mesh = &r->out->plan->mesh;
+    for (int i = 0; i < r->space.transfer_count; i++)
+        for (int f = 0; f < mesh->family_count; f++) {
+            const struct sbp_transfer *transfer = &r->space.transfer[i];
+            if (sbp_space_rest_fix(&r->space, transfer->from) == NULL &&
+                unread_sums(r, transfer, choice, &mesh->family[f]) > 0)
+                return false;
+        }
+    return true;
+}
+
 /* ---- dividing a part ------------------------------------------------------------------------ */
 
 static bool class_divides(const struct refiner *r, int dim_class, sbp_axes axes)
@@ -297,6 +332,8 @@ static enum sbp_status look_at(struct refiner *r, const struct part *part, uint8
 {
     struct sbp_labelling labelling;
     r->work += WORK_OF_OPERATORS * r->space.graph->op_count;
+    if (!reads_sums(r, part->choice))
+        return divide_by_choice(r, part, banned);
     SBP_TRY(sbp_label(&r->space, part->choice, 0, r->out->trial, &labelling));
     if (labelling.broken_class >= 0)
         return divide_by_class(r, part, labelling.broken_class, banned);
@@ -364,6 +401,7 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
         return SBP_OK;
     struct sbp_request request = *refinement->request;
     request.store = NULL;
+    request.labelled = true;
     request.every_level = true; /* what is dear along one path may make the shorter step */
     single_families(&r.view.mesh);
     enum sbp_status status = sbp_space_make(&r.view, &request, NULL, NULL, &r.space, &refusal);

@@ -65,7 +65,8 @@ struct sbp_request {
     const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
     const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
     bool every_level;            /* ZeRO levels stay that cost no less along the view */
-    bool zero_is_free;           /* every layer's ZeRO level is chosen; else the parallel's */
+    bool labelled;         /* axes that are alike are families of their own (planner/refine.c) */
+    bool zero_is_free;     /* every layer's ZeRO level is chosen; else the parallel's */
     bool runnable;         /* only plans that the executor runs: nothing around the strategy */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */

@@ -88,6 +88,19 @@ static int most_moves(const struct family_state *from, const struct family_state
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
+/* Whether axes may change places with others of their family to make a collective cheaper. */
+static bool may_trade(const struct sbp_space *space)
+{
+    return !space->sums_grow || !space->moves_grow;
+}
+
+/* Whether readers take what rests partial as a sum; labels alone do not tell which axes trade. */
+static bool goes_on(const struct sbp_space *space, int rest_variable)
+{
+    return sbp_space_rest_fix(space, rest_variable) == NULL &&
+           !(space->request->labelled && may_trade(space));
+}
+
 struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
                                      const struct sbp_transfer *transfer)
 {
@@ -101,7 +114,7 @@ struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
                             .there = transfer->there,
                             .back = transfer->back,
                             .is_whole = from->rests_whole,
-                            .goes_on = sbp_space_rest_fix(space, transfer->from) == NULL};
+                            .goes_on = goes_on(space, transfer->from)};
     for (int r = 0; r < from->role_count; r++)
         pair.from.state[r] = from->state[r];
     for (int r = 0; r < to->role_count; r++)
@@ -166,7 +179,7 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
         kind.to_splits = (int8_t)b.splits;
         kind.lost = (int8_t)excess(excess_splits(&a, &b), excess(b.partial, a.partial));
         kind.parts = most_stays(&a, &b) > 0;
-        if (!pair->space->sums_grow || !pair->space->moves_grow) {
+        if (may_trade(pair->space)) {
             const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
             kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
             kind.sum_trades =

@@ -33,33 +33,11 @@ static bool labels_bound(const struct sbp_plan *plan, const struct sbp_request *
     return bounds_step(plan) && bounds_boxing(request);
 }
 
-static bool is_measured(const struct sbp_cluster *cluster)
-{
-    bool measured = false;
-    for (int kind = 0; kind < SBP_COLLECTIVES; kind++) {
-        measured |= sbp_network_has(&cluster->network, (enum sbp_collective)kind);
-        for (int level = 0; level < cluster->level_count; level++)
-            measured |= sbp_curves_has(&cluster->curves, level, (enum sbp_collective)kind);
-    }
-    return measured;
-}
-
-static bool has_tied_head(const struct sbp_graph *graph)
-{
-    bool tied = false;
-    for (int op = 0; op < graph->op_count; op++)
-        tied |= graph->op[op].transposed_weight;
-    return tied;
-}
-
-/* Where collectives are measured, heads that share their table's splits were seen to be priced up
- * to 0.1 % above their cheapest labels, for a reason that is not known. */
 bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request)
 {
     const bool paper_bounds =
         request->boxing != SBP_BOXING_PAPER || sbp_collective_grows(&plan->stage, SBP_ALL_TO_ALL);
-    return labels_bound(plan, request) && paper_bounds &&
-           !(is_measured(&plan->stage) && has_tied_head(&plan->graph));
+    return labels_bound(plan, request) && paper_bounds;
 }
 
 /* ---- parts of a space ----------------------------------------------------------------------- */

@@ -172,7 +172,7 @@ static enum sbp_status walk_role(struct walk *walk, int op, int axis, int role)
     const struct splits before = keep_splits(walk);
     walk->strategy.op[op].role[axis] = (uint8_t)role;
     enum sbp_status status = SBP_OK;
-    if (reads_sums(walk, op, axis, role) && note_role(walk, op, axis, role))
+    if (reads_sums(walk, op, axis) && note_role(walk, op, axis, role))
         status = walk_output(walk, op, axis, entry_of(walk, op)->role[role].output);
     restore_splits(walk, &before);
     return status;

@@ -203,15 +203,17 @@ int role_on(const struct walk *walk, int op, int axis)
     return -1;
 }
 
-/* Whether two users of a weight go together on an axis: they hold it in the same state, and work
- * that one repeats the other does, too. */
+/* Whether two users of a weight go together on an axis: they hold it in the same state, split the
+ * same dimension of their tokens where it is whole, and work that one repeats the other does, too.
+ */
 static bool users_agree(const struct walk *walk, int a, int weight_a, int role_a, int b,
                         int weight_b, int role_b)
 {
     const struct sbp_role *left = &entry_of(walk, a)->role[role_a];
     const struct sbp_role *right = &entry_of(walk, b)->role[role_b];
-    return sbp_state_equal(weight_state(walk, a, weight_a, role_a),
-                           weight_state(walk, b, weight_b, role_b)) &&
+    const struct sbp_state state = weight_state(walk, a, weight_a, role_a);
+    return sbp_state_equal(state, weight_state(walk, b, weight_b, role_b)) &&
+           (state.kind == SBP_SPLIT || strcmp(left->name, right->name) == 0) &&
            left->spare == right->spare;
 }
 
@@ -228,15 +230,36 @@ static bool weights_agree(const struct walk *walk, int op, int axis, int role)
     return true;
 }
 
+/* Axes of the same level and size that the walk has still to give a role to after this one. */
+static int like_axes_left(const struct walk *walk, int axis)
+{
+    const struct sbp_axis *own = &walk->mesh->axis[axis];
+    int count = 0;
+    for (int next = axis + 1; next < walk->mesh->axis_count; next++)
+        count +=
+            walk->mesh->axis[next].level == own->level && walk->mesh->axis[next].size == own->size;
+    return count;
+}
+
 /* What rests partial is read as a sum: a reader that would have it reduced has that done where the
- * sum is left, at the same cost but for latency. */
-bool reads_sums(const struct walk *walk, int op, int axis, int role)
+ * sum is left, at the same cost but for latency. An axis alike may take its place. */
+bool reads_sums(const struct walk *walk, int op, int axis)
 {
     const struct sbp_op_node *node = &walk->graph->op[op];
-    for (int i = 0; i < node->input_count && !walk->wide; i++)
-        if (walk->strategy.rest[node->input[i]].axis[axis].kind == SBP_PARTIAL &&
-            entry_of(walk, op)->role[role].input[i].kind != SBP_PARTIAL)
+    const struct sbp_axis *own = &walk->mesh->axis[axis];
+    for (int i = 0; i < node->input_count && !walk->wide; i++) {
+        int unread = 0;
+        for (int other = 0; other <= axis; other++) {
+            if (walk->mesh->axis[other].level != own->level ||
+                walk->mesh->axis[other].size != own->size)
+                continue;
+            const struct sbp_role *role = &entry_of(walk, op)->role[role_on(walk, op, other)];
+            unread += walk->strategy.rest[node->input[i]].axis[other].kind == SBP_PARTIAL;
+            unread -= role->input[i].kind == SBP_PARTIAL;
+        }
+        if (unread > like_axes_left(walk, axis))
             return false;
+    }
     return true;
 }
 

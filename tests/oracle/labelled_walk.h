@@ -53,7 +53,7 @@ bool is_named(const struct walk *walk, int op, int role);
 bool spare_allowed(const struct walk *walk, int op, int role);
 bool role_allowed(const struct walk *walk, int op, int role, int axis);
 bool rest_allowed(const struct walk *walk, int op, int dim, int axis);
-bool reads_sums(const struct walk *walk, int op, int axis, int role);
+bool reads_sums(const struct walk *walk, int op, int axis);
 
 /* Note what a tensor's state, or all operands of a role, split; false: that is not legal. */
 bool note(struct walk *walk, int tensor, int axis, struct sbp_state state);

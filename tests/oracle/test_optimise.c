@@ -77,7 +77,6 @@ static void test_full(void **state)
     RUN_SWEEPS(sweeps, ((struct ground){SBP_SPACE_FULL, SBP_BOXING_FULL, false}), 7);
 }
 
-/* Tied heads, as in SMALL_LANGUAGE, have no bounds there. */
 static void test_measured(void **state)
 {
     (void)state;
@@ -87,9 +86,14 @@ static void test_measured(void **state)
         {SMALL_RESIDUAL, 0, 4, 1, 30},    {SMALL_RESIDUAL, 0, 2, 2, 30},
         {SMALL_RESIDUAL, 0, 8, 1, 10},    {SMALL_NORMED, 0, 4, 1, 20},
         {SMALL_TRANSFORMER, 0, 4, 1, 15}, {SMALL_TRANSFORMER, 0, 2, 2, 15},
+        {SMALL_LANGUAGE, 0, 4, 1, 20},    {SMALL_LANGUAGE, 0, 2, 2, 15},
         {SMALL_GPT, 0, 2, 1, 10},         {SMALL_GPT, 0, 3, 1, 10},
     };
-    RUN_SWEEPS(sweeps, ((struct ground){SBP_SPACE_FULL, SBP_BOXING_FULL, true}), 300007);
+    const struct ground ground = {SBP_SPACE_FULL, SBP_BOXING_FULL, true};
+    RUN_SWEEPS(sweeps, ground, 300007);
+    /* The second is cheapest where a sum and a split of features trade axes on their way. */
+    const struct sweep trade = {SMALL_CHAIN, 2, 8, 1, 2};
+    run_sweep(&trade, ground, 189704553);
 }
 
 static void test_autoddl(void **state)

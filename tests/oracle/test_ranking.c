@@ -76,28 +76,6 @@ static uint64_t name_of(const struct sbp_plan *plan, const struct sbp_strategy *
     return sbp_hash_bytes(ways, (uint64_t)count * sizeof *ways);
 }
 
-/* The space gives a tied head the tokens of its table: both split them by batch or both by
- * sequence, which is not all that is legal. */
-static bool ties_tokens(const struct sbp_plan *plan, const struct sbp_strategy *strategy)
-{
-    const struct sbp_graph *graph = &plan->graph;
-    for (int op = 0; op < graph->op_count; op++)
-        for (int table = 0; table < op && graph->op[op].transposed_weight; table++) {
-            if (graph->op[table].kind != SBP_OP_EMBEDDING ||
-                graph->op[table].weight[0] != graph->op[op].weight[0])
-                continue;
-            for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
-                const char *here = graph->op[op].entry->role[strategy->op[op].role[axis]].name;
-                const char *there =
-                    graph->op[table].entry->role[strategy->op[table].role[axis]].name;
-                const bool tokens = strcmp(here, "batch") == 0 || strcmp(here, "sequence") == 0;
-                if (tokens && strcmp(here, there) != 0)
-                    return false;
-            }
-        }
-    return true;
-}
-
 static void note(void *context, const struct sbp_strategy *strategy,
                  const struct sbp_step_totals *totals)
 {
@@ -105,8 +83,7 @@ static void note(void *context, const struct sbp_strategy *strategy,
     const int64_t limit = instance->small.request.memory_limit_bytes;
     if (totals->device_bytes < instance->least_bytes)
         instance->least_bytes = totals->device_bytes;
-    if ((limit > 0 && totals->device_bytes > limit) || instance->gave_up ||
-        !ties_tokens(&instance->small.plan, strategy))
+    if ((limit > 0 && totals->device_bytes > limit) || instance->gave_up)
         return;
     const uint64_t name = name_of(&instance->small.plan, strategy);
     for (int i = instance->count - 1; i >= 0; i--)

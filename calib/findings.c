@@ -34,12 +34,9 @@ static const struct sbp_session *last_session(const struct sbp_record *record)
     return &record->session[record->session_count - 1];
 }
 
-/* Measured in the last chain, on the hosts of its last session. */
 static bool is_last(const struct sbp_record *record, const struct sbp_result *result)
 {
-    const struct sbp_session *last = last_session(record);
-    const struct sbp_session *own = &record->session[result->session];
-    return own->chain == last->chain && strcmp(own->origin.placement, last->origin.placement) == 0;
+    return record->session[result->session].is_last;
 }
 
 /* --- sessions --- */
@@ -58,7 +55,7 @@ void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findin
         const struct sbp_session *session = &record->session[i];
         if (session->chain != last->chain || session->count == 0)
             continue;
-        elsewhere |= strcmp(session->origin.placement, last->origin.placement) != 0;
+        elsewhere |= !session->is_last;
         otherwise |= !is_like(&session->origin, &last->origin);
     }
     if (elsewhere)
@@ -123,13 +120,15 @@ static int find_slow_computer(const struct sbp_record *record, int ranks, int *t
     return slowest;
 }
 
-void sbp_findings_of_compute(const struct sbp_record *record, const struct sbp_placement *placement,
-                             struct sbp_findings *findings)
+void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_findings *findings)
 {
+    const struct sbp_placement *placement = &last_session(record)->placement;
     int times, cells;
     double ratio;
+    if (placement->ranks < 3)
+        return;
     const int slow = find_slow_computer(record, placement->ranks, &times, &cells, &ratio);
-    if (slow < 0 || placement->ranks < 3 || 2 * times <= cells)
+    if (slow < 0 || 2 * times <= cells)
         return;
     find(findings,
          "rank %d (host %s) computes slowly: slowest in %d of %d products and copies, %.2f times "
@@ -344,10 +343,12 @@ static void look_at_links(const struct sbp_record *record, bool crowded, struct 
     }
 }
 
-enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record,
-                                      const struct sbp_placement *placement, bool crowded,
+enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
                                       struct sbp_findings *findings, struct sbp_diag *diag)
 {
+    const struct sbp_placement *placement = &last_session(record)->placement;
+    if (placement->ranks == 0)
+        return SBP_OK;
     const size_t most = (size_t)count_pairs(record) + 1;
     struct links links = {.placement = placement,
                           .least_runs = crowded ? 2 : 1,
@@ -367,13 +368,12 @@ enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record,
 
 /* --- the network --- */
 
-void sbp_findings_of_network(const struct sbp_record *record, const struct sbp_placement *placement,
-                             struct sbp_findings *findings)
+void sbp_findings_of_network(const struct sbp_record *record, struct sbp_findings *findings)
 {
     const struct sbp_calibration_origin *origin = &last_session(record)->origin;
     const struct sbp_result *longest = NULL;
     char nominal[32], found[32];
-    if (placement->nodes < 2)
+    if (origin->hosts < 2)
         return;
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];

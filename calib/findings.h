@@ -10,7 +10,6 @@
 #ifndef SBP_CALIB_FINDINGS_H
 #define SBP_CALIB_FINDINGS_H
 
-#include "calib/placement.h"
 #include "calib/points.h"
 #include "calib/record.h"
 
@@ -24,22 +23,19 @@ struct sbp_findings {
     char line[SBP_MAX_FINDINGS][240];
 };
 
-/* Each adds lines. */
+/* Each adds lines. Ranks are named where the record says on which hosts they lay. */
 /* What changed between the sessions of the last chain: it was gone on with on other hosts, or under
  * other software and settings. */
 void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings);
 void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings);
 /* Compute that the same rank was slowest at. */
-void sbp_findings_of_compute(const struct sbp_record *record, const struct sbp_placement *placement,
-                             struct sbp_findings *findings);
+void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_findings *findings);
 /* The pairs of the last chain; crowded: ranks share cores. E_MEMORY. */
-enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record,
-                                      const struct sbp_placement *placement, bool crowded,
+enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
                                       struct sbp_findings *findings,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 /* Bandwidth of the longest messages between two nodes over the nominal one, where both are known.
  */
-void sbp_findings_of_network(const struct sbp_record *record, const struct sbp_placement *placement,
-                             struct sbp_findings *findings);
+void sbp_findings_of_network(const struct sbp_record *record, struct sbp_findings *findings);
 
 #endif

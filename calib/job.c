@@ -189,7 +189,7 @@ static enum sbp_status check_names(const struct sbp_settings *settings, struct s
     const struct {
         const char *option, *name;
     } files[] = {
-        {"-o", settings->output}, {"--merge", settings->merge}, {"--diff", settings->diff}};
+        {"-o", settings->finish.output}, {"--merge", settings->merge}, {"--diff", settings->diff}};
     for (int i = 0; i < 3; i++)
         if (files[i].name != NULL && !is_plain(files[i].name))
             return sbp_fail(diag, SBP_E_INPUT,
@@ -214,21 +214,21 @@ static void add_collectives(struct sbp_text *text, unsigned kinds)
 static void add_options(struct sbp_text *text, const struct sbp_settings *settings)
 {
     add_collectives(text, settings->kinds);
-    if (settings->is_paper)
+    if (settings->finish.is_paper)
         sbp_text_add(text, " --method paper");
-    if (settings->statistic != SBP_OF_MEDIANS)
-        sbp_text_add(text, " --statistic %s", sbp_statistic_name(settings->statistic));
-    if (settings->weights != SBP_FIT_RELATIVE)
-        sbp_text_add(text, " --weights %s", sbp_fit_weights_name(settings->weights));
+    if (settings->finish.statistic != SBP_OF_MEDIANS)
+        sbp_text_add(text, " --statistic %s", sbp_statistic_name(settings->finish.statistic));
+    if (settings->finish.weights != SBP_FIT_RELATIVE)
+        sbp_text_add(text, " --weights %s", sbp_fit_weights_name(settings->finish.weights));
     if (settings->nominal_bytes_per_s > 0)
         sbp_text_add(text, " --nominal %.12g", settings->nominal_bytes_per_s);
     if (settings->merge != NULL)
         sbp_text_add(text, " --merge %s", settings->merge);
     if (settings->diff != NULL)
         sbp_text_add(text, " --diff %s", settings->diff);
-    if (settings->json)
+    if (settings->finish.json)
         sbp_text_add(text, " --json");
-    if (settings->quiet)
+    if (settings->finish.quiet)
         sbp_text_add(text, " --quiet");
 }
 
@@ -245,16 +245,17 @@ static void add_script(struct sbp_text *text, const struct sbp_job *job)
                  "#SBATCH --time=%d:%02d:00\n"
                  "#SBATCH --output=%s.%%j.log\n",
                  job->layout.nodes, job->layout.ranks_per_node, minutes / 60, minutes % 60,
-                 settings->output);
+                 settings->finish.output);
     sbp_text_add(
         text,
         "# Ended early, the same job goes on where it stopped; with --merge %s another one\n"
         "# measures on top. `srun --mpi=list` names the kinds of MPI that srun can start.\n"
         "srun --mpi=pmix --ntasks-per-node=%d sbplan-calibrate --backend %s \\\n"
         "    --max-bytes %lld --budget-s %.10g --runs %d --seed %lld -o %s",
-        settings->output, job->layout.ranks_per_node,
+        settings->finish.output, job->layout.ranks_per_node,
         settings->backend == SBP_CALIB_NCCL ? "nccl" : "mpi", (long long)settings->max_bytes,
-        settings->budget_s, (int)settings->runs, (long long)settings->seed, settings->output);
+        settings->budget_s, (int)settings->runs, (long long)settings->seed,
+        settings->finish.output);
     add_options(text, settings);
     sbp_text_add(text, "\n");
 }

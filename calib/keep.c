@@ -205,15 +205,16 @@ static enum sbp_status open_file(struct sbp_keeper *keeper, size_t keep_bytes,
 }
 
 /* A new file, or one more session of the one that is there. */
-static enum sbp_status begin_session(struct sbp_keeper *keeper, const char *merge,
+static enum sbp_status begin_session(struct sbp_keeper *keeper,
+                                     const struct sbp_keep_options *options,
                                      const struct sbp_calibration_origin *origin, size_t keep_bytes,
                                      struct sbp_diag *diag)
 {
     struct sbp_text line = {0};
     enum sbp_status status = SBP_OK;
-    sbp_record_session_line(origin, keeper->resumes, &line);
+    sbp_record_session_line(origin, options->placement, keeper->resumes, &line);
     if (!keeper->resumes)
-        status = begin_file(keeper, merge, &line, diag);
+        status = begin_file(keeper, options->merge, &line, diag);
     if (status == SBP_OK)
         status = open_file(keeper, keep_bytes, diag);
     if (status == SBP_OK && keeper->resumes)
@@ -235,7 +236,7 @@ enum sbp_status sbp_keeper_open(struct sbp_keeper *keeper, const struct sbp_keep
     enum sbp_status status =
         options->fresh ? SBP_OK : look_at_older(keeper, origin, sweep, &keep_bytes, diag);
     if (status == SBP_OK)
-        status = begin_session(keeper, options->merge, origin, keep_bytes, diag);
+        status = begin_session(keeper, options, origin, keep_bytes, diag);
     if (status != SBP_OK)
         sbp_keeper_close(keeper);
     return status;

@@ -12,7 +12,8 @@
 struct sbp_keep_options {
     const char *path;  /* of the samples */
     const char *merge; /* samples that go in front; NULL: none */
-    bool fresh;        /* drops an unfinished calibration */
+    const struct sbp_placement *placement;
+    bool fresh; /* drops an unfinished calibration */
 };
 
 struct sbp_keeper {

@@ -6,7 +6,6 @@
 
 #include "base/file.h"
 #include "calib/log_parts.h"
-#include "calib/record.h"
 
 const struct sbp_log_reason_entry sbp_log_reasons[] = {
 #define SBP_LOG_REASON_ENTRY(name, text, effect) [SBP_LOG_##name] = {text, SBP_LOG_##effect},
@@ -155,9 +154,6 @@ enum sbp_status sbp_log_scan_text(struct sbp_log_scan *scan, char *text, size_t 
     struct readers readers = {.is_csv = false};
     for (size_t i = 0; i < length; i++)
         text[i] = text[i] == '\0' ? '?' : text[i] == '\t' ? ' ' : text[i];
-    scan->is_samples = strncmp(text, SBP_RECORD_BEGIN, strlen(SBP_RECORD_BEGIN)) == 0;
-    if (scan->is_samples)
-        return SBP_OK;
     if (sbp_log_is_json(text)) {
         take_said_lines(scan, text);
         return sbp_log_scan_json(scan, text);

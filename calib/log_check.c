@@ -394,11 +394,6 @@ static enum sbp_status check_file(struct sbp_logs *logs, int file, const struct 
                                 "it is no whole JSON of nccl-tests (%s); a run that is aborted "
                                 "leaves it open: run again",
                                 scan->json_error);
-    if (scan->is_samples)
-        return sbp_log_add_note(logs, file, -1, 0, SBP_LOG_NO_TABLE,
-                                "these are samples of sbplan calibrate, which were fitted when "
-                                "they were measured: --diff compares with them, --merge measures "
-                                "on top of them");
     if (scan->stray.line > 0)
         return sbp_log_add_note(logs, file, -1, scan->stray.line, SBP_LOG_FAILED_RUN,
                                 "a run failed: \"%s\"; %s", scan->stray.text, scan->stray.advice);

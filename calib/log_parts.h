@@ -145,7 +145,6 @@ struct sbp_log_scan {
     const struct sbp_log_collective *hint; /* the last program named */
     const char *network;                   /* said anywhere outside of runs */
     int network_trust;
-    bool is_samples;        /* of sbplan calibrate */
     const char *json_error; /* the JSON cannot be read; NULL */
 };
 

@@ -12,9 +12,6 @@
 #include "base/text.h"
 #include "calib/compare.h"
 #include "calib/job.h"
-#include "calib/log.h"
-#include "calib/points.h"
-#include "calib/report.h"
 #include "calib/session.h"
 #include "kernels/kernels.h"
 
@@ -22,75 +19,26 @@
 
 /* --- results --- */
 
-static enum sbp_status print_json(const struct sbp_calibration_session *session,
-                                  const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
-{
-    char *text;
-    SBP_TRY(sbp_calibration_text(&session->found, calibrated, session->record_path, &text, diag));
-    const bool done = puts(text) >= 0;
-    free(text);
-    return done ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
-}
-
-static enum sbp_status print_table(const struct sbp_calibration_session *session,
-                                   const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
-{
-    SBP_TRY(sbp_calibration_print(&session->found, calibrated, stdout));
-    if (printf("wrote %s and %s\n", session->settings->output, session->record_path) < 0)
-        return sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
-    return SBP_OK;
-}
-
 /* On stderr where standard output holds JSON. */
 static enum sbp_status print_changes(const struct sbp_calibration_session *session,
-                                     struct sbp_diag *diag)
+                                     const struct sbp_record *record, struct sbp_diag *diag)
 {
-    return sbp_compare_print(&session->older, &session->record,
-                             session->settings->json ? stderr : stdout, diag);
+    return sbp_compare_print(&session->older, record,
+                             session->settings->finish.json ? stderr : stdout, diag);
 }
 
-static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_calibrated_network *network, struct sbp_diag *diag)
-{
-    struct sbp_measured measured;
-    struct sbp_runs runs;
-    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    enum sbp_status status = sbp_ports_find(&measured, &network->ports, diag);
-    const struct sbp_network_options options = {.ports = network->ports.ports};
-    if (status == SBP_OK)
-        status = sbp_network_fit(&measured, &options, &network->fit, diag);
-    sbp_measured_free(&measured);
-    return status;
-}
-
-/* network: NULL, or room for the curves. */
-static enum sbp_status write_and_print(const struct sbp_calibration_session *session,
-                                       struct sbp_calibrated_network *network,
-                                       struct sbp_diag *diag)
-{
-    const struct sbp_settings *settings = session->settings;
-    struct sbp_calibrated calibrated;
-    if (network != NULL)
-        SBP_TRY(fit_network(&session->record, settings->statistic, network, diag));
-    SBP_TRY(sbp_calibrate(&session->found, settings->weights, network, &calibrated, diag));
-    SBP_TRY(sbp_calibration_write(&session->found, &calibrated, settings->output, diag));
-    if (settings->json)
-        SBP_TRY(print_json(session, &calibrated, diag));
-    else if (!settings->quiet)
-        SBP_TRY(print_table(session, &calibrated, diag));
-    return !session->has_older || settings->quiet ? SBP_OK : print_changes(session, diag);
-}
-
+/* Out of the file that the samples went to: what is reported is what is kept. */
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
-    if (session->settings->is_paper)
-        return write_and_print(session, NULL, diag);
-    struct sbp_calibrated_network *network = calloc(1, sizeof *network);
-    if (network == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    const enum sbp_status status = write_and_print(session, network, diag);
-    sbp_network_fit_free(&network->fit);
-    free(network);
+    const struct sbp_finish_options *options = &session->settings->finish;
+    struct sbp_record record;
+    SBP_TRY(sbp_record_read(session->record_path, &record, diag));
+    enum sbp_status status = sbp_finish(&record, options, diag);
+    if (status == SBP_OK && !options->json && !options->quiet)
+        (void)printf("wrote %s and %s\n", options->output, session->record_path);
+    if (status == SBP_OK && session->has_older && !options->quiet)
+        status = print_changes(session, &record, diag);
+    sbp_record_free(&record);
     return status;
 }
 

@@ -1,5 +1,5 @@
-/* sbplan-fit: reads published logs of collectives, fits a network to them and writes a cluster
- * file. It needs no ranks, no MPI and no BLAS. */
+/* sbplan-fit: reads published logs of collectives, or the samples of a calibration, fits a network
+ * to them and writes a cluster file. It needs no ranks, no MPI and no BLAS. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "calib/compare.h"
+#include "calib/finish.h"
 #include "calib/json_put.h"
 #include "calib/log.h"
 #include "calib/network_text.h"
@@ -25,9 +26,10 @@ struct options {
     const char *diff; /* NULL */
     struct sbp_network_options fit;
     const struct sbp_preset *preset;
-    const char *output, *name;
+    struct sbp_finish_options finish;
     int cluster_nodes;
-    bool json, quiet, help;
+    const char *of_samples; /* an option given that says nothing of logs; NULL */
+    bool help;
 };
 
 /* --- command line --- */
@@ -66,13 +68,13 @@ static bool set_diff(void *settings, const char *value)
 
 static bool set_output(void *settings, const char *value)
 {
-    ((struct options *)settings)->output = value;
+    ((struct options *)settings)->finish.output = value;
     return *value != '\0';
 }
 
 static bool set_name(void *settings, const char *value)
 {
-    ((struct options *)settings)->name = value;
+    ((struct options *)settings)->finish.name = value;
     return *value != '\0' && strlen(value) < NAME_BYTES;
 }
 
@@ -93,20 +95,34 @@ static bool set_cluster_nodes(void *settings, const char *value)
 
 static bool set_method(void *settings, const char *value)
 {
-    ((struct options *)settings)->fit.is_paper = strcmp(value, "paper") == 0;
-    return strcmp(value, "paper") == 0 || strcmp(value, "curves") == 0;
+    struct options *options = settings;
+    const bool is_legal = sbp_finish_set_method(&options->finish, value);
+    options->fit.is_paper = options->finish.is_paper;
+    return is_legal;
+}
+
+static bool set_statistic(void *settings, const char *value)
+{
+    ((struct options *)settings)->of_samples = "--statistic";
+    return sbp_finish_set_statistic(&((struct options *)settings)->finish, value);
+}
+
+static bool set_weights(void *settings, const char *value)
+{
+    ((struct options *)settings)->of_samples = "--weights";
+    return sbp_finish_set_weights(&((struct options *)settings)->finish, value);
 }
 
 static bool set_json(void *settings, const char *value)
 {
     (void)value;
-    return ((struct options *)settings)->json = true;
+    return ((struct options *)settings)->finish.json = true;
 }
 
 static bool set_quiet(void *settings, const char *value)
 {
     (void)value;
-    return ((struct options *)settings)->quiet = true;
+    return ((struct options *)settings)->finish.quiet = true;
 }
 
 static bool set_help(void *settings, const char *value)
@@ -121,7 +137,8 @@ static bool set_help(void *settings, const char *value)
 
 static const struct sbp_option option_table[] = {
     {"--from", "LOG", "a file name",
-     "log of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks; may be repeated",
+     "log of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks; may be repeated; or the "
+     "samples of one calibration",
      set_from},
     {"--nodes", "N", "1 to 1000000", "nodes of the runs, where a log does not say", set_nodes},
     {"--ranks-per-node", "N", "1 to 1000000", "ranks a node, where a log does not say",
@@ -133,11 +150,16 @@ static const struct sbp_option option_table[] = {
      set_preset},
     {"--method", "NAME", "curves, paper",
      "curves (default) or paper: one alpha and beta a network by plain least squares", set_method},
+    {"--statistic", "NAME", "median and least",
+     "of the repeats in samples: median (default) or least", set_statistic},
+    {"--weights", "NAME", "relative, symmetric and none",
+     "of the errors of --method paper over samples (default relative)", set_weights},
     {"--ports", "N", "1 to 1000000",
      "network ports of a node (default: each of its devices has one)", set_ports},
     {"--cluster-nodes", "N", "1 to 1000000",
      "nodes of the cluster file (default: the most that were measured)", set_cluster_nodes},
-    {"--name", "NAME", "1 to 63 bytes", "of the cluster (default: the file's)", set_name},
+    {"--name", "NAME", "1 to 63 bytes", "of the cluster (default: the file's, or the samples')",
+     set_name},
     {"--json", NULL, NULL, "print one JSON object instead of a table", set_json},
     {"--quiet", NULL, NULL, "print nothing but errors", set_quiet},
     {"--help", NULL, NULL, "print this", set_help},
@@ -149,7 +171,8 @@ static void print_help(void)
     (void)printf(
         "Usage: " PROGRAM " --from LOG [--from LOG...] [options]\n"
         "Reads published logs of collectives, checks them, fits a network to them and says "
-        "how well;\nwrites a cluster file.\n\n");
+        "how well;\nwrites a cluster file. The samples of a calibration are fitted as measuring "
+        "fits them.\n\n");
     sbp_options_print(option_table, stdout);
     (void)printf("Devices: " PRESETS ".\n");
 }
@@ -157,13 +180,16 @@ static void print_help(void)
 /* --- the cluster file --- */
 
 /* "dir/polaris.json": "polaris". */
-static void name_of(const struct options *options, char name[NAME_BYTES])
+static void name_of(const struct sbp_finish_options *options, char name[NAME_BYTES])
 {
-    const char *path = options->name != NULL ? options->name : options->output;
-    const char *slash = options->name != NULL ? NULL : strrchr(path, '/');
-    (void)snprintf(name, NAME_BYTES, "%s", slash == NULL ? path : slash + 1);
+    const char *slash = strrchr(options->output, '/'), *file = options->output;
+    if (options->name != NULL) {
+        (void)snprintf(name, NAME_BYTES, "%s", options->name);
+        return;
+    }
+    (void)snprintf(name, NAME_BYTES, "%s", slash == NULL ? file : slash + 1);
     const size_t length = strlen(name), cut = strlen(".json");
-    if (options->name == NULL && length > cut && strcmp(name + length - cut, ".json") == 0)
+    if (length > cut && strcmp(name + length - cut, ".json") == 0)
         name[length - cut] = '\0';
 }
 
@@ -173,7 +199,7 @@ static enum sbp_status write_cluster(const struct options *options, const struct
 {
     char name[NAME_BYTES], *json;
     struct sbp_text text = {0};
-    name_of(options, name);
+    name_of(&options->finish, name);
     const struct sbp_network_file file = {.name = name,
                                           .preset = options->preset,
                                           .nodes = options->cluster_nodes,
@@ -183,8 +209,8 @@ static enum sbp_status write_cluster(const struct options *options, const struct
     sbp_text_add(&text, "%s\n", json);
     free(json);
     const enum sbp_status status =
-        text.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", options->output)
-                    : sbp_file_write(options->output, text.bytes, text.length, diag);
+        text.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", options->finish.output)
+                    : sbp_file_write(options->finish.output, text.bytes, text.length, diag);
     sbp_text_free(&text);
     return status;
 }
@@ -213,9 +239,9 @@ static enum sbp_status print_json(const struct sbp_logs *logs, const struct sbp_
 static enum sbp_status report(const struct options *options, const struct sbp_logs *logs,
                               const struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
-    if (options->json)
+    if (options->finish.json)
         return print_json(logs, fit, diag);
-    if (options->quiet) {
+    if (options->finish.quiet) {
         sbp_logs_print_refusals(logs, stderr);
         return SBP_OK;
     }
@@ -224,8 +250,8 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
         (void)printf("\n");
         status = sbp_network_print(fit, stdout);
     }
-    if (status == SBP_OK && options->output != NULL)
-        (void)printf("\nwrote %s\n", options->output);
+    if (status == SBP_OK && options->finish.output != NULL)
+        (void)printf("\nwrote %s\n", options->finish.output);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
@@ -264,11 +290,11 @@ static enum sbp_status fit_and_report(const struct options *options, const struc
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     enum sbp_status status = sbp_network_fit(measured, &options->fit, fit, &why);
     const bool is_fitted = status == SBP_OK;
-    if (status == SBP_E_INPUT && options->output == NULL && !options->fit.is_paper)
+    if (status == SBP_E_INPUT && options->finish.output == NULL && !options->fit.is_paper)
         status = SBP_OK;
     if (status != SBP_OK)
         status = sbp_fail(diag, status, "%s", why.text);
-    if (status == SBP_OK && options->output != NULL)
+    if (status == SBP_OK && options->finish.output != NULL)
         status = write_cluster(options, logs, measured, fit, diag);
     if (status == SBP_OK)
         status = report(options, logs, is_fitted ? fit : NULL, diag);
@@ -287,15 +313,73 @@ static enum sbp_status use(const struct options *options, const struct sbp_logs 
                     logs->file_count == 1 ? "" : "s");
 }
 
+/* --- samples --- */
+
+/* The first --from that is a file of samples; NULL. */
+static const char *find_samples(const struct options *options)
+{
+    for (int i = 0; i < options->log_count; i++)
+        if (sbp_record_is(options->log[i]))
+            return options->log[i];
+    return NULL;
+}
+
+/* What samples say themselves. */
+static const char *find_log_option(const struct options *options)
+{
+    const struct {
+        bool is_given;
+        const char *name;
+    } of_logs[] = {{options->said.nodes > 0, "--nodes"},
+                   {options->said.ranks_per_node > 0, "--ranks-per-node"},
+                   {options->preset != NULL, "--device-preset"},
+                   {options->fit.ports > 0, "--ports"},
+                   {options->cluster_nodes > 0, "--cluster-nodes"}};
+    for (size_t i = 0; i < sizeof of_logs / sizeof *of_logs; i++)
+        if (of_logs[i].is_given)
+            return of_logs[i].name;
+    return NULL;
+}
+
+static enum sbp_status fit_samples(const struct options *options, const char *path,
+                                   struct sbp_diag *diag)
+{
+    struct sbp_record record;
+    const char *wrong = find_log_option(options);
+    if (options->log_count > 1)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "%s: holds samples, which are fitted alone: one --from is legal (samples "
+                        "of several calibrations may stand in one file)",
+                        path);
+    if (wrong != NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "%s is for logs, but %s holds samples, which say themselves what was "
+                        "measured where",
+                        wrong, path);
+    SBP_TRY(sbp_record_read(path, &record, diag));
+    const enum sbp_status status = sbp_finish(&record, &options->finish, diag);
+    sbp_record_free(&record);
+    if (status == SBP_OK && options->finish.output != NULL && !options->finish.json &&
+        !options->finish.quiet)
+        (void)printf("wrote %s\n", options->finish.output);
+    return status;
+}
+
 static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
 {
+    const char *samples = find_samples(options);
     if (options->diff != NULL)
         return compare(options, diag);
+    if (samples != NULL)
+        return fit_samples(options, samples, diag);
+    if (options->of_samples != NULL)
+        return sbp_fail(diag, SBP_E_USAGE, "%s is for the samples of a calibration, not for logs",
+                        options->of_samples);
     struct sbp_logs logs;
     struct sbp_measured measured;
     if (options->log_count == 0)
         return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
-    if (options->output != NULL && options->preset == NULL)
+    if (options->finish.output != NULL && options->preset == NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "-o needs --device-preset NAME, for logs say nothing of how fast devices "
                         "compute; legal are " PRESETS);

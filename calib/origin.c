@@ -88,7 +88,6 @@ enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
     find_host(origin);
     find_software(sampler, origin);
     (void)snprintf(origin->backend, sizeof origin->backend, "%s", sampler->ops->name);
-    sbp_placement_digest(placement, origin->placement, (int)sizeof origin->placement);
     origin->ranks = placement->ranks;
     origin->hosts = placement->nodes;
     origin->ranks_per_host = placement->most_ranks;

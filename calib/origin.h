@@ -20,7 +20,6 @@ struct sbp_calibration_origin {
     char library[160];          /* of the collectives: "Open MPI 4.1.4"; "": none */
     char driver[160];           /* of what moves the bytes, as far as the system tells; "" */
     char binding[64];           /* "2 of 8 cores a rank" */
-    char placement[32];         /* of ranks on hosts: equal where every rank has the same host */
     char settings[2048];        /* of the environment, NAME=value lines of a white list of names */
     double nominal_bytes_per_s; /* of a node's network in one direction; 0: unknown */
     char nominal_from[64];      /* "eth0", "mlx5_0", "--nominal" */

@@ -34,27 +34,50 @@ static bool fill_places(struct sbp_placement *placement)
     return true;
 }
 
-enum sbp_status sbp_placement_of(const int *node, int ranks, struct sbp_placement *placement,
-                                 struct sbp_diag *diag)
+/* host (ranks) -> node (ranks), and first (ranks): each node's first rank; the number of nodes.
+ * Quadratic in nodes, linear in ranks. */
+static int number_nodes(char (*host)[SBP_HOST_NAME], int ranks, int *node, int *first)
 {
-    *placement = (struct sbp_placement){.ranks = ranks};
+    int nodes = 0;
     for (int r = 0; r < ranks; r++) {
-        if (node[r] < 0 || node[r] > placement->nodes)
-            return sbp_fail(diag, SBP_E_INPUT, "rank %d lies on node %d, legal are 0 to %d", r,
-                            node[r], placement->nodes);
-        if (node[r] == placement->nodes)
-            placement->nodes++;
+        int n = r > 0 && strcmp(host[r], host[r - 1]) == 0 ? node[r - 1] : 0;
+        while (n < nodes && strcmp(host[r], host[first[n]]) != 0)
+            n++;
+        node[r] = n;
+        if (n == nodes)
+            first[nodes++] = r;
     }
-    placement->node = calloc((size_t)ranks, sizeof *placement->node);
-    placement->local = calloc((size_t)ranks, sizeof *placement->local);
-    placement->host = calloc((size_t)placement->nodes, sizeof *placement->host);
-    if (placement->node != NULL && placement->local != NULL && placement->host != NULL) {
-        memcpy(placement->node, node, (size_t)ranks * sizeof *node);
-        if (fill_places(placement))
-            return SBP_OK;
+    return nodes;
+}
+
+enum sbp_status sbp_placement_of(char (*host)[SBP_HOST_NAME], int ranks,
+                                 struct sbp_placement *placement, struct sbp_diag *diag)
+{
+    int *first = calloc((size_t)ranks, sizeof *first);
+    *placement = (struct sbp_placement){.ranks = ranks,
+                                        .node = calloc((size_t)ranks, sizeof *placement->node),
+                                        .local = calloc((size_t)ranks, sizeof *placement->local)};
+    bool done = first != NULL && placement->node != NULL && placement->local != NULL;
+    if (done) {
+        placement->nodes = number_nodes(host, ranks, placement->node, first);
+        placement->host = calloc((size_t)placement->nodes, sizeof *placement->host);
+        done = placement->host != NULL && fill_places(placement);
     }
+    for (int n = 0; done && n < placement->nodes; n++)
+        memcpy(placement->host[n], host[first[n]], SBP_HOST_NAME);
+    free(first);
+    if (done)
+        return SBP_OK;
     sbp_placement_free(placement);
     return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the places of %d ranks", ranks);
+}
+
+bool sbp_placement_same(const struct sbp_placement *a, const struct sbp_placement *b)
+{
+    bool same = a->ranks == b->ranks;
+    for (int r = 0; same && r < a->ranks; r++)
+        same = strcmp(a->host[a->node[r]], b->host[b->node[r]]) == 0;
+    return same;
 }
 
 int sbp_placement_rank(const struct sbp_placement *placement, int node, int local)
@@ -63,17 +86,6 @@ int sbp_placement_rank(const struct sbp_placement *placement, int node, int loca
         if (placement->node[r] == node && placement->local[r] == local)
             return r;
     return -1;
-}
-
-/* FNV-1a over the hosts' names, rank by rank. */
-void sbp_placement_digest(const struct sbp_placement *placement, char *text, int size)
-{
-    uint64_t digest = UINT64_C(0xcbf29ce484222325);
-    for (int r = 0; r < placement->ranks; r++)
-        for (int i = 0; i < SBP_HOST_NAME; i++)
-            digest = (digest ^ (unsigned char)placement->host[placement->node[r]][i]) *
-                     UINT64_C(0x100000001b3);
-    (void)snprintf(text, (size_t)size, "%016llx", (unsigned long long)digest);
 }
 
 /* --- asking the ranks --- */
@@ -89,35 +101,6 @@ static void own_name(char *name)
     const char *found = is_known ? names.nodename : "host";
     for (int i = 0; i < SBP_HOST_NAME - 1 && found[i] != '\0'; i++)
         name[i] = found[i];
-}
-
-/* names (ranks, SBP_HOST_NAME) -> node (ranks); quadratic in nodes, linear in ranks. first (ranks)
- * is scratch: each node's first rank. */
-static void number_nodes(char (*names)[SBP_HOST_NAME], int ranks, int *node, int *first)
-{
-    int nodes = 0;
-    for (int r = 0; r < ranks; r++) {
-        int n = r > 0 && strcmp(names[r], names[r - 1]) == 0 ? node[r - 1] : 0;
-        while (n < nodes && strcmp(names[r], names[first[n]]) != 0)
-            n++;
-        node[r] = n;
-        if (n == nodes)
-            first[nodes++] = r;
-    }
-}
-
-static enum sbp_status place(char (*names)[SBP_HOST_NAME], int ranks,
-                             struct sbp_placement *placement, struct sbp_diag *diag)
-{
-    int *node = calloc(2 * (size_t)ranks, sizeof *node);
-    if (node == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d ranks", ranks);
-    number_nodes(names, ranks, node, node + ranks);
-    const enum sbp_status status = sbp_placement_of(node, ranks, placement, diag);
-    for (int n = 0; status == SBP_OK && n < placement->nodes; n++)
-        memcpy(placement->host[n], names[node[ranks + n]], SBP_HOST_NAME);
-    free(node);
-    return status;
 }
 
 enum sbp_status sbp_placement_find(const struct sbp_sampler *sampler,
@@ -138,7 +121,7 @@ enum sbp_status sbp_placement_find(const struct sbp_sampler *sampler,
     if (status != SBP_OK)
         status = sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
     else
-        status = place(names, ranks, placement, diag);
+        status = sbp_placement_of(names, ranks, placement, diag);
     free(names);
     return status;
 }

@@ -17,13 +17,13 @@ struct sbp_placement {
 enum sbp_status sbp_placement_find(const struct sbp_sampler *sampler,
                                    struct sbp_placement *placement,
                                    struct sbp_diag *diag) SBP_MUST_USE;
-/* Out of a node for each rank: nodes, counts and places; node (ranks) is copied. Names are left
- * empty. E_MEMORY; E_INPUT: nodes are not 0, 1, ... in the order of their first ranks. */
-enum sbp_status sbp_placement_of(const int *node, int ranks, struct sbp_placement *placement,
+/* Out of the name of each rank's host, host (ranks). E_MEMORY. */
+enum sbp_status sbp_placement_of(char (*host)[SBP_HOST_NAME], int ranks,
+                                 struct sbp_placement *placement,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_placement_free(struct sbp_placement *placement);
-/* A text that is the same where every rank lies on the host of the same name. */
-void sbp_placement_digest(const struct sbp_placement *placement, char *text, int size);
+/* Whether every rank lies on the host of the same name. */
+bool sbp_placement_same(const struct sbp_placement *a, const struct sbp_placement *b);
 /* The rank at a place; -1: the node has fewer. */
 int sbp_placement_rank(const struct sbp_placement *placement, int node, int local);
 

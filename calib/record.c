@@ -1,6 +1,7 @@
 #include "calib/record.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,9 +53,20 @@ static void add_settings(struct sbp_text *text, const char *settings)
     X(host)                                                                                        \
     X(system)                                                                                      \
     X(cpu)                                                                                         \
-    X(compiler) X(backend) X(library) X(driver) X(binding) X(placement) X(nominal_from) X(name)
+    X(compiler) X(backend) X(library) X(driver) X(binding) X(nominal_from) X(name)
 
-void sbp_record_session_line(const struct sbp_calibration_origin *origin, bool resumes,
+static void add_placement(struct sbp_text *text, const struct sbp_placement *placement)
+{
+    sbp_text_add(text, ",\"host_of_rank\":[");
+    for (int r = 0; r < placement->ranks; r++) {
+        sbp_text_add(text, "%s", r == 0 ? "" : ",");
+        add_quoted(text, placement->host[placement->node[r]]);
+    }
+    sbp_text_add(text, "]");
+}
+
+void sbp_record_session_line(const struct sbp_calibration_origin *origin,
+                             const struct sbp_placement *placement, bool resumes,
                              struct sbp_text *text)
 {
     sbp_text_add(text, SBP_RECORD_BEGIN ",\"resumes\":%s", resumes ? "true" : "false");
@@ -71,9 +83,12 @@ void sbp_record_session_line(const struct sbp_calibration_origin *origin, bool r
                  origin->cores, (long long)origin->memory_bytes);
     sbp_text_add(text,
                  ",\"max_bytes\":%lld,\"runs\":%d,\"seed\":%lld,\"budget_s\":%.9g,"
-                 "\"nominal_bytes_per_s\":%.9g}\n",
+                 "\"nominal_bytes_per_s\":%.9g",
                  (long long)origin->max_bytes, origin->runs, (long long)origin->seed,
                  origin->budget_s, origin->nominal_bytes_per_s);
+    if (placement->ranks > 0)
+        add_placement(text, placement);
+    sbp_text_add(text, "}\n");
 }
 
 void sbp_record_result_line(const struct sbp_result *result, struct sbp_text *text)
@@ -209,6 +224,40 @@ static enum sbp_status read_counts(const struct sbp_json *object,
     return SBP_OK;
 }
 
+static enum sbp_status read_hosts(const struct sbp_json *list, int ranks,
+                                  char (*host)[SBP_HOST_NAME])
+{
+    struct sbp_json at;
+    const char *text;
+    for (int i = 0; i < ranks; i++) {
+        SBP_TRY(walk(list, i, &at));
+        SBP_TRY(sbp_json_string(&at, &text));
+        (void)snprintf(host[i], SBP_HOST_NAME, "%s", text);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_placement(const struct reader *reader, const struct sbp_json *object,
+                                      int ranks, struct sbp_placement *placement)
+{
+    struct sbp_json list;
+    int count;
+    if (!sbp_json_has(object, "host_of_rank"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(object, "host_of_rank", &list));
+    SBP_TRY(sbp_json_length(&list, &count));
+    if (count != ranks)
+        return sbp_json_refuse(&list, "%d hosts, but %d ranks", count, ranks);
+    char(*host)[SBP_HOST_NAME] = calloc((size_t)ranks, sizeof *host);
+    if (host == NULL)
+        return no_memory(reader);
+    enum sbp_status status = read_hosts(&list, ranks, host);
+    if (status == SBP_OK)
+        status = sbp_placement_of(host, ranks, placement, reader->diag);
+    free(host);
+    return status;
+}
+
 static enum sbp_status read_session(struct reader *reader, const struct sbp_json *object)
 {
     struct sbp_record *record = reader->record;
@@ -235,6 +284,7 @@ static enum sbp_status read_session(struct reader *reader, const struct sbp_json
     SBP_TRY(sbp_json_get_bool(object, "resumes", &resumes));
     if (record->session_count > 0)
         session->chain = record->session[record->session_count - 1].chain + (resumes ? 0 : 1);
+    SBP_TRY(read_placement(reader, object, origin->ranks, &session->placement));
     record->session_count++;
     return SBP_OK;
 }
@@ -351,6 +401,16 @@ static enum sbp_status read_line(struct reader *reader, const char *line, int nu
     return status;
 }
 
+static void mark_last(struct sbp_record *record)
+{
+    const struct sbp_session *last = &record->session[record->session_count - 1];
+    for (int i = 0; i < record->session_count; i++) {
+        struct sbp_session *session = &record->session[i];
+        session->is_last = session->chain == last->chain &&
+                           sbp_placement_same(&session->placement, &last->placement);
+    }
+}
+
 enum sbp_status sbp_record_parse(const char *path, const char *text, size_t length,
                                  struct sbp_record *record, struct sbp_diag *diag)
 {
@@ -379,6 +439,7 @@ enum sbp_status sbp_record_parse(const char *path, const char *text, size_t leng
         sbp_record_free(record);
         return status;
     }
+    mark_last(record);
     return SBP_OK;
 }
 
@@ -397,8 +458,23 @@ void sbp_record_free(struct sbp_record *record)
 {
     if (record == NULL)
         return;
+    for (int i = 0; i < record->session_count; i++)
+        sbp_placement_free(&record->session[i].placement);
     sbp_arena_free(&record->arena);
     *record = (struct sbp_record){.path = NULL};
+}
+
+bool sbp_record_is(const char *path)
+{
+    static const char begin[] = SBP_RECORD_BEGIN;
+    char found[sizeof begin - 1];
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        return false;
+    const bool is_one =
+        fread(found, sizeof found, 1, file) == 1 && memcmp(found, begin, sizeof found) == 0;
+    (void)fclose(file); /* nothing was written */
+    return is_one;
 }
 
 enum sbp_status sbp_record_path(const char *path, char *record_path, int size,

@@ -5,7 +5,8 @@
  * stopped (a new session that resumes the one before), an older file is merged by going in front,
  * and a torn last line is dropped.
  *
- *   {"sbplan_samples":1,"date":...,"nodes":2,"ranks_per_node":2,"seed":1,...}
+ *   {"sbplan_samples":1,"date":...,"nodes":2,"ranks_per_node":2,"seed":1,...,
+ *    "host_of_rank":["n0","n0","n1","n1"]}
  *   {"run":0,"collective":"all-reduce","nodes":2,"ranks_per_node":2,"groups":1,"bytes":1024,
  *    "settled":true,"took_s":0.01,"s":[1.1e-5,...]}
  *   {"run":0,"pairs":0,"bytes":4096,"took_s":0.01,"between":[[0,1,1.1e-5],...]}
@@ -47,14 +48,16 @@ struct sbp_result {
 
 struct sbp_session {
     struct sbp_calibration_origin origin;
-    int chain;        /* sessions of one chain resume each other; counted from 0 */
+    struct sbp_placement placement; /* owned; no ranks: older files do not say */
+    int chain;                      /* sessions of one chain resume each other; counted from 0 */
+    bool is_last;     /* of the last chain, with every rank on the host that it had last */
     bool ended;       /* came to its end, by itself or by its time */
     double wall_s;    /* of an ended one */
     int first, count; /* results */
 };
 
 struct sbp_record {
-    struct sbp_arena arena; /* owns what follows */
+    struct sbp_arena arena; /* owns what follows, but for placements */
     const char *path;
     int session_count, result_count;
     struct sbp_session *session;
@@ -69,9 +72,12 @@ enum sbp_status sbp_record_read(const char *path, struct sbp_record *record,
 enum sbp_status sbp_record_parse(const char *path, const char *text, size_t length,
                                  struct sbp_record *record, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_record_free(struct sbp_record *record);
+/* Whether a file can be read and begins as one of samples. */
+bool sbp_record_is(const char *path);
 
 /* The lines, each with its newline; a text that failed says so itself. */
-void sbp_record_session_line(const struct sbp_calibration_origin *origin, bool resumes,
+void sbp_record_session_line(const struct sbp_calibration_origin *origin,
+                             const struct sbp_placement *placement, bool resumes,
                              struct sbp_text *text);
 void sbp_record_result_line(const struct sbp_result *result, struct sbp_text *text);
 void sbp_record_end_line(bool done, double wall_s, struct sbp_text *text);

@@ -57,12 +57,12 @@ static enum sbp_status check_run(struct sbp_calibration_session *session, int ra
     if (settings->ranks > 0 && settings->ranks != ranks)
         return sbp_fail(&session->diag, SBP_E_USAGE, "-n %lld, but the launcher started %d ranks",
                         (long long)settings->ranks, ranks);
-    SBP_TRY(
-        sbp_record_path(settings->output, session->record_path, SBP_PATH_BYTES, &session->diag));
+    SBP_TRY(sbp_record_path(settings->finish.output, session->record_path, SBP_PATH_BYTES,
+                            &session->diag));
     if (settings->dry_run)
         return SBP_OK;
     SBP_TRY(read_older(session));
-    return check_output(settings->output, &session->diag);
+    return check_output(settings->finish.output, &session->diag);
 }
 
 /* All ranks learn whether rank 0 lets the run go on. */
@@ -138,7 +138,7 @@ static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 
 static void say_resumed(const struct part *part)
 {
-    if (part->keeper.resumes && !part->session->settings->quiet)
+    if (part->keeper.resumes && !part->session->settings->finish.quiet)
         (void)fprintf(stderr, "%s: %d of %d cells are measured, going on\n", part->keeper.path,
                       part->keeper.measured, part->sweep.count * part->origin.runs);
 }
@@ -154,6 +154,7 @@ static enum sbp_status open_keeper(struct part *part, bool *go, struct sbp_diag 
                 sbp_record_path(settings->merge, merge, SBP_PATH_BYTES, &session->diag);
         const struct sbp_keep_options options = {.path = session->record_path,
                                                  .merge = settings->merge == NULL ? NULL : merge,
+                                                 .placement = &part->placement,
                                                  .fresh = settings->fresh};
         if (session->verdict == SBP_OK)
             session->verdict = sbp_keeper_open(&part->keeper, &options, &part->origin, &part->sweep,
@@ -175,31 +176,12 @@ static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
                                             .seed = part->origin.seed,
                                             .budget_s = settings->budget_s - used_s,
                                             .done = part->keeper.done,
-                                            .progress = part->is_root && !settings->quiet,
+                                            .progress = part->is_root && !settings->finish.quiet,
                                             .take = sbp_keeper_take,
                                             .context = &part->keeper};
     bool finished;
     SBP_TRY(sbp_measure(&measuring, &finished, diag));
     return part->is_root ? sbp_keeper_end(&part->keeper, finished, diag) : SBP_OK;
-}
-
-/* --- results --- */
-
-/* Out of the file that the samples went to: what is reported is what is kept. */
-static enum sbp_status sum_up(struct part *part, struct sbp_diag *diag)
-{
-    struct sbp_calibration_session *session = part->session;
-    struct sbp_calibration *found = &session->found;
-    SBP_TRY(sbp_record_read(session->record_path, &session->record, diag));
-    session->measured = true;
-    SBP_TRY(sbp_calibration_of(&session->record, session->settings->statistic, found, diag));
-    found->origin.wall_s = sbp_clock_s() - part->start_s;
-    sbp_findings_of_sessions(&session->record, &found->findings);
-    sbp_findings_of_compute(&session->record, &part->placement, &found->findings);
-    SBP_TRY(sbp_findings_of_pairs(&session->record, &part->placement,
-                                  sbp_calibration_is_crowded(found), &found->findings, diag));
-    sbp_findings_of_network(&session->record, &part->placement, &found->findings);
-    return SBP_OK;
 }
 
 static enum sbp_status run_part(struct part *part, struct sbp_diag *diag)
@@ -219,8 +201,7 @@ static enum sbp_status run_part(struct part *part, struct sbp_diag *diag)
     SBP_TRY(open_keeper(part, &go, diag));
     if (!go)
         return SBP_OK; /* rank 0 says why */
-    SBP_TRY(measure(part, diag));
-    return part->is_root ? sum_up(part, diag) : SBP_OK;
+    return measure(part, diag);
 }
 
 enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
@@ -250,10 +231,7 @@ enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_
 
 void sbp_calibration_session_free(struct sbp_calibration_session *session)
 {
-    sbp_calibration_free(&session->found);
-    if (session->measured)
-        sbp_record_free(&session->record);
     if (session->has_older)
         sbp_record_free(&session->older);
-    session->measured = session->has_older = false;
+    session->has_older = false;
 }

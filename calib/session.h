@@ -1,14 +1,13 @@
-/* One calibration from its first barrier to its findings, on every rank.
+/* One calibration from its first barrier to its last sample, on every rank.
  *
- * Rank 0 decides (may the result be written, is there an older one to go on with), keeps the
- * samples and ends with the calibration; the other ranks measure along.
+ * Rank 0 decides (may the result be written, is there an older one to go on with) and keeps the
+ * samples; the other ranks measure along.
  */
 #ifndef SBP_CALIB_SESSION_H
 #define SBP_CALIB_SESSION_H
 
 #include "calib/settings.h"
 #include "calib/sweep.h"
-#include "calib/write.h"
 
 #define SBP_PATH_BYTES 4096
 
@@ -23,11 +22,8 @@ struct sbp_calibration_session {
     struct sbp_diag diag;
     bool has_older; /* --diff; owned */
     struct sbp_record older;
-    bool measured; /* the record and what was found are there; owned */
-    char record_path[SBP_PATH_BYTES];
-    struct sbp_record record;
-    struct sbp_calibration found;
-    bool planned; /* --dry-run: the layout is there, nothing was measured */
+    char record_path[SBP_PATH_BYTES]; /* where the samples lie in the end */
+    bool planned;                     /* --dry-run: the layout is there, nothing was measured */
     struct sbp_sweep_options plan;
 };
 

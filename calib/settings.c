@@ -25,7 +25,7 @@ static bool set_path(const char *value, const char **path)
 
 static bool set_output(void *settings, const char *value)
 {
-    return set_path(value, &((struct sbp_settings *)settings)->output);
+    return set_path(value, &((struct sbp_settings *)settings)->finish.output);
 }
 
 static bool set_merge(void *settings, const char *value)
@@ -117,44 +117,31 @@ static bool set_nominal(void *settings, const char *value)
 
 static bool set_method(void *settings, const char *value)
 {
-    ((struct sbp_settings *)settings)->is_paper = strcmp(value, "paper") == 0;
-    return strcmp(value, "paper") == 0 || strcmp(value, "curves") == 0;
+    return sbp_finish_set_method(&((struct sbp_settings *)settings)->finish, value);
 }
 
 static bool set_weights(void *settings, const char *value)
 {
-    struct sbp_settings *into = settings;
-    for (int w = 0; w < SBP_FIT_WEIGHTS; w++) {
-        into->weights = (enum sbp_fit_weights)w;
-        if (strcmp(value, sbp_fit_weights_name(into->weights)) == 0)
-            return true;
-    }
-    return false;
+    return sbp_finish_set_weights(&((struct sbp_settings *)settings)->finish, value);
 }
 
 static bool set_statistic(void *settings, const char *value)
 {
-    struct sbp_settings *into = settings;
-    for (int s = 0; s < SBP_STATISTICS; s++) {
-        into->statistic = (enum sbp_statistic)s;
-        if (strcmp(value, sbp_statistic_name(into->statistic)) == 0)
-            return true;
-    }
-    return false;
+    return sbp_finish_set_statistic(&((struct sbp_settings *)settings)->finish, value);
 }
 
-#define SET_FLAG(flag)                                                                             \
-    static bool set_##flag(void *settings, const char *value)                                      \
+#define SET_FLAG(name, flag)                                                                       \
+    static bool set_##name(void *settings, const char *value)                                      \
     {                                                                                              \
         (void)value;                                                                               \
         return ((struct sbp_settings *)settings)->flag = true;                                     \
     }
-SET_FLAG(dry_run)
-SET_FLAG(print_sbatch)
-SET_FLAG(fresh)
-SET_FLAG(json)
-SET_FLAG(quiet)
-SET_FLAG(help)
+SET_FLAG(dry_run, dry_run)
+SET_FLAG(print_sbatch, print_sbatch)
+SET_FLAG(fresh, fresh)
+SET_FLAG(json, finish.json)
+SET_FLAG(quiet, finish.quiet)
+SET_FLAG(help, help)
 #undef SET_FLAG
 
 /* --- the table --- */
@@ -223,7 +210,7 @@ static enum sbp_status check_settings(const struct sbp_settings *settings, struc
                         "%s says what --dry-run or --print-sbatch plans for, neither is given; "
                         "measuring finds the nodes by itself",
                         settings->nodes > 0 ? "--nodes" : "--ranks-per-node");
-    if (settings->is_paper && settings->kinds == 1u << SBP_BROADCAST_COLL)
+    if (settings->finish.is_paper && settings->kinds == 1u << SBP_BROADCAST_COLL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "--method paper has no formula for a broadcast, and --collectives measures "
                         "nothing else: legal are all-reduce, all-gather, reduce-scatter, "
@@ -241,7 +228,7 @@ static enum sbp_status check_settings(const struct sbp_settings *settings, struc
 enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_settings *settings,
                                   struct sbp_diag *diag)
 {
-    *settings = (struct sbp_settings){.output = "cluster.json",
+    *settings = (struct sbp_settings){.finish = {.output = "cluster.json"},
                                       .max_bytes = (int64_t)16 << 20,
                                       .runs = 3,
                                       .seed = 1,

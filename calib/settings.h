@@ -6,8 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "calib/fit.h"
-#include "calib/points.h"
+#include "calib/finish.h"
 
 enum sbp_calib_backend {
     SBP_CALIB_AUTO,
@@ -18,7 +17,7 @@ enum sbp_calib_backend {
 #define SBP_CALIB_BACKENDS 4
 
 struct sbp_settings {
-    const char *output;
+    struct sbp_finish_options finish;
     const char *merge, *diff;      /* files of samples, or cluster files beside theirs; NULL */
     int64_t ranks;                 /* 0: not given */
     int64_t nodes, ranks_per_node; /* of a plan or job script; 0: not given */
@@ -28,10 +27,7 @@ struct sbp_settings {
     double nominal_bytes_per_s; /* 0: what the system says */
     unsigned kinds;             /* a bit for each collective; 0: all */
     enum sbp_calib_backend backend;
-    bool is_paper; /* one alpha and beta instead of curves by group shape */
-    enum sbp_fit_weights weights;
-    enum sbp_statistic statistic;
-    bool dry_run, print_sbatch, fresh, json, quiet, help;
+    bool dry_run, print_sbatch, fresh, help;
 };
 
 /* E_USAGE. */

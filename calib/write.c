@@ -13,7 +13,6 @@
 #include "calib/json_put.h"
 #include "calib/network_text.h"
 
-#define PATH_BYTES     4096
 #define SETTLED_SPREAD 0.05 /* of a point over its runs */
 
 void sbp_calibration_free(struct sbp_calibration *calibration)
@@ -68,16 +67,24 @@ static enum sbp_status take_points(const struct sbp_measured *measured,
 enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
                                    struct sbp_calibration *calibration, struct sbp_diag *diag)
 {
+    const struct sbp_session *last = &record->session[record->session_count - 1];
+    struct sbp_findings *findings = &calibration->findings;
     struct sbp_measured measured;
     struct sbp_runs runs;
     *calibration = (struct sbp_calibration){
-        .origin = record->session[record->session_count - 1].origin, .statistic = statistic};
+        .origin = last->origin, .samples_path = record->path, .statistic = statistic};
+    calibration->origin.wall_s = last->wall_s;
     SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
     const enum sbp_status status = take_points(&measured, calibration, diag);
     sbp_compute_points(record, &runs, &calibration->compute);
-    sbp_findings_of_runs(&runs, &calibration->findings);
+    sbp_findings_of_runs(&runs, findings);
     sbp_arena_free(&measured.arena);
-    return status;
+    SBP_TRY(status);
+    sbp_findings_of_sessions(record, findings);
+    sbp_findings_of_compute(record, findings);
+    SBP_TRY(sbp_findings_of_pairs(record, sbp_calibration_is_crowded(calibration), findings, diag));
+    sbp_findings_of_network(record, findings);
+    return SBP_OK;
 }
 
 bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
@@ -162,17 +169,21 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
     }
 }
 
-/* A median of 0 s comes from a clock too coarse for the kernel. */
+/* Without a time, or with times of 0 s alone, which come from a clock too coarse. */
 static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
 {
-    const double rates[] = {calibrated->flops[SBP_FP32], calibrated->flops[SBP_FP64],
-                            calibrated->copy_bytes_per_s};
+    const struct {
+        double rate;
+        const char *work;
+    } needed[] = {{calibrated->flops[SBP_FP32], "fp32 product"},
+                  {calibrated->flops[SBP_FP64], "fp64 product"},
+                  {calibrated->copy_bytes_per_s, "copy"}};
     for (int i = 0; i < 3; i++)
-        if (!(rates[i] > 0) || !isfinite(rates[i]))
+        if (!(needed[i].rate > 0) || !isfinite(needed[i].rate))
             return sbp_fail(diag, SBP_E_INPUT,
-                            "calibrate: a compute rate came out as %g, is the thread's CPU clock "
-                            "working?",
-                            rates[i]);
+                            "calibrate: no %s has a time above 0 s, of which rates are formed: was "
+                            "it cut short, is the thread's CPU clock working?",
+                            needed[i].work);
     return SBP_OK;
 }
 
@@ -364,8 +375,8 @@ static const char *base_name(const char *path)
 }
 
 enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
-                                     const struct sbp_calibrated *calibrated,
-                                     const char *samples_path, char **text, struct sbp_diag *diag)
+                                     const struct sbp_calibrated *calibrated, char **text,
+                                     struct sbp_diag *diag)
 {
     bool failed = false;
     cJSON *root = cJSON_CreateObject();
@@ -377,7 +388,7 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     add_device(&failed, root, calibration, calibrated);
     cJSON *measured = sbp_json_put_object(root, "measured", &failed);
     add_origin(&failed, measured, calibration);
-    sbp_json_put_text(measured, "samples", base_name(samples_path), &failed);
+    sbp_json_put_text(measured, "samples", base_name(calibration->samples_path), &failed);
     add_fits(&failed, measured, calibration, calibrated);
     add_kinds(&failed, measured, calibrated);
     add_findings(&failed, measured, &calibration->findings);
@@ -395,10 +406,8 @@ enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, const char *path,
                                       struct sbp_diag *diag)
 {
-    char samples_path[PATH_BYTES];
-    SBP_TRY(sbp_record_path(path, samples_path, PATH_BYTES, diag));
     char *json;
-    SBP_TRY(sbp_calibration_text(calibration, calibrated, samples_path, &json, diag));
+    SBP_TRY(sbp_calibration_text(calibration, calibrated, &json, diag));
     struct sbp_text text = {0};
     sbp_text_add(&text, "%s\n", json);
     free(json);

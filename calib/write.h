@@ -32,13 +32,15 @@ enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, in
 
 struct sbp_calibration {
     struct sbp_calibration_origin origin;
+    const char *samples_path;
     enum sbp_statistic statistic;            /* of the collectives' times */
     struct sbp_collective_times collectives; /* owned */
     struct sbp_compute_times compute;
     struct sbp_findings findings;
 };
-/* Out of a file of samples: the origin of its last session, all of its points. E_INPUT: it has no
- * points to fit; E_MEMORY. The record is borrowed as long as the calibration lives. */
+/* Out of a file of samples: the origin of its last session, all of its points, what is to be
+ * noticed. E_INPUT: it has no points to fit; E_MEMORY. The record is borrowed as long as the
+ * calibration lives, which the caller frees, also after failure. */
 enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
                                    struct sbp_calibration *calibration,
                                    struct sbp_diag *diag) SBP_MUST_USE;
@@ -78,11 +80,10 @@ enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
 
 /* The cluster file's text (owned by the caller, free); it names the samples' file. E_MEMORY. */
 enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
-                                     const struct sbp_calibrated *calibrated,
-                                     const char *samples_path, char **text,
+                                     const struct sbp_calibrated *calibrated, char **text,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Writes the cluster file, whole or not at all. E_IO, E_MEMORY, E_RANGE. */
+/* Writes the cluster file, whole or not at all. E_IO, E_MEMORY. */
 enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
                                       const struct sbp_calibrated *calibrated, const char *path,
                                       struct sbp_diag *diag) SBP_MUST_USE;

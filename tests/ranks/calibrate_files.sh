@@ -2,9 +2,9 @@
 # What happens to files of samples: a killed calibration goes on to the same list of cells as one
 # that was left alone, others are refused or dropped, merged and compared; what is planned is what
 # is measured.
-# usage: calibrate_files.sh CALIBRATE EXPECTED
+# usage: calibrate_files.sh CALIBRATE FIT EXPECTED
 set -eu
-calibrate=$(realpath "$1") expected=$2
+calibrate=$(realpath "$1") fit=$(realpath "$2") expected=$3
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 cd "$folder"
@@ -58,6 +58,20 @@ cells whole.samples.jsonl >whole.cells
 planned=$("$calibrate" $options --dry-run | sed -n 's/^\([0-9]*\) cells a run.*/\1/p')
 [ "$(wc -l <whole.cells)" -eq $((2 * planned)) ] || fail "$planned cells are planned for a run"
 tail -n 1 whole.samples.jsonl | grep -q '"end":"done"' || fail 'it did not come to its end'
+
+# --- fitted again: the same, to the byte; in another way, as measuring would have ---
+
+mkdir again
+"$fit" --from whole.samples.jsonl -o again/whole.json >out
+cmp whole.json again/whole.json || fail 'fitted again, the cluster file is another one'
+grep -q '^wrote again/whole.json$' out || fail "fitted again: $(cat out)"
+"$fit" --from whole.samples.jsonl --method paper --statistic least --weights none --json >paper.json
+for said in '"method":	"paper"' '"weights":	"none"' '"communication_times":	"least"' \
+    '"name":	"rank"'; do
+    grep -q "$said" paper.json || fail "fitted in another way, the file does not say $said"
+done
+"$fit" --from whole.samples.jsonl --quiet >out
+[ ! -s out ] || fail "--quiet prints: $(cat out)"
 
 # --- killed, torn, gone on with; twice ---
 

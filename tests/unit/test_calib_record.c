@@ -42,10 +42,23 @@ static struct sbp_calibration_origin make_origin(void)
                                            .seed = 5};
 }
 
+/* The line of a session whose rank r lies on host n(first + r / ranks_per_host). */
+static void add_session_of(struct sbp_text *text, const struct sbp_calibration_origin *origin,
+                           bool resumes, int first)
+{
+    char host[8][SBP_HOST_NAME];
+    struct sbp_placement placement;
+    for (int r = 0; r < origin->ranks; r++)
+        (void)snprintf(host[r], SBP_HOST_NAME, "n%d", first + r / origin->ranks_per_host);
+    assert_int_equal(sbp_placement_of(host, origin->ranks, &placement, NULL), SBP_OK);
+    sbp_record_session_line(origin, &placement, resumes, text);
+    sbp_placement_free(&placement);
+}
+
 static void add_session(struct sbp_text *text, bool resumes)
 {
     const struct sbp_calibration_origin origin = make_origin();
-    sbp_record_session_line(&origin, resumes, text);
+    add_session_of(text, &origin, resumes, 0);
 }
 
 static void add_result(struct sbp_text *text, int run, const struct sbp_cell *cell, double time_s)
@@ -104,6 +117,9 @@ static void test_lines_read_back(void **state)
     assert_string_equal(session->origin.command, origin.command);
     assert_int_equal(session->origin.seed, 5);
     assert_int_equal(session->origin.least_ranks_per_host, 4);
+    assert_int_equal(session->placement.ranks, 8);
+    assert_int_equal(session->placement.nodes, 2);
+    assert_string_equal(session->placement.host[session->placement.node[4]], "n1");
     assert_true(session->ended && session->wall_s == 12.5);
     for (int i = 0; i < 4; i++) {
         assert_true(sbp_cell_same(&record.result[i].cell, &cells[i]));
@@ -155,6 +171,8 @@ static void test_wrong_lines_are_refused(void **state)
          "line 2: collective"},
         {"{\"sbplan_samples\":1,\"ranks\":4,\"nodes\":3,\"ranks_per_node\":2}",
          "3 nodes of at least 2"},
+        {"{\"sbplan_samples\":1,\"ranks\":3,\"host_of_rank\":[\"a\",\"a\"]}",
+         "line 1: host_of_rank: 2 hosts, but 3 ranks"},
         {"{\"sbplan_samples\":1}\n{\"pairs\":0,\"bytes\":8,\"between\":[[0,9,1]]}",
          "between[0][1]"},
         {"{\"sbplan_samples\":1}\n{\"run\":100,\"copy\":8,\"s\":[1]}",
@@ -369,14 +387,12 @@ static double pair_time(const struct world *world, int a, int b)
 static struct sbp_findings look(const struct world *world)
 {
     const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, 0};
-    static const int node[] = {0, 0, 1, 1, 2, 2, 3, 3};
-    struct sbp_placement placement;
+    struct sbp_calibration_origin origin = make_origin();
     struct sbp_findings findings = {0};
     struct sbp_text text = {0};
-    assert_int_equal(sbp_placement_of(node, 8, &placement, NULL), SBP_OK);
-    for (int n = 0; n < 4; n++)
-        (void)snprintf(placement.host[n], SBP_HOST_NAME, "n%d", n);
-    add_session(&text, false);
+    origin.hosts = 4;
+    origin.ranks_per_host = origin.least_ranks_per_host = 2;
+    add_session_of(&text, &origin, false, 0);
     for (int round = 0; round < 7; round++) {
         struct sbp_pair pairs[4];
         struct sbp_result result = {
@@ -393,9 +409,8 @@ static struct sbp_findings look(const struct world *world)
         sbp_record_result_line(&result, &text);
     }
     struct sbp_record record = parse(&text);
-    assert_int_equal(sbp_findings_of_pairs(&record, &placement, false, &findings, NULL), SBP_OK);
+    assert_int_equal(sbp_findings_of_pairs(&record, false, &findings, NULL), SBP_OK);
     sbp_record_free(&record);
-    sbp_placement_free(&placement);
     return findings;
 }
 
@@ -441,21 +456,21 @@ static void test_sessions_that_differ_are_told(void **state)
 {
     (void)state;
     static const struct {
-        const char *placement, *settings;
+        int host;
+        const char *settings;
         int findings;
         const char *part;
-    } cases[] = {{"a", "NCCL_ALGO=Ring", 0, ""},
-                 {"b", "NCCL_ALGO=Ring", 1, "on other hosts"},
-                 {"a", "NCCL_ALGO=Tree", 1, "other settings"}};
-    static const int node[] = {0, 0, 0, 0};
+    } cases[] = {{0, "NCCL_ALGO=Ring", 0, ""},
+                 {1, "NCCL_ALGO=Ring", 1, "on other hosts"},
+                 {0, "NCCL_ALGO=Tree", 1, "other settings"}};
     for (int i = 0; i < 3; i++) {
         struct sbp_text text = {0};
-        struct sbp_placement placement;
         struct sbp_findings findings = {0};
         struct sbp_calibration_origin origin = make_origin();
-        (void)snprintf(origin.placement, sizeof origin.placement, "a");
+        origin.hosts = 1;
+        origin.ranks = 4;
         (void)snprintf(origin.settings, sizeof origin.settings, "NCCL_ALGO=Ring");
-        sbp_record_session_line(&origin, false, &text);
+        add_session_of(&text, &origin, false, 0);
         /* Rank 3 is slow in what the first session measured. */
         for (int a = 0; a < 4; a++)
             for (int b = a + 1; b < 4; b++) {
@@ -466,20 +481,16 @@ static void test_sessions_that_differ_are_told(void **state)
                     .pair = &pair};
                 sbp_record_result_line(&result, &text);
             }
-        (void)snprintf(origin.placement, sizeof origin.placement, "%s", cases[i].placement);
         (void)snprintf(origin.settings, sizeof origin.settings, "%s", cases[i].settings);
-        sbp_record_session_line(&origin, true, &text);
+        add_session_of(&text, &origin, true, cases[i].host);
         add_result(&text, 0, &reduce, 1e-4);
         struct sbp_record record = parse(&text);
         sbp_findings_of_sessions(&record, &findings);
         assert_int_equal(findings.count, cases[i].findings);
         assert_true(cases[i].findings == 0 || strstr(findings.line[0], cases[i].part) != NULL);
         findings.count = 0;
-        assert_int_equal(sbp_placement_of(node, 4, &placement, NULL), SBP_OK);
-        assert_int_equal(sbp_findings_of_pairs(&record, &placement, false, &findings, NULL),
-                         SBP_OK);
-        assert_int_equal(findings.count, cases[i].placement[0] == 'a'); /* else of nobody here */
-        sbp_placement_free(&placement);
+        assert_int_equal(sbp_findings_of_pairs(&record, false, &findings, NULL), SBP_OK);
+        assert_int_equal(findings.count, cases[i].host == 0); /* else of nobody here */
         sbp_record_free(&record);
     }
 }
@@ -488,10 +499,8 @@ static void test_sessions_that_differ_are_told(void **state)
 static void test_network_over_nominal(void **state)
 {
     (void)state;
-    static const int node[] = {0, 0, 0, 0, 1, 1, 1, 1};
     for (int i = 0; i < 3; i++) {
         struct sbp_text text = {0};
-        struct sbp_placement placement;
         struct sbp_findings findings = {0};
         struct sbp_calibration_origin origin = make_origin();
         origin.nominal_bytes_per_s = i == 0 ? 0 : 2.0 * (1 << 30);
@@ -500,9 +509,9 @@ static void test_network_over_nominal(void **state)
         struct sbp_cell other = reduce;
         other.kind = SBP_SEND_RECV;
         other.bytes = 64 << 20;
-        sbp_record_session_line(&origin, false, &text);
+        add_session_of(&text, &origin, false, 0);
         add_result(&text, 0, &other, 1e-3);
-        sbp_record_session_line(&origin, false, &text);
+        add_session_of(&text, &origin, false, 0);
         other.nodes = 1;
         add_result(&text, 0, &other, 1e-3);
         other = reduce;
@@ -518,14 +527,12 @@ static void test_network_over_nominal(void **state)
             add_result(&text, 0, &cell, 1e-4 + 4 * (double)bytes / (1 << 30));
         }
         struct sbp_record record = parse(&text);
-        assert_int_equal(sbp_placement_of(node, 8, &placement, NULL), SBP_OK);
-        sbp_findings_of_network(&record, &placement, &findings);
+        sbp_findings_of_network(&record, &findings);
         assert_int_equal(findings.count, i < 2);
         if (i == 0)
             assert_non_null(strstr(findings.line[0], "--nominal may"));
         if (i == 1)
             assert_non_null(strstr(findings.line[0], "50 % of the nominal 2.00 GiB/s of eth0"));
-        sbp_placement_free(&placement);
         sbp_record_free(&record);
     }
 }
@@ -550,9 +557,6 @@ static void test_more_findings_than_lines(void **state)
 static void test_slow_compute_is_named(void **state)
 {
     (void)state;
-    static const int node[] = {0, 0, 1, 1, 2, 2, 3, 3};
-    struct sbp_placement placement;
-    assert_int_equal(sbp_placement_of(node, 8, &placement, NULL), SBP_OK);
     for (int often = 0; often <= 10; often += 5) { /* of ten products */
         struct sbp_text text = {0};
         struct sbp_findings findings = {0};
@@ -568,13 +572,12 @@ static void test_slow_compute_is_named(void **state)
             sbp_record_result_line(&result, &text);
         }
         struct sbp_record record = parse(&text);
-        sbp_findings_of_compute(&record, &placement, &findings);
+        sbp_findings_of_compute(&record, &findings);
         assert_int_equal(findings.count, often == 10);
         if (often == 10)
-            assert_non_null(strstr(findings.line[0], "rank 5 (host ) computes slowly"));
+            assert_non_null(strstr(findings.line[0], "rank 5 (host n1) computes slowly"));
         sbp_record_free(&record);
     }
-    sbp_placement_free(&placement);
 }
 
 int main(void)

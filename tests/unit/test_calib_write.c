@@ -54,6 +54,7 @@ static void repeat(struct sbp_samples *samples, double time_s)
 static void make_calibration(struct sbp_calibration *calibration)
 {
     *calibration = (struct sbp_calibration){
+        .samples_path = "x/c.samples.jsonl",
         .origin = {.name = "test-4-ranks", .host = "test", .date = "now", .backend = "threads"},
         .compute = {
             .gemm_count = 3,
@@ -188,6 +189,21 @@ static void test_too_few_samples_are_refused(void **state)
     sbp_calibration_free(&calibration);
 }
 
+/* What was measured before the copies says nothing of memory. */
+static void test_missing_compute_is_named(void **state)
+{
+    (void)state;
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    struct sbp_diag diag = {0};
+    calibration.compute.samples[0] = (struct sbp_samples){0};
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
+                     SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "no copy has a time"));
+    sbp_calibration_free(&calibration);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -195,6 +211,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
         cmocka_unit_test(test_messages_alone),
         cmocka_unit_test(test_too_few_samples_are_refused),
+        cmocka_unit_test(test_missing_compute_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -365,9 +365,6 @@ static void test_json_refused(void **state)
     read = read_text("{\"a\": 1}", NULL);
     assert_only(&read, SBP_LOG_NO_TABLE, "nccl-tests (text and JSON)");
     read_free(&read);
-    read = read_text("{\"sbplan_samples\":1}\n{\"end\":\"done\"}\n", NULL);
-    assert_only(&read, SBP_LOG_NO_TABLE, "samples of sbplan calibrate");
-    read_free(&read);
     json = good;
     json.rows = 2;
     json.average = 0.001;

@@ -1,0 +1,1 @@
+sbplan calibrate --from $DATA/logs/job.log $DATA/samples/newer.samples.jsonl

@@ -118,7 +118,7 @@ static void read_said(struct sbp_log_scan *scan, const char *line, int number)
 
 struct readers {
     struct sbp_log_nccl nccl;
-    bool is_csv;
+    struct sbp_log_csv csv;
 };
 
 static enum sbp_status take_line(struct sbp_log_scan *scan, struct readers *readers,
@@ -132,7 +132,7 @@ static enum sbp_status take_line(struct sbp_log_scan *scan, struct readers *read
     }
     SBP_TRY(sbp_log_osu_line(scan, text, number, &is_taken));
     if (!is_taken)
-        SBP_TRY(sbp_log_csv_line(scan, text, number, &readers->is_csv, &is_taken));
+        SBP_TRY(sbp_log_csv_line(scan, &readers->csv, text, number, &is_taken));
     return is_taken ? SBP_OK : sbp_log_nccl_line(scan, &readers->nccl, text, number);
 }
 
@@ -151,7 +151,7 @@ static void take_said_lines(struct sbp_log_scan *scan, char *text)
 
 enum sbp_status sbp_log_scan_text(struct sbp_log_scan *scan, char *text, size_t length)
 {
-    struct readers readers = {.is_csv = false};
+    struct readers readers = {.csv = {.is_on = false}};
     for (size_t i = 0; i < length; i++)
         text[i] = text[i] == '\0' ? '?' : text[i] == '\t' ? ' ' : text[i];
     if (sbp_log_is_json(text)) {
@@ -164,6 +164,7 @@ enum sbp_status sbp_log_scan_text(struct sbp_log_scan *scan, char *text, size_t 
         next = strchr(line, '\n');
         if (next != NULL)
             *next++ = '\0';
+        readers.csv.is_torn = next == NULL;
         SBP_TRY(take_line(scan, &readers, line, number));
     }
     sbp_log_row_drop(&readers.nccl.pending, sbp_log_current(scan));

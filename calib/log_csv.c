@@ -1,5 +1,6 @@
 /* The CSV of aiconfigurator's collector: one row per run of nccl-tests with all devices in one
- * process (so on one node); sizes are elements, times milliseconds.
+ * process (so on one node); sizes are elements, times milliseconds. A last row without a line's end
+ * is left out, since its time may be cut.
  *
  *     framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency
  */
@@ -66,19 +67,31 @@ static bool read_row(const struct sbp_log_word *field, struct sbp_log_row *row, 
     return true;
 }
 
-enum sbp_status sbp_log_csv_line(struct sbp_log_scan *scan, const char *line, int number,
-                                 bool *is_on, bool *is_taken)
+/* Begins as the row before did. */
+static bool is_row(const struct sbp_log_csv *csv, const char *line)
+{
+    const int length = csv->framework.length;
+    return length > 0 && strncmp(line, csv->framework.at, (size_t)length + 1) == 0;
+}
+
+enum sbp_status sbp_log_csv_line(struct sbp_log_scan *scan, struct sbp_log_csv *csv,
+                                 const char *line, int number, bool *is_taken)
 {
     struct sbp_log_word field[FIELDS];
     double devices;
     struct sbp_log_row row = {.line = number};
     struct sbp_log_run *run = sbp_log_current(scan);
     *is_taken = sbp_log_after(line, HEAD) != NULL;
-    *is_on = *is_on || *is_taken;
-    if (*is_taken || !*is_on || !split_fields(line, field))
+    csv->is_on = csv->is_on || *is_taken;
+    if (*is_taken || !csv->is_on)
         return SBP_OK;
-    *is_taken = true;
-    if (read_row(field, &row, &devices)) {
+    const bool is_whole = split_fields(line, field);
+    *is_taken = is_whole || is_row(csv, line);
+    if (!*is_taken)
+        return SBP_OK;
+    if (is_whole)
+        csv->framework = field[0];
+    if (is_whole && !csv->is_torn && read_row(field, &row, &devices)) {
         run = run_of(scan, field, number, devices, row.element_bytes);
         return run != NULL && sbp_log_add_row(scan, run, &row) ? SBP_OK : SBP_E_MEMORY;
     }

@@ -197,9 +197,14 @@ void sbp_log_row_drop(struct sbp_log_pending *pending, struct sbp_log_run *run);
 /* log_osu.c: whether the line is OSU's. */
 enum sbp_status sbp_log_osu_line(struct sbp_log_scan *scan, const char *line, int number,
                                  bool *is_taken);
-/* log_csv.c: *is_on: the head was seen. */
-enum sbp_status sbp_log_csv_line(struct sbp_log_scan *scan, const char *line, int number,
-                                 bool *is_on, bool *is_taken);
+/* log_csv.c */
+struct sbp_log_csv {
+    bool is_on;                    /* the head was seen */
+    bool is_torn;                  /* the line that comes has no end: its last number may be cut */
+    struct sbp_log_word framework; /* of the last row, in the text */
+};
+enum sbp_status sbp_log_csv_line(struct sbp_log_scan *scan, struct sbp_log_csv *csv,
+                                 const char *line, int number, bool *is_taken);
 /* Lines that tell of the network and of failures (log_signs.c). is_said: it is about the file, by
  * whoever keeps it. */
 void sbp_log_network_sign(const char *line, bool is_said, const char **network, int *trust,

@@ -384,7 +384,7 @@ static void test_collector(void **state)
         "TRTLLM,2.27.3,Quick Device,all_gather,NCCL,half,2,512,0.00908\r\n"
         "TRTLLM,2.27.3,Quick Device,all_gather,NCCL,int8,2,512,0.00910\n"
         "TRTLLM,2.27.3,Quick Device,alltoall,NCCL,half,8,1024,0.0105\n"
-        "TRTLLM,2.27.3,Quick Device,alltoall,NCCL\n",
+        "of another program, which has commas, too\n",
         NULL);
     assert_int_equal(read.logs.table_count, 3);
     assert_int_equal(read.measured.count, 4);
@@ -418,6 +418,27 @@ static void test_collector_rows(void **state)
             read_free(&read);
             sbp_text_free(&text);
         }
+}
+
+/* Cut anywhere in its last row, a file keeps the rows before and tells of that one by its line: the
+ * number that was cut reads as another one. */
+static void test_collector_cut(void **state)
+{
+    (void)state;
+    static const char rows[] =
+        "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency\n"
+        "T,2,D,all_reduce,NCCL,half,2,256,0.0125\n";
+    static const char last[] = "T,2,D,all_reduce,NCCL,half,2,512,0.0126";
+    for (size_t cut = 2; cut < sizeof last; cut++) {
+        struct sbp_text text = {0};
+        sbp_text_add(&text, "%s%.*s", rows, (int)cut, last);
+        struct read read = read_text(text.bytes, NULL);
+        assert_int_equal(read.measured.count, 1);
+        assert_only(&read, SBP_LOG_BROKEN_ROW, "1 row that stops short");
+        assert_int_equal(read.logs.note[0].line, 3);
+        read_free(&read);
+        sbp_text_free(&text);
+    }
 }
 
 /* --- any bytes --- */
@@ -524,11 +545,12 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_osu_sizes),   cmocka_unit_test(test_osu_columns),
-        cmocka_unit_test(test_osu_latency), cmocka_unit_test(test_osu_refused),
-        cmocka_unit_test(test_osu_rows),    cmocka_unit_test(test_collector_rows),
-        cmocka_unit_test(test_json),        cmocka_unit_test(test_json_refused),
-        cmocka_unit_test(test_collector),   cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_osu_sizes),     cmocka_unit_test(test_osu_columns),
+        cmocka_unit_test(test_osu_latency),   cmocka_unit_test(test_osu_refused),
+        cmocka_unit_test(test_osu_rows),      cmocka_unit_test(test_collector_rows),
+        cmocka_unit_test(test_collector_cut), cmocka_unit_test(test_json),
+        cmocka_unit_test(test_json_refused),  cmocka_unit_test(test_collector),
+        cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

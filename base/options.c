@@ -95,16 +95,35 @@ static int64_t find_number(const char *const *names, int count)
     return -1;
 }
 
+/* Processes of the step that srun started. Only its processes have the variable: the shells of
+ * sbatch and salloc have SLURM_PROCID, too, as 0. */
+static int64_t find_srun_processes(void)
+{
+    static const char *const name = "SLURM_STEP_NUM_TASKS";
+    return find_number(&name, 1);
+}
+
+/* mpirun may itself run below srun, its processes' own numbers come first. Of a single process srun
+ * is no launcher: it may be a user's shell. */
 int64_t sbp_launcher_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"};
-    return find_number(names, 3);
+    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                        "SLURM_PROCID"};
+    return find_number(names, find_srun_processes() > 1 ? 4 : 3);
+}
+
+int64_t sbp_launcher_size(void)
+{
+    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
+    if (sbp_launcher_rank() < 0)
+        return 1;
+    const int64_t processes = find_number(names, 2);
+    return processes < 0 ? find_srun_processes() : processes;
 }
 
 enum sbp_status sbp_launcher_alone(struct sbp_diag *diag)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-    const int64_t processes = sbp_launcher_rank() < 0 ? 1 : find_number(names, 3);
+    const int64_t processes = sbp_launcher_size();
     if (processes <= 1)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_USAGE,

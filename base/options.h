@@ -32,6 +32,8 @@ void sbp_options_print(const struct sbp_option *options, FILE *out);
 /* This process's rank as launchers (mpirun, srun) announce it, -1 without one. For who speaks
  * before MPI is up, and for defaults; MPI itself has the last word. */
 int64_t sbp_launcher_rank(void);
+/* How many processes the launcher says that it started; 1 without one, -1: it does not say. */
+int64_t sbp_launcher_size(void);
 /* E_USAGE where a launcher started several processes that would each run all ranks. */
 enum sbp_status sbp_launcher_alone(struct sbp_diag *diag) SBP_MUST_USE;
 /* Before a process fails: lets rank 0 speak for all. A launcher ends a job at the first process

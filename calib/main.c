@@ -70,7 +70,7 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
 static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
-    const bool launched = sbp_launcher_rank() >= 0 || settings->srun_tasks > 1;
+    const bool launched = sbp_launcher_rank() >= 0;
     if (settings->backend == SBP_CALIB_MPI || (settings->backend == SBP_CALIB_AUTO && launched))
         return sbp_mpi_run(sbp_calibration_rank, session, diag);
     if (settings->backend == SBP_CALIB_NCCL)
@@ -108,8 +108,7 @@ int main(int argc, char **argv)
     enum sbp_status status = sbp_settings_read(argc, argv, &settings, &diag);
     if (status == SBP_OK && command.failed)
         status = sbp_fail(&diag, SBP_E_MEMORY, "out of memory");
-    const bool speaks =
-        sbp_launcher_rank() < 0 ? settings.srun_task == 0 : sbp_launcher_rank() == 0;
+    const bool speaks = sbp_launcher_rank() <= 0;
     if (status == SBP_OK && settings.help) {
         if (speaks)
             sbp_settings_help();

@@ -45,11 +45,6 @@ static enum sbp_status read_older(struct sbp_calibration_session *session)
 static enum sbp_status check_run(struct sbp_calibration_session *session, int ranks)
 {
     const struct sbp_settings *settings = session->settings;
-    if (ranks < 2 && settings->srun_tasks > 1)
-        return sbp_fail(&session->diag, SBP_E_USAGE,
-                        "srun started %lld processes without MPI between them: start them with "
-                        "srun --mpi=pmix (srun --mpi=list names the kinds there are), or mpirun",
-                        (long long)settings->srun_tasks);
     if (ranks < 2)
         return sbp_fail(&session->diag, SBP_E_USAGE,
                         "there is 1 rank, collectives need 2: start it with mpirun -n RANKS, or "

@@ -193,14 +193,6 @@ static const struct sbp_option option_table[] = {
     {NULL, NULL, NULL, NULL, NULL},
 };
 
-/* Of a number in the environment; 0: not given. */
-static int64_t number_of(const char *name)
-{
-    const char *value = getenv(name);
-    int64_t number;
-    return value != NULL && sbp_parse_int64(value, &number) ? number : 0;
-}
-
 /* What only several options together make wrong. */
 static enum sbp_status check_settings(const struct sbp_settings *settings, struct sbp_diag *diag)
 {
@@ -215,14 +207,7 @@ static enum sbp_status check_settings(const struct sbp_settings *settings, struc
                         "--method paper has no formula for a broadcast, and --collectives measures "
                         "nothing else: legal are all-reduce, all-gather, reduce-scatter, "
                         "all-to-all and send-recv beside it");
-    if (settings->backend != SBP_CALIB_THREADS)
-        return SBP_OK;
-    if (settings->srun_tasks > 1)
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "--backend threads runs all ranks in one process, but srun started %lld: "
-                        "use --backend mpi, or srun -n 1",
-                        (long long)settings->srun_tasks);
-    return sbp_launcher_alone(diag);
+    return settings->backend == SBP_CALIB_THREADS ? sbp_launcher_alone(diag) : SBP_OK;
 }
 
 enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_settings *settings,
@@ -232,9 +217,7 @@ enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_settings *se
                                       .max_bytes = (int64_t)16 << 20,
                                       .runs = 3,
                                       .seed = 1,
-                                      .budget_s = 30,
-                                      .srun_tasks = number_of("SLURM_STEP_NUM_TASKS"),
-                                      .srun_task = number_of("SLURM_PROCID")};
+                                      .budget_s = 30};
     SBP_TRY(sbp_options_read(option_table, argc, argv, settings, NULL, diag));
     if (settings->help)
         return SBP_OK;

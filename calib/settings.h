@@ -22,7 +22,6 @@ struct sbp_settings {
     int64_t ranks;                 /* 0: not given */
     int64_t nodes, ranks_per_node; /* of a plan or job script; 0: not given */
     int64_t max_bytes, runs, seed;
-    int64_t srun_tasks, srun_task; /* processes of Slurm's step, and which this is; 0: none */
     double budget_s;
     double nominal_bytes_per_s; /* 0: what the system says */
     unsigned kinds;             /* a bit for each collective; 0: all */

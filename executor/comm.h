@@ -73,8 +73,9 @@ enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Runs this process as one rank of MPI_COMM_WORLD (initialises MPI if need be, finalises it at the
- * end, failure ends all ranks: reason on stderr, then MPI_Abort). A build without MPI returns
- * E_UNSUPPORTED and says so. */
+ * end, failure ends all ranks: reason on stderr, then MPI_Abort). E_USAGE: a launcher started
+ * several processes that MPI does not connect. A build without MPI returns E_UNSUPPORTED and says
+ * so. */
 enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
 /* Not in any build yet: E_UNSUPPORTED. */
 enum sbp_status sbp_nccl_run(sbp_rank_main main, void *argument,

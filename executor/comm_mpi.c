@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "base/status.h"
 #include "executor/comm.h"
 
@@ -550,12 +551,29 @@ static const char *failure_text(const struct sbp_comm *comm, const struct sbp_di
     return comm->diag.text[0] != '\0' ? comm->diag.text : sbp_status_text(status);
 }
 
+/* An MPI library that does not know the launcher takes every process for a job of its own. */
+static enum sbp_status check_launcher(const struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    const int64_t processes = sbp_launcher_size();
+    if (comm->size > 1 || processes <= 1)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "the launcher started %lld processes, which MPI does not connect: start them "
+                    "with srun --mpi=pmix (srun --mpi=list names the kinds there are), or the "
+                    "mpirun of this MPI library",
+                    (long long)processes);
+}
+
 /* Runs main and ends all ranks when it fails; comes back from that only if MPI_Abort does. */
 static enum sbp_status run_rank(sbp_rank_main rank_main, void *argument, struct sbp_diag *diag)
 {
     struct sbp_comm comm;
     struct sbp_diag own = {0};
     enum sbp_status status = comm_init(&comm, &own);
+    if (status == SBP_OK && check_launcher(&comm, diag) != SBP_OK) {
+        (void)comm_free(&comm);
+        return SBP_E_USAGE; /* all see it: none has to end the others */
+    }
     if (status == SBP_OK)
         status = rank_main(&mpi_ops, &comm, argument, &own);
     if (status == SBP_OK)

@@ -48,7 +48,7 @@ for task in 0 1; do
         fail "process $task says: $(cat err)"
     SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$task "$calibrate" --backend threads 2>err &&
         fail 'two processes calibrate over threads'
-    [ "$(grep -c 'but srun started 2' err)" -eq $((1 - task)) ] ||
+    [ "$(grep -c 'but the launcher started 2' err)" -eq $((1 - task)) ] ||
         fail "process $task says: $(cat err)"
 done
 

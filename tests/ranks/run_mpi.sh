@@ -55,6 +55,23 @@ for program in "$run" "$calibrate"; do
     test "$(grep -c 'seed: "-1" is not legal' "$folder/err")" -eq 1
 done
 
+# Processes that srun started without MPI between them: the first says so, none runs.
+"$sbplan" search --runnable "$configs/models/tiny-gpt.json" "$configs/clusters/laptop-4.json" \
+    --devices 1 -o "$folder/one.json" >/dev/null
+as_task() { # NUMBER TIMES-IT-SPEAKS COMMAND...
+    task=$1 times=$2 status=0
+    shift 2
+    SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=$task "$@" >"$folder/out" 2>"$folder/err" || status=$?
+    test "$status" -eq 2
+    test ! -s "$folder/out"
+    test "$(grep -c 'the launcher started 4' "$folder/err")" -eq "$times"
+}
+as_task 1 0 "$sbplan" run "$folder/one.json"
+for backend in '' '--backend mpi' '--backend threads'; do
+    as_task 0 1 "$sbplan" run "$folder/plan.json" $backend
+    as_task 0 1 "$sbplan" run "$folder/one.json" $backend
+done
+
 # Backends and devices that are not there; threads in several processes.
 expect_refusal() { # TEXT COMMAND...
     text=$1

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "planner/space_shapes.h"
+
 /* ---- which classes a role splits ------------------------------------------------------------ */
 
 /* Lists hold as many as the next power of two; few roles split more than two classes. */
@@ -129,7 +131,7 @@ static double whole_transfer_s(const struct sbp_judge *judge, const uint8_t *rol
         const uint8_t own = role[(size_t)transfer->to * SBP_MAX_AXES + (size_t)axis];
         to.axis[axis] = entry->role[space->op_role[transfer->op][own]].input[transfer->input];
     }
-    const struct sbp_way way = sbp_space_way(space->mesh, &from, &to);
+    const struct sbp_way way = sbp_space_way(space, &from, &to);
     return sbp_space_way_s(space, transfer->tensor, &way, transfer->there, transfer->back);
 }
 
@@ -153,9 +155,9 @@ static struct sbp_label_item judge_transfer(const struct sbp_judge *judge, const
     if (from->rests_whole) {
         item.seconds = whole_transfer_s(judge, role, transfer);
     } else {
-        const struct sbp_group group =
-            sbp_group_of(space->mesh, moving_axes(judge, role, transfer));
-        item.seconds = sbp_space_moves_s(space, transfer, &group);
+        const sbp_axes moving = moving_axes(judge, role, transfer);
+        item.seconds =
+            sbp_space_moves_s(space, transfer, sbp_shape_of(space->shapes, space->mesh, moving));
     }
     return item;
 }
@@ -191,7 +193,7 @@ static struct sbp_label_item judge_keep(const struct sbp_judge *judge, const uin
     for (int axis = 0; axis < space->mesh->axis_count; axis++)
         from.axis[axis] = sbp_space_output_state(
             space, keep->op, role[(size_t)keep->op_variable * SBP_MAX_AXES + (size_t)axis]);
-    const struct sbp_way way = sbp_space_way(space->mesh, &from, &to);
+    const struct sbp_way way = sbp_space_way(space, &from, &to);
     item.seconds =
         sbp_space_way_s(space, space->graph->op[keep->op].output, &way, keep->there, keep->back);
     return item;

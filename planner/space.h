@@ -165,15 +165,16 @@ double sbp_space_constant_bytes(const struct sbp_space *space, int point);
 /* The most that a full choice takes of a device, over all points. */
 double sbp_space_bytes(const struct sbp_space *space, const int *choice);
 
-/* Axes that change on the way from one distribution to another, as groups: they leave P, change the
- * dimension they split, end in B. Parts: that the splits at either end make of the tensor. */
+/* Axes that change on the way from one distribution to another, as shapes (planner/space_shapes.h):
+ * they leave P, change the dimension they split, end in B. Parts: that the splits at either end
+ * make of the tensor. */
 struct sbp_way {
-    struct sbp_group leave, move, gather;
+    int leave, move, gather;
     bool all_reduced; /* nothing but P -> B changes */
     double from_parts, to_parts;
 };
 /* The way between labelled distributions. */
-struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist *from,
+struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dist *from,
                              const struct sbp_dist *to);
 /* Boxing there and, for the gradient, back, so many times, in normal form (costmodel/boxing.h). */
 double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
@@ -182,9 +183,9 @@ double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct s
  * that may rest whole. SBP_FORBIDDEN when the path does not exist. */
 double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
                             int from_choice, int to_choice);
-/* All-to-alls of a transfer over a group, there and back. */
+/* All-to-alls of a transfer over a group of a shape, there and back. */
 double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                         const struct sbp_group *group);
+                         int shape);
 /* What an output costs on its way into a rest that may be whole; 0 into another. SBP_FORBIDDEN when
  * it cannot rest there. */
 double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,

@@ -157,6 +157,19 @@ static uint8_t tags_that_rest(const struct family_state *left, const struct fami
     return tags;
 }
 
+/* What decides whether the family's axes may go from P to B at once, and whether in two steps,
+ * where as many can leave P as can become B. */
+static void note_all_reduce(const struct family_state *from, const struct family_state *to,
+                            struct sbp_pair_kind *kind)
+{
+    const int most_leave = kind->leave + kind->sum_trades;
+    const int most_gather = kind->gather + kind->trades;
+    const int lost = excess(excess_splits(from, to), excess(to->partial, from->partial));
+    if (kind->leave <= most_gather && kind->gather <= most_leave)
+        kind->lost = (int8_t)(lost <= kind->sum_trades ? lost : kind->sum_trades + 1);
+    kind->parts = most_leave > 0 && most_gather > 0 && most_stays(from, to) > 0;
+}
+
 struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *from_count,
                                    const uint8_t *to_count)
 {
@@ -177,28 +190,28 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
         kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        kind.lost = (int8_t)excess(excess_splits(&a, &b), excess(b.partial, a.partial));
-        kind.parts = most_stays(&a, &b) > 0;
         if (may_trade(pair->space)) {
             const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
             kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
             kind.sum_trades =
                 (int8_t)(pair->is_keep ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
         }
+        note_all_reduce(&a, &b, &kind);
     } else if (!pair->is_keep) {
         kind.moves = (int8_t)least_moves(&a, &b);
     }
     if (!pair->space->moves_grow && !pair->is_keep &&
         pair->space->request->boxing != SBP_BOXING_PAPER)
-        kind.most_moves = (int8_t)(pair->is_whole ? most_moves(&a, &b) : a.splits);
+        kind.most_moves = (int8_t)most_moves(&a, &b);
     return kind;
 }
 
 /* ---- ways ----------------------------------------------------------------------------------- */
 
-struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist *from,
+struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dist *from,
                              const struct sbp_dist *to)
 {
+    const struct sbp_mesh *mesh = space->mesh;
     sbp_axes from_split = 0, to_split = 0, leave = 0, move = 0, gather = 0;
     for (int axis = 0; axis < mesh->axis_count; axis++) {
         const sbp_axes bit = (sbp_axes)1 << axis;
@@ -212,31 +225,26 @@ struct sbp_way sbp_space_way(const struct sbp_mesh *mesh, const struct sbp_dist 
         gather |= b.kind == SBP_BROADCAST ? bit : 0;
     }
     return (struct sbp_way){
-        .leave = sbp_group_of(mesh, leave),
-        .move = sbp_group_of(mesh, move),
-        .gather = sbp_group_of(mesh, gather),
+        .leave = sbp_shape_of(space->shapes, mesh, leave),
+        .move = sbp_shape_of(space->shapes, mesh, move),
+        .gather = sbp_shape_of(space->shapes, mesh, gather),
         .all_reduced = leave != 0 && leave == gather && move == 0,
         .from_parts = (double)sbp_mesh_group_size(mesh, from_split),
         .to_parts = (double)sbp_mesh_group_size(mesh, to_split),
     };
 }
 
-static double group_s(const struct sbp_space *space, enum sbp_collective kind,
-                      const struct sbp_group *group, double members, double bytes)
-{
-    return members > 1 ? sbp_collective_group_s(space->cluster, kind, group, bytes) : 0;
-}
-
 /* Out of P, to other splits, into B; bytes: of what there is at first. */
-static double one_way_s(const struct sbp_space *space, const struct sbp_way *way,
-                        const struct sbp_group *leave, const struct sbp_group *gather, double bytes)
+static double one_way_s(const struct sbp_space *space, const struct sbp_way *way, int leave,
+                        int gather, double bytes)
 {
-    const double left = sbp_group_size(leave), gathered = sbp_group_size(gather);
+    struct sbp_shapes *shapes = space->shapes;
+    const double left = shapes->size[leave], gathered = shapes->size[gather];
     if (way->all_reduced)
-        return group_s(space, SBP_ALL_REDUCE, leave, left, bytes);
-    return group_s(space, SBP_REDUCE_SCATTER, leave, left, bytes) +
-           group_s(space, SBP_ALL_TO_ALL, &way->move, sbp_group_size(&way->move), bytes / left) +
-           group_s(space, SBP_ALL_GATHER, gather, gathered, bytes / left * gathered);
+        return sbp_shape_collective_s(shapes, SBP_ALL_REDUCE, leave, bytes);
+    return sbp_shape_collective_s(shapes, SBP_REDUCE_SCATTER, leave, bytes) +
+           sbp_shape_collective_s(shapes, SBP_ALL_TO_ALL, way->move, bytes / left) +
+           sbp_shape_collective_s(shapes, SBP_ALL_GATHER, gather, bytes / left * gathered);
 }
 
 /* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
@@ -246,29 +254,21 @@ double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct s
 {
     const double bytes =
         sbp_space_elements(space, tensor) * (double)space->pricing.bytes.activation;
-    return there * one_way_s(space, way, &way->leave, &way->gather, bytes / way->from_parts) +
-           back * one_way_s(space, way, &way->gather, &way->leave, bytes / way->to_parts);
+    return there * one_way_s(space, way, way->leave, way->gather, bytes / way->from_parts) +
+           back * one_way_s(space, way, way->gather, way->leave, bytes / way->to_parts);
 }
 
-static double all_to_all_s(const struct sbp_space *space, int tensor, double times,
-                           const struct sbp_group *group)
+static double all_to_all_s(const struct sbp_space *space, int tensor, double times, int shape)
 {
     const double n = sbp_space_elements(space, tensor) / (double)space->mesh->devices *
                      (double)space->pricing.bytes.activation;
-    return times * sbp_collective_group_s(space->cluster, SBP_ALL_TO_ALL, group, n);
+    return times * sbp_shape_collective_s(space->shapes, SBP_ALL_TO_ALL, shape, n);
 }
 
 double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                         const struct sbp_group *group)
+                         int shape)
 {
-    return all_to_all_s(space, transfer->tensor, transfer->there + transfer->back, group);
-}
-
-static void join_axes(const struct sbp_space *space, struct sbp_group *group, int family, int axes)
-{
-    for (int k = 0; k < axes; k++)
-        group->members[space->mesh->family[family].level] *=
-            (double)space->mesh->family[family].prime;
+    return all_to_all_s(space, transfer->tensor, transfer->there + transfer->back, shape);
 }
 
 static double way_s(const struct sbp_pair *pair, const struct sbp_way *way)
@@ -283,34 +283,35 @@ struct trades {
 };
 
 /* Trades take the place of moves. */
-static int moves_of(const struct sbp_pair_kind *kind, int trades, int more)
+static int moves_of(const struct sbp_pair_kind *kind, const struct trades *trades, int family)
 {
-    const int least = excess(kind->moves, trades);
-    return least + more <= kind->most_moves ? least + more : least;
+    return excess(kind[family].moves, trades->whole[family] + trades->sums[family]) +
+           trades->moves[family];
 }
 
 /* The least of ways with such trades, and the fewest axes in each collective beside. */
 static double traded_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
                        const struct trades *trades)
 {
-    struct sbp_way way = {sbp_group_one(), sbp_group_one(), sbp_group_one(), true, 1, 1};
-    struct sbp_group from = sbp_group_one(), to = sbp_group_one();
+    const struct sbp_shapes *shapes = pair->space->shapes;
+    struct sbp_way way = {.all_reduced = true};
+    int from = 0, to = 0;
     bool changes = false, parts = false;
     for (int f = 0; f < pair->space->mesh->family_count; f++) {
         const int whole = trades->whole[f], sums = trades->sums[f];
         const int leave = kind[f].leave + sums, gather = kind[f].gather + whole;
-        join_axes(pair->space, &from, f, kind[f].from_splits);
-        join_axes(pair->space, &to, f, kind[f].to_splits);
-        join_axes(pair->space, &way.leave, f, leave);
-        join_axes(pair->space, &way.move, f, moves_of(&kind[f], whole + sums, trades->moves[f]));
-        join_axes(pair->space, &way.gather, f, gather);
+        from += kind[f].from_splits * shapes->stride[f];
+        to += kind[f].to_splits * shapes->stride[f];
+        way.leave += leave * shapes->stride[f];
+        way.move += moves_of(kind, trades, f) * shapes->stride[f];
+        way.gather += gather * shapes->stride[f];
         changes |= leave > 0;
         parts |= leave > 0 && gather > 0 && (kind[f].parts || whole + sums > 0);
         way.all_reduced &= kind[f].lost <= sums && leave == gather && trades->moves[f] == 0;
     }
     way.all_reduced &= changes;
-    way.from_parts = sbp_group_size(&from);
-    way.to_parts = sbp_group_size(&to);
+    way.from_parts = shapes->size[from];
+    way.to_parts = shapes->size[to];
     const double seconds = way_s(pair, &way);
     if (!way.all_reduced || !parts)
         return seconds;
@@ -325,15 +326,17 @@ static bool next_trades(const struct sbp_pair *pair, const struct sbp_pair_kind 
                         struct trades *trades)
 {
     for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        if (moves_of(kind, trades, f) < kind[f].most_moves) {
+            trades->moves[f]++;
+            return true;
+        }
+        trades->moves[f] = 0;
         if (++trades->whole[f] <= kind[f].trades)
             return true;
         trades->whole[f] = 0;
         if (++trades->sums[f] <= kind[f].sum_trades)
             return true;
         trades->sums[f] = 0;
-        if (++trades->moves[f] <= kind[f].most_moves)
-            return true;
-        trades->moves[f] = 0;
     }
     return false;
 }
@@ -348,7 +351,7 @@ static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
 {
     struct trades trades = {{0}, {0}, {0}};
     double least = price(pair, kind, &trades);
-    while (next_trades(pair, kind, &trades)) {
+    while (least > 0 && next_trades(pair, kind, &trades)) {
         const double seconds = price(pair, kind, &trades);
         if (seconds < least * (1 - ROUND_OFF))
             least = seconds;
@@ -360,10 +363,10 @@ static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
 static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
                       const struct trades *trades)
 {
-    struct sbp_group group = sbp_group_one();
+    int shape = 0;
     for (int f = 0; f < pair->space->mesh->family_count; f++)
-        join_axes(pair->space, &group, f, moves_of(&kind[f], 0, trades->moves[f]));
-    return all_to_all_s(pair->space, pair->tensor, pair->there + pair->back, &group);
+        shape += moves_of(kind, trades, f) * pair->space->shapes->stride[f];
+    return all_to_all_s(pair->space, pair->tensor, pair->there + pair->back, shape);
 }
 
 /* AutoDDL, section 4.3: no all-to-all when the batch split stays (p0 = p0') or the features' does

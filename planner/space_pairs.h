@@ -29,7 +29,7 @@ struct sbp_pair sbp_pair_of_keep(const struct sbp_space *space, const struct sbp
  * not depend on are 0, so that equal kinds are equal bytes. */
 struct sbp_pair_kind {
     int8_t moves;      /* axes that change the dimension they split, at best; paper: in the batch */
-    int8_t most_moves; /* axes that can; 0 where fewer never cost more */
+    int8_t most_moves; /* axes that can, where more may cost less; else 0 */
     int8_t leave, gather;          /* axes that leave P, that become B, at best */
     int8_t trades, sum_trades;     /* axes that could stay B, or P, but can change places */
     int8_t from_splits, to_splits; /* axes that split the tensor at either end */

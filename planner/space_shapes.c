@@ -42,6 +42,15 @@ struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const stru
     return shapes;
 }
 
+int sbp_shape_of(const struct sbp_shapes *shapes, const struct sbp_mesh *mesh, sbp_axes axes)
+{
+    int shape = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if ((axes >> axis & 1) != 0)
+            shape += shapes->stride[mesh->axis[axis].family];
+    return shape;
+}
+
 static size_t slot_of(enum sbp_collective kind, int shape, double bytes)
 {
     uint64_t bits;

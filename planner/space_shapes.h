@@ -26,6 +26,9 @@ struct sbp_shapes {
 struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
                                    struct sbp_arena *arena);
 
+/* The shape of a set of the mesh's axes. */
+int sbp_shape_of(const struct sbp_shapes *shapes, const struct sbp_mesh *mesh, sbp_axes axes);
+
 /* sbp_collective_group_s of a group of that shape, to the bit. */
 double sbp_shape_collective_s(struct sbp_shapes *shapes, enum sbp_collective kind, int shape,
                               double bytes);

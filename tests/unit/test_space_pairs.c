@@ -72,12 +72,12 @@ static double named_s(const struct naming *n)
     const struct sbp_dist to = dist_of(n->space, &pair->to, n->role);
     if (pair->is_keep && !can_rest(n->space, &n->from, &to))
         return INFINITY;
-    const struct sbp_way way = sbp_space_way(n->space->mesh, &n->from, &to);
+    const struct sbp_way way = sbp_space_way(n->space, &n->from, &to);
     if (pair->is_whole)
         return sbp_space_way_s(n->space, pair->tensor, &way, pair->there, pair->back);
     const struct sbp_transfer transfer = {
         .tensor = pair->tensor, .there = pair->there, .back = pair->back};
-    return pair->is_keep ? 0 : sbp_space_moves_s(n->space, &transfer, &way.move);
+    return pair->is_keep ? 0 : sbp_space_moves_s(n->space, &transfer, way.move);
 }
 
 static void swap(uint8_t *a, uint8_t *b)

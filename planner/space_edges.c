@@ -1,10 +1,10 @@
 #include "planner/space_edges.h"
 
-#include <math.h>
+#include <limits.h>
 #include <string.h>
 
-/* Entries of a dense array over patterns, and of a table of prices. */
-enum { MOST_PLACES = 1 << 20, MOST_PRICES = 1 << 22 };
+/* Entries of a dense array over patterns, and prices of an edge that are kept. */
+enum { MOST_PLACES = 1 << 20, MOST_SLOTS = 1 << 21 };
 #define NO_KIND UINT16_MAX
 
 /* ---- patterns ------------------------------------------------------------------------------- */
@@ -183,6 +183,19 @@ static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena
     return SBP_OK;
 }
 
+/* places: of all prices, few of which are asked for where there are many. */
+static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places,
+                                  struct sbp_arena *arena)
+{
+    edge->slots = 1;
+    while (edge->slots < places && edge->slots < MOST_SLOTS)
+        edge->slots *= 2;
+    edge->price = SBP_TAKE(arena, struct sbp_edge_price, edge->slots);
+    for (int i = 0; edge->price != NULL && i < edge->slots; i++)
+        edge->price[i].place = -1;
+    return edge->price == NULL ? SBP_E_MEMORY : SBP_OK;
+}
+
 /* before: edges that were made before this one, right in front of it. */
 static enum sbp_status make_edge(struct sbp_space_edge *edge, int before,
                                  const struct sbp_patterns *patterns, struct sbp_arena *arena)
@@ -197,24 +210,21 @@ static enum sbp_status make_edge(struct sbp_space_edge *edge, int before,
     for (int f = edge->families - 1; f >= 0; f--) {
         edge->stride[f] = (int)size;
         size *= edge->kinds[f] > 0 ? edge->kinds[f] : 1;
-        if (size > MOST_PRICES)
+        if (size > INT_MAX)
             return SBP_E_UNSUPPORTED;
     }
-    edge->price = SBP_TAKE(arena, double, size);
-    for (int64_t i = 0; edge->price != NULL && i < size; i++)
-        edge->price[i] = -1;
-    return edge->price == NULL ? SBP_E_MEMORY : SBP_OK;
+    return make_slots(edge, size, arena);
 }
 
-double sbp_edge_price_at(const struct sbp_space_edge *edge, int place)
+double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place)
 {
-    if (edge->price[place] >= 0)
-        return edge->price[place];
+    struct sbp_edge_price *const slot = &edge->price[place & (edge->slots - 1)];
     struct sbp_pair_kind kind[SBP_MAX_AXES];
     for (int f = 0; f + 1 < edge->families; f++)
         kind[f] = edge->meaning[f][place / edge->stride[f] % edge->kinds[f]];
     const int tag = place % edge->kinds[edge->families - 1];
-    return edge->price[place] = sbp_pair_price_s(&edge->pair, kind, tag);
+    *slot = (struct sbp_edge_price){place, sbp_pair_price_s(&edge->pair, kind, tag)};
+    return slot->seconds;
 }
 
 double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int to_tuple)

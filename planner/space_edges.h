@@ -20,6 +20,12 @@ struct sbp_patterns {
     int size;      /* of that array */
 };
 
+/* A price that was asked for, by its place in the table of all; place -1: none was. */
+struct sbp_edge_price {
+    int place;
+    double seconds;
+};
+
 struct sbp_space_edge {
     struct sbp_pair pair;
     int families; /* with the tag's */
@@ -27,7 +33,9 @@ struct sbp_space_edge {
     uint16_t *kind[SBP_MAX_AXES + 1]; /* (patterns from, patterns to) */
     struct sbp_pair_kind *meaning[SBP_MAX_AXES];
     int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
-    double *price; /* (product of kinds); negative: not asked for yet */
+    int slots; /* a power of two; fewer than the product of kinds if that is large */
+    struct sbp_edge_price
+        *price; /* (slots) the last one asked for of the places that share a slot */
 };
 
 struct sbp_space_edges {
@@ -46,8 +54,13 @@ static inline bool sbp_edge_is_loop(const struct sbp_space_edge *edge)
 enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
                                      struct sbp_space_edges *edges) SBP_MUST_USE;
 
-/* At a place of the table of prices, worked out when it is first asked for. */
-double sbp_edge_price_at(const struct sbp_space_edge *edge, int place);
+double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place);
+/* At a place of the table of prices, worked out where it is not known. */
+static inline double sbp_edge_price_at(const struct sbp_space_edge *edge, int place)
+{
+    const struct sbp_edge_price *known = &edge->price[place & (edge->slots - 1)];
+    return known->place == place ? known->seconds : sbp_edge_work_out_price(edge, place);
+}
 double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int to_tuple);
 
 /* Tuples of a variable that are still looked at. */

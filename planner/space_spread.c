@@ -86,8 +86,7 @@ static double least_to(const struct sbp_space_edge *edge, const struct column_of
         const int place = place_of(edge, column, source[i].pattern);
         if (place < 0)
             continue;
-        const double known = edge->price[place];
-        const double price = known >= 0 ? known : sbp_edge_price_at(edge, place);
+        const double price = sbp_edge_price_at(edge, place);
         if (price < SBP_FORBIDDEN && source[i].from + price < least)
             least = source[i].from + price;
     }

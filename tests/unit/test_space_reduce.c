@@ -61,10 +61,20 @@ static void make(const struct sbp_plan *plan, const struct sbp_request *request,
     "\"odd\", \"in\": 25, \"out\": 35}, {\"op\": \"linear\", \"out\": 72}, {\"op\": \"linear\", "  \
     "\"out\": 144}]}"
 
+/* Threes divide nothing; what two readers want may rest whole. */
+#define FAN                                                                                        \
+    "{\"name\": \"f\", \"global_batch\": 16, \"sequence\": 16, \"features\": 16, \"layers\": ["    \
+    "{\"op\": \"linear\", \"name\": \"a\", \"out\": 16}, "                                         \
+    "{\"op\": \"linear\", \"name\": \"b\", \"inputs\": [\"a\"], \"out\": 16}, "                    \
+    "{\"op\": \"linear\", \"name\": \"c\", \"inputs\": [\"a\"], \"out\": 16}, "                    \
+    "{\"op\": \"add\", \"inputs\": [\"b\", \"c\"]}]}"
+
 static const char *const flat = LEVEL("l", 12, 1e-9);
 static const char *const two = LEVEL("o", 4, 4e-10) ", " LEVEL("i", 6, 1e-10);
 static const char *const three =
     LEVEL("a", 2, 4e-9) ", " LEVEL("b", 6, 1e-9) ", " LEVEL("c", 2, 1e-10);
+static const char *const four = LEVEL("a", 12, 4e-9) ", " LEVEL("b", 12, 1e-9) ", " LEVEL(
+    "c", 6, 4e-10) ", " LEVEL("d", 6, 1e-10);
 
 /* --- spreading --- */
 
@@ -166,6 +176,36 @@ static void test_edges(void **state)
             check_edges(models[m], meshes[l], full, 10 * m + l);
     for (uint64_t l = 0; l < 3; l++)
         check_edges(CHAIN, meshes[l], paper, 100 + l);
+}
+
+/* Places that share a slot are told apart. */
+static void test_large_tables(void **state)
+{
+    (void)state;
+    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_space_edges edges;
+    struct sbp_arena arena;
+    int told = 0;
+    sbp_arena_init(&arena);
+    open_plan(FAN, four, &plan);
+    make(&plan, &full, &space);
+    assert_int_equal(sbp_space_make_edges(&space, &arena, &edges), SBP_OK);
+    for (int e = 0; e < edges.count; e++) {
+        const struct sbp_space_edge *const edge = &edges.edge[e];
+        const int places = edge->stride[0] * edge->kinds[0];
+        for (int place = 0; place + edge->slots < places; place += 997) {
+            const double one = sbp_edge_price_at(edge, place);
+            const double other = sbp_edge_price_at(edge, place + edge->slots);
+            assert_true(sbp_edge_price_at(edge, place) == one);
+            told += one != other;
+        }
+    }
+    assert_true(told > 100);
+    sbp_arena_free(&arena);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
 }
 
 /* --- reducing --- */
@@ -386,8 +426,8 @@ static void test_goals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_edges),
-                                       cmocka_unit_test(test_reductions),
-                                       cmocka_unit_test(test_goals)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_edges), cmocka_unit_test(test_large_tables),
+        cmocka_unit_test(test_reductions), cmocka_unit_test(test_goals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -147,6 +147,7 @@ struct links {
     double usual_s;        /* what the faster quarter takes */
     double limit;          /* times that, which is slow */
     int least_runs;        /* that must have a link: where ranks share cores, one says nothing */
+    int runs;              /* that every link has */
     bool *is_slow;         /* (ranks) */
 };
 
@@ -165,14 +166,17 @@ static int compare_pairs(const void *left, const void *right)
 static void merge_links(struct links *links)
 {
     int kept = 0;
+    links->runs = SBP_MAX_RUNS;
     qsort(links->pair, (size_t)links->count, sizeof *links->pair, compare_pairs);
     for (int first = 0, end; first < links->count; first = end) {
         const struct sbp_pair *link = &links->pair[first];
         for (end = first + 1;
              end < links->count && links->pair[end].a == link->a && links->pair[end].b == link->b;)
             end++;
-        if (end - first >= links->least_runs)
-            links->pair[kept++] = *link;
+        if (end - first < links->least_runs)
+            continue;
+        links->pair[kept++] = *link;
+        links->runs = end - first < links->runs ? end - first : links->runs;
     }
     links->count = kept;
 }
@@ -202,7 +206,7 @@ static void list_links(const struct sbp_record *record, bool between_nodes, int6
     }
 }
 
-/* The best time of a rank's links, except with `without` and with slow ranks; their number. */
+/* The best time of a rank's links; their number. */
 static int best_of(const struct links *links, int rank, double *best_s)
 {
     int count = 0;
@@ -334,8 +338,9 @@ static void look_at_links(const struct sbp_record *record, bool crowded, struct 
         const int before = findings->count;
         for (int64_t bytes = next_size(record, INT64_MAX); bytes > 0 && findings->count == before;
              bytes = next_size(record, bytes)) {
-            links->limit = crowded || bytes < SHORT_BYTES ? SBP_SLOW_NOISY : SBP_SLOW;
             list_links(record, between == 1, bytes, links);
+            links->limit =
+                crowded || bytes < SHORT_BYTES || links->runs == 1 ? SBP_SLOW_NOISY : SBP_SLOW;
             mark_slow_ranks(links);
             name_slow_ranks(links, between == 1, bytes, findings);
             name_slow_links(links, bytes, findings);

@@ -36,6 +36,11 @@ struct log_world {
     double shift_average;   /* added to the footer's */
 };
 
+/* The first fields. */
+#define LOG_RUN(AGE, COLLECTIVE, NODES, EACH, LEAST, MOST)                                         \
+    .age = (AGE), .collective = (COLLECTIVE), .nodes = (NODES), .each = (EACH), .least = (LEAST),  \
+    .most = (MOST)
+
 /* Of a row as asked for in bytes: what it prints as its size. */
 double log_world_size(const struct log_world *world, double asked);
 /* half 0: out of place. */

@@ -333,43 +333,35 @@ static void test_json(void **state)
 static void test_json_refused(void **state)
 {
     (void)state;
-    struct json json = good;
-    json.wrong = "3.000000";
-    struct read read = read_json(&json);
-    assert_only(&read, SBP_LOG_WRONG_VALUES, "after 1024 bytes");
-    read_free(&read);
-    json = good;
-    json.time_key = "cpu_time";
-    read = read_json(&json);
-    assert_only(&read, SBP_LOG_CPU_TIME, "-C");
-    read_free(&read);
-    json = good;
-    json.average = 100;
-    read = read_json(&json);
-    assert_only(&read, SBP_LOG_AVERAGE_DIFFERS, "100 GB/s");
-    read_free(&read);
-    json = good;
-    json.tail = ",\"errors\":[\"unhandled\"],\"end_time\":\"2026-07-01 10:00:09\"}";
-    read = read_json(&json);
-    assert_only(&read, SBP_LOG_FAILED_RUN, "aborted");
-    read_free(&read);
-    json.tail = ""; /* left open */
-    read = read_json(&json);
-    assert_only(&read, SBP_LOG_NOT_WHOLE_JSON, "aborted");
-    read_free(&read);
-    json = good;
-    json.program = "alltoallv_perf";
-    read = read_json(&json);
-    assert_only(&read, SBP_LOG_NOT_PRICED, "no price");
-    read_free(&read);
-    read = read_text("{\"a\": 1}", NULL);
+    enum { CASES = 7 };
+    static const char failed[] =
+        ",\"errors\":[\"unhandled\"],\"end_time\":\"2026-07-01 10:00:09\"}";
+    struct json json[CASES];
+    static const struct {
+        enum sbp_log_reason reason;
+        const char *part;
+    } expected[CASES] = {
+        {SBP_LOG_WRONG_VALUES, "after 1024 bytes"}, {SBP_LOG_CPU_TIME, "-C"},
+        {SBP_LOG_AVERAGE_DIFFERS, "100 GB/s"},      {SBP_LOG_FAILED_RUN, "aborted"},
+        {SBP_LOG_NOT_WHOLE_JSON, "aborted"},        {SBP_LOG_NOT_PRICED, "no price"},
+        {SBP_LOG_SHORTENED, "2 of 4 sizes"}};
+    for (int i = 0; i < CASES; i++)
+        json[i] = good;
+    json[0].wrong = "3.000000";
+    json[1].time_key = "cpu_time";
+    json[2].average = 100;
+    json[3].tail = failed;
+    json[4].tail = ""; /* left open */
+    json[5].program = "alltoallv_perf";
+    json[6].rows = 2;
+    json[6].average = 0.001;
+    for (int i = 0; i < CASES; i++) {
+        struct read read = read_json(&json[i]);
+        assert_only(&read, expected[i].reason, expected[i].part);
+        read_free(&read);
+    }
+    struct read read = read_text("{\"a\": 1}", NULL);
     assert_only(&read, SBP_LOG_NO_TABLE, "nccl-tests (text and JSON)");
-    read_free(&read);
-    json = good;
-    json.rows = 2;
-    json.average = 0.001;
-    read = read_json(&json);
-    assert_only(&read, SBP_LOG_SHORTENED, "2 of 4 sizes");
     read_free(&read);
 }
 
@@ -492,12 +484,10 @@ static void mutate(struct sbp_text *text, struct sbp_random *random)
 static void print_any(struct sbp_text *text, struct sbp_random *random)
 {
     static const char *const names[] = {"all_reduce", "all_gather", "alltoall", "sendrecv"};
-    const struct log_world world = {.age = (enum log_age)sbp_random_below(random, LOG_AGES),
-                                    .collective = names[sbp_random_below(random, 4)],
-                                    .nodes = 1 + (int)sbp_random_below(random, 3),
-                                    .each = 1 + (int)sbp_random_below(random, 4),
-                                    .least = 8,
-                                    .most = 1 << 16,
+    const struct log_world world = {LOG_RUN((enum log_age)sbp_random_below(random, LOG_AGES),
+                                            names[sbp_random_below(random, 4)],
+                                            1 + (int)sbp_random_below(random, 3),
+                                            1 + (int)sbp_random_below(random, 4), 8, 1 << 16),
                                     .has_stamp = sbp_random_below(random, 4) == 0,
                                     .by_iteration = sbp_random_below(random, 4) == 0};
     if (sbp_random_below(random, 6) == 0)

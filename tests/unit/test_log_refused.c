@@ -11,10 +11,8 @@
 
 #include "tests/unit/log_world.h"
 
-#define RUN(AGE, COLLECTIVE, NODES, EACH)                                                          \
-    .age = AGE, .collective = COLLECTIVE, .nodes = NODES, .each = EACH, .least = 1 << 10,          \
-    .most = 1 << 26
-#define WORLD RUN(LOG_2022, "all_reduce", 2, 4)
+#define RUN(AGE, COLLECTIVE, NODES, EACH) LOG_RUN(AGE, COLLECTIVE, NODES, EACH, 1 << 10, 1 << 26)
+#define WORLD                             RUN(LOG_2022, "all_reduce", 2, 4)
 
 static const struct log_world plain = {WORLD};
 

@@ -97,12 +97,8 @@ static void test_ages(void **state)
                 struct sbp_logs logs;
                 if (age < (int)collectives[c].since)
                     continue;
-                const struct log_world world = {.age = (enum log_age)age,
-                                                .collective = collectives[c].name,
-                                                .nodes = shapes[s][0],
-                                                .each = shapes[s][1],
-                                                .least = 8,
-                                                .most = 1 << 28};
+                const struct log_world world = {LOG_RUN((enum log_age)age, collectives[c].name,
+                                                        shapes[s][0], shapes[s][1], 8, 1 << 28)};
                 read_world(&world, collectives[c].kind, "run.log", NULL, &logs);
                 assert_int_equal(logs.table[0].ranks_from, SBP_LOG_LISTED);
                 assert_null(log_world_note(&logs, SBP_LOG_NAME_GUESSED));
@@ -117,12 +113,7 @@ static void test_formats(void **state)
 {
     (void)state;
     static const char INFO[] = "node00:4000:4021 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P";
-    const struct log_world base = {.age = LOG_2022,
-                                   .collective = "all_reduce",
-                                   .nodes = 2,
-                                   .each = 4,
-                                   .least = 8,
-                                   .most = 1 << 26};
+    const struct log_world base = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 8, 1 << 26)};
     struct log_world worlds[20];
     int count = 0;
     for (int i = 0; i < 20; i++)
@@ -168,12 +159,8 @@ static void test_tables(void **state)
     int at = 0;
     sbp_text_add(&text, "\xef\xbb\xbf");
     for (int c = 0; c < 6; c++) {
-        world[c] = (struct log_world){.age = c % 2 == 0 ? LOG_2025 : LOG_2022,
-                                      .collective = collectives[c].name,
-                                      .nodes = 2 + c,
-                                      .each = 2,
-                                      .least = 1 << 10,
-                                      .most = 1 << 20};
+        world[c] = (struct log_world){LOG_RUN(c % 2 == 0 ? LOG_2025 : LOG_2022, collectives[c].name,
+                                              2 + c, 2, 1 << 10, 1 << 20)};
         log_world_print(&world[c], &text);
         sbp_text_add(&text, "\nsubmitting the next job\n$ mpirun -n 8 ./build/run\n\n");
     }
@@ -209,12 +196,9 @@ static void test_inferred_ranks(void **state)
         const int each = 1 + (int)sbp_random_below(&random, 8);
         const int nodes = 2 + (int)sbp_random_below(&random, 20);
         const size_t c = sbp_random_below(&random, 3);
-        const struct log_world world = {.age = trial % 2 == 0 ? LOG_2022 : LOG_2025,
-                                        .collective = collectives[c].name,
-                                        .nodes = nodes,
-                                        .each = each,
-                                        .least = 1 << 20,
-                                        .most = (double)((int64_t)1 << 33),
+        const struct log_world world = {LOG_RUN(trial % 2 == 0 ? LOG_2022 : LOG_2025,
+                                                collectives[c].name, nodes, each, 1 << 20,
+                                                (double)((int64_t)1 << 33)),
                                         .no_list = true};
         struct sbp_logs logs;
         const struct sbp_log_options options = {.ranks_per_node = each};
@@ -231,12 +215,7 @@ static void test_inferred_ranks(void **state)
 static void test_open_ranks(void **state)
 {
     (void)state;
-    struct log_world world = {.age = LOG_2022,
-                              .collective = "all_reduce",
-                              .nodes = 500,
-                              .each = 4,
-                              .least = 1 << 20,
-                              .most = 1 << 28,
+    struct log_world world = {LOG_RUN(LOG_2022, "all_reduce", 500, 4, 1 << 20, 1 << 28),
                               .no_list = true};
     struct sbp_text text = {0};
     struct sbp_logs logs;
@@ -267,14 +246,8 @@ static void read_said(const char *said, const struct log_world *world, const cha
 static void test_own_line(void **state)
 {
     (void)state;
-    const struct log_world world = {.age = LOG_2022,
-                                    .collective = "all_gather",
-                                    .nodes = 16,
-                                    .each = 4,
-                                    .least = 1 << 12,
-                                    .most = 1 << 28,
-                                    .no_list = true,
-                                    .unchecked = true};
+    const struct log_world world = {LOG_RUN(LOG_2022, "all_gather", 16, 4, 1 << 12, 1 << 28),
+                                    .no_list = true, .unchecked = true};
     static const struct {
         const char *said;
         enum sbp_log_reason reason;
@@ -324,15 +297,8 @@ static void test_own_line(void **state)
 static void test_bare_tables(void **state)
 {
     (void)state;
-    struct log_world world = {.age = LOG_2022,
-                              .collective = "reduce_scatter",
-                              .nodes = 4,
-                              .each = 8,
-                              .least = 1 << 12,
-                              .most = 1 << 28,
-                              .no_list = true,
-                              .no_settings = true,
-                              .no_footer = true};
+    struct log_world world = {LOG_RUN(LOG_2022, "reduce_scatter", 4, 8, 1 << 12, 1 << 28),
+                              .no_list = true, .no_settings = true, .no_footer = true};
     const struct sbp_log_options options = {.nodes = 4};
     for (int has_head = 0; has_head < 2; has_head++) {
         struct sbp_logs logs;
@@ -350,12 +316,7 @@ static void test_bare_tables(void **state)
 static void test_short_list(void **state)
 {
     (void)state;
-    const struct log_world world = {.age = LOG_2022,
-                                    .collective = "all_reduce",
-                                    .nodes = 8,
-                                    .each = 8,
-                                    .least = 1 << 12,
-                                    .most = 1 << 28};
+    const struct log_world world = {LOG_RUN(LOG_2022, "all_reduce", 8, 8, 1 << 12, 1 << 28)};
     struct sbp_text text = {0};
     struct sbp_logs logs;
     struct sbp_measured measured;
@@ -382,12 +343,7 @@ static void test_short_list(void **state)
 static void test_sizes_of_nothing(void **state)
 {
     (void)state;
-    const struct log_world world = {.age = LOG_2022,
-                                    .collective = "all_gather",
-                                    .nodes = 2,
-                                    .each = 4,
-                                    .least = 4,
-                                    .most = 1 << 20};
+    const struct log_world world = {LOG_RUN(LOG_2022, "all_gather", 2, 4, 4, 1 << 20)};
     struct sbp_logs logs;
     read_world(&world, SBP_ALL_GATHER, "run.log", NULL, &logs);
     const struct sbp_log_note *note = log_world_note(&logs, SBP_LOG_SIZE_ZERO);
@@ -400,12 +356,7 @@ static void test_sizes_of_nothing(void **state)
 static void test_first_use(void **state)
 {
     (void)state;
-    struct log_world world = {.age = LOG_2022,
-                              .collective = "all_reduce",
-                              .nodes = 2,
-                              .each = 4,
-                              .least = 1 << 10,
-                              .most = 1 << 26,
+    struct log_world world = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 26),
                               .slow_first = 4};
     struct sbp_logs logs;
     read_world(&world, SBP_ALL_REDUCE, "run.log", NULL, &logs);
@@ -425,12 +376,7 @@ static void test_first_use(void **state)
 static void test_broken_rows(void **state)
 {
     (void)state;
-    const struct log_world world = {.age = LOG_2022,
-                                    .collective = "all_reduce",
-                                    .nodes = 2,
-                                    .each = 4,
-                                    .least = 1 << 10,
-                                    .most = 1 << 26};
+    const struct log_world world = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 26)};
     static const char *const damages[] = {
         "   733554432", "    33554432       8388609",
         "    33554432       8388608     float     sum      -1\n#"};
@@ -455,12 +401,7 @@ static void test_broken_rows(void **state)
 static void test_tabs(void **state)
 {
     (void)state;
-    const struct log_world world = {.age = LOG_2022,
-                                    .collective = "all_reduce",
-                                    .nodes = 2,
-                                    .each = 4,
-                                    .least = 1 << 10,
-                                    .most = 1 << 26};
+    const struct log_world world = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 26)};
     struct sbp_text text = {0};
     struct sbp_logs logs;
     struct sbp_measured measured;

@@ -64,6 +64,8 @@ void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findin
     if (otherwise)
         find(findings, "it was gone on with under another library, driver, binding or other "
                        "settings: its times are of both (--fresh begins anew)");
+    if (!last->ended)
+        find(findings, "it was not measured to its end: the command that began it goes on with it");
 }
 
 /* --- runs --- */

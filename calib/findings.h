@@ -25,7 +25,7 @@ struct sbp_findings {
 
 /* Each adds lines. Ranks are named where the record says on which hosts they lay. */
 /* What changed between the sessions of the last chain: it was gone on with on other hosts, or under
- * other software and settings. */
+ * other software and settings; whether its end is missing. */
 void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings);
 void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings);
 /* Compute that the same rank was slowest at. */

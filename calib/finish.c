@@ -9,6 +9,14 @@
 #include "calib/report.h"
 #include "calib/write.h"
 
+bool sbp_finish_set_output(struct sbp_finish_options *options, const char *name)
+{
+    static const char lines[] = ".jsonl";
+    const size_t length = strlen(name), cut = sizeof lines - 1;
+    options->output = name;
+    return length > 0 && (length < cut || strcmp(name + length - cut, lines) != 0);
+}
+
 bool sbp_finish_set_method(struct sbp_finish_options *options, const char *name)
 {
     options->is_paper = strcmp(name, "paper") == 0;

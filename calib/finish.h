@@ -17,6 +17,8 @@ struct sbp_finish_options {
     bool json, quiet; /* print the cluster file, or nothing, instead of tables */
 };
 
+/* A file name that is not of samples, which nothing may overwrite. */
+bool sbp_finish_set_output(struct sbp_finish_options *options, const char *name);
 /* "curves", "paper"; "median", "least"; "relative", "symmetric", "none"; false: of no other name.
  */
 bool sbp_finish_set_method(struct sbp_finish_options *options, const char *name);

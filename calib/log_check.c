@@ -401,7 +401,7 @@ static enum sbp_status check_file(struct sbp_logs *logs, int file, const struct 
         return sbp_log_add_note(logs, file, -1, 0, SBP_LOG_NO_TABLE,
                                 "it holds no table of times; known are those of nccl-tests (text "
                                 "and JSON), rccl-tests, the OSU benchmarks and aiconfigurator's "
-                                "collector");
+                                "collector, and samples of sbplan calibrate (.samples.jsonl)");
     return SBP_OK;
 }
 

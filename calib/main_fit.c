@@ -68,8 +68,7 @@ static bool set_diff(void *settings, const char *value)
 
 static bool set_output(void *settings, const char *value)
 {
-    ((struct options *)settings)->finish.output = value;
-    return *value != '\0';
+    return sbp_finish_set_output(&((struct options *)settings)->finish, value);
 }
 
 static bool set_name(void *settings, const char *value)
@@ -145,7 +144,8 @@ static const struct sbp_option option_table[] = {
      set_ranks_per_node},
     {"--diff", "FILE", "a file name",
      "say what changed from one calibration's samples to those of the only --from", set_diff},
-    {"-o", "FILE", "a file name", "write a cluster file", set_output},
+    {"-o", "FILE", "a file name that does not end in .jsonl, as samples do", "write a cluster file",
+     set_output},
     {"--device-preset", "NAME", PRESETS, "the devices, of which logs say nothing: needed with -o",
      set_preset},
     {"--method", "NAME", "curves, paper",
@@ -370,6 +370,10 @@ static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
     const char *samples = find_samples(options);
     if (options->diff != NULL)
         return compare(options, diag);
+    for (int i = 0; i < options->log_count && options->finish.output != NULL; i++)
+        if (strcmp(options->log[i], options->finish.output) == 0)
+            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",
+                            options->finish.output);
     if (samples != NULL)
         return fit_samples(options, samples, diag);
     if (options->of_samples != NULL)

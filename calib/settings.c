@@ -25,7 +25,7 @@ static bool set_path(const char *value, const char **path)
 
 static bool set_output(void *settings, const char *value)
 {
-    return set_path(value, &((struct sbp_settings *)settings)->finish.output);
+    return sbp_finish_set_output(&((struct sbp_settings *)settings)->finish, value);
 }
 
 static bool set_merge(void *settings, const char *value)
@@ -147,7 +147,7 @@ SET_FLAG(help, help)
 /* --- the table --- */
 
 static const struct sbp_option option_table[] = {
-    {"-o", "FILE", "a file name",
+    {"-o", "FILE", "a file name that does not end in .jsonl, as samples do",
      "cluster file to write (default cluster.json); every sample goes beside it, into "
      "cluster.samples.jsonl, as it is taken: killed, the same command goes on",
      set_output},

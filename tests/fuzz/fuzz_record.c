@@ -1,7 +1,9 @@
-/* Files of samples: whatever is read, points are usable, and what is whole is read again alike. */
+/* Files of samples: whatever is read, points are usable, findings fit, and what is whole is read
+ * again alike. */
 #include <math.h>
 #include <stdlib.h>
 
+#include "calib/findings.h"
 #include "calib/log.h"
 #include "calib/points.h"
 #include "tests/fuzz/fuzz.h"
@@ -24,6 +26,17 @@ static void check_points(const struct sbp_record *record)
     sbp_measured_free(&measured);
 }
 
+static void check_findings(const struct sbp_record *record)
+{
+    struct sbp_findings findings = {.count = 0};
+    sbp_findings_of_sessions(record, &findings);
+    sbp_findings_of_compute(record, &findings);
+    sbp_findings_of_network(record, &findings);
+    const enum sbp_status status = sbp_findings_of_pairs(record, false, &findings, NULL);
+    fuzz_check(status == SBP_OK, "findings");
+    fuzz_check(findings.count <= SBP_MAX_FINDINGS, "lines that there is room for");
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     char *text = fuzz_text(data, size);
@@ -35,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             sbp_record_parse("input", text, record.whole_bytes, &again, &diag);
         fuzz_check(status == SBP_OK && again.result_count == record.result_count, "the same again");
         check_points(&record);
+        check_findings(&record);
         sbp_record_free(&again);
         sbp_record_free(&record);
     } else {

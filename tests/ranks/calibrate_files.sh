@@ -59,6 +59,10 @@ planned=$("$calibrate" $options --dry-run | sed -n 's/^\([0-9]*\) cells a run.*/
 [ "$(wc -l <whole.cells)" -eq $((2 * planned)) ] || fail "$planned cells are planned for a run"
 tail -n 1 whole.samples.jsonl | grep -q '"end":"done"' || fail 'it did not come to its end'
 
+status=0
+"$calibrate" $options -o over.jsonl 2>err || status=$?
+[ $status -eq 2 ] && [ ! -e over.jsonl ] || fail "a cluster file over its samples: $(cat err)"
+
 # --- fitted again: the same, to the byte; in another way, as measuring would have ---
 
 mkdir again

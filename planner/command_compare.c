@@ -353,9 +353,7 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
     struct cJSON *rows = sbp_put_array(json, "spaces", &failed);
     for (int i = 0; i < ROWS && !failed; i++)
         put_row(rows, comparison, i, &failed);
-    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
-    cJSON_Delete(json);
-    return status;
+    return sbp_json_finish(json, failed, diag);
 }
 
 static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *diag)

@@ -351,9 +351,7 @@ static enum sbp_status print_json(const struct sbp_report *report, const struct 
     sbp_trust_put(json, trust, &failed);
     put_sites(json, report->plan, &failed);
     put_collectives(json, report, &failed);
-    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
-    cJSON_Delete(json);
-    return status;
+    return sbp_json_finish(json, failed, diag);
 }
 
 enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struct sbp_diag *diag)

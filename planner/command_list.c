@@ -99,9 +99,7 @@ static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry 
         sbp_put_array(json, kind == SBP_CONFIG_MODEL ? "models" : "clusters", &failed);
     for (int i = 0; i < count && !failed; i++)
         put_entry(list, kind, &entries[i], &failed);
-    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
-    cJSON_Delete(json);
-    return status;
+    return sbp_json_finish(json, failed, diag);
 }
 
 static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,

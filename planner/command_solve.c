@@ -106,9 +106,7 @@ static enum sbp_status print_json(const struct answer *answer, struct sbp_diag *
         sbp_put_number(point, "elapsed_s", solution->curve[i].elapsed_s, &failed);
         sbp_put_number(point, "best", solution->curve[i].best, &failed);
     }
-    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
-    cJSON_Delete(json);
-    return status;
+    return sbp_json_finish(json, failed, diag);
 }
 
 enum sbp_status sbp_command_solve(const struct sbp_arguments *arguments, struct sbp_diag *diag)

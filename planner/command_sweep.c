@@ -301,9 +301,7 @@ static enum sbp_status print_json(const struct table *table, struct sbp_diag *di
     for (int i = 0; i < table->sweep.row_count && !failed; i++)
         if (table->row[i].searched)
             put_row(rows, table, i, &failed);
-    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
-    cJSON_Delete(json);
-    return status;
+    return sbp_json_finish(json, failed, diag);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */

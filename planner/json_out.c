@@ -97,6 +97,13 @@ enum sbp_status sbp_json_print(const struct cJSON *json, FILE *out, struct sbp_d
                    : sbp_fail(diag, SBP_E_IO, "sbplan: standard output: %s", strerror(errno));
 }
 
+enum sbp_status sbp_json_finish(struct cJSON *json, bool failed, struct sbp_diag *diag)
+{
+    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
 bool sbp_json_hash(const struct cJSON *json, char *buffer)
 {
     char *text = cJSON_PrintUnformatted(json);

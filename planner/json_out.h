@@ -32,6 +32,9 @@ char *sbp_json_text(const struct cJSON *json);
 /* Prints the text of a tree; NULL counts as memory that ran out. E_MEMORY, E_IO. */
 enum sbp_status sbp_json_print(const struct cJSON *json, FILE *out,
                                struct sbp_diag *diag) SBP_MUST_USE;
+/* The same to standard output, of a tree that is deleted; failed: it is not whole. */
+enum sbp_status sbp_json_finish(struct cJSON *json, bool failed,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 /* "fnv1a64:..." of a tree's compact text: the name of a model or a cluster in a plan. */
 #define SBP_HASH_BYTES 32
 bool sbp_json_hash(const struct cJSON *json, char *buffer);

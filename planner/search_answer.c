@@ -182,13 +182,6 @@ static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
     return json;
 }
 
-static enum sbp_status end_json(struct cJSON *json, bool failed, struct sbp_diag *diag)
-{
-    const enum sbp_status status = sbp_json_print(failed ? NULL : json, stdout, diag);
-    cJSON_Delete(json);
-    return status;
-}
-
 static enum sbp_status print_json(const struct sbp_search_job *job, const struct sbp_report *report,
                                   const struct sbp_alternatives *all, struct sbp_diag *diag)
 {
@@ -202,7 +195,7 @@ static enum sbp_status print_json(const struct sbp_search_job *job, const struct
     put_curve(json, &job->outcome, &failed);
     if (all != NULL)
         sbp_alternatives_put(json, all, &failed);
-    return end_json(json, failed, diag);
+    return sbp_json_finish(json, failed, diag);
 }
 
 static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
@@ -219,7 +212,7 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
         sbp_put_number(memory, "needed_bytes", shortage->needed_bytes, &failed);
     if (shortage->largest[0] != '\0')
         sbp_put_text(memory, "dominates", shortage->largest, &failed);
-    return end_json(json, failed, diag);
+    return sbp_json_finish(json, failed, diag);
 }
 
 /* --- either --- */

@@ -17,8 +17,7 @@ struct small_instance {
 };
 
 /* The texts alone. linears: layers of a chain; sizes of the cluster as small_cluster_draw has them.
- * seed, is_measured and request are the
- * caller's. */
+ * seed, is_measured and request are the caller's. */
 void small_instance_draw(struct small_instance *instance, enum small_kind kind, int linears,
                          int outer, int inner);
 /* Draws, and begins the plan. */

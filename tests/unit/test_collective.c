@@ -305,26 +305,30 @@ static void test_growing(void **state)
     struct sbp_random random;
     sbp_random_seed(&random, SEED + 2);
     print_message("seed %llu\n", (unsigned long long)SEED + 2);
-    int grows = 0, shrinks = 0;
-    for (int round = 0; round < 600; round++) {
+    static const enum sbp_collective kinds[] = {SBP_ALL_TO_ALL, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
+                                                SBP_ALL_REDUCE};
+    int grows[4] = {0}, shrinks[4] = {0};
+    for (int round = 0; round < 2400; round++) {
+        const int k = round / 600;
         struct setting s = random_setting(&random, 1 + round % SBP_MAX_LEVELS, true);
-        s.cluster.collectives = (enum sbp_collective_model)(round % 4 == 0);
-        if (!sbp_collective_grows(&s.cluster, SBP_ALL_TO_ALL)) {
-            shrinks++;
+        s.cluster.collectives = (enum sbp_collective_model)(round % 5 == 0);
+        if (!sbp_collective_grows(&s.cluster, kinds[k])) {
+            shrinks[k]++;
             continue;
         }
-        grows++;
+        grows[k]++;
         for (int trial = 0; trial < 50; trial++) {
             const sbp_axes all = ((sbp_axes)1 << s.mesh.axis_count) - 1;
             const sbp_axes some = (sbp_axes)oracle_below(&random, (int64_t)all + 1);
             const sbp_axes more = some | (sbp_axes)oracle_below(&random, (int64_t)all + 1);
             const double n = (double)oracle_below(&random, 100000);
-            const double less = sbp_collective_s(&s.cluster, &s.mesh, SBP_ALL_TO_ALL, some, n);
-            assert_true(less <= sbp_collective_s(&s.cluster, &s.mesh, SBP_ALL_TO_ALL, more, n) *
-                                    (1 + 1e-12));
+            const double less = sbp_collective_s(&s.cluster, &s.mesh, kinds[k], some, n);
+            assert_true(less <=
+                        sbp_collective_s(&s.cluster, &s.mesh, kinds[k], more, n) * (1 + 1e-12));
         }
     }
-    assert_true(grows > 100 && shrinks > 100);
+    for (int k = 0; k < 4; k++)
+        assert_true(grows[k] > 100 && shrinks[k] > 100);
 }
 
 static void test_groups(void **state)

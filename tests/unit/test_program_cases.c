@@ -183,6 +183,21 @@ static struct sbp_cluster flat(int64_t devices)
     return cluster;
 }
 
+static void set_flat(struct oracle_setting *s, int64_t devices)
+{
+    const struct sbp_cluster cluster = flat(devices);
+    oracle_set_cluster(s, &cluster);
+}
+
+/* The strategy compiled in the model's own precision. */
+static struct sbp_totals checked_totals(struct oracle_setting *s)
+{
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s->model.graph.precision);
+    oracle_compile(s, &bytes);
+    oracle_check_program(s);
+    return sbp_program_totals(&s->program, &s->cluster);
+}
+
 static double program_s(const struct factors *f, int batch, bool paper)
 {
     struct oracle_setting s = {0};
@@ -196,8 +211,7 @@ static double program_s(const struct factors *f, int batch, bool paper)
         "{\"op\": \"linear\", \"out\": 512}]}",
         batch);
     oracle_model_read(&s.model, text);
-    const struct sbp_cluster cluster = flat(128);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 128);
     label(&s, f, paper);
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
     oracle_compile(&s, &bytes);
@@ -285,18 +299,14 @@ static void test_figure_3(void **state)
     for (int i = 0; i < 2; i++) {
         struct oracle_setting s = {0};
         oracle_model_open(&s.model, "autoddl-attention");
-        const struct sbp_cluster cluster = flat(64);
-        oracle_set_cluster(&s, &cluster);
+        set_flat(&s, 64);
         for (int axis = 0; axis < 6; axis++)
             s.strategy.rest[s.model.graph.input].axis[axis] =
                 SBP_STATE_S(axis < 2 ? SBP_DIM_BATCH : SBP_DIM_FEATURE);
         give_roles(&s, "qkv", rows[i].qkv, linear);
         give_roles(&s, "attention", (int[]){2, 4}, attention);
         give_roles(&s, "projection", rows[i].projection, linear);
-        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-        oracle_compile(&s, &bytes);
-        oracle_check_program(&s);
-        const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+        const struct sbp_totals totals = checked_totals(&s);
         oracle_near("elements", totals.forward_activation_elements,
                     rows[i].elements * (double)(INT64_C(1) << 30));
         oracle_near("the way back", totals.by_cause_s[SBP_CAUSE_ACTIVATION_GRADIENT],
@@ -342,12 +352,8 @@ static void test_gpt2_alone(void **state)
     (void)state;
     struct oracle_setting s = {0};
     oracle_model_open(&s.model, "gpt2-small");
-    const struct sbp_cluster cluster = flat(1);
-    oracle_set_cluster(&s, &cluster);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-    oracle_compile(&s, &bytes);
-    oracle_check_program(&s);
-    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    set_flat(&s, 1);
+    const struct sbp_totals totals = checked_totals(&s);
     assert_int_equal(totals.weight_bytes, 4 * (GPT2_PARAMETERS + GPT2_PADDING));
     assert_int_equal(totals.gradient_bytes, totals.weight_bytes);
     assert_int_equal(totals.moment_bytes, 2 * totals.weight_bytes);
@@ -361,13 +367,9 @@ static void test_gpt2_data_parallel(void **state)
     (void)state;
     struct oracle_setting s = {0};
     oracle_model_open(&s.model, "gpt2-small");
-    const struct sbp_cluster cluster = flat(4);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 4);
     label_gpt(&s, false);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-    oracle_compile(&s, &bytes);
-    oracle_check_program(&s);
-    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    const struct sbp_totals totals = checked_totals(&s);
     const double gradients = 4.0 * (double)(GPT2_PARAMETERS + GPT2_PADDING);
     const double tensors = 2 + 12 * 12 + 2; /* table, positions, blocks, last norm */
     oracle_near("all-reduce of gradients", totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT],
@@ -385,13 +387,9 @@ static void test_gpt2_tensor_parallel(void **state)
     (void)state;
     struct oracle_setting s = {0};
     oracle_model_open(&s.model, "gpt2-small");
-    const struct sbp_cluster cluster = flat(4);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 4);
     label_gpt(&s, true);
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-    oracle_compile(&s, &bytes);
-    oracle_check_program(&s);
-    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    const struct sbp_totals totals = checked_totals(&s);
     const int64_t h = 768;
     const int64_t block = 12 * h * h / 4 + (3 * h + 4 * h) / 4 + 2 * h + 4 * h;
     assert_int_equal(totals.weight_bytes, 4 * (50304 * h / 4 + 1024 * h + 12 * block + 2 * h));
@@ -433,14 +431,10 @@ static void test_surviving_sum(void **state)
                                 "\"layers\": [{\"op\": \"linear\", \"in\": 128, \"out\": 256},"
                                 "{\"op\": \"linear\", \"out\": 512},"
                                 "{\"op\": \"linear\", \"out\": 32}]}");
-    const struct sbp_cluster cluster = flat(4);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 4);
     label_chain(&s, (const char *[]){"row", "partial", "partial"},
                 (struct sbp_state[]){SBP_STATE_P, SBP_STATE_P, SBP_STATE_S(SBP_DIM_FEATURE)});
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-    oracle_compile(&s, &bytes);
-    oracle_check_program(&s);
-    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    const struct sbp_totals totals = checked_totals(&s);
     oracle_near("the sum", totals.by_cause_s[SBP_CAUSE_ACTIVATION], ring_s(2, 64 * 32));
     oracle_near("its gradient", totals.by_cause_s[SBP_CAUSE_ACTIVATION_GRADIENT],
                 ring_s(2, 64 * 32));
@@ -460,15 +454,11 @@ static void test_whole_stream(void **state)
                                 "{\"op\": \"gelu\"}, {\"op\": \"linear\", \"out\": 128},"
                                 "{\"op\": \"linear\", \"out\": 512}, {\"op\": \"gelu\"},"
                                 "{\"op\": \"linear\", \"out\": 128}]}");
-    const struct sbp_cluster cluster = flat(4);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 4);
     const struct sbp_state split = SBP_STATE_S(SBP_DIM_FEATURE), whole = SBP_STATE_B;
     label_chain(&s, (const char *[]){"column", "row", "column", "row"},
                 (struct sbp_state[]){split, whole, split, whole});
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-    oracle_compile(&s, &bytes);
-    oracle_check_program(&s);
-    const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+    const struct sbp_totals totals = checked_totals(&s);
     oracle_near("forward", totals.by_cause_s[SBP_CAUSE_ACTIVATION], 2 * 2 * ring_s(2, 64 * 128));
     oracle_near("backward", totals.by_cause_s[SBP_CAUSE_ACTIVATION_GRADIENT],
                 2 * 2 * ring_s(2, 64 * 128));
@@ -562,8 +552,7 @@ static void test_mixed_precision(void **state)
     struct oracle_setting s = {0};
     oracle_model_read(&s.model, "{\"name\": \"m\", \"global_batch\": 8, \"precision\": \"mixed\","
                                 "\"layers\": [{\"op\": \"linear\", \"in\": 64, \"out\": 128}]}");
-    const struct sbp_cluster cluster = flat(1);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 1);
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
     assert_int_equal(bytes.weight, 2);
     assert_int_equal(bytes.gradient, 2);
@@ -598,13 +587,9 @@ static void test_reduce_type(void **state)
                        "\"layers\": [{\"op\": \"linear\", \"in\": 64, \"out\": 128}]}",
                        sbp_type_name(types[i]));
         oracle_model_read(&s.model, text);
-        const struct sbp_cluster cluster = flat(4);
-        oracle_set_cluster(&s, &cluster);
+        set_flat(&s, 4);
         s.strategy.rest[s.model.graph.op[0].output] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
-        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-        oracle_compile(&s, &bytes);
-        oracle_check_program(&s);
-        const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+        const struct sbp_totals totals = checked_totals(&s);
         const double n = 64 * 128 * (double)sbp_type_bytes(types[i]);
         oracle_near("seconds", totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT],
                     6 * 1e-5 + 1.5 * n * 1e-10);
@@ -638,12 +623,8 @@ static void test_wide_types(void **state)
                        "\"cross_entropy\"}]}",
                        CASES[i].types);
         oracle_model_read(&s.model, text);
-        const struct sbp_cluster cluster = flat(1);
-        oracle_set_cluster(&s, &cluster);
-        const struct sbp_element_bytes bytes = sbp_element_bytes_of(&s.model.graph.precision);
-        oracle_compile(&s, &bytes);
-        oracle_check_program(&s);
-        const struct sbp_totals totals = sbp_program_totals(&s.program, &s.cluster);
+        set_flat(&s, 1);
+        const struct sbp_totals totals = checked_totals(&s);
         assert_int_equal(totals.gradient_bytes, CASES[i].gradient * 1024);
         assert_int_equal(totals.master_bytes, CASES[i].master * 1024);
         /* Besides: inputs, labels, maxima and sums, a few elements a token. */
@@ -668,8 +649,7 @@ static void refuse_size(int64_t batch, enum sbp_real real)
                    "{\"op\": \"relu\"}, {\"op\": \"linear\", \"out\": 4}]}",
                    (long long)batch);
     oracle_model_read(&s.model, text);
-    const struct sbp_cluster cluster = flat(1);
-    oracle_set_cluster(&s, &cluster);
+    set_flat(&s, 1);
     const struct sbp_element_bytes bytes = sbp_element_bytes_run(real);
     assert_int_equal(oracle_close(&s), SBP_OK);
     assert_int_equal(sbp_program_make(&s.model.graph, &s.cluster, &s.mesh, &s.strategy, &bytes,

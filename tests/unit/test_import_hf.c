@@ -44,6 +44,17 @@ static struct cJSON *must_import(const char *text)
     return model;
 }
 
+static void must_refuse(const char *text, const struct sbp_import_options *options,
+                        const char *expected)
+{
+    struct sbp_diag diag;
+    struct cJSON *model;
+    assert_int_equal(import_text(text, options, &model, &diag), SBP_E_INPUT);
+    assert_null(model);
+    if (strncmp(diag.text, expected, strlen(expected)) != 0)
+        fail_msg("%s: said \"%s\", expected \"%s...\"", text, diag.text, expected);
+}
+
 static double number(const struct cJSON *model, const char *key)
 {
     const struct cJSON *member = cJSON_GetObjectItemCaseSensitive(model, key);
@@ -166,14 +177,8 @@ static void test_refused_configs(void **state)
         {"{" TINY ", \"resid_pdrop\": 1}",
          "hf.json: resid_pdrop: must be at least 0 and less than 1"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct sbp_diag diag;
-        struct cJSON *model;
-        assert_int_equal(import_text(rows[i].text, &SMALL, &model, &diag), SBP_E_INPUT);
-        assert_null(model);
-        if (strncmp(diag.text, rows[i].expected, strlen(rows[i].expected)) != 0)
-            fail_msg("row %zu: said \"%s\", expected \"%s...\"", i, diag.text, rows[i].expected);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_refuse(rows[i].text, &SMALL, rows[i].expected);
 }
 
 static void test_refused_options(void **state)
@@ -193,14 +198,8 @@ static void test_refused_options(void **state)
          "model imported from hf.json: precision: "},
         {{.global_batch = 8, .sequence = 16, .name = ""}, "model imported from hf.json: name: "},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct sbp_diag diag;
-        struct cJSON *model;
-        assert_int_equal(import_text("{" TINY "}", &rows[i].options, &model, &diag), SBP_E_INPUT);
-        assert_null(model);
-        if (strncmp(diag.text, rows[i].expected, strlen(rows[i].expected)) != 0)
-            fail_msg("row %zu: said \"%s\", expected \"%s...\"", i, diag.text, rows[i].expected);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_refuse("{" TINY "}", &rows[i].options, rows[i].expected);
 }
 
 /* The shipped GPT-2 small is what import makes of the real config, but for the dropout inside
@@ -388,14 +387,8 @@ static void test_refused_families(void **state)
          "\"num_labels\": 10}",
          "hf.json: hidden_sizes: supported are the published widths of bottleneck layers"},
     };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct sbp_diag diag;
-        struct cJSON *model;
-        assert_int_equal(import_text(rows[i].text, &SMALL, &model, &diag), SBP_E_INPUT);
-        assert_null(model);
-        if (strncmp(diag.text, rows[i].expected, strlen(rows[i].expected)) != 0)
-            fail_msg("row %zu: said \"%s\", expected \"%s...\"", i, diag.text, rows[i].expected);
-    }
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_refuse(rows[i].text, &SMALL, rows[i].expected);
 }
 
 /* Published files, where they are: their models' published totals. */

@@ -71,8 +71,7 @@ static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
     row->found = sbp_outcome_has_plan(&row->outcome);
     if (row->found)
         return describe(job, row, diag);
-    sbp_shortage_find(&job->plan, &job->request, &row->outcome, &row->shortage);
-    return SBP_OK;
+    return sbp_shortage_find(&job->plan, &job->request, &row->outcome, &row->shortage, diag);
 }
 
 /* Every space begins with the model and the step that were given. */

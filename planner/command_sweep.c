@@ -100,8 +100,7 @@ static enum sbp_status search_row(struct table *table, struct sbp_search_job *jo
     row->found = sbp_outcome_has_plan(&job->outcome);
     if (row->found)
         return describe(table, job, row, diag);
-    sbp_shortage_find(&job->plan, &job->request, &job->outcome, &row->shortage);
-    return SBP_OK;
+    return sbp_shortage_find(&job->plan, &job->request, &job->outcome, &row->shortage, diag);
 }
 
 static bool is_stopped(const struct table *table)

@@ -245,12 +245,13 @@ static void conclude(struct sbp_explorer *e)
         out->lower_bound_s = out->objective_s;
 }
 
-/* Where nothing fits, the candidates that were looked at say what would. */
-static enum sbp_status find_least(struct sbp_explorer *e)
+/* The leanest plan of the candidates that were looked at. */
+static enum sbp_status find_leanest(struct sbp_explorer *e, struct sbp_ranked *leanest)
 {
     int count = 0;
     struct sbp_request request = e->asked;
     request.deadline_s = 0; /* the search may have used all of its time up */
+    request.solver = NULL;
     request.solver_options.time_limit_s *= LIMIT_SHARE;
     request.solver_options.max_evaluations = 0;
     struct sbp_least_candidate *candidate =
@@ -264,8 +265,30 @@ static enum sbp_status find_least(struct sbp_explorer *e)
     e->out->least_bytes = INFINITY;
     for (int i = 0; i < count; i++)
         e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
-    return sbp_least_find(e->plan, &request, candidate, count, &e->out->needed_bytes,
-                          &e->out->needed_by, e->diag);
+    return sbp_least_find(e->plan, &request, candidate, count, leanest, e->diag);
+}
+
+/* Where the search found nothing, the leanest plan is one if it fits; else it says what would. */
+static enum sbp_status take_leanest(struct sbp_explorer *e)
+{
+    struct sbp_ranked *const leanest = SBP_NEW(&e->plan->arena, struct sbp_ranked, 1), unused;
+    if (leanest == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(find_leanest(e, leanest));
+    if (leanest->device_bytes == 0) {
+        e->out->needed_bytes = isfinite(e->out->least_bytes) ? (int64_t)e->out->least_bytes : 0;
+        return SBP_OK;
+    }
+    e->out->needed_bytes = leanest->device_bytes;
+    e->out->leanest = leanest;
+    if (leanest->device_bytes > sbp_request_limit_bytes(e->request, &e->plan->cluster) ||
+        !sbp_explorer_proves(e))
+        return SBP_OK;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &leanest->parallel, e->diag));
+    e->plan->strategy = leanest->strategy;
+    sbp_ranking_offer(&e->found, e->plan,
+                      &(struct sbp_ranked){.objective_s = leanest->objective_s});
+    return sbp_explorer_rank(e, &e->found, NULL, &unused);
 }
 
 static enum sbp_status explore(struct sbp_explorer *e)
@@ -281,14 +304,14 @@ static enum sbp_status explore(struct sbp_explorer *e)
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     SBP_TRY(sbp_explorer_rank_first(e));
-    const struct sbp_ranked *best = e->ranking->count > 0 ? &e->ranking->plan[0] : NULL;
-    if (!e->any_legal && best == NULL && !e->out->stopped)
+    if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
+    if (e->ranking->count == 0)
+        SBP_TRY(take_leanest(e));
     conclude(e);
-    if (best == NULL) {
-        SBP_TRY(find_least(e));
+    if (e->ranking->count == 0)
         return sbp_plan_set_parallel(e->plan, &given, e->diag);
-    }
+    const struct sbp_ranked *const best = &e->ranking->plan[0];
     e->plan->strategy = best->strategy;
     return sbp_plan_set_parallel(e->plan, &best->parallel, e->diag);
 }

@@ -12,7 +12,8 @@
  * looked at. Formed again or moved to the host, no path through a step takes less time than
  * without: such candidates wait until memory is seen to bind. (Message-driven stages are greedy, so
  * that the step itself may take less: bounds, which are of paths, hold, but such a plan may be
- * missed.)
+ * missed.) Where nothing was found, the leanest plan (planner/least.h) is one, or says what would
+ * do.
  */
 #ifndef SBP_PLANNER_EXPLORE_H
 #define SBP_PLANNER_EXPLORE_H
@@ -22,8 +23,8 @@
 
 /* As sbp_optimise, over everything that the request's space leaves open and the request does not
  * give; plan->parallel gives the rest and has the choice afterwards. outcome->lower_bound_s holds
- * over all of it; needed_bytes is the least of all candidates. The request's view, part, store,
- * upper bound and puts_memory_off are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
+ * over all of it; needed_bytes is the least that was seen. The request's view, part, store, upper
+ * bound, puts_memory_off and leanest are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
  * candidate has a legal strategy, as the plainest one says. */
 enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
                             struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,12 +1,14 @@
-/* The least memory per device that a plan of a search would do with, where nothing fits.
+/* The plan of a search that needs the least memory per device, as far as one is found.
  *
- * Best first over what the memory model bounds: a candidate's strategy that needs least by the
- * model is compiled, until no candidate's bound is below the least of these.
+ * Best first over what the memory model bounds: each candidate is asked for a plan that needs less
+ * than the leanest so far, until no candidate's bound is below that. The model leaves out what a
+ * program needs besides, so that what is found may not be the least.
  */
 #ifndef SBP_PLANNER_LEAST_H
 #define SBP_PLANNER_LEAST_H
 
 #include "planner/optimise.h"
+#include "planner/ranking.h"
 
 struct sbp_least_candidate {
     int order; /* of equal ones the first comes first */
@@ -14,10 +16,12 @@ struct sbp_least_candidate {
     double bound_bytes; /* no strategy of it needs less */
 };
 
-/* Sorts the candidates. *bytes: what a device needs of the best of them, 0 without any; *parallel:
- * which one. The plan is left with any. Deterministic; looks at so many candidates at most. */
+/* Sorts the candidates. *least: the leanest plan, with its strategy (of the plan's arena),
+ * objective and device_bytes; device_bytes 0: none was found. The request's memory limit does not
+ * count. The plan is left with any parallel. Deterministic but for the request's time limit and
+ * flag; looks at so many candidates at most. E_MEMORY. */
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
-                               struct sbp_least_candidate *candidate, int count, int64_t *bytes,
-                               struct sbp_parallel *parallel, struct sbp_diag *diag) SBP_MUST_USE;
+                               struct sbp_least_candidate *candidate, int count,
+                               struct sbp_ranked *least, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

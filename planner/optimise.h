@@ -10,6 +10,8 @@
 #include "planner/plan.h"
 #include "planner/request.h"
 
+struct sbp_ranked; /* planner/ranking.h */
+
 struct sbp_outcome {
     enum sbp_plan_status status;
     double objective_s;    /* of the plan found, INFINITY without one */
@@ -25,9 +27,10 @@ struct sbp_outcome {
                              plan, and lower_bound_s holds without the limit */
     int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
     double least_bytes;   /* no plan, of a whole search: no candidate that was seen needs less */
-    struct sbp_parallel needed_by; /* of a whole search: which candidate's strategy; else zeroed */
-    const char *algorithm;         /* the solver that answered */
-    double space_size_log10;       /* of the number of unlabelled strategies */
+    const struct sbp_ranked *leanest; /* no plan, of a whole search: that needs needed_bytes, in the
+                                         plan's arena; NULL: no strategy's labels go together */
+    const char *algorithm;            /* the solver that answered */
+    double space_size_log10;          /* of the number of unlabelled strategies */
     int curve_count;
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };

@@ -38,6 +38,8 @@ struct sbp_job {
 /* Only plans that cost less are worth looking for. */
 static inline double sbp_job_goal_s(const struct sbp_job *job)
 {
+    if (job->request->leanest)
+        return INFINITY;
     const double upper_s = job->request->upper_bound_s;
     const double best_s = job->best.objective_s;
     return upper_s > 0 && upper_s < best_s ? upper_s : best_s;

@@ -6,7 +6,7 @@
 #include "planner/space_bound.h"
 #include "planner/space_reduce.h"
 
-enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
+enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16, MOST_LEAN = 4 };
 /* Capacities that differ by this share, and plans that leave this share of the limit, are as good.
  */
 #define NARROW 1e-3
@@ -39,8 +39,11 @@ enum sbp_status sbp_job_price_trial(struct sbp_job *job)
 
 void sbp_job_keep_better(struct sbp_job *job)
 {
-    if ((job->trial.device_bytes > job->limit_bytes && !job->request->puts_memory_off) ||
-        job->trial.objective_s >= job->best.objective_s)
+    const bool is_better = job->request->leanest && isfinite(job->best.objective_s)
+                               ? job->trial.device_bytes < job->best.device_bytes
+                               : job->trial.objective_s < job->best.objective_s;
+    if (!is_better ||
+        (job->trial.device_bytes > job->limit_bytes && !job->request->puts_memory_off))
         return;
     sbp_strategy_copy(&job->plan->graph, &job->trial.strategy, &job->best.strategy);
     job->best.objective_s = job->trial.objective_s;
@@ -239,11 +242,68 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
                : SBP_OK;
 }
 
+/* The cheapest within a little more than the least by the model, up to the least that is known to
+ * do: programs need more than the model knows, some of them less of it. */
+static enum sbp_status try_lean(struct sbp_job *job, const struct sbp_space *space, double least)
+{
+    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
+    for (int i = 0; i < MOST_LEAN && !job->outcome->stopped; i++) {
+        struct round round;
+        const double known = fmin((double)job->limit_bytes, (double)job->best.device_bytes);
+        const double room = known - (double)job->plan->cluster.reserve_bytes - least;
+        const double part = (double)(i * i) / (MOST_LEAN * MOST_LEAN);
+        if (room <= 0)
+            break;
+        SBP_TRY(try_round(job, space, least * (1 + 1e-9) + part * room, &round));
+    }
+    return SBP_OK;
+}
+
+/* What needs least, whatever it costs. */
+static enum sbp_status search_leanest(struct sbp_job *job, struct search *search)
+{
+    struct round round;
+    struct sbp_space_bound bound;
+    SBP_TRY(sbp_space_bound(&search->space, INFINITY, &job->scratch, &bound));
+    SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
+    search->broken_class = round.broken_class;
+    search->most_parts = round.most_parts;
+    if (isfinite(job->best.objective_s))
+        SBP_TRY(try_lean(job, &search->space, bound.least_bytes));
+    search->too_large = isfinite(job->best.objective_s); /* there is no more to be said */
+    return SBP_OK;
+}
+
+/* Whether the axes of every family play one role, so that they can be labelled in one way. */
+static bool has_one_label(const struct sbp_space *space, int variable)
+{
+    bool has_one = true;
+    for (int f = 0; f < space->mesh->family_count; f++)
+        for (int role = 0; role < SBP_MAX_ROLES; role++) {
+            const int count = sbp_space_count(space, variable, 0, f)[role];
+            has_one &= count == 0 || count == space->mesh->family[f].count;
+        }
+    return has_one;
+}
+
+/* A space of one strategy has no other that might fit: on a mesh of megatron's all layers are
+ * labelled alike. */
+static bool has_one_strategy(const struct sbp_job *job, const struct sbp_space *space)
+{
+    bool has_one = true;
+    for (int v = 0; v < space->variable_count && has_one; v++)
+        has_one = space->variable[v].choice_count == 1 &&
+                  (job->megatron != NULL || has_one_label(space, v));
+    return has_one;
+}
+
 /* First without a capacity, which is quick and mostly enough; then with one. */
 static enum sbp_status search_space(struct sbp_job *job, struct search *search)
 {
     struct sbp_space_bound bound;
     struct round round;
+    if (job->request->leanest)
+        return search_leanest(job, search);
     SBP_TRY(sbp_space_bound(&search->space, sbp_job_room_bytes(job), &job->scratch, &bound));
     search->bound_s = bound.bound_s;
     search->free_s = bound.time_s;
@@ -256,9 +316,12 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
     search->broken_class = round.broken_class;
     search->most_parts = round.most_parts;
     search->too_large = round.verdict == TOO_LARGE;
-    return search->too_large && !job->request->puts_memory_off && !job->outcome->stopped
-               ? search_within_room(job, search)
-               : SBP_OK;
+    if (!search->too_large || job->request->puts_memory_off || job->outcome->stopped)
+        return SBP_OK;
+    if (!has_one_strategy(job, &search->space))
+        return search_within_room(job, search);
+    search->bound_s = INFINITY;
+    return SBP_OK;
 }
 
 /* Whether what is proved is proved only of plans that fit, and a plan that did not have to might be

@@ -61,6 +61,8 @@ struct sbp_request {
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
     bool puts_memory_off;        /* a plan that does not fit is an answer (outcome->is_too_large) */
+    bool leanest;                /* and, with that, what is least is the memory that a plan needs,
+                                    whatever it costs: nothing is bounded */
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
     const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
     const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */

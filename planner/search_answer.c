@@ -121,14 +121,18 @@ static const char *stop_reason(const struct sbp_search_job *job)
 /* The least memory, which is a plan's where parts are known, else the model's. */
 static enum sbp_status print_needed(const struct sbp_shortage *shortage)
 {
-    char needed[32];
+    char needed[32], least[32];
     (void)sbp_format_bytes(shortage->needed_bytes, needed);
-    if (shortage->parts[0] != '\0')
-        PRINT("; the least that was seen to do is %s (%.0f bytes)\n%s dominate: %s\n", needed,
-              shortage->needed_bytes, shortage->largest, shortage->parts);
-    else
+    if (shortage->parts[0] == '\0') {
         PRINT("; about %s (%.0f bytes) is the least, if a plan can be made of it\n", needed,
               shortage->needed_bytes);
+        return SBP_OK;
+    }
+    PRINT("; the least that was seen to do is %s (%.0f bytes)", needed, shortage->needed_bytes);
+    if (shortage->least_bytes > 0)
+        PRINT(", none does with less than %s (%.0f bytes)",
+              sbp_format_bytes(shortage->least_bytes, least), shortage->least_bytes);
+    PRINT("\n%s dominate: %s\n", shortage->largest, shortage->parts);
     return SBP_OK;
 }
 
@@ -210,6 +214,8 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
     sbp_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
     if (shortage->needed_bytes > 0)
         sbp_put_number(memory, "needed_bytes", shortage->needed_bytes, &failed);
+    if (shortage->least_bytes > 0)
+        sbp_put_number(memory, "lower_bound_bytes", shortage->least_bytes, &failed);
     if (shortage->largest[0] != '\0')
         sbp_put_text(memory, "dominates", shortage->largest, &failed);
     return sbp_json_finish(json, failed, diag);
@@ -220,7 +226,7 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
 static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_shortage shortage;
-    sbp_shortage_find(&job->plan, &job->request, &job->outcome, &shortage);
+    SBP_TRY(sbp_shortage_find(&job->plan, &job->request, &job->outcome, &shortage, diag));
     SBP_TRY(job->arguments->json ? print_shortage_json(job, &shortage, diag)
                                  : print_shortage(job, &shortage));
     return SBP_NO;

@@ -12,9 +12,6 @@
 #include "planner/json_out.h"
 #include "planner/space_rules.h"
 
-#define SHORTAGE_LIMIT_S 2.0 /* a round of explaining an infeasible space takes at most */
-#define SHORTAGE_SHARE   0.1 /* of a search's time limit that all rounds may take */
-
 /* Places in sbp_parallel_keys of what --set gives. */
 static unsigned given_keys(const struct cJSON *parallel)
 {
@@ -225,82 +222,25 @@ const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
     return buffer;
 }
 
-/* Only the candidate that needs least, ZeRO by layer where the space has it. */
-static enum sbp_status narrow_to_least(struct sbp_plan *plan, const struct sbp_outcome *outcome,
-                                       struct sbp_request *request, struct sbp_diag *diag)
+enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                                  const struct sbp_outcome *outcome, struct sbp_shortage *shortage,
+                                  struct sbp_diag *diag)
 {
-    const bool by_layer = sbp_space_rule(request->space)->outer.per_layer_zero;
-    const char *const *keys = sbp_parallel_keys();
-    unsigned given = 0;
-    for (int i = 0; keys[i] != NULL; i++)
-        given |= by_layer && strcmp(keys[i], "zero") == 0 ? 0 : 1u << i;
-    request->given |= given;
-    request->solver_options.time_limit_s = SHORTAGE_LIMIT_S;
-    request->solver_options.max_evaluations = 0;
-    return sbp_plan_set_parallel(plan, &outcome->needed_by, diag);
-}
-
-/* A plan within so many bytes: what a device needs of it. False leaves the shortage alone. */
-static bool fits_in(struct sbp_plan *plan, const struct sbp_request *request, int64_t limit_bytes,
-                    struct sbp_shortage *shortage)
-{
-    struct sbp_request roomy = *request;
-    struct sbp_outcome outcome;
     struct sbp_report report;
-    struct sbp_diag unsaid = {0};
-    roomy.memory_limit_bytes = limit_bytes;
-    if (sbp_search_run(plan, &roomy, &outcome, &unsaid) != SBP_OK ||
-        !sbp_outcome_has_plan(&outcome) || sbp_report_make(plan, &report, &unsaid) != SBP_OK)
-        return false;
-    shortage->needed_bytes = (double)report.summary.totals.device_bytes;
+    *shortage = (struct sbp_shortage){
+        .needed_bytes = (double)outcome->needed_bytes,
+        .least_bytes = outcome->stopped ? 0 : ceil(outcome->least_bytes),
+        .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->cluster)};
+    if (shortage->needed_bytes <= shortage->limit_bytes)
+        shortage->needed_bytes = 0; /* time was short, not memory */
+    if (shortage->needed_bytes == 0 || outcome->leanest == NULL)
+        return SBP_OK;
+    plan->strategy = outcome->leanest->strategy;
+    SBP_TRY(sbp_plan_set_parallel(plan, &outcome->leanest->parallel, diag));
+    SBP_TRY(sbp_report_make(plan, &report, diag));
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",
                    sbp_report_largest_part(&report.summary));
     sbp_report_free(&report);
-    return true;
-}
-
-/* Whether a limit (0: none) leaves time for a round, which then keeps to it. */
-static bool has_time(struct sbp_request *round, double limit_s, double start_s)
-{
-    const double left_s = limit_s - (sbp_clock_s() - start_s);
-    if (limit_s > 0)
-        round->solver_options.time_limit_s = fmin(SHORTAGE_LIMIT_S, left_s);
-    return limit_s <= 0 || left_s > 0;
-}
-
-void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
-                       const struct sbp_outcome *outcome, struct sbp_shortage *shortage)
-{
-    /* What was seen is mostly a plan; without labels that go together it is a little too low. */
-    static const double FACTORS[] = {1, 1.001, 1.02, 1.1, 1.4, 2};
-    enum { ROUNDS = sizeof FACTORS / sizeof *FACTORS, MOST_HALVINGS = 12 };
-    struct sbp_request narrow = *request;
-    struct sbp_diag unsaid = {0};
-    const double limit_s = SHORTAGE_SHARE * request->solver_options.time_limit_s;
-    const double start_s = sbp_clock_s();
-    bool found = false;
-    *shortage = (struct sbp_shortage){.needed_bytes = (double)outcome->needed_bytes,
-                                      .limit_bytes = request->memory_limit_bytes > 0
-                                                         ? (double)request->memory_limit_bytes
-                                                         : (double)plan->cluster.memory_bytes};
-    if ((double)outcome->needed_bytes <= shortage->limit_bytes) {
-        shortage->needed_bytes = 0; /* time was short, not memory */
-        return;
-    }
-    if (narrow_to_least(plan, outcome, &narrow, &unsaid) != SBP_OK)
-        return;
-    for (int i = 0; i < ROUNDS && !found && has_time(&narrow, limit_s, start_s); i++)
-        found =
-            fits_in(plan, &narrow, (int64_t)((double)outcome->needed_bytes * FACTORS[i]), shortage);
-    /* What needs least by the model need not when it is compiled. */
-    double low = outcome->least_bytes;
-    for (int i = 0; found && i < MOST_HALVINGS && low < shortage->needed_bytes &&
-                    has_time(&narrow, limit_s, start_s);
-         i++) {
-        const double limit =
-            i == 0 ? shortage->needed_bytes - 1 : floor((low + shortage->needed_bytes - 1) / 2);
-        if (!fits_in(plan, &narrow, (int64_t)limit, shortage))
-            low = limit + 1;
-    }
+    return SBP_OK;
 }

@@ -70,14 +70,16 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
 /* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
 
-/* Why there is no plan, and which memory a device would have to have: the plan that needs least of
- * those seen is looked for again with less and less memory, by halves, down to what it is bounded
- * by. The plan is left with its parallel. parts is "" when that is not known. */
+/* Why there is no plan, and which memory a device would have to have: that of the leanest plan that
+ * was seen. The plan is left with it. needed_bytes is 0 when memory is not what lacks; parts is ""
+ * where no plan was seen and needed_bytes is the model's. E_MEMORY and what plans fail with. */
 struct sbp_shortage {
     double needed_bytes, limit_bytes;
+    double least_bytes; /* none needs less; 0: not known */
     char parts[SBP_PARTS_BYTES], largest[32];
 };
-void sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
-                       const struct sbp_outcome *outcome, struct sbp_shortage *shortage);
+enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                                  const struct sbp_outcome *outcome, struct sbp_shortage *shortage,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

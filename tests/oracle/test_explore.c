@@ -19,7 +19,7 @@
 #include "planner/space_rules.h"
 #include "small_instance.h"
 
-#define MOST_OVER_LEAST 0.1
+#define MOST_OVER_LEAST 0.01
 
 #define NO_LIMIT (-1.0) /* of memory */
 
@@ -213,8 +213,8 @@ static void compare(struct instance *instance, const struct brute *brute, struct
 }
 
 /* A byte less than the leanest of all plans: there is none, and what is named as enough is enough
- * and little more than what the leanest needs: of the strategies that need least by the model,
- * which does not know where buffers lie, few are compiled. */
+ * and mostly what the leanest needs, else little more: the model does not know where buffers lie,
+ * and not all strategies are compiled. */
 static void check_least(struct instance *instance, const struct brute *brute, struct tally *tally)
 {
     char text[200];
@@ -265,7 +265,7 @@ static void run_least(enum small_kind kind, int outer, int inner, int instances,
                   tally.least_is_exact, tally.infeasible);
     assert_true(tally.run > 0);
     assert_true(tally.least > 0);
-    assert_true(tally.least_is_exact > 0);
+    assert_true(2 * tally.least_is_exact > tally.least);
 }
 
 static void run_instance(struct instance *instance, struct tally *tally, double share)

@@ -149,7 +149,7 @@ struct links {
     double usual_s;        /* what the faster quarter takes */
     double limit;          /* times that, which is slow */
     int least_runs;        /* that must have a link: where ranks share cores, one says nothing */
-    int runs;              /* that every link has */
+    int *runs;             /* (count) that a link has */
     bool *is_slow;         /* (ranks) */
 };
 
@@ -168,7 +168,6 @@ static int compare_pairs(const void *left, const void *right)
 static void merge_links(struct links *links)
 {
     int kept = 0;
-    links->runs = SBP_MAX_RUNS;
     qsort(links->pair, (size_t)links->count, sizeof *links->pair, compare_pairs);
     for (int first = 0, end; first < links->count; first = end) {
         const struct sbp_pair *link = &links->pair[first];
@@ -177,8 +176,8 @@ static void merge_links(struct links *links)
             end++;
         if (end - first < links->least_runs)
             continue;
+        links->runs[kept] = end - first;
         links->pair[kept++] = *link;
-        links->runs = end - first < links->runs ? end - first : links->runs;
     }
     links->count = kept;
 }
@@ -301,9 +300,10 @@ static void name_slow_links(const struct links *links, int64_t bytes, struct sbp
     for (int i = 0; i < links->count; i++) {
         const struct sbp_pair *link = &links->pair[i];
         double worst_s;
-        if (!(link->time_s >= links->limit * links->usual_s) || links->is_slow[link->a] ||
+        const double limit = links->runs[i] == 1 ? SBP_SLOW_NOISY : links->limit;
+        if (!(link->time_s >= limit * links->usual_s) || links->is_slow[link->a] ||
             links->is_slow[link->b] || worst_beside(links, link, &worst_s) < 2 ||
-            !(link->time_s >= links->limit * worst_s))
+            !(link->time_s >= limit * worst_s))
             continue;
         find(findings,
              "the link between ranks %d (host %s) and %d (host %s) is slow: messages of %s take "
@@ -341,8 +341,7 @@ static void look_at_links(const struct sbp_record *record, bool crowded, struct 
         for (int64_t bytes = next_size(record, INT64_MAX); bytes > 0 && findings->count == before;
              bytes = next_size(record, bytes)) {
             list_links(record, between == 1, bytes, links);
-            links->limit =
-                crowded || bytes < SHORT_BYTES || links->runs == 1 ? SBP_SLOW_NOISY : SBP_SLOW;
+            links->limit = crowded || bytes < SHORT_BYTES ? SBP_SLOW_NOISY : SBP_SLOW;
             mark_slow_ranks(links);
             name_slow_ranks(links, between == 1, bytes, findings);
             name_slow_links(links, bytes, findings);
@@ -361,13 +360,15 @@ enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crow
                           .least_runs = crowded ? 2 : 1,
                           .pair = calloc(most, sizeof *links.pair),
                           .scratch = calloc(most, sizeof *links.scratch),
+                          .runs = calloc(most, sizeof *links.runs),
                           .is_slow = calloc((size_t)placement->ranks, sizeof *links.is_slow)};
     enum sbp_status status = SBP_OK;
-    if (links.pair == NULL || links.scratch == NULL || links.is_slow == NULL)
+    if (links.pair == NULL || links.scratch == NULL || links.runs == NULL || links.is_slow == NULL)
         status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for %zu pairs", most);
     else
         look_at_links(record, crowded, &links, findings);
     free(links.is_slow);
+    free(links.runs);
     free(links.scratch);
     free(links.pair);
     return status;

@@ -14,7 +14,7 @@
 #include "calib/record.h"
 
 #define SBP_SLOW         1.5 /* of messages that bandwidth decides */
-#define SBP_SLOW_NOISY   3.0 /* of short messages, of a single run, and where ranks share cores */
+#define SBP_SLOW_NOISY   3.0 /* of short ones, of a link in one run, where ranks share cores */
 #define SBP_SLOW_COMPUTE 1.25
 
 #define SBP_MAX_FINDINGS 16

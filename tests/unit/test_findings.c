@@ -111,6 +111,7 @@ static void test_noise(void **state)
         {"quiet", {0.05, 0.02, 3}, 3, false, 2, 5, 980, 980},
         {"quiet, two runs", {0.05, 0.02, 3}, 2, false, 2, 20, 970, 970},
         {"quiet, one run", {0.05, 0.02, 3}, 1, false, 4, 10, 700, 970},
+        {"quiet, one run, twice", {0.05, 0.02, 3}, 1, false, 2, 10, 0, 980},
         {"loaded", {0.15, 0.05, 4}, 3, false, 2, 10, 700, 930},
         {"crowded", {0.3, 0.1, 6}, 3, true, 6, 10, 800, 960},
         {"crowded, two runs", {0.3, 0.1, 6}, 2, true, 6, 80, 650, 900},

@@ -162,9 +162,6 @@ enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_req
                            .graph = &plan->graph,
                            .cluster = &plan->stage,
                            .moves_grow = sbp_collective_grows(&plan->stage, SBP_ALL_TO_ALL),
-                           .sums_grow = sbp_collective_grows(&plan->stage, SBP_ALL_GATHER) &&
-                                        sbp_collective_grows(&plan->stage, SBP_REDUCE_SCATTER) &&
-                                        sbp_collective_grows(&plan->stage, SBP_ALL_REDUCE),
                            .mesh = &plan->mesh,
                            .request = request,
                            .pricing = sbp_pricing_make(&plan->graph, &plan->stage, &bytes),

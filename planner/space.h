@@ -73,9 +73,8 @@ struct sbp_space {
     const struct sbp_parallel *parallel;
     const struct sbp_view *view;
     int64_t micro_batches;
-    bool moves_grow, sums_grow; /* all-to-alls, gathers and reductions over more axes never cost
-                                   less, and are of kinds that were not measured */
-    double hidden_share;        /* of the gradients' synchronisation, at most */
+    bool moves_grow;     /* all-to-alls over more axes never cost less */
+    double hidden_share; /* of the gradients' synchronisation, at most */
     int variable_count, transfer_count, keep_count;
     struct sbp_space_variable *variable;
     struct sbp_transfer *transfer;

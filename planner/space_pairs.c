@@ -88,17 +88,10 @@ static int most_moves(const struct family_state *from, const struct family_state
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
 
-/* Whether axes may change places with others of their family to make a collective cheaper. */
-static bool may_trade(const struct sbp_space *space)
-{
-    return !space->sums_grow || !space->moves_grow;
-}
-
 /* Whether readers take what rests partial as a sum; labels alone do not tell which axes trade. */
 static bool goes_on(const struct sbp_space *space, int rest_variable)
 {
-    return sbp_space_rest_fix(space, rest_variable) == NULL &&
-           !(space->request->labelled && may_trade(space));
+    return sbp_space_rest_fix(space, rest_variable) == NULL && !space->request->labelled;
 }
 
 struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
@@ -190,12 +183,10 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
         kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        if (may_trade(pair->space)) {
-            const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
-            kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
-            kind.sum_trades =
-                (int8_t)(pair->is_keep ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
-        }
+        const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
+        kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
+        kind.sum_trades =
+            (int8_t)(pair->is_keep ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
         note_all_reduce(&a, &b, &kind);
     } else if (!pair->is_keep) {
         kind.moves = (int8_t)least_moves(&a, &b);
@@ -342,8 +333,9 @@ static bool next_trades(const struct sbp_pair *pair, const struct sbp_pair_kind 
 }
 
 /* The least over all ways to line axes up, of those that `price` gives. An axis that could stay as
- * it is may change places with another of its family and join a collective over several levels or
- * of measured times, which can make that cheaper: it then goes over more ports, or in other phases.
+ * it is may change places with another of its family and join a collective, which can be cheaper:
+ * over several levels it goes over more ports or in other phases, measured times may fall, and
+ * where a sum is scattered before others are gathered less is sent there than more is back.
  */
 static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
                       double (*price)(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,

@@ -15,12 +15,12 @@
 enum { DRAWS = 600 };
 
 /* What two readers want may rest whole, and what they make of sums partial. */
-#define FAN                                                                                        \
-    "{\"name\": \"f\", \"global_batch\": 512, \"input\": \"split\", \"features\": 512, "           \
-    "\"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"out\": 512}, {\"op\": \"linear\", "      \
-    "\"name\": \"b\", \"inputs\": [\"a\"], \"out\": 512}, {\"op\": \"linear\", \"name\": \"c\", "  \
-    "\"inputs\": [\"a\"], \"out\": 512}, {\"op\": \"add\", \"inputs\": [\"b\", \"c\"]}, "          \
-    "{\"op\": \"linear\", \"out\": 512}]}"
+#define FAN(size)                                                                                  \
+    "{\"name\": \"f\", \"global_batch\": " size ", \"input\": \"split\", \"features\": " size      \
+    ", \"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"out\": " size                          \
+    "}, {\"op\": \"linear\", \"name\": \"b\", \"inputs\": [\"a\"], \"out\": " size                 \
+    "}, {\"op\": \"linear\", \"name\": \"c\", \"inputs\": [\"a\"], \"out\": " size                 \
+    "}, {\"op\": \"add\", \"inputs\": [\"b\", \"c\"]}, {\"op\": \"linear\", \"out\": " size "}]}"
 
 /* One way to name the axes. */
 struct naming {
@@ -125,7 +125,8 @@ static void check_pair(const struct sbp_space *space, const struct sbp_pair *pai
                  from, to, pair->from.variable, pair->to.variable, price_s, n.least_s);
 }
 
-static void check_pairs(const char *model, const char *levels, uint64_t seed)
+/* ahead: times that tensors go there for each time that they go back. */
+static void check_pairs(const char *model, const char *levels, double ahead, uint64_t seed)
 {
     struct sbp_plan plan;
     struct sbp_space space;
@@ -135,6 +136,10 @@ static void check_pairs(const char *model, const char *levels, uint64_t seed)
     sbp_random_seed(&random, seed);
     open_plan(model, levels, &plan);
     make_space(&plan, &request, &space);
+    for (int k = 0; k < space.keep_count; k++)
+        space.keep[k].there *= ahead;
+    for (int t = 0; t < space.transfer_count; t++)
+        space.transfer[t].there *= ahead;
     for (int e = 0; e < space.keep_count + space.transfer_count; e++) {
         const int t = e - space.keep_count;
         const struct sbp_pair pair = t < 0 ? sbp_pair_of_keep(&space, &space.keep[e])
@@ -181,9 +186,12 @@ static void test_pairs(void **state)
             MEASURED("all-gather", "4", "0.5") ", " MEASURED("reduce-scatter", "6", "2")),
         MEASURED_LEVEL(MEASURED("all-to-all", "3", "0.3")) ", " LEVEL("i", 4)};
     for (uint64_t c = 0; c < sizeof clusters / sizeof *clusters; c++)
-        check_pairs(FAN, clusters[c], c);
-    check_pairs(GPT(1, ""), LEVEL("l", 4), 10);
-    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 11);
+        check_pairs(FAN("512"), clusters[c], 1, c);
+    check_pairs(GPT(1, ""), LEVEL("l", 4), 1, 10);
+    check_pairs(GPT(1, ""), LEVEL("o", 2) ", " LEVEL("i", 4), 1, 11);
+    /* Trades pay on one level, too: of axes of another size, of what is formed again. */
+    check_pairs(FAN("576"), LEVEL("l", 24), 1, 12);
+    check_pairs(FAN("512"), LEVEL("l", 8), 2, 13);
 }
 
 int main(void)

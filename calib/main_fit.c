@@ -255,30 +255,90 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
+/* --- samples --- */
+
+/* What samples say themselves. */
+static const char *find_log_option(const struct options *options)
+{
+    const struct {
+        bool is_given;
+        const char *name;
+    } of_logs[] = {{options->said.nodes > 0, "--nodes"},
+                   {options->said.ranks_per_node > 0, "--ranks-per-node"},
+                   {options->preset != NULL, "--device-preset"},
+                   {options->fit.ports > 0, "--ports"},
+                   {options->cluster_nodes > 0, "--cluster-nodes"}};
+    for (size_t i = 0; i < sizeof of_logs / sizeof *of_logs; i++)
+        if (of_logs[i].is_given)
+            return of_logs[i].name;
+    return NULL;
+}
+
+static enum sbp_status check_samples(const struct options *options, struct sbp_diag *diag)
+{
+    const char *wrong = find_log_option(options);
+    if (options->log_count != 1)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "samples are %s alone: one --from is legal, %d are given (samples of "
+                        "several calibrations may stand in one file)",
+                        options->diff == NULL ? "fitted" : "compared", options->log_count);
+    if (wrong != NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "%s is for logs, but %s holds samples, which say themselves what was "
+                        "measured where",
+                        wrong, options->log[0]);
+    return SBP_OK;
+}
+
+/* Of a file of samples, or of the cluster file beside it. */
 static enum sbp_status read_samples(const char *path, struct sbp_record *record,
                                     struct sbp_diag *diag)
 {
     char record_path[4096];
+    if (sbp_record_is(path))
+        return sbp_record_read(path, record, diag);
     SBP_TRY(sbp_record_path(path, record_path, (int)sizeof record_path, diag));
     return sbp_record_read(record_path, record, diag);
 }
 
-static enum sbp_status compare(const struct options *options, struct sbp_diag *diag)
+/* With --diff only where a result is asked for. */
+static enum sbp_status fit_samples(const struct options *options, const struct sbp_record *record,
+                                   struct sbp_diag *diag)
 {
-    struct sbp_record older, newer;
-    if (options->log_count != 1)
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "--diff compares with the samples of one --from, %d are given",
-                        options->log_count);
-    SBP_TRY(read_samples(options->diff, &older, diag));
-    enum sbp_status status = read_samples(options->log[0], &newer, diag);
-    if (status == SBP_OK) {
-        status = sbp_compare_print(&older, &newer, stdout, diag);
-        sbp_record_free(&newer);
-    }
+    const struct sbp_finish_options *finish = &options->finish;
+    if (options->diff != NULL && finish->output == NULL && !finish->json)
+        return SBP_OK;
+    SBP_TRY(sbp_finish(record, finish, diag));
+    if (finish->output != NULL && !finish->json && !finish->quiet)
+        (void)printf("wrote %s\n", finish->output);
+    return SBP_OK;
+}
+
+static enum sbp_status compare(const struct options *options, const struct sbp_record *record,
+                               struct sbp_diag *diag)
+{
+    const struct sbp_finish_options *finish = &options->finish;
+    struct sbp_record older;
+    SBP_TRY(read_samples(options->diff, &older, diag)); /* before anything is written */
+    enum sbp_status status = fit_samples(options, record, diag);
+    if (status == SBP_OK && !finish->quiet) /* standard output may hold JSON */
+        status = sbp_compare_print(&older, record, finish->json ? stderr : stdout, diag);
     sbp_record_free(&older);
     return status;
 }
+
+static enum sbp_status use_samples(const struct options *options, struct sbp_diag *diag)
+{
+    struct sbp_record record;
+    SBP_TRY(check_samples(options, diag));
+    SBP_TRY(read_samples(options->log[0], &record, diag));
+    const enum sbp_status status = options->diff == NULL ? fit_samples(options, &record, diag)
+                                                         : compare(options, &record, diag);
+    sbp_record_free(&record);
+    return status;
+}
+
+/* --- logs --- */
 
 /* Logs too short for a curve are still told of, unless a file was asked for. */
 static enum sbp_status fit_and_report(const struct options *options, const struct sbp_logs *logs,
@@ -313,76 +373,13 @@ static enum sbp_status use(const struct options *options, const struct sbp_logs 
                     logs->file_count == 1 ? "" : "s");
 }
 
-/* --- samples --- */
-
-/* The first --from that is a file of samples; NULL. */
-static const char *find_samples(const struct options *options)
+static enum sbp_status use_logs(const struct options *options, struct sbp_diag *diag)
 {
-    for (int i = 0; i < options->log_count; i++)
-        if (sbp_record_is(options->log[i]))
-            return options->log[i];
-    return NULL;
-}
-
-/* What samples say themselves. */
-static const char *find_log_option(const struct options *options)
-{
-    const struct {
-        bool is_given;
-        const char *name;
-    } of_logs[] = {{options->said.nodes > 0, "--nodes"},
-                   {options->said.ranks_per_node > 0, "--ranks-per-node"},
-                   {options->preset != NULL, "--device-preset"},
-                   {options->fit.ports > 0, "--ports"},
-                   {options->cluster_nodes > 0, "--cluster-nodes"}};
-    for (size_t i = 0; i < sizeof of_logs / sizeof *of_logs; i++)
-        if (of_logs[i].is_given)
-            return of_logs[i].name;
-    return NULL;
-}
-
-static enum sbp_status fit_samples(const struct options *options, const char *path,
-                                   struct sbp_diag *diag)
-{
-    struct sbp_record record;
-    const char *wrong = find_log_option(options);
-    if (options->log_count > 1)
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "%s: holds samples, which are fitted alone: one --from is legal (samples "
-                        "of several calibrations may stand in one file)",
-                        path);
-    if (wrong != NULL)
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "%s is for logs, but %s holds samples, which say themselves what was "
-                        "measured where",
-                        wrong, path);
-    SBP_TRY(sbp_record_read(path, &record, diag));
-    const enum sbp_status status = sbp_finish(&record, &options->finish, diag);
-    sbp_record_free(&record);
-    if (status == SBP_OK && options->finish.output != NULL && !options->finish.json &&
-        !options->finish.quiet)
-        (void)printf("wrote %s\n", options->finish.output);
-    return status;
-}
-
-static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
-{
-    const char *samples = find_samples(options);
-    if (options->diff != NULL)
-        return compare(options, diag);
-    for (int i = 0; i < options->log_count && options->finish.output != NULL; i++)
-        if (strcmp(options->log[i], options->finish.output) == 0)
-            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",
-                            options->finish.output);
-    if (samples != NULL)
-        return fit_samples(options, samples, diag);
+    struct sbp_logs logs;
+    struct sbp_measured measured;
     if (options->of_samples != NULL)
         return sbp_fail(diag, SBP_E_USAGE, "%s is for the samples of a calibration, not for logs",
                         options->of_samples);
-    struct sbp_logs logs;
-    struct sbp_measured measured;
-    if (options->log_count == 0)
-        return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
     if (options->finish.output != NULL && options->preset == NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "-o needs --device-preset NAME, for logs say nothing of how fast devices "
@@ -394,6 +391,20 @@ static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
     sbp_measured_free(&measured);
     sbp_logs_free(&logs);
     return status;
+}
+
+static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
+{
+    bool has_samples = options->diff != NULL;
+    if (options->log_count == 0)
+        return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
+    for (int i = 0; i < options->log_count; i++) {
+        has_samples = has_samples || sbp_record_is(options->log[i]);
+        if (options->finish.output != NULL && strcmp(options->log[i], options->finish.output) == 0)
+            return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",
+                            options->finish.output);
+    }
+    return (has_samples ? use_samples : use_logs)(options, diag);
 }
 
 int main(int argc, char **argv)

@@ -129,21 +129,50 @@ static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable,
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
-/* "batch 4, sequence 64, hidden 768": what the variable's tensor could be split by. */
-static const char *splittable_sizes(const struct sbp_space *space,
-                                    const struct sbp_space_variable *v, char *text, int size)
+/* "batch 4, sequence 64, hidden 768". */
+struct sizes {
+    char text[128];
+    int used, count;
+    int dim_class[SBP_MAX_DIMS * SBP_MAX_ROLES]; /* (count) */
+};
+
+/* The size of what a state splits, once for each class. */
+static void add_size(const struct sbp_graph *graph, int tensor, struct sbp_state state,
+                     struct sizes *sizes)
 {
-    const struct sbp_op_node *node = v->op >= 0 ? &space->graph->op[v->op] : NULL;
-    const int of_op = node == NULL ? -1 : node->input_count > 0 ? node->input[0] : node->output;
-    const struct sbp_shape *shape = &space->graph->tensor[node == NULL ? v->tensor : of_op].shape;
-    int used = 0;
-    text[0] = '\0';
-    for (int dim = 0; dim < SBP_MAX_DIMS && used < size; dim++)
-        if (shape->dim_class[dim] != SBP_NO_CLASS && shape->size[dim] > 1)
-            used += snprintf(text + used, (size_t)(size - used), "%s%s %lld", used > 0 ? ", " : "",
-                             space->graph->dim_class[shape->dim_class[dim]].name,
-                             (long long)shape->size[dim]);
-    return text;
+    const int room = (int)sizeof sizes->text - sizes->used;
+    if (tensor < 0 || state.kind != SBP_SPLIT || room <= 0)
+        return;
+    const struct sbp_shape *shape = &graph->tensor[tensor].shape;
+    const int dim_class = shape->dim_class[state.dim];
+    bool is_new = dim_class != SBP_NO_CLASS && sizes->count < SBP_MAX_DIMS * SBP_MAX_ROLES;
+    for (int i = 0; i < sizes->count; i++)
+        is_new &= sizes->dim_class[i] != dim_class;
+    if (!is_new)
+        return;
+    sizes->dim_class[sizes->count++] = dim_class;
+    sizes->used +=
+        snprintf(sizes->text + sizes->used, (size_t)room, "%s%s %lld", sizes->count > 1 ? ", " : "",
+                 graph->dim_class[dim_class].name, (long long)shape->size[state.dim]);
+}
+
+/* What the roles that a variable may play split; of a rest, its tensor. */
+static void list_sizes(const struct sbp_space *space, int variable, struct sizes *sizes)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    for (int r = 0; r < v->role_count; r++) {
+        if (!(v->allowed >> r & 1))
+            continue;
+        if (v->op < 0) {
+            add_size(space->graph, v->tensor, v->state[r], sizes);
+            continue;
+        }
+        const struct sbp_op_node *node = &space->graph->op[v->op];
+        const struct sbp_role *role = &node->entry->role[space->op_role[v->op][r]];
+        for (int i = 0; i < node->input_count; i++)
+            add_size(space->graph, node->input[i], role->input[i], sizes);
+        add_size(space->graph, node->output, role->output, sizes);
+    }
 }
 
 static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int variable)
@@ -165,12 +194,13 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
                         "factors multiply to its size and divide the layer's dimensions, and "
                         "layers that share a weight split it alike",
                         name, sbp_space_name(space->request->space));
-    char sizes[128];
+    struct sizes sizes = {.text = ""};
+    list_sizes(space, variable, &sizes);
     return sbp_fail(maker->diag, SBP_E_INPUT,
-                    "model: %s: no strategy of space %s splits it over %lld devices: the parts "
-                    "that a split makes must divide the size (%s)",
-                    name, sbp_space_name(space->request->space), (long long)space->mesh->devices,
-                    splittable_sizes(space, v, sizes, (int)sizeof sizes));
+                    "%s: %s: no strategy of space %s splits it over %lld devices: the parts that a "
+                    "split makes must divide the size (%s)",
+                    space->graph->name, name, sbp_space_name(space->request->space),
+                    (long long)space->mesh->devices, sizes.text);
 }
 
 /* ---- a variable's domain -------------------------------------------------------------------- */

@@ -325,8 +325,9 @@ static enum sbp_status check_fixes(const struct sbp_checker *c)
 {
     for (int i = 0; c->request != NULL && i < c->request->fix_count; i++)
         for (int op = 0; op < c->graph->op_count; op++) {
-            const char *site = c->graph->op[c->graph->op[op].site].name;
-            if (strcmp(site, c->request->fix[i].layer) == 0)
+            const struct sbp_op_node *node = &c->graph->op[op];
+            const int fixed = node->entry->follows ? op : node->site;
+            if (strcmp(c->graph->op[fixed].name, c->request->fix[i].layer) == 0)
                 SBP_TRY(check_fix(c, &c->request->fix[i], op));
         }
     return SBP_OK;

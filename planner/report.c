@@ -497,6 +497,8 @@ void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, 
         if (node->entry->follows)
             sbp_put_bool(layer, "follows", true, failed);
         sbp_put_item(layer, "roles", sbp_roles_json(report->plan, op), failed);
+        if (report->plan->strategy.zero[op] != SBP_ZERO_DEFAULT)
+            sbp_put_number(layer, "zero", report->plan->strategy.zero[op], failed);
         sbp_put_number(layer, "compute_s", report->site[op].compute_s, failed);
         sbp_put_number(layer, "communication_s", report->site[op].communication_s, failed);
         sbp_put_number(layer, "forward_flops", report->site[op].forward_flops, failed);

@@ -6,17 +6,29 @@
 #include "planner/space_price.h"
 #include "planner/space_store.h"
 
+/* What follows its input chooses nothing but the ZeRO level of its weights. */
+static bool gives_zero_alone(const struct sbp_fix *fix)
+{
+    bool alone = !fix->rests && fix->zero != SBP_ANY;
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            alone &= fix->factor[role][level] == SBP_ANY;
+    return alone;
+}
+
 static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_diag *diag)
 {
     for (int i = 0; i < space->request->fix_count; i++) {
+        const struct sbp_fix *fix = &space->request->fix[i];
         bool found = false;
         for (int op = 0; op < space->graph->op_count && !found; op++)
-            found = strcmp(space->graph->op[op].name, space->request->fix[i].layer) == 0 &&
-                    space->op_variable[op] >= 0 && space->graph->op[op].site == op;
+            found = strcmp(space->graph->op[op].name, fix->layer) == 0 &&
+                    ((space->op_variable[op] >= 0 && space->graph->op[op].site == op) ||
+                     gives_zero_alone(fix));
         if (!found)
             return sbp_fail(diag, SBP_E_INPUT,
                             "fix: %s: no layer of this name chooses a strategy of its own",
-                            space->request->fix[i].layer);
+                            fix->layer);
     }
     return SBP_OK;
 }

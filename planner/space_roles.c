@@ -41,7 +41,8 @@ static unsigned fixed_roles(const struct sbp_space *space, int op)
 
 int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 {
-    const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
+    const struct sbp_fix *own = sbp_space_fix(space, op); /* repeats of followers may differ */
+    const struct sbp_fix *fix = own != NULL ? own : sbp_space_fix(space, space->graph->op[op].site);
     if (fix != NULL && fix->zero != SBP_ANY)
         return fix->zero;
     return space->request->zero_is_free ? chosen : (int)space->parallel->zero;

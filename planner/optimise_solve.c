@@ -180,8 +180,7 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
         solve_tables(s, &reduction->space, s->job->request->solver, &options, &solution, found);
     if (status == SBP_OK) {
         s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
-        /* Neither the tables' budget nor a heuristic that finds nothing cheaper than what is known
-         * ends the whole search. */
+        /* The tables' budget does not end the whole search. */
         if (!is_interrupted(s))
             s->job->outcome->stopped = false;
     }

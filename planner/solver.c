@@ -180,7 +180,6 @@ void sbp_search_end(struct sbp_search *search, bool proved)
         solution->status = empty_status(search, proved);
         if (solution->status == SBP_PLAN_NONE_CHEAPER)
             solution->lower_bound = fmax(solution->lower_bound, search->upper_bound);
-        solution->stopped = solution->stopped || !proved; /* a heuristic's budget is used up */
     }
     solution->wall_s = sbp_clock_s() - search->start_s;
 }

@@ -372,6 +372,25 @@ static void test_flag_stops(void **state)
     sbp_problem_free(&problem);
 }
 
+/* Nothing costs so little, which a heuristic comes to no end with of its own accord. */
+static void test_vain_searches(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"coordinate-descent", "metropolis-hastings", "random"};
+    struct sbp_problem problem;
+    assert_int_equal(perceptron_build(&problem, 5, 1024), SBP_OK);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct sbp_solver_options options = {.upper_bound = 1e-12};
+        struct sbp_solution solution;
+        run(names[i], &problem, &options, &solution);
+        if (solution.stopped || solution.choice != NULL || solution.status != SBP_PLAN_TIME_LIMIT)
+            fail_msg("%s: %s, stopped %d", names[i], sbp_plan_status_name(solution.status),
+                     solution.stopped);
+        sbp_solution_free(&solution);
+    }
+    sbp_problem_free(&problem);
+}
+
 static void test_evaluations_stop(void **state)
 {
     (void)state;
@@ -508,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_perceptron_values),
         cmocka_unit_test(test_deterministic_and_curve),
         cmocka_unit_test(test_flag_stops),
+        cmocka_unit_test(test_vain_searches),
         cmocka_unit_test(test_evaluations_stop),
         cmocka_unit_test(test_too_large_is_refused),
         cmocka_unit_test(test_empty_problem),

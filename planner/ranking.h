@@ -23,6 +23,7 @@ struct sbp_ranking {
     struct sbp_ranked *plan; /* (most) the best first */
     int proved;              /* of the first so many it is proved that there are no better ones */
     double rest_s;           /* a plan that is not listed costs at least this; INFINITY: no more */
+    double left_s;           /* the least of what was offered and found no place */
 };
 
 /* Strategies come out of the plan's arena. E_MEMORY. */
@@ -30,9 +31,9 @@ enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, struct sbp_plan *p
                                  int most) SBP_MUST_USE;
 /* A plan is wanted if it costs less than this; INFINITY while there are too few. */
 double sbp_ranking_goal_s(const struct sbp_ranking *ranking);
-/* Takes the plan's strategy at its parallel in its place, where it costs less than the goal and,
- * split as a listed plan, less than that or something else. With several asked for, offered->split
- * is given and kept; of one plan that is offered twice it is the same pointer. */
+/* Takes the plan's strategy at its parallel in its place, where it costs less than the goal and
+ * than the same plan in the list, which it replaces. With several asked for, offered->split is
+ * given and kept; of one candidate's plan that is offered twice it is the same pointer. */
 void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
                        const struct sbp_ranked *offered);
 /* With all open_s or more that is not settled: counts what is proved. */

@@ -143,11 +143,53 @@ static void test_other_steps(void **state)
         offer(&list, 5, 0, 9, 1);
         list.ranking.plan[0].parallel.micro_batch = differs == 1 ? 1 : 600;
         list.plan.parallel.pipeline += differs == 2;
+        list.plan.parallel.recompute = SBP_RECOMPUTE_ATTENTION;
         offer(&list, 6, differs == 3 ? SPLITS + 1 : SPLITS, differs == 4 ? 10 : 9,
               differs == 5 ? 2 : 1);
         assert_int_equal(list.ranking.count, differs == 0 ? 1 : 2);
         sbp_plan_free(&list.plan);
     }
+}
+
+/* Of one candidate what is split alike is one plan, however it rests; sums in another order are the
+ * same step. */
+static void test_one_candidate(void **state)
+{
+    (void)state;
+    struct list list;
+    open_list(3, &list);
+    offer(&list, 5, 0, 9, 1);
+    list.ranking.plan[0].parallel.micro_batch = 600;
+    offer(&list, 6, SPLITS, 10, 2);
+    assert_int_equal(list.ranking.count, 1);
+    list.plan.parallel.recompute = SBP_RECOMPUTE_ATTENTION;
+    offer(&list, 6, SPLITS, 9 * (1 + 1e-12), 1);
+    assert_int_equal(list.ranking.count, 1);
+    sbp_plan_free(&list.plan);
+}
+
+/* A plan that turns out to be another listed one in other words leaves the list; what a full list
+ * had no place for is known to be there. */
+static void test_turns_out(void **state)
+{
+    (void)state;
+    struct list list;
+    open_list(2, &list);
+    offer(&list, 8, 2, 8, 1);
+    offer(&list, 7, SPLITS, 11, 1);
+    list.ranking.plan[0].parallel.micro_batch = 600;
+    offer(&list, 5, 0, 9, 1);
+    list.ranking.plan[0].parallel.micro_batch = 600;
+    assert_int_equal(list.ranking.count, 2);
+    offer(&list, 6, SPLITS, 9, 1);
+    assert_int_equal(list.ranking.count, 1);
+    assert_true(list.ranking.plan[0].objective_s == 5);
+    offer(&list, 9, 3, 9, 3);
+    sbp_ranking_close(&list.ranking, INFINITY);
+    assert_int_equal(list.ranking.count, 2);
+    assert_int_equal(list.ranking.proved, 1);
+    assert_true(list.ranking.rest_s == 8);
+    sbp_plan_free(&list.plan);
 }
 
 static void test_proofs(void **state)
@@ -184,7 +226,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order),       cmocka_unit_test(test_one),
         cmocka_unit_test(test_same_split),  cmocka_unit_test(test_same_step),
-        cmocka_unit_test(test_other_steps), cmocka_unit_test(test_proofs),
+        cmocka_unit_test(test_other_steps), cmocka_unit_test(test_one_candidate),
+        cmocka_unit_test(test_turns_out),   cmocka_unit_test(test_proofs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

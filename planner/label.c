@@ -311,7 +311,7 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
                                             .broken_rests = score.broken_rests,
                                             .broken_class = broken_class};
         if (broken_class >= 0)
-            labelling->most_parts = sbp_judge_most_parts(&l.judge, l.best_role, broken_class);
+            labelling->used = sbp_judge_used(&l.judge, l.best_role, broken_class);
         write_strategy(&l, strategy);
     }
     sbp_arena_free(&l.arena);

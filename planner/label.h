@@ -14,7 +14,7 @@ struct sbp_labelling {
     int broken_rests;  /* axes on which an output cannot rest where its variable says, and misplaced
                           ones (sbp_strategy_misplaced) */
     int broken_class;  /* a class whose splits do not divide it, -1: none */
-    int64_t most_parts; /* that one variable makes of that class; 0: none is broken */
+    struct sbp_class_limit used; /* most that one variable splits that class by */
 };
 
 /* Labels a full choice of the space's variables and writes it into *strategy (allocated by

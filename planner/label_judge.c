@@ -272,19 +272,24 @@ static bool splits_class(const struct sbp_judge *judge, int variable, uint8_t ro
     return false;
 }
 
-int64_t sbp_judge_most_parts(const struct sbp_judge *judge, const uint8_t *role, int dim_class)
+struct sbp_class_limit sbp_judge_used(const struct sbp_judge *judge, const uint8_t *role,
+                                      int dim_class)
 {
-    const struct sbp_space *space = judge->space;
-    int64_t most = 1;
-    for (int v = 0; v < space->variable_count; v++) {
-        sbp_axes axes = 0;
-        for (int axis = 0; axis < space->mesh->axis_count; axis++)
-            if (splits_class(judge, v, role[(size_t)v * SBP_MAX_AXES + (size_t)axis], dim_class))
-                axes |= (sbp_axes)1 << axis;
-        const int64_t parts = sbp_mesh_group_size(space->mesh, axes);
-        most = parts > most ? parts : most;
+    const struct sbp_mesh *mesh = judge->space->mesh;
+    struct sbp_class_limit used = {.parts = 1};
+    for (int v = 0; v < judge->space->variable_count; v++) {
+        uint8_t axes[SBP_MAX_AXES] = {0};
+        int64_t parts = 1;
+        for (int axis = 0; axis < mesh->axis_count; axis++)
+            if (splits_class(judge, v, role[(size_t)v * SBP_MAX_AXES + (size_t)axis], dim_class)) {
+                axes[mesh->axis[axis].family]++;
+                parts *= mesh->axis[axis].size;
+            }
+        used.parts = parts > used.parts ? parts : used.parts;
+        for (int f = 0; f < mesh->family_count; f++)
+            used.axes[f] = axes[f] > used.axes[f] ? axes[f] : used.axes[f];
     }
-    return most;
+    return used;
 }
 
 /* ---- a whole labelling ----------------------------------------------------------------------- */

@@ -54,7 +54,8 @@ void sbp_judge_take_back(struct sbp_judge *judge, const uint8_t *role, const int
                          int count, int i, int j);
 /* A class whose splits do not divide it; -1: none. */
 int sbp_judge_broken_class(const struct sbp_judge *judge);
-/* The most parts that one variable makes of a class by itself. */
-int64_t sbp_judge_most_parts(const struct sbp_judge *judge, const uint8_t *role, int dim_class);
+/* The most that one variable splits a class by itself: parts, and axes of each family. */
+struct sbp_class_limit sbp_judge_used(const struct sbp_judge *judge, const uint8_t *role,
+                                      int dim_class);
 
 #endif

@@ -42,12 +42,6 @@ bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *
 
 /* ---- parts of a space ----------------------------------------------------------------------- */
 
-static void reset_class_limits(struct sbp_job *job)
-{
-    for (int c = 0; c < job->plan->graph.class_count; c++)
-        job->class_limit[c] = job->plan->graph.dim_class[c].size;
-}
-
 /* Looks for plans of a narrower space, which bound nothing and may not be there. */
 static enum sbp_status search_part(struct sbp_job *job, const struct sbp_request *part)
 {
@@ -58,7 +52,6 @@ static enum sbp_status search_part(struct sbp_job *job, const struct sbp_request
     bool too_large = false;
     job->request = part;
     job->diag = &refusal;
-    reset_class_limits(job);
     const enum sbp_status status = sbp_job_search(job, &bound_s, &too_large);
     job->request = request;
     job->diag = diag;
@@ -182,7 +175,6 @@ static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double boun
     cautious.nothing_hides = true;
     job->request = &cautious;
     job->bounds = false;
-    reset_class_limits(job);
     const enum sbp_status status = sbp_job_search(job, &unused_s, &too_large);
     job->request = asked;
     job->bounds = sbp_optimise_bounds(job->plan, asked);
@@ -193,7 +185,6 @@ static enum sbp_status search_space(struct sbp_job *job)
 {
     double bound_s = -INFINITY;
     bool too_large = false;
-    reset_class_limits(job);
     SBP_TRY(sbp_job_search(job, &bound_s, &too_large));
     if (too_large && job->request->puts_memory_off) {
         job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
@@ -308,7 +299,7 @@ static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(str
     const struct sbp_graph *graph = &job->plan->graph;
     SBP_TRY(sbp_strategy_alloc(graph, &job->plan->arena, &job->best.strategy));
     SBP_TRY(sbp_strategy_alloc(graph, &job->scratch, &job->trial.strategy));
-    job->class_limit = SBP_NEW(&job->scratch, int64_t, graph->class_count + 1);
+    job->class_limit = SBP_NEW(&job->scratch, struct sbp_class_limit, graph->class_count + 1);
     if (job->class_limit == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(look(job));

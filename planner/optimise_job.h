@@ -26,7 +26,7 @@ struct sbp_job {
     struct sbp_arena scratch;
     struct sbp_candidate trial, best; /* best.objective_s is INFINITY before the first */
     int64_t limit_bytes;
-    int64_t *class_limit;
+    struct sbp_class_limit *class_limit;
     double start_s;
     double least_bytes;             /* least memory that a compiled strategy was seen to need */
     double bound_s;                 /* over the spaces searched so far: the least of their bounds */

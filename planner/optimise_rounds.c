@@ -1,6 +1,7 @@
 #include "planner/optimise_job.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "planner/label.h"
 #include "planner/space_bound.h"
@@ -19,6 +20,9 @@ enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16, MOST_LEAN = 4
  */
 #define TABLE_EVALUATIONS    INT64_C(16000000)
 #define SQUEEZED_EVALUATIONS INT64_C(2000000)
+
+/* A plan so near to what is proved is not worth another way to look for one. */
+#define GOOD 1.01
 
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
@@ -50,15 +54,45 @@ void sbp_job_keep_better(struct sbp_job *job)
     job->best.device_bytes = job->trial.device_bytes;
 }
 
-/* Fewer parts for a class whose labels do not divide it: at most half of those that a variable of
- * the choice makes of it, so that the choice is not made again. */
-static bool tighten_class(struct sbp_job *job, int dim_class, int64_t most_parts)
+static void reset_class_limits(const struct sbp_job *job)
 {
-    int64_t *limit = &job->class_limit[dim_class];
-    if (*limit > most_parts)
-        *limit = most_parts;
-    *limit /= 2;
-    return *limit >= 1;
+    for (int c = 0; c < job->plan->graph.class_count; c++)
+        job->class_limit[c] = sbp_class_unlimited(job->plan->graph.dim_class[c].size);
+}
+
+/* So many axes of each family that they divide the class together, the outermost first: labels can
+ * then split it by the same axes everywhere. Whether the choice splits it by more. */
+static bool limit_axes(const struct sbp_job *job, int dim_class, const struct sbp_class_limit *used)
+{
+    const struct sbp_mesh *mesh = &job->plan->mesh;
+    uint8_t *const axes = job->class_limit[dim_class].axes;
+    int64_t left = job->plan->graph.dim_class[dim_class].size;
+    bool narrows = false;
+    for (int f = 0; f < mesh->family_count; f++) {
+        for (axes[f] = 0; axes[f] < mesh->family[f].count && left % mesh->family[f].prime == 0;
+             axes[f]++)
+            left /= mesh->family[f].prime;
+        narrows |= used->axes[f] > axes[f];
+    }
+    return narrows;
+}
+
+/* At most half of the parts that a variable of the choice makes of a class. */
+static bool halve_parts(const struct sbp_job *job, int dim_class,
+                        const struct sbp_class_limit *used)
+{
+    struct sbp_class_limit *limit = &job->class_limit[dim_class];
+    limit->parts = (limit->parts < used->parts ? limit->parts : used->parts) / 2;
+    return limit->parts >= 1;
+}
+
+/* Less for a class whose labels do not divide it, so that the choice is not made again. */
+static bool tighten_class(const struct sbp_job *job, bool by_axes, int dim_class,
+                          const struct sbp_class_limit *used)
+{
+    const bool is_new = job->class_limit[dim_class].axes[0] == SBP_ANY_AXES;
+    return (by_axes && is_new && limit_axes(job, dim_class, used)) ||
+           halve_parts(job, dim_class, used);
 }
 
 /* ---- one round ------------------------------------------------------------------------------ */
@@ -71,8 +105,8 @@ struct round {
     double modelled_bytes; /* of the choice, by that model */
     double bound_s;        /* no choice that fits beats it, or the goal where that is less */
     enum verdict verdict;
-    int broken_class;   /* not labelled: a class whose splits do not divide it, -1: none */
-    int64_t most_parts; /* that one variable makes of that class */
+    int broken_class;            /* not labelled: a class whose splits do not divide it, -1: none */
+    struct sbp_class_limit used; /* most that one variable splits that class by */
 };
 
 static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space,
@@ -88,7 +122,7 @@ static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space
         round->modelled_bytes = sbp_space_bytes(space, choice);
         round->verdict = NOT_LABELLED;
         round->broken_class = labelling->broken_class;
-        round->most_parts = labelling->most_parts;
+        round->used = labelling->used;
     }
     sbp_arena_release(&job->scratch, mark);
     return status;
@@ -123,7 +157,7 @@ struct search {
     double free_s; /* the bound without a limit of memory */
     bool is_infeasible, too_large;
     int broken_class;
-    int64_t most_parts; /* of that class */
+    struct sbp_class_limit used; /* of that class */
 };
 
 /* What the strategy really needs that needs least by the model. */
@@ -233,7 +267,7 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
     SBP_TRY(try_round(job, &search->space, sbp_job_room_bytes(job), &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->broken_class = round.broken_class;
-    search->most_parts = round.most_parts;
+    search->used = round.used;
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
     note_round(job, &round, &bracket);
     job->most_table_evaluations = SQUEEZED_EVALUATIONS;
@@ -267,7 +301,7 @@ static enum sbp_status search_leanest(struct sbp_job *job, struct search *search
     SBP_TRY(sbp_space_bound(&search->space, INFINITY, &job->scratch, &bound));
     SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
     search->broken_class = round.broken_class;
-    search->most_parts = round.most_parts;
+    search->used = round.used;
     if (isfinite(job->best.objective_s))
         SBP_TRY(try_lean(job, &search->space, bound.least_bytes));
     search->too_large = isfinite(job->best.objective_s); /* there is no more to be said */
@@ -314,7 +348,7 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->free_s = fmax(search->free_s, round.bound_s);
     search->broken_class = round.broken_class;
-    search->most_parts = round.most_parts;
+    search->used = round.used;
     search->too_large = round.verdict == TOO_LARGE;
     if (!search->too_large || job->request->puts_memory_off || job->outcome->stopped)
         return SBP_OK;
@@ -358,26 +392,49 @@ static enum sbp_status search_limited(struct sbp_job *job, struct search *search
     return status;
 }
 
-/* Bounds hold for the space until classes are tightened; later rounds only look for a plan. */
+/* *broken: a class that the labels do not divide may be tightened. */
+static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct search *search,
+                                    bool *too_large, bool *broken)
+{
+    struct sbp_diag refusal = {{0}};
+    const enum sbp_status status = search_limited(job, search, &refusal);
+    *broken = false;
+    if (status == SBP_E_INPUT && !is_first)
+        return SBP_OK;
+    if (status != SBP_OK)
+        return sbp_fail(job->diag, status, "%s", refusal.text);
+    job->outcome->memory_binds |= search->too_large || search->is_infeasible;
+    *too_large |= search->too_large;
+    *broken = !job->outcome->stopped && search->broken_class >= 0;
+    return SBP_OK;
+}
+
+static bool is_good(const struct sbp_job *job, double bound_s)
+{
+    return job->best.objective_s <= GOOD * bound_s || sbp_job_is_hopeless(job, bound_s) ||
+           (job->sketches && isfinite(job->best.objective_s));
+}
+
+/* Bounds hold for the space until classes are tightened, in one way and then, if that found nothing
+ * good, in the other: those rounds only look for a plan. */
 enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_large)
 {
-    for (int i = 0; i < MOST_TIGHTENINGS; i++) {
-        struct search search;
-        struct sbp_diag refusal = {{0}};
-        const enum sbp_status status = search_limited(job, &search, &refusal);
-        if (status == SBP_E_INPUT && i > 0)
-            return SBP_OK;
-        if (status != SBP_OK)
-            return sbp_fail(job->diag, status, "%s", refusal.text);
-        job->outcome->memory_binds |= search.too_large || search.is_infeasible;
-        if (i == 0) {
-            *bound_s = fmax(*bound_s, search.bound_s);
-            job->outcome->memory_binds |= is_raised_by_memory(job, &search);
-        }
-        *too_large |= search.too_large;
-        if (job->outcome->stopped || search.broken_class < 0 ||
-            !tighten_class(job, search.broken_class, search.most_parts))
-            return SBP_OK;
+    struct search first;
+    bool any_broken;
+    reset_class_limits(job);
+    SBP_TRY(search_round(job, true, &first, too_large, &any_broken));
+    *bound_s = fmax(*bound_s, first.bound_s);
+    job->outcome->memory_binds |= is_raised_by_memory(job, &first);
+    for (int way = 0; way < 2 && any_broken && !job->outcome->stopped; way++) {
+        struct search last = first;
+        bool broken = true;
+        reset_class_limits(job);
+        for (int i = 1; i < MOST_TIGHTENINGS && broken &&
+                        tighten_class(job, way == 0, last.broken_class, &last.used);
+             i++)
+            SBP_TRY(search_round(job, false, &last, too_large, &broken));
+        if (is_good(job, *bound_s))
+            break;
     }
     return SBP_OK;
 }

@@ -53,7 +53,15 @@ static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_dia
     return SBP_OK;
 }
 
-static enum sbp_status allocate(struct sbp_space_maker *maker, const int64_t *class_limit)
+struct sbp_class_limit sbp_class_unlimited(int64_t parts)
+{
+    struct sbp_class_limit limit = {.parts = parts};
+    memset(limit.axes, SBP_ANY_AXES, sizeof limit.axes);
+    return limit;
+}
+
+static enum sbp_status allocate(struct sbp_space_maker *maker,
+                                const struct sbp_class_limit *class_limit)
 {
     struct sbp_space *space = maker->space;
     const struct sbp_graph *graph = space->graph;
@@ -63,19 +71,20 @@ static enum sbp_status allocate(struct sbp_space_maker *maker, const int64_t *cl
     space->keep = SBP_NEW(&space->arena, struct sbp_keep, ops + 1);
     space->op_variable = SBP_NEW(&space->arena, int, ops + 1);
     space->slot = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
-    space->class_limit = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
+    space->class_limit = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
     space->shapes = sbp_shapes_make(space->cluster, space->mesh, &space->arena);
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
-    maker->sizes = SBP_NEW(&space->arena, int64_t, graph->class_count + 1);
+    maker->unlimited = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
     if (space->variable == NULL || space->transfer == NULL || space->keep == NULL ||
         space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
-        space->shapes == NULL || roles == NULL || maker->row_linear == NULL || maker->sizes == NULL)
+        space->shapes == NULL || roles == NULL || maker->row_linear == NULL ||
+        maker->unlimited == NULL)
         return SBP_E_MEMORY;
     space->op_role = (uint8_t(*)[SBP_MAX_ROLES])roles;
     for (int c = 0; c < graph->class_count; c++) {
-        maker->sizes[c] = graph->dim_class[c].size;
-        space->class_limit[c] = class_limit != NULL ? class_limit[c] : maker->sizes[c];
+        maker->unlimited[c] = sbp_class_unlimited(graph->dim_class[c].size);
+        space->class_limit[c] = class_limit != NULL ? class_limit[c] : maker->unlimited[c];
     }
     return SBP_OK;
 }
@@ -85,7 +94,7 @@ static bool is_whole(const struct sbp_space_maker *maker)
 {
     const struct sbp_space *space = maker->space;
     for (int c = 0; c < space->graph->class_count; c++)
-        if (space->class_limit[c] < maker->sizes[c])
+        if (memcmp(&space->class_limit[c], &maker->unlimited[c], sizeof *maker->unlimited) != 0)
             return false;
     return maker->megatron == NULL && space->request->part == NULL;
 }
@@ -97,10 +106,13 @@ static void share_limits(struct sbp_space *space, int site_tensor, int tensor)
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
         if (shape->dim_class[dim] == SBP_NO_CLASS || of_site->dim_class[dim] == SBP_NO_CLASS)
             continue;
-        int64_t *const limit = &space->class_limit[of_site->dim_class[dim]];
-        const int64_t own = space->class_limit[shape->dim_class[dim]];
-        const bool limits = own < space->graph->dim_class[shape->dim_class[dim]].size;
-        *limit = limits && own < *limit ? own : *limit;
+        struct sbp_class_limit *const limit = &space->class_limit[of_site->dim_class[dim]];
+        const struct sbp_class_limit *own = &space->class_limit[shape->dim_class[dim]];
+        if (own->parts < space->graph->dim_class[shape->dim_class[dim]].size &&
+            own->parts < limit->parts)
+            limit->parts = own->parts;
+        for (int f = 0; f < space->mesh->family_count; f++)
+            limit->axes[f] = own->axes[f] < limit->axes[f] ? own->axes[f] : limit->axes[f];
     }
 }
 
@@ -119,7 +131,8 @@ static void limit_sites(struct sbp_space *space)
     }
 }
 
-static enum sbp_status build(struct sbp_space_maker *maker, const int64_t *class_limit)
+static enum sbp_status build(struct sbp_space_maker *maker,
+                             const struct sbp_class_limit *class_limit)
 {
     struct sbp_space *space = maker->space;
     if (space->request->boxing == SBP_BOXING_PAPER && space->request->space == SBP_SPACE_FULL)
@@ -164,8 +177,9 @@ static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *dia
 }
 
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
-                               const int64_t *class_limit, const struct sbp_megatron_mesh *megatron,
-                               struct sbp_space *space, struct sbp_diag *diag)
+                               const struct sbp_class_limit *class_limit,
+                               const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
+                               struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
     const struct sbp_parallel *parallel = &plan->parallel;

@@ -57,6 +57,15 @@ struct sbp_keep {
     double there, back; /* as above */
 };
 
+/* How far a class may be split by any one variable. */
+#define SBP_ANY_AXES 255
+struct sbp_class_limit {
+    int64_t parts;              /* most */
+    uint8_t axes[SBP_MAX_AXES]; /* (family) most that split it; SBP_ANY_AXES: any */
+};
+/* parts: the class's size. */
+struct sbp_class_limit sbp_class_unlimited(int64_t parts);
+
 struct sbp_shapes; /* planner/space_shapes.h */
 struct sbp_space_works;
 struct sbp_space_store;
@@ -85,7 +94,7 @@ struct sbp_space {
     bool *goes_on;  /* (op_count) a site may go on with partial sums (space_rests.c) */
     uint8_t *rests; /* (tensor_count) a site's output may rest B, P (bit SBP_REST_WHOLE, ...) */
     struct sbp_space_links links;
-    int64_t *class_limit; /* (class_count) most parts a class may be split in */
+    struct sbp_class_limit *class_limit; /* (class_count) */
     struct sbp_shapes *shapes;
     struct sbp_space_works *works;
     struct sbp_space_store *store; /* planner/space_store.h; NULL: none */
@@ -105,8 +114,9 @@ enum sbp_status sbp_megatron_node_mesh(const struct sbp_plan *plan,
 /* Enumerates domains. class_limit (class_count) may be NULL; megatron only for that space. E_INPUT
  * when a variable's domain is empty, naming the layer and its sizes; SBP_STOPPED. */
 enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
-                               const int64_t *class_limit, const struct sbp_megatron_mesh *megatron,
-                               struct sbp_space *space, struct sbp_diag *diag) SBP_MUST_USE;
+                               const struct sbp_class_limit *class_limit,
+                               const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
+                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_space_free(struct sbp_space *space);
 
 /* The pairwise problem of a space: variables in the same order. SBP_STOPPED. */

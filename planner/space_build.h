@@ -33,10 +33,10 @@ struct sbp_space_maker {
     const struct sbp_plan *plan;
     const struct sbp_megatron_mesh *megatron; /* NULL outside that space */
     struct sbp_diag *diag;
-    bool *row_linear;             /* (op_count) megatron: this linear is split by rows */
-    int64_t *sizes;               /* (class_count) of the classes: limits that limit nothing */
-    struct sbp_legality legality; /* of the variable at hand */
-    unsigned looked_at;           /* parts of tuples, to read the clock now and then */
+    bool *row_linear;                  /* (op_count) megatron: this linear is split by rows */
+    struct sbp_class_limit *unlimited; /* (class_count) limits that limit nothing */
+    struct sbp_legality legality;      /* of the variable at hand */
+    unsigned looked_at;                /* parts of tuples, to read the clock now and then */
 };
 
 /* States of a rest variable: splits, which are always there, B and P. */

@@ -112,12 +112,12 @@ static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable,
                                     int *capacity, bool *lacks)
 {
     struct sbp_space *space = maker->space;
-    int64_t *const limits = space->class_limit;
+    struct sbp_class_limit *const limits = space->class_limit;
     const struct sbp_request *const request = space->request;
     struct sbp_request unbound = *request;
     unbound.batch_axes = NULL;
     space->request = &unbound;
-    space->class_limit = maker->sizes;
+    space->class_limit = maker->unlimited;
     const enum sbp_status status = enumerate_all(maker, variable, allowed, capacity);
     space->class_limit = limits;
     space->request = request;

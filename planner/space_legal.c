@@ -137,14 +137,23 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
     return SBP_OK;
 }
 
-/* Parts that the tuple under trial makes by some of its roles together. */
-static int64_t parts_of(const struct sbp_space *space, const uint8_t *count, unsigned roles)
+/* The axes that the tuple under trial gives to some of its roles together, as a shape. */
+static int shape_of(const struct sbp_space *space, const uint8_t *count, unsigned roles)
 {
     int shape = 0;
     for (int r = 0; r < SBP_MAX_ROLES && roles >> r != 0; r++)
         for (int f = 0; f < space->mesh->family_count && roles >> r & 1; f++)
             shape += count[f * SBP_MAX_ROLES + r] * space->shapes->stride[f];
-    return (int64_t)space->shapes->size[shape];
+    return shape;
+}
+
+static bool is_within(const struct sbp_space *space, int shape, const struct sbp_class_limit *limit)
+{
+    bool within = space->shapes->size[shape] <= (double)limit->parts;
+    for (int f = 0; f < space->mesh->family_count; f++)
+        within &=
+            shape / space->shapes->stride[f] % (space->mesh->family[f].count + 1) <= limit->axes[f];
+    return within;
 }
 
 bool sbp_space_divides(const struct sbp_space *space, int variable,
@@ -152,15 +161,16 @@ bool sbp_space_divides(const struct sbp_space *space, int variable,
 {
     const uint8_t *count =
         sbp_tuple_count(space, variable, space->variable[variable].tuple_count, 0);
-    if ((legality->illegal & roles) != 0 && parts_of(space, count, legality->illegal & roles) > 1)
+    if ((legality->illegal & roles) != 0 && shape_of(space, count, legality->illegal & roles) > 0)
         return false;
     for (int i = 0; i < legality->rule_count; i++) {
         const struct sbp_class_rule *rule = &legality->rule[i];
         if ((rule->roles & roles) == 0)
             continue;
-        const int64_t parts = parts_of(space, count, rule->roles);
-        if (parts > space->class_limit[rule->dim_class] ||
-            space->graph->dim_class[rule->dim_class].size % parts != 0)
+        const int shape = shape_of(space, count, rule->roles);
+        const int64_t parts = (int64_t)space->shapes->size[shape];
+        if (space->graph->dim_class[rule->dim_class].size % parts != 0 ||
+            !is_within(space, shape, &space->class_limit[rule->dim_class]))
             return false;
     }
     return true;
@@ -251,7 +261,7 @@ static bool suits_op(const struct sbp_space *space, int variable,
     const int op = legality->op[i];
     const int64_t most = space->request->max_batch_split;
     if (most > 0 && space->graph->op[op].weight_count > 0 &&
-        parts_of(space, count, legality->batch) > most)
+        space->shapes->size[shape_of(space, count, legality->batch)] > (double)most)
         return false;
     return heads_stand_outside(space, op, count) &&
            obeys_fix(space, variable, op, legality->fix[i], count);

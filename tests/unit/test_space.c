@@ -163,10 +163,11 @@ static void test_class_limit(void **state)
     struct sbp_diag diag = {{0}};
     const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
     open_plan(WIDE, LEVEL("l", 16), &plan);
-    int64_t limit[8];
+    struct sbp_class_limit limit[8];
     assert_true(plan.graph.class_count <= 8);
     for (int c = 0; c < plan.graph.class_count; c++)
-        limit[c] = strcmp(plan.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736;
+        limit[c] =
+            sbp_class_unlimited(strcmp(plan.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736);
     assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
     for (int v = 0; v < space.variable_count; v++)
         for (int c = 0; c < space.variable[v].choice_count; c++)
@@ -178,16 +179,39 @@ static void test_class_limit(void **state)
     sbp_plan_free(&plan);
 }
 
+/* An axis of each level for the batch, whatever it divides. */
+static void test_axes_limit(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_diag diag = {{0}};
+    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    struct sbp_class_limit limit[8];
+    open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
+    assert_true(plan.graph.class_count <= 8);
+    for (int c = 0; c < plan.graph.class_count; c++) {
+        limit[c] = sbp_class_unlimited(plan.graph.dim_class[c].size);
+        if (strcmp(plan.graph.dim_class[c].name, "batch") == 0)
+            limit[c].axes[0] = limit[c].axes[1] = 1;
+    }
+    assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
+    /* Of each level's two axes none or one on batch, the others over two roles. */
+    assert_int_equal(variable_of(&space, "a")->choice_count, (3 + 2) * (3 + 2));
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
 /* Choices of a site's variable where a class is split in one part at most. */
 static int choices_within(const struct sbp_plan *plan, int op, int dim_class)
 {
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
-    int64_t *const limit = calloc((size_t)plan->graph.class_count, sizeof *limit);
+    struct sbp_class_limit *const limit = calloc((size_t)plan->graph.class_count, sizeof *limit);
     assert_non_null(limit);
     for (int c = 0; c < plan->graph.class_count; c++)
-        limit[c] = c == dim_class ? 1 : plan->graph.dim_class[c].size;
+        limit[c] = sbp_class_unlimited(c == dim_class ? 1 : plan->graph.dim_class[c].size);
     if (sbp_space_make(plan, &request, limit, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const int choices = space.variable[space.op_variable[op]].choice_count;
@@ -375,6 +399,7 @@ int main(void)
         cmocka_unit_test(test_choices_are_tuples),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_class_limit),
+        cmocka_unit_test(test_axes_limit),
         cmocka_unit_test(test_class_limit_of_repeats),
         cmocka_unit_test(test_batch_split),
         cmocka_unit_test(test_batch_split_of_custom),

@@ -124,11 +124,11 @@ static void test_limited(void **state)
     struct sbp_diag diag = {{0}};
     const struct sbp_request request = {.space = SBP_SPACE_FULL, .store = &store};
     open_plan(SMALL("gpt", ""), LEVEL("l", 4), &plan);
-    int64_t limit[64];
+    struct sbp_class_limit limit[64];
     assert_true(plan.graph.class_count <= 64);
     for (int c = 0; c < plan.graph.class_count; c++)
-        limit[c] = plan.graph.dim_class[c].size;
-    limit[0] = 1;
+        limit[c] = sbp_class_unlimited(plan.graph.dim_class[c].size);
+    limit[0].parts = 1;
     assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
     assert_true(space.shelf == NULL && store.first == NULL);
     sbp_space_free(&space);

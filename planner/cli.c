@@ -116,8 +116,11 @@ static const struct option options[] = {
     {"--statistic", "NAME", HANDED, 0, 0, 0, NULL,
      "what counts of the repeats of a collective: median (default) or least, where other programs "
      "run beside"},
+    {"--weights", "NAME", HANDED, 0, 0, 0, NULL,
+     "of the errors of --method paper: relative (default), symmetric or none, as the paper"},
     {"--from", "LOG...", LIST, AT(from), 0, 0, NULL,
-     "do not measure: read logs of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks"},
+     "do not measure: read logs of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks, or "
+     "fit the samples of a calibration again"},
     {"--device-preset", "NAME", HANDED, 0, 0, 0, NULL,
      "with --from and -o, the devices, of which logs say nothing: p100, v100-16g, v100-32g, "
      "a100-40g, a100-80g, l40s, h100-sxm, h200-sxm, gh200, b200, gb200, mi300x, mi355x"},

@@ -50,8 +50,7 @@ static enum sbp_status check_options(const struct sbp_arguments *arguments, bool
 {
     static const char *const measuring[] = {
         "-n",        "--max-bytes", "--budget-s", "--seed",    "--collectives",  "--runs",
-        "--nominal", "--merge",     "--fresh",    "--dry-run", "--print-sbatch", "--statistic",
-        NULL};
+        "--nominal", "--merge",     "--fresh",    "--dry-run", "--print-sbatch", NULL};
     static const char *const reading[] = {"--nodes", "--ranks-per-node", "--device-preset",
                                           "--ports", "--cluster-nodes",  "--name",
                                           NULL};

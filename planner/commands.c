@@ -87,10 +87,11 @@ const struct sbp_command sbp_commands[] = {
      .notes = "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
               "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
               "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\".",
-     .options = "-n -o --backend --collectives --max-bytes --budget-s --runs --nominal --merge "
-                "--diff --fresh --dry-run --print-sbatch --method --statistic --seed --from "
-                "--device-preset --ports --cluster-nodes --name --nodes --ranks-per-node --json "
-                "--quiet --help",
+     .options =
+         "-n -o --backend --collectives --max-bytes --budget-s --runs --nominal --merge "
+         "--diff --fresh --dry-run --print-sbatch --method --statistic --weights --seed --from "
+         "--device-preset --ports --cluster-nodes --name --nodes --ranks-per-node --json "
+         "--quiet --help",
      .forwards = true,
      .run = sbp_command_calibrate},
     {.name = "run",

@@ -4,9 +4,6 @@
 
 /* Where memory raises a bound by more than this, solving without its limit says little more. */
 #define MOST_RELAXED 1.1
-/* A round without that limit is the last one unless it closes this share of what is left to the
- * goal: rounds with the limit are still to come. */
-#define LEAST_PROGRESS 0.0625
 /* What a plan may cost, by its candidate's bound, that is looked for before any is known. */
 #define FIRST_TRY 1.3
 
@@ -202,12 +199,6 @@ static bool may_settle(struct sbp_explorer *e, const struct sbp_node *node)
            sbp_optimise_bounds(e->plan, &e->asked);
 }
 
-static bool is_vain(const struct sbp_explorer *e, const struct sbp_node *node, double before_s)
-{
-    const double left_s = sbp_explorer_goal_s(e) - node->bound_s;
-    return e->is_too_large && node->bound_s - before_s < LEAST_PROGRESS * left_s;
-}
-
 /* Along the path that work alone would make the longest, along those of the plans found, then along
  * mixtures of all of these, as long as each says something new. */
 static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *node,
@@ -218,14 +209,13 @@ static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *n
         struct sbp_outcome found;
         bool more = false;
         SBP_TRY(solve_along(e, node, &mixture->path, &found));
-        const double before_s = node->bound_s;
         const double bound_s = raise_bound(e, node, found.lower_bound_s);
         sbp_mixture_note(mixture, found.lower_bound_s);
         if (!sbp_explorer_is_refuted(e, bound_s))
             SBP_TRY(isfinite(found.strategy_s)
                         ? sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag)
                         : sbp_mixture_skip(mixture, &more));
-        if (!more || is_vain(e, node, before_s))
+        if (!more)
             break;
     }
     return SBP_OK;

@@ -253,7 +253,6 @@ static enum sbp_status find_leanest(struct sbp_explorer *e, struct sbp_ranked *l
     request.deadline_s = 0; /* the search may have used all of its time up */
     request.solver = NULL;
     request.solver_options.time_limit_s *= LIMIT_SHARE;
-    request.solver_options.max_evaluations = 0;
     struct sbp_least_candidate *candidate =
         SBP_NEW(&e->arena, struct sbp_least_candidate, e->node_count);
     if (candidate == NULL)
@@ -265,7 +264,17 @@ static enum sbp_status find_leanest(struct sbp_explorer *e, struct sbp_ranked *l
     e->out->least_bytes = INFINITY;
     for (int i = 0; i < count; i++)
         e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
+    if (request.solver_options.max_evaluations > 0)
+        return SBP_OK;
     return sbp_least_find(e->plan, &request, candidate, count, leanest, e->diag);
+}
+
+static bool has_seen_all(const struct sbp_explorer *e)
+{
+    bool seen = true;
+    for (int i = 0; i < e->node_count; i++)
+        seen &= e->node[i].knowledge > SBP_LISTED;
+    return seen;
 }
 
 /* Where the search found nothing, the leanest plan is one if it fits; else it says what would. */
@@ -276,9 +285,12 @@ static enum sbp_status take_leanest(struct sbp_explorer *e)
         return SBP_E_MEMORY;
     SBP_TRY(find_leanest(e, leanest));
     if (leanest->device_bytes == 0) {
-        e->out->needed_bytes = isfinite(e->out->least_bytes) ? (int64_t)e->out->least_bytes : 0;
+        e->out->needed_bytes =
+            isfinite(e->out->least_bytes) ? (int64_t)ceil(e->out->least_bytes) : 0;
         return SBP_OK;
     }
+    if (!has_seen_all(e))
+        e->out->least_bytes = 0;
     e->out->needed_bytes = leanest->device_bytes;
     e->out->leanest = leanest;
     if (leanest->device_bytes > sbp_request_limit_bytes(e->request, &e->plan->cluster) ||

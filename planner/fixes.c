@@ -379,25 +379,14 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
     return SBP_OK;
 }
 
-/* The ZeRO level that a layer is given so far. */
-static int given_zero(const struct fixes *fixes, int op)
-{
-    for (int i = 0; i < fixes->count; i++)
-        if (strcmp(fixes->fix[i].layer, fixes->plan->graph.op[op].name) == 0)
-            return fixes->fix[i].zero;
-    return (int)fixes->plan->parallel.zero;
-}
-
 /* A layer that runs as its input is split: of what a plan or the output of search says of it, the
- * ZeRO level is its own, and each repeat's where it is not its site's. */
+ * ZeRO level is its own, and each repeat's. */
 static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes *fixes, int op)
 {
     int64_t zero = fixes->plan->parallel.zero;
     if (op < 0)
         return SBP_OK;
     SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
-    if (zero == given_zero(fixes, fixes->plan->graph.op[op].site))
-        return SBP_OK;
     add_fix(fixes, op, SBP_ANY)->zero = (int)zero;
     return take_fix(layer, fixes, op);
 }

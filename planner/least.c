@@ -109,8 +109,8 @@ static enum sbp_status squeeze(struct hunt *h, const struct sbp_least_candidate 
 static enum sbp_status find(struct hunt *h, const struct sbp_least_candidate *candidate, int count)
 {
     h->request.leanest = h->request.puts_memory_off = true;
-    for (int i = 0;
-         i < count && i < MOST_ASKED && is_open(h, candidate[i].bound_bytes, ASKED_EVALUATIONS);
+    for (int i = 0; i < count && (i < MOST_ASKED || h->least->device_bytes == 0) &&
+                    is_open(h, candidate[i].bound_bytes, ASKED_EVALUATIONS);
          i++)
         SBP_TRY(ask(h, &candidate[i].parallel, known_bytes(h)));
     h->request.leanest = h->request.puts_memory_off = false;

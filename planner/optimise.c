@@ -193,6 +193,10 @@ static enum sbp_status search_space(struct sbp_job *job)
     if (isinf(job->best.objective_s) && !too_large && !isinf(bound_s) && !job->outcome->stopped &&
         !sbp_job_is_hopeless(job, bound_s) && job->request->space == SBP_SPACE_FULL)
         SBP_TRY(search_narrower(job));
+    if (job->request->leanest) {
+        job->bound_s = -INFINITY;
+        return SBP_OK;
+    }
     /* What has no legal choice or fits no memory has no plan, whatever prices say. */
     if (!job->bounds && isfinite(bound_s)) {
         bound_s = -INFINITY;

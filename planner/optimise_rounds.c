@@ -65,15 +65,16 @@ static void reset_class_limits(const struct sbp_job *job)
 static bool limit_axes(const struct sbp_job *job, int dim_class, const struct sbp_class_limit *used)
 {
     const struct sbp_mesh *mesh = &job->plan->mesh;
-    uint8_t *const axes = job->class_limit[dim_class].axes;
+    uint8_t axes[SBP_MAX_AXES] = {0};
     int64_t left = job->plan->graph.dim_class[dim_class].size;
     bool narrows = false;
     for (int f = 0; f < mesh->family_count; f++) {
-        for (axes[f] = 0; axes[f] < mesh->family[f].count && left % mesh->family[f].prime == 0;
-             axes[f]++)
+        for (; axes[f] < mesh->family[f].count && left % mesh->family[f].prime == 0; axes[f]++)
             left /= mesh->family[f].prime;
         narrows |= used->axes[f] > axes[f];
     }
+    if (narrows)
+        memcpy(job->class_limit[dim_class].axes, axes, sizeof axes);
     return narrows;
 }
 
@@ -158,6 +159,7 @@ struct search {
     bool is_infeasible, too_large;
     int broken_class;
     struct sbp_class_limit used; /* of that class */
+    bool is_small;               /* its tables are, so that another look does not take long */
 };
 
 /* What the strategy really needs that needs least by the model. */
@@ -385,6 +387,7 @@ static enum sbp_status search_limited(struct sbp_job *job, struct search *search
     if (status != SBP_OK)
         return sbp_job_note_interrupt(job, status);
     job->outcome->space_size_log10 = sbp_job_space_size_log10(&search->space);
+    search->is_small = sbp_space_cells(&search->space) <= SCANNED_CELLS;
     status = search_space(job, search);
     if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)
         status = note_need(job, &search->space);
@@ -412,11 +415,11 @@ static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct s
 static bool is_good(const struct sbp_job *job, double bound_s)
 {
     return job->best.objective_s <= GOOD * bound_s || sbp_job_is_hopeless(job, bound_s) ||
-           (job->sketches && isfinite(job->best.objective_s));
+           ((job->sketches || job->request->leanest) && isfinite(job->best.objective_s));
 }
 
 /* Bounds hold for the space until classes are tightened, in one way and then, if that found nothing
- * good, in the other: those rounds only look for a plan. */
+ * good and takes no time, in the other: those rounds only look for a plan. */
 enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_large)
 {
     struct search first;
@@ -430,10 +433,10 @@ enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_l
         bool broken = true;
         reset_class_limits(job);
         for (int i = 1; i < MOST_TIGHTENINGS && broken &&
-                        tighten_class(job, way == 0, last.broken_class, &last.used);
+                        tighten_class(job, way == 1, last.broken_class, &last.used);
              i++)
             SBP_TRY(search_round(job, false, &last, too_large, &broken));
-        if (is_good(job, *bound_s))
+        if (is_good(job, *bound_s) || !first.is_small)
             break;
     }
     return SBP_OK;

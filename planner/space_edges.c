@@ -3,8 +3,8 @@
 #include <limits.h>
 #include <string.h>
 
-/* Entries of a dense array over patterns, and prices of an edge that are kept. */
-enum { MOST_PLACES = 1 << 20, MOST_SLOTS = 1 << 21 };
+/* Entries of a dense array over patterns, and prices that are kept, of all edges together. */
+enum { MOST_PLACES = 1 << 20, MOST_SLOTS = 1 << 23 };
 #define NO_KIND UINT16_MAX
 
 /* ---- patterns ------------------------------------------------------------------------------- */
@@ -184,11 +184,11 @@ static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena
 }
 
 /* places: of all prices, few of which are asked for where there are many. */
-static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places,
+static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, int most_slots,
                                   struct sbp_arena *arena)
 {
     edge->slots = 1;
-    while (edge->slots < places && edge->slots < MOST_SLOTS)
+    while (edge->slots < places && edge->slots <= most_slots / 2)
         edge->slots *= 2;
     edge->price = SBP_TAKE(arena, struct sbp_edge_price, edge->slots);
     for (int i = 0; edge->price != NULL && i < edge->slots; i++)
@@ -197,7 +197,7 @@ static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places,
 }
 
 /* before: edges that were made before this one, right in front of it. */
-static enum sbp_status make_edge(struct sbp_space_edge *edge, int before,
+static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int most_slots,
                                  const struct sbp_patterns *patterns, struct sbp_arena *arena)
 {
     int64_t size = 1;
@@ -213,7 +213,7 @@ static enum sbp_status make_edge(struct sbp_space_edge *edge, int before,
         if (size > INT_MAX)
             return SBP_E_UNSUPPORTED;
     }
-    return make_slots(edge, size, arena);
+    return make_slots(edge, size, most_slots, arena);
 }
 
 double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place)
@@ -258,6 +258,6 @@ enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_a
     for (int i = 0; i < space->transfer_count; i++)
         edges->edge[edges->count++].pair = sbp_pair_of_transfer(space, &space->transfer[i]);
     for (int e = 0; e < edges->count; e++)
-        SBP_TRY(make_edge(&edges->edge[e], e, edges->patterns, arena));
+        SBP_TRY(make_edge(&edges->edge[e], e, MOST_SLOTS / edges->count, edges->patterns, arena));
     return SBP_OK;
 }

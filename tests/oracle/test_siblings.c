@@ -73,7 +73,7 @@ static bool time_all(struct small_instance *instance, const struct sbp_parallel 
         return false;
     if (labelled_each(&instance->plan, &instance->request, MOST_STRATEGIES, note, times, &best,
                       &diag) != SBP_OK)
-        small_instance_complain(instance, diag.text);
+        small_instance_complain(instance, "%s", diag.text);
     return true;
 }
 
@@ -103,7 +103,7 @@ static void compare(const struct small_instance *instance, const struct sbp_para
                        parallel->micro_batch, sbp_recompute_name(parallel->recompute),
                        parallel->offload, times->step_s[i], base->step_s[i]);
         if (is_sooner || times->communication_s[i] < base->communication_s[i] * (1 - CLOSE))
-            small_instance_complain(instance, text);
+            small_instance_complain(instance, "%s", text);
     }
 }
 
@@ -116,7 +116,7 @@ static int64_t check_instance(struct small_instance *instance)
     int64_t checked = 0;
     int base_at = 0;
     if (sbp_candidates_list(&instance->plan, &instance->request, &arena, &list, &diag) != SBP_OK)
-        small_instance_complain(instance, diag.text);
+        small_instance_complain(instance, "%s", diag.text);
     for (int i = 0; i < list.count; i++) {
         const struct sbp_parallel_candidate *candidate = &list.candidate[i];
         if (!time_all(instance, &candidate->parallel, &times))
@@ -183,7 +183,7 @@ static void search(struct small_instance *instance, bool offloads, struct sbp_ou
     if (offloads)
         give(&instance->request, "offload");
     if (sbp_explore(&instance->plan, &instance->request, outcome, &diag) != SBP_OK)
-        small_instance_complain(instance, diag.text);
+        small_instance_complain(instance, "%s", diag.text);
 }
 
 /* Where launches take long, states that pass through in buckets are updated sooner: what nothing is

@@ -323,10 +323,10 @@ static bool has_one_label(const struct sbp_space *space, int variable)
 }
 
 /* A space of one strategy has no other that might fit: on a mesh of megatron's all layers are
- * labelled alike. */
+ * labelled alike. Levels of ZeRO that were left out for what the model says might. */
 static bool has_one_strategy(const struct sbp_job *job, const struct sbp_space *space)
 {
-    bool has_one = true;
+    bool has_one = !job->request->zero_is_free || job->request->every_level;
     for (int v = 0; v < space->variable_count && has_one; v++)
         has_one = space->variable[v].choice_count == 1 &&
                   (job->megatron != NULL || has_one_label(space, v));

@@ -321,12 +321,20 @@ static enum sbp_status check_fix(const struct sbp_checker *c, const struct sbp_f
     return fix->rests ? check_fixed_rest(c, fix, op) : SBP_OK;
 }
 
+/* Repeats are fixed as their sites are, followers also by themselves. */
+static bool has_own_fix(const struct sbp_checker *c, int op)
+{
+    bool has = false;
+    for (int i = 0; c->graph->op[op].entry->follows && i < c->request->fix_count; i++)
+        has |= strcmp(c->graph->op[op].name, c->request->fix[i].layer) == 0;
+    return has;
+}
+
 static enum sbp_status check_fixes(const struct sbp_checker *c)
 {
     for (int i = 0; c->request != NULL && i < c->request->fix_count; i++)
         for (int op = 0; op < c->graph->op_count; op++) {
-            const struct sbp_op_node *node = &c->graph->op[op];
-            const int fixed = node->entry->follows ? op : node->site;
+            const int fixed = has_own_fix(c, op) ? op : c->graph->op[op].site;
             if (strcmp(c->graph->op[fixed].name, c->request->fix[i].layer) == 0)
                 SBP_TRY(check_fix(c, &c->request->fix[i], op));
         }

@@ -72,7 +72,7 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
     return work;
 }
 
-/* Works of the same variable. */
+/* Works of the same variable; repeats of followers may be given ZeRO levels of their own. */
 static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
                      const struct sbp_space_work *other)
 {
@@ -81,6 +81,7 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
            work->owned == other->owned && work->sharers == other->sharers &&
            work->keeps_half == other->keeps_half &&
            memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
+           memcmp(work->level, other->level, sizeof work->level) == 0 &&
            sbp_op_forms_input_gradient(graph, work->op) ==
                sbp_op_forms_input_gradient(graph, other->op);
 }

@@ -247,12 +247,34 @@ static void test_schedules(void **state)
         }
 }
 
+/* Repeats of norms, each with a ZeRO level of its own. */
+static void test_levels_of_repeats(void **state)
+{
+    (void)state;
+    enum { NORMS = 3 };
+    struct sbp_fix fix[NORMS];
+    const struct sbp_request request = {.space = SBP_SPACE_FULL, .fix_count = NORMS, .fix = fix};
+    for (int n = 0; n < NORMS; n++) {
+        fix[n] = (struct sbp_fix){.zero = NORMS - n};
+        (void)snprintf(fix[n].layer, sizeof fix[n].layer, "block%d.norm1", n);
+        for (int role = 0; role < SBP_MAX_ROLES; role++)
+            for (int level = 0; level < SBP_MAX_LEVELS; level++)
+                fix[n].factor[role][level] = SBP_ANY;
+    }
+    for (int zero = 0; zero <= 3; zero += 3)
+        (void)check_cut_prices("repeats", GPT(3, ""), LEVEL("l", 12), request, 2, zero);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_prices),         cmocka_unit_test(test_operators),
-        cmocka_unit_test(test_cuts),           cmocka_unit_test(test_kept_again),
-        cmocka_unit_test(test_kept_in_flight), cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_prices),
+        cmocka_unit_test(test_operators),
+        cmocka_unit_test(test_cuts),
+        cmocka_unit_test(test_kept_again),
+        cmocka_unit_test(test_kept_in_flight),
+        cmocka_unit_test(test_schedules),
+        cmocka_unit_test(test_levels_of_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -643,11 +643,41 @@ static bool broken_rest_fix(struct bench *b)
     return b->plan.graph.op[op].output >= 0;
 }
 
+static int level_of(const struct bench *b, int op)
+{
+    const int level = b->plan.strategy.zero[op];
+    return level == SBP_ZERO_DEFAULT ? (int)b->plan.parallel.zero : level;
+}
+
 static bool broken_zero_fix(struct bench *b)
 {
-    const int op = any_op(b), level = b->plan.strategy.zero[op];
-    const int mine = level == SBP_ZERO_DEFAULT ? (int)b->plan.parallel.zero : level;
-    ask_for(b, op)->zero = (mine + 1) % 4;
+    const int op = any_op(b);
+    ask_for(b, op)->zero = (level_of(b, op) + 1) % 4;
+    return true;
+}
+
+/* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
+static int any_repeat_of_follower(struct bench *b)
+{
+    const struct sbp_graph *graph = &b->plan.graph;
+    const int from = any(b, graph->op_count);
+    for (int i = 0; i < graph->op_count; i++) {
+        const int op = (from + i) % graph->op_count;
+        if (graph->op[op].entry->follows && graph->op[op].site != op)
+            return op;
+    }
+    return -1;
+}
+
+/* The site keeps to the fix, its repeat does not. */
+static bool broken_repeat(struct bench *b)
+{
+    const int op = any_repeat_of_follower(b);
+    if (op < 0)
+        return false;
+    struct sbp_fix *const fix = ask_for(b, op);
+    fix->zero = level_of(b, b->plan.graph.op[op].site);
+    b->plan.strategy.zero[op] = (uint8_t)((fix->zero + 1) % 4);
     return true;
 }
 
@@ -717,6 +747,7 @@ static const struct corruption {
     {"a fix that is not kept", broken_fix, "is fixed to"},
     {"a rest that is not kept", broken_rest_fix, "to rest otherwise"},
     {"a ZeRO level that is not kept", broken_zero_fix, "ZeRO is fixed to"},
+    {"a repeat that is not kept", broken_repeat, "ZeRO is fixed to"},
 };
 enum { CORRUPTION_COUNT = sizeof CORRUPTIONS / sizeof *CORRUPTIONS };
 
@@ -757,11 +788,65 @@ static void test_corruptions_are_caught(void **state)
     print_message("%d kinds of corruption, %d of them tried\n", CORRUPTION_COUNT, all);
 }
 
+/* ---- fixes that repeats have of their own --------------------------------------------------- */
+
+/* The plan with another ZeRO level of one operator, and what is then claimed of it. */
+static void set_level(struct bench *b, int op, int level)
+{
+    struct sbp_diag diag = {{0}};
+    b->plan.strategy.zero[op] = (uint8_t)level;
+    sbp_step_free(&b->step);
+    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    b->outcome.status = SBP_PLAN_FEASIBLE;
+    b->outcome.objective_s = b->step.totals.step_s;
+    b->outcome.lower_bound_s = -INFINITY;
+}
+
+/* A repeat of a follower keeps to its own fix, not to its site's. */
+static bool check_own_fix(int setting, uint64_t seed)
+{
+    struct bench b;
+    struct sbp_diag diag;
+    if (!bench_open(&b, setting, seed))
+        return false;
+    const int op = any_repeat_of_follower(&b);
+    const bool tries = op >= 0 && b.plan.parallel.owner == SBP_OWNER_NONE;
+    if (tries) {
+        struct sbp_fix fix[2];
+        fix[0] = fix[1] = *ask_for(&b, op);
+        fix[0].zero = level_of(&b, b.plan.graph.op[op].site);
+        fix[1].zero = (fix[0].zero + 1) % 4;
+        (void)snprintf(fix[1].layer, sizeof fix[1].layer, "%s", b.plan.graph.op[op].name);
+        b.request.fix = fix;
+        b.request.fix_count = 2;
+        set_level(&b, op, fix[1].zero);
+        if (check(&b, &diag) != SBP_OK)
+            fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
+        set_level(&b, op, fix[0].zero);
+        assert_int_equal(check(&b, &diag), SBP_E_INTERNAL);
+    }
+    bench_close(&b);
+    return tries;
+}
+
+static void test_own_fixes_of_repeats(void **state)
+{
+    int tried = 0;
+    (void)state;
+    for (int setting = 0; setting < setting_count(); setting++)
+        for (uint64_t seed = SEED; seed < SEED + 4; seed++)
+            tried += check_own_fix(setting, seed);
+    print_message("%d plans\n", tried);
+    assert_true(tried > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_right_plans_pass),
         cmocka_unit_test(test_corruptions_are_caught),
+        cmocka_unit_test(test_own_fixes_of_repeats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -322,11 +322,18 @@ static bool has_one_label(const struct sbp_space *space, int variable)
     return has_one;
 }
 
+/* Whether no ZeRO level was left out for what the memory model says of it: the program may need
+ * less. A device by itself has nothing to shard, whatever the level. */
+static bool has_every_level(const struct sbp_job *job, const struct sbp_space *space)
+{
+    return !job->request->zero_is_free || job->request->every_level || space->mesh->devices == 1;
+}
+
 /* A space of one strategy has no other that might fit: on a mesh of megatron's all layers are
- * labelled alike. Levels of ZeRO that were left out for what the model says might. */
+ * labelled alike. */
 static bool has_one_strategy(const struct sbp_job *job, const struct sbp_space *space)
 {
-    bool has_one = !job->request->zero_is_free || job->request->every_level;
+    bool has_one = has_every_level(job, space);
     for (int v = 0; v < space->variable_count && has_one; v++)
         has_one = space->variable[v].choice_count == 1 &&
                   (job->megatron != NULL || has_one_label(space, v));

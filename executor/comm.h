@@ -13,14 +13,27 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "executor/memory.h"
 #include "kernels/kernels.h"
 
 enum sbp_reduction { SBP_SUM, SBP_MAX };
 
-struct sbp_comm; /* an endpoint; opaque to callers */
+struct sbp_comm; /* an endpoint's own; opaque to callers */
+struct sbp_comm_ops;
+
+/* A rank's access to the others. */
+struct sbp_endpoint {
+    const struct sbp_comm_ops *ops;
+    struct sbp_comm *comm; /* borrowed: lives as long as the rank's main */
+};
 
 struct sbp_comm_ops {
     const char *name;
+    /* Where the buffers of collectives and messages lie. */
+    const struct sbp_memory_ops *memory;
+    /* An endpoint of the same ranks whose buffers lie in host memory, for the few values that steer
+     * a run; its groups are its own. Where memory is the host's already: this endpoint. */
+    struct sbp_endpoint (*host)(struct sbp_comm *comm);
     int (*rank)(const struct sbp_comm *comm);
     int (*size)(const struct sbp_comm *comm);
 

@@ -470,8 +470,17 @@ static void mpi_library(const struct sbp_comm *comm, char *text, int size)
     (void)snprintf(text, (size_t)size, "%.*s", (int)strcspn(version, ",\n"), version);
 }
 
+static const struct sbp_comm_ops mpi_ops;
+
+static struct sbp_endpoint mpi_host(struct sbp_comm *comm)
+{
+    return (struct sbp_endpoint){&mpi_ops, comm};
+}
+
 static const struct sbp_comm_ops mpi_ops = {
     .name = "mpi",
+    .memory = &sbp_memory_host,
+    .host = mpi_host,
     .rank = mpi_rank,
     .size = mpi_size,
     .group = mpi_group,

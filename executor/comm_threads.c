@@ -179,8 +179,17 @@ static void threads_library(const struct sbp_comm *comm, char *text, int size)
     text[0] = '\0';
 }
 
+static const struct sbp_comm_ops threads_ops;
+
+static struct sbp_endpoint threads_host(struct sbp_comm *comm)
+{
+    return (struct sbp_endpoint){&threads_ops, comm};
+}
+
 static const struct sbp_comm_ops threads_ops = {
     .name = "threads",
+    .memory = &sbp_memory_host,
+    .host = threads_host,
     .rank = threads_rank,
     .size = threads_size,
     .group = threads_group,

@@ -5,15 +5,12 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "executor/memory.h"
 #include "kernels/kernels.h"
 
 struct sbp_device_ops {
     const char *name;
-    /* 64-byte aligned zeroed memory; NULL when it is out. */
-    void *(*allocate)(int64_t bytes);
-    void (*release)(void *memory);
-    enum sbp_status (*to_host)(void *host, const void *device, int64_t bytes);
-    enum sbp_status (*from_host)(void *device, const void *host, int64_t bytes);
+    const struct sbp_memory_ops *memory;
     /* Waits for all kernels that were issued. */
     enum sbp_status (*finish)(void);
     /* Seconds this rank has spent computing: thread CPU time on cpu (wall time means little when

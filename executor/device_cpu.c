@@ -1,37 +1,8 @@
 /* The `cpu` device: host memory, kernels on OpenBLAS that are done when they return. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/text.h"
 #include "executor/device.h"
-
-enum { ALIGNMENT = 64 };
-
-static void *cpu_allocate(int64_t bytes)
-{
-    if (bytes < 0 || bytes > PTRDIFF_MAX - ALIGNMENT)
-        return NULL;
-    /* aligned_alloc wants a multiple of the alignment; an empty buffer still has an address. */
-    const size_t blocks = bytes == 0 ? 1 : ((size_t)bytes + ALIGNMENT - 1) / ALIGNMENT;
-    void *memory = aligned_alloc(ALIGNMENT, blocks * ALIGNMENT);
-    if (memory != NULL)
-        memset(memory, 0, blocks * ALIGNMENT);
-    return memory;
-}
-
-static void cpu_release(void *memory)
-{
-    free(memory);
-}
-
-static enum sbp_status cpu_copy(void *to, const void *from, int64_t bytes)
-{
-    if (bytes < 0)
-        return SBP_E_RANGE;
-    if (bytes > 0)
-        memcpy(to, from, (size_t)bytes);
-    return SBP_OK;
-}
 
 static enum sbp_status cpu_finish(void)
 {
@@ -40,10 +11,7 @@ static enum sbp_status cpu_finish(void)
 
 static const struct sbp_device_ops cpu_ops = {
     .name = "cpu",
-    .allocate = cpu_allocate,
-    .release = cpu_release,
-    .to_host = cpu_copy,
-    .from_host = cpu_copy,
+    .memory = &sbp_memory_host,
     .finish = cpu_finish,
     .compute_s = sbp_thread_cpu_s,
     .kernels = sbp_kernels_cpu,

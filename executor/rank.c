@@ -87,7 +87,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *p
     rank->layout =
         (struct sbp_layout){&program->mesh, program->graph->class_count, program->strategy.split};
     SBP_TRY(sbp_rank_check_matrices(rank, diag));
-    rank->memory = device->allocate(program->arena_bytes);
+    rank->memory = device->memory->allocate(program->arena_bytes);
     if (rank->memory == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "rank %lld: no %lld bytes on device %s",
                         (long long)place, (long long)program->arena_bytes, device->name);
@@ -97,7 +97,7 @@ enum sbp_status sbp_rank_open(struct sbp_rank *rank, const struct sbp_program *p
 void sbp_rank_close(struct sbp_rank *rank)
 {
     if (rank->memory != NULL)
-        rank->device->release(rank->memory);
+        rank->device->memory->release(rank->memory);
     rank->memory = NULL;
 }
 
@@ -146,7 +146,7 @@ static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int b
                 table_entry(rank, table, valid, sbp_digits_global(&region.dim[SBP_DIM_BATCH], row),
                             sbp_digits_global(&region.dim[SBP_DIM_SEQUENCE], column));
     const enum sbp_status status =
-        rank->device->from_host(sbp_rank_buffer(rank, buffer), entries, (int64_t)bytes);
+        rank->device->memory->from_host(sbp_rank_buffer(rank, buffer), entries, (int64_t)bytes);
     free(entries);
     return status;
 }
@@ -236,8 +236,8 @@ static enum sbp_status read_real(const struct sbp_rank *rank, const void *at, do
 {
     float single = 0;
     if (rank->kernels->real == SBP_F64)
-        return rank->device->to_host(value, at, sizeof *value);
-    SBP_TRY(rank->device->to_host(&single, at, sizeof single));
+        return rank->device->memory->to_host(value, at, sizeof *value);
+    SBP_TRY(rank->device->memory->to_host(&single, at, sizeof single));
     *value = (double)single;
     return SBP_OK;
 }
@@ -245,8 +245,9 @@ static enum sbp_status read_real(const struct sbp_rank *rank, const void *at, do
 static enum sbp_status write_real(const struct sbp_rank *rank, void *at, double value)
 {
     const float single = (float)value;
-    return rank->kernels->real == SBP_F64 ? rank->device->from_host(at, &value, sizeof value)
-                                          : rank->device->from_host(at, &single, sizeof single);
+    return rank->kernels->real == SBP_F64
+               ? rank->device->memory->from_host(at, &value, sizeof value)
+               : rank->device->memory->from_host(at, &single, sizeof single);
 }
 
 /* Squares of a gradient's block; a block that several ranks hold counts for one. */

@@ -76,7 +76,7 @@ static enum sbp_status to_host(const struct sbp_verifier *v, void *host, const v
 {
     const struct sbp_device_ops *ops = v->rank->device;
     const enum sbp_status status =
-        ops->to_host(host, device, elements * v->rank->kernels->real_bytes);
+        ops->memory->to_host(host, device, elements * v->rank->kernels->real_bytes);
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "copying from device %s", ops->name);
 }
 

@@ -25,17 +25,17 @@ static void test_memory(void **state)
     const struct sbp_device_ops *device = cpu();
     (void)state;
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
-        unsigned char *memory = device->allocate(sizes[s]);
+        unsigned char *memory = device->memory->allocate(sizes[s]);
         assert_non_null(memory);
         assert_int_equal((uintptr_t)memory % 64, 0);
         for (int64_t i = 0; i < sizes[s]; i++)
             assert_int_equal(memory[i], 0);
         memset(memory, 0xff, (size_t)sizes[s]); /* so that reused memory is not zero by itself */
-        device->release(memory);
+        device->memory->release(memory);
     }
-    device->release(NULL);
-    assert_null(device->allocate(-1));
-    assert_null(device->allocate(INT64_MAX));
+    device->memory->release(NULL);
+    assert_null(device->memory->allocate(-1));
+    assert_null(device->memory->allocate(INT64_MAX));
 }
 
 static void test_copies(void **state)
@@ -43,15 +43,15 @@ static void test_copies(void **state)
     const struct sbp_device_ops *device = cpu();
     char back[8] = {0};
     (void)state;
-    char *memory = device->allocate(8);
+    char *memory = device->memory->allocate(8);
     assert_non_null(memory);
-    assert_int_equal(device->from_host(memory, "abcdefg", 8), SBP_OK);
+    assert_int_equal(device->memory->from_host(memory, "abcdefg", 8), SBP_OK);
     assert_int_equal(device->finish(), SBP_OK);
-    assert_int_equal(device->to_host(back, memory, 8), SBP_OK);
+    assert_int_equal(device->memory->to_host(back, memory, 8), SBP_OK);
     assert_string_equal(back, "abcdefg");
-    assert_int_equal(device->to_host(NULL, NULL, 0), SBP_OK);
-    assert_int_equal(device->to_host(back, memory, -1), SBP_E_RANGE);
-    device->release(memory);
+    assert_int_equal(device->memory->to_host(NULL, NULL, 0), SBP_OK);
+    assert_int_equal(device->memory->to_host(back, memory, -1), SBP_E_RANGE);
+    device->memory->release(memory);
 }
 
 static void test_tables(void **state)

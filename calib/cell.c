@@ -10,7 +10,8 @@ static const char *const kind_names[] = {
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv", "broadcast", NULL};
 static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                             SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
-static const char *const type_names[] = {"fp32", "fp64", NULL};
+/* As enum sbp_type. */
+static const char *const type_names[] = {"fp32", "fp64", "bf16", "fp16", NULL};
 
 /* --- order --- */
 
@@ -155,7 +156,7 @@ static enum sbp_status read_gemm(const struct sbp_json *object, struct sbp_cell 
 {
     int type;
     SBP_TRY(read_choice(object, "gemm", type_names, &type));
-    cell->type = type == 0 ? SBP_FP32 : SBP_FP64;
+    cell->type = (enum sbp_type)type;
     SBP_TRY(read_int64(object, "m", 1, MOST_EDGE, &cell->m));
     SBP_TRY(read_int64(object, "n", 1, MOST_EDGE, &cell->n));
     return read_int64(object, "k", 1, MOST_EDGE, &cell->k);

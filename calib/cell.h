@@ -18,7 +18,7 @@
 
 enum sbp_work {
     SBP_WORK_COLLECTIVE, /* all ranks' wall time, the largest counts */
-    SBP_WORK_GEMM,       /* (m,k) x (k,n); thread CPU time, as of the other compute */
+    SBP_WORK_GEMM,       /* (m,k) x (k,n); the processor's own time, as of the other compute */
     SBP_WORK_COPY,       /* bytes read once and written once */
     SBP_WORK_LAUNCH,     /* the smallest product that is: what a call costs by itself */
     SBP_WORK_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
@@ -30,7 +30,7 @@ struct sbp_cell {
     enum sbp_collective kind;          /* of a collective; not local */
     int nodes, ranks_per_node, groups; /* of a collective; groups: of a node at the same time */
     int64_t bytes; /* of a collective: n of the cost formula; of a copy; of a message of pairs */
-    enum sbp_type type; /* of a product: FP32 or FP64 */
+    enum sbp_type type; /* of a product */
     int64_t m, n, k;
     int round; /* of pairs */
 };

@@ -6,7 +6,6 @@
 
 #define REPEATS     12   /* of a cell that settles early, warm-ups included */
 #define AROUND_S    1e-4 /* of a cell: barriers, agreeing on its times */
-#define COPY_RATE   1e10
 #define PAIR_TIMES  10
 #define HOUR_S      3600.0
 #define MINUTE_S    60
@@ -32,6 +31,7 @@ static double collective_s(const struct sbp_job *job, const struct sbp_cell *cel
 
 static double cell_s(const struct sbp_job *job, const struct sbp_cell *cell)
 {
+    const struct sbp_product_list *products = sbp_product_list(job->layout.products);
     const struct sbp_cell message = {
         .kind = SBP_SEND_RECV, .nodes = 2, .ranks_per_node = 1, .groups = 1, .bytes = cell->bytes};
     switch (cell->work) {
@@ -40,10 +40,10 @@ static double cell_s(const struct sbp_job *job, const struct sbp_cell *cell)
     case SBP_WORK_PAIRS:
         return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
     case SBP_WORK_COPY:
-        return AROUND_S + REPEATS * 2 * (double)cell->bytes / COPY_RATE;
+        return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     default:
         return AROUND_S +
-               REPEATS * 2 * (double)cell->m * (double)cell->n * (double)cell->k / SBP_JOB_FLOPS;
+               REPEATS * 2 * (double)cell->m * (double)cell->n * (double)cell->k / products->flops;
     }
 }
 

@@ -16,7 +16,6 @@ struct sbp_job {
 /* What the estimate takes for granted. */
 #define SBP_JOB_BYTES_PER_S 1e9
 #define SBP_JOB_LATENCY_S   1e-5
-#define SBP_JOB_FLOPS       1e10
 
 /* E_IO, E_MEMORY, E_RANGE. */
 enum sbp_status sbp_job_print_plan(const struct sbp_job *job, FILE *out,

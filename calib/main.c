@@ -55,7 +55,9 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
                                     : settings->ranks > 0        ? (int)settings->ranks
                                                                  : 4;
         job.layout.max_bytes = settings->max_bytes;
-        job.layout.copy_bytes = SBP_COPY_BYTES;
+        job.layout.products =
+            settings->backend == SBP_CALIB_NCCL ? SBP_PRODUCTS_GPU : SBP_PRODUCTS_CPU;
+        job.layout.copy_bytes = sbp_product_list(job.layout.products)->copy_bytes;
         job.layout.kinds = settings->kinds;
     }
     if (job.layout.nodes * job.layout.ranks_per_node < 2)
@@ -86,7 +88,8 @@ static enum sbp_status calibrate(const struct sbp_settings *settings, const char
     if (plans && (sbp_launcher_rank() < 0 || settings->nodes > 0 || settings->ranks_per_node > 0 ||
                   settings->print_sbatch))
         return sbp_launcher_rank() > 0 ? SBP_OK : print_job(settings, NULL, diag);
-    struct sbp_calibration_session session = {.settings = settings, .command = command};
+    struct sbp_calibration_session session = {
+        .settings = settings, .compute = &sbp_compute_cpu, .command = command};
     sbp_kernels_cpu_setup();
     enum sbp_status status = run_ranks(&session, diag);
     if (status == SBP_OK && session.is_root)

@@ -83,11 +83,8 @@ static enum sbp_status measure_pairs(struct pass *pass, struct sbp_result *resul
     const double start_s = sbp_clock_s();
     double time_s[PAIR_REPEATS + 1];
     for (int i = -1; i < PAIR_REPEATS; i++) { /* the first warms up */
-        enum sbp_status status = by->sampler->ops->barrier(by->sampler->comm);
-        if (status == SBP_OK)
-            status = sbp_perform(&pass->performer, &time_s[i + 1]);
-        if (status != SBP_OK)
-            return sbp_fail(diag, status, "%s", by->sampler->ops->reason(by->sampler->comm));
+        SBP_TRY(sbp_sample_together(by->sampler, diag));
+        SBP_TRY(sbp_perform(&pass->performer, &time_s[i + 1], diag));
     }
     (void)sbp_median(time_s + 1, PAIR_REPEATS); /* sorts */
     SBP_TRY(gather(pass, time_s[1 + PAIR_QUANTILE], diag));
@@ -224,8 +221,8 @@ enum sbp_status sbp_measure(const struct sbp_measuring *measuring, bool *finishe
     struct pass pass = {.by = measuring, .start_s = sbp_clock_s()};
     const size_t cells = (size_t)measuring->sweep->count;
     const size_t ranks = (size_t)measuring->placement->ranks;
-    SBP_TRY(sbp_performer_open(&pass.performer, measuring->sampler, measuring->placement,
-                               measuring->sweep, diag));
+    SBP_TRY(sbp_performer_open(&pass.performer, measuring->ranks, measuring->compute,
+                               measuring->placement, measuring->sweep, diag));
     int *order = calloc(cells, sizeof *order);
     pass.done = calloc(cells * (size_t)measuring->runs, sizeof *pass.done);
     pass.took_s = calloc(cells, sizeof *pass.took_s);

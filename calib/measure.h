@@ -7,12 +7,15 @@
 #ifndef SBP_CALIB_MEASURE_H
 #define SBP_CALIB_MEASURE_H
 
+#include "calib/compute.h"
 #include "calib/placement.h"
 #include "calib/record.h"
 #include "calib/sweep.h"
 
 struct sbp_measuring {
+    struct sbp_endpoint ranks;         /* whose calls are timed */
     const struct sbp_sampler *sampler; /* borrowed, as what follows */
+    const struct sbp_compute_ops *compute;
     const struct sbp_placement *placement;
     const struct sbp_sweep *sweep;
     int runs;

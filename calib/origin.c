@@ -52,9 +52,11 @@ static void find_host(struct sbp_calibration_origin *origin)
         (void)snprintf(origin->date, sizeof origin->date, "unknown");
 }
 
-/* The least memory a rank and the fewest cores count for all: a cluster has one kind of device. */
+/* The least memory of a rank and the fewest cores count for all: a cluster has one kind of device.
+ */
 static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
                                      const struct sbp_placement *placement,
+                                     const struct sbp_processor *processor,
                                      struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
     const int rank = sampler->ops->rank(sampler->comm);
@@ -63,17 +65,19 @@ static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
         here += placement->node[r] == placement->node[rank];
     struct sbp_machine machine;
     sbp_machine_find(SBP_CONTROL_GROUP, &machine);
-    double values[] = {-machine.cores, -(double)(machine.memory_bytes / here)};
+    const int64_t own_bytes =
+        processor->memory_bytes > 0 ? processor->memory_bytes : machine.memory_bytes / here;
+    double values[] = {-machine.cores, -(double)own_bytes};
     SBP_TRY(sbp_sample_largest(sampler, values, 2, diag));
     origin->cores = (int)-values[0];
     origin->memory_bytes = (int64_t)-values[1];
     return SBP_OK;
 }
 
-static void find_software(const struct sbp_sampler *sampler, struct sbp_calibration_origin *origin)
+static void find_software(struct sbp_endpoint ranks, struct sbp_calibration_origin *origin)
 {
     static const char none[] = "";
-    sampler->ops->library(sampler->comm, origin->library, (int)sizeof origin->library);
+    ranks.ops->library(ranks.comm, origin->library, (int)sizeof origin->library);
     sbp_system_driver(none, origin->driver, (int)sizeof origin->driver);
     sbp_system_binding(origin->binding, (int)sizeof origin->binding);
     sbp_system_settings(environ, origin->settings, (int)sizeof origin->settings);
@@ -82,17 +86,19 @@ static void find_software(const struct sbp_sampler *sampler, struct sbp_calibrat
 }
 
 enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
-                                const struct sbp_placement *placement,
+                                const struct sbp_placement *placement, struct sbp_endpoint ranks,
+                                const struct sbp_processor *processor,
                                 struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
     find_host(origin);
-    find_software(sampler, origin);
-    (void)snprintf(origin->backend, sizeof origin->backend, "%s", sampler->ops->name);
+    find_software(ranks, origin);
+    (void)snprintf(origin->backend, sizeof origin->backend, "%s", ranks.ops->name);
+    (void)snprintf(origin->device, sizeof origin->device, "%s", processor->name);
     origin->ranks = placement->ranks;
     origin->hosts = placement->nodes;
     origin->ranks_per_host = placement->most_ranks;
     origin->least_ranks_per_host = placement->least_ranks;
     (void)snprintf(origin->name, sizeof origin->name, "%.40s-%d-ranks", origin->host,
                    origin->ranks);
-    return compare_hosts(sampler, placement, origin, diag);
+    return compare_hosts(sampler, placement, processor, origin, diag);
 }

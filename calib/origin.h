@@ -2,6 +2,7 @@
 #ifndef SBP_CALIB_ORIGIN_H
 #define SBP_CALIB_ORIGIN_H
 
+#include "calib/compute.h"
 #include "calib/placement.h"
 
 struct sbp_calibration_origin {
@@ -10,7 +11,8 @@ struct sbp_calibration_origin {
     const char *version, *command;
     int ranks, hosts;
     int ranks_per_host, cores; /* of the fullest host */
-    int64_t memory_bytes;      /* of the host, divided by its ranks; the least over hosts */
+    int64_t memory_bytes;      /* of the device; else of the host, divided by its ranks; the least
+                                  over ranks */
     uint64_t seed;
     double budget_s, wall_s;
 
@@ -18,6 +20,7 @@ struct sbp_calibration_origin {
     int64_t max_bytes;
     int runs;                   /* repeats of the whole */
     char library[160];          /* of the collectives: "Open MPI 4.1.4"; "": none */
+    char device[128];           /* what computes, where it is not the processor; "" */
     char driver[160];           /* of what moves the bytes, as far as the system tells; "" */
     char binding[64];           /* "2 of 8 cores a rank" */
     char settings[2048];        /* of the environment, NAME=value lines of a white list of names */
@@ -25,10 +28,12 @@ struct sbp_calibration_origin {
     char nominal_from[64];      /* "eth0", "mlx5_0", "--nominal" */
 };
 
-/* Fills everything but version, command, seed, runs, max_bytes, budget_s and wall_s. Collective
- * over all ranks, which compare what they have. E_MEMORY, E_BACKEND, E_PEER. */
+/* Fills everything but version, command, seed, runs, max_bytes, budget_s and wall_s: `ranks` is
+ * the endpoint whose calls are timed. Collective over all ranks, which compare what they have.
+ * E_MEMORY, E_BACKEND, E_PEER. */
 enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
-                                const struct sbp_placement *placement,
+                                const struct sbp_placement *placement, struct sbp_endpoint ranks,
+                                const struct sbp_processor *processor,
                                 struct sbp_calibration_origin *origin,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 

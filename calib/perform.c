@@ -19,8 +19,8 @@ static int *group_of(const struct sbp_performer *performer, int nodes, int ranks
 static enum sbp_status bounce(const struct sbp_performer *performer, int first, int last,
                               int64_t bytes, double *time_s)
 {
-    const struct sbp_comm_ops *ops = performer->sampler->ops;
-    struct sbp_comm *comm = performer->sampler->comm;
+    const struct sbp_comm_ops *ops = performer->ranks.ops;
+    struct sbp_comm *comm = performer->ranks.comm;
     const int tag = 0;
     if (performer->rank == first) {
         const double start_s = sbp_clock_s();
@@ -37,8 +37,8 @@ static enum sbp_status bounce(const struct sbp_performer *performer, int first, 
 static enum sbp_status call(const struct sbp_performer *performer, int group)
 {
     const struct sbp_cell *cell = performer->cell;
-    const struct sbp_comm_ops *ops = performer->sampler->ops;
-    struct sbp_comm *comm = performer->sampler->comm;
+    const struct sbp_comm_ops *ops = performer->ranks.ops;
+    struct sbp_comm *comm = performer->ranks.comm;
     const int64_t count = cell->bytes / (int64_t)sizeof(float);
     const int64_t block = count / ((int64_t)cell->nodes * cell->ranks_per_node);
     float *receive = performer->receive;
@@ -96,18 +96,25 @@ static enum sbp_status perform_pairs(const struct sbp_performer *performer, doub
     return bounce(performer, first, last, cell->bytes, time_s);
 }
 
-enum sbp_status sbp_perform(void *context, double *time_s)
+static enum sbp_status check(const struct sbp_performer *performer, enum sbp_status status,
+                             struct sbp_diag *diag)
+{
+    if (status == SBP_OK)
+        return SBP_OK;
+    return sbp_fail(diag, status, "%s", performer->ranks.ops->reason(performer->ranks.comm));
+}
+
+enum sbp_status sbp_perform(void *context, double *time_s, struct sbp_diag *diag)
 {
     const struct sbp_performer *performer = context;
     *time_s = 0;
     switch (performer->cell->work) {
     case SBP_WORK_COLLECTIVE:
-        return perform_collective(performer, time_s);
+        return check(performer, perform_collective(performer, time_s), diag);
     case SBP_WORK_PAIRS:
-        return perform_pairs(performer, time_s);
+        return check(performer, perform_pairs(performer, time_s), diag);
     default:
-        *time_s = sbp_compute_repeat(&performer->compute, performer->cell);
-        return SBP_OK;
+        return performer->compute->repeat(performer->work, performer->cell, time_s, diag);
     }
 }
 
@@ -130,8 +137,8 @@ static enum sbp_status make_group(struct sbp_performer *performer, int nodes, in
         for (int r = 0; r < ranks_per_node; r++)
             ranks[count++] =
                 sbp_placement_rank(placement, node_set * nodes + n, block * ranks_per_node + r);
-    return performer->sampler->ops->group(performer->sampler->comm, ranks, count,
-                                          key + node_set * blocks + block, group);
+    return performer->ranks.ops->group(performer->ranks.comm, ranks, count,
+                                       key + node_set * blocks + block, group);
 }
 
 /* All shapes that cells ask for, each group under a key of its own. */
@@ -160,38 +167,32 @@ static bool make_buffers(struct sbp_performer *performer)
         if (sweep->cell[i].work != SBP_WORK_COPY && sweep->cell[i].bytes > largest)
             largest = sweep->cell[i].bytes;
     performer->group = calloc(shapes, sizeof *performer->group);
-    performer->send = malloc((size_t)largest);
-    performer->receive = malloc((size_t)largest);
-    if (performer->group == NULL || performer->send == NULL || performer->receive == NULL)
-        return false;
-    /* Written here, so that no repetition pays for the first touch of a page. */
-    memset(performer->send, 0, (size_t)largest);
-    memset(performer->receive, 0, (size_t)largest);
-    return true;
+    performer->send = performer->ranks.ops->memory->allocate(largest);
+    performer->receive = performer->ranks.ops->memory->allocate(largest);
+    return performer->group != NULL && performer->send != NULL && performer->receive != NULL;
 }
 
-enum sbp_status sbp_performer_open(struct sbp_performer *performer,
-                                   const struct sbp_sampler *sampler,
+enum sbp_status sbp_performer_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
+                                   const struct sbp_compute_ops *compute,
                                    const struct sbp_placement *placement,
                                    const struct sbp_sweep *sweep, struct sbp_diag *diag)
 {
-    *performer = (struct sbp_performer){.sampler = sampler,
+    *performer = (struct sbp_performer){.ranks = ranks,
+                                        .compute = compute,
                                         .placement = placement,
                                         .sweep = sweep,
-                                        .rank = sampler->ops->rank(sampler->comm)};
-    int *ranks = calloc((size_t)placement->ranks, sizeof *ranks);
+                                        .rank = ranks.ops->rank(ranks.comm)};
+    int *members = calloc((size_t)placement->ranks, sizeof *members);
     enum sbp_status status;
-    if (ranks == NULL || !make_buffers(performer)) {
+    if (members == NULL || !make_buffers(performer)) {
         status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for messages of up to %lld bytes",
                           (long long)sweep->options.max_bytes);
     } else {
-        status = make_groups(performer, ranks);
-        if (status != SBP_OK)
-            status = sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
+        status = check(performer, make_groups(performer, members), diag);
     }
-    free(ranks);
+    free(members);
     if (status == SBP_OK)
-        status = sbp_compute_open(&performer->compute, sweep->options.copy_bytes, diag);
+        status = compute->open(&performer->work, sweep->options.copy_bytes, diag);
     if (status != SBP_OK)
         sbp_performer_close(performer);
     return status;
@@ -199,11 +200,11 @@ enum sbp_status sbp_performer_open(struct sbp_performer *performer,
 
 void sbp_performer_close(struct sbp_performer *performer)
 {
-    if (performer == NULL)
+    if (performer == NULL || performer->compute == NULL)
         return;
-    sbp_compute_close(&performer->compute);
-    free(performer->receive);
-    free(performer->send);
+    performer->compute->close(performer->work);
+    performer->ranks.ops->memory->release(performer->receive);
+    performer->ranks.ops->memory->release(performer->send);
     free(performer->group);
-    *performer = (struct sbp_performer){.sampler = NULL};
+    *performer = (struct sbp_performer){.compute = NULL};
 }

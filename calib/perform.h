@@ -7,25 +7,27 @@
 #ifndef SBP_CALIB_PERFORM_H
 #define SBP_CALIB_PERFORM_H
 
-#include "calib/gemm.h"
+#include "calib/compute.h"
 #include "calib/placement.h"
 #include "calib/sweep.h"
 
 struct sbp_performer {
-    const struct sbp_sampler *sampler; /* borrowed, as what follows */
+    struct sbp_endpoint ranks;             /* whose calls are timed */
+    const struct sbp_compute_ops *compute; /* what its compute runs on; borrowed, as what follows */
     const struct sbp_placement *placement;
     const struct sbp_sweep *sweep;
     int rank;
     int *
         group; /* (nodes + 1, ranks a node + 1): handle of this rank's group of each shape; owned */
-    float *send, *receive; /* (largest message), owned; zeros: sums of them stay finite */
-    struct sbp_compute compute;
+    float *send, *receive; /* (largest message), owned, in the memory of the ranks' endpoint; zeros:
+                              sums of them stay finite */
+    struct sbp_compute *work;    /* owned */
     const struct sbp_cell *cell; /* under way */
 };
 
 /* Collective: makes the groups. E_MEMORY, E_BACKEND, E_PEER; nothing is left allocated then. */
-enum sbp_status sbp_performer_open(struct sbp_performer *performer,
-                                   const struct sbp_sampler *sampler,
+enum sbp_status sbp_performer_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
+                                   const struct sbp_compute_ops *compute,
                                    const struct sbp_placement *placement,
                                    const struct sbp_sweep *sweep,
                                    struct sbp_diag *diag) SBP_MUST_USE;
@@ -33,6 +35,6 @@ void sbp_performer_close(struct sbp_performer *performer);
 
 /* A repetition (calib/samples.h) of performer->cell; 0 s on ranks that wait. For pairs the time is
  * that of the lower rank of each. */
-enum sbp_status sbp_perform(void *performer, double *time_s) SBP_MUST_USE;
+enum sbp_status sbp_perform(void *performer, double *time_s, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -10,7 +10,7 @@
 #ifndef SBP_CALIB_POINTS_H
 #define SBP_CALIB_POINTS_H
 
-#include "calib/gemm.h"
+#include "calib/compute.h"
 #include "calib/measured.h"
 #include "calib/record.h"
 

@@ -76,14 +76,18 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
     bool done = fprintf(out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name,
-                        origin->ranks, origin->hosts, origin->hosts == 1 ? "" : "s", origin->cpu,
+                        origin->ranks, origin->hosts, origin->hosts == 1 ? "" : "s",
+                        sbp_calibration_is_gpu(calibration) ? origin->device : origin->cpu,
                         origin->backend, origin->wall_s) >= 0;
     if (sbp_calibration_is_crowded(calibration))
         done =
             done && fprintf(out,
                             "note: %d ranks share %d cores: communication times hold waiting for "
-                            "a core, compute rates are those of thread CPU time\n",
-                            origin->ranks_per_host, origin->cores) >= 0;
+                            "a core%s\n",
+                            origin->ranks_per_host, origin->cores,
+                            sbp_calibration_is_gpu(calibration)
+                                ? ""
+                                : ", compute rates are those of thread CPU time") >= 0;
     return done;
 }
 
@@ -107,23 +111,27 @@ static bool print_bounds(const struct sbp_calibrated *calibrated, FILE *out)
 static bool print_device(const struct sbp_calibration *calibration,
                          const struct sbp_calibrated *calibrated, FILE *out)
 {
-    char fp32[UNIT], fp64[UNIT], copy[UNIT], memory[UNIT];
+    char rate[UNIT], copy[UNIT], memory[UNIT];
     double least = 1;
     int shapes = 0;
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
-        const double share = calibrated->gemm_flops[i] / calibrated->flops[SBP_FP32];
-        if (calibration->compute.gemm[i].type != SBP_FP32 || !(share > 0))
+        const double share = calibrated->gemm_flops[i] / calibrated->flops[calibrated->grid_type];
+        if (calibration->compute.gemm[i].type != calibrated->grid_type || !(share > 0))
             continue;
         shapes++;
         least = share < least ? share : least;
     }
     char reach[64] = "";
     if (shapes > 1)
-        (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of fp32",
-                       shapes, 100 * least);
-    return fprintf(out, "device: fp32 %sFLOP/s, fp64 %sFLOP/s, copy %s/s, memory %s%s\n",
-                   sbp_format_count(calibrated->flops[SBP_FP32], fp32),
-                   sbp_format_count(calibrated->flops[SBP_FP64], fp64),
+        (void)snprintf(reach, sizeof reach, "; %d matrix shapes reach %.0f to 100 %% of %s", shapes,
+                       100 * least, sbp_type_name(calibrated->grid_type));
+    bool done = fprintf(out, "device:") >= 0;
+    for (int type = 0; type < SBP_TYPES; type++)
+        if (calibrated->flops[type] > 0)
+            done = done && fprintf(out, " %s %sFLOP/s,", sbp_type_name((enum sbp_type)type),
+                                   sbp_format_count(calibrated->flops[type], rate)) >= 0;
+    return done &&
+           fprintf(out, " copy %s/s, memory %s%s\n",
                    sbp_format_bytes(calibrated->copy_bytes_per_s, copy),
                    sbp_format_bytes((double)calibration->origin.memory_bytes, memory), reach) >= 0;
 }

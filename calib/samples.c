@@ -41,19 +41,25 @@ enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *va
     return SBP_OK;
 }
 
+enum sbp_status sbp_sample_together(const struct sbp_sampler *sampler, struct sbp_diag *diag)
+{
+    const enum sbp_status status = sampler->ops->barrier(sampler->comm);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
+    return SBP_OK;
+}
+
 /* So many repetitions; their times on this rank. */
 static enum sbp_status repeat(const struct sbp_sampler *sampler, sbp_repetition repetition,
                               void *context, double *time_s, int count, struct sbp_diag *diag)
 {
     enum sbp_status status = SBP_OK;
     for (int i = 0; i < count && status == SBP_OK; i++) {
-        status = sampler->ops->barrier(sampler->comm);
+        status = sbp_sample_together(sampler, diag);
         if (status == SBP_OK)
-            status = repetition(context, &time_s[i]);
+            status = repetition(context, &time_s[i], diag);
     }
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    return SBP_OK;
+    return status;
 }
 
 /* As many as the time allows of what is wanted, but not fewer than `least`; the same on all ranks

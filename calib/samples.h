@@ -27,6 +27,7 @@ struct sbp_samples {
 /* Adds repetitions (beyond SBP_MAX_REPEATS they are dropped) and forms the median anew. */
 void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int count);
 
+/* What steers the measurements goes over host memory, whatever is measured. */
 struct sbp_sampler {
     const struct sbp_comm_ops *ops;
     struct sbp_comm *comm;
@@ -34,7 +35,7 @@ struct sbp_sampler {
 };
 
 /* One repetition on this rank; collective over all ranks, which leave a barrier together first. */
-typedef enum sbp_status (*sbp_repetition)(void *context, double *time_s);
+typedef enum sbp_status (*sbp_repetition)(void *context, double *time_s, struct sbp_diag *diag);
 
 /* Repeats until settled or cap_s is over: seven times at least, or, where they would take longer
  * than cap_s, as many as fit and three at least. Collective; all ranks end with the same samples.
@@ -43,6 +44,10 @@ typedef enum sbp_status (*sbp_repetition)(void *context, double *time_s);
 enum sbp_status sbp_sample(const struct sbp_sampler *sampler, double cap_s,
                            sbp_repetition repetition, void *context, struct sbp_samples *samples,
                            double *own, double *took_s, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Leaves when all ranks are there. E_BACKEND, E_PEER. */
+enum sbp_status sbp_sample_together(const struct sbp_sampler *sampler,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Largest of each value over all ranks, in place; collective. */
 enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *values, int count,

@@ -91,7 +91,9 @@ static enum sbp_status make_everybody(struct sbp_sampler *sampler, struct sbp_di
 /* One rank's. */
 struct part {
     struct sbp_calibration_session *session;
+    struct sbp_endpoint ranks; /* whose calls are timed */
     const struct sbp_sampler *sampler;
+    struct sbp_processor processor;
     bool is_root;
     double start_s;
     struct sbp_placement placement;
@@ -105,7 +107,9 @@ static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
     const struct sbp_settings *settings = part->session->settings;
     struct sbp_calibration_origin *origin = &part->origin;
     SBP_TRY(sbp_placement_find(part->sampler, &part->placement, diag));
-    SBP_TRY(sbp_origin_find(part->sampler, &part->placement, origin, diag));
+    SBP_TRY(part->session->compute->find(part->placement.most_ranks, &part->processor, diag));
+    SBP_TRY(sbp_origin_find(part->sampler, &part->placement, part->ranks, &part->processor, origin,
+                            diag));
     origin->version = SBP_VERSION;
     origin->command = part->session->command;
     origin->seed = (uint64_t)settings->seed;
@@ -121,12 +125,13 @@ static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
 
 static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 {
-    double least_copy = -(double)sbp_copy_bytes(part->placement.most_ranks);
+    double least_copy = -(double)part->processor.copy_bytes;
     SBP_TRY(sbp_sample_largest(part->sampler, &least_copy, 1, diag));
     const struct sbp_sweep_options options = {.nodes = part->placement.nodes,
                                               .ranks_per_node = part->placement.least_ranks,
                                               .max_bytes = part->session->settings->max_bytes,
                                               .copy_bytes = (int64_t)-least_copy,
+                                              .products = part->session->compute->products,
                                               .kinds = part->session->settings->kinds};
     return sbp_sweep_init(&part->sweep, &options, diag);
 }
@@ -164,7 +169,9 @@ static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = part->session->settings;
     const double used_s = sbp_clock_s() - part->start_s + part->keeper.spent_s;
-    const struct sbp_measuring measuring = {.sampler = part->sampler,
+    const struct sbp_measuring measuring = {.ranks = part->ranks,
+                                            .sampler = part->sampler,
+                                            .compute = part->session->compute,
                                             .placement = &part->placement,
                                             .sweep = &part->sweep,
                                             .runs = part->origin.runs,
@@ -203,8 +210,10 @@ enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_
                                      void *argument, struct sbp_diag *diag)
 {
     struct sbp_calibration_session *session = argument;
-    struct sbp_sampler sampler = {.ops = ops, .comm = comm};
+    const struct sbp_endpoint host = ops->host(comm);
+    struct sbp_sampler sampler = {.ops = host.ops, .comm = host.comm};
     struct part part = {.session = session,
+                        .ranks = {ops, comm},
                         .sampler = &sampler,
                         .is_root = ops->rank(comm) == 0,
                         .keeper = {.file = -1}};

@@ -6,6 +6,7 @@
 #ifndef SBP_CALIB_SESSION_H
 #define SBP_CALIB_SESSION_H
 
+#include "calib/compute.h"
 #include "calib/settings.h"
 #include "calib/sweep.h"
 
@@ -15,6 +16,7 @@
  * rest. */
 struct sbp_calibration_session {
     const struct sbp_settings *settings;
+    const struct sbp_compute_ops *compute; /* what ranks compute on */
     const char *command;
 
     bool is_root;            /* this process holds rank 0 */

@@ -4,15 +4,12 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "calib/products.h"
 
 #define MOST_CELLS       1000000
 #define MOST_NODE_ROUNDS 32                 /* of a tournament of nodes; beyond, every so many */
 #define REQUIRED_BYTES   ((int64_t)1 << 20) /* no larger message is measured whatever the time */
 #define LATENCY_BYTES    ((int64_t)4 << 10) /* of pairs */
 #define BANDWIDTH_BYTES  ((int64_t)1 << 20)
-
-#define SMALL_PRODUCT (256.0 * 256 * 256)
 
 static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                             SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
@@ -111,28 +108,28 @@ static void list_collectives(struct list *list, const struct sbp_sweep_options *
 /* --- compute and pairs --- */
 
 /* Small products first: the large ones take as long as all others together. */
-static int stage_of_product(const struct sbp_cell *gemm)
+static int stage_of_product(const struct sbp_product_list *list, const struct sbp_gemm_point *gemm)
 {
     const double multiplications = (double)gemm->m * (double)gemm->n * (double)gemm->k;
-    return multiplications <= SMALL_PRODUCT ? 1 : multiplications <= 8 * SMALL_PRODUCT ? 2 : 3;
+    return multiplications <= list->small ? 1 : multiplications <= 8 * list->small ? 2 : 3;
 }
 
 static void list_compute(struct list *list, const struct sbp_sweep_options *options)
 {
-    int shapes;
-    const struct sbp_gemm_point *shape = sbp_gemm_shapes(&shapes);
+    const struct sbp_product_list *products = sbp_product_list(options->products);
     const struct sbp_cell copy = {.work = SBP_WORK_COPY, .bytes = options->copy_bytes};
     const struct sbp_cell launch = {.work = SBP_WORK_LAUNCH, .m = 1, .n = 1, .k = 1};
     add(list, 0, &copy);
-    for (int i = 0; i < shapes; i++) {
+    for (int i = 0; i < products->count; i++) {
+        const struct sbp_gemm_point *shape = &products->shape[i];
         const struct sbp_cell gemm = {.work = SBP_WORK_GEMM,
-                                      .type = shape[i].type,
-                                      .m = shape[i].m,
-                                      .n = shape[i].n,
-                                      .k = shape[i].k};
-        if (i >= SBP_REQUIRED_GEMMS && options->kinds != 0)
+                                      .type = shape->type,
+                                      .m = shape->m,
+                                      .n = shape->n,
+                                      .k = shape->k};
+        if (i >= products->required && options->kinds != 0)
             break; /* only what a cluster file cannot do without */
-        add(list, i < SBP_REQUIRED_GEMMS ? 0 : stage_of_product(&gemm), &gemm);
+        add(list, i < products->required ? 0 : stage_of_product(products, shape), &gemm);
     }
     add(list, 1, &launch);
 }

@@ -16,6 +16,7 @@
 #define SBP_CALIB_SWEEP_H
 
 #include "calib/cell.h"
+#include "calib/products.h"
 
 #define SBP_LEAST_BYTES       ((int64_t)8)
 #define SBP_LEAST_MAX_BYTES   ((int64_t)4 << 10)
@@ -27,8 +28,9 @@ struct sbp_sweep_options {
     int nodes, ranks_per_node; /* of the least full node; ranks beyond it wait */
     int64_t max_bytes;         /* SBP_LEAST_MAX_BYTES .. SBP_LARGEST_MAX_BYTES */
     int64_t copy_bytes;        /* of the copy: the least over nodes */
-    unsigned kinds;            /* a bit for each collective that is measured, with hardly any
-                                  compute; 0: all of both */
+    enum sbp_products products;
+    unsigned kinds; /* a bit for each collective that is measured, with hardly any compute; 0: all
+                       of both */
 };
 
 struct sbp_sweep {

@@ -92,6 +92,11 @@ bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
     return calibration->origin.ranks_per_host > calibration->origin.cores;
 }
 
+bool sbp_calibration_is_gpu(const struct sbp_calibration *calibration)
+{
+    return calibration->origin.device[0] != '\0';
+}
+
 /* --- from samples to parameters --- */
 
 /* Medians of the points that were timed, of the kinds in a bit set. */
@@ -155,6 +160,7 @@ static void count_points(const struct sbp_collective_times *times,
 static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
 {
     const struct sbp_samples *copy = &times->samples[0];
+    int products[SBP_TYPES] = {0};
     if (copy->count > 0)
         calibrated->copy_bytes_per_s = 2 * (double)times->copy_bytes / copy->median_s;
     for (int i = 0; i < times->gemm_count; i++) {
@@ -166,6 +172,8 @@ static void rate_compute(const struct sbp_compute_times *times, struct sbp_calib
         calibrated->gemm_flops[i] = flops / samples->median_s;
         calibrated->flops[gemm->type] =
             fmax(calibrated->flops[gemm->type], calibrated->gemm_flops[i]);
+        if (++products[gemm->type] > products[calibrated->grid_type])
+            calibrated->grid_type = gemm->type;
     }
 }
 
@@ -182,7 +190,7 @@ static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, stru
         if (!(needed[i].rate > 0) || !isfinite(needed[i].rate))
             return sbp_fail(diag, SBP_E_INPUT,
                             "calibrate: no %s has a time above 0 s, of which rates are formed: was "
-                            "it cut short, is the thread's CPU clock working?",
+                            "it cut short, is the processor's clock working?",
                             needed[i].work);
     return SBP_OK;
 }
@@ -235,25 +243,32 @@ static void add_network(bool *failed, cJSON *root, const struct sbp_network_fit 
 static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *calibration,
                        const struct sbp_calibrated *calibrated)
 {
+    const double grid_flops = calibrated->flops[calibrated->grid_type];
     cJSON *device = sbp_json_put_object(root, "device", failed);
+    if (sbp_calibration_is_gpu(calibration))
+        sbp_json_put_text(device, "name", calibration->origin.device, failed);
     sbp_json_put_number(device, "memory_bytes", (double)calibration->origin.memory_bytes, failed);
     cJSON *flops = sbp_json_put_object(device, "flops", failed);
-    sbp_json_put_measured(flops, "fp32", calibrated->flops[SBP_FP32], failed);
-    sbp_json_put_measured(flops, "fp64", calibrated->flops[SBP_FP64], failed);
+    for (int type = 0; type < SBP_TYPES; type++)
+        if (calibrated->flops[type] > 0)
+            sbp_json_put_measured(flops, sbp_type_name((enum sbp_type)type),
+                                  calibrated->flops[type], failed);
     sbp_json_put_measured(device, "memory_bytes_per_s", calibrated->copy_bytes_per_s, failed);
     if (calibration->compute.launch_s > 0)
         sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
     cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
         const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
-        if (gemm->type != SBP_FP32 || !(calibrated->gemm_flops[i] > 0))
+        if (gemm->type != calibrated->grid_type || !(calibrated->gemm_flops[i] > 0))
             continue;
         cJSON *element = sbp_json_push_object(gemms, failed);
         sbp_json_put_number(element, "m", (double)gemm->m, failed);
         sbp_json_put_number(element, "n", (double)gemm->n, failed);
         sbp_json_put_number(element, "k", (double)gemm->k, failed);
-        sbp_json_put_measured(element, "efficiency",
-                              calibrated->gemm_flops[i] / calibrated->flops[SBP_FP32], failed);
+        sbp_json_put_measured(element, "efficiency", calibrated->gemm_flops[i] / grid_flops,
+                              failed);
+        if (gemm->type != SBP_FP32)
+            sbp_json_put_text(element, "type", sbp_type_name(gemm->type), failed);
     }
 }
 
@@ -308,11 +323,14 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
         failed);
     sbp_json_put_text(measured, "communication_times", sbp_statistic_name(calibration->statistic),
                       failed);
+    if (sbp_calibration_is_gpu(calibration))
+        sbp_json_put_text(measured, "device", origin->device, failed);
     sbp_json_put_text(
         measured, "compute_clock",
-        crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
-                  "to itself, which ranks here share"
-                : "thread CPU time, largest over ranks",
+        sbp_calibration_is_gpu(calibration) ? "events of the GPU, largest over ranks"
+        : crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
+                    "to itself, which ranks here share"
+                  : "thread CPU time, largest over ranks",
         failed);
     sbp_json_put_number(measured, "seed", (double)origin->seed, failed);
     sbp_json_put_measured(measured, "budget_s", origin->budget_s, failed);

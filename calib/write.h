@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "calib/fit.h"
 #include "calib/findings.h"
-#include "calib/gemm.h"
+#include "calib/compute.h"
 #include "calib/network_fit.h"
 #include "calib/origin.h"
 #include "calib/points.h"
@@ -48,6 +48,8 @@ void sbp_calibration_free(struct sbp_calibration *calibration);
 
 /* More ranks than cores on a host: wall times hold waiting for a core. */
 bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration);
+/* Ranks compute on a device each, which they do not share as they do cores. */
+bool sbp_calibration_is_gpu(const struct sbp_calibration *calibration);
 
 /* Curves of all good runs, and the ports that ranks of a host share. */
 struct sbp_calibrated_network {
@@ -65,6 +67,7 @@ struct sbp_calibrated {
     int points, settled;                 /* timed at all and to the tolerance */
     int kind_settled[SBP_FIT_KINDS];
     double flops[SBP_TYPES]; /* best of each type; 0: not timed */
+    enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     double gemm_flops[SBP_MAX_GEMMS];
     double copy_bytes_per_s;
     const struct sbp_calibrated_network *network; /* borrowed; NULL: alpha and beta alone */

@@ -386,7 +386,7 @@ static double pair_time(const struct world *world, int a, int b)
 
 static struct sbp_findings look(const struct world *world)
 {
-    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, 0};
+    const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, SBP_PRODUCTS_CPU, 0};
     struct sbp_calibration_origin origin = make_origin();
     struct sbp_findings findings = {0};
     struct sbp_text text = {0};

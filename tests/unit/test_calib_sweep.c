@@ -14,7 +14,8 @@
 
 static struct sbp_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
-    const struct sbp_sweep_options options = {nodes, ranks_per_node, max_bytes, 1 << 20, 0};
+    const struct sbp_sweep_options options = {nodes,   ranks_per_node,   max_bytes,
+                                              1 << 20, SBP_PRODUCTS_CPU, 0};
     struct sbp_sweep sweep;
     struct sbp_diag diag = {0};
     if (sbp_sweep_init(&sweep, &options, &diag) != SBP_OK)
@@ -192,8 +193,9 @@ struct series {
     int length, at; /* over and over */
 };
 
-static enum sbp_status next_time(void *context, double *time_s)
+static enum sbp_status next_time(void *context, double *time_s, struct sbp_diag *diag)
 {
+    (void)diag;
     struct series *series = context;
     *time_s = series->time_s[series->at++ % series->length];
     return SBP_OK;

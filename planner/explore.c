@@ -4,7 +4,6 @@
 
 #include "planner/candidates.h"
 #include "planner/explore_job.h"
-#include "planner/least.h"
 
 /* What a candidate's plan may be expected to cost, by its bound: dives go where that is least. */
 static const double expected[] = {[SBP_LISTED] = 1.5,
@@ -16,10 +15,8 @@ static const double expected[] = {[SBP_LISTED] = 1.5,
 #define FURTHEST_DIVE 2.0
 /* Turns before the first dive, and how many it counts as to solve a candidate. */
 enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
-/* Where first plans are good, better ones are found soon. */
-enum { MOST_VAIN = 4 };
-/* What explaining that nothing fits may take of a search's time limit. */
-#define LIMIT_SHARE 0.1
+/* Where first plans are good, better ones are found soon, and so is any plan where there is one. */
+enum { MOST_VAIN = 4, MOST_VAIN_OF_ANY = 32 };
 
 /* ---- what is open ---------------------------------------------------------------------------- */
 
@@ -40,7 +37,8 @@ bool sbp_explorer_is_over(struct sbp_explorer *e)
     e->out->stopped |=
         (options->stop != NULL && *options->stop != 0) ||
         (e->asked.deadline_s > 0 && sbp_clock_s() >= e->asked.deadline_s) ||
-        (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations);
+        (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations) ||
+        (e->request->any_plan && e->ranking->count > 0);
     return e->out->stopped;
 }
 
@@ -178,6 +176,30 @@ static enum sbp_status search(struct sbp_explorer *e, enum sbp_knowledge most, i
     return SBP_OK;
 }
 
+/* What was not looked at yet, or waits to be settled. */
+static enum sbp_status open_rest(struct sbp_explorer *e)
+{
+    for (int i = 0; i < e->node_count; i++)
+        if ((e->node[i].is_base && e->node[i].knowledge == SBP_LISTED) ||
+            e->node[i].mixture != NULL)
+            SBP_TRY(sbp_explorer_push(e, i));
+    return SBP_OK;
+}
+
+/* What is mixed may be refuted before it is settled. */
+static enum sbp_status search_all(struct sbp_explorer *e)
+{
+    SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
+    SBP_TRY(open_rest(e));
+    return search(e, SBP_MIXED, INT_MAX);
+}
+
+static enum sbp_status search_any(struct sbp_explorer *e)
+{
+    SBP_TRY(open_rest(e));
+    return search(e, SBP_MIXED, MOST_VAIN_OF_ANY);
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Candidates that differ in recompute and offload alone share a base, the first, which takes the
@@ -218,16 +240,6 @@ static enum sbp_status begin(struct sbp_explorer *e)
     return SBP_OK;
 }
 
-/* What was not looked at yet, or waits to be settled. */
-static enum sbp_status open_rest(struct sbp_explorer *e)
-{
-    for (int i = 0; i < e->node_count; i++)
-        if ((e->node[i].is_base && e->node[i].knowledge == SBP_LISTED) ||
-            e->node[i].mixture != NULL)
-            SBP_TRY(sbp_explorer_push(e, i));
-    return SBP_OK;
-}
-
 static void conclude(struct sbp_explorer *e)
 {
     struct sbp_outcome *out = e->out;
@@ -245,81 +257,20 @@ static void conclude(struct sbp_explorer *e)
         out->lower_bound_s = out->objective_s;
 }
 
-/* The leanest plan of the candidates that were looked at. */
-static enum sbp_status find_leanest(struct sbp_explorer *e, struct sbp_ranked *leanest)
-{
-    int count = 0;
-    struct sbp_request request = e->asked;
-    request.deadline_s = 0; /* the search may have used all of its time up */
-    request.solver = NULL;
-    request.solver_options.time_limit_s *= LIMIT_SHARE;
-    struct sbp_least_candidate *candidate =
-        SBP_NEW(&e->arena, struct sbp_least_candidate, e->node_count);
-    if (candidate == NULL)
-        return SBP_E_MEMORY;
-    for (int i = 0; i < e->node_count; i++)
-        if (e->node[i].least_bytes > 0 && isfinite(e->node[i].least_bytes))
-            candidate[count++] =
-                (struct sbp_least_candidate){i, e->node[i].parallel, e->node[i].least_bytes};
-    e->out->least_bytes = INFINITY;
-    for (int i = 0; i < count; i++)
-        e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
-    if (request.solver_options.max_evaluations > 0)
-        return SBP_OK;
-    return sbp_least_find(e->plan, &request, candidate, count, leanest, e->diag);
-}
-
-static bool has_seen_all(const struct sbp_explorer *e)
-{
-    bool seen = true;
-    for (int i = 0; i < e->node_count; i++)
-        seen &= e->node[i].knowledge > SBP_LISTED;
-    return seen;
-}
-
-/* Where the search found nothing, the leanest plan is one if it fits; else it says what would. */
-static enum sbp_status take_leanest(struct sbp_explorer *e)
-{
-    struct sbp_ranked *const leanest = SBP_NEW(&e->plan->arena, struct sbp_ranked, 1), unused;
-    if (leanest == NULL)
-        return SBP_E_MEMORY;
-    SBP_TRY(find_leanest(e, leanest));
-    if (leanest->device_bytes == 0) {
-        e->out->needed_bytes =
-            isfinite(e->out->least_bytes) ? (int64_t)ceil(e->out->least_bytes) : 0;
-        return SBP_OK;
-    }
-    if (!has_seen_all(e))
-        e->out->least_bytes = 0;
-    e->out->needed_bytes = leanest->device_bytes;
-    e->out->leanest = leanest;
-    if (leanest->device_bytes > sbp_request_limit_bytes(e->request, &e->plan->cluster) ||
-        !sbp_explorer_proves(e))
-        return SBP_OK;
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &leanest->parallel, e->diag));
-    e->plan->strategy = leanest->strategy;
-    sbp_ranking_offer(&e->found, e->plan,
-                      &(struct sbp_ranked){.objective_s = leanest->objective_s});
-    return sbp_explorer_rank(e, &e->found, NULL, &unused);
-}
-
 static enum sbp_status explore(struct sbp_explorer *e)
 {
     SBP_TRY(begin(e));
     const struct sbp_parallel given = e->plan->parallel;
     SBP_TRY(sbp_explorer_open_near(e));
-    /* What is mixed may be refuted before it is settled. */
-    SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
-    SBP_TRY(open_rest(e));
-    SBP_TRY(search(e, SBP_MIXED, INT_MAX));
+    SBP_TRY(e->request->any_plan ? search_any(e) : search_all(e));
     drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     SBP_TRY(sbp_explorer_rank_first(e));
     if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    if (e->ranking->count == 0)
-        SBP_TRY(take_leanest(e));
+    if (e->ranking->count == 0 && !e->request->any_plan)
+        SBP_TRY(sbp_explorer_take_leanest(e, &given));
     conclude(e);
     if (e->ranking->count == 0)
         return sbp_plan_set_parallel(e->plan, &given, e->diag);

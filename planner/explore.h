@@ -23,8 +23,9 @@
 
 /* As sbp_optimise, over everything that the request's space leaves open and the request does not
  * give; plan->parallel gives the rest and has the choice afterwards. outcome->lower_bound_s holds
- * over all of it; needed_bytes is the least that was seen. The request's view, part, store, upper
- * bound, puts_memory_off and leanest are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
+ * over all of it; needed_bytes is the least that was seen, and, where it is not above least_bytes,
+ * the least that there is. The request's view, part, store, upper bound, puts_memory_off, leanest
+ * and any_plan are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
  * candidate has a legal strategy, as the plainest one says. */
 enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
                             struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,6 +1,6 @@
 /* One call of sbp_explore_top, in parts: first plans (explore_first.c), what is found out about a
- * candidate (explore_solve.c), what is left of one that was solved (explore_close.c), and which
- * comes next (explore.c). Internal.
+ * candidate (explore_solve.c), what is left of one that was solved (explore_close.c), which comes
+ * next (explore.c), and what would fit where nothing does (explore_least.c). Internal.
  */
 #ifndef SBP_PLANNER_EXPLORE_JOB_H
 #define SBP_PLANNER_EXPLORE_JOB_H
@@ -142,5 +142,13 @@ enum sbp_status sbp_explorer_rank(struct sbp_explorer *e, struct sbp_ranking *fo
 /* Ranks a solved candidate's plan. What is left of it stays open, to be settled or where more than
  * one plan is asked for. */
 enum sbp_status sbp_explorer_close(struct sbp_explorer *e, int index) SBP_MUST_USE;
+
+/* ---- explore_least.c ------------------------------------------------------------------------- */
+
+/* Where nothing was found: the leanest plan that can be found is one if it fits; else it says what
+ * would do. `given` is what the search began with; the plan is left with
+ * any parallel. */
+enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e,
+                                          const struct sbp_parallel *given) SBP_MUST_USE;
 
 #endif

@@ -63,6 +63,7 @@ struct sbp_request {
     bool puts_memory_off;        /* a plan that does not fit is an answer (outcome->is_too_large) */
     bool leanest;                /* and, with that, what is least is the memory that a plan needs,
                                     whatever it costs: nothing is bounded */
+    bool any_plan;               /* the first plan ends the search, and so do some looks in vain */
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
     const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
     const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */

@@ -128,10 +128,14 @@ static enum sbp_status print_needed(const struct sbp_shortage *shortage)
               shortage->needed_bytes);
         return SBP_OK;
     }
-    PRINT("; the least that was seen to do is %s (%.0f bytes)", needed, shortage->needed_bytes);
-    if (shortage->least_bytes > 0)
-        PRINT(", none does with less than %s (%.0f bytes)",
-              sbp_format_bytes(shortage->least_bytes, least), shortage->least_bytes);
+    if (shortage->least_bytes >= shortage->needed_bytes) {
+        PRINT("; %s (%.0f bytes) is the least that does", needed, shortage->needed_bytes);
+    } else {
+        PRINT("; the least that was seen to do is %s (%.0f bytes)", needed, shortage->needed_bytes);
+        if (shortage->least_bytes > 0)
+            PRINT(", none does with less than %s (%.0f bytes)",
+                  sbp_format_bytes(shortage->least_bytes, least), shortage->least_bytes);
+    }
     PRINT("\n%s dominate: %s\n", shortage->largest, shortage->parts);
     return SBP_OK;
 }

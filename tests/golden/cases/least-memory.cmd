@@ -10,3 +10,5 @@ check tiny-mlp laptop-4 --set cluster.device.memory_bytes=1000
 check tiny-gpt laptop-4 --space data-parallel --set cluster.device.memory_bytes=10000
 check gpt2-xl laptop-4 --space megatron
 check tiny-mlp laptop-4 --space autoddl --set cluster.device.memory_bytes=1000
+check tiny-gpt laptop-4 --set cluster.device.memory_bytes=1000
+check gpt2-small laptop-4 --set cluster.device.memory_bytes=1000

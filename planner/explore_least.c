@@ -1,0 +1,129 @@
+#include "planner/explore_job.h"
+#include "planner/least.h"
+
+/* What explaining that nothing fits may take of a search's time limit. */
+#define LIMIT_SHARE 0.1
+/* Searches within a byte less: how many, and what they evaluate before no other begins. */
+enum { MOST_DESCENTS = 32 };
+#define DESCENT_EVALUATIONS INT64_C(1000000000)
+
+/* ---- the leanest plan of any candidate --------------------------------------------------------
+ */
+
+/* Of the candidates that were looked at. */
+static enum sbp_status find_leanest(struct sbp_explorer *e, const struct sbp_request *request,
+                                    struct sbp_ranked *leanest)
+{
+    int count = 0;
+    struct sbp_least_candidate *candidate =
+        SBP_NEW(&e->arena, struct sbp_least_candidate, e->node_count);
+    if (candidate == NULL)
+        return SBP_E_MEMORY;
+    e->out->least_bytes = INFINITY;
+    for (int i = 0; i < e->node_count; i++) {
+        const struct sbp_node *node = &e->node[i];
+        if (!(node->least_bytes > 0) || isinf(node->least_bytes))
+            continue;
+        candidate[count++] = (struct sbp_least_candidate){i, node->parallel, node->least_bytes};
+        e->out->least_bytes = fmin(e->out->least_bytes, node->least_bytes);
+    }
+    if (request->solver_options.max_evaluations > 0)
+        return SBP_OK;
+    return sbp_least_find(e->plan, request, candidate, count, leanest, e->diag);
+}
+
+static bool has_seen_all(const struct sbp_explorer *e)
+{
+    bool seen = true;
+    for (int i = 0; i < e->node_count; i++)
+        seen &= e->node[i].knowledge > SBP_LISTED;
+    return seen;
+}
+
+/* ---- within a byte less -----------------------------------------------------------------------
+ */
+
+/* The first plan of a whole search within so many bytes, if it finds one, is the leanest. */
+static enum sbp_status descend(struct sbp_explorer *e, struct sbp_request *request,
+                               struct sbp_ranked *leanest, struct sbp_outcome *found)
+{
+    struct sbp_plan *const plan = e->plan;
+    struct sbp_ranking ranking;
+    struct sbp_step step;
+    request->memory_limit_bytes = leanest->device_bytes - 1;
+    SBP_TRY(sbp_explore_top(plan, request, 1, &ranking, found, e->diag));
+    e->out->evaluations += found->evaluations;
+    if (ranking.count == 0)
+        return SBP_OK;
+    SBP_TRY(sbp_plan_brief_step(plan, &plan->strategy, &step, e->diag));
+    *leanest = (struct sbp_ranked){.objective_s = ranking.plan[0].objective_s,
+                                   .parallel = plan->parallel,
+                                   .strategy = plan->strategy,
+                                   .device_bytes = step.totals.device_bytes};
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+/* Plans that need less and less, until a search within a byte less finds none soon: sharing prices
+ * and paths between candidates it finds some that the hunt by candidates misses. Where it proves
+ * that there is none, what is known is the least. */
+static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_parallel *given,
+                                   struct sbp_request *request, struct sbp_ranked *leanest)
+{
+    const double limit_s = request->solver_options.time_limit_s, start_s = sbp_clock_s();
+    const int64_t before = e->out->evaluations;
+    request->any_plan = true;
+    for (int i = 0; i < MOST_DESCENTS && e->out->evaluations - before < DESCENT_EVALUATIONS; i++) {
+        struct sbp_outcome found;
+        const int64_t known_bytes = leanest->device_bytes;
+        request->solver_options.time_limit_s = limit_s - (sbp_clock_s() - start_s);
+        if (limit_s > 0 && request->solver_options.time_limit_s <= 0)
+            break;
+        SBP_TRY(sbp_plan_set_parallel(e->plan, given, e->diag));
+        SBP_TRY(descend(e, request, leanest, &found));
+        if (found.status == SBP_PLAN_INFEASIBLE)
+            e->out->least_bytes = (double)known_bytes;
+        if (leanest->device_bytes == known_bytes)
+            break;
+    }
+    return SBP_OK;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------
+ */
+
+/* Where nothing was found the time may be up: what explains it has time of its own. */
+static struct sbp_request explaining(const struct sbp_explorer *e)
+{
+    struct sbp_request request = e->asked;
+    request.deadline_s = 0;
+    request.solver = NULL;
+    request.solver_options.time_limit_s *= LIMIT_SHARE;
+    return request;
+}
+
+enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e, const struct sbp_parallel *given)
+{
+    struct sbp_ranked *const leanest = SBP_NEW(&e->plan->arena, struct sbp_ranked, 1), unused;
+    struct sbp_request request = explaining(e);
+    if (leanest == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(find_leanest(e, &request, leanest));
+    if (leanest->device_bytes == 0) {
+        e->out->needed_bytes =
+            isfinite(e->out->least_bytes) ? (int64_t)ceil(e->out->least_bytes) : 0;
+        return SBP_OK;
+    }
+    if (!has_seen_all(e))
+        e->out->least_bytes = 0;
+    SBP_TRY(descend_all(e, given, &request, leanest));
+    e->out->needed_bytes = leanest->device_bytes;
+    e->out->leanest = leanest;
+    if (leanest->device_bytes > sbp_request_limit_bytes(e->request, &e->plan->cluster))
+        return SBP_OK;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &leanest->parallel, e->diag));
+    e->plan->strategy = leanest->strategy;
+    sbp_ranking_offer(&e->found, e->plan,
+                      &(struct sbp_ranked){.objective_s = leanest->objective_s});
+    return sbp_explorer_rank(e, &e->found, NULL, &unused);
+}

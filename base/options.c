@@ -103,13 +103,20 @@ static int64_t find_srun_processes(void)
     return find_number(&name, 1);
 }
 
+enum { CONNECTED = 3, NUMBERED }; /* SLURM_PROCID is a number, and no way to the others */
+static const char *const rank_names[NUMBERED] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
+                                                 "SLURM_PROCID"};
+
 /* mpirun may itself run below srun, its processes' own numbers come first. Of a single process srun
  * is no launcher: it may be a user's shell. */
 int64_t sbp_launcher_rank(void)
 {
-    static const char *const names[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK",
-                                        "SLURM_PROCID"};
-    return find_number(names, find_srun_processes() > 1 ? 4 : 3);
+    return find_number(rank_names, find_srun_processes() > 1 ? NUMBERED : CONNECTED);
+}
+
+bool sbp_launcher_connects(void)
+{
+    return find_number(rank_names, CONNECTED) >= 0;
 }
 
 int64_t sbp_launcher_size(void)

@@ -34,6 +34,9 @@ void sbp_options_print(const struct sbp_option *options, FILE *out);
 int64_t sbp_launcher_rank(void);
 /* How many processes the launcher says that it started; 1 without one, -1: it does not say. */
 int64_t sbp_launcher_size(void);
+/* Whether the launcher left behind what a process finds the others by (PMI, PMIx): srun without
+ * --mpi does not, nor does no launcher. */
+bool sbp_launcher_connects(void);
 /* E_USAGE where a launcher started several processes that would each run all ranks. */
 enum sbp_status sbp_launcher_alone(struct sbp_diag *diag) SBP_MUST_USE;
 /* Before a process fails: lets rank 0 speak for all. A launcher ends a job at the first process

@@ -497,6 +497,29 @@ static const struct sbp_comm_ops mpi_ops = {
     .library = mpi_library,
 };
 
+static enum sbp_status refuse_launcher(int64_t processes, struct sbp_diag *diag)
+{
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "the launcher started %lld processes, which MPI does not connect: start them "
+                    "with srun --mpi=pmix (srun --mpi=list names the kinds there are), or the "
+                    "mpirun of this MPI library",
+                    (long long)processes);
+}
+
+/* Open MPI ends a process of srun that has no PMI to find the others by, inside of MPI_Init. Other
+ * libraries find each other in ways of their own, or are alone, which shows later. */
+static enum sbp_status check_before_start(struct sbp_diag *diag)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    const int64_t processes = sbp_launcher_size();
+    if (processes <= 1 || sbp_launcher_connects())
+        return SBP_OK;
+    MPI_TRY(diag, MPI_Get_library_version, text, &length);
+    return strncmp(text, "Open MPI", strlen("Open MPI")) == 0 ? refuse_launcher(processes, diag)
+                                                              : SBP_OK;
+}
+
 /* Only the thread that runs the rank calls MPI, others may exist (BLAS, progress). */
 static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
 {
@@ -511,6 +534,7 @@ static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
     if (initialised) {
         MPI_TRY(diag, MPI_Query_thread, &provided);
     } else {
+        SBP_TRY(check_before_start(diag));
         MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_FUNNELED, &provided);
         *started = true;
     }
@@ -564,13 +588,7 @@ static const char *failure_text(const struct sbp_comm *comm, const struct sbp_di
 static enum sbp_status check_launcher(const struct sbp_comm *comm, struct sbp_diag *diag)
 {
     const int64_t processes = sbp_launcher_size();
-    if (comm->size > 1 || processes <= 1)
-        return SBP_OK;
-    return sbp_fail(diag, SBP_E_USAGE,
-                    "the launcher started %lld processes, which MPI does not connect: start them "
-                    "with srun --mpi=pmix (srun --mpi=list names the kinds there are), or the "
-                    "mpirun of this MPI library",
-                    (long long)processes);
+    return comm->size > 1 || processes <= 1 ? SBP_OK : refuse_launcher(processes, diag);
 }
 
 /* Runs main and ends all ranks when it fails; comes back from that only if MPI_Abort does. */

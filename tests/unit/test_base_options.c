@@ -116,12 +116,15 @@ static void test_slurm(void **state)
     static const struct {
         const char *value[4]; /* of the names below; NULL: not set */
         int rank, size;
+        bool connects;
     } cases[] = {
-        {{"0", NULL, NULL, NULL}, -1, 1}, /* the script of sbatch */
-        {{"0", "1", NULL, NULL}, -1, 1},  /* the shell of salloc, or of srun --pty */
-        {{"0", "4", NULL, NULL}, 0, 4},   {{"3", "4", NULL, NULL}, 3, 4},
-        {{"0", NULL, "2", "8"}, 2, 8}, /* mpirun in a script */
-        {{"1", "2", "5", "8"}, 5, 8},  /* the same, whose daemons it starts by srun */
+        {{"0", NULL, NULL, NULL}, -1, 1, false}, /* the script of sbatch */
+        {{"0", "1", NULL, NULL}, -1, 1, false},  /* the shell of salloc, or of srun --pty */
+        {{"0", "4", NULL, NULL}, 0, 4, false},   /* srun --mpi=none */
+        {{"3", "4", NULL, NULL}, 3, 4, false},
+        {{"3", "4", "3", "4"}, 3, 4, true},  /* srun --mpi=pmi2 */
+        {{"0", NULL, "2", "8"}, 2, 8, true}, /* mpirun in a script */
+        {{"1", "2", "5", "8"}, 5, 8, true},  /* the same, whose daemons it starts by srun */
     };
     static const char *const names[] = {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "PMI_RANK",
                                         "PMI_SIZE"};
@@ -131,6 +134,7 @@ static void test_slurm(void **state)
             assert_int_equal(values[v] == NULL ? 0 : setenv(names[v], values[v], 1), 0);
         assert_int_equal(sbp_launcher_rank(), cases[i].rank);
         assert_int_equal(sbp_launcher_size(), cases[i].size);
+        assert_int_equal(sbp_launcher_connects(), cases[i].connects);
         for (int v = 0; v < 4; v++)
             assert_int_equal(unsetenv(names[v]), 0);
     }

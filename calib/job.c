@@ -249,9 +249,12 @@ static void add_script(struct sbp_text *text, const struct sbp_job *job)
     sbp_text_add(
         text,
         "# Ended early, the same job goes on where it stopped; with --merge %s another one\n"
-        "# measures on top. `srun --mpi=list` names the kinds of MPI that srun can start.\n"
-        "srun --mpi=pmix --ntasks-per-node=%d sbplan-calibrate --backend %s \\\n"
-        "    --max-bytes %lld --budget-s %.10g --runs %d --seed %lld -o %s",
+        "# measures on top. `srun --mpi=list` names the kinds of MPI that srun can start; without\n"
+        "# --kill-on-bad-exit the others may wait for a rank that died until the job's time is "
+        "up.\n"
+        "srun --mpi=pmix --kill-on-bad-exit=1 --ntasks-per-node=%d \\\n"
+        "    sbplan-calibrate --backend %s --max-bytes %lld --budget-s %.10g --runs %d --seed %lld "
+        "-o %s",
         settings->finish.output, job->layout.ranks_per_node,
         settings->backend == SBP_CALIB_NCCL ? "nccl" : "mpi", (long long)settings->max_bytes,
         settings->budget_s, (int)settings->runs, (long long)settings->seed,

@@ -228,7 +228,7 @@ void sbp_settings_help(void)
 {
     (void)printf("Usage: sbplan-calibrate [options]\n"
                  "       mpirun -n RANKS sbplan-calibrate [options]\n"
-                 "       srun sbplan-calibrate [options]\n"
+                 "       srun --mpi=pmix --kill-on-bad-exit=1 sbplan-calibrate [options]\n"
                  "Measures collectives, matrix products and memory of the ranks and writes a "
                  "cluster file.\n\n");
     sbp_options_print(option_table, stdout);

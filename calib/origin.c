@@ -80,6 +80,10 @@ static void find_software(struct sbp_endpoint ranks, struct sbp_calibration_orig
     ranks.ops->library(ranks.comm, origin->library, (int)sizeof origin->library);
     sbp_system_driver(none, origin->driver, (int)sizeof origin->driver);
     sbp_system_binding(origin->binding, (int)sizeof origin->binding);
+    if (strcmp(ranks.ops->name, "threads") != 0)
+        sbp_system_launcher(ranks.ops->size(ranks.comm), origin->launcher,
+                            (int)sizeof origin->launcher);
+    sbp_system_job(origin->job, (int)sizeof origin->job);
     sbp_system_settings(environ, origin->settings, (int)sizeof origin->settings);
     (void)sbp_system_network(none, &origin->nominal_bytes_per_s, origin->nominal_from,
                              (int)sizeof origin->nominal_from); /* none: 0 and "" */

@@ -23,6 +23,8 @@ struct sbp_calibration_origin {
     char device[128];           /* what computes, where it is not the processor; "" */
     char driver[160];           /* of what moves the bytes, as far as the system tells; "" */
     char binding[64];           /* "2 of 8 cores a rank" */
+    char launcher[64];          /* of rank 0: "srun --mpi=pmix", "mpirun"; "": none, or not said */
+    char job[96];               /* of a batch system: "Slurm 12.0, partition all"; "": none */
     char settings[2048];        /* of the environment, NAME=value lines of a white list of names */
     double nominal_bytes_per_s; /* of a node's network in one direction; 0: unknown */
     char nominal_from[64];      /* "eth0", "mlx5_0", "--nominal" */

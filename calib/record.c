@@ -54,7 +54,8 @@ static void add_settings(struct sbp_text *text, const char *settings)
     X(system)                                                                                      \
     X(cpu)                                                                                         \
     X(device)                                                                                      \
-    X(compiler) X(backend) X(library) X(driver) X(binding) X(nominal_from) X(name)
+    X(compiler)                                                                                    \
+    X(backend) X(library) X(driver) X(binding) X(launcher) X(job) X(nominal_from) X(name)
 
 static void add_placement(struct sbp_text *text, const struct sbp_placement *placement)
 {

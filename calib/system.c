@@ -7,6 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/options.h"
+#include "base/text.h"
+
 #define BITS 8.0
 
 /* --- settings --- */
@@ -204,4 +207,36 @@ void sbp_system_binding(char *text, int size)
         (void)snprintf(text, (size_t)size, "unknown");
     else
         (void)snprintf(text, (size_t)size, "%d of %ld cores a rank", CPU_COUNT(&set), online);
+}
+
+/* --- launchers --- */
+
+static const char *value_of(const char *name)
+{
+    const char *value = getenv(name);
+    return value == NULL ? "" : value;
+}
+
+/* Daemons of an mpirun below Slurm are steps of srun, too, but not of as many tasks as ranks. */
+void sbp_system_launcher(int ranks, char *text, int size)
+{
+    int64_t tasks;
+    const char *kind = value_of("SLURM_MPI_TYPE");
+    if (sbp_launcher_rank() < 0)
+        text[0] = '\0';
+    else if (sbp_parse_int64(value_of("SLURM_STEP_NUM_TASKS"), &tasks) && tasks == ranks)
+        (void)snprintf(text, (size_t)size, "srun%s%.32s", kind[0] == '\0' ? "" : " --mpi=", kind);
+    else
+        (void)snprintf(text, (size_t)size, "mpirun");
+}
+
+void sbp_system_job(char *text, int size)
+{
+    const char *job = value_of("SLURM_JOB_ID"), *step = value_of("SLURM_STEP_ID");
+    const char *partition = value_of("SLURM_JOB_PARTITION");
+    text[0] = '\0';
+    if (job[0] != '\0')
+        (void)snprintf(text, (size_t)size, "Slurm %.16s%s%.16s%s%.32s", job,
+                       step[0] == '\0' ? "" : ".", step, partition[0] == '\0' ? "" : ", partition ",
+                       partition);
 }

@@ -19,4 +19,11 @@ bool sbp_system_network(const char *root, double *bytes_per_s, char *name, int s
 /* "2 of 8 cores a rank": what this process may run on. */
 void sbp_system_binding(char *text, int size);
 
+/* What started this process as one of `ranks`, out of the environment: "srun --mpi=pmix", "srun",
+ * "mpirun" (also other launchers of MPI); "": no launcher. */
+void sbp_system_launcher(int ranks, char *text, int size);
+
+/* The job of a batch system that this process belongs to: "Slurm 12.0, partition all"; "": none. */
+void sbp_system_job(char *text, int size);
+
 #endif

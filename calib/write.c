@@ -309,6 +309,10 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
     sbp_json_put_text(measured, "library", origin->library, failed);
     sbp_json_put_text(measured, "driver", origin->driver, failed);
     sbp_json_put_text(measured, "binding", origin->binding, failed);
+    if (origin->launcher[0] != '\0')
+        sbp_json_put_text(measured, "launcher", origin->launcher, failed);
+    if (origin->job[0] != '\0')
+        sbp_json_put_text(measured, "job", origin->job, failed);
     add_settings(failed, measured, origin->settings);
     sbp_json_put_number(measured, "ranks", origin->ranks, failed);
     sbp_json_put_number(measured, "hosts", origin->hosts, failed);

@@ -117,12 +117,52 @@ static void test_binding(void **state)
     assert_in_range(own, 1, all);
 }
 
+static void expect_launcher(int ranks, const char *launcher, const char *job)
+{
+    char text[96];
+    sbp_system_launcher(ranks, text, sizeof text);
+    assert_string_equal(text, launcher);
+    sbp_system_job(text, sizeof text);
+    assert_string_equal(text, job);
+}
+
+/* Environments as a Slurm 22.05 makes them. */
+static void test_launcher(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "OMPI_COMM_WORLD_RANK", "PMIX_RANK",      "PMI_RANK",
+        "SLURM_PROCID",         "SLURM_JOB_ID",   "SLURM_STEP_ID",
+        "SLURM_STEP_NUM_TASKS", "SLURM_MPI_TYPE", "SLURM_JOB_PARTITION"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(unsetenv(names[i]), 0);
+    expect_launcher(4, "", "");
+    assert_int_equal(setenv("SLURM_JOB_ID", "12", 1), 0); /* the script of sbatch */
+    assert_int_equal(setenv("SLURM_PROCID", "0", 1), 0);
+    expect_launcher(4, "", "Slurm 12");
+    assert_int_equal(setenv("OMPI_COMM_WORLD_RANK", "0", 1), 0); /* mpirun in it */
+    assert_int_equal(setenv("SLURM_JOB_PARTITION", "all", 1), 0);
+    expect_launcher(4, "mpirun", "Slurm 12, partition all");
+    assert_int_equal(unsetenv("OMPI_COMM_WORLD_RANK"), 0);
+    assert_int_equal(setenv("PMIX_RANK", "0", 1), 0); /* a step */
+    assert_int_equal(setenv("SLURM_STEP_ID", "3", 1), 0);
+    assert_int_equal(setenv("SLURM_STEP_NUM_TASKS", "4", 1), 0);
+    assert_int_equal(setenv("SLURM_MPI_TYPE", "pmix", 1), 0);
+    expect_launcher(4, "srun --mpi=pmix", "Slurm 12.3, partition all");
+    expect_launcher(8, "mpirun", "Slurm 12.3, partition all"); /* whose daemons are a step */
+    assert_int_equal(unsetenv("SLURM_MPI_TYPE"), 0);
+    expect_launcher(4, "srun", "Slurm 12.3, partition all");
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_int_equal(unsetenv(names[i]), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_settings),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_binding),
+        cmocka_unit_test(test_launcher),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,9 @@
 #include "planner/space_bound.h"
 #include "planner/space_rules.h"
 
+/* Cells of tables over pairs of spaces that are solved many times over in no time. */
+#define ALIGNED_CELLS 1e5
+
 /* ---- bounds --------------------------------------------------------------------------------- */
 
 /* Whether the space's objective is never above the step's, and its memory never above a device's:
@@ -71,23 +74,34 @@ static bool next_batch_axes(const struct sbp_mesh *mesh, int batch[SBP_MAX_AXES]
     return false;
 }
 
-/* Where no choice of the full space could be labelled, which choices of the batch's axes that do
- * not line up from layer to layer are the cause of: a plan of the narrower space is better than
- * none, and so is one whose layers all split the batch alike. */
-static enum sbp_status search_narrower(struct sbp_job *job)
+/* Plans whose layers all split the batch by the same axes, whichever those are. */
+static enum sbp_status search_batches(struct sbp_job *job)
 {
-    struct sbp_request narrower = *job->request, aligned = *job->request;
+    struct sbp_request aligned = *job->request;
     int batch[SBP_MAX_AXES] = {0};
-    narrower.space = SBP_SPACE_AUTODDL;
     aligned.batch_axes = batch;
-    narrower.store = aligned.store = NULL;
-    SBP_TRY(search_part(job, &narrower));
-    if (isfinite(job->best.objective_s))
-        return SBP_OK;
+    aligned.store = NULL;
     do
         SBP_TRY(search_part(job, &aligned));
     while (next_batch_axes(&job->plan->mesh, batch) && !job->outcome->stopped);
     return SBP_OK;
+}
+
+/* Where no choice of the full space could be labelled, or none near its bound, which choices of the
+ * batch's axes that do not line up from layer to layer are the cause of: a plan of the narrower
+ * space is better than none, and one whose layers all split the batch alike is mostly better than a
+ * poor one. */
+static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
+{
+    const bool is_worth_more = job->is_misled && job->cells <= ALIGNED_CELLS;
+    struct sbp_request narrower = *job->request;
+    narrower.space = SBP_SPACE_AUTODDL;
+    narrower.store = NULL;
+    if (isinf(job->best.objective_s))
+        SBP_TRY(search_part(job, &narrower));
+    const bool is_enough =
+        isfinite(job->best.objective_s) && (!is_worth_more || sbp_job_is_near(job, bound_s));
+    return is_enough || job->outcome->stopped ? SBP_OK : search_batches(job);
 }
 
 /* As many axes as divide a micro-batch, the outermost first. */
@@ -190,9 +204,9 @@ static enum sbp_status search_space(struct sbp_job *job)
         job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
         return SBP_OK;
     }
-    if (isinf(job->best.objective_s) && !too_large && !isinf(bound_s) && !job->outcome->stopped &&
-        !sbp_job_is_hopeless(job, bound_s) && job->request->space == SBP_SPACE_FULL)
-        SBP_TRY(search_narrower(job));
+    if (job->request->space == SBP_SPACE_FULL && !too_large && !isinf(bound_s) &&
+        !job->outcome->stopped && !sbp_job_is_hopeless(job, bound_s))
+        SBP_TRY(search_narrower(job, bound_s));
     if (job->request->leanest) {
         job->bound_s = -INFINITY;
         return SBP_OK;

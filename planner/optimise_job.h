@@ -31,6 +31,8 @@ struct sbp_job {
     double least_bytes;             /* least memory that a compiled strategy was seen to need */
     double bound_s;                 /* over the spaces searched so far: the least of their bounds */
     int64_t most_table_evaluations; /* of one solve after messages; it may prove nothing more */
+    bool is_misled;                 /* labels of the cheapest choice broke, in the last space, */
+    double cells;                   /* which has so many of tables over pairs */
     bool sketches;                  /* any plan that fits will do */
     bool bounds;                    /* what a space costs is never above what its plans cost */
 };
@@ -49,6 +51,12 @@ static inline double sbp_job_goal_s(const struct sbp_job *job)
 static inline bool sbp_job_is_hopeless(const struct sbp_job *job, double bound_s)
 {
     return job->bounds && bound_s >= sbp_job_goal_s(job) * (1 - 1e-9);
+}
+
+/* Whether the plan is so near to a bound that it is not worth another way to look for one. */
+static inline bool sbp_job_is_near(const struct sbp_job *job, double bound_s)
+{
+    return job->best.objective_s <= 1.01 * bound_s;
 }
 
 /* Of the memory model: what a device has beside the reserve. */

@@ -21,9 +21,6 @@ enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16, MOST_LEAN = 4
 #define TABLE_EVALUATIONS    INT64_C(16000000)
 #define SQUEEZED_EVALUATIONS INT64_C(2000000)
 
-/* A plan so near to what is proved is not worth another way to look for one. */
-#define GOOD 1.01
-
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
 enum sbp_status sbp_job_price_trial(struct sbp_job *job)
@@ -159,7 +156,7 @@ struct search {
     bool is_infeasible, too_large;
     int broken_class;
     struct sbp_class_limit used; /* of that class */
-    bool is_small;               /* its tables are, so that another look does not take long */
+    double cells;                /* of its tables over pairs */
 };
 
 /* What the strategy really needs that needs least by the model. */
@@ -394,7 +391,7 @@ static enum sbp_status search_limited(struct sbp_job *job, struct search *search
     if (status != SBP_OK)
         return sbp_job_note_interrupt(job, status);
     job->outcome->space_size_log10 = sbp_job_space_size_log10(&search->space);
-    search->is_small = sbp_space_cells(&search->space) <= SCANNED_CELLS;
+    search->cells = sbp_space_cells(&search->space);
     status = search_space(job, search);
     if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)
         status = note_need(job, &search->space);
@@ -421,7 +418,7 @@ static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct s
 
 static bool is_good(const struct sbp_job *job, double bound_s)
 {
-    return job->best.objective_s <= GOOD * bound_s || sbp_job_is_hopeless(job, bound_s) ||
+    return sbp_job_is_near(job, bound_s) || sbp_job_is_hopeless(job, bound_s) ||
            ((job->sketches || job->request->leanest) && isfinite(job->best.objective_s));
 }
 
@@ -434,16 +431,18 @@ enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_l
     reset_class_limits(job);
     SBP_TRY(search_round(job, true, &first, too_large, &any_broken));
     *bound_s = fmax(*bound_s, first.bound_s);
+    job->is_misled = first.broken_class >= 0;
+    job->cells = first.cells;
     job->outcome->memory_binds |= is_raised_by_memory(job, &first);
     for (int way = 0; way < 2 && any_broken && !job->outcome->stopped; way++) {
-        struct search last = first;
+        struct search last = {.broken_class = first.broken_class, .used = first.used};
         bool broken = true;
         reset_class_limits(job);
         for (int i = 1; i < MOST_TIGHTENINGS && broken &&
                         tighten_class(job, way == 1, last.broken_class, &last.used);
              i++)
             SBP_TRY(search_round(job, false, &last, too_large, &broken));
-        if (is_good(job, *bound_s) || !first.is_small)
+        if (is_good(job, *bound_s) || first.cells > SCANNED_CELLS)
             break;
     }
     return SBP_OK;

@@ -11,6 +11,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "calib/compare.h"
+#include "calib/gpu.h"
 #include "calib/job.h"
 #include "calib/session.h"
 #include "kernels/kernels.h"
@@ -75,8 +76,12 @@ static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct
     const bool launched = sbp_launcher_rank() >= 0;
     if (settings->backend == SBP_CALIB_MPI || (settings->backend == SBP_CALIB_AUTO && launched))
         return sbp_mpi_run(sbp_calibration_rank, session, diag);
-    if (settings->backend == SBP_CALIB_NCCL)
-        return sbp_nccl_run(sbp_calibration_rank, session, diag);
+    if (settings->backend == SBP_CALIB_NCCL) {
+        const struct sbp_gpu *gpu;
+        SBP_TRY(sbp_gpu_load(&gpu, diag));
+        session->compute = gpu->compute;
+        return gpu->run(sbp_calibration_rank, session, diag);
+    }
     return sbp_threads_run(settings->ranks > 0 ? (int)settings->ranks : 4, sbp_calibration_rank,
                            session, diag);
 }

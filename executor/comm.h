@@ -1,4 +1,4 @@
-/* Communication backends: one rank's endpoint behind one table (threads, mpi; nccl is a stub).
+/* Communication backends: one rank's endpoint behind one table (threads, mpi, nccl).
  *
  * All calls of a table are blocking. Groups are created once, in the same order on all ranks, and
  * collectives are issued in one order that all members share. Two buffers of one call never
@@ -90,8 +90,5 @@ enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
  * several processes that MPI does not connect. A build without MPI returns E_UNSUPPORTED and says
  * so. */
 enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
-/* Not in any build yet: E_UNSUPPORTED. */
-enum sbp_status sbp_nccl_run(sbp_rank_main main, void *argument,
-                             struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -408,7 +408,8 @@ static enum sbp_status run_ranks(struct job *job, struct sbp_diag *diag)
     if (strcmp(backend, "mpi") == 0)
         return sbp_mpi_run(rank_main, job, diag);
     if (strcmp(backend, "nccl") == 0)
-        return sbp_nccl_run(rank_main, job, diag);
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "backend nccl: plans run on threads and mpi, NCCL is for calibrating");
     SBP_TRY(check_threads(job->program, diag));
     return sbp_threads_run((int)job->program->mesh.devices, rank_main, job, diag);
 }

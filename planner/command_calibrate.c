@@ -26,9 +26,10 @@ static bool only_plans(const struct sbp_arguments *arguments)
 static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
-    const bool mpi = arguments->backend == BACKEND_MPI ||
+    const bool nccl = arguments->backend == BACKEND_NCCL;
+    const bool mpi = nccl || arguments->backend == BACKEND_MPI ||
                      (arguments->backend == BACKEND_AUTO && (available || rank));
-    const char *backend = arguments->backend == BACKEND_NCCL ? "nccl" : mpi ? "mpi" : "threads";
+    const char *backend = nccl ? "nccl" : mpi ? "mpi" : "threads";
     struct sbp_launch launch = {.program = "sbplan-calibrate",
                                 .build_folder = "calib",
                                 .arguments = arguments,
@@ -39,7 +40,8 @@ static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp
     }
     if (mpi && !available && !rank)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                        "sbplan calibrate: --backend mpi needs mpirun, which is not in $PATH");
+                        "sbplan calibrate: --backend %s needs mpirun, which is not in $PATH",
+                        backend);
     if (mpi && !rank)
         launch.ranks = arguments->ranks > 0 ? arguments->ranks : DEFAULT_RANKS;
     return sbp_launch(&launch, diag);

@@ -1,0 +1,10 @@
+/* A build without CUDA, NCCL or MPI. */
+#include "calib/gpu.h"
+
+enum sbp_status sbp_gpu_load(const struct sbp_gpu **gpu, struct sbp_diag *diag)
+{
+    *gpu = NULL;
+    return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                    "backend nccl: not in this build, which has threads and mpi; configure with "
+                    "-Dnccl=enabled");
+}

@@ -1,0 +1,43 @@
+/* A stand-in for a GPU: the calls of the CUDA runtime, cuBLAS and NCCL that the project makes, on
+ * host memory, for machines without a GPU. Linked instead of the libraries, against their headers.
+ *
+ * It checks its callers, as far as a wrong call can be told from a right one: memory that is not
+ * the device's, or ends too early, is refused; work of a stream is done later, by a thread of its
+ * own, so that who does not wait reads what was there before; members of a communicator must make
+ * the same call, on devices of their own. Events tell a made-up time (DOUBLE_*), so that rates are
+ * known.
+ *
+ * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
+ * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
+ * or one. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL
+ * tells of an error.
+ */
+#ifndef SBP_TESTS_DOUBLES_GPU_DOUBLE_H
+#define SBP_TESTS_DOUBLES_GPU_DOUBLE_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define DOUBLE_NAME             "stand-in GPU"
+#define DOUBLE_MEMORY_BYTES     ((size_t)2 << 30)
+#define DOUBLE_COPY_BYTES_PER_S 5e11
+#define DOUBLE_LAUNCH_S         2e-6
+#define DOUBLE_FP32_FLOPS       1e12
+#define DOUBLE_FP64_FLOPS       5e11
+#define DOUBLE_BF16_FLOPS       8e12
+#define DOUBLE_FP16_FLOPS       4e12
+
+/* Whether the environment lets this call fail, or stall; each asked once a call. */
+bool double_fails(const char *call);
+bool double_stalls(const char *call);
+
+/* Whether bytes at `memory` are the device's and allocated. */
+bool double_is_device(const void *memory, size_t bytes);
+
+/* Appends work to a stream (NULL: the default one): run gets a copy of argument(size). time_s: what
+ * it adds to the stream's made-up clock. */
+cudaError_t double_enqueue(cudaStream_t stream, void (*run)(void *argument), const void *argument,
+                           size_t size, double time_s);
+
+#endif

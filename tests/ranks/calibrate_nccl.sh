@@ -1,0 +1,69 @@
+#!/bin/sh
+# A whole calibration over NCCL, on the stand-in for GPUs: its rates, which are known, stand in the
+# cluster file, and a search accepts it.
+# usage: calibrate_nccl.sh CALIBRATE SBPLAN CONFIGS MPIRUN FLAGS...
+set -eu
+calibrate=$1 sbplan=$2 configs=$3
+shift 3
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+complain() {
+    echo "$*"
+    cat "$folder/out" "$folder/err" "$folder/cluster.json" || true
+    exit 1
+}
+
+"$@" -n 4 "$calibrate" --backend nccl -o "$folder/cluster.json" --max-bytes 4K --runs 1 \
+    --budget-s 15 >"$folder/out" 2>"$folder/err" || complain 'the calibration failed'
+grep -q '4 ranks on 1 host (stand-in GPU), backend nccl' "$folder/out" || complain 'origin'
+
+# The stand-in's own (tests/doubles/gpu_double.h), within 1 %: a launch is part of each product.
+expect_rate() { # KEY RATE
+    awk -v key="\"$1\":" -v rate="$2" '
+        $1 == key { found = $2 + 0 }
+        END { exit !(found > 0.99 * rate && found < 1.01 * rate) }' "$folder/cluster.json" ||
+        complain "$1 is not $2"
+}
+expect_rate fp32 1e12
+expect_rate fp64 5e11
+expect_rate bf16 8e12
+expect_rate fp16 4e12
+expect_rate memory_bytes_per_s 5e11
+expect_rate kernel_launch_s 2e-6
+expect_rate memory_bytes 2147483648
+for text in '"name":[[:space:]]*"stand-in GPU"' '"type":[[:space:]]*"bf16"' '"backend":[[:space:]]*"nccl"' \
+    '"library":[[:space:]]*"NCCL 2\.' '"device":[[:space:]]*"stand-in GPU"' 'events of the GPU'; do
+    grep -q "$text" "$folder/cluster.json" || complain "no $text"
+done
+"$sbplan" search "$configs/models/tiny-gpt.json" "$folder/cluster.json" -o "$folder/plan.json" \
+    >"$folder/out" || complain 'the search refuses it'
+
+expect_refusal() { # TEXT COMMAND...
+    text=$1
+    shift
+    status=0
+    "$@" --backend nccl -o "$folder/none.json" >"$folder/out" 2>"$folder/err" || status=$?
+    [ "$status" -eq 2 ] && [ ! -e "$folder/none.json" ] &&
+        [ "$(grep -c "$text" "$folder/err")" -eq 1 ] || complain "exit $status, expected 2 and: $text"
+}
+expect_refusal 'ranks 0 and 4 (host .*) have the same GPU, 0000:10:00.0: ' "$@" -n 5 "$calibrate"
+expect_refusal 'rank 0 (host .*) has no GPU: cudaGetDeviceCount: no CUDA-capable device' \
+    env SBP_DOUBLE_DEVICES=0 "$@" -n 2 "$calibrate"
+expect_refusal 'there is 1 rank' "$@" -n 1 "$calibrate"
+expect_refusal 'rank 0: .*cublasGemmEx: a failure of the stand-in' \
+    env SBP_DOUBLE_FAIL=cublasGemmEx:3@0 "$@" -n 2 "$calibrate"
+expect_refusal 'rank 1: .*the GPU has no memory for matrices' \
+    env SBP_DOUBLE_FAIL=cudaMalloc:4@1 "$@" -n 2 "$calibrate"
+for call in cudaEventRecord cudaEventElapsedTime cublasCreate cudaMemGetInfo; do
+    expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate"
+done
+
+# Each rank of a launcher that gives every one a device sees that alone.
+cat >"$folder/one.sh" <<'EOS'
+export SBP_DOUBLE_DEVICES=1 SBP_DOUBLE_FIRST="$OMPI_COMM_WORLD_RANK"
+exec "$@"
+EOS
+"$@" -n 2 sh "$folder/one.sh" "$calibrate" --backend nccl --dry-run >"$folder/out" 2>"$folder/err" ||
+    complain 'a device a rank'
+grep -q 'copy' "$folder/out" || complain 'no plan'

@@ -1,0 +1,35 @@
+#!/bin/sh
+# Whatever call of CUDA or NCCL fails, on one rank or on all, the run ends, and says which it was.
+# usage: nccl_failures.sh TEST_COMM_NCCL MPIRUN FLAGS...
+set -u
+program=$1
+shift
+bad=0
+
+expect_end() { # TEXT VARIABLE=CALL:N[@RANK]
+    text=$1 planted=$2
+    shift 2
+    status=0
+    output=$(timeout 60 env "$planted" "$@" -n 3 "$program" work 2>&1) || status=$?
+    if [ "$status" -eq 0 ] || [ "$status" -eq 124 ] || ! printf '%s\n' "$output" | grep -q "$text"; then
+        printf '%s: exit %s, expected an end and "%s" in:\n%s\n' "$planted" "$status" "$text" "$output"
+        bad=1
+    fi
+}
+
+expect_end 'rank [0-2]: .*ncclAllReduce: unhandled error.*: stand-in' SBP_DOUBLE_FAIL=ncclAllReduce:2@1 "$@"
+expect_end 'rank [0-2]: .*ncclSend: unhandled' SBP_DOUBLE_FAIL=ncclSend:1@2 "$@"
+expect_end 'rank [0-2]: .*ncclGroupEnd: unhandled' SBP_DOUBLE_FAIL=ncclGroupEnd:1@0 "$@"
+expect_end 'rank [0-2]: .*ncclCommInitRank: unhandled' SBP_DOUBLE_FAIL=ncclCommInitRank:3@1 "$@"
+expect_end 'rank [0-2]: .*ncclGetUniqueId: unhandled' SBP_DOUBLE_FAIL=ncclGetUniqueId:1@0 "$@"
+expect_end 'rank 1: ncclCommDestroy: unhandled' SBP_DOUBLE_FAIL=ncclCommDestroy:1@1 "$@"
+expect_end 'rank 2: cudaStreamQuery: an illegal memory access' SBP_DOUBLE_FAIL=cudaStreamQuery:9@2 "$@"
+expect_end 'rank [0-2]: cudaStreamCreateWithFlags: out of memory' SBP_DOUBLE_FAIL=cudaStreamCreateWithFlags:1 "$@"
+expect_end 'rank [0-2]: cudaMemPoolSetAttribute: ' SBP_DOUBLE_FAIL=cudaMemPoolSetAttribute:1@0 "$@"
+expect_end 'rank [0-2]: cudaMallocAsync: out of memory' SBP_DOUBLE_FAIL=cudaMallocAsync:1@0 "$@"
+expect_end 'rank 1 (host .*) has no GPU: cudaSetDevice' SBP_DOUBLE_FAIL=cudaSetDevice:1@1 "$@"
+# Work that never ends on the device of one rank.
+for call in ncclAllReduce ncclAllGather ncclRecv; do
+    expect_end 'rank 1: NCCL, meanwhile: remote process exited' SBP_DOUBLE_STALL=$call:2@1 "$@"
+done
+exit $bad

@@ -72,6 +72,7 @@ static void count_pairs(const struct trials *trials, struct sbp_errors *errors)
             wrong += longer->predicted <= shorter->predicted;
             falling += longer->shape == shorter->shape && longer->bytes < shorter->bytes;
         }
+    errors->pairs = pairs;
     errors->mis_ordered = pairs > 0 ? (double)wrong / (double)pairs : 0;
     errors->falling = pairs > 0 ? (double)falling / (double)pairs : 0;
 }

@@ -17,6 +17,7 @@
 struct sbp_errors {
     int count;
     double median, most; /* most: nine of ten are not above */
+    int64_t pairs;       /* looked at */
     double mis_ordered;  /* share of the pairs */
     double falling;      /* share of the pairs that no curve that rises orders */
 };

@@ -208,6 +208,40 @@ static void test_large_tables(void **state)
     sbp_plan_free(&plan);
 }
 
+/* Prices that are kept take 128 MiB at most, of however many edges. */
+static void test_many_tables(void **state)
+{
+    (void)state;
+    enum { FANS = 8 };
+    char model[128 + 160 * FANS];
+    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_space_edges edges;
+    struct sbp_arena arena;
+    size_t bytes = 0;
+    int used = snprintf(model, sizeof model,
+                        "{\"name\": \"m\", \"global_batch\": 16, \"sequence\": 16, "
+                        "\"features\": 16, \"layers\": [");
+    for (int i = 0; i < FANS; i++)
+        used += snprintf(model + used, sizeof model - (size_t)used,
+                         "{\"op\": \"linear\", \"name\": \"a%d\", \"out\": 16}, "
+                         "{\"op\": \"linear\", \"name\": \"b%d\", \"out\": 16}, "
+                         "{\"op\": \"add\", \"inputs\": [\"a%d\", \"b%d\"]}%s",
+                         i, i, i, i, i + 1 < FANS ? ", " : "]}");
+    sbp_arena_init(&arena);
+    open_plan(model, four, &plan);
+    make(&plan, &full, &space);
+    assert_int_equal(sbp_space_make_edges(&space, &arena, &edges), SBP_OK);
+    for (int e = 0; e < edges.count; e++)
+        bytes += (size_t)edges.edge[e].slots * sizeof(struct sbp_edge_price);
+    print_message("%d edges, %zu bytes\n", edges.count, bytes);
+    assert_true(bytes <= (size_t)128 << 20);
+    sbp_arena_free(&arena);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
 /* --- reducing --- */
 
 static double optimum(const struct sbp_space *space, double capacity)
@@ -428,6 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_edges), cmocka_unit_test(test_large_tables),
-        cmocka_unit_test(test_reductions), cmocka_unit_test(test_goals)};
+        cmocka_unit_test(test_many_tables), cmocka_unit_test(test_reductions),
+        cmocka_unit_test(test_goals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

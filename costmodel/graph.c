@@ -100,9 +100,9 @@ enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t seque
     int batch = SBP_NO_CLASS;
     if (sequences < 1 || graph->global_batch % sequences != 0)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "model: %s: a micro-batch of %lld, divisors of the global batch of %lld "
-                        "are legal",
-                        graph->name, (long long)sequences, (long long)graph->global_batch);
+                        "parallel: micro_batch: %lld, divisors of the global batch of %lld are "
+                        "legal",
+                        (long long)sequences, (long long)graph->global_batch);
     for (int t = 0; t < graph->tensor_count; t++) {
         if (graph->tensor[t].kind != SBP_ACTIVATION)
             continue;

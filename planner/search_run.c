@@ -147,6 +147,18 @@ enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_argumen
 
 /* --- jobs --- */
 
+/* What a space says of the model or the cluster, with their files in front. */
+static enum sbp_status refuse_space(const struct sbp_arguments *arguments, enum sbp_status status,
+                                    const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    static const char *const inputs[] = {"model: ", "cluster: "}; /* the operands, in order */
+    for (int i = 0; i < 2 && i < arguments->operands.count; i++)
+        if (strncmp(why->text, inputs[i], strlen(inputs[i])) == 0)
+            return sbp_fail(diag, status, "%s: %s", arguments->operands.word[i],
+                            why->text + strlen(inputs[i]));
+    return sbp_refuse_given(NULL, status, why, diag);
+}
+
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     SBP_TRY(sbp_inputs_read(job->arguments, &job->arena, &job->settings, &job->plan, diag));
@@ -154,7 +166,7 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
     struct sbp_diag why = {{0}};
     const enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &why);
     if (status != SBP_OK)
-        return sbp_refuse_given(NULL, status, &why, diag);
+        return refuse_space(job->arguments, status, &why, diag);
     return sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
                            &job->request.fix_count, diag);
 }

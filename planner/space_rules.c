@@ -205,8 +205,7 @@ static enum sbp_status begin_grid(struct sbp_plan *plan, struct sbp_diag *diag)
     if (has_grid(&plan->graph))
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INPUT,
-                    "model: %s: no linear with weights of its own, space summa is of such",
-                    plan->graph.name);
+                    "model: layers: no linear with weights of its own, space summa is of such");
 }
 
 /* ---- the step around the strategy ----------------------------------------------------------- */
@@ -291,8 +290,8 @@ static enum sbp_status begin_stages(const struct sbp_request *request, const str
         parallel->pipeline = next_divisor(plan->cluster.level[level].size, least);
     if (parallel->pipeline == 0)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "cluster: %s: space %s is of pipelines, %d devices and more are legal",
-                        plan->cluster.name, sbp_space_name(request->space), least);
+                        "cluster: levels: space %s is of pipelines, %d devices and more are legal",
+                        sbp_space_name(request->space), least);
     const int64_t batch = plan->graph.global_batch;
     const int64_t micro_batches = next_divisor(batch, parallel->pipeline);
     if (least > 1 && micro_batches > 0 && !sbp_request_gives(request, "micro_batch"))

@@ -657,7 +657,8 @@ static enum sbp_status close_channel(struct sbp_comm *comm, struct channel *chan
 }
 
 /* NCCL may wait for the other members here, so that all ranks go in one order: groups as they were
- * made, then channels by sender and receiver. */
+ * made, then channels by sender and receiver. None leaves before all are through: a launcher may
+ * not end a job in which some have finished. */
 static enum sbp_status close_all(struct sbp_comm *comm)
 {
     for (int m = 0; m < comm->members_count; m++)
@@ -677,7 +678,7 @@ static enum sbp_status close_all(struct sbp_comm *comm)
     SBP_TRY(wait_for(comm, NULL, comm->stream));
     SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->stream);
     sbp_memory_cuda.release(comm->greeting);
-    return SBP_OK;
+    return nccl_barrier(comm);
 }
 
 struct run {

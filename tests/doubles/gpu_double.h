@@ -7,6 +7,9 @@
  * the same call, on devices of their own. Events tell a made-up time (DOUBLE_*), so that rates are
  * known.
  *
+ * Processes that are killed while they make a communicator leave its segment of shared memory behind,
+ * /dev/shm/nccl-double-$SBP_DOUBLE_RUN-*.
+ *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
  * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI
  * or one. SBP_DOUBLE_STALL=CALL:N[@RANK]: the work that an NCCL call enqueues never ends, and NCCL

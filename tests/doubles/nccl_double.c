@@ -99,9 +99,10 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     static atomic_int made;
     if (double_fails("ncclGetUniqueId"))
         return refuse(ncclSystemError, "no id");
+    const char *run = getenv("SBP_DOUBLE_RUN");
     memset(id, 0, sizeof *id);
-    (void)snprintf(id->internal, sizeof id->internal, "/nccl-double-%ld-%d", (long)getpid(),
-                   atomic_fetch_add(&made, 1));
+    (void)snprintf(id->internal, sizeof id->internal, "/nccl-double-%s-%ld-%d",
+                   run != NULL ? run : "0", (long)getpid(), atomic_fetch_add(&made, 1));
     return ncclSuccess;
 }
 

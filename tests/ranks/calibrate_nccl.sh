@@ -6,7 +6,8 @@ set -eu
 calibrate=$1 sbplan=$2 configs=$3
 shift 3
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+export SBP_DOUBLE_RUN=$$
+trap 'rm -rf "$folder" /dev/shm/nccl-double-$$-*' EXIT
 
 complain() {
     echo "$*"

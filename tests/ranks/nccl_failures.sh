@@ -5,12 +5,14 @@ set -u
 program=$1
 shift
 bad=0
+export SBP_DOUBLE_RUN=$$
+trap 'rm -f /dev/shm/nccl-double-$$-*' EXIT
 
 expect_end() { # TEXT VARIABLE=CALL:N[@RANK]
     text=$1 planted=$2
     shift 2
     status=0
-    output=$(timeout 60 env "$planted" "$@" -n 3 "$program" work 2>&1) || status=$?
+    output=$(timeout -k 5 60 env "$planted" "$@" -n 3 "$program" work 2>&1) || status=$?
     if [ "$status" -eq 0 ] || [ "$status" -eq 124 ] || ! printf '%s\n' "$output" | grep -q "$text"; then
         printf '%s: exit %s, expected an end and "%s" in:\n%s\n' "$planted" "$status" "$text" "$output"
         bad=1

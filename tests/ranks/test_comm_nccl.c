@@ -2,9 +2,11 @@
  * `fail` and `abort`: one rank fails while the others wait; the run must end with its reason.
  * `work`: a little of everything, for failures that the stand-in injects.
  */
+#include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/status.h"
 #include "executor/gpu.h"
@@ -227,6 +229,33 @@ static enum sbp_status wrong_lengths(struct sbp_comm *staged, struct sbp_diag *d
     return staged_barrier(staged);
 }
 
+/* Memory is zeroed when it is handed out, for streams that wait for no other one, too. */
+static enum sbp_status zeroed_memory(const struct sbp_memory_ops *memory, struct sbp_diag *diag)
+{
+    double values[3] = {1, 1, 1};
+    void *device = memory->allocate(sizeof values);
+    if (device == NULL || cudaStreamQuery(NULL) != cudaSuccess)
+        return sbp_fail(diag, SBP_E_INTERNAL, "memory that is still being zeroed");
+    SBP_TRY(memory->to_host(values, device, sizeof values));
+    memory->release(device);
+    if (values[0] != 0 || values[1] != 0 || values[2] != 0)
+        return sbp_fail(diag, SBP_E_INTERNAL, "memory is not zeroed");
+    return SBP_OK;
+}
+
+/* The last thing of a run: its sender is through with main before the receiver is there. */
+static enum sbp_status late_receiver(struct sbp_comm *staged)
+{
+    static unsigned char bytes[100000];
+    const struct timespec pause = {.tv_nsec = 200000000};
+    if (staged_rank(staged) == 1)
+        SBP_TRY(staged_send(staged, 0, 8, bytes, sizeof bytes));
+    if (staged_rank(staged) != 0 || staged_size(staged) < 2)
+        return SBP_OK;
+    (void)nanosleep(&pause, NULL);
+    return staged_receive(staged, 1, 8, bytes, sizeof bytes);
+}
+
 /* Host memory, a group and a member that are not there, a message of one's own that was not sent.
  */
 static enum sbp_status bad_arguments(const struct sbp_endpoint *real, struct sbp_diag *diag)
@@ -285,7 +314,9 @@ static enum sbp_status run_checks(struct sbp_comm *staged, struct comm_checks *c
     checks->rounds /= 10;
     SBP_TRY(comm_checks_messages(&staged_ops, staged, checks, diag));
     SBP_TRY(wrong_lengths(staged, diag));
-    return bad_arguments(&staged->real, diag);
+    SBP_TRY(zeroed_memory(staged->real.ops->memory, diag));
+    SBP_TRY(bad_arguments(&staged->real, diag));
+    return late_receiver(staged);
 }
 
 static enum sbp_status all_checks(const struct sbp_comm_ops *ops, struct sbp_comm *comm,

@@ -240,12 +240,15 @@ static void add_script(struct sbp_text *text, const struct sbp_job *job)
                  "#!/bin/sh\n"
                  "#SBATCH --job-name=sbplan-calibrate\n"
                  "#SBATCH --nodes=%d\n"
-                 "#SBATCH --ntasks-per-node=%d\n"
+                 "#SBATCH --ntasks-per-node=%d\n",
+                 job->layout.nodes, job->layout.ranks_per_node);
+    if (settings->backend == SBP_CALIB_NCCL)
+        sbp_text_add(text, "#SBATCH --gpus-per-node=%d\n", job->layout.ranks_per_node);
+    sbp_text_add(text,
                  "#SBATCH --exclusive\n"
                  "#SBATCH --time=%d:%02d:00\n"
                  "#SBATCH --output=%s.%%j.log\n",
-                 job->layout.nodes, job->layout.ranks_per_node, minutes / 60, minutes % 60,
-                 settings->finish.output);
+                 minutes / 60, minutes % 60, settings->finish.output);
     sbp_text_add(
         text,
         "# Ended early, the same job goes on where it stopped; with --merge %s another one\n"

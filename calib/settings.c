@@ -153,7 +153,10 @@ static const struct sbp_option option_table[] = {
      set_output},
     {"-n", "RANKS", "2 to 1024", "ranks of the threads backend (default 4)", set_ranks},
     {"--backend", "NAME", "threads, mpi and nccl",
-     "mpi (default when started by an MPI launcher), threads or nccl", set_backend},
+     "mpi (default when started by an MPI launcher), threads, or nccl: a GPU for each rank that "
+     "MPI "
+     "starts",
+     set_backend},
     {"--max-bytes", "BYTES", "4K to 1G", "largest message (default 16M)", set_max_bytes},
     {"--collectives", "LIST",
      "all-reduce, all-gather, reduce-scatter, all-to-all, send-recv, broadcast; with commas "

@@ -71,6 +71,12 @@ static const struct sbp_node *plainest(const struct sbp_explorer *e, int first)
     return &e->node[first];
 }
 
+/* Whether a candidate's plans all cost more than what is worth improving first. */
+static bool is_far(const struct sbp_explorer *e, const struct sbp_node *node)
+{
+    return node->bound_s > NEAR * sbp_ranking_goal_s(&e->first);
+}
+
 /* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
 static enum sbp_status sketch_all(struct sbp_explorer *e, struct sketch *sketch, int *count)
 {
@@ -84,8 +90,10 @@ static enum sbp_status sketch_all(struct sbp_explorer *e, struct sketch *sketch,
         if (goes_on && (passed || last->micro_batch == parallel->micro_batch))
             continue;
         struct sketch *const next = &sketch[(*count)++];
-        next->node = i;
-        SBP_TRY(sketch_node(e, plainest(e, i), &next->found_s));
+        const struct sbp_node *const node = plainest(e, i);
+        *next = (struct sketch){.node = i, .found_s = INFINITY};
+        if (!is_far(e, node))
+            SBP_TRY(sketch_node(e, node, &next->found_s));
         passed = goes_on && next->found_s > last_s;
         last_s = next->found_s;
         last = parallel;

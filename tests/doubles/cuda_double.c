@@ -83,6 +83,8 @@ bool double_is_device(const void *memory, size_t bytes)
 
 static cudaError_t allocate(void **memory, size_t bytes)
 {
+    if (bytes > DOUBLE_MEMORY_BYTES)
+        return cudaErrorMemoryAllocation;
     struct block *block = malloc(sizeof *block);
     unsigned char *at = bytes > LARGE ? calloc(1, bytes) : malloc(bytes > 0 ? bytes : 1);
     (void)pthread_mutex_lock(&memory_lock);

@@ -3,9 +3,10 @@
 
 /* What explaining that nothing fits may take of a search's time limit. */
 #define LIMIT_SHARE 0.1
-/* Searches within a byte less: how many, and what they evaluate before no other begins. */
-enum { MOST_DESCENTS = 32 };
-#define DESCENT_EVALUATIONS INT64_C(1000000000)
+/* Searches within a byte less: how many, of how many candidates (more take longer than what they
+ * find is worth), and what they evaluate before no other begins. */
+enum { MOST_DESCENTS = 32, MOST_LISTED = 4500 };
+#define DESCENT_EVALUATIONS INT64_C(500000000)
 
 /* ---- the leanest plan of any candidate --------------------------------------------------------
  */
@@ -73,6 +74,8 @@ static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_para
     const double limit_s = request->solver_options.time_limit_s, start_s = sbp_clock_s();
     const int64_t before = e->out->evaluations;
     request->any_plan = true;
+    if (e->node_count > MOST_LISTED)
+        return SBP_OK;
     for (int i = 0; i < MOST_DESCENTS && e->out->evaluations - before < DESCENT_EVALUATIONS; i++) {
         struct sbp_outcome found;
         const int64_t known_bytes = leanest->device_bytes;

@@ -204,7 +204,7 @@ static enum sbp_status search_space(struct sbp_job *job)
         job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
         return SBP_OK;
     }
-    if (job->request->space == SBP_SPACE_FULL && !too_large && !isinf(bound_s) &&
+    if (job->request->space == SBP_SPACE_FULL && !too_large && bound_s < INFINITY &&
         !job->outcome->stopped && !sbp_job_is_hopeless(job, bound_s))
         SBP_TRY(search_narrower(job, bound_s));
     if (job->request->leanest) {

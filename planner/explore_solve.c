@@ -104,6 +104,8 @@ enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node
     if (status == SBP_OK)
         status = sbp_explorer_plain_view(e, &view, &refusal);
     request.view = &view;
+    if (isfinite(sbp_explorer_goal_s(e)) && sbp_optimise_bounds(e->plan, &request))
+        request.refuted_s = sbp_explorer_goal_s(e);
     if (status == SBP_OK)
         status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);

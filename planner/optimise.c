@@ -377,6 +377,14 @@ static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp
     struct sbp_space space;
     struct sbp_space_bound found;
     SBP_TRY(sbp_space_make(plan, request, NULL, megatron, &space, diag));
+    if (space.is_refuted) {
+        bound->bound_s = fmin(bound->bound_s, space.least_s);
+        bound->time_s = fmin(bound->time_s, space.least_s);
+        bound->least_bytes = 0;
+        bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
+        sbp_space_free(&space);
+        return SBP_OK;
+    }
     const enum sbp_status status =
         sbp_space_bound(&space, (double)sbp_request_limit_bytes(request, &plan->cluster) - reserve,
                         &space.arena, &found);

@@ -53,7 +53,9 @@ enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_req
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
  * by the model, reserve included. A few milliseconds. -INFINITY where prices bound nothing
- * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED. */
+ * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED.
+ * From the request's refuted_s on, which is of what is bounded alone, time_s is all that is found
+ * out: bound_s is that, least_bytes 0. */
 struct sbp_optimise_bound {
     double bound_s, time_s, least_bytes;
     double space_size_log10; /* as in sbp_outcome */

@@ -375,9 +375,11 @@ static bool is_raised_by_memory(const struct sbp_job *job, const struct search *
 double sbp_job_space_size_log10(const struct sbp_space *space)
 {
     double digits = 0;
-    for (int v = 0; v < space->variable_count; v++)
-        if (space->variable[v].op >= 0)
-            digits += log10(space->variable[v].choice_count);
+    for (int v = 0; v < space->variable_count; v++) {
+        const struct sbp_space_variable *variable = &space->variable[v];
+        if (variable->op >= 0)
+            digits += log10(space->is_refuted ? variable->tuple_count : variable->choice_count);
+    }
     return digits;
 }
 

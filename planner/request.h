@@ -65,6 +65,8 @@ struct sbp_request {
                                     whatever it costs: nothing is bounded */
     bool any_plan;               /* the first plan ends the search, and so do some looks in vain */
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
+    double refuted_s;            /* of bounds: what takes no less time at best, whatever it needs of
+                                    memory, is not looked at any closer; 0: all is */
     const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
     const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
     bool every_level;            /* ZeRO levels stay that cost no less along the view */

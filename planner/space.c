@@ -154,7 +154,7 @@ static enum sbp_status build(struct sbp_space_maker *maker,
     SBP_TRY(sbp_space_keep_part(maker));
     SBP_TRY(sbp_space_make_works(space));
     SBP_TRY(sbp_space_make_choices(space));
-    return check_rests(space, maker->diag);
+    return space->is_refuted ? SBP_OK : check_rests(space, maker->diag);
 }
 
 /* The view that a request asks for, or the longest path's; of communication the mean over stages.

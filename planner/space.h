@@ -84,6 +84,8 @@ struct sbp_space {
     int64_t micro_batches;
     bool moves_grow;     /* all-to-alls over more axes never cost less */
     double hidden_share; /* of the gradients' synchronisation, at most */
+    double least_s;      /* where the request has a refuted_s: no strategy costs less */
+    bool is_refuted;     /* that is reached: there are no choices */
     int variable_count, transfer_count, keep_count;
     struct sbp_space_variable *variable;
     struct sbp_transfer *transfer;

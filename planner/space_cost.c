@@ -239,17 +239,23 @@ static void price_level(const struct pricing *p, int chosen)
         launches_s += p->work[w].end * p->terms.update.weight_s * owned_weights(&p->work[w]);
     for (int tuple = 0; tuple < tuples; tuple++)
         p->cost_s[chosen][tuple] = p->passes_s[tuple] + launches_s;
-    memset(p->bytes[chosen], 0, (size_t)p->points * (size_t)tuples * sizeof(double));
     for (int w = 0; w < p->work_count; w++) {
-        const int level = p->work[w].level[chosen];
-        weigh_level(&p->terms, &p->work[w], level, weight);
+        weigh_level(&p->terms, &p->work[w], p->work[w].level[chosen], weight);
         add_weighed(&p->columns[w], weight, tuples, p->cost_s[chosen]);
-        for (int point = 0; point < p->points; point++) {
-            weigh_bytes(&p->terms, &p->work[w], level, point, weight);
-            add_weighed(&p->columns[w], weight, tuples,
-                        p->bytes[chosen] + (size_t)point * (size_t)tuples);
-        }
     }
+}
+
+static void count_bytes(const struct pricing *p, int chosen)
+{
+    const size_t tuples = (size_t)p->v->tuple_count;
+    double weight[SBP_COLUMNS];
+    memset(p->bytes[chosen], 0, (size_t)p->points * tuples * sizeof(double));
+    for (int w = 0; w < p->work_count; w++)
+        for (int point = 0; point < p->points; point++) {
+            weigh_bytes(&p->terms, &p->work[w], p->work[w].level[chosen], point, weight);
+            add_weighed(&p->columns[w], weight, (int)tuples,
+                        p->bytes[chosen] + (size_t)point * tuples);
+        }
 }
 
 static double bytes_of(const struct pricing *p, int level, int point, int tuple)
@@ -331,16 +337,28 @@ static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_
 
 static enum sbp_status price_levels(struct pricing *p, unsigned levels, struct sbp_arena *scratch)
 {
-    const size_t tuples = (size_t)p->v->tuple_count;
     price_passes(p);
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         if ((levels >> level & 1) == 0)
             continue;
-        p->cost_s[level] = SBP_TAKE(scratch, double, tuples);
-        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->points *tuples);
-        if (p->cost_s[level] == NULL || p->bytes[level] == NULL)
+        p->cost_s[level] = SBP_TAKE(scratch, double, p->v->tuple_count);
+        if (p->cost_s[level] == NULL)
             return SBP_E_MEMORY;
         price_level(p, level);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status count_levels(struct pricing *p, unsigned levels, struct sbp_arena *scratch)
+{
+    const size_t tuples = (size_t)p->v->tuple_count;
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        if ((levels >> level & 1) == 0)
+            continue;
+        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->points *tuples);
+        if (p->bytes[level] == NULL)
+            return SBP_E_MEMORY;
+        count_bytes(p, level);
     }
     return SBP_OK;
 }
@@ -359,23 +377,51 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     if (p->v->tuple == NULL || p->v->zero == NULL || p->v->cost_s == NULL || p->v->bytes == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(price_levels(p, levels, scratch));
+    SBP_TRY(count_levels(p, levels, scratch));
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
         add_tuple(p, tuple, levels, capacity);
     close_rows(p, capacity);
     return sbp_space_interrupted(space) ? SBP_STOPPED : SBP_OK;
 }
 
-enum sbp_status sbp_space_make_choices(struct sbp_space *space)
+/* Adds what a variable costs at least. */
+static enum sbp_status add_least(struct pricing *p, int variable, struct sbp_arena *scratch)
+{
+    double least_s = INFINITY;
+    SBP_TRY(find_columns(p, variable, scratch));
+    const unsigned levels = free_levels(p);
+    SBP_TRY(price_levels(p, levels, scratch));
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+        for (int tuple = 0; tuple < p->v->tuple_count && (levels >> level & 1); tuple++)
+            least_s = p->cost_s[level][tuple] < least_s ? p->cost_s[level][tuple] : least_s;
+    p->space->least_s += least_s;
+    return sbp_space_interrupted(p->space) ? SBP_STOPPED : SBP_OK;
+}
+
+static enum sbp_status for_variables(struct pricing *p,
+                                     enum sbp_status (*look)(struct pricing *p, int variable,
+                                                             struct sbp_arena *scratch))
 {
     struct sbp_arena scratch;
     sbp_arena_init(&scratch);
-    struct pricing p = {.space = space, .terms = terms_of(space), .points = space->view->points};
     enum sbp_status status = SBP_OK;
     const struct sbp_arena_mark mark = sbp_arena_mark(&scratch);
-    for (int v = 0; v < space->variable_count && status == SBP_OK; v++) {
-        status = price_variable(&p, v, &scratch);
+    for (int v = 0; v < p->space->variable_count && status == SBP_OK; v++) {
+        status = look(p, v, &scratch);
         sbp_arena_release(&scratch, mark);
     }
     sbp_arena_free(&scratch);
     return status;
+}
+
+enum sbp_status sbp_space_make_choices(struct sbp_space *space)
+{
+    struct pricing p = {.space = space, .terms = terms_of(space), .points = space->view->points};
+    const double refuted_s = space->request->refuted_s;
+    if (refuted_s > 0) {
+        space->least_s = sbp_space_constant_s(space);
+        SBP_TRY(for_variables(&p, add_least));
+        space->is_refuted = space->least_s >= refuted_s;
+    }
+    return space->is_refuted ? SBP_OK : for_variables(&p, price_variable);
 }

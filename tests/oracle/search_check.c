@@ -63,6 +63,33 @@ static void compare(struct small_instance *instance, const struct labelled_best 
     tally->bound_gap = fmax(tally->bound_gap, 1 - bound / least);
 }
 
+/* What is refuted by time alone is bounded by the same time; else nothing changes, but that one of
+ * several meshes may be refuted. */
+static void check_refuted(struct small_instance *instance, const struct sbp_optimise_bound *whole)
+{
+    struct sbp_optimise_bound refuted, not_refuted;
+    struct sbp_diag diag = {{0}};
+    struct sbp_request request = instance->request;
+    if (!(whole->time_s > 0))
+        return;
+    request.refuted_s = whole->time_s * (1 - 1e-6);
+    if (sbp_optimise_bound(&instance->plan, &request, &refuted, &diag) != SBP_OK)
+        small_instance_complain(instance, "no bound below: %s", diag.text);
+    request.refuted_s = whole->time_s * (1 + 1e-6);
+    if (sbp_optimise_bound(&instance->plan, &request, &not_refuted, &diag) != SBP_OK)
+        small_instance_complain(instance, "no bound above: %s", diag.text);
+    if (!is_close(refuted.time_s, whole->time_s) || refuted.bound_s != refuted.time_s ||
+        refuted.least_bytes > 0)
+        small_instance_complain(instance, "refuted by %.17g and %.17g, least time %.17g",
+                                refuted.time_s, refuted.bound_s, whole->time_s);
+    const bool is_same = not_refuted.bound_s == whole->bound_s;
+    const bool is_of_a_mesh =
+        not_refuted.bound_s >= request.refuted_s && not_refuted.bound_s < whole->bound_s;
+    if (not_refuted.time_s != whole->time_s || !(is_same || is_of_a_mesh))
+        small_instance_complain(instance, "not refuted, but bounded by %.17g instead of %.17g",
+                                not_refuted.bound_s, whole->bound_s);
+}
+
 /* The bound without a search, and searches below what was found and just above it. */
 static void check_goals(struct small_instance *instance, const struct labelled_best *best,
                         const struct sbp_outcome *outcome)
@@ -80,6 +107,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
     if (bound.least_bytes > (double)best->least_device_bytes)
         small_instance_complain(instance, "bound of %.17g bytes, %" PRId64 " do", bound.least_bytes,
                                 best->least_device_bytes);
+    check_refuted(instance, &bound);
     if (isinf(outcome->objective_s) || !(outcome->objective_s > 0))
         return;
     request.upper_bound_s = outcome->objective_s;

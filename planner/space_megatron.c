@@ -36,9 +36,8 @@ enum sbp_status sbp_megatron_node_mesh(const struct sbp_plan *plan,
     *megatron = (struct sbp_megatron_mesh){{0}};
     if (mesh->level_count < 2)
         return sbp_fail(diag, SBP_E_INPUT,
-                        "cluster: %s: its one level has nothing inside, where space megatron-node "
-                        "splits tensors; legal are two levels and more",
-                        plan->cluster.name);
+                        "cluster: levels: one has nothing inside, where space megatron-node splits "
+                        "tensors; two and more are legal");
     for (int f = 0; f < mesh->family_count; f++)
         megatron->batch[f] = mesh->family[f].level == 0 ? mesh->family[f].count : 0;
     return SBP_OK;

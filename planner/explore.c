@@ -248,8 +248,7 @@ static void conclude(struct sbp_explorer *e)
     out->wall_s = sbp_clock_s() - e->start_s;
     sbp_ranking_close(e->ranking, e->open_s);
     if (e->ranking->count == 0) {
-        out->status = isinf(e->open_s) && e->open_s > 0 && !out->stopped ? SBP_PLAN_INFEASIBLE
-                                                                         : SBP_PLAN_TIME_LIMIT;
+        out->status = sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         return;
     }
     out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;

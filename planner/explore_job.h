@@ -88,6 +88,12 @@ static inline bool sbp_explorer_is_refuted(const struct sbp_explorer *e, double 
     return bound_s >= sbp_explorer_goal_s(e) * (1 - 1e-9);
 }
 
+/* Whether it is proved that no candidate has a plan that fits. */
+static inline bool sbp_explorer_is_infeasible(const struct sbp_explorer *e)
+{
+    return e->ranking->count == 0 && isinf(e->open_s) && e->open_s > 0 && !e->out->stopped;
+}
+
 /* Whether solvers bound what they solve. Heuristics bound nothing, and budgets are the solver's. */
 static inline bool sbp_explorer_proves(const struct sbp_explorer *e)
 {

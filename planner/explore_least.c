@@ -1,15 +1,14 @@
 #include "planner/explore_job.h"
 #include "planner/least.h"
 
-/* What explaining that nothing fits may take of a search's time limit. */
+/* What each part of explaining that nothing fits may take of a search's time limit. */
 #define LIMIT_SHARE 0.1
 /* Searches within a byte less: how many, of how many candidates (more take longer than what they
  * find is worth), and what they evaluate before no other begins. */
 enum { MOST_DESCENTS = 32, MOST_LISTED = 4500 };
 #define DESCENT_EVALUATIONS INT64_C(500000000)
 
-/* ---- the leanest plan of any candidate --------------------------------------------------------
- */
+/* ---- the leanest plan of any candidate ------------------------------------------------------ */
 
 /* Of the candidates that were looked at. */
 static enum sbp_status find_leanest(struct sbp_explorer *e, const struct sbp_request *request,
@@ -41,8 +40,18 @@ static bool has_seen_all(const struct sbp_explorer *e)
     return seen;
 }
 
-/* ---- within a byte less -----------------------------------------------------------------------
- */
+/* What no plan does with less than: by the model, where it was asked of all candidates, and more
+ * than the limit, where it is proved that nothing fits that. */
+static void raise_least(struct sbp_explorer *e)
+{
+    const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->plan->cluster);
+    if (!has_seen_all(e))
+        e->out->least_bytes = 0;
+    if (sbp_explorer_is_infeasible(e))
+        e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);
+}
+
+/* ---- within a byte less --------------------------------------------------------------------- */
 
 /* The first plan of a whole search within so many bytes, if it finds one, is the leanest. */
 static enum sbp_status descend(struct sbp_explorer *e, struct sbp_request *request,
@@ -79,9 +88,10 @@ static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_para
     for (int i = 0; i < MOST_DESCENTS && e->out->evaluations - before < DESCENT_EVALUATIONS; i++) {
         struct sbp_outcome found;
         const int64_t known_bytes = leanest->device_bytes;
-        request->solver_options.time_limit_s = limit_s - (sbp_clock_s() - start_s);
-        if (limit_s > 0 && request->solver_options.time_limit_s <= 0)
+        const double left_s = limit_s - (sbp_clock_s() - start_s);
+        if ((limit_s > 0 && left_s <= 0) || e->out->least_bytes >= (double)known_bytes)
             break;
+        request->solver_options.time_limit_s = limit_s > 0 ? left_s : 0;
         SBP_TRY(sbp_plan_set_parallel(e->plan, given, e->diag));
         SBP_TRY(descend(e, request, leanest, &found));
         if (found.status == SBP_PLAN_INFEASIBLE)
@@ -92,8 +102,7 @@ static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_para
     return SBP_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 /* Where nothing was found the time may be up: what explains it has time of its own. */
 static struct sbp_request explaining(const struct sbp_explorer *e)
@@ -117,8 +126,7 @@ enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e, const struct s
             isfinite(e->out->least_bytes) ? (int64_t)ceil(e->out->least_bytes) : 0;
         return SBP_OK;
     }
-    if (!has_seen_all(e))
-        e->out->least_bytes = 0;
+    raise_least(e);
     SBP_TRY(descend_all(e, given, &request, leanest));
     e->out->needed_bytes = leanest->device_bytes;
     e->out->leanest = leanest;

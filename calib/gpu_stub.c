@@ -5,6 +5,6 @@ enum sbp_status sbp_gpu_load(const struct sbp_gpu **gpu, struct sbp_diag *diag)
 {
     *gpu = NULL;
     return sbp_fail(diag, SBP_E_UNSUPPORTED,
-                    "backend nccl: not in this build, which has threads and mpi; configure with "
-                    "-Dnccl=enabled");
+                    "backend nccl: not in this build, legal are threads and mpi: configure with "
+                    "-Dnccl=enabled, which needs MPI, CUDA, cuBLAS and NCCL");
 }

@@ -70,18 +70,36 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
 
 /* --- ranks --- */
 
+/* What the module needs may be missing on one host alone: only its ranks can say so, and they end
+ * the others. Where it is missing everywhere, rank 0 is the first. */
+static enum sbp_status refuse_gpus(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                   void *argument, struct sbp_diag *diag)
+{
+    const struct sbp_diag *why = argument;
+    (void)ops, (void)comm;
+    sbp_launcher_yield();
+    return sbp_fail(diag, SBP_E_UNSUPPORTED, "%s", why->text);
+}
+
+static enum sbp_status run_on_gpus(struct sbp_calibration_session *session, struct sbp_diag *diag)
+{
+    const struct sbp_gpu *gpu;
+    const enum sbp_status status = sbp_gpu_load(&gpu, diag);
+    if (status != SBP_OK && sbp_launcher_size() > 1)
+        return sbp_mpi_run(refuse_gpus, diag, diag);
+    SBP_TRY(status);
+    session->compute = gpu->compute;
+    return gpu->run(sbp_calibration_rank, session, diag);
+}
+
 static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
     const struct sbp_settings *settings = session->settings;
     const bool launched = sbp_launcher_rank() >= 0;
     if (settings->backend == SBP_CALIB_MPI || (settings->backend == SBP_CALIB_AUTO && launched))
         return sbp_mpi_run(sbp_calibration_rank, session, diag);
-    if (settings->backend == SBP_CALIB_NCCL) {
-        const struct sbp_gpu *gpu;
-        SBP_TRY(sbp_gpu_load(&gpu, diag));
-        session->compute = gpu->compute;
-        return gpu->run(sbp_calibration_rank, session, diag);
-    }
+    if (settings->backend == SBP_CALIB_NCCL)
+        return run_on_gpus(session, diag);
     return sbp_threads_run(settings->ranks > 0 ? (int)settings->ranks : 4, sbp_calibration_rank,
                            session, diag);
 }

@@ -59,6 +59,9 @@ expect_refusal 'rank 1: .*the GPU has no memory for matrices' \
 for call in cudaEventRecord cudaEventElapsedTime cublasCreate cudaMemGetInfo; do
     expect_refusal "rank 1: .*$call: " env SBP_DOUBLE_FAIL=$call:1@1 "$@" -n 2 "$calibrate"
 done
+# Libraries that one host lacks, or all: the first rank without them ends the others.
+expect_refusal 'rank 1: backend nccl: cannot be loaded' env SBP_DOUBLE_FAIL=dlopen:1@1 "$@" -n 2 "$calibrate"
+expect_refusal 'backend nccl: cannot be loaded' env SBP_DOUBLE_FAIL=dlopen:1 "$@" -n 3 "$calibrate"
 
 # Each rank of a launcher that gives every one a device sees that alone.
 cat >"$folder/one.sh" <<'EOS'

@@ -77,6 +77,7 @@ static bool print_origins(const struct sbp_calibration_origin *older,
            print_word("ranks", older_layout, newer_layout, out) &&
            print_word("host", older->host, newer->host, out) &&
            print_word("processor", older->cpu, newer->cpu, out) &&
+           print_word("device", older->device, newer->device, out) &&
            print_word("system", older->system, newer->system, out) &&
            print_word("backend", older->backend, newer->backend, out) &&
            print_word("library", older->library, newer->library, out) &&

@@ -43,8 +43,9 @@ static bool is_last(const struct sbp_record *record, const struct sbp_result *re
 
 static bool is_like(const struct sbp_calibration_origin *a, const struct sbp_calibration_origin *b)
 {
-    return strcmp(a->library, b->library) == 0 && strcmp(a->driver, b->driver) == 0 &&
-           strcmp(a->binding, b->binding) == 0 && strcmp(a->settings, b->settings) == 0;
+    return strcmp(a->device, b->device) == 0 && strcmp(a->library, b->library) == 0 &&
+           strcmp(a->driver, b->driver) == 0 && strcmp(a->binding, b->binding) == 0 &&
+           strcmp(a->settings, b->settings) == 0;
 }
 
 void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings)
@@ -62,8 +63,8 @@ void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findin
         find(findings, "it was gone on with on other hosts: ranks, hosts and links are named by "
                        "what was measured on the last ones alone");
     if (otherwise)
-        find(findings, "it was gone on with under another library, driver, binding or other "
-                       "settings: its times are of both (--fresh begins anew)");
+        find(findings, "it was gone on with on another device or under another library, driver, "
+                       "binding or other settings: its times are of both (--fresh begins anew)");
     if (!last->ended)
         find(findings, "it was not measured to its end: the command that began it goes on with it");
 }

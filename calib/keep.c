@@ -165,25 +165,52 @@ static enum sbp_status look_at_older(struct sbp_keeper *keeper,
     return status;
 }
 
+/* Times of other wires or of another kind of device are not of what is measured now. */
+static enum sbp_status check_merged(const char *path, const struct sbp_record *record,
+                                    const struct sbp_calibration_origin *origin,
+                                    struct sbp_diag *diag)
+{
+    for (int i = 0; i < record->session_count; i++) {
+        const struct sbp_calibration_origin *older = &record->session[i].origin;
+        if (strcmp(older->backend, origin->backend) != 0 ||
+            strcmp(older->device, origin->device) != 0)
+            return sbp_fail(diag, SBP_E_USAGE,
+                            "%s: was measured over backend %s%s%s, this calibration over %s%s%s: "
+                            "--merge takes samples of the same, --diff compares with others",
+                            path, older->backend, older->device[0] == '\0' ? "" : " on ",
+                            older->device, origin->backend, origin->device[0] == '\0' ? "" : " on ",
+                            origin->device);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status add_merged(const char *path, const struct sbp_calibration_origin *origin,
+                                  struct sbp_text *whole, struct sbp_diag *diag)
+{
+    struct sbp_record record;
+    char *older;
+    size_t length;
+    SBP_TRY(sbp_file_read(path, &older, &length, diag));
+    enum sbp_status status = sbp_record_parse(path, older, length, &record, diag);
+    if (status == SBP_OK) {
+        status = check_merged(path, &record, origin, diag);
+        if (status == SBP_OK)
+            sbp_text_add(whole, "%.*s", (int)record.whole_bytes, older);
+        sbp_record_free(&record);
+    }
+    free(older);
+    return status;
+}
+
 /* What stands in a new file when it comes to be: the samples to merge and the session's line. So a
  * file is never there without a session. */
 static enum sbp_status begin_file(const struct sbp_keeper *keeper, const char *merge,
+                                  const struct sbp_calibration_origin *origin,
                                   const struct sbp_text *line, struct sbp_diag *diag)
 {
     struct sbp_text whole = {0};
-    if (merge != NULL) {
-        struct sbp_record record;
-        char *older;
-        size_t length;
-        SBP_TRY(sbp_file_read(merge, &older, &length, diag));
-        const enum sbp_status read = sbp_record_parse(merge, older, length, &record, diag);
-        if (read == SBP_OK) {
-            sbp_text_add(&whole, "%.*s", (int)record.whole_bytes, older);
-            sbp_record_free(&record);
-        }
-        free(older);
-        SBP_TRY(read);
-    }
+    if (merge != NULL)
+        SBP_TRY(add_merged(merge, origin, &whole, diag));
     sbp_text_add(&whole, "%s", line->failed ? "" : line->bytes);
     const enum sbp_status status =
         line->failed || whole.failed
@@ -214,7 +241,7 @@ static enum sbp_status begin_session(struct sbp_keeper *keeper,
     enum sbp_status status = SBP_OK;
     sbp_record_session_line(origin, options->placement, keeper->resumes, &line);
     if (!keeper->resumes)
-        status = begin_file(keeper, options->merge, &line, diag);
+        status = begin_file(keeper, options->merge, origin, &line, diag);
     if (status == SBP_OK)
         status = open_file(keeper, keep_bytes, diag);
     if (status == SBP_OK && keeper->resumes)

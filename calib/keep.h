@@ -27,7 +27,8 @@ struct sbp_keeper {
 };
 
 /* Opens or makes the file and writes the session's line. An unfinished calibration of the same
- * ranks, settings and seed is gone on with; one of others is refused (E_USAGE) unless fresh.
+ * ranks, settings and seed is gone on with; one of others is refused (E_USAGE) unless fresh, and
+ * one to merge of another backend or device always.
  * E_IO, E_INPUT: the file or the one to merge is no file of samples; E_MEMORY. */
 enum sbp_status sbp_keeper_open(struct sbp_keeper *keeper, const struct sbp_keep_options *options,
                                 const struct sbp_calibration_origin *origin,

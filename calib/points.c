@@ -342,6 +342,16 @@ static struct sbp_samples *find_product(const struct sbp_cell *cell,
     return &times->samples[++times->gemm_count];
 }
 
+/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed: the last size
+ * counts. */
+static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_compute_times *times)
+{
+    if (times->copy_bytes != cell->bytes)
+        times->samples[0] = (struct sbp_samples){0};
+    times->copy_bytes = cell->bytes;
+    return &times->samples[0];
+}
+
 void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *runs,
                         struct sbp_compute_times *times)
 {
@@ -354,8 +364,7 @@ void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *
         if (!(result->median_s > 0) || (run != NULL && run->bad))
             continue;
         if (result->cell.work == SBP_WORK_COPY) {
-            times->copy_bytes = result->cell.bytes;
-            samples = &times->samples[0];
+            samples = find_copy(&result->cell, times);
         } else if (result->cell.work == SBP_WORK_GEMM) {
             samples = find_product(&result->cell, times);
         } else if (result->cell.work == SBP_WORK_LAUNCH) {

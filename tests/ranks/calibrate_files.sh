@@ -136,6 +136,26 @@ grep -q '^changed from whole.samples.jsonl to merged.samples.jsonl' out || fail 
 status=0
 "$calibrate" $options -o other.json --merge absent.json 2>err || status=$?
 [ $status -eq 2 ] && grep -q 'absent.samples.jsonl' err || fail "merge: $status: $(cat err)"
+# Copies of another size in the older session are left out, not taken for so many of this one's bytes.
+first='/sbplan_samples/ { session++ } session == 1 && /"copy":/'
+awk "$first { sub(/\"copy\":/, \"&9\") } 1" merged.samples.jsonl >larger.samples.jsonl
+awk "$first { next } 1" merged.samples.jsonl >latest.samples.jsonl
+for name in larger latest; do
+    "$fit" --from $name.samples.jsonl -o $name.json --quiet
+    grep memory_bytes_per_s $name.json >$name.rate
+done
+cmp -s merged.samples.jsonl larger.samples.jsonl && fail 'the samples have no copy'
+cmp larger.rate latest.rate || fail "copies of two sizes: $(cat larger.rate latest.rate)"
+
+# Samples of another backend or device would be taken for this one's.
+for foreign in 's/"backend":"threads"/"backend":"mpi"/' 's/"device":""/"device":"GPU"/'; do
+    sed "$foreign" whole.samples.jsonl >foreign.samples.jsonl
+    cmp -s whole.samples.jsonl foreign.samples.jsonl && fail "the samples have none of $foreign"
+    status=0
+    "$calibrate" $options -o other.json --merge foreign.json 2>err || status=$?
+    [ $status -eq 2 ] && grep -q 'foreign.samples.jsonl: was measured over' err || fail "merge: $(cat err)"
+    [ ! -e other.samples.jsonl ] || fail 'a refused merge leaves a file'
+done
 "$calibrate" $options -o early.json --diff absent.json 2>err && fail 'compared with nothing'
 grep -q 'absent.samples.jsonl: cannot be opened' err || fail "diff: $(cat err)"
 [ ! -e early.samples.jsonl ] || fail 'it measured before it looked for what to compare with'

@@ -627,16 +627,21 @@ static enum sbp_status find_device(struct sbp_comm *comm, enum sbp_status *refus
 
 /* Run --------------------------------------------------------------------------------------- */
 
-/* The pool keeps what messages' copies gave back: giving it to the system waits for the device. */
+/* The pool keeps what messages' copies gave back: giving it to the system waits for the device. A
+ * full device is out of memory: the pool must not let a copy wait for one that is still to be
+ * received, whose receiver may be waiting for this rank. */
 static enum sbp_status open_device(struct sbp_comm *comm)
 {
     int device;
     cudaMemPool_t pool;
     uint64_t everything = UINT64_MAX;
+    int never = 0;
     SBP_CUDA_TRY(&comm->diag, cudaGetDevice, &device);
     SBP_CUDA_TRY(&comm->diag, cudaDeviceGetDefaultMemPool, &pool, device);
     SBP_CUDA_TRY(&comm->diag, cudaMemPoolSetAttribute, pool, cudaMemPoolAttrReleaseThreshold,
                  &everything);
+    SBP_CUDA_TRY(&comm->diag, cudaMemPoolSetAttribute, pool,
+                 cudaMemPoolReuseAllowInternalDependencies, &never);
     SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &comm->stream, cudaStreamNonBlocking);
     comm->greeting = sbp_memory_cuda.allocate(1);
     comm->to = calloc((size_t)comm->size, sizeof *comm->to);

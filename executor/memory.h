@@ -1,4 +1,4 @@
-/* Memory that buffers lie in: a host's, or a GPU's (executor/memory_cuda.h). */
+/* Memory that buffers lie in: a host's, or a GPU's (executor/gpu.h). */
 #ifndef SBP_EXECUTOR_MEMORY_H
 #define SBP_EXECUTOR_MEMORY_H
 

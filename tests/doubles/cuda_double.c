@@ -534,7 +534,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr att
 {
     MAY_FAIL("cudaMemPoolSetAttribute", cudaErrorNotSupported);
     (void)pool, (void)value;
-    return attribute == cudaMemPoolAttrReleaseThreshold ? cudaSuccess : cudaErrorInvalidValue;
+    return attribute == cudaMemPoolAttrReleaseThreshold ||
+                   attribute == cudaMemPoolReuseAllowInternalDependencies
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
 }
 
 cudaError_t cudaDriverGetVersion(int *version)

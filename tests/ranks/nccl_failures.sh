@@ -13,8 +13,8 @@ expect_end() { # TEXT VARIABLE=CALL:N[@RANK]
     shift 2
     status=0
     output=$(timeout -k 5 60 env "$planted" "$@" -n 3 "$program" work 2>&1) || status=$?
-    if [ "$status" -eq 0 ] || [ "$status" -eq 124 ] || ! printf '%s\n' "$output" | grep -q "$text"; then
-        printf '%s: exit %s, expected an end and "%s" in:\n%s\n' "$planted" "$status" "$text" "$output"
+    if [ "$status" -ne 2 ] || ! printf '%s\n' "$output" | grep -q "$text"; then
+        printf '%s: exit %s, expected 2 and "%s" in:\n%s\n' "$planted" "$status" "$text" "$output"
         bad=1
     fi
 }

@@ -3,10 +3,12 @@
 
 /* What each part of explaining that nothing fits may take of a search's time limit. */
 #define LIMIT_SHARE 0.1
-/* Searches within a byte less: how many, of how many candidates (more take longer than what they
- * find is worth), and what they evaluate before no other begins. */
-enum { MOST_DESCENTS = 32, MOST_LISTED = 4500 };
+/* Searches within a byte less: how many, what they evaluate before no other begins, and how large
+ * they are, in candidates times digits of the space: larger ones take longer than what they find is
+ * worth. */
+enum { MOST_DESCENTS = 32 };
 #define DESCENT_EVALUATIONS INT64_C(500000000)
+#define MOST_DIGITS         62500.0
 
 /* ---- the leanest plan of any candidate ------------------------------------------------------ */
 
@@ -29,7 +31,8 @@ static enum sbp_status find_leanest(struct sbp_explorer *e, const struct sbp_req
     }
     if (request->solver_options.max_evaluations > 0)
         return SBP_OK;
-    return sbp_least_find(e->plan, request, candidate, count, leanest, e->diag);
+    return sbp_least_find(e->plan, request, candidate, count, leanest, &e->out->evaluations,
+                          e->diag);
 }
 
 static bool has_seen_all(const struct sbp_explorer *e)
@@ -83,7 +86,7 @@ static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_para
     const double limit_s = request->solver_options.time_limit_s, start_s = sbp_clock_s();
     const int64_t before = e->out->evaluations;
     request->any_plan = true;
-    if (e->node_count > MOST_LISTED)
+    if (e->node_count * e->out->space_size_log10 > MOST_DIGITS)
         return SBP_OK;
     for (int i = 0; i < MOST_DESCENTS && e->out->evaluations - before < DESCENT_EVALUATIONS; i++) {
         struct sbp_outcome found;
@@ -134,6 +137,7 @@ enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e, const struct s
         return SBP_OK;
     SBP_TRY(sbp_plan_set_parallel(e->plan, &leanest->parallel, e->diag));
     e->plan->strategy = leanest->strategy;
+    e->out->algorithm = "exact"; /* whatever found nothing */
     sbp_ranking_offer(&e->found, e->plan,
                       &(struct sbp_ranked){.objective_s = leanest->objective_s});
     return sbp_explorer_rank(e, &e->found, NULL, &unused);

@@ -16,8 +16,8 @@ enum { MOST_ASKED = 100, MOST_HALVINGS = 12 };
 struct hunt {
     struct sbp_plan *plan;
     struct sbp_request request;
-    double limit_s, start_s; /* of the time; no limit: 0 */
-    int64_t evaluations;
+    double limit_s, start_s;    /* of the time; no limit: 0 */
+    int64_t asked, evaluations; /* for leanest plans, where that is over; since */
     struct sbp_ranked *least;
     struct sbp_diag *diag;
 };
@@ -114,6 +114,7 @@ static enum sbp_status find(struct hunt *h, const struct sbp_least_candidate *ca
          i++)
         SBP_TRY(ask(h, &candidate[i].parallel, known_bytes(h)));
     h->request.leanest = h->request.puts_memory_off = false;
+    h->asked = h->evaluations;
     h->evaluations = 0;
     for (int i = 0; i < count && is_open(h, candidate[i].bound_bytes, SQUEEZED_EVALUATIONS); i++)
         SBP_TRY(squeeze(h, &candidate[i]));
@@ -122,7 +123,8 @@ static enum sbp_status find(struct hunt *h, const struct sbp_least_candidate *ca
 
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_least_candidate *candidate, int count,
-                               struct sbp_ranked *least, struct sbp_diag *diag)
+                               struct sbp_ranked *least, int64_t *evaluations,
+                               struct sbp_diag *diag)
 {
     struct hunt h = {.plan = plan,
                      .request = *request,
@@ -133,5 +135,7 @@ enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *
     *least = (struct sbp_ranked){.objective_s = INFINITY};
     SBP_TRY(sbp_strategy_alloc(&plan->graph, &plan->arena, &least->strategy));
     qsort(candidate, (size_t)count, sizeof *candidate, by_bound);
-    return find(&h, candidate, count);
+    const enum sbp_status status = find(&h, candidate, count);
+    *evaluations += h.asked + h.evaluations;
+    return status;
 }

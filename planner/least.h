@@ -19,9 +19,10 @@ struct sbp_least_candidate {
 /* Sorts the candidates. *least: the leanest plan, with its strategy (of the plan's arena),
  * objective and device_bytes; device_bytes 0: none was found. The request's memory limit does not
  * count. The plan is left with any parallel. Deterministic but for the request's time limit and
- * flag; looks at so many candidates at most. E_MEMORY. */
+ * flag; looks at so many candidates at most. *evaluations grows by its own. E_MEMORY. */
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_least_candidate *candidate, int count,
-                               struct sbp_ranked *least, struct sbp_diag *diag) SBP_MUST_USE;
+                               struct sbp_ranked *least, int64_t *evaluations,
+                               struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -93,6 +93,9 @@ if [ "${1-}" = --inside ]; then
     hosts=$1 cpus=$2 folder=$3
     shift 3
     trap 'exit 1' HUP INT TERM # the first process of a namespace has no default
+    for name in $(env | sed -n 's/^\(SLURM_[A-Za-z0-9_]*\)=.*/\1/p'); do
+        unset "$name" # of a job that this command itself is part of
+    done
     export SLURM_CONF="$folder/slurm.conf"
     mount -t tmpfs none /run
     mkdir -p /run/netns "$folder/state"

@@ -213,3 +213,16 @@ enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
     }
     return writable ? SBP_OK : refuse_write(path, diag);
 }
+
+bool sbp_own_folder(char *folder, size_t size)
+{
+    const ssize_t length = readlink("/proc/self/exe", folder, size);
+    if (length <= 0 || (size_t)length >= size)
+        return false;
+    folder[length] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash == NULL)
+        return false;
+    *slash = '\0';
+    return true;
+}

@@ -2,6 +2,7 @@
 #ifndef SBP_BASE_FILE_H
 #define SBP_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/status.h"
@@ -21,5 +22,8 @@ enum sbp_status sbp_file_write(const char *path, const char *text, size_t length
 /* Before long work: whether sbp_file_write could write there now, as far as permissions tell.
  * E_IO as it. */
 enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* The folder of this program, for what lies beside it; false when it cannot be found out. */
+bool sbp_own_folder(char *folder, size_t size);
 
 #endif

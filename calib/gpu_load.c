@@ -7,31 +7,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MODULE "sbplan-nccl.so"
+#include "base/file.h"
 
-/* With the slash; false: the system does not say, or the path is too long. */
-static bool own_folder(char *folder, size_t size)
-{
-    const ssize_t length = readlink("/proc/self/exe", folder, size);
-    if (length <= 0 || (size_t)length >= size)
-        return false;
-    folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        return false;
-    slash[1] = '\0';
-    return true;
-}
+#define MODULE "sbplan-nccl.so"
 
 /* The first place where a file of its name is. */
 static bool find_module(char *path, size_t size)
 {
     static const char *const places[] = {"", SBP_MODULE_FOLDER};
     char folder[PATH_MAX];
-    if (!own_folder(folder, sizeof folder))
+    if (!sbp_own_folder(folder, sizeof folder))
         return false;
     for (int i = 0; i < 2; i++) {
-        const int length = snprintf(path, size, "%s%s" MODULE, folder, places[i]);
+        const int length = snprintf(path, size, "%s/%s" MODULE, folder, places[i]);
         if (length > 0 && (size_t)length < size && access(path, R_OK) == 0)
             return true;
     }

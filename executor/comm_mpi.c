@@ -14,6 +14,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "executor/comm.h"
+#include "executor/comm_check.h"
 
 /* Elements of one MPI call, all blocks together: 1 GiB of double, far from where ints of bytes
  * overflow inside a library. A test build sets it small. */
@@ -91,16 +92,10 @@ static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int 
                                    int64_t count, const void *buffer, const void *other,
                                    const struct member **member)
 {
-    int64_t bytes;
     if (group < 0 || group >= comm->members_count)
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no group %d", call, group);
     *member = &comm->members[group];
-    if (count < 0 || __builtin_mul_overflow(count, (int64_t)(*member)->size * 8, &bytes))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: count %lld is out of range", call,
-                        (long long)count);
-    if (count > 0 && (buffer == NULL || other == NULL))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no buffer", call);
-    return SBP_OK;
+    return sbp_comm_check_call(call, (*member)->size, count, buffer, other, &comm->diag);
 }
 
 /* Elements of one member's block that go in one call when all blocks of the group go with it. */

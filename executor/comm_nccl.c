@@ -20,6 +20,7 @@
 #include <sys/utsname.h>
 
 #include "base/status.h"
+#include "executor/comm_check.h"
 #include "executor/gpu.h"
 
 /* Of messages between hosts; others do not use these. */
@@ -129,17 +130,11 @@ static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int 
                                    int64_t count, const void *buffer, const void *other,
                                    const struct member **member)
 {
-    int64_t bytes;
     *member = NULL;
     if (group < 0 || group >= comm->members_count)
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no group %d", call, group);
     *member = &comm->members[group];
-    if (count < 0 || __builtin_mul_overflow(count, (int64_t)(*member)->size * 8, &bytes))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: count %lld is out of range", call,
-                        (long long)count);
-    if (count > 0 && (buffer == NULL || other == NULL))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no buffer", call);
-    return SBP_OK;
+    return sbp_comm_check_call(call, (*member)->size, count, buffer, other, &comm->diag);
 }
 
 static enum sbp_status nccl_all_reduce(struct sbp_comm *comm, int group, void *buffer,

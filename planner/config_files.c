@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "planner/inputs.h"
 
@@ -16,19 +17,6 @@ struct folders {
     int count;
     char path[MOST_FOLDERS][PATH_MAX];
 };
-
-bool sbp_own_folder(char *folder, size_t size)
-{
-    const ssize_t length = readlink("/proc/self/exe", folder, size);
-    if (length <= 0 || (size_t)length >= size)
-        return false;
-    folder[length] = '\0';
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        return false;
-    *slash = '\0';
-    return true;
-}
 
 static void add_folder(struct folders *folders, const char *root, const char *below)
 {

@@ -62,7 +62,4 @@ enum sbp_status sbp_fixes_read(const struct sbp_plan *plan, const char *path,
                                struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
                                struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The folder of this program, for what lies beside it; false when it cannot be found out. */
-bool sbp_own_folder(char *folder, size_t size);
-
 #endif

@@ -4,11 +4,10 @@
 /* What each part of explaining that nothing fits may take of a search's time limit. */
 #define LIMIT_SHARE 0.1
 /* Searches within a byte less: how many, what they evaluate before no other begins, and how large
- * they are, in candidates times digits of the space: larger ones take longer than what they find is
- * worth. */
-enum { MOST_DESCENTS = 32 };
+ * they are, in candidates times digits of the space: in larger ones nothing is proved. */
+enum { MOST_DESCENTS = 8 };
 #define DESCENT_EVALUATIONS INT64_C(500000000)
-#define MOST_DIGITS         62500.0
+#define MOST_DIGITS         5000.0
 
 /* ---- the leanest plan of any candidate ------------------------------------------------------ */
 
@@ -77,9 +76,8 @@ static enum sbp_status descend(struct sbp_explorer *e, struct sbp_request *reque
     return SBP_OK;
 }
 
-/* Plans that need less and less, until a search within a byte less finds none soon: sharing prices
- * and paths between candidates it finds some that the hunt by candidates misses. Where it proves
- * that there is none, what is known is the least. */
+/* Where a search within a byte less proves that there is no plan, what is known is the least. It
+ * may find one, too. */
 static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_parallel *given,
                                    struct sbp_request *request, struct sbp_ranked *leanest)
 {

@@ -22,12 +22,6 @@ struct labeller {
     double bound_s;         /* the unlabelled price of all transfers and keeps */
 };
 
-/* The best labelling's role of a variable on an axis. */
-static uint8_t best_role(const struct labeller *l, int variable, int axis)
-{
-    return l->best_role[(size_t)variable * SBP_MAX_AXES + (size_t)axis];
-}
-
 static enum sbp_status prepare(struct labeller *l)
 {
     const struct sbp_space *space = l->space;
@@ -277,25 +271,25 @@ static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, i
 
 /* ---- result --------------------------------------------------------------------------------- */
 
-static void write_strategy(const struct labeller *l, struct sbp_strategy *strategy)
+void sbp_label_write(const struct sbp_space *space, const int *choice, const uint8_t *role,
+                     struct sbp_strategy *strategy)
 {
-    const struct sbp_space *space = l->space;
     strategy->boxing = space->request->boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
         const struct sbp_op_node *node = &space->graph->op[op];
         const int variable = space->op_variable[op];
         const int decider = node->entry->follows ? space->slot[node->input[0]] : variable;
-        const int chosen = decider < 0 ? 0 : space->variable[decider].zero[l->choice[decider]];
+        const int chosen = decider < 0 ? 0 : space->variable[decider].zero[choice[decider]];
         const int zero = sbp_space_zero(space, op, chosen);
         strategy->zero[op] = zero == space->parallel->zero ? SBP_ZERO_DEFAULT : (uint8_t)zero;
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
-            strategy->op[op].role[axis] = space->op_role[op][best_role(l, variable, axis)];
+            strategy->op[op].role[axis] = space->op_role[op][role[variable * SBP_MAX_AXES + axis]];
     }
     for (int t = 0; t < space->graph->tensor_count; t++) {
         const int variable = space->slot[t];
         for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
             strategy->rest[t].axis[axis] =
-                space->variable[variable].state[best_role(l, variable, axis)];
+                space->variable[variable].state[role[variable * SBP_MAX_AXES + axis]];
     }
 }
 
@@ -312,7 +306,7 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
                                             .broken_class = broken_class};
         if (broken_class >= 0)
             labelling->used = sbp_judge_used(&l.judge, l.best_role, broken_class);
-        write_strategy(&l, strategy);
+        sbp_label_write(space, choice, l.best_role, strategy);
     }
     sbp_arena_free(&l.arena);
     return status;

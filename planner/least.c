@@ -3,21 +3,28 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/random.h"
 #include "base/text.h"
+#include "planner/lean_walk.h"
 
 /* Candidates that are asked for their leanest; bounds are close, so that few are mostly enough. */
-enum { MOST_ASKED = 100, MOST_HALVINGS = 12 };
-/* Of all of these, and of all searches within less and less memory. */
-#define ASKED_EVALUATIONS    INT64_C(300000000)
-#define SQUEEZED_EVALUATIONS INT64_C(100000000)
-/* To look for what needs less than this share less is not worth it. */
-#define NARROW 1e-3
+enum { MOST_ASKED = 100 };
+#define ASKED_EVALUATIONS INT64_C(300000000)
+/* Work of all walks: operators of the programs that they compile, each of a few microseconds, and
+ * what a program takes besides. */
+#define WALKED_OPERATORS INT64_C(1000000)
+enum { PROGRAM_OPERATORS = 10 };
+/* Programs of a first walk, at least; candidates that walk on. */
+enum { FIRST_PROGRAMS = 400, WALK_ON = 4 };
 
 struct hunt {
     struct sbp_plan *plan;
     struct sbp_request request;
-    double limit_s, start_s;    /* of the time; no limit: 0 */
-    int64_t asked, evaluations; /* for leanest plans, where that is over; since */
+    double limit_s, start_s; /* of the time; no limit: 0 */
+    int64_t evaluations;
+    int seen_count;
+    struct sbp_ranked *seen; /* (MOST_ASKED) the leanest plans of candidates */
+    uint64_t walks;
     struct sbp_ranked *least;
     struct sbp_diag *diag;
 };
@@ -46,35 +53,49 @@ static int64_t known_bytes(const struct hunt *h)
     return h->least->device_bytes > 0 ? h->least->device_bytes : INT64_MAX;
 }
 
-/* Keeps the plan's strategy where it needs less than the least so far. */
-static enum sbp_status keep(struct hunt *h, double objective_s, struct sbp_diag *refusal)
+static void copy_plan(const struct hunt *h, const struct sbp_ranked *from, struct sbp_ranked *to)
+{
+    const struct sbp_strategy own = to->strategy;
+    *to = *from;
+    to->strategy = own;
+    sbp_strategy_copy(&h->plan->graph, &from->strategy, &to->strategy);
+}
+
+static void offer(struct hunt *h, const struct sbp_ranked *found)
+{
+    if (found->device_bytes < known_bytes(h))
+        copy_plan(h, found, h->least);
+}
+
+/* ---- the leanest of each candidate, by the model --------------------------------------------- */
+
+/* Notes the plan's strategy. */
+static enum sbp_status note(struct hunt *h, double objective_s, struct sbp_diag *refusal)
 {
     struct sbp_plan *const plan = h->plan;
     struct sbp_step step;
     SBP_TRY(sbp_plan_brief_step(plan, &plan->strategy, &step, refusal));
-    if (step.totals.device_bytes < known_bytes(h)) {
-        h->least->device_bytes = step.totals.device_bytes;
-        h->least->objective_s = objective_s;
-        h->least->parallel = plan->parallel;
-        sbp_strategy_copy(&plan->graph, &plan->strategy, &h->least->strategy);
-    }
+    const struct sbp_ranked found = {.parallel = plan->parallel,
+                                     .strategy = plan->strategy,
+                                     .objective_s = objective_s,
+                                     .device_bytes = step.totals.device_bytes};
     sbp_step_free(&step);
+    copy_plan(h, &found, &h->seen[h->seen_count++]);
+    offer(h, &found);
     return SBP_OK;
 }
 
-/* A plan of a candidate within so many bytes. */
-static enum sbp_status ask(struct hunt *h, const struct sbp_parallel *parallel, int64_t limit_bytes)
+static enum sbp_status ask(struct hunt *h, const struct sbp_parallel *parallel)
 {
     struct sbp_plan *const plan = h->plan;
     struct sbp_outcome outcome = {.strategy_s = INFINITY};
     struct sbp_diag refusal = {{0}};
     const struct sbp_arena_mark mark = sbp_arena_mark(&plan->arena);
-    h->request.memory_limit_bytes = limit_bytes;
     enum sbp_status status = sbp_plan_set_parallel(plan, parallel, &refusal);
     if (status == SBP_OK)
         status = sbp_optimise(plan, &h->request, &outcome, &refusal);
     if (status == SBP_OK && isfinite(outcome.strategy_s))
-        status = keep(h, outcome.strategy_s, &refusal);
+        status = note(h, outcome.strategy_s, &refusal);
     h->evaluations += outcome.evaluations;
     sbp_arena_release(&plan->arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
@@ -82,43 +103,73 @@ static enum sbp_status ask(struct hunt *h, const struct sbp_parallel *parallel, 
                : sbp_fail(h->diag, status, "%s", refusal.text);
 }
 
-/* Whether a candidate may hold a plan that needs less, and there is something left to look for it
- * with. */
-static bool is_open(struct hunt *h, double bound_bytes, int64_t most_evaluations)
+/* Until no other may need less, or it takes too long. */
+static enum sbp_status ask_all(struct hunt *h, const struct sbp_least_candidate *candidate,
+                               int count)
 {
-    return bound_bytes < (double)known_bytes(h) && h->evaluations < most_evaluations && has_time(h);
+    h->request.leanest = h->request.puts_memory_off = true;
+    for (int i = 0; i < count && (i < MOST_ASKED || h->seen_count == 0) &&
+                    candidate[i].bound_bytes < (double)known_bytes(h) &&
+                    h->evaluations < ASKED_EVALUATIONS && has_time(h);
+         i++)
+        SBP_TRY(ask(h, &candidate[i].parallel));
+    h->request.leanest = h->request.puts_memory_off = false;
+    return SBP_OK;
 }
 
-/* Within a byte less than is known, then by halves down to what the candidate is bounded by. */
-static enum sbp_status squeeze(struct hunt *h, const struct sbp_least_candidate *candidate)
+/* ---- less than that, by programs ------------------------------------------------------------- */
+
+static int by_bytes(const void *left, const void *right)
 {
-    double low = candidate->bound_bytes;
-    int64_t limit = known_bytes(h) - 1;
-    for (int i = 0; i < MOST_HALVINGS && is_open(h, low, SQUEEZED_EVALUATIONS); i++) {
-        const int64_t before = known_bytes(h);
-        SBP_TRY(ask(h, &candidate->parallel, limit));
-        if (known_bytes(h) == before)
-            low = (double)limit + 1;
-        if (low >= (1 - NARROW) * (double)known_bytes(h))
-            break;
-        limit = (int64_t)((low + (double)known_bytes(h)) / 2);
+    const struct sbp_ranked *a = left, *b = right;
+    if (a->device_bytes != b->device_bytes)
+        return a->device_bytes < b->device_bytes ? -1 : 1;
+    return (a->objective_s > b->objective_s) - (a->objective_s < b->objective_s);
+}
+
+/* From the leanest plans so far. */
+static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs)
+{
+    qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
+    for (int i = 0; i < count && has_time(h); i++) {
+        const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
+        SBP_TRY(sbp_plan_set_parallel(h->plan, &h->seen[i].parallel, h->diag));
+        SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, &h->seen[i], &h->evaluations,
+                                h->diag));
+        offer(h, &h->seen[i]);
     }
     return SBP_OK;
 }
 
-static enum sbp_status find(struct hunt *h, const struct sbp_least_candidate *candidate, int count)
+static int at_most(int64_t count, int most)
 {
-    h->request.leanest = h->request.puts_memory_off = true;
-    for (int i = 0; i < count && (i < MOST_ASKED || h->least->device_bytes == 0) &&
-                    is_open(h, candidate[i].bound_bytes, ASKED_EVALUATIONS);
-         i++)
-        SBP_TRY(ask(h, &candidate[i].parallel, known_bytes(h)));
-    h->request.leanest = h->request.puts_memory_off = false;
-    h->asked = h->evaluations;
-    h->evaluations = 0;
-    for (int i = 0; i < count && is_open(h, candidate[i].bound_bytes, SQUEEZED_EVALUATIONS); i++)
-        SBP_TRY(squeeze(h, &candidate[i]));
-    return SBP_OK;
+    return count < most ? (int)count : most;
+}
+
+/* Half of the work goes to as many as get walks of some length, half to those that then lead. */
+static enum sbp_status walk_all(struct hunt *h)
+{
+    const int64_t half = WALKED_OPERATORS / 2 / (h->plan->graph.op_count + PROGRAM_OPERATORS);
+    const int first = at_most(half / FIRST_PROGRAMS + 1, h->seen_count);
+    const int on = at_most(WALK_ON, h->seen_count);
+    if (h->seen_count == 0)
+        return SBP_OK;
+    SBP_TRY(walk_from(h, first, half / first));
+    return walk_from(h, on, half / on);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static enum sbp_status find(struct hunt *h, struct sbp_arena *scratch,
+                            const struct sbp_least_candidate *candidate, int count)
+{
+    h->seen = SBP_NEW(scratch, struct sbp_ranked, MOST_ASKED);
+    if (h->seen == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < MOST_ASKED && i < count; i++)
+        SBP_TRY(sbp_strategy_alloc(&h->plan->graph, scratch, &h->seen[i].strategy));
+    SBP_TRY(ask_all(h, candidate, count));
+    return walk_all(h);
 }
 
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
@@ -132,10 +183,16 @@ enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *
                      .start_s = sbp_clock_s(),
                      .least = least,
                      .diag = diag};
+    struct sbp_arena scratch;
     *least = (struct sbp_ranked){.objective_s = INFINITY};
     SBP_TRY(sbp_strategy_alloc(&plan->graph, &plan->arena, &least->strategy));
+    h.request.memory_limit_bytes = INT64_MAX; /* the same plan is found whatever the limit */
+    if (h.limit_s > 0)
+        h.request.deadline_s = h.start_s + h.limit_s;
     qsort(candidate, (size_t)count, sizeof *candidate, by_bound);
-    const enum sbp_status status = find(&h, candidate, count);
-    *evaluations += h.asked + h.evaluations;
+    sbp_arena_init(&scratch);
+    const enum sbp_status status = find(&h, &scratch, candidate, count);
+    sbp_arena_free(&scratch);
+    *evaluations += h.evaluations;
     return status;
 }

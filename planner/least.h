@@ -1,8 +1,9 @@
 /* The plan of a search that needs the least memory per device, as far as one is found.
  *
- * Best first over what the memory model bounds: each candidate is asked for a plan that needs less
- * than the leanest so far, until no candidate's bound is below that. The model leaves out what a
- * program needs besides, so that what is found may not be the least.
+ * Best first over what the memory model bounds, each candidate is asked for the plan that needs
+ * least by the model; from the leanest of those, walks by compiled programs go on to leaner ones
+ * (planner/lean_walk.h), short ones from many, long ones from those that then lead. What is found
+ * need not be the least.
  */
 #ifndef SBP_PLANNER_LEAST_H
 #define SBP_PLANNER_LEAST_H
@@ -19,7 +20,8 @@ struct sbp_least_candidate {
 /* Sorts the candidates. *least: the leanest plan, with its strategy (of the plan's arena),
  * objective and device_bytes; device_bytes 0: none was found. The request's memory limit does not
  * count. The plan is left with any parallel. Deterministic but for the request's time limit and
- * flag; looks at so many candidates at most. *evaluations grows by its own. E_MEMORY. */
+ * flag; looks at so many candidates and programs at most. *evaluations grows by its own.
+ * E_MEMORY. */
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_least_candidate *candidate, int count,
                                struct sbp_ranked *least, int64_t *evaluations,

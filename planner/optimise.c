@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "base/text.h"
+#include "planner/label_any.h"
 #include "planner/optimise_job.h"
 #include "planner/refine.h"
 #include "planner/space_bound.h"
@@ -87,6 +88,27 @@ static enum sbp_status search_batches(struct sbp_job *job)
     return SBP_OK;
 }
 
+/* A plan that is legal and nothing else. */
+static enum sbp_status search_any(struct sbp_job *job)
+{
+    struct sbp_space space;
+    struct sbp_diag refusal = {{0}};
+    bool found = false;
+    enum sbp_status status = sbp_space_make(job->plan, job->request, NULL, NULL, &space, &refusal);
+    if (status == SBP_E_INPUT || status == SBP_STOPPED)
+        return sbp_job_note_interrupt(job, status == SBP_E_INPUT ? SBP_OK : status);
+    if (status != SBP_OK)
+        return sbp_fail(job->diag, status, "%s", refusal.text);
+    status = sbp_label_any(&space, job->request->solver_options.seed, &job->trial.strategy, &found);
+    sbp_space_free(&space);
+    if (status != SBP_OK || !found)
+        return status;
+    status = sbp_job_price_trial(job);
+    if (status == SBP_OK)
+        sbp_job_keep_better(job);
+    return status == SBP_E_INPUT ? SBP_OK : status;
+}
+
 /* Where no choice of the full space could be labelled, or none near its bound, which choices of the
  * batch's axes that do not line up from layer to layer are the cause of: a plan of the narrower
  * space is better than none, and one whose layers all split the batch alike is mostly better than a
@@ -101,7 +123,10 @@ static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
         SBP_TRY(search_part(job, &narrower));
     const bool is_enough =
         isfinite(job->best.objective_s) && (!is_worth_more || sbp_job_is_near(job, bound_s));
-    return is_enough || job->outcome->stopped ? SBP_OK : search_batches(job);
+    if (is_enough || job->outcome->stopped)
+        return SBP_OK;
+    SBP_TRY(search_batches(job));
+    return isfinite(job->best.objective_s) || job->outcome->stopped ? SBP_OK : search_any(job);
 }
 
 /* As many axes as divide a micro-batch, the outermost first. */

@@ -301,6 +301,8 @@ static enum sbp_status search_leanest(struct sbp_job *job, struct search *search
     SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
     search->broken_class = round.broken_class;
     search->used = round.used;
+    if (isinf(job->best.objective_s))
+        SBP_TRY(try_round(job, &search->space, INFINITY, &round));
     if (isfinite(job->best.objective_s))
         SBP_TRY(try_lean(job, &search->space, bound.least_bytes));
     search->too_large = isfinite(job->best.objective_s); /* there is no more to be said */

@@ -19,8 +19,6 @@
 #include "planner/space_rules.h"
 #include "small_instance.h"
 
-#define MOST_OVER_LEAST 0.01
-
 #define NO_LIMIT (-1.0) /* of memory */
 
 enum { MOST_STRATEGIES = 400, MOST_CUTS = 20000 };
@@ -128,7 +126,7 @@ static struct brute try_all(struct instance *instance)
 struct tally {
     int run, optimal, feasible, infeasible, staged, split, formed_again;
     int64_t strategies;
-    int leaner, least, least_is_exact, least_is_proved;
+    int leaner, least, least_is_proved;
     double worst_gap;
 };
 
@@ -212,9 +210,9 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     tally->worst_gap = fmax(tally->worst_gap, outcome.objective_s / brute->best_s - 1);
 }
 
-/* A byte less than the leanest of all plans: there is none, and what is named as enough is enough,
- * a byte less is not, and mostly it is what the leanest needs, else little more: the model does not
- * know where buffers lie, and not all strategies are compiled. */
+/* A byte less than the leanest of all plans: there is none, what is named as enough is what the
+ * leanest needs, that is enough, and a byte less is not. Nothing proves that of walks; in models of
+ * so few strategies they find it. */
 static void check_least(struct instance *instance, const struct brute *brute, struct tally *tally)
 {
     char text[200];
@@ -230,9 +228,7 @@ static void check_least(struct instance *instance, const struct brute *brute, st
         return;
     (void)snprintf(text, sizeof text, "needs %" PRId64 " bytes, the leanest plan %" PRId64,
                    none.needed_bytes, brute->least_device_bytes);
-    if (none.needed_bytes < brute->least_device_bytes ||
-        (double)(none.needed_bytes - brute->least_device_bytes) >
-            MOST_OVER_LEAST * (double)brute->least_device_bytes + 4 * 64)
+    if (none.needed_bytes != brute->least_device_bytes)
         complain(instance, text);
     if (none.least_bytes > (double)brute->least_device_bytes)
         complain(instance, "the leanest plan needs less than what is said that none does with");
@@ -249,7 +245,6 @@ static void check_least(struct instance *instance, const struct brute *brute, st
     if (isfinite(again.objective_s))
         complain(instance, "a byte less than what is named does as well");
     tally->least++;
-    tally->least_is_exact += none.needed_bytes == brute->least_device_bytes;
     tally->least_is_proved += none.least_bytes >= (double)none.needed_bytes;
     tally->infeasible += none.status == SBP_PLAN_INFEASIBLE;
 }
@@ -269,12 +264,12 @@ static void run_least(enum small_kind kind, int outer, int inner, int instances,
         sbp_plan_free(&instance.small.plan);
     }
     print_message("%-12s %dx%d, seed %" PRIu64 ": %d run, %d leaner by layer; %d least named, %d "
-                  "exactly, %d with a proof, %d proved infeasible below\n",
+                  "with a proof, %d proved infeasible below\n",
                   small_kind_name(kind), outer, inner, seed, tally.run, tally.leaner, tally.least,
-                  tally.least_is_exact, tally.least_is_proved, tally.infeasible);
+                  tally.least_is_proved, tally.infeasible);
     assert_true(tally.run > 0);
     assert_true(tally.least > 0);
-    assert_true(2 * tally.least_is_exact > tally.least);
+    assert_true(tally.least > 0);
 }
 
 static void run_instance(struct instance *instance, struct tally *tally, double share)

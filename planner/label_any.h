@@ -1,0 +1,17 @@
+/* Some labels of a space that are legal together, whatever they cost.
+ *
+ * Where sizes leave little to divide, the labels of what is cheapest may not be legal, nor those of
+ * anything near it, though others are.
+ */
+#ifndef SBP_PLANNER_LABEL_ANY_H
+#define SBP_PLANNER_LABEL_ANY_H
+
+#include "planner/space.h"
+
+/* Looks for them by random steps (planner/label_walk.h) after none of which more is broken than
+ * before, a tenth of a second or so; writes them into *strategy (allocated by sbp_strategy_alloc),
+ * closed. The same seed finds the same. *found: there are some. E_MEMORY. */
+enum sbp_status sbp_label_any(const struct sbp_space *space, uint64_t seed,
+                              struct sbp_strategy *strategy, bool *found) SBP_MUST_USE;
+
+#endif

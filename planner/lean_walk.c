@@ -1,0 +1,116 @@
+#include "planner/lean_walk.h"
+
+#include <math.h>
+
+#include "base/portable.h"
+#include "planner/label.h"
+#include "planner/label_walk.h"
+#include "planner/space_rules.h"
+
+/* Temperatures, as shares of the bytes of the start. */
+#define HOT  0.02
+#define COLD 0.0005
+/* Steps for each program that may be compiled: most are ruled out before. */
+enum { STEPS_A_PROGRAM = 8 };
+
+struct walk {
+    const struct sbp_plan *plan;
+    struct sbp_space space;
+    struct sbp_label_walk labels;
+    double now_bytes;
+    struct sbp_strategy trial;
+    struct sbp_ranked *leanest;
+    int64_t compiled;
+    struct sbp_arena arena;
+    struct sbp_diag *diag;
+};
+
+static void keep_leaner(struct walk *w, const struct sbp_step_totals *totals)
+{
+    const bool communication = w->space.request->objective == SBP_COMMUNICATION;
+    if (totals->device_bytes >= w->leanest->device_bytes)
+        return;
+    w->leanest->device_bytes = totals->device_bytes;
+    w->leanest->objective_s = communication ? totals->communication_s : totals->step_s;
+    sbp_strategy_copy(w->space.graph, &w->trial, &w->leanest->strategy);
+}
+
+/* What the program of the next labels needs of a device; INFINITY: they are not legal. */
+static enum sbp_status compile(struct walk *w, double *device_bytes)
+{
+    struct sbp_step step;
+    struct sbp_diag refusal = {{0}};
+    *device_bytes = INFINITY;
+    w->compiled++;
+    sbp_label_write(&w->space, w->labels.next.choice, w->labels.next.role, &w->trial);
+    enum sbp_status status = sbp_strategy_close(w->space.graph, w->space.mesh, &w->trial, &refusal);
+    if (status == SBP_OK)
+        status = sbp_plan_brief_step(w->plan, &w->trial, &step, &refusal);
+    if (status != SBP_OK)
+        return status == SBP_E_INPUT ? SBP_OK : sbp_fail(w->diag, status, "%s", refusal.text);
+    *device_bytes = (double)step.totals.device_bytes;
+    keep_leaner(w, &step.totals);
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+/* Metropolis: drawn beforehand, what is accepted needs at most so much, so that the model can rule
+ * it out. */
+static enum sbp_status take_step(struct walk *w, double temperature_bytes)
+{
+    const double most_bytes =
+        w->now_bytes - temperature_bytes * sbp_log(1 - sbp_random_unit(&w->labels.random));
+    const double reserve_bytes = (double)w->plan->cluster.reserve_bytes;
+    double device_bytes = INFINITY;
+    if (sbp_label_walk_draw(&w->labels) && sbp_label_walk_goes_together(&w->labels) &&
+        sbp_space_bytes(&w->space, w->labels.next.choice) + reserve_bytes <= most_bytes)
+        SBP_TRY(compile(w, &device_bytes));
+    const bool is_taken = device_bytes <= most_bytes;
+    if (is_taken)
+        w->now_bytes = device_bytes;
+    sbp_label_walk_end(&w->labels, is_taken);
+    return SBP_OK;
+}
+
+static enum sbp_status walk(struct walk *w, int64_t programs)
+{
+    const int64_t steps = programs * STEPS_A_PROGRAM;
+    for (int64_t i = 0; i < steps && w->compiled < programs; i++) {
+        const double done = fmax((double)i / (double)steps, (double)w->compiled / (double)programs);
+        if (sbp_space_interrupted(&w->space))
+            break;
+        SBP_TRY(take_step(w, HOT * sbp_pow(COLD / HOT, done) * (double)w->leanest->device_bytes));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs)
+{
+    SBP_TRY(sbp_label_walk_init(&w->labels, &w->space, seed, &w->arena));
+    SBP_TRY(sbp_strategy_alloc(w->space.graph, &w->arena, &w->trial));
+    if (w->space.variable_count == 0 || w->space.mesh->axis_count == 0 ||
+        !sbp_label_walk_at(&w->labels, &w->leanest->strategy))
+        return SBP_OK;
+    w->now_bytes = (double)w->leanest->device_bytes;
+    return walk(w, programs);
+}
+
+enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
+                                uint64_t seed, int64_t programs, struct sbp_ranked *leanest,
+                                int64_t *evaluations, struct sbp_diag *diag)
+{
+    struct sbp_request asked = *request;
+    struct walk w = {.plan = plan, .leanest = leanest, .diag = diag};
+    struct sbp_diag refusal = {{0}};
+    if (sbp_space_rule(request->space)->mesh != SBP_MESH_FREE)
+        return SBP_OK;
+    asked.every_level = true; /* dear ones may be the leanest */
+    enum sbp_status status = sbp_space_make(plan, &asked, NULL, NULL, &w.space, &refusal);
+    if (status != SBP_OK)
+        return status == SBP_STOPPED ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+    status = begin(&w, seed, programs);
+    *evaluations += w.compiled;
+    sbp_arena_free(&w.arena);
+    sbp_space_free(&w.space);
+    return status;
+}

@@ -1,0 +1,148 @@
+/* Labels that are legal, whatever they cost, against all that a space has: on levels of one axis
+ * each a choice has one labelling, and all choices can be tried. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "planner/label_any.h"
+#include "planner/label_walk.h"
+#include "space_bench.h"
+
+enum { MODELS = 150, MOST_CHOICES = 200000 };
+
+static bool is_legal(const struct sbp_plan *plan, const struct sbp_space *space,
+                     const struct sbp_label_walk *walk, struct sbp_strategy *strategy)
+{
+    struct sbp_diag diag = {{0}};
+    const int *choice = walk->now.choice;
+    for (int i = 0; i < space->transfer_count; i++)
+        if (sbp_space_transfer_s(space, &space->transfer[i], choice[space->transfer[i].from],
+                                 choice[space->transfer[i].to]) >= SBP_FORBIDDEN)
+            return false;
+    sbp_label_write(space, choice, walk->now.role, strategy);
+    return sbp_strategy_close(&plan->graph, &plan->mesh, strategy, &diag) == SBP_OK;
+}
+
+static bool next_choice(const struct sbp_space *space, int *choice)
+{
+    for (int v = 0; v < space->variable_count; v++) {
+        if (++choice[v] < space->variable[v].choice_count)
+            return true;
+        choice[v] = 0;
+    }
+    return false;
+}
+
+/* Whether any of a space's choices is legal; -1: there are too many of them. *first: whether that
+ * is so of the choices that cost least by themselves. */
+static int try_all(const struct sbp_plan *plan, const struct sbp_space *space,
+                   struct sbp_arena *arena, bool *first)
+{
+    struct sbp_label_walk walk;
+    struct sbp_strategy strategy;
+    double choices = 1;
+    int *choice = SBP_NEW(arena, int, space->variable_count + 1);
+    assert_non_null(choice);
+    assert_int_equal(sbp_label_walk_init(&walk, space, 0, arena), SBP_OK);
+    assert_int_equal(sbp_strategy_alloc(&plan->graph, arena, &strategy), SBP_OK);
+    for (int v = 0; v < space->variable_count; v++) {
+        choices *= space->variable[v].choice_count;
+        for (int c = 1; c < space->variable[v].choice_count; c++)
+            if (sbp_space_unary_s(space, v, c) < sbp_space_unary_s(space, v, choice[v]))
+                choice[v] = c;
+    }
+    sbp_label_walk_in_order(&walk, choice);
+    *first = is_legal(plan, space, &walk, &strategy);
+    if (choices > MOST_CHOICES)
+        return -1;
+    memset(choice, 0, (size_t)space->variable_count * sizeof *choice);
+    do {
+        sbp_label_walk_in_order(&walk, choice);
+        if (is_legal(plan, space, &walk, &strategy))
+            return 1;
+    } while (next_choice(space, choice));
+    return 0;
+}
+
+struct tally {
+    int some, sought, many;
+};
+
+static void check_space(const struct sbp_plan *plan, const struct sbp_space *space, uint64_t seed,
+                        struct tally *tally)
+{
+    struct sbp_strategy strategy;
+    struct sbp_arena arena;
+    bool first, found, again;
+    struct sbp_diag diag = {{0}};
+    sbp_arena_init(&arena);
+    assert_int_equal(sbp_strategy_alloc(&plan->graph, &arena, &strategy), SBP_OK);
+    const int exists = try_all(plan, space, &arena, &first);
+    assert_int_equal(sbp_label_any(space, seed, &strategy, &found), SBP_OK);
+    if (exists >= 0 && found != exists)
+        fail_msg("seed %" PRIu64 ": %s, and there %s", seed, found ? "found" : "none found",
+                 exists ? "are some" : "are none");
+    if (found && sbp_strategy_close(&plan->graph, &plan->mesh, &strategy, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    const struct sbp_labels labels = strategy.op[0];
+    assert_int_equal(sbp_label_any(space, seed, &strategy, &again), SBP_OK);
+    assert_int_equal(again, found);
+    assert_memory_equal(&strategy.op[0], &labels, sizeof labels);
+    tally->some += exists == 1;
+    tally->sought += exists == 1 && !first;
+    tally->many += exists < 0;
+    sbp_arena_free(&arena);
+}
+
+static void check_model(uint64_t seed, struct tally *tally)
+{
+    static const int64_t size[] = {1, 2, 3, 4, 6, 8, 9, 12};
+    char model[400];
+    int64_t drawn[5];
+    struct sbp_random random;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_diag diag = {{0}};
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    sbp_random_seed(&random, seed);
+    for (int i = 0; i < 5; i++)
+        drawn[i] = size[sbp_random_below(&random, sizeof size / sizeof *size)];
+    (void)snprintf(model, sizeof model,
+                   "{\"name\": \"m\", \"global_batch\": %" PRId64
+                   ", \"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"in\": %" PRId64
+                   ", \"out\": %" PRId64 "}, {\"op\": \"linear\", \"name\": \"b\", \"out\": "
+                   "%" PRId64 "}, {\"op\": \"linear\", \"name\": \"c\", \"out\": %" PRId64 "}]}",
+                   drawn[0], drawn[1], drawn[2], drawn[3], drawn[4]);
+    open_plan(model, LEVEL("a", 2) ", " LEVEL("b", 3), &plan);
+    if (sbp_space_make(&plan, &request, NULL, NULL, &space, &diag) == SBP_OK) {
+        check_space(&plan, &space, seed, tally);
+        sbp_space_free(&space);
+    }
+    sbp_plan_free(&plan);
+}
+
+static void test_all_choices(void **state)
+{
+    (void)state;
+    const uint64_t seed = 51;
+    struct tally tally = {0};
+    for (uint64_t i = 0; i < MODELS; i++)
+        check_model(seed + i * 1000003, &tally);
+    print_message("seed %" PRIu64 ": %d models with legal labels, not the cheapest of %d, %d not "
+                  "tried whole\n",
+                  seed, tally.some, tally.sought, tally.many);
+    assert_true(tally.sought > 20);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_choices)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

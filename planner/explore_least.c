@@ -4,7 +4,8 @@
 /* What each part of explaining that nothing fits may take of a search's time limit. */
 #define LIMIT_SHARE 0.1
 /* Searches within a byte less: how many, what they evaluate before no other begins, and how large
- * they are, in candidates times digits of the space: in larger ones nothing is proved. */
+ * they are, in candidates times digits of the space: larger ones take long and hardly prove
+ * anything. */
 enum { MOST_DESCENTS = 8 };
 #define DESCENT_EVALUATIONS INT64_C(500000000)
 #define MOST_DIGITS         5000.0

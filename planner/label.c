@@ -62,18 +62,21 @@ static bool is_perfect(const struct labeller *l, const struct sbp_label_score *s
 
 /* ---- a first labelling ---------------------------------------------------------------------- */
 
-/* Roles in catalogue order along each family: batch outermost. */
-static void label_in_order(const struct labeller *l, int variable)
+static void label_in_order(const struct sbp_space *space, int variable, int choice, uint8_t *role)
 {
-    const struct sbp_space *space = l->space;
-    uint8_t *role = l->role + (size_t)variable * SBP_MAX_AXES;
     for (int f = 0; f < space->mesh->family_count; f++) {
-        const uint8_t *count = sbp_space_count(space, variable, l->choice[variable], f);
+        const uint8_t *count = sbp_space_count(space, variable, choice, f);
         int axis = space->mesh->family[f].first;
         for (uint8_t r = 0; r < space->variable[variable].role_count; r++)
             for (int k = 0; k < count[r]; k++)
                 role[axis++] = r;
     }
+}
+
+void sbp_label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role)
+{
+    for (int v = 0; v < space->variable_count; v++)
+        label_in_order(space, v, choice[v], role + (size_t)v * SBP_MAX_AXES);
 }
 
 /* Gives each axis of a variable the role that suits it best: first those where what the axis held
@@ -132,8 +135,7 @@ static void label_rest(const struct labeller *l, const struct sbp_keep *keep)
 static void label_greedily(struct labeller *l)
 {
     const struct sbp_space *space = l->space;
-    for (int v = 0; v < space->variable_count; v++)
-        label_in_order(l, v);
+    sbp_label_in_order(space, l->choice, l->role);
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op];
         if (variable < 0 || space->graph->op[op].site != op)
@@ -251,8 +253,7 @@ static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, i
         if (start == 0)
             label_greedily(l);
         else if (start == 1)
-            for (int v = 0; v < l->space->variable_count; v++)
-                label_in_order(l, v);
+            sbp_label_in_order(l->space, l->choice, l->role);
         else
             memcpy(l->role, l->best_role, bytes);
         if (start > 1)

@@ -5,8 +5,10 @@
 #include "planner/label_judge.h"
 #include "planner/label_walk.h"
 
-/* Transfers and keeps that a call judges: a tenth of a second or so. */
+/* Transfers and keeps that a call judges, and operators of what it closes: a tenth of a second. */
 #define MOST_WORK INT64_C(400000)
+/* To close an operator takes as long as to judge so many of them. */
+enum { WORK_OF_CLOSING = 4 };
 /* What only the whole strategy shows to be wrong: less than what the judge sees. */
 #define REFUSED 0.5
 
@@ -73,9 +75,11 @@ static enum sbp_status judge(struct seeker *s, double *wrong)
     const struct sbp_label_set *next = &s->walk.next;
     struct sbp_diag refusal = {{0}};
     sbp_judge_all(&s->judge, next->role);
+    s->judge.work += s->space->transfer_count;
     *wrong = s->judge.score.broken_rests + excess(s) + forbidden_ways(s);
     if (*wrong > 0)
         return SBP_OK;
+    s->judge.work += WORK_OF_CLOSING * s->space->graph->op_count;
     sbp_label_write(s->space, next->choice, next->role, s->strategy);
     const enum sbp_status status =
         sbp_strategy_close(s->space->graph, s->space->mesh, s->strategy, &refusal);

@@ -10,7 +10,8 @@
 
 /* Looks for them by random steps (planner/label_walk.h) after none of which more is broken than
  * before, a tenth of a second or so; writes them into *strategy (allocated by sbp_strategy_alloc),
- * closed. The same seed finds the same. *found: there are some. E_MEMORY. */
+ * closed. The same seed finds the same. *found: it found some. The space is not refuted. E_MEMORY.
+ */
 enum sbp_status sbp_label_any(const struct sbp_space *space, uint64_t seed,
                               struct sbp_strategy *strategy, bool *found) SBP_MUST_USE;
 

@@ -1,5 +1,6 @@
 /* How good a labelling is: what its transfers cost, and what of it is not legal. Judged as a whole,
- * then change by change: an exchange of roles touches few transfers. Internal to label.c.
+ * then change by change: an exchange of roles touches few transfers. Internal to label.c and
+ * label_any.c.
  */
 #ifndef SBP_PLANNER_LABEL_JUDGE_H
 #define SBP_PLANNER_LABEL_JUDGE_H

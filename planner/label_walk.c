@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "planner/label.h"
 #include "planner/space_price.h"
 
 static uint8_t *roles(const struct sbp_label_set *labels, int variable)
@@ -116,17 +117,8 @@ bool sbp_label_walk_at(struct sbp_label_walk *w, const struct sbp_strategy *stra
 
 void sbp_label_walk_in_order(struct sbp_label_walk *w, const int *choice)
 {
-    const struct sbp_mesh *mesh = w->space->mesh;
-    for (int v = 0; v < w->space->variable_count; v++) {
-        w->now.choice[v] = choice[v];
-        for (int f = 0; f < mesh->family_count; f++) {
-            const uint8_t *count = sbp_space_count(w->space, v, choice[v], f);
-            int axis = mesh->family[f].first;
-            for (int r = 0; r < w->space->variable[v].role_count; r++)
-                for (int k = 0; k < count[r]; k++)
-                    roles(&w->now, v)[axis++] = (uint8_t)r;
-        }
-    }
+    memcpy(w->now.choice, choice, (size_t)w->space->variable_count * sizeof *choice);
+    sbp_label_in_order(w->space, choice, w->now.role);
     copy(w, &w->now, &w->next);
 }
 

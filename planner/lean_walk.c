@@ -7,7 +7,7 @@
 #include "planner/label_walk.h"
 #include "planner/space_rules.h"
 
-/* Temperatures, as shares of the bytes of the start. */
+/* Temperatures, as shares of the bytes of the leanest plan so far. */
 #define HOT  0.02
 #define COLD 0.0005
 /* Steps for each program that may be compiled: most are ruled out before. */
@@ -35,6 +35,11 @@ static void keep_leaner(struct walk *w, const struct sbp_step_totals *totals)
     sbp_strategy_copy(w->space.graph, &w->trial, &w->leanest->strategy);
 }
 
+static bool is_no_plan(enum sbp_status status)
+{
+    return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED;
+}
+
 /* What the program of the next labels needs of a device; INFINITY: they are not legal. */
 static enum sbp_status compile(struct walk *w, double *device_bytes)
 {
@@ -47,15 +52,14 @@ static enum sbp_status compile(struct walk *w, double *device_bytes)
     if (status == SBP_OK)
         status = sbp_plan_brief_step(w->plan, &w->trial, &step, &refusal);
     if (status != SBP_OK)
-        return status == SBP_E_INPUT ? SBP_OK : sbp_fail(w->diag, status, "%s", refusal.text);
+        return is_no_plan(status) ? SBP_OK : sbp_fail(w->diag, status, "%s", refusal.text);
     *device_bytes = (double)step.totals.device_bytes;
     keep_leaner(w, &step.totals);
     sbp_step_free(&step);
     return SBP_OK;
 }
 
-/* Metropolis: drawn beforehand, what is accepted needs at most so much, so that the model can rule
- * it out. */
+/* What is accepted needs at most so much, drawn beforehand, so that the model can rule it out. */
 static enum sbp_status take_step(struct walk *w, double temperature_bytes)
 {
     const double most_bytes =
@@ -102,12 +106,15 @@ enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_re
     struct sbp_request asked = *request;
     struct walk w = {.plan = plan, .leanest = leanest, .diag = diag};
     struct sbp_diag refusal = {{0}};
-    if (sbp_space_rule(request->space)->mesh != SBP_MESH_FREE)
+    if (sbp_space_rule(request->space)->mesh != SBP_MESH_FREE ||
+        request->boxing == SBP_BOXING_PAPER)
         return SBP_OK;
     asked.every_level = true; /* dear ones may be the leanest */
     enum sbp_status status = sbp_space_make(plan, &asked, NULL, NULL, &w.space, &refusal);
     if (status != SBP_OK)
-        return status == SBP_STOPPED ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+        return status == SBP_STOPPED || is_no_plan(status)
+                   ? SBP_OK
+                   : sbp_fail(diag, status, "%s", refusal.text);
     status = begin(&w, seed, programs);
     *evaluations += w.compiled;
     sbp_arena_free(&w.arena);

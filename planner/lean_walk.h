@@ -3,9 +3,8 @@
  * The memory model of a space (planner/space_memory.c) is a lower bound: it knows neither copies
  * that boxing makes on the way nor what lies beside them, which is much of what a lean plan needs.
  * What needs least by the model is therefore not what needs least. Here a plan's labels are walked
- * from one to the next, each compiled and laid out: Metropolis-Hastings on a device's bytes, with a
- * temperature that falls (Kirkpatrick et al., 1983). What the model says rules most steps out
- * before they are compiled.
+ * from one to the next, each compiled and laid out: simulated annealing on a device's bytes
+ * (Kirkpatrick et al., 1983). What the model says rules most steps out before they are compiled.
  */
 #ifndef SBP_PLANNER_LEAN_WALK_H
 #define SBP_PLANNER_LEAN_WALK_H
@@ -15,8 +14,9 @@
 
 /* Looks at `programs` strategies of the request's space, at the plan's parallel, from *leanest's
  * on; keeps the leanest in it (strategy, device_bytes, objective_s), which never needs more
- * afterwards. The same seed walks the same way. Does nothing where all layers share one mesh, or
- * where the strategy is not of the space. Ends early on the request's flag and deadline.
+ * afterwards. The same seed walks the same way. Does nothing where all layers share one mesh, under
+ * boxing=paper, whose rests are of two kinds that labels do not tell apart, or where the strategy
+ * is not of the space. Ends early on the request's flag and deadline.
  * *evaluations grows by the programs that were compiled. E_MEMORY. */
 enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
                                 uint64_t seed, int64_t programs, struct sbp_ranked *leanest,

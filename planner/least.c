@@ -17,14 +17,27 @@ enum { PROGRAM_OPERATORS = 10 };
 /* Programs of a first walk, at least; candidates that walk on. */
 enum { FIRST_PROGRAMS = 400, WALK_ON = 4 };
 
+/* What needs less by less than this share is not looked for. */
+#define NARROW 1e-4
+/* Share of the time for asking; walks have what is left. */
+#define ASKED_SHARE 0.5
+
+/* A candidate's leanest plan so far. */
+struct seen {
+    struct sbp_ranked plan;
+    double bound_bytes; /* no strategy of it needs less */
+    int order;
+};
+
 struct hunt {
     struct sbp_plan *plan;
     struct sbp_request request;
     double limit_s, start_s; /* of the time; no limit: 0 */
     int64_t evaluations;
     int seen_count;
-    struct sbp_ranked *seen; /* (MOST_ASKED) the leanest plans of candidates */
+    struct seen *seen; /* (MOST_ASKED) */
     uint64_t walks;
+    struct sbp_arena scratch;
     struct sbp_ranked *least;
     struct sbp_diag *diag;
 };
@@ -37,13 +50,15 @@ static int by_bound(const void *left, const void *right)
     return a->order - b->order;
 }
 
-/* Whether the limit and the user leave time for a candidate, which then keeps to it. */
-static bool has_time(struct hunt *h)
+/* Whether a share of the limit and the user leave time for a candidate, which then keeps to it. */
+static bool has_time(struct hunt *h, double share)
 {
     struct sbp_solver_options *options = &h->request.solver_options;
-    const double left_s = h->limit_s - (sbp_clock_s() - h->start_s);
-    if (h->limit_s > 0)
+    const double left_s = share * h->limit_s - (sbp_clock_s() - h->start_s);
+    if (h->limit_s > 0) {
         options->time_limit_s = left_s;
+        h->request.deadline_s = h->start_s + share * h->limit_s;
+    }
     return (h->limit_s <= 0 || left_s > 0) && (options->stop == NULL || *options->stop == 0);
 }
 
@@ -61,6 +76,12 @@ static void copy_plan(const struct hunt *h, const struct sbp_ranked *from, struc
     sbp_strategy_copy(&h->plan->graph, &from->strategy, &to->strategy);
 }
 
+/* Whether a candidate may hold a plan that needs less. */
+static bool is_open(const struct hunt *h, double bound_bytes)
+{
+    return bound_bytes < (1 - NARROW) * (double)known_bytes(h);
+}
+
 static void offer(struct hunt *h, const struct sbp_ranked *found)
 {
     if (found->device_bytes < known_bytes(h))
@@ -70,7 +91,8 @@ static void offer(struct hunt *h, const struct sbp_ranked *found)
 /* ---- the leanest of each candidate, by the model --------------------------------------------- */
 
 /* Notes the plan's strategy. */
-static enum sbp_status note(struct hunt *h, double objective_s, struct sbp_diag *refusal)
+static enum sbp_status note(struct hunt *h, const struct sbp_least_candidate *candidate,
+                            double objective_s, struct sbp_diag *refusal)
 {
     struct sbp_plan *const plan = h->plan;
     struct sbp_step step;
@@ -79,23 +101,27 @@ static enum sbp_status note(struct hunt *h, double objective_s, struct sbp_diag 
                                      .strategy = plan->strategy,
                                      .objective_s = objective_s,
                                      .device_bytes = step.totals.device_bytes};
+    struct seen *const seen = &h->seen[h->seen_count];
     sbp_step_free(&step);
-    copy_plan(h, &found, &h->seen[h->seen_count++]);
     offer(h, &found);
+    *seen = (struct seen){.bound_bytes = candidate->bound_bytes, .order = candidate->order};
+    SBP_TRY(sbp_strategy_alloc(&plan->graph, &h->scratch, &seen->plan.strategy));
+    copy_plan(h, &found, &seen->plan);
+    h->seen_count++;
     return SBP_OK;
 }
 
-static enum sbp_status ask(struct hunt *h, const struct sbp_parallel *parallel)
+static enum sbp_status ask(struct hunt *h, const struct sbp_least_candidate *candidate)
 {
     struct sbp_plan *const plan = h->plan;
     struct sbp_outcome outcome = {.strategy_s = INFINITY};
     struct sbp_diag refusal = {{0}};
     const struct sbp_arena_mark mark = sbp_arena_mark(&plan->arena);
-    enum sbp_status status = sbp_plan_set_parallel(plan, parallel, &refusal);
+    enum sbp_status status = sbp_plan_set_parallel(plan, &candidate->parallel, &refusal);
     if (status == SBP_OK)
         status = sbp_optimise(plan, &h->request, &outcome, &refusal);
     if (status == SBP_OK && isfinite(outcome.strategy_s))
-        status = note(h, outcome.strategy_s, &refusal);
+        status = note(h, candidate, outcome.strategy_s, &refusal);
     h->evaluations += outcome.evaluations;
     sbp_arena_release(&plan->arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
@@ -109,10 +135,10 @@ static enum sbp_status ask_all(struct hunt *h, const struct sbp_least_candidate 
 {
     h->request.leanest = h->request.puts_memory_off = true;
     for (int i = 0; i < count && (i < MOST_ASKED || h->seen_count == 0) &&
-                    candidate[i].bound_bytes < (double)known_bytes(h) &&
-                    h->evaluations < ASKED_EVALUATIONS && has_time(h);
+                    is_open(h, candidate[i].bound_bytes) && h->evaluations < ASKED_EVALUATIONS &&
+                    has_time(h, ASKED_SHARE);
          i++)
-        SBP_TRY(ask(h, &candidate[i].parallel));
+        SBP_TRY(ask(h, &candidate[i]));
     h->request.leanest = h->request.puts_memory_off = false;
     return SBP_OK;
 }
@@ -121,22 +147,25 @@ static enum sbp_status ask_all(struct hunt *h, const struct sbp_least_candidate 
 
 static int by_bytes(const void *left, const void *right)
 {
-    const struct sbp_ranked *a = left, *b = right;
-    if (a->device_bytes != b->device_bytes)
-        return a->device_bytes < b->device_bytes ? -1 : 1;
-    return (a->objective_s > b->objective_s) - (a->objective_s < b->objective_s);
+    const struct seen *a = left, *b = right;
+    if (a->plan.device_bytes != b->plan.device_bytes)
+        return a->plan.device_bytes < b->plan.device_bytes ? -1 : 1;
+    return a->order - b->order;
 }
 
 /* From the leanest plans so far. */
 static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs)
 {
     qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
-    for (int i = 0; i < count && has_time(h); i++) {
+    for (int i = 0; i < count && has_time(h, 1); i++) {
         const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
-        SBP_TRY(sbp_plan_set_parallel(h->plan, &h->seen[i].parallel, h->diag));
-        SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, &h->seen[i], &h->evaluations,
+        struct seen *const seen = &h->seen[i];
+        if (!is_open(h, seen->bound_bytes))
+            continue;
+        SBP_TRY(sbp_plan_set_parallel(h->plan, &seen->plan.parallel, h->diag));
+        SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, &seen->plan, &h->evaluations,
                                 h->diag));
-        offer(h, &h->seen[i]);
+        offer(h, &seen->plan);
     }
     return SBP_OK;
 }
@@ -160,14 +189,11 @@ static enum sbp_status walk_all(struct hunt *h)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static enum sbp_status find(struct hunt *h, struct sbp_arena *scratch,
-                            const struct sbp_least_candidate *candidate, int count)
+static enum sbp_status find(struct hunt *h, const struct sbp_least_candidate *candidate, int count)
 {
-    h->seen = SBP_NEW(scratch, struct sbp_ranked, MOST_ASKED);
+    h->seen = SBP_NEW(&h->scratch, struct seen, MOST_ASKED);
     if (h->seen == NULL)
         return SBP_E_MEMORY;
-    for (int i = 0; i < MOST_ASKED && i < count; i++)
-        SBP_TRY(sbp_strategy_alloc(&h->plan->graph, scratch, &h->seen[i].strategy));
     SBP_TRY(ask_all(h, candidate, count));
     return walk_all(h);
 }
@@ -183,16 +209,13 @@ enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *
                      .start_s = sbp_clock_s(),
                      .least = least,
                      .diag = diag};
-    struct sbp_arena scratch;
     *least = (struct sbp_ranked){.objective_s = INFINITY};
     SBP_TRY(sbp_strategy_alloc(&plan->graph, &plan->arena, &least->strategy));
     h.request.memory_limit_bytes = INT64_MAX; /* the same plan is found whatever the limit */
-    if (h.limit_s > 0)
-        h.request.deadline_s = h.start_s + h.limit_s;
     qsort(candidate, (size_t)count, sizeof *candidate, by_bound);
-    sbp_arena_init(&scratch);
-    const enum sbp_status status = find(&h, &scratch, candidate, count);
-    sbp_arena_free(&scratch);
+    sbp_arena_init(&h.scratch);
+    const enum sbp_status status = find(&h, candidate, count);
+    sbp_arena_free(&h.scratch);
     *evaluations += h.evaluations;
     return status;
 }

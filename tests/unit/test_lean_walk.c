@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "planner/check.h"
+#include "planner/label_walk.h"
 #include "planner/lean_walk.h"
 #include "space_bench.h"
 
@@ -46,6 +47,34 @@ static int64_t walk(const struct sbp_plan *plan, const struct sbp_request *reque
     return evaluations;
 }
 
+/* Whether the space has ways between all that goes together in a choice. */
+static bool has_ways(const struct sbp_space *space, const int *choice)
+{
+    bool all = true;
+    for (int i = 0; i < space->transfer_count; i++)
+        all &= sbp_space_transfer_s(space, &space->transfer[i], choice[space->transfer[i].from],
+                                    choice[space->transfer[i].to]) < SBP_FORBIDDEN;
+    for (int i = 0; i < space->keep_count; i++)
+        all &= sbp_space_can_rest(space, &space->keep[i], choice[space->keep[i].op_variable],
+                                  choice[space->keep[i].rest_variable]);
+    return all;
+}
+
+/* The plan is one of the request's space. */
+static void check_membership(const struct sbp_plan *plan, const struct sbp_request *request,
+                             const struct sbp_ranked *found)
+{
+    struct sbp_request every = *request;
+    struct sbp_label_walk walk;
+    struct sbp_space space;
+    every.every_level = true;
+    make_space(plan, &every, &space);
+    assert_int_equal(sbp_label_walk_init(&walk, &space, 0, &space.arena), SBP_OK);
+    assert_true(sbp_label_walk_at(&walk, &found->strategy));
+    assert_true(has_ways(&space, walk.now.choice));
+    sbp_space_free(&space);
+}
+
 /* Closed and compiled anew the plan is legal, as dear and as lean as it is said to be, and keeps
  * the request's fixes: an independent pass says so. */
 static void check_found(struct sbp_plan *plan, const struct sbp_request *request,
@@ -58,16 +87,67 @@ static void check_found(struct sbp_plan *plan, const struct sbp_request *request
         sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(step.totals.device_bytes, found->device_bytes);
-    assert_true(step.totals.step_s == found->objective_s);
+    assert_true(found->objective_s == (request->objective == SBP_COMMUNICATION
+                                           ? step.totals.communication_s
+                                           : step.totals.step_s));
     const struct sbp_claim claim = {.plan = plan, .step = &step, .request = request};
     if (sbp_check_plan(&claim, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     sbp_step_free(&step);
+    check_membership(plan, request, found);
 }
 
 static struct sbp_request free_request(enum sbp_space_kind space)
 {
     return (struct sbp_request){.space = space, .zero_is_free = true};
+}
+
+/* Whether the labels of a variable are as many of each role as its choice says. */
+static bool matches(const struct sbp_space *space, const struct sbp_label_set *labels, int variable)
+{
+    const struct sbp_mesh *mesh = space->mesh;
+    uint8_t count[SBP_MAX_AXES][SBP_MAX_ROLES] = {{0}};
+    bool same = true;
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        count[mesh->axis[axis].family][labels->role[variable * SBP_MAX_AXES + axis]]++;
+    for (int f = 0; f < mesh->family_count; f++)
+        same &= memcmp(sbp_space_count(space, variable, labels->choice[variable], f), count[f],
+                       SBP_MAX_ROLES) == 0;
+    return same;
+}
+
+/* Steps lead from labels of the space to others, and those that go together are told from those
+ * that do not. */
+static void test_steps(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_label_walk labels;
+    struct sbp_ranked found;
+    int together = 0, apart = 0;
+    const struct sbp_request request = free_request(SBP_SPACE_FULL);
+    open_plan(GPT(1, ""), LEVELS, &plan);
+    start(&plan, &request, &found);
+    make_space(&plan, &request, &space);
+    assert_int_equal(sbp_label_walk_init(&labels, &space, 3, &space.arena), SBP_OK);
+    assert_true(sbp_label_walk_at(&labels, &found.strategy));
+    for (int i = 0; i < 3000; i++) {
+        bool goes = false;
+        if (sbp_label_walk_draw(&labels)) {
+            for (int v = 0; v < space.variable_count; v++)
+                assert_true(matches(&space, &labels.next, v));
+            goes = sbp_label_walk_goes_together(&labels);
+            assert_int_equal(goes, has_ways(&space, labels.next.choice));
+            together += goes;
+            apart += !goes;
+        }
+        sbp_label_walk_end(&labels, goes);
+    }
+    print_message("%d steps go together, %d do not\n", together, apart);
+    assert_true(together > 300 && apart > 100);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
 }
 
 static void test_leaner(void **state)
@@ -156,7 +236,51 @@ static void test_fixes(void **state)
     sbp_plan_free(&plan);
 }
 
-/* Flag, budget, and a mesh that all layers share end a walk before its first program. */
+/* By other boxing, for another objective and on several stages a walk ends at such plans as well.
+ */
+static void test_requests(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct sbp_plan plan;
+        struct sbp_ranked found;
+        struct sbp_diag diag = {{0}};
+        struct sbp_request request = free_request(i == 3 ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL);
+        request.objective = i == 0 ? SBP_COMMUNICATION : SBP_STEP_TIME;
+        request.boxing = i == 1 ? SBP_BOXING_PATH : SBP_BOXING_FULL;
+        open_plan(GPT(2, ""), LEVELS, &plan);
+        struct sbp_parallel parallel = plan.parallel;
+        parallel.pipeline = i == 2 ? 2 : 1;
+        parallel.micro_batch = i == 2 ? 12 : 36;
+        if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        start(&plan, &request, &found);
+        const int64_t before = found.device_bytes;
+        walk(&plan, &request, 11, PROGRAMS, &found);
+        assert_true(found.device_bytes < before);
+        check_found(&plan, &request, &found);
+        sbp_plan_free(&plan);
+    }
+}
+
+/* Where time is up on the way, what was found so far is what counts. */
+static void test_deadline(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_ranked found;
+    struct sbp_request request = free_request(SBP_SPACE_FULL);
+    open_plan(GPT(2, ""), LEVELS, &plan);
+    start(&plan, &request, &found);
+    request.deadline_s = sbp_clock_s() + 0.5;
+    assert_true(walk(&plan, &request, 0, INT64_C(1000000000), &found) < INT64_C(1000000000));
+    request.deadline_s = 0;
+    check_found(&plan, &request, &found);
+    sbp_plan_free(&plan);
+}
+
+/* Flag, budget, a mesh that all layers share, and rests of two kinds end a walk before its first
+ * program. */
 static void test_ends(void **state)
 {
     (void)state;
@@ -172,13 +296,19 @@ static void test_ends(void **state)
     assert_int_equal(walk(&plan, &request, 0, PROGRAMS, &found), 0);
     request = free_request(SBP_SPACE_MEGATRON);
     assert_int_equal(walk(&plan, &request, 0, PROGRAMS, &found), 0);
+    request = free_request(SBP_SPACE_AUTODDL);
+    request.boxing = SBP_BOXING_PAPER;
+    assert_int_equal(walk(&plan, &request, 0, PROGRAMS, &found), 0);
     assert_int_equal(found.device_bytes, before);
     sbp_plan_free(&plan);
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_leaner), cmocka_unit_test(test_space),
-                                       cmocka_unit_test(test_fixes), cmocka_unit_test(test_ends)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_steps),    cmocka_unit_test(test_leaner),
+        cmocka_unit_test(test_space),    cmocka_unit_test(test_fixes),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -62,21 +62,16 @@ static bool is_perfect(const struct labeller *l, const struct sbp_label_score *s
 
 /* ---- a first labelling ---------------------------------------------------------------------- */
 
-static void label_in_order(const struct sbp_space *space, int variable, int choice, uint8_t *role)
-{
-    for (int f = 0; f < space->mesh->family_count; f++) {
-        const uint8_t *count = sbp_space_count(space, variable, choice, f);
-        int axis = space->mesh->family[f].first;
-        for (uint8_t r = 0; r < space->variable[variable].role_count; r++)
-            for (int k = 0; k < count[r]; k++)
-                role[axis++] = r;
-    }
-}
-
 void sbp_label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role)
 {
     for (int v = 0; v < space->variable_count; v++)
-        label_in_order(space, v, choice[v], role + (size_t)v * SBP_MAX_AXES);
+        for (int f = 0; f < space->mesh->family_count; f++) {
+            const uint8_t *count = sbp_space_count(space, v, choice[v], f);
+            uint8_t *own = role + (size_t)v * SBP_MAX_AXES + space->mesh->family[f].first;
+            for (uint8_t r = 0; r < space->variable[v].role_count; r++)
+                for (int k = 0; k < count[r]; k++)
+                    *own++ = r;
+        }
 }
 
 /* Gives each axis of a variable the role that suits it best: first those where what the axis held

@@ -5,7 +5,8 @@
 #include "planner/label_judge.h"
 #include "planner/label_walk.h"
 
-/* Transfers and keeps that a call judges, and operators of what it closes: a tenth of a second. */
+/* Transfers and keeps that a call judges, and operators of what it closes: a tenth of a second or
+ * so. */
 #define MOST_WORK INT64_C(400000)
 /* To close an operator takes as long as to judge so many of them. */
 enum { WORK_OF_CLOSING = 4 };
@@ -84,7 +85,7 @@ static enum sbp_status judge(struct seeker *s, double *wrong)
     const enum sbp_status status =
         sbp_strategy_close(s->space->graph, s->space->mesh, s->strategy, &refusal);
     *wrong = status == SBP_OK ? 0 : REFUSED;
-    return status == SBP_E_INPUT ? SBP_OK : status;
+    return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ? SBP_OK : status;
 }
 
 static enum sbp_status seek(struct seeker *s, bool *found)
@@ -92,7 +93,7 @@ static enum sbp_status seek(struct seeker *s, bool *found)
     double now, next;
     SBP_TRY(judge(s, &now));
     while (now > 0 && s->judge.work < MOST_WORK && !sbp_space_interrupted(s->space)) {
-        s->judge.work++;
+        s->judge.work += s->space->variable_count;
         next = now + 1;
         if (sbp_label_walk_draw(&s->walk))
             SBP_TRY(judge(s, &next));

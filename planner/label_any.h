@@ -9,9 +9,9 @@
 #include "planner/space.h"
 
 /* Looks for them by random steps (planner/label_walk.h) after none of which more is broken than
- * before, a tenth of a second or so; writes them into *strategy (allocated by sbp_strategy_alloc),
- * closed. The same seed finds the same. *found: it found some. The space is not refuted. E_MEMORY.
- */
+ * before, a tenth of a second or so. The space must have choices (not space->is_refuted). *found:
+ * *strategy (allocated by sbp_strategy_alloc) has them, closed; else it has nothing of use. The
+ * same seed finds the same. E_MEMORY. */
 enum sbp_status sbp_label_any(const struct sbp_space *space, uint64_t seed,
                               struct sbp_strategy *strategy, bool *found) SBP_MUST_USE;
 

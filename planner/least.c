@@ -19,8 +19,9 @@ enum { FIRST_PROGRAMS = 400, WALK_ON = 4 };
 
 /* What needs less by less than this share is not looked for. */
 #define NARROW 1e-4
-/* Share of the time for asking; walks have what is left. */
-#define ASKED_SHARE 0.5
+/* Shares of the time: for asking, once there is a plan, and then for first walks. */
+#define ASKED_SHARE  0.5
+#define WALKED_SHARE 0.75
 
 /* A candidate's leanest plan so far. */
 struct seen {
@@ -76,7 +77,7 @@ static void copy_plan(const struct hunt *h, const struct sbp_ranked *from, struc
     sbp_strategy_copy(&h->plan->graph, &from->strategy, &to->strategy);
 }
 
-/* Whether a candidate may hold a plan that needs less. */
+/* Whether a candidate may hold a plan that needs less by what is worth it. */
 static bool is_open(const struct hunt *h, double bound_bytes)
 {
     return bound_bytes < (1 - NARROW) * (double)known_bytes(h);
@@ -136,7 +137,7 @@ static enum sbp_status ask_all(struct hunt *h, const struct sbp_least_candidate 
     h->request.leanest = h->request.puts_memory_off = true;
     for (int i = 0; i < count && (i < MOST_ASKED || h->seen_count == 0) &&
                     is_open(h, candidate[i].bound_bytes) && h->evaluations < ASKED_EVALUATIONS &&
-                    has_time(h, ASKED_SHARE);
+                    has_time(h, h->seen_count == 0 ? 1 : ASKED_SHARE);
          i++)
         SBP_TRY(ask(h, &candidate[i]));
     h->request.leanest = h->request.puts_memory_off = false;
@@ -153,15 +154,17 @@ static int by_bytes(const void *left, const void *right)
     return a->order - b->order;
 }
 
-/* From the leanest plans so far. */
-static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs)
+/* From the leanest plans so far, until a share of the time is up. */
+static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs, double share)
 {
+    int walked = 0;
     qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
-    for (int i = 0; i < count && has_time(h, 1); i++) {
-        const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
+    for (int i = 0; i < h->seen_count && walked < count && has_time(h, share); i++) {
         struct seen *const seen = &h->seen[i];
         if (!is_open(h, seen->bound_bytes))
             continue;
+        const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
+        walked++;
         SBP_TRY(sbp_plan_set_parallel(h->plan, &seen->plan.parallel, h->diag));
         SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, &seen->plan, &h->evaluations,
                                 h->diag));
@@ -183,8 +186,8 @@ static enum sbp_status walk_all(struct hunt *h)
     const int on = at_most(WALK_ON, h->seen_count);
     if (h->seen_count == 0)
         return SBP_OK;
-    SBP_TRY(walk_from(h, first, half / first));
-    return walk_from(h, on, half / on);
+    SBP_TRY(walk_from(h, first, half / first, WALKED_SHARE));
+    return walk_from(h, on, half / on, 1);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * Best first over what the memory model bounds, each candidate is asked for the plan that needs
  * least by the model; from the leanest of those, walks by compiled programs go on to leaner ones
  * (planner/lean_walk.h), short ones from many, long ones from those that then lead. What is found
- * need not be the least.
+ * need not be the least: less by less than a ten-thousandth is not looked for, either.
  */
 #ifndef SBP_PLANNER_LEAST_H
 #define SBP_PLANNER_LEAST_H

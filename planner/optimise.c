@@ -98,10 +98,10 @@ static enum sbp_status search_any(struct sbp_job *job)
     if (job->request->boxing == SBP_BOXING_PAPER)
         return SBP_OK;
     enum sbp_status status = sbp_space_make(job->plan, job->request, NULL, NULL, &space, &refusal);
-    if (status == SBP_E_INPUT || status == SBP_STOPPED)
-        return sbp_job_note_interrupt(job, status == SBP_E_INPUT ? SBP_OK : status);
+    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
+        return SBP_OK;
     if (status != SBP_OK)
-        return sbp_fail(job->diag, status, "%s", refusal.text);
+        return sbp_job_note_interrupt(job, status);
     status = sbp_label_any(&space, job->request->solver_options.seed, &job->trial.strategy, &found);
     sbp_space_free(&space);
     if (status != SBP_OK || !found)

@@ -36,25 +36,13 @@ static enum sbp_status begin(struct seeker *s, uint64_t seed, struct sbp_arena *
     return sbp_judge_init(&s->judge, space, s->walk.next.choice, arena);
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        const int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
-/* By how much the axes that split classes split them too far, in halvings. */
+/* How far classes are split that their splits do not divide, in halvings. */
 static double excess(const struct seeker *s)
 {
     double halvings = 0;
-    for (int c = 0; c < s->space->graph->class_count; c++) {
-        const int64_t parts = sbp_mesh_group_size(s->space->mesh, s->judge.split[c]);
-        const int64_t size = s->space->graph->dim_class[c].size;
-        halvings += sbp_log2((double)(parts / common_divisor(size, parts)));
-    }
+    for (int c = 0; c < s->space->graph->class_count; c++)
+        if (s->judge.broken[c])
+            halvings += sbp_log2((double)sbp_mesh_group_size(s->space->mesh, s->judge.split[c]));
     return halvings;
 }
 

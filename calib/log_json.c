@@ -130,6 +130,7 @@ static enum sbp_status read_devices(struct sbp_log_scan *scan, struct sbp_log_ru
             .device = whole(item, "device", 0),
             .ranks = ranks >= 1 && ranks <= 1e6 ? (int)ranks : 1,
             .host = copy_text(&scan->arena, member(item, "hostname"), 255),
+            .bus = "",
         };
         if (device.rank >= 0 && device.host != NULL && !sbp_log_add_device(scan, run, &device))
             return SBP_E_MEMORY;

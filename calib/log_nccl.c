@@ -95,10 +95,11 @@ static enum sbp_status read_version(struct sbp_log_scan *scan, struct sbp_log_nc
 
 /* "Rank  0 Group  0 Pid  36600 on HOST device  0 [0x07] NAME"; no Group before 2022, no Pid at
  * first. */
-static bool read_device(const char *line, struct sbp_log_device *device, struct sbp_log_word *host)
+static bool read_device(const char *line, struct sbp_log_device *device, struct sbp_log_word *host,
+                        struct sbp_log_word *bus)
 {
-    struct sbp_log_word word[10];
-    const int count = sbp_log_split(line, word, 10);
+    struct sbp_log_word word[11];
+    const int count = sbp_log_split(line, word, 11);
     double number = 0, rank, group = 0;
     int at = 2;
     if (count < 6 || !sbp_log_word_is(word[0], "Rank") || !sbp_log_word_whole(word[1], &rank))
@@ -115,6 +116,9 @@ static bool read_device(const char *line, struct sbp_log_device *device, struct 
     *device = (struct sbp_log_device){
         .rank = (int)rank, .group = (int)group, .device = (int)number, .ranks = 1};
     *host = word[at + 1];
+    *bus = (struct sbp_log_word){line, 0};
+    if (at + 4 < count && word[at + 4].at[0] == '[')
+        *bus = word[at + 4];
     return true;
 }
 
@@ -122,13 +126,15 @@ static enum sbp_status take_device(struct sbp_log_scan *scan, struct sbp_log_ncc
                                    const char *line, int number, bool *is_taken)
 {
     struct sbp_log_device device;
-    struct sbp_log_word host;
-    *is_taken = read_device(line, &device, &host);
+    struct sbp_log_word host, bus;
+    *is_taken = read_device(line, &device, &host, &bus);
     if (!*is_taken)
         return SBP_OK;
     struct sbp_log_run *run = announce(scan, nccl, SBP_LOG_NCCL, number);
     device.host = sbp_log_copy(&scan->arena, host.at, host.length, 255);
-    if (run == NULL || device.host == NULL || !sbp_log_add_device(scan, run, &device))
+    device.bus = sbp_log_copy(&scan->arena, bus.at, bus.length, 32);
+    if (run == NULL || device.host == NULL || device.bus == NULL ||
+        !sbp_log_add_device(scan, run, &device))
         return SBP_E_MEMORY;
     return SBP_OK;
 }

@@ -17,6 +17,7 @@ struct listed {
     int least_per_host, most_per_host;
     const char *host;        /* one of them */
     const char *double_host; /* that has the same device twice; NULL */
+    bool sees_one; /* the ranks of a host all have the same: each is shown its own alone */
 };
 
 /* --- the list --- */
@@ -31,7 +32,8 @@ static int compare_hosts(const void *left, const void *right)
 {
     const struct sbp_log_device *a = left, *b = right;
     const int order = strcmp(a->host, b->host);
-    return order != 0 ? order : (a->device > b->device) - (a->device < b->device);
+    const int by_number = (a->device > b->device) - (a->device < b->device);
+    return order != 0 ? order : by_number != 0 ? by_number : strcmp(a->bus, b->bus);
 }
 
 static int compare_groups(const void *left, const void *right)
@@ -59,10 +61,13 @@ static void count_ranks(const struct sbp_log_device *device, int count, struct l
 static void count_hosts(const struct sbp_log_device *device, int count, struct listed *listed)
 {
     int here = 0;
+    listed->sees_one = true;
     for (int i = 0; i < count; i++) {
         const bool is_new = i == 0 || strcmp(device[i].host, device[i - 1].host) != 0;
-        if (!is_new && device[i].device == device[i - 1].device)
+        if (!is_new && compare_hosts(&device[i], &device[i - 1]) == 0)
             listed->double_host = device[i].host;
+        else
+            listed->sees_one = listed->sees_one && is_new;
         here = (is_new ? 0 : here) + device[i].ranks;
         listed->hosts += is_new;
         const bool is_last = i + 1 == count || strcmp(device[i].host, device[i + 1].host) != 0;
@@ -268,6 +273,25 @@ static int claimed_nodes(const struct shape_case *is)
     return ranks / is->each.value;
 }
 
+/* Nodes of one name, or, where each process is shown one device and calls it 0 (--gpus-per-task),
+ * none: then names that differ tell nodes apart, or who says how many there are. */
+static enum sbp_status check_devices(const struct shape_case *is)
+{
+    const struct listed *listed = &is->listed;
+    const bool is_said = is->nodes.value > 0 || is->each.value == listed->most_per_host;
+    if (listed->double_host == NULL || (listed->sees_one && (listed->hosts > 1 || is_said)))
+        return SBP_OK;
+    if (listed->sees_one)
+        return REFUSE(is, is->run->line, SBP_LOG_HOSTS_REPEAT,
+                      "all %d ranks lie on host %s and have the same device: one node, each rank "
+                      "shown its own device alone, or several of the same name; " SAY,
+                      listed->ranks, listed->double_host);
+    return REFUSE(is, is->run->line, SBP_LOG_HOSTS_REPEAT,
+                  "host %s lists a device more than once: several nodes have this name, or ranks "
+                  "share a device; give every node a name of its own",
+                  listed->double_host);
+}
+
 static enum sbp_status check_hosts(const struct shape_case *is)
 {
     const struct listed *listed = &is->listed;
@@ -276,11 +300,9 @@ static enum sbp_status check_hosts(const struct shape_case *is)
                       "%s %d node%s, but the list of devices has %d: correct the one that is wrong",
                       is->nodes.who, is->nodes.value, is->nodes.value == 1 ? "" : "s",
                       listed->hosts);
-    if (listed->double_host != NULL)
-        return REFUSE(is, is->run->line, SBP_LOG_HOSTS_REPEAT,
-                      "host %s lists a device more than once: several nodes have this name, or "
-                      "ranks share a device; give every node a name of its own",
-                      listed->double_host);
+    SBP_TRY(check_devices(is));
+    if (is->table->is_refused)
+        return SBP_OK;
     if (listed->least_per_host != listed->most_per_host)
         return REFUSE(is, is->run->line, SBP_LOG_UNEVEN,
                       "%d ranks lie unevenly on %d nodes, from %d to %d on each: import runs with "

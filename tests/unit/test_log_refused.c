@@ -66,6 +66,21 @@ static void assert_told(const char *text, enum sbp_log_reason reason, const char
     sbp_logs_free(&logs);
 }
 
+static void assert_shape(const char *text, const struct sbp_log_options *options, int nodes,
+                         int each)
+{
+    struct sbp_logs logs;
+    struct sbp_measured measured;
+    log_world_read(text, "run.log", options, &logs, &measured);
+    if (logs.note_count > 0)
+        fail_msg("%s", logs.note[0].text);
+    assert_true(measured.count > 0);
+    assert_int_equal(measured.point[0].nodes, nodes);
+    assert_int_equal(measured.point[0].ranks_per_node, each);
+    sbp_measured_free(&measured);
+    sbp_logs_free(&logs);
+}
+
 /* The plain run with a change. */
 static void assert_change_refused(const char *from, const char *to, enum sbp_log_reason reason,
                                   const char *part)
@@ -285,6 +300,33 @@ static void test_shapes(void **state)
     log_world_print(&plain, &text);
     assert_refused(text.bytes, NULL, SBP_LOG_SHAPE_DIFFERS, "2 ranks a node", 0);
     sbp_text_free(&text);
+}
+
+/* Processes that are each shown one device call it 0. What tells them apart: the bus, where it is
+ * printed whole; names of hosts, where there are several; who says how many nodes there were. */
+static void test_one_device_each(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"device  1 [0000:01:00]", "device  2 [0000:02:00]",
+                                          "device  3 [0000:03:00]"};
+    static const char *const by_bus[] = {"device  0 [0000:01:00]", "device  0 [0000:02:00]",
+                                         "device  0 [0000:03:00]"};
+    const struct sbp_log_options one = {.nodes = 1}, four = {.ranks_per_node = 4};
+    for (int nodes = 1; nodes <= 2; nodes++)
+        for (int has_bus = 0; has_bus < 2; has_bus++) {
+            const struct log_world world = {RUN(LOG_2022, "all_reduce", nodes, 4)};
+            struct sbp_text text = {0};
+            log_world_print(&world, &text);
+            for (int d = 0; d < 3; d++)
+                replace(&text, devices[d], has_bus ? by_bus[d] : "device  0 [0000:00:00]");
+            assert_shape(text.bytes, nodes == 1 ? &one : NULL, nodes, 4);
+            assert_shape(text.bytes, &four, nodes, 4);
+            if (has_bus || nodes == 2)
+                assert_shape(text.bytes, NULL, nodes, 4);
+            else
+                assert_refused(text.bytes, NULL, SBP_LOG_HOSTS_REPEAT, "say it with --nodes", 0);
+            sbp_text_free(&text);
+        }
 }
 
 /* A list of one run above the table of another. */
@@ -552,17 +594,29 @@ static void test_no_twin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_failed),          cmocka_unit_test(test_failed_between),
-        cmocka_unit_test(test_nothing),         cmocka_unit_test(test_wrong_values),
-        cmocka_unit_test(test_asterisk),        cmocka_unit_test(test_one_rank),
-        cmocka_unit_test(test_copies),          cmocka_unit_test(test_one_node),
-        cmocka_unit_test(test_shapes),          cmocka_unit_test(test_mixed),
-        cmocka_unit_test(test_unknown),         cmocka_unit_test(test_other_benchmarks),
-        cmocka_unit_test(test_named_otherwise), cmocka_unit_test(test_average),
-        cmocka_unit_test(test_missing_rows),    cmocka_unit_test(test_cut_anywhere),
-        cmocka_unit_test(test_settings_told),   cmocka_unit_test(test_networks),
-        cmocka_unit_test(test_socket_twin),     cmocka_unit_test(test_slow_twin),
-        cmocka_unit_test(test_no_twin),         cmocka_unit_test(test_halves_that_differ),
+        cmocka_unit_test(test_failed),
+        cmocka_unit_test(test_failed_between),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_wrong_values),
+        cmocka_unit_test(test_asterisk),
+        cmocka_unit_test(test_one_rank),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_one_node),
+        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_one_device_each),
+        cmocka_unit_test(test_mixed),
+        cmocka_unit_test(test_unknown),
+        cmocka_unit_test(test_other_benchmarks),
+        cmocka_unit_test(test_named_otherwise),
+        cmocka_unit_test(test_average),
+        cmocka_unit_test(test_missing_rows),
+        cmocka_unit_test(test_cut_anywhere),
+        cmocka_unit_test(test_settings_told),
+        cmocka_unit_test(test_networks),
+        cmocka_unit_test(test_socket_twin),
+        cmocka_unit_test(test_slow_twin),
+        cmocka_unit_test(test_no_twin),
+        cmocka_unit_test(test_halves_that_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

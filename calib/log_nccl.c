@@ -212,13 +212,20 @@ static void read_other(struct sbp_log_scan *scan, const char *line, int number)
 
 /* --- the table --- */
 
+/* Whether a rank is listed twice: processes that ran alone print by turns, all of one table. */
+static bool is_of_copies(const struct sbp_log_run *run)
+{
+    return run->listed > run->past_last;
+}
+
 static enum sbp_status take_head(struct sbp_log_scan *scan, struct sbp_log_nccl *nccl,
                                  const struct sbp_log_columns *columns, bool is_cpu_time,
                                  int number)
 {
     struct sbp_log_run *run = sbp_log_current(scan);
     sbp_log_row_drop(&nccl->pending, run);
-    if (run == NULL || run->row_count > 0 || run->is_over || run->tool > SBP_LOG_RCCL)
+    const bool is_used = run != NULL && (run->row_count > 0 || run->is_over) && !is_of_copies(run);
+    if (run == NULL || run->tool > SBP_LOG_RCCL || is_used)
         run = sbp_log_begin(scan, SBP_LOG_NCCL, number);
     if (run == NULL)
         return SBP_E_MEMORY;
@@ -235,11 +242,14 @@ static enum sbp_status take_row(struct sbp_log_scan *scan, struct sbp_log_nccl *
                                 enum sbp_log_row_state state, int number)
 {
     struct sbp_log_run *run = sbp_log_current(scan);
-    if (run == NULL || run->tool > SBP_LOG_RCCL)
+    const bool is_whole = state == SBP_LOG_ROW_WHOLE;
+    /* Behind the end stand rows that somebody copied from other runs. */
+    const bool is_other = run != NULL && is_whole && run->average_line > 0 && !is_of_copies(run);
+    if (run == NULL || run->tool > SBP_LOG_RCCL || is_other)
         run = sbp_log_begin(scan, SBP_LOG_NCCL, number);
     if (run == NULL)
         return SBP_E_MEMORY;
-    if (state != SBP_LOG_ROW_WHOLE)
+    if (!is_whole)
         return SBP_OK;
     nccl->pending.is_there = false;
     return sbp_log_add_row(scan, run, &nccl->pending.row) ? SBP_OK : SBP_E_MEMORY;

@@ -255,20 +255,47 @@ static void test_one_rank(void **state)
     assert_world_refused(&listless, &options, SBP_LOG_ONE_RANK, "MPI=1");
 }
 
-/* Two processes, each by itself: their lines come one by one, every size twice. */
+/* Adds the first line; returns what follows. */
+static const char *add_line(const char *lines, struct sbp_text *text)
+{
+    const size_t length = strcspn(lines, "\n") + 1;
+    sbp_text_add(text, "%.*s", (int)length, lines);
+    return lines + length;
+}
+
+/* Each line twice, the second time `lag` lines later. */
+static void add_doubled(const char *lines, int lag, struct sbp_text *text)
+{
+    const char *second = lines;
+    while (*second != '\0') {
+        if (*lines != '\0')
+            lines = add_line(lines, text);
+        if (lag-- <= 0)
+            second = add_line(second, text);
+    }
+}
+
+/* Two processes, each by itself: their lines come one by one, every size twice; or their lists, one
+ * behind the other, before the lines of their tables. One may be late: it has rows left when the
+ * other has ended. */
 static void test_copies(void **state)
 {
     (void)state;
-    for (int ranks = 1; ranks <= 8; ranks += 7) {
-        const struct log_world world = {RUN(LOG_2022, "all_reduce", 1, ranks)};
-        struct sbp_text one = {0}, two = {0};
-        log_world_print(&world, &one);
-        for (char *line = strtok(one.bytes, "\n"); line != NULL; line = strtok(NULL, "\n"))
-            sbp_text_add(&two, "%s\n%s\n", line, line);
-        assert_refused(two.bytes, NULL, SBP_LOG_COPIES, "rank 0 is listed more than once", 0);
-        sbp_text_free(&one);
-        sbp_text_free(&two);
-    }
+    const struct sbp_log_options two = {.nodes = 2};
+    for (int ranks = 1; ranks <= 8; ranks += 7)
+        for (int lag = 0; lag <= 5; lag += 5) {
+            const struct log_world world = {RUN(LOG_2022, "all_reduce", 1, ranks)};
+            struct sbp_text one = {0}, text = {0};
+            log_world_print(&world, &one);
+            const char *table = lag > 0 ? strstr(one.bytes, "#\n#    ") : one.bytes;
+            const int lists = (int)(table - one.bytes);
+            sbp_text_add(&text, "%.*s%.*s", lists, one.bytes, lists, one.bytes);
+            add_doubled(table, lag, &text);
+            assert_refused(text.bytes, NULL, SBP_LOG_COPIES, "rank 0 is listed more than once", 0);
+            assert_refused(text.bytes, &two, SBP_LOG_COPIES, "rank 0 is listed more than once", 0);
+            sbp_text_free(&one);
+            sbp_text_free(&text);
+        }
 }
 
 static void test_one_node(void **state)
@@ -419,6 +446,21 @@ static void assert_world_told(const struct log_world *world, enum sbp_log_reason
     struct sbp_text text = {0};
     log_world_print(world, &text);
     assert_told(text.bytes, reason, part);
+    sbp_text_free(&text);
+}
+
+/* Rows that whoever published a log copied from others behind its end. */
+static void test_rows_behind(void **state)
+{
+    (void)state;
+    const struct log_world other = {RUN(LOG_2022, "all_reduce", 4, 4), .no_list = true,
+                                    .no_settings = true, .no_head = true, .no_footer = true};
+    struct sbp_text text = {0};
+    log_world_print(&plain, &text);
+    sbp_text_add(&text, "\nThe same on four nodes:\n");
+    log_world_print(&other, &text);
+    assert_refused(text.bytes, NULL, SBP_LOG_NODES_UNKNOWN, "it ran on 16 ranks",
+                   log_world_rows(&plain));
     sbp_text_free(&text);
 }
 
@@ -609,6 +651,7 @@ int main(void)
         cmocka_unit_test(test_other_benchmarks),
         cmocka_unit_test(test_named_otherwise),
         cmocka_unit_test(test_average),
+        cmocka_unit_test(test_rows_behind),
         cmocka_unit_test(test_missing_rows),
         cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_settings_told),

@@ -199,6 +199,24 @@ static struct read read_osu(const char *rows)
     return read;
 }
 
+/* A rank is lost between sizes: no footer would show it. */
+static void test_osu_failed(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "[17.5] [n7:42:0] select.c:634 UCX  ERROR no transport to n8: Destination is unreachable",
+        "[17.5] [n7:42:0] ucc_schedule.h:198 UCC  ERROR failure in task 0x55d0, Unhandled error"};
+    for (int i = 0; i < 2; i++) {
+        struct sbp_text rows = {0};
+        sbp_text_add(&rows, "4     5.47\n8     5.50\n%s\n", lines[i]);
+        struct read read = read_osu(rows.bytes);
+        assert_only(&read, SBP_LOG_FAILED_RUN, "run again");
+        assert_int_equal(read.measured.count, 0);
+        read_free(&read);
+        sbp_text_free(&rows);
+    }
+}
+
 /* OSU prints no average: sizes and times themselves show what is not as it was printed. */
 static void test_osu_rows(void **state)
 {
@@ -535,12 +553,12 @@ static void test_mutations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_osu_sizes),     cmocka_unit_test(test_osu_columns),
-        cmocka_unit_test(test_osu_latency),   cmocka_unit_test(test_osu_refused),
-        cmocka_unit_test(test_osu_rows),      cmocka_unit_test(test_collector_rows),
-        cmocka_unit_test(test_collector_cut), cmocka_unit_test(test_json),
-        cmocka_unit_test(test_json_refused),  cmocka_unit_test(test_collector),
-        cmocka_unit_test(test_mutations),
+        cmocka_unit_test(test_osu_sizes),      cmocka_unit_test(test_osu_columns),
+        cmocka_unit_test(test_osu_latency),    cmocka_unit_test(test_osu_refused),
+        cmocka_unit_test(test_osu_failed),     cmocka_unit_test(test_osu_rows),
+        cmocka_unit_test(test_collector_rows), cmocka_unit_test(test_collector_cut),
+        cmocka_unit_test(test_json),           cmocka_unit_test(test_json_refused),
+        cmocka_unit_test(test_collector),      cmocka_unit_test(test_mutations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "calib/log_parts.h"
 
 #define LARGE_BYTES  1048576.0 /* from which bandwidth decides */
+#define MIDDLE_BYTES 131072.0  /* of tables that end about there, as OSU's of collectives */
 #define LEAST_COMMON 3         /* large sizes that both have */
 #define TWICE        2.0
 #define SLOWER       1.25
@@ -52,6 +53,20 @@ static int compare_common(const void *left, const void *right)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
+/* common (MOST_COMMON): the sizes from `least_bytes` on that both have; returns how many. */
+static int find_common(const struct sbp_log_table *a, const struct sbp_log_table *b,
+                       double least_bytes, struct common *common)
+{
+    int count = 0, next = 0;
+    for (int i = 0; i < a->kept && count < MOST_COMMON; i++) {
+        const struct sbp_measured_point *point = &a->point[i];
+        const double other_s = point->bytes < least_bytes ? 0 : time_of(b, point->bytes, &next);
+        if (other_s > 0)
+            common[count++] = (struct common){point->bytes, point->time_s / other_s};
+    }
+    return count;
+}
+
 /* How much longer a takes than b: *least over the upper half of the large sizes that both have,
  * *middle its median there. False: they have too few. */
 static bool compare_times(const struct sbp_log_table *a, const struct sbp_log_table *b,
@@ -59,13 +74,9 @@ static bool compare_times(const struct sbp_log_table *a, const struct sbp_log_ta
 {
     struct common common[MOST_COMMON];
     double ratio[MOST_COMMON];
-    int count = 0, next = 0;
-    for (int i = 0; i < a->kept && count < MOST_COMMON; i++) {
-        const struct sbp_measured_point *point = &a->point[i];
-        const double other_s = point->bytes < LARGE_BYTES ? 0 : time_of(b, point->bytes, &next);
-        if (other_s > 0)
-            common[count++] = (struct common){point->bytes, point->time_s / other_s};
-    }
+    int count = find_common(a, b, LARGE_BYTES, common);
+    if (count < LEAST_COMMON)
+        count = find_common(a, b, MIDDLE_BYTES, common);
     if (count < LEAST_COMMON)
         return false;
     qsort(common, (size_t)count, sizeof *common, compare_common);

@@ -612,6 +612,20 @@ static void test_slow_twin(void **state)
     sbp_text_free(&text);
 }
 
+/* Both end at 1 MiB, as OSU's collectives do. */
+static void test_slow_small_twin(void **state)
+{
+    (void)state;
+    const struct log_world fast = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 20)};
+    const struct log_world slow = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 20),
+                                   .slow = 2.5};
+    struct sbp_text text = {0};
+    log_world_print(&slow, &text);
+    log_world_print(&fast, &text);
+    assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long", log_world_rows(&fast));
+    sbp_text_free(&text);
+}
+
 /* Slow at small messages, or of another shape: no twin. */
 static void test_no_twin(void **state)
 {
@@ -621,7 +635,7 @@ static void test_no_twin(void **state)
     struct sbp_text text = {0};
     struct sbp_logs logs;
     struct sbp_measured measured;
-    small.most = 1 << 19;
+    small.most = 1 << 18;
     log_world_print(&plain, &text);
     log_world_print(&other, &text);
     log_world_print(&small, &text);
@@ -658,6 +672,7 @@ int main(void)
         cmocka_unit_test(test_networks),
         cmocka_unit_test(test_socket_twin),
         cmocka_unit_test(test_slow_twin),
+        cmocka_unit_test(test_slow_small_twin),
         cmocka_unit_test(test_no_twin),
         cmocka_unit_test(test_halves_that_differ),
     };

@@ -197,11 +197,30 @@ enum sbp_status sbp_log_add_note(struct sbp_logs *logs, int file, int table, int
     return SBP_OK;
 }
 
+/* What a file is packed in by its first bytes, and what to do; NULL: nothing. */
+static const char *packing_of(const char *text, size_t length)
+{
+    static const struct {
+        const char *start, *advice;
+    } packings[] = {{"\x1f\x8b", "compressed; unpack it first (gunzip)"},
+                    {"\xfd\x37zXZ", "compressed; unpack it first (unxz)"},
+                    {"\x28\xb5\x2f\xfd", "compressed; unpack it first (unzstd)"},
+                    {"PK\x03\x04", "an archive; unpack it first (unzip)"},
+                    {"\xff\xfe", "UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
+                    {"\xfe\xff", "UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"}};
+    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
+        const size_t start = strlen(packings[i].start);
+        if (length >= start && memcmp(text, packings[i].start, start) == 0)
+            return packings[i].advice;
+    }
+    return NULL;
+}
+
 /* text: ends in NUL and is changed. */
 static enum sbp_status read_one(struct sbp_logs *logs, const char *name, char *text, size_t length,
                                 const struct sbp_log_options *options)
 {
-    struct sbp_log_scan scan = {.name = name};
+    struct sbp_log_scan scan = {.name = name, .packing = packing_of(text, length)};
     const int file = logs->file_count++;
     logs->file[file] = sbp_arena_strdup(&logs->arena, name);
     enum sbp_status status = logs->file[file] == NULL ? SBP_E_MEMORY : SBP_OK;

@@ -397,6 +397,8 @@ static enum sbp_status check_file(struct sbp_logs *logs, int file, const struct 
     if (scan->stray.line > 0)
         return sbp_log_add_note(logs, file, -1, scan->stray.line, SBP_LOG_FAILED_RUN,
                                 "a run failed: \"%s\"; %s", scan->stray.text, scan->stray.advice);
+    if (scan->run_count == 0 && scan->packing != NULL)
+        return sbp_log_add_note(logs, file, -1, 0, SBP_LOG_NO_TABLE, "it is %s", scan->packing);
     if (scan->run_count == 0)
         return sbp_log_add_note(logs, file, -1, 0, SBP_LOG_NO_TABLE,
                                 "it holds no table of times; known are those of nccl-tests (text "

@@ -147,6 +147,7 @@ struct sbp_log_scan {
     const char *network;                   /* said anywhere outside of runs */
     int network_trust;
     const char *json_error; /* the JSON cannot be read; NULL */
+    const char *packing;    /* what its bytes are instead of text, and what to do; NULL */
 };
 
 /* A new run, zeroed but for tool and line; NULL: memory. Earlier pointers to runs are invalid. */

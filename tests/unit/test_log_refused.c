@@ -210,6 +210,8 @@ static void test_nothing(void **state)
     assert_refused("", NULL, SBP_LOG_NO_TABLE, "no table", 0);
     assert_refused("Failed tests:\n  - run_2.log: alltoall_perf (N=2)\n", NULL, SBP_LOG_NO_TABLE,
                    "no table", 0);
+    assert_refused("\x1f\x8b\x08\x08\n", NULL, SBP_LOG_NO_TABLE, "gunzip", 0);
+    assert_refused("\xff\xfe#", NULL, SBP_LOG_NO_TABLE, "iconv", 0);
     assert_refused("highest\n70056\n14198\n14188\n", NULL, SBP_LOG_NO_TABLE, "no table", 0);
     assert_refused("\x7f"
                    "ELF\x01\x02\n\n",

@@ -20,9 +20,10 @@
  *
  * Ranks are those of the device list; where a log has none, or not all of it, what the columns
  * give: size / (count x element) or bus bandwidth / bandwidth. Nodes are the host names of the
- * list; of ranks that are each shown one device and call it by the same number, several names, or
- * one name where somebody says how many nodes there were. What a log does not say, the options may,
- * or a line of the file itself, anywhere above the tables,
+ * list. Where ranks of a host are each shown one device and all call it by the same number, several
+ * names or buses that differ tell that the host is one node, or somebody who says how many nodes
+ * there were. What a log does not say, the options may, or a line of the file itself, anywhere
+ * above the tables,
  *     #@ ranks=64 | nodes=16 | collective=all_reduce | network=Socket
  * (any of the keys; ranks_per_node too; what follows a number in brackets is a remark, and a number
  * that does not stand alone, as in "1?", says nothing). What a log says itself is never replaced:

@@ -82,7 +82,7 @@ struct sbp_log_row {
 
 struct sbp_log_device { /* of one rank, or of the `ranks` of a process from `rank` on */
     int rank, group, device, ranks;
-    const char *host, *bus; /* bus: as printed, "[0x07]"; "": not said */
+    const char *host, *bus; /* bus: as printed, "[0x07]", "[0000:07:00]"; "": not said */
 };
 
 /* A line that tells of a failed run. */

@@ -16,8 +16,10 @@ struct listed {
     int groups, hosts; /* different ones */
     int least_per_host, most_per_host;
     const char *host;        /* one of them */
-    const char *double_host; /* that has the same device twice; NULL */
-    bool sees_one; /* the ranks of a host all have the same: each is shown its own alone */
+    const char *double_host; /* that has the same number of a device twice; NULL */
+    const char *shared_host; /* that has the same device twice, by its whole bus; NULL */
+    bool is_apart;           /* the bus tells devices of the same number apart */
+    bool sees_one;           /* ranks of a host all have the same number: each is shown one */
 };
 
 /* --- the list --- */
@@ -57,15 +59,28 @@ static void count_ranks(const struct sbp_log_device *device, int count, struct l
     listed->ranks = next;
 }
 
-/* device (count): by host and device. */
+/* Two of a host that have the same number. Before 2025 the bus was printed without its domain,
+ * "[0x01]", so that others of the host may share it; "[0009:01:00]" is one device's. */
+static void compare_buses(const struct sbp_log_device *device, const struct sbp_log_device *before,
+                          struct listed *listed)
+{
+    listed->double_host = device->host;
+    if (strcmp(device->bus, before->bus) != 0)
+        return;
+    listed->is_apart = false;
+    if (strchr(device->bus, ':') != NULL)
+        listed->shared_host = device->host;
+}
+
+/* device (count): by host, device and bus. */
 static void count_hosts(const struct sbp_log_device *device, int count, struct listed *listed)
 {
     int here = 0;
-    listed->sees_one = true;
+    listed->sees_one = listed->is_apart = true;
     for (int i = 0; i < count; i++) {
         const bool is_new = i == 0 || strcmp(device[i].host, device[i - 1].host) != 0;
-        if (!is_new && compare_hosts(&device[i], &device[i - 1]) == 0)
-            listed->double_host = device[i].host;
+        if (!is_new && device[i].device == device[i - 1].device)
+            compare_buses(&device[i], &device[i - 1], listed);
         else
             listed->sees_one = listed->sees_one && is_new;
         here = (is_new ? 0 : here) + device[i].ranks;
@@ -273,23 +288,28 @@ static int claimed_nodes(const struct shape_case *is)
     return ranks / is->each.value;
 }
 
-/* Nodes of one name, or, where each process is shown one device and calls it 0 (--gpus-per-task),
- * none: then names that differ tell nodes apart, or who says how many there are. */
+/* A number that stands twice on a host: nodes of one name, a device that ranks share, or one node
+ * whose processes are each shown a part of its devices (--gpus-per-task) and count from 0. Of those
+ * that see one alone, buses that differ or several names tell that it is the last; else somebody
+ * has to say how many nodes there were. */
 static enum sbp_status check_devices(const struct shape_case *is)
 {
     const struct listed *listed = &is->listed;
     const bool is_said = is->nodes.value > 0 || is->each.value == listed->most_per_host;
-    if (listed->double_host == NULL || (listed->sees_one && (listed->hosts > 1 || is_said)))
+    const bool can_be_one = listed->shared_host == NULL && (listed->sees_one || listed->is_apart);
+    const bool is_clear = listed->sees_one && (listed->is_apart || listed->hosts > 1);
+    if (listed->double_host == NULL || (can_be_one && (is_clear || is_said)))
         return SBP_OK;
-    if (listed->sees_one)
+    if (can_be_one)
         return REFUSE(is, is->run->line, SBP_LOG_HOSTS_REPEAT,
-                      "all %d ranks lie on host %s and have the same device: one node, each rank "
-                      "shown its own device alone, or several of the same name; " SAY,
-                      listed->ranks, listed->double_host);
+                      "ranks of host %s call their devices by the same number: if it is one node "
+                      "that shows each of them its own, " SAY "; nodes of the same name need names "
+                      "of their own",
+                      listed->double_host);
     return REFUSE(is, is->run->line, SBP_LOG_HOSTS_REPEAT,
                   "host %s lists a device more than once: several nodes have this name, or ranks "
                   "share a device; give every node a name of its own",
-                  listed->double_host);
+                  listed->shared_host != NULL ? listed->shared_host : listed->double_host);
 }
 
 static enum sbp_status check_hosts(const struct shape_case *is)

@@ -331,31 +331,88 @@ static void test_shapes(void **state)
     sbp_text_free(&text);
 }
 
-/* Processes that are each shown one device call it 0. What tells them apart: the bus, where it is
- * printed whole; names of hosts, where there are several; who says how many nodes there were. */
+/* As many nodes of four, whose ranks list these devices. */
+static void print_devices(int nodes, const char *const device[4], struct sbp_text *text)
+{
+    const struct log_world world = {RUN(LOG_2022, "all_reduce", nodes, 4)};
+    *text = (struct sbp_text){0};
+    log_world_print(&world, text);
+    for (int d = 0; d < 4; d++) {
+        char as_printed[32];
+        (void)snprintf(as_printed, sizeof as_printed, "device  %d [0000:%02x:00]", d, d);
+        replace(text, as_printed, device[d]);
+    }
+}
+
+/* Processes that are each shown one device call it 0. What tells them apart: buses, names of hosts,
+ * where there are several; who says how many nodes there were. */
 static void test_one_device_each(void **state)
 {
     (void)state;
-    static const char *const devices[] = {"device  1 [0000:01:00]", "device  2 [0000:02:00]",
-                                          "device  3 [0000:03:00]"};
-    static const char *const by_bus[] = {"device  0 [0000:01:00]", "device  0 [0000:02:00]",
-                                         "device  0 [0000:03:00]"};
+    static const char *const by_bus[] = {"device  0 [0000:00:00]", "device  0 [0000:01:00]",
+                                         "device  0 [0000:02:00]", "device  0 [0000:03:00]"};
+    static const char *const by_name[] = {"device  0 [0x01]", "device  0 [0x01]",
+                                          "device  0 [0x01]", "device  0 [0x01]"};
+    static const char *const by_half[] = {"device  0 [0x1b]", "device  0 [0x43]",
+                                          "device  0 [0x1b]", "device  0 [0x43]"};
+    static const char *const *const devices[] = {by_bus, by_name, by_half};
     const struct sbp_log_options one = {.nodes = 1}, four = {.ranks_per_node = 4};
+    const struct sbp_log_options two = {.ranks_per_node = 2}; /* said of other lists */
     for (int nodes = 1; nodes <= 2; nodes++)
-        for (int has_bus = 0; has_bus < 2; has_bus++) {
-            const struct log_world world = {RUN(LOG_2022, "all_reduce", nodes, 4)};
-            struct sbp_text text = {0};
-            log_world_print(&world, &text);
-            for (int d = 0; d < 3; d++)
-                replace(&text, devices[d], has_bus ? by_bus[d] : "device  0 [0000:00:00]");
+        for (int i = 0; i < 3; i++) {
+            struct sbp_text text;
+            print_devices(nodes, devices[i], &text);
             assert_shape(text.bytes, nodes == 1 ? &one : NULL, nodes, 4);
             assert_shape(text.bytes, &four, nodes, 4);
-            if (has_bus || nodes == 2)
+            if (i == 0 || nodes == 2)
                 assert_shape(text.bytes, NULL, nodes, 4);
             else
-                assert_refused(text.bytes, NULL, SBP_LOG_HOSTS_REPEAT, "say it with --nodes", 0);
+                for (int said = 0; said < 2; said++)
+                    assert_refused(text.bytes, said ? &two : NULL, SBP_LOG_HOSTS_REPEAT,
+                                   "say it with --nodes", 0);
             sbp_text_free(&text);
         }
+}
+
+/* Two processes of two devices each may be one node, or two of one name. */
+static void test_two_devices_each(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"device  0 [0000:00:00]", "device  1 [0000:01:00]",
+                                          "device  0 [0000:02:00]", "device  1 [0000:03:00]"};
+    const struct sbp_log_options options[] = {{.nodes = 1}, {.nodes = 2}, {.ranks_per_node = 4}};
+    for (int nodes = 1; nodes <= 2; nodes++) {
+        struct sbp_text text;
+        print_devices(nodes, devices, &text);
+        assert_refused(text.bytes, NULL, SBP_LOG_HOSTS_REPEAT, "say it with --nodes", 0);
+        assert_shape(text.bytes, &options[nodes - 1], nodes, 4);
+        assert_shape(text.bytes, &options[2], nodes, 4);
+        sbp_text_free(&text);
+    }
+}
+
+/* One device whose whole bus stands twice: nobody can say that these are two of one node. */
+static void test_same_device(void **state)
+{
+    (void)state;
+    static const char *const devices[][4] = {
+        {"device  0 [0000:07:00]", "device  0 [0000:07:00]", "device  0 [0000:07:00]",
+         "device  0 [0000:07:00]"},
+        {"device  0 [0000:07:00]", "device  0 [0000:08:00]", "device  0 [0000:09:00]",
+         "device  0 [0000:07:00]"},
+        {"device  0 [0000:07:00]", "device  1 [0000:08:00]", "device  0 [0000:07:00]",
+         "device  1 [0000:08:00]"},
+        {"device  0 [0x07]", "device  1 [0x08]", "device  0 [0x07]", "device  1 [0x08]"}};
+    const struct sbp_log_options options[] = {{.nodes = 0}, {.ranks_per_node = 4}};
+    for (int i = 0; i < 4; i++)
+        for (int nodes = 1; nodes <= 2; nodes++)
+            for (int o = 0; o < 2; o++) {
+                struct sbp_text text;
+                print_devices(nodes, devices[i], &text);
+                assert_refused(text.bytes, &options[o], SBP_LOG_HOSTS_REPEAT,
+                               "lists a device more than once", 0);
+                sbp_text_free(&text);
+            }
 }
 
 /* A list of one run above the table of another. */
@@ -662,6 +719,8 @@ int main(void)
         cmocka_unit_test(test_one_node),
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_one_device_each),
+        cmocka_unit_test(test_two_devices_each),
+        cmocka_unit_test(test_same_device),
         cmocka_unit_test(test_mixed),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_other_benchmarks),

@@ -124,13 +124,14 @@ static enum sbp_status read_devices(struct sbp_log_scan *scan, struct sbp_log_ru
     const struct cJSON *item;
     cJSON_ArrayForEach(item, devices)
     {
+        const char *bus = copy_text(&scan->arena, member(item, "device_hex"), 32);
         const struct sbp_log_device device = {
             .rank = whole(item, "rank", -1),
             .group = whole(item, "group", 0),
             .device = whole(item, "device", 0),
             .ranks = ranks >= 1 && ranks <= 1e6 ? (int)ranks : 1,
             .host = copy_text(&scan->arena, member(item, "hostname"), 255),
-            .bus = "",
+            .bus = bus == NULL ? "" : bus,
         };
         if (device.rank >= 0 && device.host != NULL && !sbp_log_add_device(scan, run, &device))
             return SBP_E_MEMORY;

@@ -256,6 +256,7 @@ struct json {
     double average; /* 0: the right one */
     int rows;
     bool is_replay;
+    bool sees_own, is_same_bus; /* every process calls its devices 0 and 1; they have one bus */
 };
 
 static void put_half(struct sbp_text *text, const struct json *json, double size, double time_us,
@@ -280,8 +281,9 @@ static void put_json(struct sbp_text *text, const struct json *json)
     for (int p = 0; p < 10; p++)
         sbp_text_add(text,
                      "%s{\"rank\":%d,\"group\":0,\"pid\":%d,\"hostname\":\"node%d\",\"device\":%d,"
-                     "\"device_hex\":\"0000:07:00\",\"device_info\":\"Quick\\/Device\"}",
-                     p == 0 ? "" : ",", 2 * p, 100 + p, p / 5, p % 5 * 2);
+                     "\"device_hex\":\"0000:%02x:00\",\"device_info\":\"Quick\\/Device\"}",
+                     p == 0 ? "" : ",", 2 * p, 100 + p, p / 5, json->sees_own ? 0 : p % 5 * 2,
+                     json->is_same_bus ? 7 : p % 5);
     sbp_text_add(text, "]},\"results\":[");
     for (int i = 0; i < json->rows; i++) {
         const double size = ldexp(1024, i);
@@ -346,12 +348,18 @@ static void test_json(void **state)
     read = read_json(&json);
     assert_point(&read, 0, 1024, 20);
     read_free(&read);
+    json = good;
+    json.sees_own = true;
+    read = read_json(&json);
+    assert_int_equal(read.measured.count, 4);
+    assert_int_equal(read.measured.point[0].ranks_per_node, 10);
+    read_free(&read);
 }
 
 static void test_json_refused(void **state)
 {
     (void)state;
-    enum { CASES = 7 };
+    enum { CASES = 8 };
     static const char failed[] =
         ",\"errors\":[\"unhandled\"],\"end_time\":\"2026-07-01 10:00:09\"}";
     struct json json[CASES];
@@ -362,7 +370,7 @@ static void test_json_refused(void **state)
         {SBP_LOG_WRONG_VALUES, "after 1024 bytes"}, {SBP_LOG_CPU_TIME, "-C"},
         {SBP_LOG_AVERAGE_DIFFERS, "100 GB/s"},      {SBP_LOG_FAILED_RUN, "aborted"},
         {SBP_LOG_NOT_WHOLE_JSON, "aborted"},        {SBP_LOG_NOT_PRICED, "no price"},
-        {SBP_LOG_SHORTENED, "2 of 4 sizes"}};
+        {SBP_LOG_SHORTENED, "2 of 4 sizes"},        {SBP_LOG_HOSTS_REPEAT, "more than once"}};
     for (int i = 0; i < CASES; i++)
         json[i] = good;
     json[0].wrong = "3.000000";
@@ -373,6 +381,7 @@ static void test_json_refused(void **state)
     json[5].program = "alltoallv_perf";
     json[6].rows = 2;
     json[6].average = 0.001;
+    json[7].sees_own = json[7].is_same_bus = true;
     for (int i = 0; i < CASES; i++) {
         struct read read = read_json(&json[i]);
         assert_only(&read, expected[i].reason, expected[i].part);

@@ -78,6 +78,7 @@ struct cJSON;
     X(CPU_TIME, "cpu-time", REFUSED)                                                               \
     X(AVERAGE_DIFFERS, "average-differs", REFUSED)                                                 \
     X(SIZES_FALL, "sizes-fall", REFUSED)                                                           \
+    X(ROWS_BEHIND, "rows-behind", REFUSED) /* the end of another table */                          \
     X(SOCKET_TWIN, "socket-twin", REFUSED)                                                         \
     X(SLOW_TWIN, "slow-twin", REFUSED)                                                             \
     X(COPY, "copy", REFUSED)                                                                       \

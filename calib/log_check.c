@@ -166,6 +166,11 @@ static enum sbp_status check_run(const struct check *is)
         return NOTE(is, run->broken_line, SBP_LOG_NO_ROWS,
                     "none of its %d row%s can be read: they stop short, or hold what is no number",
                     run->broken_rows, plural(run->broken_rows));
+    if (run->behind_line > 0)
+        return NOTE(is, run->line, SBP_LOG_ROWS_BEHIND,
+                    "rows stand behind the end of a table in line %d: they are of another run; "
+                    "give them its list of devices and its head, or a file of their own",
+                    run->behind_line);
     if (run->not_priced != NULL)
         return NOTE(is, run->line, SBP_LOG_NOT_PRICED, "%s: %s", run->title, run->not_priced);
     if (run->is_cpu_time)

@@ -2,7 +2,8 @@
  *
  * A run begins with the first line that announces one (version, name, settings) and ends with the
  * first such line behind rows, a footer or a failure; where a publisher copied tables alone, with
- * each head.
+ * each head. Rows behind the average of a run were copied from others, or are of a process that ran
+ * beside it: no line, and nothing that is said of the file, is about them.
  */
 #include <string.h>
 
@@ -243,12 +244,12 @@ static enum sbp_status take_row(struct sbp_log_scan *scan, struct sbp_log_nccl *
 {
     struct sbp_log_run *run = sbp_log_current(scan);
     const bool is_whole = state == SBP_LOG_ROW_WHOLE;
-    /* Behind the end stand rows that somebody copied from other runs. */
-    const bool is_other = run != NULL && is_whole && run->average_line > 0 && !is_of_copies(run);
-    if (run == NULL || run->tool > SBP_LOG_RCCL || is_other)
+    const int behind = run != NULL && is_whole && !is_of_copies(run) ? run->average_line : 0;
+    if (run == NULL || run->tool > SBP_LOG_RCCL || behind > 0)
         run = sbp_log_begin(scan, SBP_LOG_NCCL, number);
     if (run == NULL)
         return SBP_E_MEMORY;
+    run->behind_line = behind > 0 ? behind : run->behind_line;
     if (!is_whole)
         return SBP_OK;
     nccl->pending.is_there = false;

@@ -127,6 +127,7 @@ struct sbp_log_run {
     int wrong_line;               /* the footer says that values were wrong; 0 */
     double wrong;
     int average_line; /* the footer's average; 0 */
+    int behind_line;  /* the average of another run, behind which its rows stand; 0 */
     struct sbp_log_number average;
     bool is_below;                          /* the average failed the run's own minimum */
     bool is_over;                           /* a footer was read */

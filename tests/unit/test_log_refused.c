@@ -508,18 +508,54 @@ static void assert_world_told(const struct log_world *world, enum sbp_log_reason
     sbp_text_free(&text);
 }
 
-/* Rows that whoever published a log copied from others behind its end. */
+/* Rows that whoever published a log copied from others behind its end: no option is about them. */
 static void test_rows_behind(void **state)
 {
     (void)state;
     const struct log_world other = {RUN(LOG_2022, "all_reduce", 4, 4), .no_list = true,
                                     .no_settings = true, .no_head = true, .no_footer = true};
+    const struct sbp_log_options two = {.nodes = 2};
     struct sbp_text text = {0};
     log_world_print(&plain, &text);
     sbp_text_add(&text, "\nThe same on four nodes:\n");
     log_world_print(&other, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_NODES_UNKNOWN, "it ran on 16 ranks",
-                   log_world_rows(&plain));
+    assert_refused(text.bytes, NULL, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
+    assert_refused(text.bytes, &two, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
+    sbp_text_free(&text);
+    log_world_print(&plain, &text);
+    sbp_text_add(&text, "  10 12 ranks of both nodes\n");
+    struct sbp_logs logs;
+    struct sbp_measured measured;
+    log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
+    assert_int_equal(logs.table_count, 1); /* of words that only begin like a row */
+    assert_int_equal(measured.count, log_world_rows(&plain));
+    sbp_measured_free(&measured);
+    sbp_logs_free(&logs);
+    sbp_text_free(&text);
+}
+
+/* Two processes, each by itself, of which the second lists its devices when the first is under way:
+ * what it prints behind the end of the first is of no list, so that no other line tells that it ran
+ * on one node. */
+static void test_rows_of_late_copy(void **state)
+{
+    (void)state;
+    const struct log_world world = {RUN(LOG_2022, "all_reduce", 1, 8)};
+    const struct sbp_log_options two = {.nodes = 2};
+    struct sbp_text one = {0}, text = {0};
+    struct sbp_logs logs;
+    struct sbp_measured measured;
+    log_world_print(&world, &one);
+    const char *rest = strstr(one.bytes, "\n        2048") + 1;
+    const int begun = (int)(rest - one.bytes);
+    sbp_text_add(&text, "%.*s%.*s", begun, one.bytes, begun, one.bytes);
+    add_doubled(rest, 5, &text);
+    log_world_read(text.bytes, "run.log", &two, &logs, &measured);
+    assert_int_equal(measured.count, 0);
+    assert_non_null(log_world_note(&logs, SBP_LOG_ROWS_BEHIND));
+    sbp_measured_free(&measured);
+    sbp_logs_free(&logs);
+    sbp_text_free(&one);
     sbp_text_free(&text);
 }
 
@@ -727,6 +763,7 @@ int main(void)
         cmocka_unit_test(test_named_otherwise),
         cmocka_unit_test(test_average),
         cmocka_unit_test(test_rows_behind),
+        cmocka_unit_test(test_rows_of_late_copy),
         cmocka_unit_test(test_missing_rows),
         cmocka_unit_test(test_cut_anywhere),
         cmocka_unit_test(test_settings_told),

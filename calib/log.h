@@ -35,8 +35,10 @@
  * whole rows of a table that was cut off or shortened by whoever published it: each stands for
  * itself, its own columns agree (bandwidth = size / time, bus bandwidth = bandwidth x factor of the
  * ranks). A shortened table shows in the printed average bus bandwidth; where that differs although
- * every size is there, numbers were changed, and the table is refused. OSU prints no average: there
- * a gap between sizes shows, and sizes that fall are those of several runs, which are refused.
+ * every size is there, numbers were changed, or rows of several runs stand together, and the table
+ * is refused. So are rows behind the end of a table, whatever is said of the file: they are another
+ * run's. OSU prints no average: there a gap between sizes shows, and sizes that fall are those of
+ * several runs, which are refused.
  *
  * Between the tables of one call: of runs over several nodes, those over TCP sockets are refused
  * beside those over a fabric. Of two runs of one collective and shape, the one that takes over

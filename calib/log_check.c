@@ -90,6 +90,12 @@ static enum sbp_status check_average(const struct check *is, int announced)
     const bool is_short = run->row_count < announced;
     if (apart <= own.slack + run->average.slack + ROUNDING * fabs(own.value))
         return SBP_OK;
+    if (announced > 0 && run->row_count > announced)
+        return NOTE(is, run->average_line, SBP_LOG_AVERAGE_DIFFERS,
+                    "%d rows stand where %d sizes were asked for, and their average bus bandwidth "
+                    "is %.6g GB/s, not %.6g: they are of several runs; take each run's log as it "
+                    "printed it",
+                    run->row_count, announced, own.value, run->average.value);
     if (announced > 0 && !is_short && run->broken_rows == 0 && run->gap_line == 0 &&
         find_gap(run) == NULL)
         return NOTE(is, run->average_line, SBP_LOG_AVERAGE_DIFFERS,

@@ -1,6 +1,5 @@
 #include "calib/log.h"
 
-#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,8 +65,7 @@ bool sbp_log_add_device(struct sbp_log_scan *scan, struct sbp_log_run *run,
         return false;
     run->device = devices;
     run->device[run->device_count++] = *device;
-    run->listed += device->ranks;
-    run->past_last = fmax(run->past_last, (double)device->rank + device->ranks);
+    run->last_rank = device->rank > run->last_rank ? device->rank : run->last_rank;
     return true;
 }
 

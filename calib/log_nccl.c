@@ -216,7 +216,7 @@ static void read_other(struct sbp_log_scan *scan, const char *line, int number)
 /* Whether a rank is listed twice: processes that ran alone print by turns, all of one table. */
 static bool is_of_copies(const struct sbp_log_run *run)
 {
-    return run->listed > run->past_last;
+    return run->device_count > run->last_rank + 1;
 }
 
 static enum sbp_status take_head(struct sbp_log_scan *scan, struct sbp_log_nccl *nccl,

@@ -119,7 +119,7 @@ struct sbp_log_run {
     bool is_blocking;
     struct sbp_log_device *device;
     int device_count, device_capacity;
-    double listed, past_last; /* ranks of the list, and one more than the largest number */
+    int last_rank; /* the largest number of the list; 0 without */
     struct sbp_log_row *row;
     int row_count, row_capacity;
     int broken_rows, broken_line; /* rows that stop short, the first of them */

@@ -521,6 +521,10 @@ static void test_rows_behind(void **state)
     log_world_print(&other, &text);
     assert_refused(text.bytes, NULL, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
     assert_refused(text.bytes, &two, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
+    replace(&text, "Rank  0 ", "Rank  first "); /* the order of the list decides nothing */
+    replace(&text, "Rank  7 ", "Rank  0 ");
+    replace(&text, "Rank  first ", "Rank  7 ");
+    assert_refused(text.bytes, NULL, SBP_LOG_ROWS_BEHIND, "another run", log_world_rows(&plain));
     sbp_text_free(&text);
     log_world_print(&plain, &text);
     sbp_text_add(&text, "  10 12 ranks of both nodes\n");

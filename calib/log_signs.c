@@ -51,10 +51,20 @@ static const struct {
     {"was unable to launch the specified application", "the benchmark is not there"},
 };
 
+/* Debug output repeats what it read, and tells of what is tried in vain. */
+static bool is_debug(const char *line)
+{
+    static const char *const levels[] = {"NCCL INFO", "NCCL TRACE", "UCX  DIAG",
+                                         "UCX  INFO", "UCX  DEBUG", "UCX  TRACE"};
+    for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)
+        if (strstr(line, levels[i]) != NULL)
+            return true;
+    return false;
+}
+
 bool sbp_log_failure_sign(const char *line, const char **advice)
 {
-    /* Debug output repeats what it read, and warns of what is tried in vain. */
-    if (strstr(line, "NCCL INFO") != NULL || strstr(line, "NCCL TRACE") != NULL)
+    if (is_debug(line))
         return false;
     for (size_t i = 0; i < sizeof failures / sizeof *failures; i++)
         if (strstr(line, failures[i].sign) != NULL) {

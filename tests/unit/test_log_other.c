@@ -215,6 +215,12 @@ static void test_osu_failed(void **state)
         read_free(&read);
         sbp_text_free(&rows);
     }
+    struct read read = read_osu("4     5.47\n8     5.50\n"
+                                "[17.5] [n7:42:0] wireup.c:12 UCX  DEBUG no tcp to n8: Destination "
+                                "is unreachable\n");
+    assert_int_equal(read.logs.note_count, 0);
+    assert_int_equal(read.measured.count, 2);
+    read_free(&read);
 }
 
 /* OSU prints no average: sizes and times themselves show what is not as it was printed. */

@@ -196,7 +196,7 @@ enum sbp_status sbp_log_add_note(struct sbp_logs *logs, int file, int table, int
 }
 
 /* What a file is packed in by its first bytes, and what to do; NULL: nothing. */
-static const char *packing_of(const char *text, size_t length)
+static const char *packing_of(const char *text)
 {
     static const struct {
         const char *start, *advice;
@@ -206,11 +206,9 @@ static const char *packing_of(const char *text, size_t length)
                     {"PK\x03\x04", "an archive; unpack it first (unzip)"},
                     {"\xff\xfe", "UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"},
                     {"\xfe\xff", "UTF-16; save it as UTF-8 (iconv -f UTF-16 -t UTF-8)"}};
-    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++) {
-        const size_t start = strlen(packings[i].start);
-        if (length >= start && memcmp(text, packings[i].start, start) == 0)
+    for (size_t i = 0; i < sizeof packings / sizeof *packings; i++)
+        if (strncmp(text, packings[i].start, strlen(packings[i].start)) == 0)
             return packings[i].advice;
-    }
     return NULL;
 }
 
@@ -218,7 +216,7 @@ static const char *packing_of(const char *text, size_t length)
 static enum sbp_status read_one(struct sbp_logs *logs, const char *name, char *text, size_t length,
                                 const struct sbp_log_options *options)
 {
-    struct sbp_log_scan scan = {.name = name, .packing = packing_of(text, length)};
+    struct sbp_log_scan scan = {.name = name, .packing = packing_of(text)};
     const int file = logs->file_count++;
     logs->file[file] = sbp_arena_strdup(&logs->arena, name);
     enum sbp_status status = logs->file[file] == NULL ? SBP_E_MEMORY : SBP_OK;

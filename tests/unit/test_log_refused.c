@@ -210,8 +210,17 @@ static void test_nothing(void **state)
     assert_refused("", NULL, SBP_LOG_NO_TABLE, "no table", 0);
     assert_refused("Failed tests:\n  - run_2.log: alltoall_perf (N=2)\n", NULL, SBP_LOG_NO_TABLE,
                    "no table", 0);
-    assert_refused("\x1f\x8b\x08\x08\n", NULL, SBP_LOG_NO_TABLE, "gunzip", 0);
-    assert_refused("\xff\xfe#", NULL, SBP_LOG_NO_TABLE, "iconv", 0);
+    static const struct {
+        const char *start, *advice;
+    } packed[] = {{"\x1f\x8b\x08\x08\n", "gunzip"},
+                  {"\xfd\x37zXZ\n", "unxz"},
+                  {"\x28\xb5\x2f\xfd\n", "unzstd"},
+                  {"PK\x03\x04\n", "unzip"},
+                  {"\xff\xfe#", "iconv"},
+                  {"\xfe\xff#", "iconv"},
+                  {"\x1f", "no table"}};
+    for (size_t i = 0; i < sizeof packed / sizeof *packed; i++)
+        assert_refused(packed[i].start, NULL, SBP_LOG_NO_TABLE, packed[i].advice, 0);
     assert_refused("highest\n70056\n14198\n14188\n", NULL, SBP_LOG_NO_TABLE, "no table", 0);
     assert_refused("\x7f"
                    "ELF\x01\x02\n\n",
@@ -353,13 +362,15 @@ static void test_one_device_each(void **state)
                                          "device  0 [0000:02:00]", "device  0 [0000:03:00]"};
     static const char *const by_name[] = {"device  0 [0x01]", "device  0 [0x01]",
                                           "device  0 [0x01]", "device  0 [0x01]"};
+    static const char *const no_bus[] = {"device  0 red", "device  0 green", "device  0 blue",
+                                         "device  0 grey"};
     static const char *const by_half[] = {"device  0 [0x1b]", "device  0 [0x43]",
                                           "device  0 [0x1b]", "device  0 [0x43]"};
-    static const char *const *const devices[] = {by_bus, by_name, by_half};
+    static const char *const *const devices[] = {by_bus, by_name, by_half, no_bus};
     const struct sbp_log_options one = {.nodes = 1}, four = {.ranks_per_node = 4};
     const struct sbp_log_options two = {.ranks_per_node = 2}; /* said of other lists */
     for (int nodes = 1; nodes <= 2; nodes++)
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             struct sbp_text text;
             print_devices(nodes, devices[i], &text);
             assert_shape(text.bytes, nodes == 1 ? &one : NULL, nodes, 4);
@@ -714,18 +725,41 @@ static void test_slow_twin(void **state)
     sbp_text_free(&text);
 }
 
-/* Both end at 1 MiB, as OSU's collectives do. */
+/* From 16 MiB on alone; sizes below 1 MiB count only where there are too few from there on. */
+static void test_slow_end_twin(void **state)
+{
+    (void)state;
+    const struct log_world begun = {WORLD, .skip_from = 15, .skip_to = 17, .no_footer = true};
+    const struct log_world end = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 24, 1 << 26),
+                                  .no_list = true,
+                                  .no_settings = true,
+                                  .no_head = true,
+                                  .no_footer = true,
+                                  .slow = 2.5};
+    struct sbp_text text = {0};
+    log_world_print(&plain, &text);
+    log_world_print(&begun, &text);
+    log_world_print(&end, &text);
+    assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
+                   log_world_rows(&plain));
+    sbp_text_free(&text);
+}
+
+/* Both end at 1 MiB, as OSU's collectives do, or where three sizes from 128 KiB on are left. */
 static void test_slow_small_twin(void **state)
 {
     (void)state;
-    const struct log_world fast = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 20)};
-    const struct log_world slow = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, 1 << 20),
-                                   .slow = 2.5};
-    struct sbp_text text = {0};
-    log_world_print(&slow, &text);
-    log_world_print(&fast, &text);
-    assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long", log_world_rows(&fast));
-    sbp_text_free(&text);
+    for (int most = 1 << 19; most <= 1 << 20; most *= 2) {
+        const struct log_world fast = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 11, most)};
+        const struct log_world slow = {LOG_RUN(LOG_2022, "all_reduce", 2, 4, 1 << 10, most),
+                                       .slow = 2.5};
+        struct sbp_text text = {0};
+        log_world_print(&slow, &text);
+        log_world_print(&fast, &text);
+        assert_refused(text.bytes, NULL, SBP_LOG_SLOW_TWIN, "2.5 times as long",
+                       log_world_rows(&fast));
+        sbp_text_free(&text);
+    }
 }
 
 /* Slow at small messages, or of another shape: no twin. */
@@ -777,6 +811,7 @@ int main(void)
         cmocka_unit_test(test_networks),
         cmocka_unit_test(test_socket_twin),
         cmocka_unit_test(test_slow_twin),
+        cmocka_unit_test(test_slow_end_twin),
         cmocka_unit_test(test_slow_small_twin),
         cmocka_unit_test(test_no_twin),
         cmocka_unit_test(test_halves_that_differ),

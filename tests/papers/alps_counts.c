@@ -4,8 +4,6 @@
 
 #include "base/stats.h"
 
-#define RANKS_PER_NODE 4
-
 const struct alps_count alps_counts[ALPS_COUNTS] = {
     {8, {18.48, 18.045, 18.035, 18.65,  20.335, 21.155,  21.495, 22.825,  24.64,  38.205,
          42.5,  46.385, 47.16,  116.1,  139.2,  274.9,   296.95, 166.45,  181.55, 290.95,
@@ -29,8 +27,8 @@ double alps_error(const struct alps_count *count, const struct sbp_network *netw
     double off[ALPS_SIZES];
     for (int i = 0; i < ALPS_SIZES; i++) {
         const struct sbp_network_price price =
-            sbp_network_price(network, SBP_ALL_REDUCE, (double)count->ranks / RANKS_PER_NODE,
-                              RANKS_PER_NODE, (double)(INT64_C(8) << i));
+            sbp_network_price(network, SBP_ALL_REDUCE, (double)count->ranks / ALPS_RANKS_PER_NODE,
+                              ALPS_RANKS_PER_NODE, (double)(INT64_C(8) << i));
         off[i] = fabs(1e6 * price.seconds / count->time_us[i] - 1);
     }
     return sbp_median(off, ALPS_SIZES);

@@ -8,8 +8,9 @@
 
 #include "costmodel/network.h"
 
-#define ALPS_COUNTS 5
-#define ALPS_SIZES  30 /* 8 bytes to 4 GiB, each twice the one before */
+#define ALPS_COUNTS         5
+#define ALPS_SIZES          30 /* 8 bytes to 4 GiB, each twice the one before */
+#define ALPS_RANKS_PER_NODE 4
 
 struct alps_count {
     int ranks;

@@ -406,9 +406,9 @@ static void say_alps_counts(struct paper *paper)
         "count. The other three, each fitted to its own five, as measured once: "
         "NCCL_CROSS_NIC=1 with plugin 1.9.2 8.6, 5.5, 20.4, 17.5 and 16.1 %%; "
         "FI_CXI_DEFAULT_CQ_SIZE and others 9.8, 8.0, 33.7, 12.3 and 6.2 %% (plugin 1.13.0), 9.5, "
-        "7.5, 17.1, 20.1 and 10.8 %% (1.9.2). What can be had: two of the four runs of a rank "
-        "count differ, size by size, by 0.7 to 2.9 %% in the median up to 16 ranks and by 6 to "
-        "31 %% from 32 on, most at 128.\n\n");
+        "7.5, 17.1, 20.1 and 10.8 %% (1.9.2). None of the four ran twice; two of them differ, size "
+        "by size, by 0.7 to 2.9 %% in the median up to 16 ranks and by 6 to 31 %% from 32 on, most "
+        "at 128 (the longer time over the shorter, of all pairs and sizes).\n\n");
     sbp_network_fit_free(&fit);
 }
 

@@ -53,9 +53,10 @@ static void test_alps_not_measured(void **state)
     static struct sbp_cluster cluster;
     read_alps(&cluster);
     for (int i = 0; i < ALPS_COUNTS; i++) {
-        const double nodes = alps_counts[i].ranks / 4.0;
+        const double nodes = (double)alps_counts[i].ranks / ALPS_RANKS_PER_NODE;
         const enum sbp_basis basis =
-            sbp_network_price(&cluster.network, SBP_ALL_REDUCE, nodes, 4, 1e6).basis;
+            sbp_network_price(&cluster.network, SBP_ALL_REDUCE, nodes, ALPS_RANKS_PER_NODE, 1e6)
+                .basis;
         assert_int_equal(basis,
                          i == 0 || i == ALPS_COUNTS - 1 ? SBP_BASIS_BEYOND : SBP_BASIS_BETWEEN);
     }

@@ -272,9 +272,7 @@ void sbp_label_write(const struct sbp_space *space, const int *choice, const uin
 {
     strategy->boxing = space->request->boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
-        const struct sbp_op_node *node = &space->graph->op[op];
-        const int variable = space->op_variable[op];
-        const int decider = node->entry->follows ? space->slot[node->input[0]] : variable;
+        const int variable = space->op_variable[op], decider = sbp_space_decider(space, op);
         const int chosen = decider < 0 ? 0 : space->variable[decider].zero[choice[decider]];
         const int zero = sbp_space_zero(space, op, chosen);
         strategy->zero[op] = zero == space->parallel->zero ? SBP_ZERO_DEFAULT : (uint8_t)zero;

@@ -5,6 +5,10 @@
 #include "planner/label.h"
 #include "planner/space_price.h"
 
+/* Of a hundred steps, so many begin at what the walk is focused on, and so many are of a kind; the
+ * others change one role. */
+enum { FOCUSED = 70, STRETCHES = 35, IMITATIONS = 4, EXCHANGES = 7, LEVELS = 7 };
+
 static uint8_t *roles(const struct sbp_label_set *labels, int variable)
 {
     return labels->role + (size_t)variable * SBP_MAX_AXES;
@@ -54,11 +58,9 @@ static bool has_level(const struct sbp_label_walk *w, const struct sbp_strategy 
     const struct sbp_space *space = w->space;
     for (int op = 0; op < space->graph->op_count; op++) {
         const struct sbp_op_node *node = &space->graph->op[op];
-        const int decider =
-            node->entry->follows ? space->slot[node->input[0]] : space->op_variable[op];
         const int level = strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)space->parallel->zero
                                                                  : (int)strategy->zero[op];
-        if (decider == variable && node->weight_count > 0 &&
+        if (sbp_space_decider(space, op) == variable && node->weight_count > 0 &&
             sbp_space_zero(space, op, chosen) != level)
             return false;
     }
@@ -129,12 +131,13 @@ void sbp_label_walk_end(struct sbp_label_walk *w, bool is_taken)
 
 /* ---- steps: of `next`, from `now` on; false: there is none ----------------------------------- */
 
-/* After roles of a variable were changed. */
+/* After roles of a variable were changed; false: no choice has them. */
 static bool choose(struct sbp_label_walk *w, int variable)
 {
     const int zero = w->space->variable[variable].zero[w->next.choice[variable]];
     const int choice = find_choice(w, variable, roles(&w->next, variable), zero);
-    w->next.choice[variable] = choice;
+    if (choice >= 0)
+        w->next.choice[variable] = choice;
     return choice >= 0;
 }
 
@@ -172,6 +175,37 @@ static bool change_level(struct sbp_label_walk *w, int variable)
     w->next.choice[variable] =
         find_choice(w, variable, roles(&w->next, variable), below(w, SBP_ZERO_LEVELS));
     return w->next.choice[variable] >= 0;
+}
+
+/* An axis leaves a tensor in a state, by any role that does; false: none may. */
+static bool leave_in(struct sbp_label_walk *w, int variable, int axis, struct sbp_state state)
+{
+    const struct sbp_space_variable *v = &w->space->variable[variable];
+    const uint8_t was = roles(&w->next, variable)[axis];
+    const int first = below(w, v->role_count);
+    for (int i = 0; i < v->role_count; i++) {
+        const int role = (first + i) % v->role_count;
+        if (sbp_state_equal(v->state[role], state) && play(w, variable, axis, role))
+            return true;
+    }
+    roles(&w->next, variable)[axis] = was;
+    return false;
+}
+
+/* An axis leaves the tensors of a stretch of the model in one state, a variable's among them, where
+ * it may: one alone would be boxed on either side of it, and what that needs hides the gain. */
+static bool change_stretch(struct sbp_label_walk *w, int variable, int axis)
+{
+    const struct sbp_space_variable *v = &w->space->variable[variable];
+    const struct sbp_state state = v->state[below(w, v->role_count)];
+    int length = 1;
+    while (length < w->space->variable_count && below(w, 3) != 0)
+        length++;
+    const int first = variable - below(w, length);
+    bool done = false;
+    for (int u = first > 0 ? first : 0; u < first + length && u < w->space->variable_count; u++)
+        done |= leave_in(w, u, axis, state);
+    return done;
 }
 
 /* An axis does everywhere what another one does, so that classes are split by it or not at once. */
@@ -218,21 +252,28 @@ static bool stays(const struct sbp_label_walk *w)
     return !changed;
 }
 
+static int draw_variable(struct sbp_label_walk *w)
+{
+    if (w->focus_count > 0 && below(w, 100) < FOCUSED)
+        return w->focus[below(w, w->focus_count)];
+    return below(w, w->space->variable_count);
+}
+
 static bool draw(struct sbp_label_walk *w)
 {
-    const int variable = below(w, w->space->variable_count);
+    const int variable = draw_variable(w);
     const int axis = below(w, w->space->mesh->axis_count);
     const int other = below(w, w->space->mesh->axis_count);
-    switch (below(w, 10)) {
-    case 0:
+    const int kind = below(w, 100);
+    if (kind < STRETCHES)
+        return change_stretch(w, variable, axis);
+    if (kind < STRETCHES + IMITATIONS)
         return imitate(w, axis, other);
-    case 1:
+    if (kind < STRETCHES + IMITATIONS + EXCHANGES)
         return exchange_axes(w, variable, axis, other);
-    case 2:
+    if (kind < STRETCHES + IMITATIONS + EXCHANGES + LEVELS)
         return change_level(w, variable);
-    default:
-        return change_role(w, variable, axis);
-    }
+    return change_role(w, variable, axis);
 }
 
 bool sbp_label_walk_draw(struct sbp_label_walk *w)

@@ -1,10 +1,11 @@
 /* Steps from one labelled strategy of a space to another, drawn at random.
  *
- * The labels of all variables (planner/space.h) at once: a step gives an axis another role, lets
- * two axes of a variable change places, gives weights another ZeRO level, or lets an axis do
- * everywhere what another one does, so that a class is split by it nowhere or everywhere. Every
- * choice that is reached is one of the space's. Whether the labels are legal together is the
- * caller's to find out (sbp_strategy_close). Internal to lean_walk.c and label_any.c.
+ * The labels of all variables (planner/space.h) at once: a step gives an axis another role, leaves
+ * the tensors of a stretch of the model in one state, lets two axes of a variable change places,
+ * gives weights another ZeRO level, or lets an axis do everywhere what another one does, so that a
+ * class is split by it nowhere or everywhere. Every choice that is reached is one of the space's.
+ * Whether the labels are legal together is the caller's to find out (sbp_strategy_close). Internal
+ * to lean_walk.c and label_any.c.
  */
 #ifndef SBP_PLANNER_LABEL_WALK_H
 #define SBP_PLANNER_LABEL_WALK_H
@@ -21,6 +22,8 @@ struct sbp_label_walk {
     const struct sbp_space *space;
     struct sbp_random random;
     struct sbp_label_set now, next;
+    int focus_count;  /* 0: none */
+    const int *focus; /* variables that most steps begin at; the caller's */
 };
 
 /* Arrays come out of the arena; `now` is still to be given. The space has axes. E_MEMORY. */

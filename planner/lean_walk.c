@@ -5,6 +5,7 @@
 #include "base/portable.h"
 #include "planner/label.h"
 #include "planner/label_walk.h"
+#include "planner/lean_peak.h"
 #include "planner/space_rules.h"
 
 /* Temperatures, as shares of the bytes of the leanest plan so far. */
@@ -17,6 +18,7 @@ struct walk {
     const struct sbp_plan *plan;
     struct sbp_space space;
     struct sbp_label_walk labels;
+    struct sbp_lean_peak peak; /* of where the walk stands; of its start: unknown */
     double now_bytes;
     struct sbp_strategy trial;
     struct sbp_ranked *leanest;
@@ -40,12 +42,20 @@ static bool is_no_plan(enum sbp_status status)
     return status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED;
 }
 
-/* What the program of the next labels needs of a device; INFINITY: they are not legal. */
-static enum sbp_status compile(struct walk *w, double *device_bytes)
+/* The walk stands at what was compiled. */
+static void take(struct walk *w, const struct sbp_step *step)
+{
+    w->now_bytes = (double)step->totals.device_bytes;
+    sbp_lean_peak_find(&w->peak, step);
+    w->labels.focus = w->peak.variable;
+    w->labels.focus_count = w->peak.count;
+}
+
+/* Compiles the next labels, and takes them if their program needs at most so much of a device. */
+static enum sbp_status compile(struct walk *w, double most_bytes, bool *is_taken)
 {
     struct sbp_step step;
     struct sbp_diag refusal = {{0}};
-    *device_bytes = INFINITY;
     w->compiled++;
     sbp_label_write(&w->space, w->labels.next.choice, w->labels.next.role, &w->trial);
     enum sbp_status status = sbp_strategy_close(w->space.graph, w->space.mesh, &w->trial, &refusal);
@@ -53,8 +63,10 @@ static enum sbp_status compile(struct walk *w, double *device_bytes)
         status = sbp_plan_brief_step(w->plan, &w->trial, &step, &refusal);
     if (status != SBP_OK)
         return is_no_plan(status) ? SBP_OK : sbp_fail(w->diag, status, "%s", refusal.text);
-    *device_bytes = (double)step.totals.device_bytes;
     keep_leaner(w, &step.totals);
+    *is_taken = (double)step.totals.device_bytes <= most_bytes;
+    if (*is_taken)
+        take(w, &step);
     sbp_step_free(&step);
     return SBP_OK;
 }
@@ -65,13 +77,10 @@ static enum sbp_status take_step(struct walk *w, double temperature_bytes)
     const double most_bytes =
         w->now_bytes - temperature_bytes * sbp_log(1 - sbp_random_unit(&w->labels.random));
     const double reserve_bytes = (double)w->plan->cluster.reserve_bytes;
-    double device_bytes = INFINITY;
+    bool is_taken = false;
     if (sbp_label_walk_draw(&w->labels) && sbp_label_walk_goes_together(&w->labels) &&
         sbp_space_bytes(&w->space, w->labels.next.choice) + reserve_bytes <= most_bytes)
-        SBP_TRY(compile(w, &device_bytes));
-    const bool is_taken = device_bytes <= most_bytes;
-    if (is_taken)
-        w->now_bytes = device_bytes;
+        SBP_TRY(compile(w, most_bytes, &is_taken));
     sbp_label_walk_end(&w->labels, is_taken);
     return SBP_OK;
 }
@@ -91,6 +100,7 @@ static enum sbp_status walk(struct walk *w, int64_t programs)
 static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs)
 {
     SBP_TRY(sbp_label_walk_init(&w->labels, &w->space, seed, &w->arena));
+    SBP_TRY(sbp_lean_peak_init(&w->peak, &w->space, &w->arena));
     SBP_TRY(sbp_strategy_alloc(w->space.graph, &w->arena, &w->trial));
     if (w->space.variable_count == 0 || w->space.mesh->axis_count == 0 ||
         !sbp_label_walk_at(&w->labels, &w->leanest->strategy))

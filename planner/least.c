@@ -12,16 +12,15 @@ enum { MOST_ASKED = 100 };
 #define ASKED_EVALUATIONS INT64_C(300000000)
 /* Work of all walks: operators of the programs that they compile, each of a few microseconds, and
  * what a program takes besides. */
-#define WALKED_OPERATORS INT64_C(1000000)
+#define WALKED_OPERATORS INT64_C(2000000)
 enum { PROGRAM_OPERATORS = 10 };
-/* Programs of a first walk, at least; candidates that walk on. */
-enum { FIRST_PROGRAMS = 400, WALK_ON = 4 };
+/* For so many programs of all walks one candidate walks at all; so many walk last, at most. */
+enum { PROGRAMS_A_CANDIDATE = 500, WALK_LAST = 4 };
 
 /* What needs less by less than this share is not looked for. */
 #define NARROW 1e-4
-/* Shares of the time: for asking, once there is a plan, and then for first walks. */
-#define ASKED_SHARE  0.5
-#define WALKED_SHARE 0.75
+/* Share of the time for asking, once there is a plan; rounds of walks share the rest. */
+#define ASKED_SHARE 0.5
 
 /* A candidate's leanest plan so far. */
 struct seen {
@@ -173,21 +172,19 @@ static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs, do
     return SBP_OK;
 }
 
-static int at_most(int64_t count, int most)
-{
-    return count < most ? (int)count : most;
-}
-
-/* Half of the work goes to as many as get walks of some length, half to those that then lead. */
+/* Rounds of the same work: the leaner half of those that walked walks on, twice as far. */
 static enum sbp_status walk_all(struct hunt *h)
 {
-    const int64_t half = WALKED_OPERATORS / 2 / (h->plan->graph.op_count + PROGRAM_OPERATORS);
-    const int first = at_most(half / FIRST_PROGRAMS + 1, h->seen_count);
-    const int on = at_most(WALK_ON, h->seen_count);
-    if (h->seen_count == 0)
-        return SBP_OK;
-    SBP_TRY(walk_from(h, first, half / first, WALKED_SHARE));
-    return walk_from(h, on, half / on, 1);
+    const int64_t programs = WALKED_OPERATORS / (h->plan->graph.op_count + PROGRAM_OPERATORS);
+    const int64_t most = programs / PROGRAMS_A_CANDIDATE + 1;
+    const int first = most < h->seen_count ? (int)most : h->seen_count;
+    int rounds = 1;
+    for (int count = first; count > WALK_LAST; count /= 2)
+        rounds++;
+    for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2)
+        SBP_TRY(walk_from(h, count, programs / rounds / count + 1,
+                          ASKED_SHARE + (1 - ASKED_SHARE) * round / rounds));
+    return SBP_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

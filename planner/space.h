@@ -155,6 +155,14 @@ struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, i
  * alone; false for other operators. Head axes stand outside of query axes (design, section 4). */
 bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query);
 
+/* The variable that decides how an operator runs: its own, or where its first input rests; -1:
+ * none. */
+static inline int sbp_space_decider(const struct sbp_space *space, int op)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    return node->entry->follows ? space->slot[node->input[0]] : space->op_variable[op];
+}
+
 /* ZeRO level of an operator's weights under its variable's choice of a level; 0 .. 3. */
 int sbp_space_zero(const struct sbp_space *space, int op, int chosen);
 

@@ -21,12 +21,6 @@ struct maker {
 
 /* ---- kinds of works ------------------------------------------------------------------------- */
 
-static int variable_of(const struct sbp_space *space, int op)
-{
-    const struct sbp_op_node *node = &space->graph->op[op];
-    return node->entry->follows ? space->slot[node->input[0]] : space->op_variable[op];
-}
-
 static bool rests_whole(const struct sbp_space *space, int tensor)
 {
     return space->slot[tensor] >= 0 && space->variable[space->slot[tensor]].rests_whole;
@@ -48,7 +42,7 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    const int variable = variable_of(space, op);
+    const int variable = sbp_space_decider(space, op);
     struct sbp_space_work work = {.op = op, .follows = node->entry->follows};
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         work.map[r] = r < space->variable[variable].role_count ? role_of(space, variable, op, r)
@@ -89,7 +83,7 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
 static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work **found)
 {
     const size_t points = (size_t)m->space->view->points;
-    const int variable = variable_of(m->space, op);
+    const int variable = sbp_space_decider(m->space, op);
     struct sbp_space_work work = work_of(m, op);
     for (int i = m->works.first[variable]; i >= 0; i = m->works.next[i])
         if (is_alike(m, &work, &m->work[i])) {

@@ -12,8 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "costmodel/program_layout.h"
 #include "planner/check.h"
 #include "planner/label_walk.h"
+#include "planner/lean_peak.h"
 #include "planner/lean_walk.h"
 #include "space_bench.h"
 
@@ -149,6 +151,142 @@ static void test_steps(void **state)
     }
     print_message("%d steps go together, %d do not\n", together, apart);
     assert_true(together > 300 && apart > 100);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+static bool changes(const struct sbp_label_walk *w, int variable)
+{
+    const size_t at = (size_t)variable * SBP_MAX_AXES;
+    return w->now.choice[variable] != w->next.choice[variable] ||
+           memcmp(w->now.role + at, w->next.role + at, SBP_MAX_AXES) != 0;
+}
+
+/* Most steps change what the walk is focused on, and several variables at once are not rare. */
+static void test_focus(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_label_walk labels;
+    struct sbp_ranked found;
+    struct sbp_request request = free_request(SBP_SPACE_FULL);
+    int drawn[2] = {0}, focused[2] = {0}, several = 0;
+    open_plan(GPT(1, ""), LEVELS, &plan);
+    start(&plan, &request, &found);
+    request.every_level = true;
+    make_space(&plan, &request, &space);
+    assert_int_equal(sbp_label_walk_init(&labels, &space, 5, &space.arena), SBP_OK);
+    assert_true(sbp_label_walk_at(&labels, &found.strategy));
+    const int variable = space.variable_count / 2;
+    labels.focus = &variable;
+    for (int i = 0; i < 4000; i++) {
+        labels.focus_count = i % 2;
+        if (sbp_label_walk_draw(&labels)) {
+            int changed = 0;
+            for (int v = 0; v < space.variable_count; v++)
+                changed += changes(&labels, v);
+            assert_true(changed > 0);
+            drawn[i % 2]++;
+            focused[i % 2] += changes(&labels, variable);
+            several += changed > 2 && changed < space.variable_count / 2;
+        }
+        sbp_label_walk_end(&labels, false);
+    }
+    print_message("of %d and %d steps %d and %d change one of %d variables\n", drawn[0], drawn[1],
+                  focused[0], focused[1], space.variable_count);
+    assert_true(focused[1] > 2 * focused[0] && 2 * focused[1] > drawn[1]);
+    assert_true(several > 100);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
+/* How high a program's arena is filled at an instruction. */
+static int64_t filled_bytes(const struct sbp_program *program, int instr)
+{
+    int64_t top = 0;
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *b = &program->buffer[i];
+        const int64_t end = b->offset_bytes + sbp_program_slot_bytes(program, i);
+        if (!sbp_buffer_persists(b) && b->first >= 0 && b->first <= instr && instr <= b->last &&
+            end > top)
+            top = end;
+    }
+    return top;
+}
+
+/* Whether a tensor has a buffer at an instruction that it has not always. */
+static bool lives_at(const struct sbp_program *program, int tensor, int instr)
+{
+    bool lives = false;
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *b = &program->buffer[i];
+        lives |= !sbp_buffer_persists(b) && b->tensor == tensor && b->first >= 0 &&
+                 b->first <= instr && instr <= b->last;
+    }
+    return lives;
+}
+
+static bool decides_at(const struct sbp_space *space, int variable,
+                       const struct sbp_program *program, int instr)
+{
+    bool decides = program->instr[instr].op >= 0 &&
+                   sbp_space_decider(space, program->instr[instr].op) == variable;
+    for (int t = 0; t < space->graph->tensor_count; t++) {
+        bool is_its = space->slot[t] == variable;
+        for (int op = 0; op < space->graph->op_count; op++) {
+            const struct sbp_op_node *node = &space->graph->op[op];
+            bool touches = node->output == t;
+            for (int i = 0; i < node->input_count; i++)
+                touches |= node->input[i] == t;
+            for (int i = 0; i < node->weight_count; i++)
+                touches |= node->weight[i] == t;
+            is_its |= touches && sbp_space_decider(space, op) == variable;
+        }
+        decides |= is_its && lives_at(program, t, instr);
+    }
+    return decides;
+}
+
+/* The peak's variables are those of what lives where the arena is filled highest, found here by
+ * looking at all instructions and tensors; they are some, and not all. */
+static void test_peak(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_lean_peak peak;
+    struct sbp_ranked found;
+    struct sbp_step step;
+    struct sbp_diag diag = {{0}};
+    struct sbp_request request = free_request(SBP_SPACE_FULL);
+    open_plan(GPT(3, ""), LEVELS, &plan);
+    struct sbp_parallel parallel = plan.parallel;
+    parallel.recompute = SBP_RECOMPUTE_FULL;
+    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    start(&plan, &request, &found);
+    request.every_level = true;
+    make_space(&plan, &request, &space);
+    assert_int_equal(sbp_plan_step(&plan, &plan.strategy, &step, &diag), SBP_OK);
+    assert_int_equal(step.program_count, 1);
+    const struct sbp_program *program = &step.program[0];
+    int at = 0, count = 0;
+    for (int i = 1; i < program->instr_count; i++)
+        if (filled_bytes(program, i) > filled_bytes(program, at))
+            at = i;
+    assert_int_equal(sbp_lean_peak_init(&peak, &space, &space.arena), SBP_OK);
+    sbp_lean_peak_find(&peak, &step);
+    for (int v = 0; v < space.variable_count; v++)
+        if (decides_at(&space, v, program, at)) {
+            assert_true(count < peak.count);
+            assert_int_equal(peak.variable[count++], v);
+        }
+    assert_int_equal(peak.count, count);
+    print_message("%d of %d variables decide on instruction %d of %d\n", count,
+                  space.variable_count, at, program->instr_count);
+    assert_in_range(count, 1, space.variable_count - 1);
+    sbp_step_free(&step);
     sbp_space_free(&space);
     sbp_plan_free(&plan);
 }
@@ -327,8 +465,8 @@ static void test_ends(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_steps), cmocka_unit_test(test_leaner),   cmocka_unit_test(test_space),
-        cmocka_unit_test(test_fixes), cmocka_unit_test(test_requests), cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_ends)};
+        cmocka_unit_test(test_steps),    cmocka_unit_test(test_focus), cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_leaner),   cmocka_unit_test(test_space), cmocka_unit_test(test_fixes),
+        cmocka_unit_test(test_requests), cmocka_unit_test(test_stop),  cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -246,16 +246,19 @@ static enum sbp_status read_cost(const struct sbp_json *at, struct answer *answe
 static enum sbp_status read_shortage(const struct sbp_json *at, struct answer *answer)
 {
     struct sbp_json memory;
-    double available_bytes, needed_bytes = 0;
+    double available_bytes, needed_bytes = 0, bound_bytes = 0;
     const char *dominates = "";
     SBP_TRY(sbp_json_member(at, "memory", &memory));
     SBP_TRY(read_number(&memory, "available_bytes", 1, 1e18, &available_bytes));
     const bool proved = strcmp(answer->status, "infeasible") == 0;
     if (proved || sbp_json_has(&memory, "needed_bytes"))
         SBP_TRY(read_number(&memory, "needed_bytes", available_bytes, 1e18, &needed_bytes));
+    if (sbp_json_has(&memory, "lower_bound_bytes"))
+        SBP_TRY(read_number(&memory, "lower_bound_bytes", 1, needed_bytes, &bound_bytes));
     if (proved || sbp_json_has(&memory, "dominates"))
         SBP_TRY(read_string(&memory, "dominates", &dominates));
     answer->needed_bytes = (int64_t)needed_bytes;
+    answer->needed_bound_bytes = (int64_t)bound_bytes;
     (void)snprintf(answer->dominates, sizeof answer->dominates, "%s", dominates);
     return SBP_OK;
 }

@@ -2,7 +2,8 @@
  *
  * The checks know nothing of how the search works: the exit status fits the answer, a bound is no
  * more than the cost, memory fits the device, stages and roles multiply to the devices, the
- * micro-batch divides the batch, an infeasible answer names more memory than there is.
+ * micro-batch divides the batch, an infeasible answer names more memory than there is, and no less
+ * than it says is proved.
  */
 #ifndef SBP_TESTS_BENCH_ANSWER_H
 #define SBP_TESTS_BENCH_ANSWER_H
@@ -24,8 +25,9 @@ struct answer {
     int64_t device_bytes;
     char plan[ANSWER_PLAN_BYTES]; /* in a line */
     /* Without: */
-    int64_t needed_bytes; /* on a device; 0: not known */
-    char dominates[32];   /* most of that, "" where it is not known */
+    int64_t needed_bytes;       /* on a device; 0: not known */
+    int64_t needed_bound_bytes; /* no plan needs less; 0: not known */
+    char dominates[32];         /* most of what is needed, "" where it is not known */
 };
 
 /* devices: of the cluster; batch: sequences or images of a step. E_INPUT, with the cause in diag:

@@ -29,7 +29,7 @@ static const char good[] =
 static const char infeasible[] =
     "{\"status\": \"infeasible\", \"objective_s\": null, \"lower_bound_s\": null,"
     " \"model\": {\"parameters\": 1000}, \"memory\": {\"available_bytes\": 80,"
-    " \"needed_bytes\": 90, \"dominates\": \"activations\"}}";
+    " \"needed_bytes\": 90, \"lower_bound_bytes\": 85, \"dominates\": \"activations\"}}";
 
 static enum sbp_status read(const char *text, int exit_code, struct answer *answer,
                             struct sbp_diag *diag)
@@ -58,6 +58,7 @@ static void test_good(void **state)
     assert_int_equal(read(infeasible, 1, &answer, &diag), SBP_OK);
     assert_false(answer.has_plan);
     assert_int_equal(answer.needed_bytes, 90);
+    assert_int_equal(answer.needed_bound_bytes, 85);
     assert_string_equal(answer.dominates, "activations");
     assert_string_equal(answer_verdict(&answer, verdict), "infeasible");
 }
@@ -90,6 +91,7 @@ static void test_wrong(void **state)
         {good, "\"row\": [1, 4]", "\"row\": [1, 2]", "layers[1]: roles multiply to 4"},
         {good, "\"parameters\": 0", "\"parameters\": -1", "layers[2].parameters"},
         {infeasible, "\"needed_bytes\": 90", "\"needed_bytes\": 79", "needed_bytes"},
+        {infeasible, "\"lower_bound_bytes\": 85", "\"lower_bound_bytes\": 91", "lower_bound_bytes"},
         {infeasible, ", \"dominates\": \"activations\"", "", "dominates"},
     };
     struct answer answer;

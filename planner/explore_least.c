@@ -1,7 +1,8 @@
 #include "planner/explore_job.h"
 #include "planner/least.h"
 
-/* What each part of explaining that nothing fits may take of a search's time limit. */
+/* What each part of explaining that nothing fits may take of a search's time limit, where less of
+ * it is left. */
 #define LIMIT_SHARE 0.1
 /* Searches within a byte less: how many, what they evaluate before no other begins, and how large
  * they are, in candidates times digits of the space: larger ones take long and hardly prove
@@ -106,13 +107,15 @@ static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_para
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Where nothing was found the time may be up: what explains it has time of its own. */
+/* Where nothing was found the time may be up: what explains it has time of its own then. */
 static struct sbp_request explaining(const struct sbp_explorer *e)
 {
     struct sbp_request request = e->asked;
+    double *const limit_s = &request.solver_options.time_limit_s;
     request.deadline_s = 0;
     request.solver = NULL;
-    request.solver_options.time_limit_s *= LIMIT_SHARE;
+    if (*limit_s > 0)
+        *limit_s = fmax(*limit_s - (sbp_clock_s() - e->start_s), LIMIT_SHARE * *limit_s);
     return request;
 }
 
@@ -129,6 +132,7 @@ enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e, const struct s
         return SBP_OK;
     }
     raise_least(e);
+    request = explaining(e);
     SBP_TRY(descend_all(e, given, &request, leanest));
     e->out->needed_bytes = leanest->device_bytes;
     e->out->leanest = leanest;

@@ -23,6 +23,16 @@ enum { PROGRAMS = 400 };
 
 #define LEVELS LEVEL("a", 2) ", " LEVEL("b", 4)
 
+/* Layers of different sizes. */
+static const char chain[] =
+    "{\"name\": \"c\", \"global_batch\": 36, \"input\": \"free\", \"layers\": ["
+    "{\"op\": \"linear\", \"in\": 72, \"out\": 144}, {\"op\": \"relu\"},"
+    "{\"op\": \"linear\", \"in\": 144, \"out\": 288}, {\"op\": \"relu\"},"
+    "{\"op\": \"linear\", \"in\": 288, \"out\": 576}, {\"op\": \"relu\"},"
+    "{\"op\": \"linear\", \"in\": 576, \"out\": 48}, {\"op\": \"relu\"},"
+    "{\"op\": \"linear\", \"in\": 48, \"out\": 96}, {\"op\": \"relu\"},"
+    "{\"op\": \"linear\", \"in\": 96, \"out\": 48}]}";
+
 /* The cheapest plan of a request, which is rarely lean. */
 static void start(struct sbp_plan *plan, const struct sbp_request *request,
                   struct sbp_ranked *leanest)
@@ -162,7 +172,8 @@ static bool changes(const struct sbp_label_walk *w, int variable)
            memcmp(w->now.role + at, w->next.role + at, SBP_MAX_AXES) != 0;
 }
 
-/* Most steps change what the walk is focused on, and several variables at once are not rare. */
+/* Most steps change what the walk is focused on; those that change several variables at once, or
+ * most of them, are not rare. */
 static void test_focus(void **state)
 {
     (void)state;
@@ -171,7 +182,7 @@ static void test_focus(void **state)
     struct sbp_label_walk labels;
     struct sbp_ranked found;
     struct sbp_request request = free_request(SBP_SPACE_FULL);
-    int drawn[2] = {0}, focused[2] = {0}, several = 0;
+    int drawn[2] = {0}, focused[2] = {0}, several = 0, many = 0;
     open_plan(GPT(1, ""), LEVELS, &plan);
     start(&plan, &request, &found);
     request.every_level = true;
@@ -189,14 +200,16 @@ static void test_focus(void **state)
             assert_true(changed > 0);
             drawn[i % 2]++;
             focused[i % 2] += changes(&labels, variable);
-            several += changed > 2 && changed < space.variable_count / 2;
+            several += changed > 2 && changed <= space.variable_count / 2;
+            many += changed > space.variable_count / 2;
         }
         sbp_label_walk_end(&labels, false);
     }
     print_message("of %d and %d steps %d and %d change one of %d variables\n", drawn[0], drawn[1],
                   focused[0], focused[1], space.variable_count);
     assert_true(focused[1] > 2 * focused[0] && 2 * focused[1] > drawn[1]);
-    assert_true(several > 100);
+    print_message("%d change several, %d most\n", several, many);
+    assert_true(several > 100 && many > 40);
     sbp_space_free(&space);
     sbp_plan_free(&plan);
 }
@@ -230,8 +243,7 @@ static bool lives_at(const struct sbp_program *program, int tensor, int instr)
 static bool decides_at(const struct sbp_space *space, int variable,
                        const struct sbp_program *program, int instr)
 {
-    bool decides = program->instr[instr].op >= 0 &&
-                   sbp_space_decider(space, program->instr[instr].op) == variable;
+    bool decides = false;
     for (int t = 0; t < space->graph->tensor_count; t++) {
         bool is_its = space->slot[t] == variable;
         for (int op = 0; op < space->graph->op_count; op++) {
@@ -248,47 +260,78 @@ static bool decides_at(const struct sbp_space *space, int variable,
     return decides;
 }
 
-/* The peak's variables are those of what lives where the arena is filled highest, found here by
- * looking at all instructions and tensors; they are some, and not all. */
-static void test_peak(void **state)
+/* The program of the stage that needs most; there is one chunk. */
+static const struct sbp_program *fullest(const struct sbp_step *step)
 {
-    (void)state;
-    struct sbp_plan plan;
-    struct sbp_space space;
+    int stage = 0;
+    for (int s = 1; s < step->stages; s++)
+        if (step->memory[s].device_bytes > step->memory[stage].device_bytes)
+            stage = s;
+    return &step->program[step->program_of[stage]];
+}
+
+/* How many variables decide; they are held to those that looking at all instructions and tensors
+ * finds. */
+static int check_peak(const struct sbp_space *space, const struct sbp_step *step)
+{
+    const struct sbp_program *program = fullest(step);
     struct sbp_lean_peak peak;
-    struct sbp_ranked found;
-    struct sbp_step step;
-    struct sbp_diag diag = {{0}};
-    struct sbp_request request = free_request(SBP_SPACE_FULL);
-    open_plan(GPT(3, ""), LEVELS, &plan);
-    struct sbp_parallel parallel = plan.parallel;
-    parallel.recompute = SBP_RECOMPUTE_FULL;
-    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    start(&plan, &request, &found);
-    request.every_level = true;
-    make_space(&plan, &request, &space);
-    assert_int_equal(sbp_plan_step(&plan, &plan.strategy, &step, &diag), SBP_OK);
-    assert_int_equal(step.program_count, 1);
-    const struct sbp_program *program = &step.program[0];
+    struct sbp_arena arena;
     int at = 0, count = 0;
     for (int i = 1; i < program->instr_count; i++)
         if (filled_bytes(program, i) > filled_bytes(program, at))
             at = i;
-    assert_int_equal(sbp_lean_peak_init(&peak, &space, &space.arena), SBP_OK);
-    sbp_lean_peak_find(&peak, &step);
-    for (int v = 0; v < space.variable_count; v++)
-        if (decides_at(&space, v, program, at)) {
+    sbp_arena_init(&arena);
+    assert_int_equal(sbp_lean_peak_init(&peak, space, &arena), SBP_OK);
+    sbp_lean_peak_find(&peak, step);
+    for (int v = 0; v < space->variable_count; v++)
+        if (decides_at(space, v, program, at)) {
             assert_true(count < peak.count);
             assert_int_equal(peak.variable[count++], v);
         }
     assert_int_equal(peak.count, count);
-    print_message("%d of %d variables decide on instruction %d of %d\n", count,
-                  space.variable_count, at, program->instr_count);
-    assert_in_range(count, 1, space.variable_count - 1);
-    sbp_step_free(&step);
-    sbp_space_free(&space);
-    sbp_plan_free(&plan);
+    print_message("%d of %d variables decide at instruction %d of %d\n", count,
+                  space->variable_count, at, program->instr_count);
+    sbp_arena_free(&arena);
+    return count;
+}
+
+/* The peak's variables are those of what lives where the arena is filled highest: some, and
+ * not all; gathered weights count (ZeRO 3), and of two stages the fuller one. */
+static void test_peak(void **state)
+{
+    (void)state;
+    static const struct {
+        enum sbp_recompute recompute;
+        int zero, stages;
+    } cases[] = {{SBP_RECOMPUTE_NONE, 0, 1},
+                 {SBP_RECOMPUTE_FULL, 0, 1},
+                 {SBP_RECOMPUTE_FULL, 3, 1},
+                 {SBP_RECOMPUTE_FULL, 3, 2}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sbp_plan plan;
+        struct sbp_space space;
+        struct sbp_ranked found;
+        struct sbp_step step;
+        struct sbp_diag diag = {{0}};
+        struct sbp_request request = {.space = SBP_SPACE_FULL};
+        open_plan(chain, LEVELS, &plan);
+        struct sbp_parallel parallel = plan.parallel;
+        parallel.recompute = cases[i].recompute;
+        parallel.zero = cases[i].zero;
+        parallel.pipeline = cases[i].stages;
+        parallel.micro_batch = 36 / cases[i].stages;
+        if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+            fail_msg("%s", diag.text);
+        start(&plan, &request, &found);
+        request.every_level = true;
+        make_space(&plan, &request, &space);
+        assert_int_equal(sbp_plan_step(&plan, &plan.strategy, &step, &diag), SBP_OK);
+        assert_in_range(check_peak(&space, &step), 1, space.variable_count - 1);
+        sbp_step_free(&step);
+        sbp_space_free(&space);
+        sbp_plan_free(&plan);
+    }
 }
 
 static void test_leaner(void **state)

@@ -81,7 +81,7 @@ enum sbp_status sbp_label_walk_init(struct sbp_label_walk *w, const struct sbp_s
                                     uint64_t seed, struct sbp_arena *arena)
 {
     struct sbp_label_set *const both[] = {&w->now, &w->next};
-    w->space = space;
+    *w = (struct sbp_label_walk){.space = space};
     sbp_random_seed(&w->random, seed);
     for (int i = 0; i < 2; i++) {
         both[i]->choice = SBP_NEW(arena, int, space->variable_count + 1);

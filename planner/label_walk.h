@@ -26,7 +26,8 @@ struct sbp_label_walk {
     const int *focus; /* variables that most steps begin at; the caller's */
 };
 
-/* Arrays come out of the arena; `now` is still to be given. The space has axes. E_MEMORY. */
+/* Arrays come out of the arena; `now` is still to be given, and what the walk is focused on, if
+ * anything. The space has axes. E_MEMORY. */
 enum sbp_status sbp_label_walk_init(struct sbp_label_walk *walk, const struct sbp_space *space,
                                     uint64_t seed, struct sbp_arena *arena) SBP_MUST_USE;
 /* Stands where a strategy is; false: it is not of the space, and `now` is no labelling. */

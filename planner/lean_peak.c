@@ -55,12 +55,12 @@ static void note(struct sbp_lean_peak *peak, int variable)
 }
 
 /* Operators that read or write what lives decide on it, and so do the places where it rests. */
-static void note_deciders(struct sbp_lean_peak *peak)
+static void note_deciders(struct sbp_lean_peak *peak, int running_op)
 {
     const struct sbp_graph *graph = peak->space->graph;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
-        bool touches = node->output >= 0 && peak->lives[node->output];
+        bool touches = op == running_op || (node->output >= 0 && peak->lives[node->output]);
         for (int i = 0; i < node->input_count; i++)
             touches |= node->input[i] >= 0 && peak->lives[node->input[i]];
         for (int i = 0; i < node->weight_count; i++)
@@ -86,7 +86,8 @@ void sbp_lean_peak_find(struct sbp_lean_peak *peak, const struct sbp_step *step)
             at <= buffer->last)
             peak->lives[buffer->tensor] = true;
     }
-    note_deciders(peak);
+    if (at >= 0)
+        note_deciders(peak, program->instr[at].op);
     peak->count = 0;
     for (int v = 0; v < variables; v++)
         if (peak->takes_to[v])

@@ -20,8 +20,8 @@ struct sbp_lean_peak {
 /* Arrays come out of the arena; empty. E_MEMORY. */
 enum sbp_status sbp_lean_peak_init(struct sbp_lean_peak *peak, const struct sbp_space *space,
                                    struct sbp_arena *arena) SBP_MUST_USE;
-/* The variables, in order, that decide on tensors of which anything lives, and does not always,
- * where the step's fullest device has its arena full. */
+/* The variables, in order, that decide on the instruction at which the step's fullest device has
+ * its arena full, and on tensors of which anything lives then and does not always. */
 void sbp_lean_peak_find(struct sbp_lean_peak *peak, const struct sbp_step *step);
 
 #endif

@@ -17,6 +17,10 @@
 
 enum { MODELS = 150, MOST_CHOICES = 200000 };
 
+/* The last layer reads the first one, and both branches are added: partial sums of both may go on
+ * there, of one they may not. */
+#define BRANCHES ", \"inputs\": [\"a\"]}, {\"op\": \"add\", \"inputs\": [\"b\", \"c\"]"
+
 static bool is_legal(const struct sbp_plan *plan, const struct sbp_space *space,
                      const struct sbp_label_walk *walk, struct sbp_strategy *strategy)
 {
@@ -75,13 +79,25 @@ struct tally {
     int some, sought, many;
 };
 
+/* The strategy is closed, and one of the space's. */
+static void check_found(const struct sbp_plan *plan, const struct sbp_space *space, uint64_t seed,
+                        struct sbp_arena *arena, struct sbp_strategy *strategy)
+{
+    struct sbp_label_walk walk;
+    struct sbp_diag diag = {{0}};
+    if (sbp_strategy_close(&plan->graph, &plan->mesh, strategy, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    assert_int_equal(sbp_label_walk_init(&walk, space, 0, arena), SBP_OK);
+    if (!sbp_label_walk_at(&walk, strategy) || !is_legal(plan, space, &walk, strategy))
+        fail_msg("seed %" PRIu64 ": the labels are none of the space's", seed);
+}
+
 static void check_space(const struct sbp_plan *plan, const struct sbp_space *space, uint64_t seed,
                         struct tally *tally)
 {
     struct sbp_strategy strategy;
     struct sbp_arena arena;
     bool first, found, again;
-    struct sbp_diag diag = {{0}};
     sbp_arena_init(&arena);
     assert_int_equal(sbp_strategy_alloc(&plan->graph, &arena, &strategy), SBP_OK);
     const int exists = try_all(plan, space, &arena, &first);
@@ -89,8 +105,8 @@ static void check_space(const struct sbp_plan *plan, const struct sbp_space *spa
     if (exists >= 0 && found != exists)
         fail_msg("seed %" PRIu64 ": %s, and there %s", seed, found ? "found" : "none found",
                  exists ? "are some" : "are none");
-    if (found && sbp_strategy_close(&plan->graph, &plan->mesh, &strategy, &diag) != SBP_OK)
-        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    if (found)
+        check_found(plan, space, seed, &arena, &strategy);
     const struct sbp_labels labels = strategy.op[0];
     assert_int_equal(sbp_label_any(space, seed, &strategy, &again), SBP_OK);
     assert_int_equal(again, found);
@@ -112,14 +128,16 @@ static void check_model(uint64_t seed, struct tally *tally)
     struct sbp_diag diag = {{0}};
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     sbp_random_seed(&random, seed);
+    const bool branches = sbp_random_below(&random, 3) == 0;
     for (int i = 0; i < 5; i++)
         drawn[i] = size[sbp_random_below(&random, sizeof size / sizeof *size)];
     (void)snprintf(model, sizeof model,
                    "{\"name\": \"m\", \"global_batch\": %" PRId64
                    ", \"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"in\": %" PRId64
                    ", \"out\": %" PRId64 "}, {\"op\": \"linear\", \"name\": \"b\", \"out\": "
-                   "%" PRId64 "}, {\"op\": \"linear\", \"name\": \"c\", \"out\": %" PRId64 "}]}",
-                   drawn[0], drawn[1], drawn[2], drawn[3], drawn[4]);
+                   "%" PRId64 "}, {\"op\": \"linear\", \"name\": \"c\", \"out\": %" PRId64 "%s}]}",
+                   drawn[0], drawn[1], drawn[2], drawn[3], drawn[branches ? 3 : 4],
+                   branches ? BRANCHES : "");
     open_plan(model, LEVEL("a", 2) ", " LEVEL("b", 3), &plan);
     if (sbp_space_make(&plan, &request, NULL, NULL, &space, &diag) == SBP_OK) {
         check_space(&plan, &space, seed, tally);

@@ -1,7 +1,5 @@
 #include "costmodel/price.h"
 
-#include "costmodel/program_layout.h"
-
 struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
                                     const struct sbp_cluster *cluster,
                                     const struct sbp_element_bytes *bytes)

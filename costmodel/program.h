@@ -225,6 +225,8 @@ void sbp_program_free(struct sbp_program *program);
 bool sbp_buffer_persists(const struct sbp_buffer *buffer);
 /* Bytes of a buffer, not rounded; -1 when they overflow. */
 int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
+/* What it takes in the arena: its bytes, rounded up to 64. Its size is known to fit. */
+int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer);
 /* Sets the price of every instruction (price.c), by the stage's own cluster; the compiler has
  * called it. */
 void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster);

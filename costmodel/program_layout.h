@@ -13,7 +13,5 @@
  * all buffers together pass 2^62 bytes, which leaves room to add a device's reserve; E_MEMORY. */
 enum sbp_status sbp_program_lay_out(struct sbp_program *program,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-/* What a buffer takes in the arena: its bytes, rounded up to 64. Its size is known to fit. */
-int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer);
 
 #endif

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "costmodel/price.h"
-#include "costmodel/program_layout.h"
 
 #define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
 #define ROUNDING           1e-12              /* of sums of a step's times */

@@ -2,8 +2,6 @@
 
 #include <string.h>
 
-#include "costmodel/program_layout.h"
-
 enum sbp_status sbp_lean_peak_init(struct sbp_lean_peak *peak, const struct sbp_space *space,
                                    struct sbp_arena *arena)
 {

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "costmodel/price.h"
-#include "costmodel/program_layout.h"
 #include "planner/json_out.h"
 
 /* Of a micro-batch in flight; the timeline counts token ids among what it keeps. */

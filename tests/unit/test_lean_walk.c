@@ -12,7 +12,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "costmodel/program_layout.h"
 #include "planner/check.h"
 #include "planner/label_walk.h"
 #include "planner/lean_peak.h"

@@ -131,20 +131,24 @@ void sbp_label_walk_end(struct sbp_label_walk *w, bool is_taken)
 
 /* ---- steps: of `next`, from `now` on; false: there is none ----------------------------------- */
 
-/* After roles of a variable were changed; false: no choice has them. */
-static bool choose(struct sbp_label_walk *w, int variable)
+/* The choice of the variable's roles at a ZeRO level; false: no choice has them, it stays. */
+static bool choose(struct sbp_label_walk *w, int variable, int zero)
 {
-    const int zero = w->space->variable[variable].zero[w->next.choice[variable]];
     const int choice = find_choice(w, variable, roles(&w->next, variable), zero);
     if (choice >= 0)
         w->next.choice[variable] = choice;
     return choice >= 0;
 }
 
+static int level(const struct sbp_label_walk *w, int variable)
+{
+    return w->space->variable[variable].zero[w->next.choice[variable]];
+}
+
 static bool play(struct sbp_label_walk *w, int variable, int axis, int role)
 {
     roles(&w->next, variable)[axis] = (uint8_t)role;
-    return choose(w, variable);
+    return choose(w, variable, level(w, variable));
 }
 
 /* Another role on an axis; every other time what the operator leaves rests otherwise there, too. */
@@ -167,14 +171,12 @@ static bool exchange_axes(struct sbp_label_walk *w, int variable, int a, int b)
     const uint8_t kept = role[a];
     role[a] = role[b];
     role[b] = kept;
-    return choose(w, variable);
+    return choose(w, variable, level(w, variable));
 }
 
 static bool change_level(struct sbp_label_walk *w, int variable)
 {
-    w->next.choice[variable] =
-        find_choice(w, variable, roles(&w->next, variable), below(w, SBP_ZERO_LEVELS));
-    return w->next.choice[variable] >= 0;
+    return choose(w, variable, below(w, SBP_ZERO_LEVELS));
 }
 
 /* An axis leaves a tensor in a state, by any role that does; false: none may. */

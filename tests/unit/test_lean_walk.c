@@ -154,6 +154,8 @@ static void check_steps(const char *model)
             together += goes;
             apart += !goes;
         }
+        for (int v = 0; v < space.variable_count; v++)
+            assert_in_range(labels.next.choice[v], 0, space.variable[v].choice_count - 1);
         sbp_label_walk_end(&labels, goes);
     }
     print_message("%d steps go together, %d do not\n", together, apart);

@@ -33,8 +33,7 @@ static bool comes_and_goes(const struct sbp_buffer *buffer)
     return !sbp_buffer_persists(buffer) && buffer->first >= 0;
 }
 
-/* The instruction that the arena's last bytes are first needed for; -1: none is needed for a time.
- */
+/* An instruction that the arena's last bytes are needed for; -1: what always lives takes all. */
 static int find_instr(const struct sbp_program *program)
 {
     for (int i = 0; i < program->buffer_count; i++) {

@@ -30,6 +30,20 @@ static enum sbp_status fit_curves(struct sbp_network_fit *fit, struct sbp_diag *
     return SBP_OK;
 }
 
+/* A level that the formula leaves out, although messages were sent over it: what is predicted far
+ * too small is off by 1 at most, which with few sizes may be the least error. Their curve says it
+ * then: latency of small ones, rate of large ones. */
+static void take_from_messages(const struct sbp_network *network, bool between,
+                               struct sbp_network_level *level)
+{
+    for (int i = 0; i < network->curve_count && !level->is_measured; i++) {
+        const struct sbp_shape_curve *curve = &network->curve[i];
+        const double beta = curve->segment[curve->segment_count - 1].beta_s_per_byte;
+        if (curve->kind == SBP_SEND_RECV && (curve->nodes > 1) == between && beta > 0)
+            *level = (struct sbp_network_level){true, curve->segment[0].alpha_s, beta};
+    }
+}
+
 static enum sbp_status fit_formulas(struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
     struct sbp_formula levels;
@@ -42,6 +56,8 @@ static enum sbp_status fit_formulas(struct sbp_network_fit *fit, struct sbp_diag
         (struct sbp_network_level){c[SBP_INTER_BYTE] > 0, c[SBP_INTER_STEP], c[SBP_INTER_BYTE]};
     fit->within =
         (struct sbp_network_level){c[SBP_INTRA_BYTE] > 0, c[SBP_INTRA_STEP], c[SBP_INTRA_BYTE]};
+    take_from_messages(&fit->network, true, &fit->between);
+    take_from_messages(&fit->network, false, &fit->within);
     return SBP_OK;
 }
 

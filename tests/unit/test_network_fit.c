@@ -182,6 +182,32 @@ static void test_few_sizes(void **state)
     }
 }
 
+/* Four sizes of messages, of which the small ones cost nothing by the byte: the level between nodes
+ * has the rate of the large ones, and is not taken for the one within. */
+static void test_few_messages(void **state)
+{
+    (void)state;
+    static const double BYTES[] = {8, 2048, 524288, 16777216};
+    static const double BETWEEN_S[] = {1.02e-5, 1.02e-5, 8.4e-3, 0.2732};
+    static const double WITHIN_S[] = {3.4e-6, 3.6e-6, 5.02e-5, 1.6e-3};
+    static struct sbp_network_fit fit;
+    const struct sbp_network_options options = {0};
+    struct sbp_measured measured = {.count = 0};
+    measured.point = SBP_NEW(&measured.arena, struct sbp_measured_point, 12);
+    assert_non_null(measured.point);
+    for (int i = 0; i < 4; i++) {
+        add(&measured, SBP_SEND_RECV, 1, 2, BYTES[i], WITHIN_S[i]);
+        add(&measured, SBP_SEND_RECV, 2, 1, BYTES[i], BETWEEN_S[i]);
+        add(&measured, SBP_SEND_RECV, 2, 2, BYTES[i], BETWEEN_S[i]);
+    }
+    assert_int_equal(sbp_network_fit(&measured, &options, &fit, NULL), SBP_OK);
+    assert_true(fit.between.is_measured && fit.within.is_measured);
+    near(1 / fit.between.beta_s_per_byte, 6.14e7, 0.05, "bytes a second between nodes");
+    near(1 / fit.within.beta_s_per_byte, 1.05e10, 0.1, "bytes a second within nodes");
+    sbp_network_fit_free(&fit);
+    sbp_arena_free(&measured.arena);
+}
+
 /* All shapes of a large cluster: its ends stay, and of the others those that lie apart. */
 static void test_more_shapes_than_a_file_holds(void **state)
 {
@@ -417,19 +443,13 @@ static void test_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truth),
-        cmocka_unit_test(test_two_nodes),
-        cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_few_sizes),
-        cmocka_unit_test(test_more_shapes_than_a_file_holds),
-        cmocka_unit_test(test_paper),
-        cmocka_unit_test(test_pairs),
-        cmocka_unit_test(test_falling),
-        cmocka_unit_test(test_floor),
-        cmocka_unit_test(test_messages),
-        cmocka_unit_test(test_ports),
-        cmocka_unit_test(test_no_ports),
-        cmocka_unit_test(test_shapes),
+        cmocka_unit_test(test_truth),        cmocka_unit_test(test_two_nodes),
+        cmocka_unit_test(test_errors),       cmocka_unit_test(test_few_sizes),
+        cmocka_unit_test(test_few_messages), cmocka_unit_test(test_more_shapes_than_a_file_holds),
+        cmocka_unit_test(test_paper),        cmocka_unit_test(test_pairs),
+        cmocka_unit_test(test_falling),      cmocka_unit_test(test_floor),
+        cmocka_unit_test(test_messages),     cmocka_unit_test(test_ports),
+        cmocka_unit_test(test_no_ports),     cmocka_unit_test(test_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -92,20 +92,19 @@ struct count {
     const struct sbp_space *space;
     const struct sbp_again *again;
     const bool *overwritten;
-    int *counted; /* (tensor_count) piece + 1 */
-    double *bytes;
+    int *counted;  /* (tensor_count) piece + 1 */
+    double *bytes; /* (op_count) of a micro-batch */
 };
 
 /* A tensor at rest, once for each piece that keeps it. */
 static void count_tensor(const struct count *c, int op, int piece, int tensor)
 {
     const struct sbp_space *space = c->space;
-    const int point = space->view->point[op];
-    if (c->counted[tensor] == piece + 1 || point < 0)
+    if (c->counted[tensor] == piece + 1)
         return;
     c->counted[tensor] = piece + 1;
-    c->bytes[point] += space->view->kept[op] * sbp_space_elements(space, tensor) /
-                       (double)space->mesh->devices * (double)space->pricing.bytes.activation;
+    c->bytes[op] += sbp_space_elements(space, tensor) / (double)space->mesh->devices *
+                    (double)space->pricing.bytes.activation;
 }
 
 /* Of what is formed again, what comes in from outside is kept; the model's free input is there
@@ -122,9 +121,7 @@ static void count_formed_again(const struct count *c, int op, int piece)
 /* Bytes over all devices that are kept as often as an operator's activations are. */
 static void count_bytes(const struct count *c, int op, double bytes)
 {
-    const struct sbp_view *view = c->space->view;
-    if (view->point[op] >= 0)
-        c->bytes[view->point[op]] += view->kept[op] * bytes / (double)c->space->mesh->devices;
+    c->bytes[op] += bytes / (double)c->space->mesh->devices;
 }
 
 /* What attention left, under selective recompute; products leave what their tuples say. */
@@ -199,28 +196,40 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
     return SBP_OK;
 }
 
-enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
-                                             const struct sbp_again *again, double *bytes)
+/* (op_count) what no choice changes of the activations that an operator keeps, of a micro-batch;
+ * what several keep is the first one's. */
+static enum sbp_status count_kept(const struct sbp_space *space, const struct sbp_again *again,
+                                  struct sbp_arena *scratch, double *bytes)
 {
     const struct sbp_view *view = space->view;
-    struct sbp_arena scratch;
     bool *overwritten = NULL;
-    sbp_arena_init(&scratch);
-    enum sbp_status status = find_overwritten(space->graph, &scratch, &overwritten);
+    SBP_TRY(find_overwritten(space->graph, scratch, &overwritten));
     const struct count count = {.space = space,
                                 .again = again,
                                 .overwritten = overwritten,
-                                .counted = SBP_NEW(&scratch, int, space->graph->tensor_count),
+                                .counted = SBP_NEW(scratch, int, space->graph->tensor_count),
                                 .bytes = bytes};
-    if (status == SBP_OK && count.counted == NULL)
-        status = SBP_E_MEMORY;
-    for (int piece = 0; status == SBP_OK && piece < view->pieces; piece++)
+    if (count.counted == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < view->pieces; piece++)
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
             count_op(&count, op, piece);
-    if (status == SBP_OK && space->parallel->offload && space->parallel->owner == SBP_OWNER_NONE)
-        status = add_buckets(space, &scratch, bytes);
-    sbp_arena_free(&scratch);
-    return status;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
+                                             const struct sbp_again *again,
+                                             struct sbp_arena *scratch, double *kept_bytes,
+                                             double *bytes)
+{
+    const struct sbp_view *view = space->view;
+    SBP_TRY(count_kept(space, again, scratch, kept_bytes));
+    for (int op = 0; op < space->graph->op_count; op++)
+        if (view->point[op] >= 0)
+            bytes[view->point[op]] += view->kept[op] * kept_bytes[op];
+    return space->parallel->offload && space->parallel->owner == SBP_OWNER_NONE
+               ? add_buckets(space, scratch, bytes)
+               : SBP_OK;
 }
 
 double sbp_space_constant_bytes(const struct sbp_space *space, int point)

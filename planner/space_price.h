@@ -55,6 +55,7 @@ struct sbp_space_work {
 struct sbp_space_works {
     int *first; /* (variable_count + 1) into work: a variable's stand together */
     struct sbp_space_work *work;
+    int *of; /* (op_count) an operator's */
     /* (variable_count) elements x times of gradients that are added up where a variable's tensors
      * rest whole; elsewhere that is a constant. */
     double *added_elements;
@@ -62,7 +63,9 @@ struct sbp_space_works {
         crossing; /* (pieces of the view) what crosses before a piece where it may rest whole; -1 */
     double constant_s;
     double *constant_bytes; /* (points) */
-    bool *kept_at_rest;     /* (tensor_count) counted where it rests, once for all that read it */
+    double *kept_bytes; /* (op_count) of it, by the activations of a micro-batch that an operator
+                           keeps; what several keep is the first one's */
+    bool *kept_at_rest; /* (tensor_count) counted where it rests, once for all that read it */
 };
 
 /* Makes space->works, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
@@ -102,6 +105,20 @@ enum sbp_status sbp_space_make_columns(const struct sbp_space *space, int variab
                                        struct sbp_arena *scratch,
                                        struct sbp_columns *columns) SBP_MUST_USE;
 
+/* What is formed again before an operator's backward pass, which reads it, and nobody else counts:
+ * inputs, as bits, and what it saves besides. */
+struct sbp_formed {
+    unsigned inputs;
+    bool saved;
+};
+/* Of a work in each tuple of its variable: kept (tuple), SBP_COLUMN_KEPT; working (tuple, ZeRO
+ * level of its weights), bytes of its operands that are there while it works and neither persist
+ * nor are kept, at the least. E_MEMORY. */
+enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
+                                       const struct sbp_space_work *work,
+                                       const struct sbp_formed *formed, struct sbp_arena *scratch,
+                                       double *kept, double *working) SBP_MUST_USE;
+
 /* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_choices(struct sbp_space *space) SBP_MUST_USE;
 
@@ -133,9 +150,11 @@ bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again 
 /* Fills in works->kept_at_rest, of false. E_MEMORY. */
 enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
                                     bool *kept) SBP_MUST_USE;
-/* (points) what no choice changes. E_MEMORY. */
+/* What no choice changes: kept_bytes (op_count) of works, and with how often that is kept and the
+ * rest, bytes (points); both of zeros. E_MEMORY. */
 enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
                                              const struct sbp_again *again,
+                                             struct sbp_arena *scratch, double *kept_bytes,
                                              double *bytes) SBP_MUST_USE;
 
 #endif

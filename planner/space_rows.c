@@ -257,6 +257,107 @@ static double kept_bytes(const struct sheet *sheet, const struct sbp_played *pla
            work->sharers * element_bytes;
 }
 
+/* ---- while it works ---------------------------------------------------------------------------
+ */
+
+/* Bytes of operands: gradients of the output and the inputs, the latter also where they rest. */
+struct operands {
+    double dy, dx, dx_at_rest, output;
+};
+
+static struct operands operands_of(const struct sheet *sheet, const struct sbp_played *played)
+{
+    const struct sbp_space *space = sheet->space;
+    const double bytes = (double)space->pricing.bytes.activation;
+    struct operands operands = {0};
+    operands.dy = operands.output =
+        sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
+    for (int i = 0; i < sheet->node->input_count; i++) {
+        const double elements = sheet->input_elements[i] * bytes;
+        const bool is_wanted = !sbp_space_free_input(space, sheet->work->op, i);
+        if (i == 0 || is_wanted)
+            operands.dx += elements / parts_of(played, sheet->input[i].split);
+        if (is_wanted)
+            operands.dx_at_rest += elements / (double)space->mesh->devices;
+    }
+    return operands;
+}
+
+/* Copies of weights, gathered or in the type that operators compute in, and whole gradients on
+ * their way to shards. */
+struct weight_copies {
+    double copies, unreduced;
+};
+
+static struct weight_copies copies_of(const struct sheet *sheet, const struct sbp_played *played,
+                                      int level)
+{
+    const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
+    struct weight_copies sum = {0};
+    for (int w = 0; w < sheet->node->weight_count; w++) {
+        const bool is_shared = parts_of(played, sheet->gradient[w].partial) > 1;
+        const double local = sheet->weight_elements[w] / parts_of(played, sheet->weight[w].split);
+        if ((sheet->work->owned >> w & 1) == 0)
+            continue;
+        if (bytes->compute > 0 || (is_shared && level == 3))
+            sum.copies += local * (double)(bytes->compute > 0 ? bytes->compute : bytes->weight);
+        if (is_shared && level >= 2)
+            sum.unreduced +=
+                local * (double)(bytes->compute > 0 ? bytes->compute : bytes->gradient);
+    }
+    return sum;
+}
+
+/* What backward reads that was formed again for it. */
+static double formed_bytes(const struct sheet *sheet, const struct sbp_played *played,
+                           const struct sbp_formed *formed)
+{
+    const double bytes = (double)sheet->space->pricing.bytes.activation;
+    const struct sbp_op_kept kept =
+        sbp_op_kept(sheet->space->graph, sheet->work->op, &played->factor);
+    double sum = formed->saved ? kept.elements * bytes + kept.bytes : 0;
+    for (int i = 0; i < sheet->node->input_count; i++)
+        if ((formed->inputs & kept.inputs) >> i & 1)
+            sum += sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
+    return sum;
+}
+
+/* The most of an operator's instructions, as costmodel/program_forward.c and program_backward.c
+ * compile them. */
+static double working_bytes(const struct sheet *sheet, const struct sbp_played *played,
+                            const struct sbp_formed *formed, int level)
+{
+    const struct sbp_graph *graph = sheet->space->graph;
+    const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
+    const int op = sheet->work->op;
+    const bool forms = sbp_op_forms_input_gradient(graph, op);
+    const struct operands o = operands_of(sheet, played);
+    const struct weight_copies weights = copies_of(sheet, played, level);
+    double scratch[SBP_PASSES];
+    if (sheet->node->entry->in_place)
+        return 0;
+    if (sheet->node->kind == SBP_OP_ADD)
+        return o.output;
+    if (sheet->node->kind == SBP_OP_CROSS_ENTROPY) {
+        const double logits = o.dx / (double)bytes->activation * (double)bytes->loss;
+        return logits + fmax(logits, o.dx);
+    }
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        scratch[pass] = sbp_op_scratch_elements(graph, op, &played->factor, (enum sbp_pass)pass) *
+                        (double)bytes->activation;
+    const bool has_phase = sbp_op_has_weight_phase(graph, op);
+    const bool keeps_output = sbp_op_kept(graph, op, &played->factor).output;
+    const double forward =
+        (keeps_output ? 0 : o.output) + weights.copies + scratch[SBP_PASS_FORWARD];
+    const double read = o.dy + formed_bytes(sheet, played, formed);
+    const double inputs = read + (forms ? o.dx + weights.copies : 0) +
+                          scratch[SBP_PASS_INPUT_GRADIENT] + (has_phase ? 0 : weights.unreduced);
+    const double gradients =
+        read + (forms ? o.dx_at_rest : 0) + weights.unreduced + scratch[SBP_PASS_WEIGHT_GRADIENT];
+    const bool goes_back = forms || sheet->node->weight_count > 0;
+    return fmax(forward, goes_back ? fmax(inputs, has_phase ? gradients : 0) : 0);
+}
+
 /* ---- whole tuples --------------------------------------------------------------------------- */
 
 static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_space_work *work,
@@ -294,6 +395,25 @@ static struct sbp_played play(const struct sheet *sheet, int variable, int tuple
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         played.factor.of[r] = shapes->size[played.shape[r]];
     return played;
+}
+
+enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
+                                       const struct sbp_space_work *work,
+                                       const struct sbp_formed *formed, struct sbp_arena *scratch,
+                                       double *kept, double *working)
+{
+    struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
+    if (memo == NULL)
+        return SBP_E_MEMORY;
+    const struct sheet sheet = sheet_of(space, work, memo);
+    for (int tuple = 0; tuple < space->variable[variable].tuple_count; tuple++) {
+        const struct sbp_played played = play(&sheet, variable, tuple);
+        kept[tuple] = kept_bytes(&sheet, &played);
+        for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+            working[tuple * SBP_ZERO_LEVELS + level] =
+                working_bytes(&sheet, &played, formed, level);
+    }
+    return SBP_OK;
 }
 
 static void fill_row(const struct sheet *sheet, const struct sbp_played *played, double *row)

@@ -304,9 +304,12 @@ static enum sbp_status prepare(struct maker *m)
         return SBP_E_MEMORY;
     space->works->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
     space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);
+    space->works->kept_bytes = SBP_NEW(&space->arena, double, ops);
+    space->works->of = SBP_NEW(&space->arena, int, ops);
     space->works->kept_at_rest = SBP_NEW(&space->arena, bool, space->graph->tensor_count);
     space->works->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
     if (space->works->added_elements == NULL || space->works->constant_bytes == NULL ||
+        space->works->kept_bytes == NULL || space->works->of == NULL ||
         space->works->kept_at_rest == NULL || space->works->first == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_list_init(&m->works, space->variable_count, space->graph->op_count, &m->scratch));
@@ -317,20 +320,25 @@ static enum sbp_status prepare(struct maker *m)
 }
 
 /* Works of a variable next to each other. */
-static enum sbp_status sort_works(const struct maker *m)
+static enum sbp_status sort_works(struct maker *m)
 {
     struct sbp_space *space = m->space;
     struct sbp_space_works *works = space->works;
     int next = 0;
     works->work = SBP_NEW(&space->arena, struct sbp_space_work, m->count);
-    if (works->work == NULL)
+    int *const place = SBP_NEW(&m->scratch, int, m->count);
+    if (works->work == NULL || place == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < space->variable_count; v++) {
         works->first[v] = next;
-        for (int i = m->works.first[v]; i >= 0; i = m->works.next[i])
+        for (int i = m->works.first[v]; i >= 0; i = m->works.next[i]) {
+            place[i] = next;
             works->work[next++] = m->work[i];
+        }
     }
     works->first[space->variable_count] = next;
+    for (int op = 0; op < space->graph->op_count; op++)
+        works->of[op] = place[works->of[op]];
     return SBP_OK;
 }
 
@@ -341,13 +349,16 @@ static enum sbp_status make_works(struct maker *m)
     for (int op = 0; op < m->space->graph->op_count; op++) {
         struct sbp_space_work *work = NULL;
         SBP_TRY(find_work(m, op, &work));
+        m->space->works->of[op] = (int)(work - m->work);
         count(m, op, work);
         count_ways(m, op);
     }
     SBP_TRY(count_additions(m));
     SBP_TRY(find_crossings(m));
     count_norm(m);
-    SBP_TRY(sbp_space_sum_constant_bytes(m->space, &m->again, m->space->works->constant_bytes));
+    SBP_TRY(sbp_space_sum_constant_bytes(m->space, &m->again, &m->scratch,
+                                         m->space->works->kept_bytes,
+                                         m->space->works->constant_bytes));
     return sort_works(m);
 }
 

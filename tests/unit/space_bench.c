@@ -42,6 +42,8 @@ void bench_open(struct bench *bench, const struct sbp_plan *plan, const struct s
     make_space(plan, request, &bench->space);
     if (sbp_space_problem(&bench->space, INFINITY, &bench->problem, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
+    assert_int_equal(sbp_working_init(&bench->working, &bench->space, &bench->space.arena), SBP_OK);
+    bench->least_bytes = sbp_working_least(&bench->working);
     bench->choice = calloc((size_t)bench->space.variable_count + 1, sizeof *bench->choice);
     assert_non_null(bench->choice);
 }
@@ -136,6 +138,26 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
     prices->least_bytes = fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
 }
 
+/* What is modelled while operators work is no less than that, and no more than the plan takes; and
+ * what no choice needs less than is no more than either. */
+static void check_working(const struct bench *bench, const struct sbp_step *step, uint64_t seed,
+                          struct prices *prices)
+{
+    struct sbp_working working = bench->working;
+    const int64_t reserve_bytes = step->memory[0].reserve_bytes;
+    const double device_bytes = (double)(step->totals.device_bytes - reserve_bytes);
+    const double bytes = sbp_working_bytes(&working, bench->choice);
+    const double model_bytes = sbp_space_bytes(&bench->space, bench->choice);
+    if (bytes > device_bytes * (1 + 1e-9) || bytes < model_bytes * (1 - 1e-9) ||
+        bench->least_bytes > bytes * (1 + 1e-9))
+        fail_msg("seed %" PRIu64 ": at work %.17g bytes, least %.17g, kept %.17g, the plan takes "
+                 "%.17g",
+                 seed, bytes, bench->least_bytes, model_bytes, device_bytes);
+    prices->working_bytes += bytes / device_bytes;
+    prices->least_of_all_bytes =
+        fmax(prices->least_of_all_bytes, bench->least_bytes / device_bytes);
+}
+
 /* The step of a labelled plan; false where the plan is not legal: a sum over an axis that splits
  * nothing of its tensor, next to other changes. */
 static bool compile(struct sbp_plan *plan, uint64_t seed, struct sbp_step *step)
@@ -164,6 +186,7 @@ void check_price(struct sbp_plan *plan, const struct bench *bench, uint64_t seed
     }
     const struct sbp_step_totals totals = step.totals;
     check_bytes(space, bench->choice, &step, seed, prices);
+    check_working(bench, &step, seed, prices);
     sbp_step_free(&step);
     const double cost_s =
         space->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;

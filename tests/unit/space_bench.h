@@ -7,6 +7,7 @@
 #include "base/random.h"
 #include "planner/label.h"
 #include "planner/space.h"
+#include "planner/space_working.h"
 
 #define LEVEL(name, size)                                                                          \
     "{\"name\": \"" name "\", \"size\": " #size ", \"alpha_s\": 1e-6, \"beta_s_per_byte\": 1e-9}"
@@ -25,7 +26,9 @@ void make_space(const struct sbp_plan *plan, const struct sbp_request *request,
 struct bench {
     struct sbp_space space;
     struct sbp_problem problem;
-    int *choice; /* (variable_count) */
+    struct sbp_working working;
+    double least_bytes; /* that no choice needs less than, by `working` */
+    int *choice;        /* (variable_count) */
 };
 /* Plan and request must outlive it. */
 void bench_open(struct bench *bench, const struct sbp_plan *plan,
@@ -46,8 +49,10 @@ struct prices {
     int run, equal, not_labelled;
     double largest_gap; /* of labels, as a share */
     double loosest;     /* of the sum below the step */
-    double
-        least_bytes; /* modelled, as a share of the fullest device's, at the least; from 1 down */
+    /* Modelled, as shares of the fullest device's: what lives when the forward pass ends, at the
+     * least, from 1 down; what lives while operators work, the sum of shares; what no choice needs
+     * less than, at the most. */
+    double least_bytes, working_bytes, least_of_all_bytes;
 };
 /* The problem's cost and memory are lower bounds of the labelled, compiled plan's; the cost of one
  * stage is equal where every transfer is labelled as well as it was priced. */

@@ -37,9 +37,11 @@ static double check_parallel_prices(const char *name, const char *model, const c
     }
     sbp_plan_free(&plan);
     print_message("%-12s %3d plans, %3d at the unlabelled price, largest gap %.3g %%, sums at most "
-                  "%.3g %% below the step, bytes at least %.3g %%, %d without labels\n",
+                  "%.3g %% below the step, bytes at least %.3g %%, at work %.3g %% in the mean, %d "
+                  "without labels\n",
                   name, prices.run, prices.equal, 100 * prices.largest_gap, 100 * prices.loosest,
-                  100 * prices.least_bytes, prices.not_labelled);
+                  100 * prices.least_bytes, 100 * prices.working_bytes / prices.run,
+                  prices.not_labelled);
     assert_true(prices.run > 0);
     return prices.least_bytes;
 }

@@ -1,0 +1,36 @@
+/* What a device needs while an operator works.
+ *
+ * The memory model of a space (space_memory.c) is a sum: what lives when a forward pass has ended.
+ * Under recomputation, and where activations are few, most is needed in the backward pass, at one
+ * operator: what persists, the activations that operators before it keep, and what the operator
+ * itself needs to work, by its own choice: gradients of its output and inputs, scratch, gathered
+ * weights, whole gradients. The most of that over all operators is a lower bound of the program's
+ * arena, too, and mostly a better one. It is dearer than the sum, and asked for where memory is all
+ * that counts.
+ */
+#ifndef SBP_PLANNER_SPACE_WORKING_H
+#define SBP_PLANNER_SPACE_WORKING_H
+
+#include "planner/space.h"
+
+struct sbp_working {
+    const struct sbp_space *space;
+    double *formed; /* (op_count) bytes formed again for operators before it */
+    double **kept;  /* (variable_count)(points, choice) activations kept because of a choice */
+    double **own;   /* (work)(choice) needed besides while the work is done */
+    struct sbp_need *need; /* (variable_count), (work): scratch */
+    struct sbp_need *need_at_work;
+    double *removed, *gone; /* (work), (variable_count): scratch */
+};
+
+/* Arrays come out of the arena. E_MEMORY. */
+enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_space *space,
+                                 struct sbp_arena *arena) SBP_MUST_USE;
+
+/* Bytes that these choices (variable_count) need at least on the fullest device, with no reserve.
+ * Never less than sbp_space_bytes. */
+double sbp_working_bytes(struct sbp_working *working, const int *choice);
+/* What no choices need less than: of every variable by itself what is least. */
+double sbp_working_least(struct sbp_working *working);
+
+#endif

@@ -28,12 +28,13 @@ static enum sbp_status find_leanest(struct sbp_explorer *e, const struct sbp_req
         if (!(node->least_bytes > 0) || isinf(node->least_bytes))
             continue;
         candidate[count++] = (struct sbp_least_candidate){i, node->parallel, node->least_bytes};
-        e->out->least_bytes = fmin(e->out->least_bytes, node->least_bytes);
     }
-    if (request->solver_options.max_evaluations > 0)
-        return SBP_OK;
-    return sbp_least_find(e->plan, request, candidate, count, leanest, &e->out->evaluations,
-                          e->diag);
+    if (request->solver_options.max_evaluations == 0)
+        SBP_TRY(sbp_least_find(e->plan, request, candidate, count, leanest, &e->out->evaluations,
+                               e->diag));
+    for (int i = 0; i < count; i++)
+        e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
+    return SBP_OK;
 }
 
 static bool has_seen_all(const struct sbp_explorer *e)

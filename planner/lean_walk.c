@@ -7,6 +7,7 @@
 #include "planner/label_walk.h"
 #include "planner/lean_peak.h"
 #include "planner/space_rules.h"
+#include "planner/space_working.h"
 
 /* Temperatures, as shares of the bytes of the leanest plan so far. */
 #define HOT  0.02
@@ -17,6 +18,7 @@ enum { STEPS_A_PROGRAM = 8 };
 struct walk {
     const struct sbp_plan *plan;
     struct sbp_space space;
+    struct sbp_working working;
     struct sbp_label_walk labels;
     struct sbp_lean_peak peak; /* of where the walk stands; of its start: unknown */
     double now_bytes;
@@ -79,7 +81,7 @@ static enum sbp_status take_step(struct walk *w, double temperature_bytes)
     const double reserve_bytes = (double)w->plan->cluster.reserve_bytes;
     bool is_taken = false;
     if (sbp_label_walk_draw(&w->labels) && sbp_label_walk_goes_together(&w->labels) &&
-        sbp_space_bytes(&w->space, w->labels.next.choice) + reserve_bytes <= most_bytes)
+        sbp_working_bytes(&w->working, w->labels.next.choice) + reserve_bytes <= most_bytes)
         SBP_TRY(compile(w, most_bytes, &is_taken));
     sbp_label_walk_end(&w->labels, is_taken);
     return SBP_OK;
@@ -100,6 +102,7 @@ static enum sbp_status walk(struct walk *w, int64_t programs)
 static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs)
 {
     SBP_TRY(sbp_label_walk_init(&w->labels, &w->space, seed, &w->arena));
+    SBP_TRY(sbp_working_init(&w->working, &w->space, &w->arena));
     SBP_TRY(sbp_lean_peak_init(&w->peak, &w->space, &w->arena));
     SBP_TRY(sbp_strategy_alloc(w->space.graph, &w->arena, &w->trial));
     if (w->space.variable_count == 0 || w->space.mesh->axis_count == 0 ||

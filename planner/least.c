@@ -19,8 +19,10 @@ enum { PROGRAMS_A_CANDIDATE = 500, WALK_LAST = 4 };
 
 /* What needs less by less than this share is not looked for. */
 #define NARROW 1e-4
-/* Share of the time for asking, once there is a plan; rounds of walks share the rest. */
-#define ASKED_SHARE 0.5
+/* Shares of the time: until bounds are looked at closely, and, once there is a plan, until all are
+ * asked; rounds of walks share the rest. */
+#define SHARPENED_SHARE 0.2
+#define ASKED_SHARE     0.5
 
 /* A candidate's leanest plan so far. */
 struct seen {
@@ -86,6 +88,41 @@ static void offer(struct hunt *h, const struct sbp_ranked *found)
 {
     if (found->device_bytes < known_bytes(h))
         copy_plan(h, found, h->least);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+/* Looks at a candidate's bound more closely. */
+static enum sbp_status sharpen(struct hunt *h, struct sbp_least_candidate *candidate)
+{
+    struct sbp_plan *const plan = h->plan;
+    struct sbp_optimise_bound bound;
+    struct sbp_diag refusal = {{0}};
+    const struct sbp_arena_mark mark = sbp_arena_mark(&plan->arena);
+    enum sbp_status status = sbp_plan_set_parallel(plan, &candidate->parallel, &refusal);
+    if (status == SBP_OK)
+        status = sbp_optimise_bound(plan, &h->request, &bound, &refusal);
+    if (status == SBP_OK)
+        candidate->bound_bytes = fmax(candidate->bound_bytes, bound.least_bytes);
+    sbp_arena_release(&plan->arena, mark);
+    return status == SBP_E_MEMORY ? sbp_fail(h->diag, status, "%s", refusal.text) : SBP_OK;
+}
+
+/* Best first, until so many are no worse than any of those that are left. */
+static enum sbp_status sharpen_all(struct hunt *h, struct sbp_least_candidate *candidate, int count)
+{
+    int done = 0, leading = 0;
+    h->request.leanest = h->request.every_level = true;
+    for (; done < count && leading < MOST_ASKED && has_time(h, SHARPENED_SHARE); done++) {
+        const double next_bytes = candidate[done].bound_bytes;
+        SBP_TRY(sharpen(h, &candidate[done]));
+        leading = 0;
+        for (int i = 0; i <= done; i++)
+            leading += candidate[i].bound_bytes <= next_bytes;
+    }
+    h->request.leanest = h->request.every_level = false;
+    qsort(candidate, (size_t)count, sizeof *candidate, by_bound);
+    return SBP_OK;
 }
 
 /* ---- the leanest of each candidate, by the model --------------------------------------------- */
@@ -189,11 +226,12 @@ static enum sbp_status walk_all(struct hunt *h)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static enum sbp_status find(struct hunt *h, const struct sbp_least_candidate *candidate, int count)
+static enum sbp_status find(struct hunt *h, struct sbp_least_candidate *candidate, int count)
 {
     h->seen = SBP_NEW(&h->scratch, struct seen, MOST_ASKED);
     if (h->seen == NULL)
         return SBP_E_MEMORY;
+    SBP_TRY(sharpen_all(h, candidate, count));
     SBP_TRY(ask_all(h, candidate, count));
     return walk_all(h);
 }

@@ -7,6 +7,7 @@
 #include "planner/optimise_job.h"
 #include "planner/refine.h"
 #include "planner/space_bound.h"
+#include "planner/space_working.h"
 #include "planner/space_rules.h"
 
 /* Cells of tables over pairs of spaces that are solved many times over in no time. */
@@ -396,6 +397,15 @@ enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_req
 
 /* ---- bounds without a search ----------------------------------------------------------------- */
 
+/* What no strategy needs less than, looked at as closely as can be. */
+static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
+{
+    struct sbp_working working;
+    SBP_TRY(sbp_working_init(&working, space, &space->arena));
+    *bytes = sbp_working_least(&working);
+    return SBP_OK;
+}
+
 /* Of one space, or of one mesh of several. */
 static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp_request *request,
                                    const struct sbp_megatron_mesh *megatron,
@@ -413,9 +423,11 @@ static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp
         sbp_space_free(&space);
         return SBP_OK;
     }
-    const enum sbp_status status =
+    enum sbp_status status =
         sbp_space_bound(&space, (double)sbp_request_limit_bytes(request, &plan->cluster) - reserve,
                         &space.arena, &found);
+    if (status == SBP_OK && request->leanest)
+        status = bound_bytes(&space, &found.least_bytes);
     if (status == SBP_OK) {
         const bool holds = sbp_optimise_bounds(plan, request);
         bound->bound_s =

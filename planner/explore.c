@@ -248,7 +248,11 @@ static void conclude(struct sbp_explorer *e)
     out->wall_s = sbp_clock_s() - e->start_s;
     sbp_ranking_close(e->ranking, e->open_s);
     if (e->ranking->count == 0) {
-        out->status = sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
+        const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->plan->cluster);
+        const bool too_little =
+            isfinite(out->least_bytes) && out->least_bytes > (double)limit_bytes;
+        out->status =
+            too_little || sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         return;
     }
     out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;

@@ -6,6 +6,9 @@
 #define MOST_RELAXED 1.1
 /* What a plan may cost, by its candidate's bound, that is looked for before any is known. */
 #define FIRST_TRY 1.3
+/* Of the memory, what a candidate needs at least by the sum of the memory model, from which on it
+ * may need more than there is by a closer look. */
+#define TIGHT_SHARE 0.4
 
 /* ---- what a solver is given ------------------------------------------------------------------ */
 
@@ -243,12 +246,35 @@ static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node
     return SBP_OK;
 }
 
+/* Whether a closer look at what a candidate needs of memory rules it out. */
+static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *node)
+{
+    const double limit_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster);
+    struct sbp_request request = e->asked;
+    struct sbp_optimise_bound bound;
+    struct sbp_diag refusal = {{0}};
+    if (node->knowledge >= SBP_TRIED || sbp_explorer_is_to_relax(e, node) ||
+        !sbp_explorer_proves(e) || node->least_bytes < TIGHT_SHARE * limit_bytes)
+        return SBP_OK;
+    request.leanest = request.every_level = true;
+    const enum sbp_status status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
+    if (status == SBP_E_MEMORY)
+        return sbp_fail(e->diag, status, "%s", refusal.text);
+    if (status == SBP_OK && bound.least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
+        node->bound_s = INFINITY;
+        e->memory_binds = true;
+    }
+    return SBP_OK;
+}
+
 enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
     SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
-    SBP_TRY(solve_paths(e, node));
+    SBP_TRY(try_to_rule_out(e, node));
+    if (isfinite(node->bound_s))
+        SBP_TRY(solve_paths(e, node));
     sbp_arena_release(&e->plan->arena, plan_mark); /* the best is kept elsewhere */
     e->work += e->cuts > 0 ? e->plan->graph.op_count : 0;
     if (node->mixture == NULL)

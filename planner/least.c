@@ -7,15 +7,16 @@
 #include "base/text.h"
 #include "planner/lean_walk.h"
 
-/* Candidates that are asked for their leanest; bounds are close, so that few are mostly enough. */
-enum { MOST_ASKED = 100 };
+/* Candidates that are asked for their leanest, in two ways; bounds are close, so that few are
+ * mostly enough. Walks that begin at each plan, and at most at all. */
+enum { MOST_ASKED = 100, WALKS_A_PLAN = 3, MOST_SEEN = 300 };
 #define ASKED_EVALUATIONS INT64_C(300000000)
 /* Work of all walks: operators of the programs that they compile, each of a few microseconds, and
  * what a program takes besides. */
 #define WALKED_OPERATORS INT64_C(2000000)
 enum { PROGRAM_OPERATORS = 10 };
-/* For so many programs of all walks one candidate walks at all; so many walk last, at most. */
-enum { PROGRAMS_A_CANDIDATE = 500, WALK_LAST = 4 };
+/* For so many programs of all walks there is one; so many go on to the last, at most. */
+enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 
 /* What needs less by less than this share is not looked for. */
 #define NARROW 1e-4
@@ -24,11 +25,11 @@ enum { PROGRAMS_A_CANDIDATE = 500, WALK_LAST = 4 };
 #define SHARPENED_SHARE 0.2
 #define ASKED_SHARE     0.5
 
-/* A candidate's leanest plan so far. */
+/* A candidate's leanest plan so far, on one way. */
 struct seen {
     struct sbp_ranked plan;
-    double bound_bytes; /* no strategy of it needs less */
-    int order;
+    double bound_bytes; /* no strategy of the candidate needs less */
+    int order;          /* of equal ones the first comes first */
 };
 
 struct hunt {
@@ -37,7 +38,7 @@ struct hunt {
     double limit_s, start_s; /* of the time; no limit: 0 */
     int64_t evaluations;
     int seen_count;
-    struct seen *seen; /* (MOST_ASKED) */
+    struct seen *seen; /* (MOST_SEEN) */
     uint64_t walks;
     struct sbp_arena scratch;
     struct sbp_ranked *least;
@@ -127,6 +128,16 @@ static enum sbp_status sharpen_all(struct hunt *h, struct sbp_least_candidate *c
 
 /* ---- the leanest of each candidate, by the model --------------------------------------------- */
 
+static enum sbp_status add_seen(struct hunt *h, const struct sbp_ranked *plan, double bound_bytes)
+{
+    struct seen *const seen = &h->seen[h->seen_count];
+    *seen = (struct seen){.bound_bytes = bound_bytes, .order = h->seen_count};
+    SBP_TRY(sbp_strategy_alloc(&h->plan->graph, &h->scratch, &seen->plan.strategy));
+    copy_plan(h, plan, &seen->plan);
+    h->seen_count++;
+    return SBP_OK;
+}
+
 /* Notes the plan's strategy. */
 static enum sbp_status note(struct hunt *h, const struct sbp_least_candidate *candidate,
                             double objective_s, struct sbp_diag *refusal)
@@ -138,14 +149,9 @@ static enum sbp_status note(struct hunt *h, const struct sbp_least_candidate *ca
                                      .strategy = plan->strategy,
                                      .objective_s = objective_s,
                                      .device_bytes = step.totals.device_bytes};
-    struct seen *const seen = &h->seen[h->seen_count];
     sbp_step_free(&step);
     offer(h, &found);
-    *seen = (struct seen){.bound_bytes = candidate->bound_bytes, .order = candidate->order};
-    SBP_TRY(sbp_strategy_alloc(&plan->graph, &h->scratch, &seen->plan.strategy));
-    copy_plan(h, &found, &seen->plan);
-    h->seen_count++;
-    return SBP_OK;
+    return add_seen(h, &found, candidate->bound_bytes);
 }
 
 static enum sbp_status ask(struct hunt *h, const struct sbp_least_candidate *candidate)
@@ -166,7 +172,8 @@ static enum sbp_status ask(struct hunt *h, const struct sbp_least_candidate *can
                : sbp_fail(h->diag, status, "%s", refusal.text);
 }
 
-/* Until no other may need less, or it takes too long. */
+/* Until no other may need less, or it takes too long. What needs least by the sum of the model is
+ * not what needs least with what operators need besides, nor is that what leads to less. */
 static enum sbp_status ask_all(struct hunt *h, const struct sbp_least_candidate *candidate,
                                int count)
 {
@@ -175,7 +182,11 @@ static enum sbp_status ask_all(struct hunt *h, const struct sbp_least_candidate 
                     is_open(h, candidate[i].bound_bytes) && h->evaluations < ASKED_EVALUATIONS &&
                     has_time(h, h->seen_count == 0 ? 1 : ASKED_SHARE);
          i++)
-        SBP_TRY(ask(h, &candidate[i]));
+        for (int way = 0; way < 2; way++) {
+            h->request.weighs_work = way > 0;
+            SBP_TRY(ask(h, &candidate[i]));
+        }
+    h->request.weighs_work = false;
     h->request.leanest = h->request.puts_memory_off = false;
     return SBP_OK;
 }
@@ -209,13 +220,28 @@ static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs, do
     return SBP_OK;
 }
 
+/* Walks that begin at one plan end at several: each plan has as many, if there are to be so many.
+ */
+static enum sbp_status add_walks(struct hunt *h, int64_t most)
+{
+    const int plans = h->seen_count;
+    qsort(h->seen, (size_t)plans, sizeof *h->seen, by_bytes);
+    while (h->seen_count < MOST_SEEN && h->seen_count < most &&
+           h->seen_count < WALKS_A_PLAN * plans) {
+        const struct seen *const from = &h->seen[h->seen_count % plans];
+        SBP_TRY(add_seen(h, &from->plan, from->bound_bytes));
+    }
+    return SBP_OK;
+}
+
 /* Rounds of the same work: the leaner half of those that walked walks on, twice as far. */
 static enum sbp_status walk_all(struct hunt *h)
 {
     const int64_t programs = WALKED_OPERATORS / (h->plan->graph.op_count + PROGRAM_OPERATORS);
-    const int64_t most = programs / PROGRAMS_A_CANDIDATE + 1;
-    const int first = most < h->seen_count ? (int)most : h->seen_count;
+    const int64_t most = programs / PROGRAMS_A_WALK + 1;
     int rounds = 1;
+    SBP_TRY(add_walks(h, most));
+    const int first = most < h->seen_count ? (int)most : h->seen_count;
     for (int count = first; count > WALK_LAST; count /= 2)
         rounds++;
     for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2)
@@ -228,7 +254,7 @@ static enum sbp_status walk_all(struct hunt *h)
 
 static enum sbp_status find(struct hunt *h, struct sbp_least_candidate *candidate, int count)
 {
-    h->seen = SBP_NEW(&h->scratch, struct seen, MOST_ASKED);
+    h->seen = SBP_NEW(&h->scratch, struct seen, MOST_SEEN);
     if (h->seen == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sharpen_all(h, candidate, count));

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "planner/space_reduce.h"
+#include "planner/space_working.h"
 
 enum { MOST_FOLDED_CELLS = 1 << 22 };
 /* Cells of tables over pairs that are not worth reducing first; under a capacity, where labels
@@ -13,6 +14,8 @@ enum { MOST_FOLDED_CELLS = 1 << 22 };
 #define FEW_LABELLED_CELLS 1e3
 /* Of a solver that works on what messages left, without a capacity. */
 #define MOST_EVALUATIONS INT64_C(100000000)
+/* Of what an operator needs while it works, beside what always lives. */
+#define WORK_WEIGHT 0.3
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
 
@@ -75,14 +78,19 @@ static void note_solution(struct sbp_job *job, const struct sbp_solution *soluti
 }
 
 /* A space whose costs are the modelled bytes of all stages together; seconds, taken for bytes,
- * decide between equal ones. */
+ * decide between equal ones. Where work weighs, what operators need besides while they work counts
+ * in part: all of it would be that of the one that needs most, and none is known to be it. */
 static enum sbp_status count_bytes(const struct sbp_space *space, struct sbp_arena *arena,
                                    struct sbp_space *bytes)
 {
+    const bool weighs_work = space->request->weighs_work;
+    struct sbp_working working;
     *bytes = *space;
     bytes->variable = SBP_NEW(arena, struct sbp_space_variable, space->variable_count);
     if (bytes->variable == NULL)
         return SBP_E_MEMORY;
+    if (weighs_work)
+        SBP_TRY(sbp_working_init(&working, space, arena));
     for (int v = 0; v < space->variable_count; v++) {
         struct sbp_space_variable *to = &bytes->variable[v];
         *to = space->variable[v];
@@ -93,6 +101,8 @@ static enum sbp_status count_bytes(const struct sbp_space *space, struct sbp_are
             to->cost_s[c] = space->variable[v].cost_s[c];
             for (int p = 0; p < space->view->points; p++)
                 to->cost_s[c] += sbp_space_unary_bytes(space, v, c, p);
+            if (weighs_work)
+                to->cost_s[c] += WORK_WEIGHT * sbp_working_own(&working, v, c);
         }
     }
     return SBP_OK;

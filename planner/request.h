@@ -63,6 +63,7 @@ struct sbp_request {
     bool puts_memory_off;        /* a plan that does not fit is an answer (outcome->is_too_large) */
     bool leanest;                /* and, with that, what is least is the memory that a plan needs,
                                     whatever it costs: nothing is bounded */
+    bool weighs_work;            /* and, with that, in part what operators need while they work */
     bool any_plan;               /* the first plan ends the search, and so do some looks in vain */
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
     double refuted_s;            /* of bounds: what takes no less time at best, whatever it needs of

@@ -192,6 +192,15 @@ enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_s
     return status;
 }
 
+double sbp_working_own(const struct sbp_working *w, int variable, int choice)
+{
+    const struct sbp_space_works *works = w->space->works;
+    double most = 0;
+    for (int work = works->first[variable]; work < works->first[variable + 1]; work++)
+        most = fmax(most, w->own[work][choice]);
+    return most;
+}
+
 /* ---- the fullest moment --------------------------------------------------------------------- */
 
 static double part_of(struct sbp_need need, double gone)

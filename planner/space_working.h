@@ -30,6 +30,8 @@ enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_s
 /* Bytes that these choices (variable_count) need at least on the fullest device, with no reserve.
  * Never less than sbp_space_bytes. */
 double sbp_working_bytes(struct sbp_working *working, const int *choice);
+/* Bytes that a variable's operators need besides while they work, at the most. */
+double sbp_working_own(const struct sbp_working *working, int variable, int choice);
 /* What no choices need less than: of every variable by itself what is least. */
 double sbp_working_least(struct sbp_working *working);
 

@@ -7,7 +7,9 @@
 #include <cmocka.h>
 
 #include <inttypes.h>
+#include <math.h>
 
+#include "planner/explore.h"
 #include "planner/least.h"
 #include "space_bench.h"
 
@@ -145,9 +147,40 @@ static void test_walks(void **state)
     sbp_plan_free(&plan);
 }
 
+/* A closer look raises bounds, and what no strategy of any candidate needs less than: no plan
+ * within a byte less is looked for, as none can be. The sum of the model alone is far from that. */
+static void test_ruled_out(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_ranking ranking;
+    struct sbp_ranked least;
+    struct sbp_outcome outcome;
+    struct sbp_optimise_bound sum;
+    struct sbp_diag diag = {{0}};
+    struct sbp_request request = request_of(0);
+    open_plan(GPT(1, ""), LEVELS, &plan);
+    if (sbp_optimise_bound(&plan, &request, &sum, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    struct sbp_least_candidate candidate = candidate_of(&plan, 0, sum.least_bytes);
+    hunt(&plan, &request, &candidate, 1, &least);
+    assert_true(candidate.bound_bytes > 1.05 * sum.least_bytes);
+    assert_true(candidate.bound_bytes <= (double)least.device_bytes);
+    request.given = ~0u; /* no other candidate */
+    request.any_plan = true;
+    request.memory_limit_bytes = (int64_t)ceil(candidate.bound_bytes) - 1;
+    if (sbp_plan_set_parallel(&plan, &candidate.parallel, &diag) != SBP_OK ||
+        sbp_explore_top(&plan, &request, 1, &ranking, &outcome, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_int_equal(outcome.status, SBP_PLAN_INFEASIBLE);
+    assert_true(outcome.evaluations < 100);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_none), cmocka_unit_test(test_closed),
-                                       cmocka_unit_test(test_walks)};
+                                       cmocka_unit_test(test_walks),
+                                       cmocka_unit_test(test_ruled_out)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,73 @@
+/* What a device needs while an operator works, where that can be told by other means: on one device
+ * nothing is boxed, and the model is what lives in the program, but for small buffers. That it
+ * never passes a program, whatever the strategy, is held by test_space_prices.c and
+ * test_space_stages.c. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "space_bench.h"
+
+/* What lives in the program of the only strategy, and the share of it that is modelled. */
+static double modelled_share(const char *model, enum sbp_recompute recompute, int micro_batches)
+{
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_working working;
+    struct sbp_labelling labelling;
+    struct sbp_step step;
+    struct sbp_diag diag = {{0}};
+    const struct sbp_request request = {.space = SBP_SPACE_FULL, .every_level = true};
+    open_plan(model, LEVEL("a", 1), &plan);
+    struct sbp_parallel parallel = plan.parallel;
+    parallel.micro_batch = plan.graph.global_batch / micro_batches;
+    parallel.recompute = recompute;
+    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    make_space(&plan, &request, &space);
+    const int *const choice = SBP_NEW(&space.arena, int, space.variable_count + 1);
+    assert_non_null(choice);
+    assert_true(label_choice(&plan, &space, choice, 0, &labelling));
+    if (sbp_strategy_close(&plan.graph, &plan.mesh, &plan.strategy, &diag) != SBP_OK ||
+        sbp_plan_step(&plan, &plan.strategy, &step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_int_equal(sbp_working_init(&working, &space, &space.arena), SBP_OK);
+    const double bytes = sbp_working_bytes(&working, choice);
+    assert_true(sbp_working_least(&working) == bytes);
+    const double share = bytes / (double)step.program[0].live_bytes;
+    print_message("%s recompute, %d micro-batches: %.0f bytes are %.2f %% of what lives\n",
+                  sbp_recompute_name(recompute), micro_batches, bytes, 100 * share);
+    sbp_step_free(&step);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+    return share;
+}
+
+/* Of selective recomputation what halves of products bring back is not modelled. */
+static void check_model(const char *model)
+{
+    for (int recompute = 0; recompute < SBP_RECOMPUTES; recompute++)
+        for (int micro_batches = 1; micro_batches <= 3; micro_batches += 2) {
+            const bool is_close = recompute != SBP_RECOMPUTE_SELECTIVE;
+            const double share =
+                modelled_share(model, (enum sbp_recompute)recompute, micro_batches);
+            assert_true(share <= 1);
+            assert_true(share > (is_close ? 0.997 : 0.87));
+        }
+}
+
+static void test_one_device(void **state)
+{
+    (void)state;
+    check_model(GPT(4, ""));
+    check_model(GPT(4, ", \"precision\": \"mixed\""));
+    check_model(GPT(4, ", \"tied\": false"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_device)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -10,7 +10,7 @@
 #include "planner/space_working.h"
 
 /* Temperatures, as shares of the bytes of the leanest plan so far. */
-#define HOT  0.02
+#define HOT  0.01
 #define COLD 0.0005
 /* Steps for each program that may be compiled: most are ruled out before. */
 enum { STEPS_A_PROGRAM = 8 };
@@ -99,22 +99,34 @@ static enum sbp_status walk(struct walk *w, int64_t programs)
     return SBP_OK;
 }
 
-static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs)
+/* Another strategy may be the leaner one here, too. */
+static enum sbp_status try_other(struct walk *w, const struct sbp_strategy *other)
+{
+    bool is_taken = false;
+    return sbp_label_walk_at(&w->labels, other) ? compile(w, 0, &is_taken) : SBP_OK;
+}
+
+static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs,
+                             const struct sbp_strategy *other)
 {
     SBP_TRY(sbp_label_walk_init(&w->labels, &w->space, seed, &w->arena));
     SBP_TRY(sbp_working_init(&w->working, &w->space, &w->arena));
     SBP_TRY(sbp_lean_peak_init(&w->peak, &w->space, &w->arena));
     SBP_TRY(sbp_strategy_alloc(w->space.graph, &w->arena, &w->trial));
-    if (w->space.variable_count == 0 || w->space.mesh->axis_count == 0 ||
-        !sbp_label_walk_at(&w->labels, &w->leanest->strategy))
+    if (w->space.variable_count == 0 || w->space.mesh->axis_count == 0)
+        return SBP_OK;
+    if (other != NULL)
+        SBP_TRY(try_other(w, other));
+    if (!sbp_label_walk_at(&w->labels, &w->leanest->strategy))
         return SBP_OK;
     w->now_bytes = (double)w->leanest->device_bytes;
     return walk(w, programs);
 }
 
 enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
-                                uint64_t seed, int64_t programs, struct sbp_ranked *leanest,
-                                int64_t *evaluations, struct sbp_diag *diag)
+                                uint64_t seed, int64_t programs, const struct sbp_strategy *other,
+                                struct sbp_ranked *leanest, int64_t *evaluations,
+                                struct sbp_diag *diag)
 {
     struct sbp_request asked = *request;
     struct walk w = {.plan = plan, .leanest = leanest, .diag = diag};
@@ -128,7 +140,7 @@ enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_re
         return status == SBP_STOPPED || is_no_plan(status)
                    ? SBP_OK
                    : sbp_fail(diag, status, "%s", refusal.text);
-    status = begin(&w, seed, programs);
+    status = begin(&w, seed, programs, other);
     *evaluations += w.compiled;
     sbp_arena_free(&w.arena);
     sbp_space_free(&w.space);

@@ -13,13 +13,15 @@
 #include "planner/request.h"
 
 /* Looks at up to `programs` strategies of the request's space, at the plan's parallel, from
- * *leanest's on; keeps the leanest in it (strategy, device_bytes, objective_s), which never needs
- * more afterwards. The same seed walks the same way. Does nothing where all layers share one mesh,
- * under boxing=paper, whose rests are of two kinds that labels do not tell apart, or where the
- * strategy is not of the space. Ends early on the request's flag and deadline. *evaluations grows
- * by the programs that were compiled. E_MEMORY. */
+ * *leanest's on, or from another one that needs less, where it is of the space (NULL: none); keeps
+ * the leanest in it (strategy, device_bytes, objective_s), which never needs more afterwards. The
+ * same seed walks the same way. Does nothing where all layers share one mesh, under boxing=paper,
+ * whose rests are of two kinds that labels do not tell apart, or where the strategy is not of the
+ * space. Ends early on the request's flag and deadline. *evaluations grows by the programs that
+ * were compiled. E_MEMORY. */
 enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
-                                uint64_t seed, int64_t programs, struct sbp_ranked *leanest,
-                                int64_t *evaluations, struct sbp_diag *diag) SBP_MUST_USE;
+                                uint64_t seed, int64_t programs, const struct sbp_strategy *other,
+                                struct sbp_ranked *leanest, int64_t *evaluations,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

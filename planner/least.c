@@ -29,6 +29,7 @@ enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 struct seen {
     struct sbp_ranked plan;
     double bound_bytes; /* no strategy of the candidate needs less */
+    int candidate;      /* which */
     int order;          /* of equal ones the first comes first */
 };
 
@@ -128,10 +129,12 @@ static enum sbp_status sharpen_all(struct hunt *h, struct sbp_least_candidate *c
 
 /* ---- the leanest of each candidate, by the model --------------------------------------------- */
 
-static enum sbp_status add_seen(struct hunt *h, const struct sbp_ranked *plan, double bound_bytes)
+static enum sbp_status add_seen(struct hunt *h, const struct sbp_ranked *plan, int candidate,
+                                double bound_bytes)
 {
     struct seen *const seen = &h->seen[h->seen_count];
-    *seen = (struct seen){.bound_bytes = bound_bytes, .order = h->seen_count};
+    *seen =
+        (struct seen){.bound_bytes = bound_bytes, .candidate = candidate, .order = h->seen_count};
     SBP_TRY(sbp_strategy_alloc(&h->plan->graph, &h->scratch, &seen->plan.strategy));
     copy_plan(h, plan, &seen->plan);
     h->seen_count++;
@@ -151,7 +154,7 @@ static enum sbp_status note(struct hunt *h, const struct sbp_least_candidate *ca
                                      .device_bytes = step.totals.device_bytes};
     sbp_step_free(&step);
     offer(h, &found);
-    return add_seen(h, &found, candidate->bound_bytes);
+    return add_seen(h, &found, candidate->order, candidate->bound_bytes);
 }
 
 static enum sbp_status ask(struct hunt *h, const struct sbp_least_candidate *candidate)
@@ -201,21 +204,50 @@ static int by_bytes(const void *left, const void *right)
     return a->order - b->order;
 }
 
+/* From a plan on, or from another strategy (NULL: none) where that needs less. */
+static enum sbp_status walk(struct hunt *h, struct seen *seen, int64_t programs,
+                            const struct sbp_strategy *other)
+{
+    const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
+    SBP_TRY(sbp_plan_set_parallel(h->plan, &seen->plan.parallel, h->diag));
+    SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, other, &seen->plan,
+                            &h->evaluations, h->diag));
+    offer(h, &seen->plan);
+    return SBP_OK;
+}
+
 /* From the leanest plans so far, until a share of the time is up. */
 static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs, double share)
 {
     int walked = 0;
     qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
-    for (int i = 0; i < h->seen_count && walked < count && has_time(h, share); i++) {
-        struct seen *const seen = &h->seen[i];
-        if (!is_open(h, seen->bound_bytes))
-            continue;
-        const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
-        walked++;
-        SBP_TRY(sbp_plan_set_parallel(h->plan, &seen->plan.parallel, h->diag));
-        SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, &seen->plan, &h->evaluations,
-                                h->diag));
-        offer(h, &seen->plan);
+    for (int i = 0; i < h->seen_count && walked < count && has_time(h, share); i++)
+        if (is_open(h, h->seen[i].bound_bytes)) {
+            walked++;
+            SBP_TRY(walk(h, &h->seen[i], programs, NULL));
+        }
+    return SBP_OK;
+}
+
+/* Whether a candidate has been met among those before. */
+static bool is_repeated(const struct hunt *h, int seen)
+{
+    for (int i = 0; i < seen; i++)
+        if (h->seen[i].candidate == h->seen[seen].candidate)
+            return true;
+    return false;
+}
+
+/* Candidates that fell behind by bad luck may be the better ones: the strategy of the leanest plan
+ * is tried on all that can have it. */
+static enum sbp_status share_leanest(struct hunt *h, double share)
+{
+    const struct sbp_parallel leader = h->least->parallel;
+    for (int i = 0; i < h->seen_count && has_time(h, share); i++) {
+        const struct sbp_parallel *parallel = &h->seen[i].plan.parallel;
+        if (parallel->pipeline == leader.pipeline && parallel->micro_batch == leader.micro_batch &&
+            is_open(h, h->seen[i].bound_bytes) && !is_repeated(h, i))
+            SBP_TRY(walk(h, &h->seen[i], 1, &h->least->strategy));
     }
     return SBP_OK;
 }
@@ -229,7 +261,7 @@ static enum sbp_status add_walks(struct hunt *h, int64_t most)
     while (h->seen_count < MOST_SEEN && h->seen_count < most &&
            h->seen_count < WALKS_A_PLAN * plans) {
         const struct seen *const from = &h->seen[h->seen_count % plans];
-        SBP_TRY(add_seen(h, &from->plan, from->bound_bytes));
+        SBP_TRY(add_seen(h, &from->plan, from->candidate, from->bound_bytes));
     }
     return SBP_OK;
 }
@@ -244,9 +276,12 @@ static enum sbp_status walk_all(struct hunt *h)
     const int first = most < h->seen_count ? (int)most : h->seen_count;
     for (int count = first; count > WALK_LAST; count /= 2)
         rounds++;
-    for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2)
-        SBP_TRY(walk_from(h, count, programs / rounds / count + 1,
-                          ASKED_SHARE + (1 - ASKED_SHARE) * round / rounds));
+    for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2) {
+        const double share = ASKED_SHARE + (1 - ASKED_SHARE) * round / rounds;
+        if (round == rounds)
+            SBP_TRY(share_leanest(h, share));
+        SBP_TRY(walk_from(h, count, programs / rounds / count + 1, share));
+    }
     return SBP_OK;
 }
 

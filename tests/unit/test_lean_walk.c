@@ -40,14 +40,22 @@ static void start(struct sbp_plan *plan, const struct sbp_request *request,
     sbp_strategy_copy(&plan->graph, &plan->strategy, &leanest->strategy);
 }
 
-static int64_t walk(const struct sbp_plan *plan, const struct sbp_request *request, uint64_t seed,
-                    int64_t programs, struct sbp_ranked *leanest)
+static int64_t walk_or(const struct sbp_plan *plan, const struct sbp_request *request,
+                       uint64_t seed, int64_t programs, const struct sbp_strategy *other,
+                       struct sbp_ranked *leanest)
 {
     struct sbp_diag diag = {{0}};
     int64_t evaluations = 0;
-    if (sbp_walk_leaner(plan, request, seed, programs, leanest, &evaluations, &diag) != SBP_OK)
+    if (sbp_walk_leaner(plan, request, seed, programs, other, leanest, &evaluations, &diag) !=
+        SBP_OK)
         fail_msg("%s", diag.text);
     return evaluations;
+}
+
+static int64_t walk(const struct sbp_plan *plan, const struct sbp_request *request, uint64_t seed,
+                    int64_t programs, struct sbp_ranked *leanest)
+{
+    return walk_or(plan, request, seed, programs, NULL, leanest);
 }
 
 /* Whether the space has ways between all that goes together in a choice. */
@@ -681,6 +689,38 @@ static void test_ends(void **state)
     sbp_plan_free(&plan);
 }
 
+/* Another strategy that needs less is the leanest from then on, one that needs more is not; one
+ * that is not of the space is left alone. */
+static void test_other(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_ranked first, lean;
+    const struct sbp_request request = free_request(SBP_SPACE_FULL);
+    open_plan(GPT(1, ""), LEVELS, &plan);
+    start(&plan, &request, &first);
+    start(&plan, &request, &lean);
+    walk(&plan, &request, 1, PROGRAMS, &lean);
+    assert_true(lean.device_bytes < first.device_bytes);
+    const int64_t first_bytes = first.device_bytes;
+    const struct sbp_ranked kept = lean;
+    assert_int_equal(walk_or(&plan, &request, 1, 1, &first.strategy, &lean), 1);
+    assert_int_equal(lean.device_bytes, kept.device_bytes);
+    assert_int_equal(walk_or(&plan, &request, 1, 1, &lean.strategy, &first), 1);
+    assert_int_equal(first.device_bytes, lean.device_bytes);
+    assert_true(first.objective_s == lean.objective_s);
+    check_found(&plan, &request, &first);
+    assert_true(first.device_bytes < first_bytes);
+    const struct sbp_request narrow = free_request(SBP_SPACE_GSHARD);
+    start(&plan, &narrow, &first);
+    const int64_t narrow_bytes = first.device_bytes;
+    walk_or(&plan, &narrow, 1, 1, &lean.strategy, &first);
+    assert_true(first.device_bytes > lean.device_bytes);
+    assert_true(first.device_bytes <= narrow_bytes);
+    check_found(&plan, &narrow, &first);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -689,6 +729,6 @@ int main(void)
         cmocka_unit_test(test_leaner),   cmocka_unit_test(test_worth),
         cmocka_unit_test(test_space),    cmocka_unit_test(test_fixes),
         cmocka_unit_test(test_requests), cmocka_unit_test(test_stop),
-        cmocka_unit_test(test_ends)};
+        cmocka_unit_test(test_ends),     cmocka_unit_test(test_other)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

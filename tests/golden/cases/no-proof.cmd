@@ -1,4 +1,4 @@
-sbplan search --runnable autoddl-attention flat-64 --memory-limit 8G >out.txt
+sbplan search --runnable autoddl-attention flat-64 --memory-limit 9G >out.txt
 status=$?
 sed -E -e 's/(the least that was seen to do is|dominate:).*/\1 .../' out.txt
 exit $status

@@ -248,9 +248,9 @@ static void conclude(struct sbp_explorer *e)
     out->wall_s = sbp_clock_s() - e->start_s;
     sbp_ranking_close(e->ranking, e->open_s);
     if (e->ranking->count == 0) {
-        const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->plan->cluster);
-        const bool too_little =
-            isfinite(out->least_bytes) && out->least_bytes > (double)limit_bytes;
+        const double most_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster) *
+                                  (1 + SBP_CAPACITY_ROUND_OFF);
+        const bool too_little = isfinite(out->least_bytes) && out->least_bytes > most_bytes;
         out->status =
             too_little || sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         return;

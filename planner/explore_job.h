@@ -26,7 +26,7 @@ struct sbp_node {
     double bound_s, time_s; /* with the limit of memory and without; time_s is of bases */
     int base; /* the candidate that keeps everything on the device, of the same schedule */
     bool is_base, siblings_are_open;
-    double least_bytes;          /* of a device, by the model; 0: not known */
+    double least_bytes;          /* of a device, by the model; 0: not known, INFINITY: not legal */
     struct sbp_mixture *mixture; /* of SBP_MIXED, what its paths have said; else NULL */
 };
 

@@ -41,7 +41,7 @@ static bool has_seen_all(const struct sbp_explorer *e)
 {
     bool seen = true;
     for (int i = 0; i < e->node_count; i++)
-        seen &= e->node[i].knowledge > SBP_LISTED;
+        seen &= e->node[i].knowledge > SBP_LISTED && e->node[i].least_bytes > 0;
     return seen;
 }
 
@@ -127,12 +127,12 @@ enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e, const struct s
     if (leanest == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(find_leanest(e, &request, leanest));
+    const double modelled_bytes = e->out->least_bytes;
+    raise_least(e);
     if (leanest->device_bytes == 0) {
-        e->out->needed_bytes =
-            isfinite(e->out->least_bytes) ? (int64_t)ceil(e->out->least_bytes) : 0;
+        e->out->needed_bytes = isfinite(modelled_bytes) ? (int64_t)ceil(modelled_bytes) : 0;
         return SBP_OK;
     }
-    raise_least(e);
     request = explaining(e);
     SBP_TRY(descend_all(e, given, &request, leanest));
     e->out->needed_bytes = leanest->device_bytes;

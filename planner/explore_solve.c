@@ -117,8 +117,10 @@ enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node
         e->out->stopped = true;
         return SBP_OK;
     }
-    if (status == SBP_E_INPUT)
+    if (status == SBP_E_INPUT) {
+        node->least_bytes = INFINITY;
         return note_refusal(e, &refusal);
+    }
     if (status != SBP_OK)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     e->any_legal = true;

@@ -7,8 +7,8 @@
 #include "planner/optimise_job.h"
 #include "planner/refine.h"
 #include "planner/space_bound.h"
-#include "planner/space_working.h"
 #include "planner/space_rules.h"
+#include "planner/space_working.h"
 
 /* Cells of tables over pairs of spaces that are solved many times over in no time. */
 #define ALIGNED_CELLS 1e5

@@ -52,8 +52,8 @@ enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_req
 
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
- * by the model, reserve included; for a `leanest` request, whose every_level must be set, as closely
- * as the model can tell (planner/space_working.h). A few milliseconds. -INFINITY where prices bound nothing
+ * by the model, reserve included; for a `leanest` request, whose every_level must be set, by a
+ * closer look (planner/space_working.h). A few milliseconds. -INFINITY where prices bound nothing
  * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED.
  * From the request's refuted_s on, which is of what is bounded alone, time_s is all that is found
  * out: bound_s is that, least_bytes 0. */

@@ -137,6 +137,11 @@ static void count_left(const struct count *c, int op, int piece)
         count_tensor(c, op, piece, node->output);
 }
 
+bool sbp_space_works_back(const struct sbp_graph *graph, int op)
+{
+    return graph->op[op].weight_count > 0 || sbp_op_forms_input_gradient(graph, op);
+}
+
 static void count_op(const struct count *c, int op, int piece)
 {
     const struct sbp_space *space = c->space;
@@ -146,6 +151,9 @@ static void count_op(const struct count *c, int op, int piece)
         count_left(c, op, piece);
         return;
     }
+    if (node->kind != SBP_OP_ADD && !node->entry->in_place &&
+        !sbp_space_works_back(space->graph, op))
+        return;
     const struct sbp_op_kept kept = kept_of(space->graph, op);
     count_bytes(c, op, saved_bytes(space, op, &kept));
     if (node->output >= 0 && !c->overwritten[node->output] && kept.output)

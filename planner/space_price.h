@@ -65,6 +65,7 @@ struct sbp_space_works {
     double *constant_bytes; /* (points) */
     double *kept_bytes; /* (op_count) of it, by the activations of a micro-batch that an operator
                            keeps; what several keep is the first one's */
+    bool *goes_back;    /* (op_count) its backward pass does something, or hands something on */
     bool *kept_at_rest; /* (tensor_count) counted where it rests, once for all that read it */
 };
 
@@ -138,6 +139,9 @@ bool sbp_space_free_input(const struct sbp_space *space, int op, int input);
  * what products left. */
 bool sbp_space_forms_again(const struct sbp_space *space);
 bool sbp_space_is_attention(enum sbp_op_kind kind);
+/* Whether an operator has a backward pass of its own (costmodel/program_backward.c): weights, or
+ * gradients of inputs. */
+bool sbp_space_works_back(const struct sbp_graph *graph, int op);
 /* Bytes of parameters, gradients and optimizer states on a device, of so many elements of blocks
  * and of shards under a ZeRO level; offloaded states are on the host. */
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard);

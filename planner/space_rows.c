@@ -250,7 +250,8 @@ static double kept_bytes(const struct sheet *sheet, const struct sbp_played *pla
     if (!work->keeps_copy)
         return 0;
     const double gather = parts_of(played, sheet->input[0].broadcast);
-    const double again = sheet->space->parallel->regather ? gather : 1;
+    const double whole = gather * parts_of(played, sheet->input[0].partial);
+    const double again = sheet->space->parallel->regather ? whole : 1;
     if (!(gather > again ? work->keeps_copy : work->keeps_block))
         return 0;
     return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again /
@@ -265,6 +266,13 @@ struct operands {
     double dy, dx, dx_at_rest, output;
 };
 
+/* Whether the operator that a tensor comes from asks for its gradient. */
+static bool is_asked_for(const struct sbp_space *space, int tensor)
+{
+    const int from = space->graph->tensor[tensor].producer;
+    return from >= 0 && space->works->goes_back[from];
+}
+
 static struct operands operands_of(const struct sheet *sheet, const struct sbp_played *played)
 {
     const struct sbp_space *space = sheet->space;
@@ -277,7 +285,7 @@ static struct operands operands_of(const struct sheet *sheet, const struct sbp_p
         const bool is_wanted = !sbp_space_free_input(space, sheet->work->op, i);
         if (i == 0 || is_wanted)
             operands.dx += elements / parts_of(played, sheet->input[i].split);
-        if (is_wanted)
+        if (is_wanted && is_asked_for(space, sheet->node->input[i]))
             operands.dx_at_rest += elements / (double)space->mesh->devices;
     }
     return operands;

@@ -1,6 +1,7 @@
 #include "planner/space_working.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "costmodel/stages.h"
 #include "planner/space_price.h"
@@ -29,11 +30,15 @@ static enum sbp_status find_segments(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
     const struct sbp_view *view = m->space->view;
-    for (int op = 0; op < graph->op_count; op++)
-        m->segment[op] = -1;
-    for (int piece = 0; piece < view->pieces; piece++)
-        SBP_TRY(sbp_graph_segments(graph, view->first[piece], view->first[piece + 1],
-                                   m->space->parallel->recompute_every, m->segment));
+    int *const of_piece = SBP_NEW(&m->scratch, int, graph->op_count);
+    if (of_piece == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < view->pieces; piece++) {
+        const int first = view->first[piece], end = view->first[piece + 1];
+        SBP_TRY(
+            sbp_graph_segments(graph, first, end, m->space->parallel->recompute_every, of_piece));
+        memcpy(&m->segment[first], &of_piece[first], (size_t)(end - first) * sizeof *of_piece);
+    }
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; i < graph->op[op].input_count; i++) {
             const int tensor = graph->op[op].input[i], from = graph->tensor[tensor].producer;
@@ -100,13 +105,36 @@ static double formed_before(struct maker *m, int op)
     return sum;
 }
 
+/* What enters a segment forms it again; what readers do not read in their backward pass, too, is
+ * gone then, before any of them goes back. */
+static void find_spent(struct maker *m)
+{
+    const struct sbp_graph *graph = m->space->graph;
+    double spent = 0;
+    for (int op = 0; op < graph->op_count; op++) {
+        const unsigned all = (1u << graph->op[op].input_count) - 1;
+        if (m->segment[op] >= 0 && (kept_of(m, op).inputs & all) != all)
+            m->working->entered[op] = m->space->works->kept_bytes[op];
+    }
+    for (int op = 0; op < graph->op_count; op++) {
+        spent += m->working->entered[op];
+        if (op + 1 < graph->op_count && m->segment[op + 1] == m->segment[op])
+            continue;
+        m->working->spent[op] = spent;
+        spent = 0;
+    }
+}
+
 static enum sbp_status find_formed(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     const int works = space->works->first[space->variable_count];
-    if (space->parallel->recompute != SBP_RECOMPUTE_FULL)
+    if (!sbp_space_forms_again(space))
         return SBP_OK;
     SBP_TRY(find_segments(m));
+    find_spent(m);
+    if (space->parallel->recompute != SBP_RECOMPUTE_FULL)
+        return SBP_OK;
     for (int w = 0; w < works; w++)
         m->formed[w] = (struct sbp_formed){.inputs = ~0u, .saved = true};
     for (int op = 0; op < space->graph->op_count; op++) {
@@ -163,6 +191,8 @@ static enum sbp_status make(struct maker *m)
     struct sbp_working *const working = m->working;
     const int works = space->works->first[space->variable_count];
     working->formed = SBP_NEW(m->arena, double, space->graph->op_count);
+    working->entered = SBP_NEW(m->arena, double, space->graph->op_count);
+    working->spent = SBP_NEW(m->arena, double, space->graph->op_count);
     working->kept = SBP_NEW(m->arena, double *, space->variable_count);
     working->own = SBP_NEW(m->arena, double *, works);
     working->need = SBP_NEW(m->arena, struct sbp_need, space->variable_count);
@@ -173,10 +203,10 @@ static enum sbp_status make(struct maker *m)
     m->crosses = SBP_NEW(&m->scratch, bool, space->graph->tensor_count);
     m->seen = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->formed = SBP_NEW(&m->scratch, struct sbp_formed, works);
-    if (working->formed == NULL || working->kept == NULL || working->own == NULL ||
-        working->need == NULL || working->need_at_work == NULL || working->removed == NULL ||
-        working->gone == NULL || m->segment == NULL || m->crosses == NULL || m->seen == NULL ||
-        m->formed == NULL)
+    if (working->formed == NULL || working->entered == NULL || working->spent == NULL ||
+        working->kept == NULL || working->own == NULL || working->need == NULL ||
+        working->need_at_work == NULL || working->removed == NULL || working->gone == NULL ||
+        m->segment == NULL || m->crosses == NULL || m->seen == NULL || m->formed == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(find_formed(m));
     return count_works(m);
@@ -241,9 +271,10 @@ static double most_of_piece(const struct sbp_working *w, int piece, int point, d
             left -= take_away(w, op, point, view->kept[op] - (op >= first && op < end ? 1 : 0));
     for (int op = end - 1; op >= first; op--) {
         const int v = sbp_space_decider(space, op), work = space->works->of[op];
+        left -= w->spent[op];
         const double others = left - part_of(w->need[v], w->gone[v]);
         most = fmax(most, others + part_of(w->need_at_work[work], w->gone[v]) + w->formed[op]);
-        left -= take_away(w, op, point, 1);
+        left -= take_away(w, op, point, 1) - w->entered[op];
     }
     return most;
 }

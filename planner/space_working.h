@@ -15,9 +15,12 @@
 
 struct sbp_working {
     const struct sbp_space *space;
-    double *formed; /* (op_count) bytes formed again for operators before it */
-    double **kept;  /* (variable_count)(points, choice) activations kept because of a choice */
-    double **own;   /* (work)(choice) needed besides while the work is done */
+    double *formed;  /* (op_count) bytes formed again for operators before it */
+    double *entered; /* (op_count) of what it keeps, bytes that only form its segment again */
+    double *spent;   /* (op_count) of a segment's last operator: those of all of it, which are gone
+                        before it goes back */
+    double **kept;   /* (variable_count)(points, choice) activations kept because of a choice */
+    double **own;    /* (work)(choice) needed besides while the work is done */
     struct sbp_need *need; /* (variable_count), (work): scratch */
     struct sbp_need *need_at_work;
     double *removed, *gone; /* (work), (variable_count): scratch */

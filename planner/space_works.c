@@ -289,6 +289,23 @@ static enum sbp_status find_blocks(struct maker *m)
     return SBP_OK;
 }
 
+/* Before the first weights nobody asks for gradients; sums and what works in place hand on what
+ * their operands are asked for. */
+static void find_way_back(const struct sbp_space *space)
+{
+    const struct sbp_graph *graph = space->graph;
+    bool *const goes_back = space->works->goes_back;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        const bool hands_on = node->kind == SBP_OP_ADD || node->entry->in_place;
+        goes_back[op] = !hands_on && sbp_space_works_back(graph, op);
+        for (int i = 0; i < node->input_count && hands_on; i++) {
+            const int from = graph->tensor[node->input[i]].producer;
+            goes_back[op] |= from >= 0 && goes_back[from];
+        }
+    }
+}
+
 static enum sbp_status prepare(struct maker *m)
 {
     struct sbp_space *space = m->space;
@@ -306,12 +323,15 @@ static enum sbp_status prepare(struct maker *m)
     space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);
     space->works->kept_bytes = SBP_NEW(&space->arena, double, ops);
     space->works->of = SBP_NEW(&space->arena, int, ops);
+    space->works->goes_back = SBP_NEW(&space->arena, bool, ops);
     space->works->kept_at_rest = SBP_NEW(&space->arena, bool, space->graph->tensor_count);
     space->works->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
     if (space->works->added_elements == NULL || space->works->constant_bytes == NULL ||
         space->works->kept_bytes == NULL || space->works->of == NULL ||
-        space->works->kept_at_rest == NULL || space->works->first == NULL)
+        space->works->goes_back == NULL || space->works->kept_at_rest == NULL ||
+        space->works->first == NULL)
         return SBP_E_MEMORY;
+    find_way_back(space);
     SBP_TRY(sbp_list_init(&m->works, space->variable_count, space->graph->op_count, &m->scratch));
     SBP_TRY(sbp_space_find_kept(space, &m->scratch, space->works->kept_at_rest));
     SBP_TRY(sbp_space_find_again(space, &m->scratch, &m->again));

@@ -46,6 +46,7 @@ double promised_s(const struct sbp_space *space, const int *choice);
 
 /* What was found of all the choices that check_price has seen. */
 struct prices {
+    bool bytes_alone; /* in: costs are not looked at */
     int run, equal, not_labelled;
     double largest_gap; /* of labels, as a share */
     double loosest;     /* of the sum below the step */

@@ -113,9 +113,10 @@ static void check_cut(struct sbp_plan *plan, struct sbp_request request, uint64_
     check_path(plan, &path, request, seed, prices);
 }
 
-static void check_stages(const char *name, const char *model, uint64_t first_seed, int draws)
+static void check_stages(const char *name, const char *model, bool bytes_alone, uint64_t first_seed,
+                         int draws)
 {
-    struct prices prices = {0};
+    struct prices prices = {.bytes_alone = bytes_alone};
     int cuts = 0;
     for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)draws; seed++) {
         struct sbp_plan plan;
@@ -148,10 +149,53 @@ static void test_stages(void **state)
         "true}, "
         "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 288}, {\"op\": "
         "\"cross_entropy\"}]}";
-    check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), 1, 15);
-    check_stages("gpt mixed", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), 1001, 15);
-    check_stages("gpt untied", GPT(5, ", \"tied\": false, \"attention\": \"flash\""), 2001, 15);
-    check_stages("mlp", mlp, 3001, 15);
+    check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), false, 1, 15);
+    check_stages("gpt mixed", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), false, 1001,
+                 15);
+    check_stages("gpt untied", GPT(5, ", \"tied\": false, \"attention\": \"flash\""), false, 2001,
+                 15);
+    check_stages("mlp", mlp, false, 3001, 15);
+}
+
+/* What asks for no gradient, what never goes back, and what is only there to be formed again from:
+ * none of that lives as long as the rest. */
+static void test_short_lives(void **state)
+{
+    (void)state;
+    static const char *const given =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 144, \"precision\": \"mixed\", "
+        "\"input\": \"split\", "
+        "\"features\": 144, \"layers\": [{\"op\": \"linear\", \"out\": 288, \"bias\": true}, "
+        "{\"op\": "
+        "\"gelu\"}, {\"op\": \"linear\", \"out\": 144}, {\"op\": \"layernorm\"}, {\"op\": "
+        "\"linear\", \"out\": 144}, {\"op\": \"cross_entropy\"}]}";
+    static const char *const weightless =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
+        "[{\"op\": \"tanh\"}, {\"op\": \"relu\", \"name\": \"r\"}, {\"op\": \"linear\", \"out\": "
+        "144}, {\"op\": \"add\", \"inputs\": [\"r\", \"linear2\"]}, {\"op\": \"linear\", \"out\": "
+        "144}, "
+        "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 36}]}";
+    static const char *const pooled =
+        "{\"name\": \"m\", \"global_batch\": 72, \"input\": {\"height\": 24, \"width\": 24, "
+        "\"channels\": 3}, \"layers\": [{\"op\": \"conv2d\", \"out\": 48, \"kernel\": 3, "
+        "\"padding\": 1}, {\"op\": \"maxpool\", \"kernel\": 2}, {\"op\": \"dropout\", \"p\": 0.1}, "
+        "{\"op\": \"conv2d\", \"out\": 96, \"kernel\": 3, \"padding\": 1}, {\"op\": \"avgpool\", "
+        "\"kernel\": 2}, {\"op\": \"relu\"}, {\"op\": \"flatten\"}, {\"op\": \"linear\", \"out\": "
+        "48}, {\"op\": \"cross_entropy\"}]}";
+    static const char *const shrunk =
+        "{\"name\": \"m\", \"global_batch\": 72, \"input\": {\"height\": 24, \"width\": 24, "
+        "\"channels\": 3}, \"layers\": [{\"op\": \"maxpool\", \"kernel\": 4}, {\"op\": "
+        "\"dropout\", "
+        "\"p\": 0.1}, {\"op\": \"flatten\"}, {\"op\": \"linear\", \"out\": 12}]}";
+    static const char *const summed =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
+        "[{\"op\": \"linear\", \"out\": 144}, {\"op\": \"linear\", \"out\": 36}, {\"op\": "
+        "\"linear\", \"out\": 36}]}";
+    check_stages("given", given, true, 4001, 200);
+    check_stages("weightless", weightless, true, 5001, 40);
+    check_stages("pooled", pooled, true, 6001, 40);
+    check_stages("shrunk", shrunk, true, 7001, 40);
+    check_stages("summed", summed, true, 8001, 150);
 }
 
 /* --- critical paths --- */
@@ -291,6 +335,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_short_lives),
         cmocka_unit_test(test_criticals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,8 +66,32 @@ static void test_one_device(void **state)
     check_model(GPT(4, ", \"tied\": false"));
 }
 
+/* Of models that begin without weights, whatever is cut: no more than lives. */
+static void test_beginnings(void **state)
+{
+    (void)state;
+    static const char *const models[] = {
+        "{\"name\": \"m\", \"global_batch\": 36, \"features\": 144, \"layers\": [{\"op\": "
+        "\"tanh\"}, {\"op\": \"linear\", \"out\": 12}]}",
+        "{\"name\": \"m\", \"global_batch\": 3600, \"features\": 36, \"input\": \"split\", "
+        "\"layers\": [{\"op\": \"linear\", \"out\": 4}, {\"op\": \"cross_entropy\"}]}",
+        "{\"name\": \"m\", \"global_batch\": 3600, \"features\": 36, \"layers\": [{\"op\": "
+        "\"gelu\"}, {\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 4}]}",
+        "{\"name\": \"m\", \"global_batch\": 36, \"input\": {\"height\": 24, \"width\": 24, "
+        "\"channels\": 3}, \"layers\": [{\"op\": \"maxpool\", \"kernel\": 4}, {\"op\": "
+        "\"flatten\"}, "
+        "{\"op\": \"linear\", \"out\": 12}]}",
+    };
+    for (int m = 0; m < 4; m++)
+        for (int recompute = 0; recompute < SBP_RECOMPUTES; recompute++) {
+            const double share = modelled_share(models[m], (enum sbp_recompute)recompute, 3);
+            assert_true(share > 0.25 && share <= 1);
+        }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_device)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_device),
+                                       cmocka_unit_test(test_beginnings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

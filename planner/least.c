@@ -13,7 +13,7 @@ enum { MOST_ASKED = 100, WALKS_A_PLAN = 3, MOST_SEEN = 300 };
 #define ASKED_EVALUATIONS INT64_C(300000000)
 /* Work of all walks: operators of the programs that they compile, each of a few microseconds, and
  * what a program takes besides. */
-#define WALKED_OPERATORS INT64_C(3000000)
+#define WALKED_OPERATORS INT64_C(2000000)
 enum { PROGRAM_OPERATORS = 10 };
 /* For so many programs of all walks there is one; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };

@@ -7,15 +7,15 @@
 #include "base/text.h"
 #include "planner/lean_walk.h"
 
-/* Candidates that are asked for their leanest, in two ways; bounds are close, so that few are
- * mostly enough. Walks that begin at each plan, and at most at all. */
+/* Candidates that are asked for their leanest, in two ways each; bounds are close, so that few are
+ * mostly enough. Walks that begin at one plan, and those of all plans together. */
 enum { MOST_ASKED = 100, WALKS_A_PLAN = 3, MOST_SEEN = 300 };
 #define ASKED_EVALUATIONS INT64_C(300000000)
 /* Work of all walks: operators of the programs that they compile, each of a few microseconds, and
  * what a program takes besides. */
 #define WALKED_OPERATORS INT64_C(2000000)
 enum { PROGRAM_OPERATORS = 10 };
-/* For so many programs of all walks there is one; so many go on to the last, at most. */
+/* There is a walk for so many programs of all; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 
 /* What needs less by less than this share is not looked for. */

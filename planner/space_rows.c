@@ -362,8 +362,8 @@ static double working_bytes(const struct sheet *sheet, const struct sbp_played *
                           scratch[SBP_PASS_INPUT_GRADIENT] + (has_phase ? 0 : weights.unreduced);
     const double gradients =
         read + (forms ? o.dx_at_rest : 0) + weights.unreduced + scratch[SBP_PASS_WEIGHT_GRADIENT];
-    const bool goes_back = forms || sheet->node->weight_count > 0;
-    return fmax(forward, goes_back ? fmax(inputs, has_phase ? gradients : 0) : 0);
+    return fmax(forward,
+                sbp_space_works_back(graph, op) ? fmax(inputs, has_phase ? gradients : 0) : 0);
 }
 
 /* ---- whole tuples --------------------------------------------------------------------------- */

@@ -82,10 +82,11 @@ static void test_beginnings(void **state)
         "\"flatten\"}, "
         "{\"op\": \"linear\", \"out\": 12}]}",
     };
+    static const double least[] = {0.83, 0.98, 0.66, 0.28};
     for (int m = 0; m < 4; m++)
         for (int recompute = 0; recompute < SBP_RECOMPUTES; recompute++) {
             const double share = modelled_share(models[m], (enum sbp_recompute)recompute, 3);
-            assert_true(share > 0.25 && share <= 1);
+            assert_true(share > least[m] && share <= 1);
         }
 }
 

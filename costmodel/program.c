@@ -238,37 +238,51 @@ static bool is_needed(const struct sbp_instr *instr, const bool *needed, const b
     return false;
 }
 
+/* Which instructions are, from the last one back; the other arrays are zeros. */
+static void find_needed(const struct sbp_program *program, bool *is_kept, bool *needed, bool *runs)
+{
+    for (int i = program->instr_count - 1; i >= 0; i--) {
+        const struct sbp_instr *instr = &program->instr[i];
+        is_kept[i] = is_needed(instr, needed, runs);
+        if (!is_kept[i])
+            continue;
+        if (instr->section == SBP_SECTION_RECOMPUTE && instr->kind == SBP_INSTR_FORWARD)
+            runs[instr->op] = true;
+        for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++)
+            if (instr->buffer[slot] >= 0)
+                needed[instr->buffer[slot]] = true;
+    }
+}
+
+static void keep(struct sbp_program *program, const bool *is_kept)
+{
+    int kept = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        if (is_kept[i] && kept < i)
+            program->instr[kept] = program->instr[i];
+        kept += is_kept[i];
+    }
+    program->instr_count = kept;
+}
+
 /* A segment's last results are there already, in the segment that follows. */
 static enum sbp_status drop_unneeded(struct sbp_compiler *c)
 {
     struct sbp_program *program = c->program;
     struct sbp_arena scratch;
-    int kept = program->instr_count;
     if (program->parallel.recompute == SBP_RECOMPUTE_NONE && !program->parallel.regather)
         return SBP_OK;
     sbp_arena_init(&scratch);
+    bool *is_kept = SBP_NEW(&scratch, bool, program->instr_count + 1);
     bool *needed = SBP_NEW(&scratch, bool, program->buffer_count + 1);
     bool *runs = SBP_NEW(&scratch, bool, c->graph->op_count + 1); /* again */
-    const bool fits = needed != NULL && runs != NULL;
-    for (int i = program->instr_count - 1; fits && i >= 0; i--) {
-        const struct sbp_instr instr = program->instr[i];
-        if (!is_needed(&instr, needed, runs))
-            continue;
-        if (instr.section == SBP_SECTION_RECOMPUTE && instr.kind == SBP_INSTR_FORWARD)
-            runs[instr.op] = true;
-        for (int slot = 0; slot < SBP_INSTR_BUFFERS; slot++)
-            if (instr.buffer[slot] >= 0)
-                needed[instr.buffer[slot]] = true;
-        program->instr[--kept] = instr;
-    }
-    const enum sbp_status status = fits ? SBP_OK : SBP_E_MEMORY;
-    if (status == SBP_OK) {
-        program->instr_count -= kept;
-        memmove(program->instr, program->instr + kept,
-                (size_t)program->instr_count * sizeof *program->instr);
+    const bool fits = is_kept != NULL && needed != NULL && runs != NULL;
+    if (fits) {
+        find_needed(program, is_kept, needed, runs);
+        keep(program, is_kept);
     }
     sbp_arena_free(&scratch);
-    return status;
+    return fits ? SBP_OK : SBP_E_MEMORY;
 }
 
 static enum sbp_status compile(struct sbp_compiler *c, const struct sbp_strategy *strategy)

@@ -39,9 +39,14 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
     return sbp_mul_i64(b->elements, element, &bytes) ? bytes : -1;
 }
 
+static int64_t slot_of(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
 int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer)
 {
-    return (sbp_program_buffer_bytes(program, buffer) + 63) / 64 * 64;
+    return slot_of(sbp_program_buffer_bytes(program, buffer));
 }
 
 /* group_end: (groups + 1), zeros. */
@@ -135,6 +140,7 @@ static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
 
 /* Buffers by the instruction where they are born and where they die, as linked lists. */
 struct calendar {
+    int64_t *slot_bytes;        /* (buffer_count) */
     int *born, *died;           /* (instr_count) first buffer of the list, -1: none */
     int *next_born, *next_died; /* (buffer_count) */
 };
@@ -150,12 +156,13 @@ static int *unset(struct sbp_arena *arena, int count)
 static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_arena *scratch,
                                      struct calendar *calendar)
 {
-    *calendar = (struct calendar){.born = unset(scratch, program->instr_count),
+    *calendar = (struct calendar){.slot_bytes = SBP_NEW(scratch, int64_t, program->buffer_count + 1),
+                                  .born = unset(scratch, program->instr_count),
                                   .died = unset(scratch, program->instr_count),
                                   .next_born = unset(scratch, program->buffer_count),
                                   .next_died = unset(scratch, program->buffer_count)};
-    if (calendar->born == NULL || calendar->died == NULL || calendar->next_born == NULL ||
-        calendar->next_died == NULL)
+    if (calendar->slot_bytes == NULL || calendar->born == NULL || calendar->died == NULL ||
+        calendar->next_born == NULL || calendar->next_died == NULL)
         return SBP_E_MEMORY;
     for (int i = program->buffer_count - 1; i >= 0; i--) {
         const struct sbp_buffer *buffer = &program->buffer[i];
@@ -169,22 +176,19 @@ static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_are
     return SBP_OK;
 }
 
-static enum sbp_status check_sizes(const struct sbp_program *program, struct sbp_diag *diag)
+static enum sbp_status find_sizes(const struct sbp_program *program, int64_t *slot_bytes,
+                                  struct sbp_diag *diag)
 {
     int64_t total = 0;
     for (int i = 0; i < program->buffer_count; i++) {
         const int64_t bytes = sbp_program_buffer_bytes(program, i);
-        if (bytes < 0 || bytes > MOST_BYTES ||
-            !sbp_add_i64(total, sbp_program_slot_bytes(program, i), &total) || total > MOST_BYTES)
+        if (bytes < 0 || bytes > MOST_BYTES || !sbp_add_i64(total, slot_of(bytes), &total) ||
+            total > MOST_BYTES)
             return sbp_fail(diag, SBP_E_RANGE,
                             "memory: a device's buffers pass 2^62 bytes, fewer are legal");
+        slot_bytes[i] = slot_of(bytes);
     }
     return SBP_OK;
-}
-
-static void place(struct sbp_program *program, struct heap *heap, int buffer)
-{
-    program->buffer[buffer].offset_bytes = take(heap, sbp_program_slot_bytes(program, buffer));
 }
 
 /* live_bytes: most bytes that live at once, however they are laid out. */
@@ -194,9 +198,9 @@ static void count_live(struct sbp_program *program, const struct calendar *calen
     program->live_bytes = 0;
     for (int t = 0; t < program->instr_count; t++) {
         for (int i = t > 0 ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
-            live -= sbp_program_slot_bytes(program, i);
+            live -= calendar->slot_bytes[i];
         for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
-            live += sbp_program_slot_bytes(program, i);
+            live += calendar->slot_bytes[i];
         if (live > program->live_bytes)
             program->live_bytes = live;
     }
@@ -206,19 +210,19 @@ static void sweep(struct sbp_program *program, const struct calendar *calendar, 
 {
     for (int i = 0; i < program->buffer_count; i++)
         if (sbp_buffer_persists(&program->buffer[i]))
-            place(program, heap, i);
+            program->buffer[i].offset_bytes = take(heap, calendar->slot_bytes[i]);
     for (int t = 0; t < program->instr_count; t++) {
         for (int i = t > 0 ? calendar->died[t - 1] : -1; i >= 0; i = calendar->next_died[i])
-            give_back(heap, program->buffer[i].offset_bytes, sbp_program_slot_bytes(program, i));
+            give_back(heap, program->buffer[i].offset_bytes, calendar->slot_bytes[i]);
         for (int i = calendar->born[t]; i >= 0; i = calendar->next_born[i])
-            place(program, heap, i);
+            program->buffer[i].offset_bytes = take(heap, calendar->slot_bytes[i]);
     }
     program->arena_bytes = heap->top;
 }
 
 /* What persists, and what lives between the passes of a micro-batch: beside buffers whose lifetime
  * spans the turn, the token ids and labels that each micro-batch has of its own. */
-static void sum_up(struct sbp_program *program)
+static void sum_up(struct sbp_program *program, const int64_t *slot_bytes)
 {
     int turn = 0;
     while (turn < program->instr_count && program->instr[turn].section == SBP_SECTION_FORWARD)
@@ -226,7 +230,7 @@ static void sum_up(struct sbp_program *program)
     program->persistent_bytes = program->kept_bytes = 0;
     for (int i = 0; i < program->buffer_count; i++) {
         const struct sbp_buffer *buffer = &program->buffer[i];
-        const int64_t bytes = sbp_program_slot_bytes(program, i);
+        const int64_t bytes = slot_bytes[i];
         if (sbp_buffer_persists(buffer))
             program->persistent_bytes += bytes;
         else if (buffer->first < 0 || buffer->first >= turn || buffer->last < turn)
@@ -246,15 +250,15 @@ enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag
     enum sbp_status status = heap.hole == NULL || group_end == NULL ? SBP_E_MEMORY : SBP_OK;
     if (status == SBP_OK) {
         find_lifetimes(program, group_end);
-        status = check_sizes(program, diag);
+        status = make_calendar(program, &scratch, &calendar);
     }
     if (status == SBP_OK)
-        status = make_calendar(program, &scratch, &calendar);
+        status = find_sizes(program, calendar.slot_bytes, diag);
     if (status == SBP_OK)
         sweep(program, &calendar, &heap);
     if (status == SBP_OK) {
         count_live(program, &calendar);
-        sum_up(program);
+        sum_up(program, calendar.slot_bytes);
         program->live_bytes += program->persistent_bytes;
     }
     sbp_arena_free(&scratch);

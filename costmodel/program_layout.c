@@ -156,11 +156,12 @@ static int *unset(struct sbp_arena *arena, int count)
 static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_arena *scratch,
                                      struct calendar *calendar)
 {
-    *calendar = (struct calendar){.slot_bytes = SBP_NEW(scratch, int64_t, program->buffer_count + 1),
-                                  .born = unset(scratch, program->instr_count),
-                                  .died = unset(scratch, program->instr_count),
-                                  .next_born = unset(scratch, program->buffer_count),
-                                  .next_died = unset(scratch, program->buffer_count)};
+    *calendar =
+        (struct calendar){.slot_bytes = SBP_NEW(scratch, int64_t, program->buffer_count + 1),
+                          .born = unset(scratch, program->instr_count),
+                          .died = unset(scratch, program->instr_count),
+                          .next_born = unset(scratch, program->buffer_count),
+                          .next_died = unset(scratch, program->buffer_count)};
     if (calendar->slot_bytes == NULL || calendar->born == NULL || calendar->died == NULL ||
         calendar->next_born == NULL || calendar->next_died == NULL)
         return SBP_E_MEMORY;

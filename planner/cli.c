@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "planner/crew.h"
 #include "planner/help.h"
 #include "planner/optimise.h"
 
@@ -56,6 +57,9 @@ static const struct option options[] = {
     {"--algorithm", "NAME", CHOICE, AT(algorithm), 0, 0, algorithm_names,
      "how it is searched (default auto: exact where it can)"},
     {"--seed", "N", WHOLE, AT(seed), 0, MOST_COUNT, NULL, "of everything random (default 0)"},
+    {"--threads", "N", WHOLE, AT(threads), 1, SBP_MOST_THREADS, NULL,
+     "that look for the least memory where nothing fits; the answer is the same for any number "
+     "(default: one for each processor)"},
     {"--time-limit", "SECONDS", SECONDS, AT(time_limit_s), 0, 0, NULL,
      "end the search then with the best so far (default 0: no limit)"},
     {"--max-evaluations", "N", COUNT, AT(max_evaluations), 1, MOST_COUNT, NULL,
@@ -433,19 +437,34 @@ static void add_quoted(struct sbp_text *text, const char *word)
     sbp_text_add(text, "'");
 }
 
-/* Where it writes, and in which form it prints, is no part of how a plan was found. */
+/* Where it writes, in which form it prints and how many threads there are is no part of how a plan
+ * was found. How many words of the command line that is, at one of them. */
+static int unrecorded_words(const char *word)
+{
+    static const char *const with_value[] = {"-o", "--problem", "--threads"};
+    if (strcmp(word, "--json") == 0)
+        return 1;
+    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++) {
+        const size_t length = strlen(with_value[i]);
+        if (strncmp(word, with_value[i], length) == 0 &&
+            (word[length] == '\0' || word[length] == '='))
+            return word[length] == '=' ? 1 : 2;
+    }
+    return 0;
+}
+
 static const char *record_of(const struct sbp_command *command, int count, char **words,
                              struct sbp_arena *arena)
 {
     struct sbp_text text = {0};
     sbp_text_add(&text, "sbplan %s", command->name);
-    for (int i = 0; i < count; i++) {
-        if (strcmp(words[i], "-o") == 0 || strcmp(words[i], "--problem") == 0) {
-            i++;
-        } else if (strcmp(words[i], "--json") != 0 && strncmp(words[i], "--problem=", 10) != 0) {
+    for (int i = 0; i < count;) {
+        const int unrecorded = unrecorded_words(words[i]);
+        if (unrecorded == 0) {
             sbp_text_add(&text, " ");
             add_quoted(&text, words[i]);
         }
+        i += unrecorded > 0 ? unrecorded : 1;
     }
     const char *record = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
     sbp_text_free(&text);

@@ -5,15 +5,18 @@
 
 #include "base/random.h"
 #include "base/text.h"
+#include "planner/crew.h"
 #include "planner/lean_walk.h"
 
 /* Candidates that are asked for their leanest, in two ways each; bounds are close, so that few are
- * mostly enough. Walks that begin at one plan, and those of all plans together. */
-enum { MOST_ASKED = 100, WALKS_A_PLAN = 3, MOST_SEEN = 300 };
+ * mostly enough. Walkers that set out from one plan, and all of them. */
+enum { MOST_ASKED = 100, MOST_SEEN = 2 * MOST_ASKED, WALKERS_A_PLAN = 3, MOST_WALKERS = 300 };
 #define ASKED_EVALUATIONS INT64_C(300000000)
-/* Work of all walks: operators of the programs that they compile, each of a few microseconds, and
- * what a program takes besides. */
-#define WALKED_OPERATORS INT64_C(2000000)
+/* Work of all walks of a hunt: operators of the programs that they compile, each of a few
+ * microseconds, and what a program takes besides. Where a short one finds less than what was asked
+ * for, there is more to find, by other walks: a long one has those. */
+#define SHORT_OPERATORS INT64_C(1000000)
+#define LONG_OPERATORS  INT64_C(4000000)
 enum { PROGRAM_OPERATORS = 10 };
 /* There is a walk for so many programs of all; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
@@ -21,11 +24,12 @@ enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 /* What needs less by less than this share is not looked for. */
 #define NARROW 1e-4
 /* Shares of the time: until bounds are looked at closely, and, once there is a plan, until all are
- * asked; rounds of walks share the rest. */
+ * asked, and until the short walks end; their rounds, and the long ones', share what is theirs. */
 #define SHARPENED_SHARE 0.2
 #define ASKED_SHARE     0.5
+#define SHORT_SHARE     0.6
 
-/* A candidate's leanest plan so far, on one way. */
+/* A plan of a candidate: what it was asked for, or, of a walker, its leanest so far. */
 struct seen {
     struct sbp_ranked plan;
     double bound_bytes; /* no strategy of the candidate needs less */
@@ -33,14 +37,29 @@ struct seen {
     int order;          /* of equal ones the first comes first */
 };
 
+/* A walk of a round, from a walker's plan, or from another strategy (NULL: none) where that needs
+ * less. */
+struct turn {
+    struct seen *walker;
+    const struct sbp_strategy *other;
+    uint64_t seed;
+    int64_t programs;
+    int64_t evaluations; /* from here on it is the turn's own to write */
+    enum sbp_status status;
+    struct sbp_diag diag;
+};
+
 struct hunt {
     struct sbp_plan *plan;
     struct sbp_request request;
     double limit_s, start_s; /* of the time; no limit: 0 */
     int64_t evaluations;
-    int seen_count;
-    struct seen *seen; /* (MOST_SEEN) */
+    int seen_count, walker_count, turn_count;
+    struct seen *seen;   /* (MOST_SEEN) as asked */
+    struct seen *walker; /* (MOST_WALKERS) */
+    struct turn *turn;   /* (MOST_WALKERS) of the round */
     uint64_t walks;
+    struct sbp_crew crew;
     struct sbp_arena scratch;
     struct sbp_ranked *least;
     struct sbp_diag *diag;
@@ -129,15 +148,15 @@ static enum sbp_status sharpen_all(struct hunt *h, struct sbp_least_candidate *c
 
 /* ---- the leanest of each candidate, by the model --------------------------------------------- */
 
-static enum sbp_status add_seen(struct hunt *h, const struct sbp_ranked *plan, int candidate,
-                                double bound_bytes)
+/* One more in a list. */
+static enum sbp_status add(struct hunt *h, const struct sbp_ranked *plan, int candidate,
+                           double bound_bytes, struct seen *list, int *count)
 {
-    struct seen *const seen = &h->seen[h->seen_count];
-    *seen =
-        (struct seen){.bound_bytes = bound_bytes, .candidate = candidate, .order = h->seen_count};
+    struct seen *const seen = &list[*count];
+    *seen = (struct seen){.bound_bytes = bound_bytes, .candidate = candidate, .order = *count};
     SBP_TRY(sbp_strategy_alloc(&h->plan->graph, &h->scratch, &seen->plan.strategy));
     copy_plan(h, plan, &seen->plan);
-    h->seen_count++;
+    (*count)++;
     return SBP_OK;
 }
 
@@ -154,7 +173,7 @@ static enum sbp_status note(struct hunt *h, const struct sbp_least_candidate *ca
                                      .device_bytes = step.totals.device_bytes};
     sbp_step_free(&step);
     offer(h, &found);
-    return add_seen(h, &found, candidate->order, candidate->bound_bytes);
+    return add(h, &found, candidate->order, candidate->bound_bytes, h->seen, &h->seen_count);
 }
 
 static enum sbp_status ask(struct hunt *h, const struct sbp_least_candidate *candidate)
@@ -204,85 +223,128 @@ static int by_bytes(const void *left, const void *right)
     return a->order - b->order;
 }
 
-/* From a plan on, or from another strategy (NULL: none) where that needs less. */
-static enum sbp_status walk(struct hunt *h, struct seen *seen, int64_t programs,
-                            const struct sbp_strategy *other)
+static void do_turn(void *context, int turn, struct sbp_plan *plan)
 {
-    const uint64_t seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++);
-    SBP_TRY(sbp_plan_set_parallel(h->plan, &seen->plan.parallel, h->diag));
-    SBP_TRY(sbp_walk_leaner(h->plan, &h->request, seed, programs, other, &seen->plan,
-                            &h->evaluations, h->diag));
-    offer(h, &seen->plan);
+    const struct hunt *const h = context;
+    struct turn *const t = &h->turn[turn];
+    if (sbp_request_interrupted(&h->request))
+        return;
+    t->status = sbp_plan_set_parallel(plan, &t->walker->plan.parallel, &t->diag);
+    if (t->status == SBP_OK)
+        t->status = sbp_walk_leaner(plan, &h->request, t->seed, t->programs, t->other,
+                                    &t->walker->plan, &t->evaluations, &t->diag);
+}
+
+/* All turns, by all threads at once; what they found counts in the order of the turns, so that it
+ * is the same for any number of threads. */
+static enum sbp_status do_round(struct hunt *h)
+{
+    sbp_crew_do(&h->crew, do_turn, h, h->turn_count);
+    for (int i = 0; i < h->turn_count; i++) {
+        const struct turn *turn = &h->turn[i];
+        h->evaluations += turn->evaluations;
+        if (turn->status != SBP_OK)
+            return sbp_fail(h->diag, turn->status, "%s", turn->diag.text);
+        offer(h, &turn->walker->plan);
+    }
     return SBP_OK;
 }
 
-/* From the leanest plans so far, until a share of the time is up. */
-static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs, double share)
+static void add_turn(struct hunt *h, struct seen *walker, int64_t programs,
+                     const struct sbp_strategy *other)
 {
-    int walked = 0;
-    qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
-    for (int i = 0; i < h->seen_count && walked < count && has_time(h, share); i++)
-        if (is_open(h, h->seen[i].bound_bytes)) {
-            walked++;
-            SBP_TRY(walk(h, &h->seen[i], programs, NULL));
-        }
-    return SBP_OK;
+    h->turn[h->turn_count++] =
+        (struct turn){.walker = walker,
+                      .other = other,
+                      .seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++),
+                      .programs = programs};
 }
 
-/* Whether a candidate has been met among those before. */
-static bool is_repeated(const struct hunt *h, int seen)
+/* From the leanest plans so far. */
+static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs)
 {
-    for (int i = 0; i < seen; i++)
-        if (h->seen[i].candidate == h->seen[seen].candidate)
+    qsort(h->walker, (size_t)h->walker_count, sizeof *h->walker, by_bytes);
+    h->turn_count = 0;
+    for (int i = 0; i < h->walker_count && h->turn_count < count; i++)
+        if (is_open(h, h->walker[i].bound_bytes))
+            add_turn(h, &h->walker[i], programs, NULL);
+    return do_round(h);
+}
+
+/* Whether a candidate has been met among the walkers before. */
+static bool is_repeated(const struct hunt *h, int walker)
+{
+    for (int i = 0; i < walker; i++)
+        if (h->walker[i].candidate == h->walker[walker].candidate)
             return true;
     return false;
 }
 
 /* Candidates that fell behind by bad luck may be the better ones: the strategy of the leanest plan
  * is tried on all that can have it. */
-static enum sbp_status share_leanest(struct hunt *h, double share)
+static enum sbp_status share_leanest(struct hunt *h)
 {
-    const struct sbp_parallel leader = h->least->parallel;
-    for (int i = 0; i < h->seen_count && has_time(h, share); i++) {
-        const struct sbp_parallel *parallel = &h->seen[i].plan.parallel;
-        if (parallel->pipeline == leader.pipeline && parallel->micro_batch == leader.micro_batch &&
-            is_open(h, h->seen[i].bound_bytes) && !is_repeated(h, i))
-            SBP_TRY(walk(h, &h->seen[i], 1, &h->least->strategy));
+    const struct sbp_parallel *const leader = &h->least->parallel;
+    h->turn_count = 0;
+    for (int i = 0; i < h->walker_count; i++) {
+        const struct sbp_parallel *parallel = &h->walker[i].plan.parallel;
+        if (parallel->pipeline == leader->pipeline &&
+            parallel->micro_batch == leader->micro_batch && is_open(h, h->walker[i].bound_bytes) &&
+            !is_repeated(h, i))
+            add_turn(h, &h->walker[i], 1, &h->least->strategy);
+    }
+    return do_round(h);
+}
+
+/* Walks that begin at one plan end at several: each plan has as many walkers, if there are to be so
+ * many; leaner plans come first. */
+static enum sbp_status set_out(struct hunt *h, int64_t most)
+{
+    qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
+    h->walker_count = 0;
+    while (h->walker_count < MOST_WALKERS && h->walker_count < most &&
+           h->walker_count < WALKERS_A_PLAN * h->seen_count) {
+        const struct seen *const from = &h->seen[h->walker_count % h->seen_count];
+        SBP_TRY(
+            add(h, &from->plan, from->candidate, from->bound_bytes, h->walker, &h->walker_count));
     }
     return SBP_OK;
 }
 
-/* Walks that begin at one plan end at several: each plan has as many, if there are to be so many.
- */
-static enum sbp_status add_walks(struct hunt *h, int64_t most)
+/* Rounds of the same work, between two shares of the time: the leaner half of those that walked
+ * walks on, twice as far. */
+static enum sbp_status walk_rounds(struct hunt *h, int64_t programs, double from, double until)
 {
-    const int plans = h->seen_count;
-    qsort(h->seen, (size_t)plans, sizeof *h->seen, by_bytes);
-    while (h->seen_count < MOST_SEEN && h->seen_count < most &&
-           h->seen_count < WALKS_A_PLAN * plans) {
-        const struct seen *const from = &h->seen[h->seen_count % plans];
-        SBP_TRY(add_seen(h, &from->plan, from->candidate, from->bound_bytes));
-    }
-    return SBP_OK;
-}
-
-/* Rounds of the same work: the leaner half of those that walked walks on, twice as far. */
-static enum sbp_status walk_all(struct hunt *h)
-{
-    const int64_t programs = WALKED_OPERATORS / (h->plan->graph.op_count + PROGRAM_OPERATORS);
-    const int64_t most = programs / PROGRAMS_A_WALK + 1;
     int rounds = 1;
-    SBP_TRY(add_walks(h, most));
-    const int first = most < h->seen_count ? (int)most : h->seen_count;
-    for (int count = first; count > WALK_LAST; count /= 2)
+    SBP_TRY(set_out(h, programs / PROGRAMS_A_WALK + 1));
+    for (int count = h->walker_count; count > WALK_LAST; count /= 2)
         rounds++;
-    for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2) {
-        const double share = ASKED_SHARE + (1 - ASKED_SHARE) * round / rounds;
+    for (int round = 1, count = h->walker_count; round <= rounds && count > 0;
+         round++, count /= 2) {
+        if (!has_time(h, from + (until - from) * round / rounds))
+            continue;
         if (round == rounds)
-            SBP_TRY(share_leanest(h, share));
-        SBP_TRY(walk_from(h, count, programs / rounds / count + 1, share));
+            SBP_TRY(share_leanest(h));
+        SBP_TRY(walk_from(h, count, programs / rounds / count + 1));
     }
     return SBP_OK;
+}
+
+/* From the plans that were asked for; what walkers take of the memory is given back. */
+static enum sbp_status walk_all(struct hunt *h, int64_t operators, double from, double until)
+{
+    const int64_t programs = operators / (h->plan->graph.op_count + PROGRAM_OPERATORS);
+    const struct sbp_arena_mark mark = sbp_arena_mark(&h->scratch);
+    const enum sbp_status status = walk_rounds(h, programs, from, until);
+    sbp_arena_release(&h->scratch, mark);
+    return status;
+}
+
+static enum sbp_status walk_on(struct hunt *h)
+{
+    const int64_t asked_bytes = known_bytes(h);
+    SBP_TRY(walk_all(h, SHORT_OPERATORS, ASKED_SHARE, SHORT_SHARE));
+    return known_bytes(h) < asked_bytes ? walk_all(h, LONG_OPERATORS, SHORT_SHARE, 1) : SBP_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -290,11 +352,14 @@ static enum sbp_status walk_all(struct hunt *h)
 static enum sbp_status find(struct hunt *h, struct sbp_least_candidate *candidate, int count)
 {
     h->seen = SBP_NEW(&h->scratch, struct seen, MOST_SEEN);
-    if (h->seen == NULL)
+    h->walker = SBP_NEW(&h->scratch, struct seen, MOST_WALKERS);
+    h->turn = SBP_NEW(&h->scratch, struct turn, MOST_WALKERS);
+    if (h->seen == NULL || h->walker == NULL || h->turn == NULL)
         return SBP_E_MEMORY;
+    SBP_TRY(sbp_crew_init(&h->crew, h->plan, h->request.threads, &h->scratch));
     SBP_TRY(sharpen_all(h, candidate, count));
     SBP_TRY(ask_all(h, candidate, count));
-    return walk_all(h);
+    return walk_on(h);
 }
 
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,

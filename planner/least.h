@@ -3,8 +3,8 @@
  * Best first over what the memory model bounds, each candidate is asked for the plans that need
  * least by the model, by what always lives and with what operators need while they work; from the
  * leanest of those, walks by compiled programs go on to leaner ones (planner/lean_walk.h), short
- * ones from many, long ones from those that then lead. What is found need not be the least: less by
- * less than a ten-thousandth is not looked for, either.
+ * ones from many, long ones from those that then lead, by several threads. What is found need not
+ * be the least: less by less than a ten-thousandth is not looked for, either.
  */
 #ifndef SBP_PLANNER_LEAST_H
 #define SBP_PLANNER_LEAST_H
@@ -21,9 +21,9 @@ struct sbp_least_candidate {
 /* Raises bounds of the candidates by a closer look (planner/space_working.h) and sorts them: the
  * first one's is what no plan of any needs less than. *least: the leanest plan, with its strategy
  * (of the plan's arena), objective and device_bytes; device_bytes 0: none was found. The request's
- * memory limit does not count. The plan is left with any parallel. Deterministic but for the
- * request's time limit and flag; looks at so many candidates and programs at most. *evaluations
- * grows by its own. E_MEMORY. */
+ * memory limit does not count. The plan is left with any parallel. Deterministic, for any
+ * number of threads, but for the request's time limit and flag; looks at so many candidates and
+ * programs at most. *evaluations grows by its own. E_MEMORY. */
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_least_candidate *candidate, int count,
                                struct sbp_ranked *least, int64_t *evaluations,

@@ -3,6 +3,7 @@
 #ifndef SBP_PLANNER_REQUEST_H
 #define SBP_PLANNER_REQUEST_H
 
+#include "base/text.h"
 #include "costmodel/cluster.h"
 #include "costmodel/op.h"
 #include "costmodel/strategy.h"
@@ -80,9 +81,19 @@ struct sbp_request {
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
+    int threads; /* that look for the leanest plan, which is the same for any number of them; 0: one
+                    for each processor */
     double
         deadline_s; /* by sbp_clock_s, when solver_options' time is up; 0: never, or not yet set */
 };
+
+/* Whether the flag asks to stop, or the time is up. */
+static inline bool sbp_request_interrupted(const struct sbp_request *request)
+{
+    const volatile sig_atomic_t *stop = request->solver_options.stop;
+    return (stop != NULL && *stop != 0) ||
+           (request->deadline_s > 0 && sbp_clock_s() >= request->deadline_s);
+}
 
 /* What a device may hold. */
 static inline int64_t sbp_request_limit_bytes(const struct sbp_request *request,

@@ -129,9 +129,7 @@ enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity
  */
 static inline bool sbp_space_interrupted(const struct sbp_space *space)
 {
-    const volatile sig_atomic_t *stop = space->request->solver_options.stop;
-    const double deadline_s = space->request->deadline_s;
-    return (stop != NULL && *stop != 0) || (deadline_s > 0 && sbp_clock_s() >= deadline_s);
+    return sbp_request_interrupted(space->request);
 }
 
 static inline const uint8_t *sbp_tuple_count(const struct sbp_space *space, int variable, int tuple,

@@ -138,7 +138,8 @@ static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
     merge_with_next(heap, at - 1);
 }
 
-/* Buffers by the instruction where they are born and where they die, as linked lists. */
+/* What buffers take, and, as linked lists, those that are born and those that die at an
+ * instruction. */
 struct calendar {
     int64_t *slot_bytes;        /* (buffer_count) */
     int *born, *died;           /* (instr_count) first buffer of the list, -1: none */
@@ -153,8 +154,23 @@ static int *unset(struct sbp_arena *arena, int count)
     return list;
 }
 
+static enum sbp_status find_sizes(const struct sbp_program *program, int64_t *slot_bytes,
+                                  struct sbp_diag *diag)
+{
+    int64_t total = 0;
+    for (int i = 0; i < program->buffer_count; i++) {
+        const int64_t bytes = sbp_program_buffer_bytes(program, i);
+        if (bytes < 0 || bytes > MOST_BYTES || !sbp_add_i64(total, slot_of(bytes), &total) ||
+            total > MOST_BYTES)
+            return sbp_fail(diag, SBP_E_RANGE,
+                            "memory: a device's buffers pass 2^62 bytes, fewer are legal");
+        slot_bytes[i] = slot_of(bytes);
+    }
+    return SBP_OK;
+}
+
 static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_arena *scratch,
-                                     struct calendar *calendar)
+                                     struct calendar *calendar, struct sbp_diag *diag)
 {
     *calendar =
         (struct calendar){.slot_bytes = SBP_NEW(scratch, int64_t, program->buffer_count + 1),
@@ -174,22 +190,7 @@ static enum sbp_status make_calendar(struct sbp_program *program, struct sbp_are
         calendar->next_died[i] = calendar->died[buffer->last];
         calendar->died[buffer->last] = i;
     }
-    return SBP_OK;
-}
-
-static enum sbp_status find_sizes(const struct sbp_program *program, int64_t *slot_bytes,
-                                  struct sbp_diag *diag)
-{
-    int64_t total = 0;
-    for (int i = 0; i < program->buffer_count; i++) {
-        const int64_t bytes = sbp_program_buffer_bytes(program, i);
-        if (bytes < 0 || bytes > MOST_BYTES || !sbp_add_i64(total, slot_of(bytes), &total) ||
-            total > MOST_BYTES)
-            return sbp_fail(diag, SBP_E_RANGE,
-                            "memory: a device's buffers pass 2^62 bytes, fewer are legal");
-        slot_bytes[i] = slot_of(bytes);
-    }
-    return SBP_OK;
+    return find_sizes(program, calendar->slot_bytes, diag);
 }
 
 /* live_bytes: most bytes that live at once, however they are laid out. */
@@ -251,13 +252,10 @@ enum sbp_status sbp_program_lay_out(struct sbp_program *program, struct sbp_diag
     enum sbp_status status = heap.hole == NULL || group_end == NULL ? SBP_E_MEMORY : SBP_OK;
     if (status == SBP_OK) {
         find_lifetimes(program, group_end);
-        status = make_calendar(program, &scratch, &calendar);
+        status = make_calendar(program, &scratch, &calendar, diag);
     }
-    if (status == SBP_OK)
-        status = find_sizes(program, calendar.slot_bytes, diag);
-    if (status == SBP_OK)
-        sweep(program, &calendar, &heap);
     if (status == SBP_OK) {
+        sweep(program, &calendar, &heap);
         count_live(program, &calendar);
         sum_up(program, calendar.slot_bytes);
         program->live_bytes += program->persistent_bytes;

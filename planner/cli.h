@@ -7,7 +7,7 @@
 #ifndef SBP_PLANNER_CLI_H
 #define SBP_PLANNER_CLI_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ struct sbp_arguments {
     struct sbp_word_list forward; /* options and values for the program that is started, but for
                                      flags and choices, which the command decides about */
     const char *record;           /* the command as plans record it: without where it writes */
-    const volatile sig_atomic_t *stop; /* set by an interrupt */
+    const atomic_int *stop;       /* set by an interrupt */
 
     bool help, json, runnable;
     const char *output;
@@ -74,7 +74,7 @@ void sbp_help_print_command(const struct sbp_command *command, FILE *out);
 
 /* The whole program: finds the command, reads its arguments, runs it. Prints to stdout; an error's
  * text is left in diag. */
-enum sbp_status sbp_cli_run(int argc, char **argv, const volatile sig_atomic_t *stop,
+enum sbp_status sbp_cli_run(int argc, char **argv, const atomic_int *stop,
                             struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The commands, one file each. */

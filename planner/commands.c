@@ -20,8 +20,9 @@ const struct sbp_command sbp_commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
      "search with the best plan so far, marked \"stopped\", and exit status 0; without one it is "
      "1.",
-     .options = "-o --problem --space --objective --runnable " SOLVER_OPTIONS
-                "--threads --memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
+     .options =
+         "-o --problem --space --objective --runnable " SOLVER_OPTIONS
+         "--threads --memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
      .operands = "PLAN",
@@ -38,7 +39,8 @@ const struct sbp_command sbp_commands[] = {
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
                          "space has a plan, 1 none has, 2 bad usage or bad input.",
-     .options = "--objective " SOLVER_OPTIONS "--threads --memory-limit " MODEL_OPTIONS "--json --help",
+     .options =
+         "--objective " SOLVER_OPTIONS "--threads --memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",
      .operands = "MODEL CLUSTER",
@@ -133,7 +135,7 @@ static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
 }
 
 static enum sbp_status run_command(const struct sbp_command *command, int count, char **words,
-                                   const volatile sig_atomic_t *stop, struct sbp_diag *diag)
+                                   const atomic_int *stop, struct sbp_diag *diag)
 {
     struct sbp_arguments arguments;
     enum sbp_status status = sbp_arguments_read(command, count, words, &arguments, diag);
@@ -146,8 +148,7 @@ static enum sbp_status run_command(const struct sbp_command *command, int count,
     return status;
 }
 
-enum sbp_status sbp_cli_run(int argc, char **argv, const volatile sig_atomic_t *stop,
-                            struct sbp_diag *diag)
+enum sbp_status sbp_cli_run(int argc, char **argv, const atomic_int *stop, struct sbp_diag *diag)
 {
     if (argc < 2)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan: no command given, see sbplan --help");

@@ -17,7 +17,7 @@ struct sbp_crew {
                                taken */
 };
 
-/* A crew of so many threads; 0: one for each processor that this program may use. Arrays come out
+/* A crew of so many threads; 0: one for each processor (base/machine.h). Arrays come out
  * of the arena; plan and arena must outlive it. E_MEMORY. */
 enum sbp_status sbp_crew_init(struct sbp_crew *crew, struct sbp_plan *plan, int threads,
                               struct sbp_arena *arena) SBP_MUST_USE;

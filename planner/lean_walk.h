@@ -17,7 +17,8 @@
  * the leanest in it (strategy, device_bytes, objective_s), which never needs more afterwards. The
  * same seed walks the same way. Does nothing where all layers share one mesh, under boxing=paper,
  * whose rests are of two kinds that labels do not tell apart, or where the strategy is not of the
- * space. Ends early on the request's flag and deadline. *evaluations grows by the programs that
+ * space. Several threads may walk at once, each with a plan of its own and a request without a
+ * store. Ends early on the request's flag and deadline. *evaluations grows by the programs that
  * were compiled. E_MEMORY. */
 enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
                                 uint64_t seed, int64_t programs, const struct sbp_strategy *other,

@@ -1,5 +1,6 @@
 #include "planner/least.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -15,8 +16,8 @@ enum { MOST_ASKED = 100, MOST_SEEN = 2 * MOST_ASKED, WALKERS_A_PLAN = 3, MOST_WA
 /* Work of all walks of a hunt: operators of the programs that they compile, each of a few
  * microseconds, and what a program takes besides. Where a short one finds less than what was asked
  * for, there is more to find, by other walks: a long one has those. */
-#define SHORT_OPERATORS INT64_C(1000000)
-#define LONG_OPERATORS  INT64_C(4000000)
+#define SHORT_OPERATORS 1e6
+#define LONG_OPERATORS  4e6
 enum { PROGRAM_OPERATORS = 10 };
 /* There is a walk for so many programs of all; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
@@ -24,10 +25,9 @@ enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 /* What needs less by less than this share is not looked for. */
 #define NARROW 1e-4
 /* Shares of the time: until bounds are looked at closely, and, once there is a plan, until all are
- * asked, and until the short walks end; their rounds, and the long ones', share what is theirs. */
+ * asked; rounds of walks share the rest. */
 #define SHARPENED_SHARE 0.2
 #define ASKED_SHARE     0.5
-#define SHORT_SHARE     0.6
 
 /* A plan of a candidate: what it was asked for, or, of a walker, its leanest so far. */
 struct seen {
@@ -296,32 +296,35 @@ static enum sbp_status share_leanest(struct hunt *h)
     return do_round(h);
 }
 
-/* Walks that begin at one plan end at several: each plan has as many walkers, if there are to be so
- * many; leaner plans come first. */
+/* Walks that begin at one plan end at several: each plan has as many walkers, if so many are to
+ * walk; one it has in any case, for what is shared. */
 static enum sbp_status set_out(struct hunt *h, int64_t most)
 {
-    qsort(h->seen, (size_t)h->seen_count, sizeof *h->seen, by_bytes);
+    const int plans = h->seen_count;
+    qsort(h->seen, (size_t)plans, sizeof *h->seen, by_bytes);
     h->walker_count = 0;
-    while (h->walker_count < MOST_WALKERS && h->walker_count < most &&
-           h->walker_count < WALKERS_A_PLAN * h->seen_count) {
-        const struct seen *const from = &h->seen[h->walker_count % h->seen_count];
+    while (h->walker_count < plans ||
+           (h->walker_count < most && h->walker_count < WALKERS_A_PLAN * plans &&
+            h->walker_count < MOST_WALKERS)) {
+        const struct seen *const from = &h->seen[h->walker_count % plans];
         SBP_TRY(
             add(h, &from->plan, from->candidate, from->bound_bytes, h->walker, &h->walker_count));
     }
     return SBP_OK;
 }
 
-/* Rounds of the same work, between two shares of the time: the leaner half of those that walked
- * walks on, twice as far. */
-static enum sbp_status walk_rounds(struct hunt *h, int64_t programs, double from, double until)
+/* Rounds of the same work, from a share of the time on: the leaner half of those that walked walks
+ * on, twice as far. */
+static enum sbp_status walk_rounds(struct hunt *h, int64_t programs, double share)
 {
+    const int64_t most = programs / PROGRAMS_A_WALK + 1;
     int rounds = 1;
-    SBP_TRY(set_out(h, programs / PROGRAMS_A_WALK + 1));
-    for (int count = h->walker_count; count > WALK_LAST; count /= 2)
+    SBP_TRY(set_out(h, most));
+    const int first = most < h->walker_count ? (int)most : h->walker_count;
+    for (int count = first; count > WALK_LAST; count /= 2)
         rounds++;
-    for (int round = 1, count = h->walker_count; round <= rounds && count > 0;
-         round++, count /= 2) {
-        if (!has_time(h, from + (until - from) * round / rounds))
+    for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2) {
+        if (!has_time(h, share + (1 - share) * round / rounds))
             continue;
         if (round == rounds)
             SBP_TRY(share_leanest(h));
@@ -331,20 +334,32 @@ static enum sbp_status walk_rounds(struct hunt *h, int64_t programs, double from
 }
 
 /* From the plans that were asked for; what walkers take of the memory is given back. */
-static enum sbp_status walk_all(struct hunt *h, int64_t operators, double from, double until)
+static enum sbp_status walk_all(struct hunt *h, double operators, double share)
 {
-    const int64_t programs = operators / (h->plan->graph.op_count + PROGRAM_OPERATORS);
+    const int64_t programs = (int64_t)operators / (h->plan->graph.op_count + PROGRAM_OPERATORS);
     const struct sbp_arena_mark mark = sbp_arena_mark(&h->scratch);
-    const enum sbp_status status = walk_rounds(h, programs, from, until);
+    const enum sbp_status status = walk_rounds(h, programs, share);
     sbp_arena_release(&h->scratch, mark);
     return status;
 }
 
+/* Of the time; 1 where there is no limit. */
+static double share_left(const struct hunt *h)
+{
+    return h->limit_s > 0 ? fmax(0, 1 - (sbp_clock_s() - h->start_s) / h->limit_s) : 1;
+}
+
+/* Long walks are no longer than the short ones' pace says that there is time for. */
 static enum sbp_status walk_on(struct hunt *h)
 {
     const int64_t asked_bytes = known_bytes(h);
-    SBP_TRY(walk_all(h, SHORT_OPERATORS, ASKED_SHARE, SHORT_SHARE));
-    return known_bytes(h) < asked_bytes ? walk_all(h, LONG_OPERATORS, SHORT_SHARE, 1) : SBP_OK;
+    const double before = share_left(h);
+    SBP_TRY(walk_all(h, SHORT_OPERATORS, ASKED_SHARE));
+    const double left = share_left(h), spent = before - left;
+    if (known_bytes(h) == asked_bytes)
+        return SBP_OK;
+    const double most = spent > 0 ? SHORT_OPERATORS * left / spent : LONG_OPERATORS;
+    return walk_all(h, fmin(most, LONG_OPERATORS), 1 - left);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -373,6 +388,7 @@ enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *
                      .start_s = sbp_clock_s(),
                      .least = least,
                      .diag = diag};
+    assert(request->store == NULL && request->view == NULL && request->part == NULL);
     *least = (struct sbp_ranked){.objective_s = INFINITY};
     SBP_TRY(sbp_strategy_alloc(&plan->graph, &plan->arena, &least->strategy));
     h.request.memory_limit_bytes = INT64_MAX; /* the same plan is found whatever the limit */

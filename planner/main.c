@@ -12,7 +12,9 @@
  */
 enum { HEAP_STEP_BYTES = 64 << 20 };
 
-static volatile sig_atomic_t stop;
+/* A handler may write it, and all threads read it. */
+_Static_assert(ATOMIC_INT_LOCK_FREE == 2, "integers are written without a lock");
+static atomic_int stop;
 
 /* The first interrupt asks for the best so far; the next one ends the program (SA_RESETHAND). */
 static void on_interrupt(int signal_number)

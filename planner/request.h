@@ -90,7 +90,7 @@ struct sbp_request {
 /* Whether the flag asks to stop, or the time is up. */
 static inline bool sbp_request_interrupted(const struct sbp_request *request)
 {
-    const volatile sig_atomic_t *stop = request->solver_options.stop;
+    const atomic_int *stop = request->solver_options.stop;
     return (stop != NULL && *stop != 0) ||
            (request->deadline_s > 0 && sbp_clock_s() >= request->deadline_s);
 }

@@ -22,7 +22,7 @@
 #ifndef SBP_PLANNER_SOLVER_H
 #define SBP_PLANNER_SOLVER_H
 
-#include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,7 +46,7 @@ struct sbp_solver_options {
     int restarts;            /* coordinate-descent, metropolis-hastings: 0 = default 100 */
     double mh_beta;          /* 0: chosen from the spread of costs */
     double upper_bound;      /* only choices that cost less are wanted; 0 or INFINITY: any */
-    const volatile sig_atomic_t *stop; /* may be NULL; non-zero ends the search */
+    const atomic_int *stop;  /* may be NULL; non-zero ends the search */
     /* Called now and then with the best so far; may be NULL. */
     void (*progress)(void *context, int64_t evaluations, double best, double elapsed_s);
     void *progress_context;

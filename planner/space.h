@@ -13,7 +13,6 @@
 #ifndef SBP_PLANNER_SPACE_H
 #define SBP_PLANNER_SPACE_H
 
-#include "base/text.h"
 #include "costmodel/price.h"
 #include "planner/plan.h"
 #include "planner/problem.h"

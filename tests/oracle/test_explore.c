@@ -411,7 +411,7 @@ static void test_least_memory(void **state)
 
 /* ---- interrupts ------------------------------------------------------------------------------ */
 
-static volatile sig_atomic_t interrupted;
+static atomic_int interrupted;
 
 static void on_alarm(int signal_number)
 {

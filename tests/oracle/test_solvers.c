@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -355,7 +354,7 @@ static void test_deterministic_and_curve(void **state)
 static void test_flag_stops(void **state)
 {
     (void)state;
-    static const volatile sig_atomic_t raised = 1;
+    static const atomic_int raised = 1;
     struct sbp_problem problem;
     assert_int_equal(perceptron_build(&problem, 12, 1024), SBP_OK);
     for (const struct sbp_solver *solver = sbp_solvers; solver->name != NULL; solver++) {

@@ -1,5 +1,5 @@
 /* Threads that share out turns: each turn is taken once, on a plan that is nobody else's meanwhile,
- * and what a hunt finds does not depend on how many they are. */
+ * whose shapes are its own. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,10 +8,8 @@
 
 #include <sched.h>
 #include <stdatomic.h>
-#include <string.h>
 
 #include "planner/crew.h"
-#include "planner/least.h"
 #include "space_bench.h"
 
 #define LEVELS LEVEL("a", 2) ", " LEVEL("b", 4)
@@ -49,8 +47,11 @@ static void take_turn(void *context, int turn, struct sbp_plan *plan)
     parallel.micro_batch = 1 + turn % 4; /* divisors of 36 */
     is_clash |= sbp_plan_set_parallel(plan, &parallel, &diag) != SBP_OK;
     (void)sched_yield();
-    is_clash |= plan->graph.tensor[plan->graph.op[0].output].shape.size[SBP_DIM_BATCH] !=
-                parallel.micro_batch;
+    const struct sbp_shape *shape = &plan->graph.tensor[plan->graph.op[0].output].shape;
+    is_clash |=
+        shape->size[SBP_DIM_BATCH] != parallel.micro_batch ||
+        plan->graph.dim_class[shape->dim_class[SBP_DIM_BATCH]].size != parallel.micro_batch ||
+        plan->graph.micro_batch != parallel.micro_batch;
     atomic_fetch_sub(&tally->in_use[place], 1);
     atomic_fetch_add(&tally->clashes, is_clash);
 }
@@ -69,6 +70,10 @@ static void test_turns(void **state)
             assert_int_equal(sbp_crew_init(&crew, &plan, threads[t], &arena), SBP_OK);
             assert_int_equal(crew.count, threads[t]);
             assert_ptr_equal(crew.plan[0], &plan);
+            for (int i = 1; i < crew.count; i++) {
+                assert_ptr_not_equal(crew.plan[i]->graph.tensor, plan.graph.tensor);
+                assert_ptr_not_equal(crew.plan[i]->graph.dim_class, plan.graph.dim_class);
+            }
             struct tally tally = {.crew = &crew};
             sbp_crew_do(&crew, take_turn, &tally, turns[k]);
             for (int i = 0; i < TURNS; i++)
@@ -97,53 +102,11 @@ static void test_count(void **state)
     sbp_plan_free(&plan);
 }
 
-/* Candidates of several micro-batches, so that plans are sized otherwise at the same time. */
-static int64_t hunt(int threads, struct sbp_plan *plan, struct sbp_ranked *least)
-{
-    struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                  .zero_is_free = true,
-                                  .threads = threads,
-                                  .solver_options = {.seed = 7}};
-    struct sbp_least_candidate candidate[4];
-    struct sbp_diag diag = {{0}};
-    int64_t evaluations = 0;
-    for (int i = 0; i < 4; i++) {
-        candidate[i] = (struct sbp_least_candidate){i, plan->parallel, 1};
-        candidate[i].parallel.micro_batch = 36 / (i + 1);
-        candidate[i].parallel.recompute = i % 2 ? SBP_RECOMPUTE_FULL : SBP_RECOMPUTE_NONE;
-    }
-    if (sbp_least_find(plan, &request, candidate, 4, least, &evaluations, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    assert_true(least->device_bytes > 0);
-    return evaluations;
-}
-
-static void test_same(void **state)
-{
-    (void)state;
-    struct sbp_plan one, many;
-    struct sbp_ranked by_one, by_many;
-    open_plan(GPT(1, ""), LEVELS, &one);
-    open_plan(GPT(1, ""), LEVELS, &many);
-    const int64_t evaluations = hunt(1, &one, &by_one);
-    assert_int_equal(hunt(4, &many, &by_many), evaluations);
-    assert_int_equal(by_many.device_bytes, by_one.device_bytes);
-    assert_true(by_many.objective_s == by_one.objective_s);
-    assert_int_equal(by_many.parallel.micro_batch, by_one.parallel.micro_batch);
-    assert_memory_equal(by_many.strategy.op, by_one.strategy.op,
-                        (size_t)one.graph.op_count * sizeof *by_one.strategy.op);
-    assert_memory_equal(by_many.strategy.rest, by_one.strategy.rest,
-                        (size_t)one.graph.tensor_count * sizeof *by_one.strategy.rest);
-    sbp_plan_free(&one);
-    sbp_plan_free(&many);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_turns),
         cmocka_unit_test(test_count),
-        cmocka_unit_test(test_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -631,7 +631,7 @@ static void test_requests(void **state)
     }
 }
 
-static volatile sig_atomic_t alarmed;
+static atomic_int alarmed;
 
 static void note_alarm(int number)
 {
@@ -670,7 +670,7 @@ static void test_ends(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_ranked found;
-    volatile sig_atomic_t stop = 1;
+    atomic_int stop = 1;
     struct sbp_request request = free_request(SBP_SPACE_FULL);
     open_plan(GPT(1, ""), LEVELS, &plan);
     start(&plan, &request, &found);

@@ -62,7 +62,7 @@ static void test_none(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_ranked least;
-    volatile sig_atomic_t stop = 1;
+    atomic_int stop = 1;
     struct sbp_request request = request_of(0);
     open_plan(GPT(1, ""), LEVELS, &plan);
     struct sbp_least_candidate candidate = candidate_of(&plan, 0, 1);
@@ -177,10 +177,45 @@ static void test_ruled_out(void **state)
     sbp_plan_free(&plan);
 }
 
+/* By several threads as by one, whatever they walk in at the same time: micro-batches differ. */
+static void test_threads(void **state)
+{
+    (void)state;
+    enum { CANDIDATES = 4 };
+    struct sbp_plan plan;
+    struct sbp_ranked least[2];
+    int64_t evaluations[2];
+    struct sbp_request request = request_of(0);
+    open_plan(GPT(1, ""), LEVELS, &plan);
+    const struct sbp_parallel parallel = plan.parallel;
+    for (int t = 0; t < 2; t++) {
+        struct sbp_least_candidate candidate[CANDIDATES];
+        for (int i = 0; i < CANDIDATES; i++) {
+            candidate[i] = (struct sbp_least_candidate){i, parallel, 1};
+            candidate[i].parallel.micro_batch = 36 / (i + 1);
+            candidate[i].parallel.recompute = i % 2 == 0 ? SBP_RECOMPUTE_FULL : SBP_RECOMPUTE_NONE;
+        }
+        request.threads = 1 + 3 * t;
+        evaluations[t] = hunt(&plan, &request, candidate, CANDIDATES, &least[t]);
+    }
+    assert_true(least[0].device_bytes > 0);
+    assert_int_equal(evaluations[1], evaluations[0]);
+    assert_int_equal(least[1].device_bytes, least[0].device_bytes);
+    assert_true(least[1].objective_s == least[0].objective_s);
+    assert_int_equal(least[1].parallel.micro_batch, least[0].parallel.micro_batch);
+    assert_memory_equal(least[1].strategy.op, least[0].strategy.op,
+                        (size_t)plan.graph.op_count * sizeof *least[0].strategy.op);
+    assert_memory_equal(least[1].strategy.rest, least[0].strategy.rest,
+                        (size_t)plan.graph.tensor_count * sizeof *least[0].strategy.rest);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_none), cmocka_unit_test(test_closed),
-                                       cmocka_unit_test(test_walks),
-                                       cmocka_unit_test(test_ruled_out)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_none),    cmocka_unit_test(test_closed),
+        cmocka_unit_test(test_walks),   cmocka_unit_test(test_ruled_out),
+        cmocka_unit_test(test_threads),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

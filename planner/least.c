@@ -12,6 +12,7 @@
 /* Candidates that are asked for their leanest, in two ways each; bounds are close, so that few are
  * mostly enough. Walkers that set out from one plan, and all of them. */
 enum { MOST_ASKED = 100, MOST_SEEN = 2 * MOST_ASKED, WALKERS_A_PLAN = 3, MOST_WALKERS = 300 };
+_Static_assert(MOST_SEEN <= MOST_WALKERS, "each plan has a walker");
 #define ASKED_EVALUATIONS INT64_C(300000000)
 /* Work of all walks of a hunt: operators of the programs that they compile, each of a few
  * microseconds, and what a program takes besides. Where a short one finds less than what was asked
@@ -313,18 +314,25 @@ static enum sbp_status set_out(struct hunt *h, int64_t most)
     return SBP_OK;
 }
 
-/* Rounds of the same work, from a share of the time on: the leaner half of those that walked walks
- * on, twice as far. */
-static enum sbp_status walk_rounds(struct hunt *h, int64_t programs, double share)
+/* Share of the time; 1 where there is no limit. */
+static double share_left(const struct hunt *h)
+{
+    return h->limit_s > 0 ? fmax(0, 1 - (sbp_clock_s() - h->start_s) / h->limit_s) : 1;
+}
+
+/* Rounds of the same work, which share what is left of the time: the leaner half of those that
+ * walked walks on, twice as far. */
+static enum sbp_status walk_rounds(struct hunt *h, int64_t programs)
 {
     const int64_t most = programs / PROGRAMS_A_WALK + 1;
+    const double left = share_left(h);
     int rounds = 1;
     SBP_TRY(set_out(h, most));
     const int first = most < h->walker_count ? (int)most : h->walker_count;
     for (int count = first; count > WALK_LAST; count /= 2)
         rounds++;
     for (int round = 1, count = first; round <= rounds && count > 0; round++, count /= 2) {
-        if (!has_time(h, share + (1 - share) * round / rounds))
+        if (!has_time(h, 1 - left * (rounds - round) / rounds))
             continue;
         if (round == rounds)
             SBP_TRY(share_leanest(h));
@@ -334,19 +342,13 @@ static enum sbp_status walk_rounds(struct hunt *h, int64_t programs, double shar
 }
 
 /* From the plans that were asked for; what walkers take of the memory is given back. */
-static enum sbp_status walk_all(struct hunt *h, double operators, double share)
+static enum sbp_status walk_all(struct hunt *h, double operators)
 {
     const int64_t programs = (int64_t)operators / (h->plan->graph.op_count + PROGRAM_OPERATORS);
     const struct sbp_arena_mark mark = sbp_arena_mark(&h->scratch);
-    const enum sbp_status status = walk_rounds(h, programs, share);
+    const enum sbp_status status = walk_rounds(h, programs);
     sbp_arena_release(&h->scratch, mark);
     return status;
-}
-
-/* Of the time; 1 where there is no limit. */
-static double share_left(const struct hunt *h)
-{
-    return h->limit_s > 0 ? fmax(0, 1 - (sbp_clock_s() - h->start_s) / h->limit_s) : 1;
 }
 
 /* Long walks are no longer than the short ones' pace says that there is time for. */
@@ -354,12 +356,12 @@ static enum sbp_status walk_on(struct hunt *h)
 {
     const int64_t asked_bytes = known_bytes(h);
     const double before = share_left(h);
-    SBP_TRY(walk_all(h, SHORT_OPERATORS, ASKED_SHARE));
+    SBP_TRY(walk_all(h, SHORT_OPERATORS));
     const double left = share_left(h), spent = before - left;
     if (known_bytes(h) == asked_bytes)
         return SBP_OK;
     const double most = spent > 0 ? SHORT_OPERATORS * left / spent : LONG_OPERATORS;
-    return walk_all(h, fmin(most, LONG_OPERATORS), 1 - left);
+    return walk_all(h, fmin(most, LONG_OPERATORS));
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -116,7 +116,8 @@ static void test_walks(void **state)
     struct sbp_ranked least;
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = request_of(limit_s);
+    struct sbp_request request = request_of(limit_s);
+    request.threads = 2; /* however fast a machine is */
     open_plan(GPT(1, ""), LEVELS, &plan);
     struct sbp_least_candidate candidate[CANDIDATES];
     for (int i = 0; i < CANDIDATES; i++) {
@@ -133,7 +134,7 @@ static void test_walks(void **state)
                   "\n",
                   evaluations, took_s, least.device_bytes, asked);
     assert_true(least.device_bytes > 0 && least.device_bytes < asked);
-    assert_true(took_s > 0.6 * limit_s && took_s < limit_s + 2);
+    assert_true(took_s > 0.9 * limit_s && took_s < limit_s + 2);
     if (sbp_plan_set_parallel(&plan, &least.parallel, &diag) != SBP_OK ||
         sbp_strategy_close(&plan.graph, &plan.mesh, &least.strategy, &diag) != SBP_OK ||
         sbp_plan_brief_step(&plan, &least.strategy, &step, &diag) != SBP_OK)
@@ -207,6 +208,8 @@ static void test_threads(void **state)
                         (size_t)plan.graph.op_count * sizeof *least[0].strategy.op);
     assert_memory_equal(least[1].strategy.rest, least[0].strategy.rest,
                         (size_t)plan.graph.tensor_count * sizeof *least[0].strategy.rest);
+    assert_memory_equal(least[1].strategy.zero, least[0].strategy.zero,
+                        (size_t)plan.graph.op_count * sizeof *least[0].strategy.zero);
     sbp_plan_free(&plan);
 }
 

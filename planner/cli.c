@@ -383,13 +383,19 @@ static const struct option *find_option(const struct sbp_command *command, const
     return NULL;
 }
 
+/* Of an option without its "=value". */
+static size_t name_length(const char *word)
+{
+    return strncmp(word, "--", 2) == 0 ? strcspn(word, "=") : strlen(word);
+}
+
 /* Takes the option at words[*at] and its value, which may be the next word. */
 static enum sbp_status read_option(const struct sbp_command *command, int count, char **words,
                                    int *at, struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const char *word = words[*at];
-    const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
-    const size_t length = equals == NULL ? strlen(word) : (size_t)(equals - word);
+    const size_t length = name_length(word);
+    const char *equals = word[length] == '=' ? word + length : NULL;
     const struct option *option = find_option(command, word, length);
     if (option == NULL)
         return refuse_option(command, word, length, diag);
@@ -438,19 +444,14 @@ static void add_quoted(struct sbp_text *text, const char *word)
 }
 
 /* Where it writes, in which form it prints and how many threads there are is no part of how a plan
- * was found. How many words of the command line that is, at one of them. */
-static int unrecorded_words(const char *word)
+ * was found. */
+static bool is_recorded(const struct option *option)
 {
-    static const char *const with_value[] = {"-o", "--problem", "--threads"};
-    if (strcmp(word, "--json") == 0)
-        return 1;
-    for (size_t i = 0; i < sizeof with_value / sizeof *with_value; i++) {
-        const size_t length = strlen(with_value[i]);
-        if (strncmp(word, with_value[i], length) == 0 &&
-            (word[length] == '\0' || word[length] == '='))
-            return word[length] == '=' ? 1 : 2;
-    }
-    return 0;
+    static const char *const left_out[] = {"-o", "--problem", "--json", "--threads"};
+    for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
+        if (strcmp(option->name, left_out[i]) == 0)
+            return false;
+    return true;
 }
 
 static const char *record_of(const struct sbp_command *command, int count, char **words,
@@ -458,13 +459,15 @@ static const char *record_of(const struct sbp_command *command, int count, char 
 {
     struct sbp_text text = {0};
     sbp_text_add(&text, "sbplan %s", command->name);
-    for (int i = 0; i < count;) {
-        const int unrecorded = unrecorded_words(words[i]);
-        if (unrecorded == 0) {
+    for (int i = 0; i < count; i++) {
+        const size_t length = name_length(words[i]);
+        const struct option *option = find_option(command, words[i], length);
+        if (option != NULL && !is_recorded(option)) {
+            i += !is_flag(option) && words[i][length] == '\0'; /* its value is the next word */
+        } else {
             sbp_text_add(&text, " ");
             add_quoted(&text, words[i]);
         }
-        i += unrecorded > 0 ? unrecorded : 1;
     }
     const char *record = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
     sbp_text_free(&text);

@@ -313,9 +313,8 @@ static void add_head(struct bench *bench)
     sbp_text_add(
         &bench->page,
         ".\nEach row is one run of `sbplan search MODEL CLUSTER --threads=1 --json`, from reading "
-        "the "
-        "files to the priced plan,\none process on one core: its wall time, its processor time and "
-        "the most memory that was resident.\nGPT-3 175B is `configs/models/" MODEL
+        "the files to the priced plan,\none process on one core: its wall time, its processor time "
+        "and the most memory that was resident.\nGPT-3 175B is `configs/models/" MODEL
         ".json` with a global batch of %d sequences; clusters are\n`" CLUSTER
         "` with other level sizes. The answer is `optimal`, or how far the plan is above\nthe "
         "proven bound at most.\n\n",

@@ -247,13 +247,26 @@ double sbp_space_constant_bytes(const struct sbp_space *space, int point)
 
 /* ---- what a choice changes ------------------------------------------------------------------ */
 
-bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy)
+bool sbp_space_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
+                           bool own_copy)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    if (!keeps_own_input(node) || sbp_space_forms_again(space))
+    if (!keeps_own_input(node) || again->in_segment[op])
         return false;
     return own_copy || sbp_space_free_input(space, op, 0) ||
            !space->works->kept_at_rest[node->input[0]];
+}
+
+bool sbp_space_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    const bool is_attention = sbp_space_is_attention(node->kind);
+    if (node->entry->follows)
+        return false;
+    if (again->in_segment[op])
+        return is_attention && space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
+    return sbp_space_works_back(space->graph, op) &&
+           !(is_attention && space->parallel->recompute == SBP_RECOMPUTE_ATTENTION);
 }
 
 bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op)

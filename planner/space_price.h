@@ -39,7 +39,10 @@ struct sbp_space_work {
     bool boxed_output;            /* likewise */
     bool keeps_block, keeps_copy; /* whether it keeps its first input, at rest and gathered */
     bool keeps_half;              /* of its output, as it leaves it */
+    bool keeps_saved;             /* what it leaves for its backward pass beside operands */
     unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
+    unsigned lent;  /* likewise: others, of a user before it with the same ZeRO levels */
+    unsigned used_again;            /* of the owned ones, those that a user after it reads, too */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
     uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
     /* Times on the path: forward passes, backward passes for input gradients and for weights', what
@@ -112,13 +115,20 @@ struct sbp_formed {
     unsigned inputs;
     bool saved;
 };
-/* Of a work in each tuple of its variable: kept (tuple), SBP_COLUMN_KEPT; working (tuple, ZeRO
- * level of its weights), bytes of its operands that are there while it works and neither persist
- * nor are kept, at the least. E_MEMORY. */
+/* Bytes that neither persist nor are kept, at the least: of an operator's operands while it works
+ * and while it goes back, and, from the backward pass of the last user of its weights to its own,
+ * whole gradients of those that are used again. */
+struct sbp_at_work {
+    double most, back, held;
+};
+/* Of a work in each tuple of its variable: kept (tuple), SBP_COLUMN_KEPT; saved (tuple), bytes kept
+ * beside operands beyond an even share, which no choice changes; working (tuple, ZeRO level of its
+ * weights). E_MEMORY. */
 enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
                                        const struct sbp_space_work *work,
                                        const struct sbp_formed *formed, struct sbp_arena *scratch,
-                                       double *kept, double *working) SBP_MUST_USE;
+                                       double *kept, double *saved,
+                                       struct sbp_at_work *working) SBP_MUST_USE;
 
 /* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
 enum sbp_status sbp_space_make_choices(struct sbp_space *space) SBP_MUST_USE;
@@ -147,8 +157,12 @@ bool sbp_space_works_back(const struct sbp_graph *graph, int op);
 double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard);
 /* Whether an operator keeps its input because of its tuple: a linear does, as a copy of its own
  * when it is gathered (and not gathered once more for backward) or free, else as the block at rest,
- * which is counted once for all readers. */
-bool sbp_space_keeps_input(const struct sbp_space *space, int op, bool own_copy);
+ * which is counted once for all readers. What is formed again it does not keep. */
+bool sbp_space_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
+                           bool own_copy);
+/* Whether what an operator that decides on itself saves beside its operands is kept, and counted in
+ * even shares. */
+bool sbp_space_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op);
 /* Whether it is formed again but for half of its output: a product under selective recompute. */
 bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op);
 /* Fills in works->kept_at_rest, of false. E_MEMORY. */

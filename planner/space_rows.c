@@ -258,6 +258,21 @@ static double kept_bytes(const struct sheet *sheet, const struct sbp_played *pla
            work->sharers * element_bytes;
 }
 
+/* What an operator saves beside its operands: not all roles part it, and where its sizes do not
+ * divide none may. */
+static double saved_beyond_share(const struct sheet *sheet, const struct sbp_played *played)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_factor whole = sbp_factor_one();
+    const double bytes = (double)space->pricing.bytes.activation;
+    const struct sbp_op_kept all = sbp_op_kept(space->graph, sheet->work->op, &whole);
+    const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->work->op, &played->factor);
+    return sheet->work->keeps_saved
+               ? fmax(0, own.elements * bytes + own.bytes -
+                             (all.elements * bytes + all.bytes) / (double)space->mesh->devices)
+               : 0;
+}
+
 /* ---- while it works ---------------------------------------------------------------------------
  */
 
@@ -292,9 +307,9 @@ static struct operands operands_of(const struct sheet *sheet, const struct sbp_p
 }
 
 /* Copies of weights, gathered or in the type that operators compute in, and whole gradients on
- * their way to shards. */
+ * their way to shards: of all, and of those that lie there since a later user's backward pass. */
 struct weight_copies {
-    double copies, unreduced;
+    double copies, unreduced, held;
 };
 
 static struct weight_copies copies_of(const struct sheet *sheet, const struct sbp_played *played,
@@ -305,13 +320,17 @@ static struct weight_copies copies_of(const struct sheet *sheet, const struct sb
     for (int w = 0; w < sheet->node->weight_count; w++) {
         const bool is_shared = parts_of(played, sheet->gradient[w].partial) > 1;
         const double local = sheet->weight_elements[w] / parts_of(played, sheet->weight[w].split);
-        if ((sheet->work->owned >> w & 1) == 0)
+        if (((sheet->work->owned | sheet->work->lent) >> w & 1) == 0)
             continue;
         if (bytes->compute > 0 || (is_shared && level == 3))
             sum.copies += local * (double)(bytes->compute > 0 ? bytes->compute : bytes->weight);
-        if (is_shared && level >= 2)
-            sum.unreduced +=
-                local * (double)(bytes->compute > 0 ? bytes->compute : bytes->gradient);
+        const double whole =
+            is_shared && level >= 2
+                ? local * (double)(bytes->compute > 0 ? bytes->compute : bytes->gradient)
+                : 0;
+        sum.unreduced += whole;
+        if ((sheet->work->used_again >> w & 1) != 0)
+            sum.held += whole;
     }
     return sum;
 }
@@ -332,8 +351,8 @@ static double formed_bytes(const struct sheet *sheet, const struct sbp_played *p
 
 /* The most of an operator's instructions, as costmodel/program_forward.c and program_backward.c
  * compile them. */
-static double working_bytes(const struct sheet *sheet, const struct sbp_played *played,
-                            const struct sbp_formed *formed, int level)
+static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_played *played,
+                                  const struct sbp_formed *formed, int level)
 {
     const struct sbp_graph *graph = sheet->space->graph;
     const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
@@ -343,12 +362,12 @@ static double working_bytes(const struct sheet *sheet, const struct sbp_played *
     const struct weight_copies weights = copies_of(sheet, played, level);
     double scratch[SBP_PASSES];
     if (sheet->node->entry->in_place)
-        return 0;
+        return (struct sbp_at_work){0};
     if (sheet->node->kind == SBP_OP_ADD)
-        return o.output;
+        return (struct sbp_at_work){.most = o.output};
     if (sheet->node->kind == SBP_OP_CROSS_ENTROPY) {
         const double logits = o.dx / (double)bytes->activation * (double)bytes->loss;
-        return logits + fmax(logits, o.dx);
+        return (struct sbp_at_work){.most = logits + fmax(logits, o.dx)};
     }
     for (int pass = 0; pass < SBP_PASSES; pass++)
         scratch[pass] = sbp_op_scratch_elements(graph, op, &played->factor, (enum sbp_pass)pass) *
@@ -362,8 +381,9 @@ static double working_bytes(const struct sheet *sheet, const struct sbp_played *
                           scratch[SBP_PASS_INPUT_GRADIENT] + (has_phase ? 0 : weights.unreduced);
     const double gradients =
         read + (forms ? o.dx_at_rest : 0) + weights.unreduced + scratch[SBP_PASS_WEIGHT_GRADIENT];
-    return fmax(forward,
-                sbp_space_works_back(graph, op) ? fmax(inputs, has_phase ? gradients : 0) : 0);
+    const double back =
+        sbp_space_works_back(graph, op) ? fmax(inputs, has_phase ? gradients : 0) : 0;
+    return (struct sbp_at_work){fmax(forward, back), back, weights.held};
 }
 
 /* ---- whole tuples --------------------------------------------------------------------------- */
@@ -408,7 +428,7 @@ static struct sbp_played play(const struct sheet *sheet, int variable, int tuple
 enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
                                        const struct sbp_space_work *work,
                                        const struct sbp_formed *formed, struct sbp_arena *scratch,
-                                       double *kept, double *working)
+                                       double *kept, double *saved, struct sbp_at_work *working)
 {
     struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
     if (memo == NULL)
@@ -417,9 +437,9 @@ enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variab
     for (int tuple = 0; tuple < space->variable[variable].tuple_count; tuple++) {
         const struct sbp_played played = play(&sheet, variable, tuple);
         kept[tuple] = kept_bytes(&sheet, &played);
+        saved[tuple] = saved_beyond_share(&sheet, &played);
         for (int level = 0; level < SBP_ZERO_LEVELS; level++)
-            working[tuple * SBP_ZERO_LEVELS + level] =
-                working_bytes(&sheet, &played, formed, level);
+            working[tuple * SBP_ZERO_LEVELS + level] = at_work(&sheet, &played, formed, level);
     }
     return SBP_OK;
 }

@@ -145,6 +145,71 @@ static enum sbp_status find_formed(struct maker *m)
     return SBP_OK;
 }
 
+/* ---- what is held meanwhile ----------------------------------------------------------------- */
+
+/* Operators before the last user of a weight, and after the first one, which has its gradients
+ * whole, go back while what the last one gave lies there. */
+static enum sbp_status find_holders(struct maker *m)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_view *view = space->view;
+    int *const last = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
+    if (last == NULL)
+        return SBP_E_MEMORY;
+    for (int op = 0; op < space->graph->op_count; op++)
+        m->working->holder[op] = -1;
+    for (int piece = 0; piece < view->pieces; piece++) {
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+            for (int w = 0; w < space->graph->op[op].weight_count; w++)
+                last[space->graph->op[op].weight[w]] = op;
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+            const int work = space->works->of[op];
+            for (int w = 0; w < space->graph->op[op].weight_count; w++)
+                for (int between = op + 1; between < last[space->graph->op[op].weight[w]] &&
+                                           (space->works->work[work].used_again >> w & 1) != 0;
+                     between++)
+                    if (space->works->work[space->works->of[between]].lent == 0)
+                        m->working->holder[between] = work;
+        }
+    }
+    return SBP_OK;
+}
+
+/* Activations of a chunk's micro-batch that no choice changes. */
+static double kept_of_piece(const struct sbp_space *space, int piece)
+{
+    double bytes = 0;
+    for (int op = space->view->first[piece]; op < space->view->first[piece + 1]; op++)
+        bytes += space->works->kept_bytes[op];
+    return bytes;
+}
+
+/* Of the moments at which a piece works the one when most is kept. */
+static enum sbp_status find_beside(struct maker *m)
+{
+    const struct sbp_space *space = m->space;
+    const struct sbp_view *view = space->view;
+    const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
+    double *const most = SBP_NEW(&m->scratch, double, view->pieces);
+    double *const kept = SBP_NEW(&m->scratch, double, view->pieces);
+    if (most == NULL || kept == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < view->pieces; piece++)
+        kept[piece] = kept_of_piece(space, piece);
+    for (int i = 0; i < view->moment_count; i++) {
+        const struct sbp_moment *moment = &view->moment[i];
+        double *const beside = &m->working->beside[moment->piece * chunks];
+        double bytes = 1; /* the first one counts in any case */
+        for (int chunk = 0; chunk < chunks; chunk++)
+            bytes += moment->kept[chunk] * kept[chunk * stages + moment->piece % stages];
+        if (bytes <= most[moment->piece])
+            continue;
+        most[moment->piece] = bytes;
+        memcpy(beside, moment->kept, (size_t)chunks * sizeof *beside);
+    }
+    return SBP_OK;
+}
+
 /* ---- by choice ------------------------------------------------------------------------------ */
 
 static enum sbp_status count_work(struct maker *m, int variable, int work)
@@ -155,17 +220,29 @@ static enum sbp_status count_work(struct maker *m, int variable, int work)
     const size_t choices = (size_t)v->choice_count, tuples = (size_t)v->tuple_count;
     const struct sbp_arena_mark mark = sbp_arena_mark(&m->scratch);
     double *const kept = SBP_TAKE(&m->scratch, double, tuples);
-    double *const working = SBP_TAKE(&m->scratch, double, tuples *SBP_ZERO_LEVELS);
+    double *const saved = SBP_TAKE(&m->scratch, double, tuples);
+    struct sbp_at_work *const working =
+        SBP_TAKE(&m->scratch, struct sbp_at_work, tuples * SBP_ZERO_LEVELS);
     double *const own = m->working->own[work] = SBP_TAKE(m->arena, double, choices);
-    if (kept == NULL || working == NULL || own == NULL)
+    double *const back = m->working->back[work] = SBP_TAKE(m->arena, double, choices);
+    double *const held = m->working->held[work] = SBP_TAKE(m->arena, double, choices);
+    if (kept == NULL || saved == NULL || working == NULL || own == NULL || back == NULL ||
+        held == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_space_make_working(space, variable, counted, &m->formed[work], &m->scratch, kept,
-                                   working));
+                                   saved, working));
     for (int c = 0; c < v->choice_count; c++) {
-        own[c] = working[v->tuple[c] * SBP_ZERO_LEVELS + counted->level[v->zero[c]]];
-        for (int p = 0; p < space->view->points; p++)
-            m->working->kept[variable][(size_t)p * choices + (size_t)c] +=
-                counted->kept[p] * kept[v->tuple[c]];
+        const struct sbp_at_work *at_work =
+            &working[v->tuple[c] * SBP_ZERO_LEVELS + counted->level[v->zero[c]]];
+        own[c] = at_work->most;
+        back[c] = at_work->back;
+        held[c] = at_work->held;
+        for (int p = 0; p < space->view->points; p++) {
+            const size_t at = (size_t)p * choices + (size_t)c;
+            const double saved_bytes = counted->kept[p] * saved[v->tuple[c]];
+            m->working->kept[variable][at] += counted->kept[p] * kept[v->tuple[c]] + saved_bytes;
+            m->working->saved[variable][at] += saved_bytes;
+        }
     }
     sbp_arena_release(&m->scratch, mark);
     return SBP_OK;
@@ -177,7 +254,8 @@ static enum sbp_status count_works(struct maker *m)
     for (int v = 0; v < space->variable_count; v++) {
         const size_t choices = (size_t)space->variable[v].choice_count;
         m->working->kept[v] = SBP_NEW(m->arena, double, (size_t)space->view->points *choices);
-        if (m->working->kept[v] == NULL)
+        m->working->saved[v] = SBP_NEW(m->arena, double, (size_t)space->view->points *choices);
+        if (m->working->kept[v] == NULL || m->working->saved[v] == NULL)
             return SBP_E_MEMORY;
         for (int w = space->works->first[v]; w < space->works->first[v + 1]; w++)
             SBP_TRY(count_work(m, v, w));
@@ -194,9 +272,17 @@ static enum sbp_status make(struct maker *m)
     working->entered = SBP_NEW(m->arena, double, space->graph->op_count);
     working->spent = SBP_NEW(m->arena, double, space->graph->op_count);
     working->kept = SBP_NEW(m->arena, double *, space->variable_count);
+    working->saved = SBP_NEW(m->arena, double *, space->variable_count);
     working->own = SBP_NEW(m->arena, double *, works);
+    working->back = SBP_NEW(m->arena, double *, works);
+    working->held = SBP_NEW(m->arena, double *, works);
+    working->beside =
+        SBP_NEW(m->arena, double, (size_t)space->view->pieces *(size_t)space->parallel->chunks);
+    working->holder = SBP_NEW(m->arena, int, space->graph->op_count);
     working->need = SBP_NEW(m->arena, struct sbp_need, space->variable_count);
     working->need_at_work = SBP_NEW(m->arena, struct sbp_need, works);
+    working->need_going_back = SBP_NEW(m->arena, struct sbp_need, works);
+    working->need_held = SBP_NEW(m->arena, struct sbp_need, works);
     working->removed = SBP_NEW(m->arena, double, works);
     working->gone = SBP_NEW(m->arena, double, space->variable_count);
     m->segment = SBP_NEW(&m->scratch, int, space->graph->op_count);
@@ -204,11 +290,16 @@ static enum sbp_status make(struct maker *m)
     m->seen = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->formed = SBP_NEW(&m->scratch, struct sbp_formed, works);
     if (working->formed == NULL || working->entered == NULL || working->spent == NULL ||
-        working->kept == NULL || working->own == NULL || working->need == NULL ||
-        working->need_at_work == NULL || working->removed == NULL || working->gone == NULL ||
-        m->segment == NULL || m->crosses == NULL || m->seen == NULL || m->formed == NULL)
+        working->kept == NULL || working->saved == NULL || working->own == NULL ||
+        working->back == NULL || working->held == NULL || working->beside == NULL ||
+        working->holder == NULL || working->need == NULL || working->need_at_work == NULL ||
+        working->need_going_back == NULL || working->need_held == NULL ||
+        working->removed == NULL || working->gone == NULL || m->segment == NULL ||
+        m->crosses == NULL || m->seen == NULL || m->formed == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(find_formed(m));
+    SBP_TRY(find_holders(m));
+    SBP_TRY(find_beside(m));
     return count_works(m);
 }
 
@@ -253,9 +344,36 @@ static double take_away(const struct sbp_working *w, int op, int point, double m
            (w->gone[v] - before) * (w->need[v].all - w->need[v].persists);
 }
 
+/* What an operator and the holder of gradients need while it goes back, in place of what is needed
+ * of them. Nothing where it is the same variable's, whose operators lie beside it. */
+static double more_going_back(const struct sbp_working *w, int op)
+{
+    const struct sbp_space *space = w->space;
+    const int v = sbp_space_decider(space, op), work = space->works->of[op], holder = w->holder[op];
+    const int of = holder < 0 ? v : sbp_space_decider(space, space->works->work[holder].op);
+    if (of == v)
+        return 0;
+    return part_of(w->need_going_back[work], w->gone[v]) - part_of(w->need[v], w->gone[v]) +
+           part_of(w->need_held[holder], w->gone[of]) - part_of(w->need[of], w->gone[of]);
+}
+
+/* A stage of several chunks keeps less of the others while this one works than it may at a time. */
+static double kept_less(const struct sbp_working *w, int piece, int point)
+{
+    const struct sbp_space *space = w->space;
+    const struct sbp_view *view = space->view;
+    const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
+    double bytes = 0;
+    for (int chunk = 0; chunk < chunks && chunks > 1; chunk++) {
+        const int other = chunk * stages + view->stage[point];
+        for (int op = view->first[other]; op < view->first[other + 1]; op++)
+            bytes += take_away(w, op, point, view->kept[op] - w->beside[piece * chunks + chunk]);
+    }
+    return bytes;
+}
+
 /* While the operators of a piece work: when one goes back, those after it have gone back, and need
- * not keep anything of that micro-batch any more. A stage of several chunks may run this one when
- * it keeps nothing of others. */
+ * not keep anything of that micro-batch any more. */
 static double most_of_piece(const struct sbp_working *w, int piece, int point, double total)
 {
     const struct sbp_space *space = w->space;
@@ -266,14 +384,13 @@ static double most_of_piece(const struct sbp_working *w, int piece, int point, d
         w->removed[work] = 0;
     for (int v = 0; v < space->variable_count; v++)
         w->gone[v] = 0;
-    for (int op = 0; op < space->graph->op_count && space->parallel->chunks > 1; op++)
-        if (view->point[op] == point)
-            left -= take_away(w, op, point, view->kept[op] - (op >= first && op < end ? 1 : 0));
+    left -= kept_less(w, piece, point);
     for (int op = end - 1; op >= first; op--) {
         const int v = sbp_space_decider(space, op), work = space->works->of[op];
         left -= w->spent[op];
-        const double others = left - part_of(w->need[v], w->gone[v]);
-        most = fmax(most, others + part_of(w->need_at_work[work], w->gone[v]) + w->formed[op]);
+        const double at_work =
+            part_of(w->need_at_work[work], w->gone[v]) - part_of(w->need[v], w->gone[v]);
+        most = fmax(most, left + fmax(at_work, more_going_back(w, op)) + w->formed[op]);
         left -= take_away(w, op, point, 1) - w->entered[op];
     }
     return most;
@@ -297,9 +414,15 @@ static double most_at(const struct sbp_working *w, int point)
 static struct sbp_need need_of(const struct sbp_working *w, int variable, int choice, int point)
 {
     const size_t choices = (size_t)w->space->variable[variable].choice_count;
-    const double all = sbp_space_unary_bytes(w->space, variable, choice, point);
-    return (struct sbp_need){all,
-                             all - w->kept[variable][(size_t)point * choices + (size_t)choice]};
+    const size_t at = (size_t)point * choices + (size_t)choice;
+    const double all =
+        sbp_space_unary_bytes(w->space, variable, choice, point) + w->saved[variable][at];
+    return (struct sbp_need){all, all - w->kept[variable][at]};
+}
+
+static struct sbp_need with(struct sbp_need need, double bytes)
+{
+    return (struct sbp_need){need.all + bytes, need.persists + bytes};
 }
 
 double sbp_working_bytes(struct sbp_working *w, const int *choice)
@@ -309,14 +432,21 @@ double sbp_working_bytes(struct sbp_working *w, const int *choice)
     for (int point = 0; point < space->view->points; point++) {
         for (int v = 0; v < space->variable_count; v++) {
             w->need[v] = need_of(w, v, choice[v], point);
-            for (int work = space->works->first[v]; work < space->works->first[v + 1]; work++)
-                w->need_at_work[work] =
-                    (struct sbp_need){w->need[v].all + w->own[work][choice[v]],
-                                      w->need[v].persists + w->own[work][choice[v]]};
+            for (int work = space->works->first[v]; work < space->works->first[v + 1]; work++) {
+                w->need_at_work[work] = with(w->need[v], w->own[work][choice[v]]);
+                w->need_going_back[work] = with(w->need[v], w->back[work][choice[v]]);
+                w->need_held[work] = with(w->need[v], w->held[work][choice[v]]);
+            }
         }
         most = fmax(most, most_at(w, point));
     }
     return most;
+}
+
+static void lower(struct sbp_need *least, struct sbp_need need)
+{
+    least->all = fmin(least->all, need.all);
+    least->persists = fmin(least->persists, need.persists);
 }
 
 /* Of each by itself, as what stands between all and what persists is never less than between the
@@ -327,15 +457,14 @@ static void find_least(struct sbp_working *w, int variable, int point)
     const int first = space->works->first[variable], end = space->works->first[variable + 1];
     w->need[variable] = (struct sbp_need){INFINITY, INFINITY};
     for (int work = first; work < end; work++)
-        w->need_at_work[work] = (struct sbp_need){INFINITY, INFINITY};
+        w->need_at_work[work] = w->need_going_back[work] = w->need_held[work] = w->need[variable];
     for (int c = 0; c < space->variable[variable].choice_count; c++) {
         const struct sbp_need need = need_of(w, variable, c, point);
-        w->need[variable].all = fmin(w->need[variable].all, need.all);
-        w->need[variable].persists = fmin(w->need[variable].persists, need.persists);
+        lower(&w->need[variable], need);
         for (int work = first; work < end; work++) {
-            struct sbp_need *const least = &w->need_at_work[work];
-            least->all = fmin(least->all, need.all + w->own[work][c]);
-            least->persists = fmin(least->persists, need.persists + w->own[work][c]);
+            lower(&w->need_at_work[work], with(need, w->own[work][c]));
+            lower(&w->need_going_back[work], with(need, w->back[work][c]));
+            lower(&w->need_held[work], with(need, w->held[work][c]));
         }
     }
 }

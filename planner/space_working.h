@@ -4,9 +4,9 @@
  * Under recomputation, and where activations are few, most is needed in the backward pass, at one
  * operator: what persists, the activations that operators before it keep, and what the operator
  * itself needs to work, by its own choice: gradients of its output and inputs, scratch, gathered
- * weights, whole gradients. The most of that over all operators is a lower bound of the program's
- * arena, too, and mostly a better one. It is dearer than the sum, and asked for where memory is all
- * that counts.
+ * weights, whole gradients, those of a tied weight from its last user's backward pass to its first
+ * one's. The most of that over all operators is a lower bound of the program's arena, too, and
+ * mostly a better one. It is dearer than the sum, and asked for where memory is all that counts.
  */
 #ifndef SBP_PLANNER_SPACE_WORKING_H
 #define SBP_PLANNER_SPACE_WORKING_H
@@ -20,9 +20,14 @@ struct sbp_working {
     double *spent;   /* (op_count) of a segment's last operator: those of all of it, which are gone
                         before it goes back */
     double **kept;   /* (variable_count)(points, choice) activations kept because of a choice */
+    double **saved;  /* (variable_count)(points, choice) of them, what sbp_space_bytes leaves out */
     double **own;    /* (work)(choice) needed besides while the work is done */
-    struct sbp_need *need; /* (variable_count), (work): scratch */
-    struct sbp_need *need_at_work;
+    double **back;   /* (work)(choice) likewise, while it goes back */
+    double **held;   /* (work)(choice) whole gradients of its weights that others use again */
+    double *beside;  /* (pieces, chunks) micro-batches of each chunk that are kept while it works */
+    int *holder;     /* (op_count) the work whose gradients are held while it goes back; -1: none */
+    struct sbp_need *need; /* (variable_count), (work) in three cases: scratch */
+    struct sbp_need *need_at_work, *need_going_back, *need_held;
     double *removed, *gone; /* (work), (variable_count): scratch */
 };
 

@@ -13,7 +13,8 @@ struct maker {
     int *readers;     /* (tensor_count) */
     int *block;       /* (op_count) whose weights are gathered together; -1 */
     bool *block_back; /* (blocks) whether the backward pass gathers them */
-    bool *owner;      /* (op_count, SBP_MAX_WEIGHTS) whether a weight is first used there */
+    int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of a weight, in the operator's piece */
+    bool *used_again; /* (op_count, SBP_MAX_WEIGHTS) whether that is not the only one */
     struct sbp_space_work *work; /* (op_count) in order of the operators */
     struct sbp_list works;       /* by variable */
     int count;
@@ -38,6 +39,22 @@ static uint8_t role_of(const struct sbp_space *space, int variable, int op, int 
     return SBP_NO_ROLE;
 }
 
+/* Which user of a weight's synchronises it: the first one, whose ZeRO level counts, too. */
+static void add_owner(const struct maker *m, int op, int weight, struct sbp_space_work *work)
+{
+    const int first_user = m->first_user[op * SBP_MAX_WEIGHTS + weight];
+    bool has_levels = true;
+    if (first_user == op) {
+        work->owned |= 1u << weight;
+        work->used_again |= m->used_again[op * SBP_MAX_WEIGHTS + weight] ? 1u << weight : 0;
+        return;
+    }
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+        has_levels &=
+            sbp_space_zero(m->space, op, level) == sbp_space_zero(m->space, first_user, level);
+    work->lent |= has_levels ? 1u << weight : 0;
+}
+
 static struct sbp_space_work work_of(const struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
@@ -58,10 +75,11 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
                        ? m->readers[node->input[0]]
                        : 1;
     work.keeps_half = sbp_space_keeps_half(space, &m->again, op);
+    work.keeps_saved = sbp_space_keeps_saved(space, &m->again, op);
     work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         work.holders[w] = m->holders[node->weight[w]];
-        work.owned |= m->owner[op * SBP_MAX_WEIGHTS + w] ? 1u << w : 0;
+        add_owner(m, op, w, &work);
     }
     return work;
 }
@@ -72,8 +90,9 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
 {
     const struct sbp_graph *graph = m->space->graph;
     return graph->op[work->op].site == graph->op[other->op].site && work->boxed == other->boxed &&
-           work->owned == other->owned && work->sharers == other->sharers &&
-           work->keeps_half == other->keeps_half &&
+           work->owned == other->owned && work->lent == other->lent &&
+           work->used_again == other->used_again && work->sharers == other->sharers &&
+           work->keeps_half == other->keeps_half && work->keeps_saved == other->keeps_saved &&
            memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
            memcmp(work->level, other->level, sizeof work->level) == 0 &&
            sbp_op_forms_input_gradient(graph, work->op) ==
@@ -90,8 +109,8 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
             *found = &m->work[i];
             return SBP_OK;
         }
-    work.keeps_block = sbp_space_keeps_input(m->space, op, false);
-    work.keeps_copy = sbp_space_keeps_input(m->space, op, true);
+    work.keeps_block = sbp_space_keeps_input(m->space, &m->again, op, false);
+    work.keeps_copy = sbp_space_keeps_input(m->space, &m->again, op, true);
     work.held = SBP_NEW(&m->space->arena, double, points);
     work.kept = SBP_NEW(&m->space->arena, double, points);
     if (work.held == NULL || work.kept == NULL)
@@ -258,15 +277,20 @@ static enum sbp_status find_owners(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
     const struct sbp_view *view = m->space->view;
-    int *seen = SBP_NEW(&m->scratch, int, graph->tensor_count);
-    if (seen == NULL)
+    int *const seen = SBP_NEW(&m->scratch, int, graph->tensor_count); /* piece + 1 */
+    int *const first = SBP_NEW(&m->scratch, int, graph->tensor_count);
+    if (seen == NULL || first == NULL)
         return SBP_E_MEMORY;
     for (int piece = 0; piece < view->pieces; piece++)
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
             for (int w = 0; w < graph->op[op].weight_count; w++) {
-                int *const last = &seen[graph->op[op].weight[w]];
-                m->owner[op * SBP_MAX_WEIGHTS + w] = *last != piece + 1;
-                *last = piece + 1;
+                const int tensor = graph->op[op].weight[w], use = op * SBP_MAX_WEIGHTS + w;
+                if (seen[tensor] == piece + 1)
+                    m->used_again[first[tensor]] = true;
+                else
+                    first[tensor] = use;
+                seen[tensor] = piece + 1;
+                m->first_user[use] = first[tensor] / SBP_MAX_WEIGHTS;
             }
     return sbp_stages_holders(graph, view->pieces, (int)m->space->parallel->pipeline, view->first,
                               m->holders);
@@ -314,10 +338,11 @@ static enum sbp_status prepare(struct maker *m)
     m->holders = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->readers = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->block = SBP_NEW(&m->scratch, int, ops);
-    m->owner = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
+    m->first_user = SBP_NEW(&m->scratch, int, ops *SBP_MAX_WEIGHTS);
+    m->used_again = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
     m->work = SBP_NEW(&m->scratch, struct sbp_space_work, ops);
     if (space->works == NULL || m->holders == NULL || m->readers == NULL || m->block == NULL ||
-        m->owner == NULL || m->work == NULL)
+        m->first_user == NULL || m->used_again == NULL || m->work == NULL)
         return SBP_E_MEMORY;
     space->works->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
     space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);

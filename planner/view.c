@@ -73,14 +73,14 @@ static void count_chunks(const struct sbp_timeline *timeline, int stage, int sta
  * depend on what they take. What messages decide does: there the first stage has its limit in
  * flight, and every other one micro-batch at least. */
 static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena *arena,
-                                  double *kept, struct sbp_diag *diag)
+                                  struct sbp_timeline *timeline, double *kept,
+                                  struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &plan->parallel;
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
-    struct sbp_timeline timeline = {0};
     if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
-        SBP_TRY(play(plan, arena, &timeline, diag));
+        SBP_TRY(play(plan, arena, timeline, diag));
     for (int stage = 0; stage < stages; stage++) {
         const int64_t behind = stages - stage;
         if (parallel->schedule == SBP_GPIPE)
@@ -88,11 +88,57 @@ static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena 
         else if (parallel->schedule == SBP_ONE_F_ONE_B)
             kept[stage] = (double)(behind < micro_batches ? behind : micro_batches);
         else if (chunks > 1)
-            count_chunks(&timeline, stage, stages, kept);
+            count_chunks(timeline, stage, stages, kept);
         else
             kept[stage] = parallel->schedule == SBP_MESSAGE_DRIVEN && stage > 0
                               ? 1
-                              : timeline.device[stage].in_flight;
+                              : timeline->device[stage].in_flight;
+    }
+    return SBP_OK;
+}
+
+/* Whether a moment of the piece keeps no less of any chunk. */
+static bool is_known(const struct sbp_view *view, int piece, int chunks, const double *kept)
+{
+    for (int i = 0; i < view->moment_count; i++) {
+        bool covers = view->moment[i].piece == piece;
+        for (int chunk = 0; chunk < chunks && covers; chunk++)
+            covers = view->moment[i].kept[chunk] >= kept[chunk];
+        if (covers)
+            return true;
+    }
+    return false;
+}
+
+static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view, int piece,
+                                  int chunks, const double *kept)
+{
+    if (is_known(view, piece, chunks, kept))
+        return SBP_OK;
+    struct sbp_moment *const moment = &view->moment[view->moment_count];
+    *moment = (struct sbp_moment){piece, SBP_NEW(arena, double, chunks)};
+    if (moment->kept == NULL)
+        return SBP_E_MEMORY;
+    memcpy(moment->kept, kept, (size_t)chunks * sizeof *kept);
+    view->moment_count++;
+    return SBP_OK;
+}
+
+/* The order of works is fixed, and more micro-batches than were played only keep more. */
+static enum sbp_status find_moments(const struct sbp_timeline *timeline, int stage, int stages,
+                                    int chunks, struct sbp_arena *arena, struct sbp_view *view)
+{
+    double *const kept = SBP_NEW(arena, double, chunks);
+    if (kept == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t i = 0; i < timeline->interval_count; i++) {
+        const struct sbp_timeline_interval *interval = &timeline->interval[i];
+        const bool forward = interval->kind == SBP_INTERVAL_FORWARD;
+        if (interval->device != stage || (!forward && interval->kind != SBP_INTERVAL_BACKWARD))
+            continue;
+        kept[interval->chunk] += forward;
+        SBP_TRY(add_moment(arena, view, interval->chunk * stages + stage, chunks, kept));
+        kept[interval->chunk] -= !forward;
     }
     return SBP_OK;
 }
@@ -132,7 +178,8 @@ static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena 
                                   struct sbp_view *view, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = &plan->graph;
-    const int stages = (int)plan->parallel.pipeline;
+    const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
+    struct sbp_timeline timeline = {0};
     const size_t cells = (size_t)stages * (size_t)graph->op_count;
     const struct stage_sums sums = {.stages = stages,
                                     .ops = graph->op_count,
@@ -141,7 +188,7 @@ static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena 
     double *kept = SBP_NEW(arena, double, view->pieces);
     if (sums.held == NULL || sums.kept == NULL || kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(count_kept(plan, arena, kept, diag));
+    SBP_TRY(count_kept(plan, arena, &timeline, kept, diag));
     for (int piece = 0; piece < view->pieces; piece++)
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
             const size_t at =
@@ -151,6 +198,11 @@ static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena 
             sums.kept[at] += kept[piece];
         }
     find_points(&sums, view);
+    view->moment = SBP_NEW(arena, struct sbp_moment, timeline.interval_count);
+    if (view->moment == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < view->points && chunks > 1; i++)
+        SBP_TRY(find_moments(&timeline, view->stage[i], stages, chunks, arena, view));
     for (int op = 0; op < graph->op_count; op++)
         view->point[op] = -1;
     for (int i = 0; i < view->points; i++)

@@ -15,6 +15,13 @@
 
 #include "planner/path.h"
 
+/* While a piece works its stage keeps activations of so many micro-batches of each of its chunks,
+ * the piece's own among them. */
+struct sbp_moment {
+    int piece;
+    double *kept; /* (chunks) */
+};
+
 struct sbp_view {
     /* (op_count) times that a forward pass, the backward pass for input gradients (with what is
      * formed again), the work on weight gradients of a micro-batch, and what comes once a step lie
@@ -27,6 +34,10 @@ struct sbp_view {
     int *stage;         /* (points) which */
     int *point;         /* (op_count) whether an operator's stage is one: which, -1 */
     double *kept;       /* (op_count) micro-batches whose activations its stage keeps at a time */
+    /* Of several chunks, on those stages: moments at which no less of any chunk is kept than at all
+     * others of a piece. */
+    int moment_count;
+    struct sbp_moment *moment;
 };
 
 /* The view of a plan's parallel along a path. */

@@ -1,5 +1,6 @@
 #include "planner/lean_walk.h"
 
+#include <assert.h>
 #include <math.h>
 
 #include "base/portable.h"
@@ -31,11 +32,9 @@ struct walk {
 
 static void keep_leaner(struct walk *w, const struct sbp_step_totals *totals)
 {
-    const bool communication = w->space.request->objective == SBP_COMMUNICATION;
     if (totals->device_bytes >= w->leanest->device_bytes)
         return;
     w->leanest->device_bytes = totals->device_bytes;
-    w->leanest->objective_s = communication ? totals->communication_s : totals->step_s;
     sbp_strategy_copy(w->space.graph, &w->trial, &w->leanest->strategy);
 }
 
@@ -62,7 +61,7 @@ static enum sbp_status compile(struct walk *w, double most_bytes, bool *is_taken
     sbp_label_write(&w->space, w->labels.next.choice, w->labels.next.role, &w->trial);
     enum sbp_status status = sbp_strategy_close(w->space.graph, w->space.mesh, &w->trial, &refusal);
     if (status == SBP_OK)
-        status = sbp_plan_brief_step(w->plan, &w->trial, &step, &refusal);
+        status = sbp_plan_memory_step(w->plan, &w->trial, &step, &refusal);
     if (status != SBP_OK)
         return is_no_plan(status) ? SBP_OK : sbp_fail(w->diag, status, "%s", refusal.text);
     keep_leaner(w, &step.totals);
@@ -106,6 +105,21 @@ static enum sbp_status try_other(struct walk *w, const struct sbp_strategy *othe
     return sbp_label_walk_at(&w->labels, other) ? compile(w, 0, &is_taken) : SBP_OK;
 }
 
+/* What the leanest costs, which walks do not ask. */
+static enum sbp_status price(struct walk *w, int64_t known_bytes)
+{
+    struct sbp_step step;
+    if (w->leanest->device_bytes == known_bytes)
+        return SBP_OK;
+    SBP_TRY(sbp_plan_brief_step(w->plan, &w->leanest->strategy, &step, w->diag));
+    assert(step.totals.device_bytes == w->leanest->device_bytes);
+    w->leanest->objective_s = w->space.request->objective == SBP_COMMUNICATION
+                                  ? step.totals.communication_s
+                                  : step.totals.step_s;
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
 static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs,
                              const struct sbp_strategy *other)
 {
@@ -140,7 +154,10 @@ enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_re
         return status == SBP_STOPPED || is_no_plan(status)
                    ? SBP_OK
                    : sbp_fail(diag, status, "%s", refusal.text);
+    const int64_t known_bytes = leanest->device_bytes;
     status = begin(&w, seed, programs, other);
+    if (status == SBP_OK)
+        status = price(&w, known_bytes);
     *evaluations += w.compiled;
     sbp_arena_free(&w.arena);
     sbp_space_free(&w.space);

@@ -60,15 +60,6 @@ int64_t sbp_mesh_coordinate(const struct sbp_mesh *mesh, int64_t rank, int axis)
     return rank / mesh->axis[axis].stride % mesh->axis[axis].size;
 }
 
-int64_t sbp_mesh_group_size(const struct sbp_mesh *mesh, sbp_axes axes)
-{
-    int64_t size = 1;
-    for (int i = 0; i < mesh->axis_count; i++)
-        if (axes >> i & 1)
-            size *= mesh->axis[i].size;
-    return size;
-}
-
 int64_t sbp_mesh_group_rank(const struct sbp_mesh *mesh, sbp_axes axes, int64_t rank,
                             int64_t member)
 {

@@ -42,7 +42,14 @@ enum sbp_status sbp_mesh_make(const struct sbp_cluster *cluster, struct sbp_mesh
 
 int64_t sbp_mesh_coordinate(const struct sbp_mesh *mesh, int64_t rank, int axis);
 /* Product of the sizes of a set of axes: members of a group over them. */
-int64_t sbp_mesh_group_size(const struct sbp_mesh *mesh, sbp_axes axes);
+static inline int64_t sbp_mesh_group_size(const struct sbp_mesh *mesh, sbp_axes axes)
+{
+    int64_t size = 1;
+    for (int i = 0; i < mesh->axis_count; i++)
+        if (axes >> i & 1)
+            size *= mesh->axis[i].size;
+    return size;
+}
 /* Rank of member `member` of the group over `axes` that `rank` belongs to; members are counted with
  * the innermost axis fastest. And the inverse: this rank's place in its group. */
 int64_t sbp_mesh_group_rank(const struct sbp_mesh *mesh, sbp_axes axes, int64_t rank,

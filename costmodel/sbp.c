@@ -3,25 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
-bool sbp_state_equal(struct sbp_state a, struct sbp_state b)
-{
-    return a.kind == b.kind && (a.kind != SBP_SPLIT || a.dim == b.dim);
-}
-
 bool sbp_dist_equal(const struct sbp_mesh *mesh, const struct sbp_dist *a, const struct sbp_dist *b)
 {
     for (int i = 0; i < mesh->axis_count; i++)
         if (!sbp_state_equal(a->axis[i], b->axis[i]))
             return false;
     return true;
-}
-
-struct sbp_dist sbp_dist_all(struct sbp_state state)
-{
-    struct sbp_dist dist;
-    for (int i = 0; i < SBP_MAX_AXES; i++)
-        dist.axis[i] = state;
-    return dist;
 }
 
 struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist *dist)
@@ -34,15 +21,6 @@ struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist
             dual.axis[i] = SBP_STATE_B;
     }
     return dual;
-}
-
-sbp_axes sbp_dist_split(const struct sbp_mesh *mesh, const struct sbp_dist *dist, int dim)
-{
-    sbp_axes axes = 0;
-    for (int i = 0; i < mesh->axis_count; i++)
-        if (dist->axis[i].kind == SBP_SPLIT && dist->axis[i].dim == dim)
-            axes |= (sbp_axes)1 << i;
-    return axes;
 }
 
 sbp_axes sbp_dist_of_kind(const struct sbp_mesh *mesh, const struct sbp_dist *dist,

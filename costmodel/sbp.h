@@ -42,14 +42,31 @@ struct sbp_layout {
     const sbp_axes *split; /* (class_count), borrowed */
 };
 
-bool sbp_state_equal(struct sbp_state a, struct sbp_state b);
+static inline bool sbp_state_equal(struct sbp_state a, struct sbp_state b)
+{
+    return a.kind == b.kind && (a.kind != SBP_SPLIT || a.dim == b.dim);
+}
 bool sbp_dist_equal(const struct sbp_mesh *mesh, const struct sbp_dist *a,
                     const struct sbp_dist *b);
-struct sbp_dist sbp_dist_all(struct sbp_state state);
+static inline struct sbp_dist sbp_dist_all(struct sbp_state state)
+{
+    struct sbp_dist dist;
+    for (int i = 0; i < SBP_MAX_AXES; i++)
+        dist.axis[i] = state;
+    return dist;
+}
 /* Gradient's distribution: S stays, B becomes P, P becomes B. */
 struct sbp_dist sbp_dist_dual(const struct sbp_mesh *mesh, const struct sbp_dist *dist);
 /* Axes in a state: splitting dimension dim, broadcasting, partial. */
-sbp_axes sbp_dist_split(const struct sbp_mesh *mesh, const struct sbp_dist *dist, int dim);
+static inline sbp_axes sbp_dist_split(const struct sbp_mesh *mesh, const struct sbp_dist *dist,
+                                      int dim)
+{
+    sbp_axes axes = 0;
+    for (int i = 0; i < mesh->axis_count; i++)
+        if (dist->axis[i].kind == SBP_SPLIT && dist->axis[i].dim == dim)
+            axes |= (sbp_axes)1 << i;
+    return axes;
+}
 sbp_axes sbp_dist_of_kind(const struct sbp_mesh *mesh, const struct sbp_dist *dist,
                           enum sbp_kind kind);
 /* E_INPUT when an axis splits a dimension that the layout gives it no digit of. */

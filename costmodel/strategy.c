@@ -332,14 +332,14 @@ static int misplaced_rows(const struct sbp_graph *graph, const struct sbp_mesh *
 {
     const sbp_axes rows = splits_of(graph, node->input[0], SBP_DIM_SEQUENCE, split) |
                           splits_of(graph, node->output, SBP_DIM_SEQUENCE, split);
-    sbp_axes others = 0;
+    sbp_axes own = 0;
     int count = 0;
-    for (int axis = 0; axis < mesh->axis_count; axis++) {
-        const sbp_axes own = (sbp_axes)1 << axis;
-        if (!sbp_state_equal(node->entry->role[role[axis]].input[0], SBP_STATE_S(SBP_DIM_SEQUENCE)))
-            others |= own & rows;
-        else
-            count += others != 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (sbp_state_equal(node->entry->role[role[axis]].input[0], SBP_STATE_S(SBP_DIM_SEQUENCE)))
+            own |= (sbp_axes)1 << axis;
+    for (sbp_axes left = own; left != 0; left &= left - 1) {
+        const sbp_axes outside = (left & -left) - 1;
+        count += (rows & ~own & outside) != 0;
     }
     return count;
 }

@@ -145,10 +145,19 @@ static int level(const struct sbp_label_walk *w, int variable)
     return w->space->variable[variable].zero[w->next.choice[variable]];
 }
 
+/* At the ZeRO level as before, or at another one where the space has left that out of the roles. */
+static bool choose_any_level(struct sbp_label_walk *w, int variable)
+{
+    bool done = choose(w, variable, level(w, variable));
+    for (int zero = 0; zero < SBP_ZERO_LEVELS && !done; zero++)
+        done = choose(w, variable, zero);
+    return done;
+}
+
 static bool play(struct sbp_label_walk *w, int variable, int axis, int role)
 {
     roles(&w->next, variable)[axis] = (uint8_t)role;
-    return choose(w, variable, level(w, variable));
+    return choose_any_level(w, variable);
 }
 
 /* Another role on an axis; every other time what the operator leaves rests otherwise there, too. */
@@ -171,7 +180,7 @@ static bool exchange_axes(struct sbp_label_walk *w, int variable, int a, int b)
     const uint8_t kept = role[a];
     role[a] = role[b];
     role[b] = kept;
-    return choose(w, variable, level(w, variable));
+    return choose_any_level(w, variable);
 }
 
 static bool change_level(struct sbp_label_walk *w, int variable)

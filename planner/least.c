@@ -289,8 +289,7 @@ static enum sbp_status share_leanest(struct hunt *h)
     h->turn_count = 0;
     for (int i = 0; i < h->walker_count; i++) {
         const struct sbp_parallel *parallel = &h->walker[i].plan.parallel;
-        if (parallel->pipeline == leader->pipeline &&
-            parallel->micro_batch == leader->micro_batch && is_open(h, h->walker[i].bound_bytes) &&
+        if (parallel->pipeline == leader->pipeline && is_open(h, h->walker[i].bound_bytes) &&
             !is_repeated(h, i))
             add_turn(h, &h->walker[i], 1, &h->least->strategy);
     }

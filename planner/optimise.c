@@ -89,6 +89,21 @@ static enum sbp_status search_batches(struct sbp_job *job)
     return SBP_OK;
 }
 
+/* Seeds by which labels are looked for: one mostly finds some where there are any. Where memory is
+ * all that counts, more is lost with a candidate than time is with looking. */
+enum { ANY_SEEDS = 1, LEANEST_SEEDS = 8 };
+
+static enum sbp_status look_for_any(struct sbp_job *job, const struct sbp_space *space, bool *found)
+{
+    const struct sbp_request *request = job->request;
+    const uint64_t seed = request->solver_options.seed;
+    const uint64_t seeds = request->leanest ? LEANEST_SEEDS : ANY_SEEDS;
+    *found = false;
+    for (uint64_t i = 0; i < seeds && !*found && !sbp_request_interrupted(request); i++)
+        SBP_TRY(sbp_label_any(space, seed + i, &job->trial.strategy, found));
+    return SBP_OK;
+}
+
 /* A plan that is legal and nothing else. Labels do not tell the two kinds of rests apart that there
  * are under boxing=paper. */
 static enum sbp_status search_any(struct sbp_job *job)
@@ -103,7 +118,7 @@ static enum sbp_status search_any(struct sbp_job *job)
         return SBP_OK;
     if (status != SBP_OK)
         return sbp_job_note_interrupt(job, status);
-    status = sbp_label_any(&space, job->request->solver_options.seed, &job->trial.strategy, &found);
+    status = look_for_any(job, &space, &found);
     sbp_space_free(&space);
     if (status != SBP_OK || !found)
         return status;

@@ -10,8 +10,7 @@
 #include "planner/space_rules.h"
 #include "planner/space_working.h"
 
-/* Temperatures, as shares of the bytes of the leanest plan so far. */
-#define HOT  0.01
+/* The last temperature, as a share of the bytes of the leanest plan so far. */
 #define COLD 0.0005
 /* Steps for each program that may be compiled: most are ruled out before. */
 enum { STEPS_A_PROGRAM = 8 };
@@ -86,14 +85,14 @@ static enum sbp_status take_step(struct walk *w, double temperature_bytes)
     return SBP_OK;
 }
 
-static enum sbp_status walk(struct walk *w, int64_t programs)
+static enum sbp_status walk(struct walk *w, double hot, int64_t programs)
 {
     const int64_t steps = programs * STEPS_A_PROGRAM;
     for (int64_t i = 0; i < steps && w->compiled < programs; i++) {
         const double done = fmax((double)i / (double)steps, (double)w->compiled / (double)programs);
         if (sbp_space_interrupted(&w->space))
             break;
-        SBP_TRY(take_step(w, HOT * sbp_pow(COLD / HOT, done) * (double)w->leanest->device_bytes));
+        SBP_TRY(take_step(w, hot * sbp_pow(COLD / hot, done) * (double)w->leanest->device_bytes));
     }
     return SBP_OK;
 }
@@ -120,7 +119,7 @@ static enum sbp_status price(struct walk *w, int64_t known_bytes)
     return SBP_OK;
 }
 
-static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs,
+static enum sbp_status begin(struct walk *w, uint64_t seed, double hot, int64_t programs,
                              const struct sbp_strategy *other)
 {
     SBP_TRY(sbp_label_walk_init(&w->labels, &w->space, seed, &w->arena));
@@ -134,13 +133,13 @@ static enum sbp_status begin(struct walk *w, uint64_t seed, int64_t programs,
     if (!sbp_label_walk_at(&w->labels, &w->leanest->strategy))
         return SBP_OK;
     w->now_bytes = (double)w->leanest->device_bytes;
-    return walk(w, programs);
+    return walk(w, hot, programs);
 }
 
 enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
-                                uint64_t seed, int64_t programs, const struct sbp_strategy *other,
-                                struct sbp_ranked *leanest, int64_t *evaluations,
-                                struct sbp_diag *diag)
+                                uint64_t seed, double hot, int64_t programs,
+                                const struct sbp_strategy *other, struct sbp_ranked *leanest,
+                                int64_t *evaluations, struct sbp_diag *diag)
 {
     struct sbp_request asked = *request;
     struct walk w = {.plan = plan, .leanest = leanest, .diag = diag};
@@ -155,7 +154,7 @@ enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_re
                    ? SBP_OK
                    : sbp_fail(diag, status, "%s", refusal.text);
     const int64_t known_bytes = leanest->device_bytes;
-    status = begin(&w, seed, programs, other);
+    status = begin(&w, seed, hot, programs, other);
     if (status == SBP_OK)
         status = price(&w, known_bytes);
     *evaluations += w.compiled;

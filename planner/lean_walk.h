@@ -12,17 +12,20 @@
 #include "planner/ranking.h"
 #include "planner/request.h"
 
+/* Of walks that set out to find what is elsewhere. */
+#define SBP_HOT 0.01
+
 /* Looks at up to `programs` strategies of the request's space, at the plan's parallel, from
- * *leanest's on, or from another one that needs less, where it is of the space (NULL: none); keeps
- * the leanest in it (strategy, device_bytes, objective_s), which never needs more afterwards. The
- * same seed walks the same way. Does nothing where all layers share one mesh, under boxing=paper,
- * whose rests are of two kinds that labels do not tell apart, or where the strategy is not of the
- * space. Several threads may walk at once, each with a plan of its own and a request without a
- * store. Ends early on the request's flag and deadline. *evaluations grows by the programs that
- * were compiled. E_MEMORY. */
+ * *leanest's on, or from another one that needs less, where it is of the space (NULL: none), at a
+ * temperature of that share of its bytes at first (SBP_HOT); keeps the leanest in it (strategy,
+ * device_bytes, objective_s), which never needs more afterwards. The same seed walks the same way.
+ * Does nothing where all layers share one mesh, under boxing=paper, whose rests are of two kinds
+ * that labels do not tell apart, or where the strategy is not of the space. Several threads may
+ * walk at once, each with a plan of its own and a request without a store. Ends early on the
+ * request's flag and deadline. *evaluations grows by the programs that were compiled. E_MEMORY. */
 enum sbp_status sbp_walk_leaner(const struct sbp_plan *plan, const struct sbp_request *request,
-                                uint64_t seed, int64_t programs, const struct sbp_strategy *other,
-                                struct sbp_ranked *leanest, int64_t *evaluations,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+                                uint64_t seed, double hot, int64_t programs,
+                                const struct sbp_strategy *other, struct sbp_ranked *leanest,
+                                int64_t *evaluations, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

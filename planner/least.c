@@ -20,6 +20,10 @@ _Static_assert(MOST_SEEN <= MOST_WALKERS, "each plan has a walker");
 #define SHORT_OPERATORS 1e6
 #define LONG_OPERATORS  4e6
 enum { PROGRAM_OPERATORS = 10 };
+/* Of each round of the walks that settle, which begin less hot, and how many there may be. */
+#define SETTLING_OPERATORS 1e6
+#define WARM               0.003
+enum { MOST_SETTLING = 8 };
 /* There is a walk for so many programs of all; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 
@@ -44,6 +48,7 @@ struct turn {
     struct seen *walker;
     const struct sbp_strategy *other;
     uint64_t seed;
+    double hot; /* temperature at first */
     int64_t programs;
     int64_t evaluations; /* from here on it is the turn's own to write */
     enum sbp_status status;
@@ -232,7 +237,7 @@ static void do_turn(void *context, int turn, struct sbp_plan *plan)
         return;
     t->status = sbp_plan_set_parallel(plan, &t->walker->plan.parallel, &t->diag);
     if (t->status == SBP_OK)
-        t->status = sbp_walk_leaner(plan, &h->request, t->seed, t->programs, t->other,
+        t->status = sbp_walk_leaner(plan, &h->request, t->seed, t->hot, t->programs, t->other,
                                     &t->walker->plan, &t->evaluations, &t->diag);
 }
 
@@ -251,13 +256,14 @@ static enum sbp_status do_round(struct hunt *h)
     return SBP_OK;
 }
 
-static void add_turn(struct hunt *h, struct seen *walker, int64_t programs,
+static void add_turn(struct hunt *h, struct seen *walker, double hot, int64_t programs,
                      const struct sbp_strategy *other)
 {
     h->turn[h->turn_count++] =
         (struct turn){.walker = walker,
                       .other = other,
                       .seed = sbp_counter_bits(h->request.solver_options.seed, 0, h->walks++),
+                      .hot = hot,
                       .programs = programs};
 }
 
@@ -268,7 +274,7 @@ static enum sbp_status walk_from(struct hunt *h, int count, int64_t programs)
     h->turn_count = 0;
     for (int i = 0; i < h->walker_count && h->turn_count < count; i++)
         if (is_open(h, h->walker[i].bound_bytes))
-            add_turn(h, &h->walker[i], programs, NULL);
+            add_turn(h, &h->walker[i], SBP_HOT, programs, NULL);
     return do_round(h);
 }
 
@@ -291,7 +297,7 @@ static enum sbp_status share_leanest(struct hunt *h)
         const struct sbp_parallel *parallel = &h->walker[i].plan.parallel;
         if (parallel->pipeline == leader->pipeline && is_open(h, h->walker[i].bound_bytes) &&
             !is_repeated(h, i))
-            add_turn(h, &h->walker[i], 1, &h->least->strategy);
+            add_turn(h, &h->walker[i], SBP_HOT, 1, &h->least->strategy);
     }
     return do_round(h);
 }
@@ -350,6 +356,29 @@ static enum sbp_status walk_all(struct hunt *h, double operators)
     return status;
 }
 
+/* Rounds of walks from the leanest plan, not far from it, as long as they find less by what is
+ * worth it. */
+static enum sbp_status settle(struct hunt *h)
+{
+    const int64_t programs =
+        (int64_t)SETTLING_OPERATORS / (h->plan->graph.op_count + PROGRAM_OPERATORS);
+    const struct sbp_arena_mark mark = sbp_arena_mark(&h->scratch);
+    int64_t before_bytes = INT64_MAX;
+    for (int round = 0; round < MOST_SETTLING && has_time(h, 1) &&
+                        (double)known_bytes(h) < (1 - NARROW) * (double)before_bytes;
+         round++) {
+        before_bytes = known_bytes(h);
+        h->walker_count = h->turn_count = 0;
+        for (int i = 0; i < WALK_LAST; i++) {
+            SBP_TRY(add(h, h->least, 0, 0, h->walker, &h->walker_count));
+            add_turn(h, &h->walker[i], WARM, programs / WALK_LAST + 1, NULL);
+        }
+        SBP_TRY(do_round(h));
+        sbp_arena_release(&h->scratch, mark);
+    }
+    return SBP_OK;
+}
+
 /* Long walks are no longer than the short ones' pace says that there is time for. */
 static enum sbp_status walk_on(struct hunt *h)
 {
@@ -360,7 +389,8 @@ static enum sbp_status walk_on(struct hunt *h)
     if (known_bytes(h) == asked_bytes)
         return SBP_OK;
     const double most = spent > 0 ? SHORT_OPERATORS * left / spent : LONG_OPERATORS;
-    return walk_all(h, fmin(most, LONG_OPERATORS));
+    SBP_TRY(walk_all(h, fmin(most, LONG_OPERATORS)));
+    return settle(h);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

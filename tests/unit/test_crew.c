@@ -119,8 +119,9 @@ static void walk(void *context, int turn, struct sbp_plan *plan)
     int64_t evaluations = 0;
     walks->status[turn] = sbp_plan_set_parallel(plan, &walks->found[turn].parallel, &diag);
     if (walks->status[turn] == SBP_OK)
-        walks->status[turn] = sbp_walk_leaner(plan, &walks->request, (uint64_t)turn, PROGRAMS, NULL,
-                                              &walks->found[turn], &evaluations, &diag);
+        walks->status[turn] =
+            sbp_walk_leaner(plan, &walks->request, (uint64_t)turn, SBP_HOT, PROGRAMS, NULL,
+                            &walks->found[turn], &evaluations, &diag);
 }
 
 /* Where each walk begins: what needs least by the model, in micro-batches that differ. */

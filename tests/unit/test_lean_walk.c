@@ -46,8 +46,8 @@ static int64_t walk_or(const struct sbp_plan *plan, const struct sbp_request *re
 {
     struct sbp_diag diag = {{0}};
     int64_t evaluations = 0;
-    if (sbp_walk_leaner(plan, request, seed, programs, other, leanest, &evaluations, &diag) !=
-        SBP_OK)
+    if (sbp_walk_leaner(plan, request, seed, SBP_HOT, programs, other, leanest, &evaluations,
+                        &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return evaluations;
 }

@@ -21,9 +21,9 @@ _Static_assert(MOST_SEEN <= MOST_WALKERS, "each plan has a walker");
 #define LONG_OPERATORS  4e6
 enum { PROGRAM_OPERATORS = 10 };
 /* Of each round of the walks that settle, which begin less hot, and how many there may be. */
-#define SETTLING_OPERATORS 1e6
-#define WARM               0.003
-enum { MOST_SETTLING = 8 };
+#define SETTLING_OPERATORS 7e5
+#define WARM 0.001
+enum { MOST_SETTLING = 16 };
 /* There is a walk for so many programs of all; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
 

@@ -159,8 +159,47 @@ static void test_all_choices(void **state)
     assert_true(tally.sought > 20);
 }
 
+/* A space that leaves one ZeRO level of each tuple: steps between tuples go on at another one. */
+static void test_one_level(void **state)
+{
+    (void)state;
+    static const char *const model =
+        "{\"name\": \"m\", \"architecture\": \"face\", \"depth\": 34, \"classes\": 8192, "
+        "\"embedding\": 512, \"global_batch\": 32, \"precision\": \"mixed\"}";
+    enum { SEEDS = 20 };
+    const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                        .leanest = true,
+                                        .puts_memory_off = true,
+                                        .zero_is_free = true,
+                                        .memory_limit_bytes = INT64_MAX};
+    struct sbp_plan plan;
+    struct sbp_space space;
+    struct sbp_strategy strategy;
+    struct sbp_diag diag = {{0}};
+    int count = 0;
+    open_plan(model, LEVEL("a", 2) ", " LEVEL("b", 16), &plan);
+    struct sbp_parallel parallel = plan.parallel;
+    parallel.micro_batch = 1;
+    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    make_space(&plan, &request, &space);
+    assert_int_equal(sbp_strategy_alloc(&plan.graph, &space.arena, &strategy), SBP_OK);
+    for (uint64_t seed = 0; seed < SEEDS; seed++) {
+        bool found;
+        assert_int_equal(sbp_label_any(&space, seed, &strategy, &found), SBP_OK);
+        if (found)
+            check_found(&plan, &space, seed, &space.arena, &strategy);
+        count += found;
+    }
+    print_message("found with %d of %d seeds\n", count, SEEDS);
+    assert_true(count > SEEDS / 2);
+    sbp_space_free(&space);
+    sbp_plan_free(&plan);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_choices)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_choices),
+                                       cmocka_unit_test(test_one_level)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,12 +98,14 @@ static void check_path(const struct sbp_plan *plan, const struct sbp_path *path,
 static void draw_costs(struct sbp_random *random, int count, struct sbp_stage_cost *cost)
 {
     for (int i = 0; i < count; i++)
-        cost[i] = (struct sbp_stage_cost){.forward_s = sbp_random_unit(random),
-                                          .backward_input_s = sbp_random_unit(random),
-                                          .backward_weight_s = sbp_random_unit(random),
-                                          .send_forward_s = sbp_random_unit(random),
-                                          .send_backward_s = sbp_random_unit(random),
-                                          .kept_bytes = (int64_t)sbp_random_below(random, 1000)};
+        cost[i] =
+            (struct sbp_stage_cost){.forward_s = sbp_random_unit(random),
+                                    .backward_input_s = sbp_random_unit(random),
+                                    .backward_weight_s = sbp_random_unit(random),
+                                    .send_forward_s = sbp_random_unit(random),
+                                    .send_backward_s = sbp_random_unit(random),
+                                    .kept_bytes = (int64_t)sbp_random_below(random, 1000),
+                                    .transient_bytes = (int64_t)sbp_random_below(random, 3000)};
 }
 
 static void complain(const struct sbp_plan *plan, int stage, double kept, int in_flight)
@@ -113,6 +115,27 @@ static void complain(const struct sbp_plan *plan, int stage, double kept, int in
              ": stage %d keeps %g, has %d in flight",
              sbp_schedule_name(parallel->schedule), parallel->pipeline, parallel->chunks,
              parallel->micro_batch, parallel->pipeline_limit, stage, kept, in_flight);
+}
+
+/* Of several chunks: a stage is as full as at the fullest of its moments, with what the chunk that
+ * works then needs besides. */
+static void check_moments(const struct sbp_plan *plan, const struct sbp_view *view,
+                          const struct sbp_stage_cost *cost, const struct sbp_timeline *timeline)
+{
+    const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
+    double most[DEVICES] = {0};
+    for (int i = 0; i < view->moment_count; i++) {
+        const struct sbp_moment *moment = &view->moment[i];
+        const int stage = moment->piece % stages, own = moment->piece / stages;
+        double bytes = (double)cost[stage * chunks + own].transient_bytes;
+        assert_true(moment->kept[own] >= 1);
+        for (int chunk = 0; chunk < chunks; chunk++)
+            bytes += moment->kept[chunk] * (double)cost[stage * chunks + chunk].kept_bytes;
+        most[stage] = fmax(most[stage], bytes);
+    }
+    for (int i = 0; i < view->points && chunks > 1; i++)
+        assert_true(most[view->stage[i]] == (double)timeline->device[view->stage[i]].peak_bytes);
+    assert_true(chunks > 1 || view->moment_count == 0);
 }
 
 /* As many as are in flight, but for stages that do what has come: these may have less. */
@@ -143,6 +166,7 @@ static void check_kept(const struct sbp_plan *plan, const struct sbp_view *view,
             complain(plan, stage, kept, device->in_flight);
         assert_true(bytes <= (double)device->peak_bytes);
     }
+    check_moments(plan, view, cost, &timeline);
 }
 
 /* ---- stages that can be the fullest --------------------------------------------------------- */

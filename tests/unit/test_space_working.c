@@ -10,8 +10,11 @@
 
 #include "space_bench.h"
 
+#define ONE_DEVICE LEVEL("a", 1)
+
 /* What lives in the program of the only strategy, and the share of it that is modelled. */
-static double modelled_share(const char *model, enum sbp_recompute recompute, int micro_batches)
+static double modelled_share(const char *model, const char *levels, int zero,
+                             enum sbp_recompute recompute, int micro_batches)
 {
     struct sbp_plan plan;
     struct sbp_space space;
@@ -19,11 +22,12 @@ static double modelled_share(const char *model, enum sbp_recompute recompute, in
     struct sbp_labelling labelling;
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .every_level = true};
-    open_plan(model, LEVEL("a", 1), &plan);
+    const struct sbp_request request = {.space = SBP_SPACE_DATA_PARALLEL, .every_level = true};
+    open_plan(model, levels, &plan);
     struct sbp_parallel parallel = plan.parallel;
     parallel.micro_batch = plan.graph.global_batch / micro_batches;
     parallel.recompute = recompute;
+    parallel.zero = zero;
     if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     make_space(&plan, &request, &space);
@@ -37,8 +41,8 @@ static double modelled_share(const char *model, enum sbp_recompute recompute, in
     const double bytes = sbp_working_bytes(&working, choice);
     assert_true(sbp_working_least(&working) == bytes);
     const double share = bytes / (double)step.program[0].live_bytes;
-    print_message("%s recompute, %d micro-batches: %.0f bytes are %.2f %% of what lives\n",
-                  sbp_recompute_name(recompute), micro_batches, bytes, 100 * share);
+    print_message("ZeRO %d, %s recompute, %d micro-batches: %.0f bytes are %.2f %% of what lives\n",
+                  zero, sbp_recompute_name(recompute), micro_batches, bytes, 100 * share);
     sbp_step_free(&step);
     sbp_space_free(&space);
     sbp_plan_free(&plan);
@@ -52,7 +56,7 @@ static void check_model(const char *model)
         for (int micro_batches = 1; micro_batches <= 3; micro_batches += 2) {
             const bool is_close = recompute != SBP_RECOMPUTE_SELECTIVE;
             const double share =
-                modelled_share(model, (enum sbp_recompute)recompute, micro_batches);
+                modelled_share(model, ONE_DEVICE, 0, (enum sbp_recompute)recompute, micro_batches);
             assert_true(share <= 1);
             assert_true(share > (is_close ? 0.997 : 0.87));
         }
@@ -64,6 +68,23 @@ static void test_one_device(void **state)
     check_model(GPT(4, ""));
     check_model(GPT(4, ", \"precision\": \"mixed\""));
     check_model(GPT(4, ", \"tied\": false"));
+}
+
+/* The batch split over all devices is one strategy, too: nothing is boxed, but weights are gathered
+ * and gradients shared out, those of a tied table after both of its users. */
+static void test_data_parallel(void **state)
+{
+    (void)state;
+    for (int zero = 0; zero <= 3; zero++)
+        for (int recompute = 0; recompute < SBP_RECOMPUTES; recompute++)
+            for (int tied = 0; tied < 2; tied++) {
+                const char *const model = tied ? GPT(4, "") : GPT(4, ", \"tied\": false");
+                const double share =
+                    modelled_share(model, LEVEL("a", 4), zero, (enum sbp_recompute)recompute, 3);
+                const bool is_close = recompute != SBP_RECOMPUTE_SELECTIVE;
+                assert_true(share <= 1);
+                assert_true(share > (is_close ? 0.99 : 0.85));
+            }
 }
 
 /* Of models that begin without weights, whatever is cut: no more than lives. */
@@ -85,7 +106,8 @@ static void test_beginnings(void **state)
     static const double least[] = {0.83, 0.98, 0.66, 0.28};
     for (int m = 0; m < 4; m++)
         for (int recompute = 0; recompute < SBP_RECOMPUTES; recompute++) {
-            const double share = modelled_share(models[m], (enum sbp_recompute)recompute, 3);
+            const double share =
+                modelled_share(models[m], ONE_DEVICE, 0, (enum sbp_recompute)recompute, 3);
             assert_true(share > least[m] && share <= 1);
         }
 }
@@ -93,6 +115,7 @@ static void test_beginnings(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_one_device),
+                                       cmocka_unit_test(test_data_parallel),
                                        cmocka_unit_test(test_beginnings)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

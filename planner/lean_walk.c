@@ -104,7 +104,8 @@ static enum sbp_status try_other(struct walk *w, const struct sbp_strategy *othe
     return sbp_label_walk_at(&w->labels, other) ? compile(w, 0, &is_taken) : SBP_OK;
 }
 
-/* What the leanest costs, which walks do not ask. */
+/* What the leanest costs, which walks do not ask. The whole step is legal, as that of the plan
+ * which the walk set out from was, at the same parallel. */
 static enum sbp_status price(struct walk *w, int64_t known_bytes)
 {
     struct sbp_step step;

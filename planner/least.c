@@ -22,7 +22,7 @@ _Static_assert(MOST_SEEN <= MOST_WALKERS, "each plan has a walker");
 enum { PROGRAM_OPERATORS = 10 };
 /* Of each round of the walks that settle, which begin less hot, and how many there may be. */
 #define SETTLING_OPERATORS 7e5
-#define WARM 0.001
+#define WARM               0.001
 enum { MOST_SETTLING = 16 };
 /* There is a walk for so many programs of all; so many go on to the last, at most. */
 enum { PROGRAMS_A_WALK = 500, WALK_LAST = 4 };
@@ -288,7 +288,7 @@ static bool is_repeated(const struct hunt *h, int walker)
 }
 
 /* Candidates that fell behind by bad luck may be the better ones: the strategy of the leanest plan
- * is tried on all that can have it. */
+ * is tried on all with its stages; those of other micro-batches may refuse it. */
 static enum sbp_status share_leanest(struct hunt *h)
 {
     const struct sbp_parallel *const leader = &h->least->parallel;
@@ -368,12 +368,13 @@ static enum sbp_status settle(struct hunt *h)
                         (double)known_bytes(h) < (1 - NARROW) * (double)before_bytes;
          round++) {
         before_bytes = known_bytes(h);
-        h->walker_count = h->turn_count = 0;
+        h->walker_count = h->turn_count = 0; /* of the hunt before */
         for (int i = 0; i < WALK_LAST; i++) {
             SBP_TRY(add(h, h->least, 0, 0, h->walker, &h->walker_count));
             add_turn(h, &h->walker[i], WARM, programs / WALK_LAST + 1, NULL);
         }
         SBP_TRY(do_round(h));
+        h->walker_count = h->turn_count = 0;
         sbp_arena_release(&h->scratch, mark);
     }
     return SBP_OK;

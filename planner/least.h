@@ -3,8 +3,9 @@
  * Best first over what the memory model bounds, each candidate is asked for the plans that need
  * least by the model, by what always lives and with what operators need while they work; from the
  * leanest of those, walks by compiled programs go on to leaner ones (planner/lean_walk.h), short
- * ones from many, long ones from those that then lead, by several threads. What is found need not
- * be the least: less by less than a ten-thousandth is not looked for, either.
+ * ones from many, long ones from those that then lead, by several threads; the leanest strategy is
+ * tried on the other candidates, and cool walks from it follow as long as they find less. What is
+ * found need not be the least: less by less than a ten-thousandth is not looked for, either.
  */
 #ifndef SBP_PLANNER_LEAST_H
 #define SBP_PLANNER_LEAST_H

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/random.h"
 #include "base/text.h"
 #include "planner/label_any.h"
 #include "planner/optimise_job.h"
@@ -91,7 +92,7 @@ static enum sbp_status search_batches(struct sbp_job *job)
 
 /* Seeds by which labels are looked for: one mostly finds some where there are any. Where memory is
  * all that counts, more is lost with a candidate than time is with looking. */
-enum { ANY_SEEDS = 1, LEANEST_SEEDS = 8 };
+enum { ANY_SEEDS = 1, LEANEST_SEEDS = 8, SEED_STREAM = 1 };
 
 static enum sbp_status look_for_any(struct sbp_job *job, const struct sbp_space *space, bool *found)
 {
@@ -99,8 +100,12 @@ static enum sbp_status look_for_any(struct sbp_job *job, const struct sbp_space 
     const uint64_t seed = request->solver_options.seed;
     const uint64_t seeds = request->leanest ? LEANEST_SEEDS : ANY_SEEDS;
     *found = false;
-    for (uint64_t i = 0; i < seeds && !*found && !sbp_request_interrupted(request); i++)
-        SBP_TRY(sbp_label_any(space, seed + i, &job->trial.strategy, found));
+    for (uint64_t i = 0; i < seeds && !*found; i++) {
+        if (i > 0 && sbp_request_interrupted(request))
+            break;
+        SBP_TRY(sbp_label_any(space, i == 0 ? seed : sbp_counter_bits(seed, SEED_STREAM, i),
+                              &job->trial.strategy, found));
+    }
     return SBP_OK;
 }
 

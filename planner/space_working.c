@@ -184,7 +184,8 @@ static double kept_of_piece(const struct sbp_space *space, int piece)
     return bytes;
 }
 
-/* Of the moments at which a piece works the one when most is kept. */
+/* Of the moments at which a piece works the one when most is kept, as far as no choice changes it:
+ * any of them bounds what is needed. */
 static enum sbp_status find_beside(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -357,7 +358,8 @@ static double more_going_back(const struct sbp_working *w, int op)
            part_of(w->need_held[holder], w->gone[of]) - part_of(w->need[of], w->gone[of]);
 }
 
-/* A stage of several chunks keeps less of the others while this one works than it may at a time. */
+/* A stage of several chunks keeps less of the others while this one works than it may at a time. Of
+ * some it may keep more, which counts as far as no choice changes it. */
 static double kept_less(const struct sbp_working *w, int piece, int point)
 {
     const struct sbp_space *space = w->space;

@@ -76,6 +76,8 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
                        : 1;
     work.keeps_half = sbp_space_keeps_half(space, &m->again, op);
     work.keeps_saved = sbp_space_keeps_saved(space, &m->again, op);
+    work.keeps_block = sbp_space_keeps_input(space, &m->again, op, false);
+    work.keeps_copy = sbp_space_keeps_input(space, &m->again, op, true);
     work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         work.holders[w] = m->holders[node->weight[w]];
@@ -93,6 +95,7 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
            work->owned == other->owned && work->lent == other->lent &&
            work->used_again == other->used_again && work->sharers == other->sharers &&
            work->keeps_half == other->keeps_half && work->keeps_saved == other->keeps_saved &&
+           work->keeps_block == other->keeps_block && work->keeps_copy == other->keeps_copy &&
            memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
            memcmp(work->level, other->level, sizeof work->level) == 0 &&
            sbp_op_forms_input_gradient(graph, work->op) ==
@@ -109,8 +112,6 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
             *found = &m->work[i];
             return SBP_OK;
         }
-    work.keeps_block = sbp_space_keeps_input(m->space, &m->again, op, false);
-    work.keeps_copy = sbp_space_keeps_input(m->space, &m->again, op, true);
     work.held = SBP_NEW(&m->space->arena, double, points);
     work.kept = SBP_NEW(&m->space->arena, double, points);
     if (work.held == NULL || work.kept == NULL)

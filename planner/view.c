@@ -26,7 +26,8 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_view 
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* As many micro-batches as fill the pipeline keep as many in flight as all. */
+/* As many micro-batches as fill the pipeline keep as many in flight as all. One group more of them
+ * would go through all states of its schedule (costmodel/step.c), none of which keeps more. */
 static int enough_micro_batches(const struct sbp_plan *plan)
 {
     const struct sbp_parallel *parallel = &plan->parallel;
@@ -97,10 +98,11 @@ static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena 
     return SBP_OK;
 }
 
-/* Whether a moment of the piece keeps no less of any chunk. */
-static bool is_known(const struct sbp_view *view, int piece, int chunks, const double *kept)
+/* Whether a moment of the piece, none of which comes before `first`, keeps no less of any chunk. */
+static bool is_known(const struct sbp_view *view, int first, int piece, int chunks,
+                     const double *kept)
 {
-    for (int i = 0; i < view->moment_count; i++) {
+    for (int i = first; i < view->moment_count; i++) {
         bool covers = view->moment[i].piece == piece;
         for (int chunk = 0; chunk < chunks && covers; chunk++)
             covers = view->moment[i].kept[chunk] >= kept[chunk];
@@ -110,10 +112,10 @@ static bool is_known(const struct sbp_view *view, int piece, int chunks, const d
     return false;
 }
 
-static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view, int piece,
-                                  int chunks, const double *kept)
+static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view, int first,
+                                  int piece, int chunks, const double *kept)
 {
-    if (is_known(view, piece, chunks, kept))
+    if (is_known(view, first, piece, chunks, kept))
         return SBP_OK;
     struct sbp_moment *const moment = &view->moment[view->moment_count];
     *moment = (struct sbp_moment){piece, SBP_NEW(arena, double, chunks)};
@@ -124,10 +126,12 @@ static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view
     return SBP_OK;
 }
 
-/* The order of works is fixed, and more micro-batches than were played only keep more. */
+/* The order of works is fixed. With more micro-batches than were played no fewer forward passes are
+ * done before any backward pass, so that no less is kept. */
 static enum sbp_status find_moments(const struct sbp_timeline *timeline, int stage, int stages,
                                     int chunks, struct sbp_arena *arena, struct sbp_view *view)
 {
+    const int first = view->moment_count;
     double *const kept = SBP_NEW(arena, double, chunks);
     if (kept == NULL)
         return SBP_E_MEMORY;
@@ -137,7 +141,7 @@ static enum sbp_status find_moments(const struct sbp_timeline *timeline, int sta
         if (interval->device != stage || (!forward && interval->kind != SBP_INTERVAL_BACKWARD))
             continue;
         kept[interval->chunk] += forward;
-        SBP_TRY(add_moment(arena, view, interval->chunk * stages + stage, chunks, kept));
+        SBP_TRY(add_moment(arena, view, first, interval->chunk * stages + stage, chunks, kept));
         kept[interval->chunk] -= !forward;
     }
     return SBP_OK;

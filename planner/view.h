@@ -8,7 +8,8 @@
  * long as its longest path; searches minimise one, then price the plan by the timeline.
  *
  * Memory is checked stage by stage: what a stage holds, and activations of as many micro-batches as
- * its schedule keeps in flight at a time, however long its works take.
+ * its schedule keeps in flight at a time, however long its works take; with several chunks also at
+ * the moments at which each of them works.
  */
 #ifndef SBP_PLANNER_VIEW_H
 #define SBP_PLANNER_VIEW_H
@@ -34,8 +35,8 @@ struct sbp_view {
     int *stage;         /* (points) which */
     int *point;         /* (op_count) whether an operator's stage is one: which, -1 */
     double *kept;       /* (op_count) micro-batches whose activations its stage keeps at a time */
-    /* Of several chunks, on those stages: moments at which no less of any chunk is kept than at all
-     * others of a piece. */
+    /* Of several chunks, on those stages: at every moment of a piece no more of any chunk is kept
+     * than at one of these. */
     int moment_count;
     struct sbp_moment *moment;
 };

@@ -7,8 +7,8 @@
  * the same call, on devices of their own. Events tell a made-up time (DOUBLE_*), so that rates are
  * known.
  *
- * Processes that are killed while they make a communicator leave its segment of shared memory behind,
- * /dev/shm/nccl-double-$SBP_DOUBLE_RUN-*.
+ * Processes that are killed while they make a communicator leave its segment of shared memory
+ * behind, /dev/shm/nccl-double-$SBP_DOUBLE_RUN-*.
  *
  * Environment: SBP_DOUBLE_DEVICES: so many devices (4), SBP_DOUBLE_FIRST: from this one on the bus
  * (0). SBP_DOUBLE_FAIL=CALL:N[@RANK]: the N-th call of a function fails, on all ranks of Open MPI

@@ -364,11 +364,11 @@ static enum sbp_status settle(struct hunt *h)
         (int64_t)SETTLING_OPERATORS / (h->plan->graph.op_count + PROGRAM_OPERATORS);
     const struct sbp_arena_mark mark = sbp_arena_mark(&h->scratch);
     int64_t before_bytes = INT64_MAX;
+    h->walker_count = h->turn_count = 0; /* of the hunt before */
     for (int round = 0; round < MOST_SETTLING && has_time(h, 1) &&
                         (double)known_bytes(h) < (1 - NARROW) * (double)before_bytes;
          round++) {
         before_bytes = known_bytes(h);
-        h->walker_count = h->turn_count = 0; /* of the hunt before */
         for (int i = 0; i < WALK_LAST; i++) {
             SBP_TRY(add(h, h->least, 0, 0, h->walker, &h->walker_count));
             add_turn(h, &h->walker[i], WARM, programs / WALK_LAST + 1, NULL);

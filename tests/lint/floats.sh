@@ -2,17 +2,15 @@
 # How what plans is compiled: floating-point operations one by one, as they are written, so that the
 # same seed gives the same plan whatever the compiler, its level of optimisation and the processor.
 # Usage: floats.sh BUILD_ROOT ROOT
+. "$(dirname "$0")/sources.sh"
 cd "$1" || exit 99
 [ -f compile_commands.json ] || exit 77
 bad=0
 
 # Commands of base, costmodel and planner, one a line.
 commands=$(grep '"command":' compile_commands.json |
-    grep -E ' -c ([^ ]*/)?(base|costmodel|planner)/[^/ ]*\.c"?,?$')
-if [ -z "$commands" ]; then
-    echo "no commands of base, costmodel and planner"
-    exit 1
-fi
+    grep -E ' -c ([^ ]*/)?(base|costmodel|planner)/[^ ]*\.c"?,?$')
+count_sources "$commands"
 found=$(printf '%s\n' "$commands" | grep -v -e '-ffp-contract=off')
 if [ -n "$found" ]; then
     printf 'may contract products and sums:\n%s\n' "$found"
@@ -27,9 +25,13 @@ fi
 
 # Functions of a mathematics library that is not the same everywhere.
 cd "$2" || exit 99
+folders='costmodel planner'
+code=$(sources '*.c')
+count_sources "$code"
 calls='(^|[^A-Za-z0-9_>.])(log|log2|log10|log1p|exp|exp2|expm1|pow|cbrt|sin|cos|tan)\('
 # The size of a space is told, and decides nothing.
-found=$(grep -nE "$calls" costmodel/*.c planner/*.c | grep -vE ':[[:space:]]*(/\*|\*)|digits \+= log10')
+# shellcheck disable=SC2086 # paths are words
+found=$(grep -nE "$calls" $code | grep -vE ':[[:space:]]*(/\*|\*)|digits \+= log10')
 if [ -n "$found" ]; then
     printf 'base/portable.h has these for plans:\n%s\n' "$found"
     bad=1

@@ -1,13 +1,15 @@
 #!/bin/sh
 # Every header compiles alone, twice over.
 # Usage: headers.sh ROOT COMPILER...
+. "$(dirname "$0")/sources.sh"
 root=$1
 shift
+headers=$(cd "$root" && sources '*.h') || exit 99
+count_sources "$headers"
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 bad=0
-for header in $(cd "$root" && ls base/*.h costmodel/*.h planner/*.h kernels/*.h executor/*.h \
-    calib/*.h 2>/dev/null); do
+for header in $headers; do
     case $header in
     kernels/*) [ -z "$SBP_NO_BLAS" ] || continue ;;
     esac

@@ -10,10 +10,10 @@
 
 #include "base/options.h"
 #include "base/text.h"
-#include "calib/compare.h"
-#include "calib/gpu.h"
-#include "calib/job.h"
-#include "calib/session.h"
+#include "calib/output/compare.h"
+#include "calib/measure/gpu.h"
+#include "calib/measure/job.h"
+#include "calib/measure/session.h"
 #include "kernels/kernels.h"
 
 #define PROGRAM "sbplan-calibrate"

@@ -8,10 +8,10 @@
 
 #include "base/options.h"
 #include "base/text.h"
-#include "costmodel/runnable.h"
-#include "executor/device.h"
+#include "costmodel/program/runnable.h"
+#include "executor/device/device.h"
 #include "executor/run_report.h"
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 #define PROGRAM    "sbplan-run"
 #define MOST_STEPS 1000000

@@ -9,9 +9,9 @@
 #include "base/machine.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "costmodel/runnable.h"
-#include "executor/rank.h"
-#include "executor/verify.h"
+#include "costmodel/program/runnable.h"
+#include "executor/rank/rank.h"
+#include "executor/verify/verify.h"
 
 enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
 static const double SCALE_FAULT = 1.0 + 1.0 / 64;

@@ -7,9 +7,9 @@
 #define SBP_EXECUTOR_RUN_H
 
 #include "base/arena.h"
-#include "costmodel/program.h"
-#include "executor/comm.h"
-#include "executor/finding.h"
+#include "costmodel/program/program.h"
+#include "executor/comm/comm.h"
+#include "executor/verify/finding.h"
 
 /* Faults that tests plant to see them caught. */
 enum sbp_fault {
@@ -60,7 +60,7 @@ struct sbp_run_result {
 /* Runs a program. `cluster` prices the reference (nothing of the result depends on it). With mpi
  * every process of the launcher calls this, with the same program and options (E_INPUT), or
  * sbp_run_refuse; the others' results stay unfilled. E_UNSUPPORTED for what is priced and not run
- * (costmodel/runnable.h), E_MEMORY when the ranks of `threads` need more
+ * (costmodel/program/runnable.h), E_MEMORY when the ranks of `threads` need more
  * than this machine has. A log or a high-water mark that differs from the program is E_INTERNAL; a
  * failed verification is no error: see result->finding. On failure nothing is left allocated. */
 enum sbp_status sbp_run(const struct sbp_program *program, const struct sbp_cluster *cluster,

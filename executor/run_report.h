@@ -2,7 +2,7 @@
 #ifndef SBP_EXECUTOR_RUN_REPORT_H
 #define SBP_EXECUTOR_RUN_REPORT_H
 
-#include "costmodel/program.h"
+#include "costmodel/program/program.h"
 #include "executor/run.h"
 
 struct sbp_run_report {

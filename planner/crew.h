@@ -7,7 +7,7 @@
 #ifndef SBP_PLANNER_CREW_H
 #define SBP_PLANNER_CREW_H
 
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 #define SBP_MOST_THREADS 64
 

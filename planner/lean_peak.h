@@ -6,8 +6,8 @@
 #ifndef SBP_PLANNER_LEAN_PEAK_H
 #define SBP_PLANNER_LEAN_PEAK_H
 
-#include "costmodel/step.h"
-#include "planner/space.h"
+#include "costmodel/program/step.h"
+#include "planner/space/space.h"
 
 struct sbp_lean_peak {
     const struct sbp_space *space;

@@ -4,11 +4,11 @@
 #include <math.h>
 
 #include "base/portable.h"
-#include "planner/label.h"
-#include "planner/label_walk.h"
+#include "planner/labels/label.h"
+#include "planner/labels/label_walk.h"
 #include "planner/lean_peak.h"
-#include "planner/space_rules.h"
-#include "planner/space_working.h"
+#include "planner/space/space_table.h"
+#include "planner/pricing/working_set.h"
 
 /* The last temperature, as a share of the bytes of the leanest plan so far. */
 #define COLD 0.0005

@@ -1,16 +1,16 @@
 /* From a plan to plans that need less memory, by their compiled programs.
  *
- * The memory model of a space (planner/space_memory.c) is a lower bound: it knows neither copies
- * that boxing makes on the way nor what lies beside them, which is much of what a lean plan needs.
- * What needs least by the model is therefore not what needs least. Here a plan's labels are walked
- * from one to the next, each compiled and laid out: simulated annealing on a device's bytes
+ * The memory model of a space (planner/pricing/memory_model.c) is a lower bound: it knows neither
+ * copies that boxing makes on the way nor what lies beside them, which is much of what a lean plan
+ * needs. What needs least by the model is therefore not what needs least. Here a plan's labels are
+ * walked from one to the next, each compiled and laid out: simulated annealing on a device's bytes
  * (Kirkpatrick et al., 1983). What the model says rules most steps out before they are compiled.
  */
 #ifndef SBP_PLANNER_LEAN_WALK_H
 #define SBP_PLANNER_LEAN_WALK_H
 
-#include "planner/ranking.h"
-#include "planner/request.h"
+#include "planner/inner/solution_pool.h"
+#include "planner/plan/request.h"
 
 /* Of walks that set out to find what is elsewhere. */
 #define SBP_HOT 0.01

@@ -10,8 +10,8 @@
 #ifndef SBP_PLANNER_LEAST_H
 #define SBP_PLANNER_LEAST_H
 
-#include "planner/optimise.h"
-#include "planner/ranking.h"
+#include "planner/inner/cut_solve.h"
+#include "planner/inner/solution_pool.h"
 
 struct sbp_least_candidate {
     int order; /* of equal ones the first comes first */
@@ -19,13 +19,13 @@ struct sbp_least_candidate {
     double bound_bytes; /* no strategy of it needs less */
 };
 
-/* Raises bounds of the candidates by a closer look (planner/space_working.h) and sorts them: the
- * first one's is what no plan of any needs less than. *least: the leanest plan, with its strategy
- * (of the plan's arena), objective and device_bytes; device_bytes 0: none was found. The request's
- * memory limit does not count; it has no store, view or part, as several threads read it. The plan
- * is left with any parallel. Deterministic, for any number of threads, but for the request's time
- * limit and flag; looks at so many candidates and programs at most. *evaluations grows by its own.
- * E_MEMORY. */
+/* Raises bounds of the candidates by a closer look (planner/pricing/working_set.h) and sorts them:
+ * the first one's is what no plan of any needs less than. *least: the leanest plan, with its
+ * strategy (of the plan's arena), objective and device_bytes; device_bytes 0: none was found. The
+ * request's memory limit does not count; it has no store, view or part, as several threads read it.
+ * The plan is left with any parallel. Deterministic, for any number of threads, but for the
+ * request's time limit and flag; looks at so many candidates and programs at most. *evaluations
+ * grows by its own. E_MEMORY. */
 enum sbp_status sbp_least_find(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_least_candidate *candidate, int count,
                                struct sbp_ranked *least, int64_t *evaluations,

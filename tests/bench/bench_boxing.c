@@ -6,7 +6,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "costmodel/boxing_path.h"
+#include "costmodel/layout/boxing_path.h"
 
 enum { PATHS = 1000, REPETITIONS = 5, DIMS = 3 };
 

@@ -16,7 +16,7 @@
 #include "../oracle/perceptron.h"
 #include "base/random.h"
 #include "base/text.h"
-#include "planner/optimise.h"
+#include "planner/inner/cut_solve.h"
 
 enum { REPETITIONS = 3 };
 

@@ -5,7 +5,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "costmodel/timeline.h"
+#include "costmodel/timeline/timeline.h"
 
 enum { REPETITIONS = 20, STAGES = 64, CHUNKS = 2 };
 

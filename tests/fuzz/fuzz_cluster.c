@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "costmodel/collective.h"
+#include "costmodel/cluster/collective.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Over all devices, and over those of the innermost level that has several. */

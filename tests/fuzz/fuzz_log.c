@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "calib/log.h"
+#include "calib/logs/log.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(const struct sbp_logs *logs, const struct sbp_measured *measured)

@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
-#include "costmodel/graph.h"
+#include "costmodel/model/graph.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check(const struct sbp_graph *graph)

@@ -2,7 +2,7 @@
 #include <cjson/cJSON.h>
 #include <unistd.h>
 
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 #include "tests/fuzz/fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

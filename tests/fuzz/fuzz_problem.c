@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "planner/problem.h"
+#include "planner/problem/problem.h"
 #include "tests/fuzz/fuzz.h"
 
 static void price(const struct sbp_problem *problem)

@@ -3,9 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "calib/findings.h"
-#include "calib/log.h"
-#include "calib/points.h"
+#include "calib/samples/findings.h"
+#include "calib/logs/log.h"
+#include "calib/samples/points.h"
 #include "tests/fuzz/fuzz.h"
 
 static void check_points(const struct sbp_record *record)

@@ -10,7 +10,7 @@
 #ifndef SBP_TESTS_LABELLED_H
 #define SBP_TESTS_LABELLED_H
 
-#include "planner/optimise.h"
+#include "planner/inner/cut_solve.h"
 
 struct labelled_best {
     double objective_s;         /* least within the memory limit; INFINITY when none fits */
@@ -38,7 +38,7 @@ enum sbp_status labelled_each(const struct sbp_plan *plan, const struct sbp_requ
                               struct labelled_best *best, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* As labelled_search, in space full, over more: sums also go on, and outputs rest whole or partial,
- * where the space takes it that this cannot pay (planner/space_rests.c). */
+ * where the space takes it that this cannot pay (planner/space/resting_layouts.c). */
 enum sbp_status labelled_search_wide(const struct sbp_plan *plan, const struct sbp_request *request,
                                      int64_t most, struct labelled_best *best,
                                      struct sbp_diag *diag) SBP_MUST_USE;

@@ -1,7 +1,7 @@
 #include <string.h>
 
 #include "labelled_walk.h"
-#include "tests/searched_roles.h"
+#include "tests/support/searched_roles.h"
 
 /* --- what a space allows on one axis --- */
 

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "planner/plan.h"
+#include "planner/plan/plan.h"
 
 /* Sums in another order differ by this share. */
 #define CLOSE 1e-9

@@ -9,7 +9,7 @@
 #ifndef SBP_TESTS_PERCEPTRON_H
 #define SBP_TESTS_PERCEPTRON_H
 
-#include "planner/problem.h"
+#include "planner/problem/problem.h"
 
 /* The problem may be freed whatever is returned. E_MEMORY. */
 enum sbp_status perceptron_build(struct sbp_problem *problem, int log2_devices,

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/random.h"
-#include "planner/problem.h"
+#include "planner/problem/problem.h"
 
 enum { MOST_VARIABLES = 7, LAST_TIME = 12 };
 

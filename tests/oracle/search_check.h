@@ -4,7 +4,7 @@
 #ifndef SBP_TESTS_SEARCH_CHECK_H
 #define SBP_TESTS_SEARCH_CHECK_H
 
-#include "planner/optimise.h"
+#include "planner/inner/cut_solve.h"
 #include "small_instance.h"
 
 struct tally {

@@ -3,8 +3,8 @@
 #ifndef SBP_TESTS_SMALL_INSTANCE_H
 #define SBP_TESTS_SMALL_INSTANCE_H
 
-#include "planner/plan.h"
-#include "planner/request.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/request.h"
 #include "small_models.h"
 
 struct small_instance {

@@ -17,9 +17,9 @@
 
 #include "base/random.h"
 #include "oracle_plan.h"
-#include "planner/optimise.h"
-#include "planner/space_bound.h"
-#include "planner/space_reduce.h"
+#include "planner/inner/cut_solve.h"
+#include "planner/bounds/lagrangian.h"
+#include "planner/bounds/message_passing.h"
 #include "small_models.h"
 
 /* Full choices that are looked at one by one. */

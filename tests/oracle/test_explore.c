@@ -15,8 +15,8 @@
 
 #include "labelled.h"
 #include "oracle_plan.h"
-#include "planner/explore.h"
-#include "planner/space_rules.h"
+#include "planner/outer/branch_and_bound.h"
+#include "planner/space/space_table.h"
 #include "small_instance.h"
 
 #define NO_LIMIT (-1.0) /* of memory */

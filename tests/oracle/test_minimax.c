@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "planner/minimax.h"
+#include "planner/problem/minimax.h"
 #include "random_problem.h"
 
 enum { MOST_PATHS = 6, INSTANCES = 2000, SHORT_INSTANCES = 300 };

@@ -14,7 +14,7 @@
 
 #include "labelled.h"
 #include "oracle_plan.h"
-#include "planner/explore.h"
+#include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
 
 enum { MOST_STRATEGIES = 3000, MOST_PLANS = 200000 };

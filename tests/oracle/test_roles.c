@@ -16,7 +16,7 @@
 
 #include "labelled.h"
 #include "oracle_plan.h"
-#include "planner/optimise.h"
+#include "planner/inner/cut_solve.h"
 #include "small_models.h"
 
 enum { MOST_STRATEGIES = 100000, MOST_WIDE = 40000 };

@@ -12,8 +12,8 @@
 
 #include "labelled.h"
 #include "oracle_plan.h"
-#include "planner/settle.h"
-#include "planner/view.h"
+#include "planner/outer/path_enumeration.h"
+#include "planner/paths/path_weights.h"
 #include "small_instance.h"
 
 enum { MOST_STRATEGIES = 2000 };

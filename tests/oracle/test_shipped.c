@@ -14,7 +14,7 @@
 #include <cjson/cJSON.h>
 
 #include "oracle_plan.h"
-#include "planner/optimise.h"
+#include "planner/inner/cut_solve.h"
 
 /* --- the perceptron of AutoDDL, figure 8 --- */
 

@@ -16,8 +16,8 @@
 #include <string.h>
 
 #include "labelled.h"
-#include "planner/candidates.h"
-#include "planner/explore.h"
+#include "planner/outer/step_cuts.h"
+#include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
 
 /* Sums in another order differ by this share. */

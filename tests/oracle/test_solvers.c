@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/text.h"
 #include "perceptron.h"
-#include "planner/solver.h"
+#include "planner/problem/solver.h"
 #include "random_problem.h"
 
 enum { PROBLEMS = 1200 };

@@ -17,8 +17,8 @@
 
 #include "base/json.h"
 #include "oracle_plan.h"
-#include "planner/explore.h"
-#include "planner/space_rules.h"
+#include "planner/outer/branch_and_bound.h"
+#include "planner/space/space_table.h"
 #include "small_instance.h"
 
 /* A plan, its request, and where it came from. */

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "oracle_plan.h"
-#include "planner/explore.h"
+#include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
 
 enum { LEVELS = 4, MOST_KNOWN = LEVELS + 1, DRAWS = 100 };

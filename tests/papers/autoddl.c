@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "costmodel/price.h"
+#include "costmodel/program/price.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/plot.h"
 #include "tests/papers/setting.h"

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/stats.h"
-#include "calib/lad.h"
+#include "calib/fit/lad.h"
 #include "tests/papers/alps_counts.h"
 #include "tests/papers/machines.h"
 #include "tests/papers/paper.h"

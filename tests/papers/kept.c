@@ -1,6 +1,6 @@
 #include "tests/papers/kept.h"
 
-#include "costmodel/op_work.h"
+#include "costmodel/model/op_cost.h"
 
 static double elements_of(const struct sbp_tensor *tensor)
 {

@@ -2,7 +2,7 @@
 #ifndef SBP_TESTS_PAPERS_KEPT_H
 #define SBP_TESTS_PAPERS_KEPT_H
 
-#include "costmodel/graph.h"
+#include "costmodel/model/graph.h"
 
 /* bytes: (op_count). Each kept tensor counts once, with the operator that makes it; the model's
  * input with the first one that keeps it. One device, the model's activation type. */

@@ -4,8 +4,8 @@
 #ifndef SBP_TESTS_PAPERS_MACHINES_H
 #define SBP_TESTS_PAPERS_MACHINES_H
 
-#include "calib/log.h"
-#include "calib/network_fit.h"
+#include "calib/logs/log.h"
+#include "calib/fit/network_fit.h"
 
 #define MACHINE_MOST_FILES 8
 

@@ -3,7 +3,7 @@
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 
-#include "costmodel/step.h"
+#include "costmodel/program/step.h"
 #include "tests/papers/memory_strategy.h"
 #include "tests/papers/setting.h"
 

@@ -2,7 +2,7 @@
 #ifndef SBP_TESTS_PAPERS_MEMORY_STRATEGY_H
 #define SBP_TESTS_PAPERS_MEMORY_STRATEGY_H
 
-#include "costmodel/strategy.h"
+#include "costmodel/program/strategy.h"
 #include "tests/papers/memory_plan.h"
 
 /* `mesh` is a stage's own; the strategy is allocated, and still to be closed. */

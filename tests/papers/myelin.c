@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "costmodel/op_work.h"
-#include "costmodel/program.h"
+#include "costmodel/model/op_cost.h"
+#include "costmodel/program/program.h"
 #include "tests/papers/kept.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/pipeline.h"

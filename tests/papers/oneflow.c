@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "costmodel/boxing.h"
-#include "costmodel/boxing_disjoint.h"
-#include "costmodel/op.h"
+#include "costmodel/layout/boxing.h"
+#include "costmodel/layout/boxing_disjoint.h"
+#include "costmodel/model/op.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/setting.h"
 #include "tests/papers/signatures.h"

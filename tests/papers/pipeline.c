@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "costmodel/price.h"
+#include "costmodel/program/price.h"
 #include "tests/papers/setting.h"
 
 #define NODE_GPUS   6

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "costmodel/timeline.h"
+#include "costmodel/timeline/timeline.h"
 #include "tests/papers/setting.h"
 
 #define PIPELINE_MOST_STAGES 48

@@ -2,8 +2,8 @@
 #ifndef SBP_TESTS_PAPERS_SETTING_H
 #define SBP_TESTS_PAPERS_SETTING_H
 
-#include "costmodel/graph.h"
-#include "costmodel/mesh.h"
+#include "costmodel/model/graph.h"
+#include "costmodel/cluster/mesh.h"
 
 struct cJSON;
 

@@ -6,7 +6,7 @@
 
 #include <stdbool.h>
 
-#include "costmodel/sbp.h"
+#include "costmodel/layout/distribution.h"
 
 /* States of A, B and C on one axis of two devices; S(0) splits rows, S(1) columns. */
 struct signature {

@@ -1,7 +1,7 @@
 #include "tests/papers/stage_memory.h"
 
-#include "costmodel/program.h"
-#include "costmodel/stages.h"
+#include "costmodel/program/program.h"
+#include "costmodel/program/stages.h"
 
 #define MOST_TENSORS 4096
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "costmodel/step.h"
+#include "costmodel/program/step.h"
 #include "tests/papers/memory_strategy.h"
 
 #define NODE_GPUS   6

@@ -7,8 +7,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/roles.h"
-#include "planner/space_rules.h"
+#include "planner/plan/roles.h"
+#include "planner/space/space_table.h"
 #include "tests/papers/setting.h"
 
 static struct cJSON *read_config(const char *folder, const char *name)

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "planner/optimise.h"
+#include "planner/inner/cut_solve.h"
 
 struct trial_setting {
     const char *model, *cluster; /* names in configs/ */

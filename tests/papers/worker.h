@@ -4,8 +4,8 @@
 #ifndef SBP_TESTS_PAPERS_WORKER_H
 #define SBP_TESTS_PAPERS_WORKER_H
 
-#include "costmodel/cluster.h"
-#include "costmodel/graph.h"
+#include "costmodel/cluster/cluster.h"
+#include "costmodel/model/graph.h"
 
 #define WORKER_MOST_OPS    1024
 #define WORKER_MOST_STAGES 64

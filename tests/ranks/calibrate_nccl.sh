@@ -19,7 +19,7 @@ complain() {
     --budget-s 15 >"$folder/out" 2>"$folder/err" || complain 'the calibration failed'
 grep -q '4 ranks on 1 host (stand-in GPU), backend nccl' "$folder/out" || complain 'origin'
 
-# The stand-in's own (tests/doubles/gpu_double.h), within 1 %: a launch is part of each product.
+# The stand-in's own (tests/support/gpu_double/gpu_double.h), within 1 %: a launch is part of each product.
 expect_rate() { # KEY RATE
     awk -v key="\"$1\":" -v rate="$2" '
         $1 == key { found = $2 + 0 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "executor/comm.h"
+#include "executor/comm/comm.h"
 
 struct comm_checks {
     uint64_t seed; /* of groups, calls and data */

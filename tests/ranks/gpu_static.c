@@ -1,7 +1,7 @@
-/* The module of calib/gpu.h, linked in: a calibration on the stand-in loads nothing, but
+/* The module of calib/measure/gpu.h, linked in: a calibration on the stand-in loads nothing, but
  * may be told that it cannot. */
-#include "calib/gpu.h"
-#include "tests/doubles/gpu_double.h"
+#include "calib/measure/gpu.h"
+#include "tests/support/gpu_double/gpu_double.h"
 
 enum sbp_status sbp_gpu_load(const struct sbp_gpu **gpu, struct sbp_diag *diag)
 {

@@ -1,5 +1,5 @@
 #include "run_plans.h"
-#include "tests/searched_roles.h"
+#include "tests/support/searched_roles.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "base/text.h"
-#include "costmodel/program.h"
+#include "costmodel/program/program.h"
 
 struct plan {
     struct sbp_arena arena;

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "executor/boxing_run.h"
+#include "executor/rank/boxing_run.h"
 #include "base/random.h"
-#include "costmodel/boxing_path.h"
+#include "costmodel/layout/boxing_path.h"
 
 enum { ROUNDS = 400, CLASSES = 3 };
 

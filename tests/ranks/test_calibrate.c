@@ -17,7 +17,7 @@
 
 #include "base/file.h"
 #include "base/stats.h"
-#include "costmodel/cluster.h"
+#include "costmodel/cluster/cluster.h"
 
 enum { RANKS = 3, MOST_POINTS = 64 };
 

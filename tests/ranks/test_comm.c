@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "executor/comm.h"
+#include "executor/comm/comm.h"
 #include "tests/ranks/comm_checks.h"
 
 enum { MAX_RANKS = 8 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "executor/comm.h"
+#include "executor/comm/comm.h"
 #include "tests/ranks/comm_checks.h"
 
 enum { COUNT = 1001, MAX_RANKS = 8, ALL = COUNT * MAX_RANKS };

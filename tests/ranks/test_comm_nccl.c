@@ -9,7 +9,7 @@
 #include <time.h>
 
 #include "base/status.h"
-#include "executor/gpu.h"
+#include "executor/gpu/gpu.h"
 #include "tests/ranks/comm_checks.h"
 
 /* An endpoint over host memory for the checks, which every call copies to the device and back. */

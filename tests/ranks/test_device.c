@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#include "executor/device.h"
+#include "executor/device/device.h"
 
 static const struct sbp_device_ops *cpu(void)
 {

@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "executor/reference.h"
+#include "executor/verify/reference.h"
 #include "executor/run.h"
-#include "executor/textbook.h"
+#include "executor/verify/textbook.h"
 #include "run_plans.h"
 
 enum { PERCEPTRON, RESIDUAL, GPT };

@@ -1,0 +1,241 @@
+#include "calib/measure/session.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "calib/samples/sample_file_writer.h"
+#include "calib/measure/measure.h"
+
+/* --- before measuring --- */
+
+/* Finds out before the measurements, not after them, that the result cannot be written. */
+static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
+{
+    struct stat file;
+    if (stat(path, &file) == 0 && !S_ISREG(file.st_mode))
+        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: not a regular file", path);
+    char folder[SBP_PATH_BYTES];
+    const char *slash = strrchr(path, '/');
+    const int length = slash == NULL ? 1 : (int)(slash - path) + 1;
+    if (length >= (int)sizeof folder)
+        return sbp_fail(diag, SBP_E_IO, "%.80s...: the path is too long", path);
+    (void)snprintf(folder, sizeof folder, "%.*s", length, slash == NULL ? "." : path);
+    if (access(folder, W_OK | X_OK) != 0)
+        return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", path, strerror(errno));
+    return SBP_OK;
+}
+
+/* Before the measurements, which may write over it. */
+static enum sbp_status read_older(struct sbp_calibration_session *session)
+{
+    char path[SBP_PATH_BYTES];
+    if (session->settings->diff == NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_record_path(session->settings->diff, path, SBP_PATH_BYTES, &session->diag));
+    SBP_TRY(sbp_record_read(path, &session->older, &session->diag));
+    session->has_older = true;
+    return SBP_OK;
+}
+
+static enum sbp_status check_run(struct sbp_calibration_session *session, int ranks)
+{
+    const struct sbp_settings *settings = session->settings;
+    if (ranks < 2)
+        return sbp_fail(&session->diag, SBP_E_USAGE,
+                        "there is 1 rank, collectives need 2: start it with mpirun -n RANKS, or "
+                        "use --backend threads -n RANKS");
+    if (settings->ranks > 0 && settings->ranks != ranks)
+        return sbp_fail(&session->diag, SBP_E_USAGE, "-n %lld, but the launcher started %d ranks",
+                        (long long)settings->ranks, ranks);
+    SBP_TRY(sbp_record_path(settings->finish.output, session->record_path, SBP_PATH_BYTES,
+                            &session->diag));
+    if (settings->dry_run)
+        return SBP_OK;
+    SBP_TRY(read_older(session));
+    return check_output(settings->finish.output, &session->diag);
+}
+
+/* All ranks learn whether rank 0 lets the run go on. */
+static enum sbp_status agree(const struct sbp_sampler *sampler, bool mine, bool *all,
+                             struct sbp_diag *diag)
+{
+    double refused = mine ? 0 : 1;
+    SBP_TRY(sbp_sample_largest(sampler, &refused, 1, diag));
+    *all = refused < 1;
+    return SBP_OK;
+}
+
+static enum sbp_status make_everybody(struct sbp_sampler *sampler, struct sbp_diag *diag)
+{
+    const int ranks = sampler->ops->size(sampler->comm);
+    int *everybody = calloc((size_t)ranks, sizeof *everybody);
+    if (everybody == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d ranks", ranks);
+    for (int i = 0; i < ranks; i++)
+        everybody[i] = i;
+    const enum sbp_status status =
+        sampler->ops->group(sampler->comm, everybody, ranks, 0, &sampler->everybody);
+    free(everybody);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
+    return SBP_OK;
+}
+
+/* --- measuring --- */
+
+/* One rank's. */
+struct part {
+    struct sbp_calibration_session *session;
+    struct sbp_endpoint ranks; /* whose calls are timed */
+    const struct sbp_sampler *sampler;
+    struct sbp_processor processor;
+    bool is_root;
+    double start_s;
+    struct sbp_placement placement;
+    struct sbp_calibration_origin origin;
+    struct sbp_sweep sweep;
+    struct sbp_keeper keeper; /* of rank 0 */
+};
+
+static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
+{
+    const struct sbp_settings *settings = part->session->settings;
+    struct sbp_calibration_origin *origin = &part->origin;
+    SBP_TRY(sbp_placement_find(part->sampler, &part->placement, diag));
+    SBP_TRY(part->session->compute->find(part->placement.most_ranks, &part->processor, diag));
+    SBP_TRY(sbp_origin_find(part->sampler, &part->placement, part->ranks, &part->processor, origin,
+                            diag));
+    origin->version = SBP_VERSION;
+    origin->command = part->session->command;
+    origin->seed = (uint64_t)settings->seed;
+    origin->budget_s = settings->budget_s;
+    origin->max_bytes = settings->max_bytes;
+    origin->runs = (int)settings->runs;
+    if (settings->nominal_bytes_per_s > 0) {
+        origin->nominal_bytes_per_s = settings->nominal_bytes_per_s;
+        (void)snprintf(origin->nominal_from, sizeof origin->nominal_from, "--nominal");
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
+{
+    double least_copy = -(double)part->processor.copy_bytes;
+    SBP_TRY(sbp_sample_largest(part->sampler, &least_copy, 1, diag));
+    const struct sbp_sweep_options options = {.nodes = part->placement.nodes,
+                                              .ranks_per_node = part->placement.least_ranks,
+                                              .max_bytes = part->session->settings->max_bytes,
+                                              .copy_bytes = (int64_t)-least_copy,
+                                              .products = part->session->compute->products,
+                                              .kinds = part->session->settings->kinds};
+    return sbp_sweep_init(&part->sweep, &options, diag);
+}
+
+static void say_resumed(const struct part *part)
+{
+    if (part->keeper.resumes && !part->session->settings->finish.quiet)
+        (void)fprintf(stderr, "%s: %d of %d cells are measured, going on\n", part->keeper.path,
+                      part->keeper.measured, part->sweep.count * part->origin.runs);
+}
+
+static enum sbp_status open_keeper(struct part *part, bool *go, struct sbp_diag *diag)
+{
+    struct sbp_calibration_session *session = part->session;
+    const struct sbp_settings *settings = session->settings;
+    if (part->is_root) {
+        char merge[SBP_PATH_BYTES];
+        if (settings->merge != NULL)
+            session->verdict =
+                sbp_record_path(settings->merge, merge, SBP_PATH_BYTES, &session->diag);
+        const struct sbp_keep_options options = {.path = session->record_path,
+                                                 .merge = settings->merge == NULL ? NULL : merge,
+                                                 .placement = &part->placement,
+                                                 .fresh = settings->fresh};
+        if (session->verdict == SBP_OK)
+            session->verdict = sbp_keeper_open(&part->keeper, &options, &part->origin, &part->sweep,
+                                               &session->diag);
+        if (session->verdict == SBP_OK)
+            say_resumed(part);
+    }
+    return agree(part->sampler, !part->is_root || session->verdict == SBP_OK, go, diag);
+}
+
+static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
+{
+    const struct sbp_settings *settings = part->session->settings;
+    const double used_s = sbp_clock_s() - part->start_s + part->keeper.spent_s;
+    const struct sbp_measuring measuring = {.ranks = part->ranks,
+                                            .sampler = part->sampler,
+                                            .compute = part->session->compute,
+                                            .placement = &part->placement,
+                                            .sweep = &part->sweep,
+                                            .runs = part->origin.runs,
+                                            .seed = part->origin.seed,
+                                            .budget_s = settings->budget_s - used_s,
+                                            .done = part->keeper.done,
+                                            .progress = part->is_root && !settings->finish.quiet,
+                                            .take = sbp_keeper_take,
+                                            .context = &part->keeper};
+    bool finished;
+    SBP_TRY(sbp_measure(&measuring, &finished, diag));
+    return part->is_root ? sbp_keeper_end(&part->keeper, finished, diag) : SBP_OK;
+}
+
+static enum sbp_status run_part(struct part *part, struct sbp_diag *diag)
+{
+    struct sbp_calibration_session *session = part->session;
+    bool go;
+    part->start_s = sbp_clock_s();
+    SBP_TRY(find_origin(part, diag));
+    SBP_TRY(make_sweep(part, diag));
+    if (session->settings->dry_run) {
+        if (part->is_root) {
+            session->planned = true;
+            session->plan = part->sweep.options;
+        }
+        return SBP_OK;
+    }
+    SBP_TRY(open_keeper(part, &go, diag));
+    if (!go)
+        return SBP_OK; /* rank 0 says why */
+    return measure(part, diag);
+}
+
+enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                     void *argument, struct sbp_diag *diag)
+{
+    struct sbp_calibration_session *session = argument;
+    const struct sbp_endpoint host = ops->host(comm);
+    struct sbp_sampler sampler = {.ops = host.ops, .comm = host.comm};
+    struct part part = {.session = session,
+                        .ranks = {ops, comm},
+                        .sampler = &sampler,
+                        .is_root = ops->rank(comm) == 0,
+                        .keeper = {.file = -1}};
+    bool go;
+    SBP_TRY(make_everybody(&sampler, diag));
+    if (part.is_root) {
+        session->is_root = true;
+        session->verdict = check_run(session, ops->size(comm));
+    }
+    SBP_TRY(agree(&sampler, !part.is_root || session->verdict == SBP_OK, &go, diag));
+    if (!go)
+        return SBP_OK;
+    const enum sbp_status status = run_part(&part, diag);
+    sbp_keeper_close(&part.keeper);
+    sbp_sweep_free(&part.sweep);
+    sbp_placement_free(&part.placement);
+    return status;
+}
+
+void sbp_calibration_session_free(struct sbp_calibration_session *session)
+{
+    if (session->has_older)
+        sbp_record_free(&session->older);
+    session->has_older = false;
+}

@@ -1,0 +1,242 @@
+#include "calib/output/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/stats.h"
+#include "base/text.h"
+#include "calib/logs/log.h"
+#include "calib/samples/points.h"
+
+/* One of the two, as its last chain of sessions says. */
+struct side {
+    const struct sbp_record *record;
+    const struct sbp_calibration_origin *origin;
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    struct sbp_compute_times compute;
+    int first; /* of the last chain's points */
+};
+
+static enum sbp_status open_side(const struct sbp_record *record, struct side *side,
+                                 struct sbp_diag *diag)
+{
+    *side = (struct side){.record = record,
+                          .origin = &record->session[record->session_count - 1].origin};
+    SBP_TRY(sbp_points(record, SBP_OF_MEDIANS, &side->measured, &side->runs, diag));
+    sbp_compute_points(record, &side->runs, &side->compute);
+    const int last = side->measured.source_count - 1;
+    while (side->first < side->measured.count && side->measured.point[side->first].source != last)
+        side->first++;
+    return SBP_OK;
+}
+
+/* --- software and settings --- */
+
+static bool print_word(const char *what, const char *older, const char *newer, FILE *out)
+{
+    if (strcmp(older, newer) == 0)
+        return true;
+    return fprintf(out, "%s: %s -> %s\n", what, older[0] == '\0' ? "none" : older,
+                   newer[0] == '\0' ? "none" : newer) >= 0;
+}
+
+static bool has_line(const char *lines, const char *line, size_t length)
+{
+    for (const char *at = lines; *at != '\0';) {
+        const size_t there = strcspn(at, "\n");
+        if (there == length && strncmp(at, line, length) == 0)
+            return true;
+        at += there + (at[there] == '\n');
+    }
+    return false;
+}
+
+/* Lines of one that the other has not. */
+static bool print_missing(const char *lines, const char *other, char sign, FILE *out)
+{
+    bool done = true;
+    for (const char *at = lines; *at != '\0' && done;) {
+        const size_t length = strcspn(at, "\n");
+        if (!has_line(other, at, length))
+            done = fprintf(out, "setting %c %.*s\n", sign, (int)length, at) >= 0;
+        at += length + (at[length] == '\n');
+    }
+    return done;
+}
+
+static bool print_origins(const struct sbp_calibration_origin *older,
+                          const struct sbp_calibration_origin *newer, FILE *out)
+{
+    char older_layout[64], newer_layout[64];
+    (void)snprintf(older_layout, sizeof older_layout, "%d ranks on %d nodes", older->ranks,
+                   older->hosts);
+    (void)snprintf(newer_layout, sizeof newer_layout, "%d ranks on %d nodes", newer->ranks,
+                   newer->hosts);
+    return print_word("date", older->date, newer->date, out) &&
+           print_word("ranks", older_layout, newer_layout, out) &&
+           print_word("host", older->host, newer->host, out) &&
+           print_word("processor", older->cpu, newer->cpu, out) &&
+           print_word("device", older->device, newer->device, out) &&
+           print_word("system", older->system, newer->system, out) &&
+           print_word("backend", older->backend, newer->backend, out) &&
+           print_word("library", older->library, newer->library, out) &&
+           print_word("driver", older->driver, newer->driver, out) &&
+           print_word("binding", older->binding, newer->binding, out) &&
+           print_missing(older->settings, newer->settings, '-', out) &&
+           print_missing(newer->settings, older->settings, '+', out);
+}
+
+/* --- collectives --- */
+
+static bool is_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
+{
+    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
+           a->groups == b->groups;
+}
+
+static const struct sbp_measured_point *find_point(const struct side *side,
+                                                   const struct sbp_measured_point *like)
+{
+    for (int i = side->first; i < side->measured.count; i++)
+        if (is_same_series(&side->measured.point[i], like) &&
+            side->measured.point[i].bytes == like->bytes)
+            return &side->measured.point[i];
+    return NULL;
+}
+
+struct series {
+    int count, slower, faster;
+    double *ratio; /* (count) new / old */
+    double worst_ratio, worst_bytes;
+};
+
+static void add_pair(struct series *series, const struct sbp_measured_point *older,
+                     const struct sbp_measured_point *newer)
+{
+    const double ratio = newer->time_s / older->time_s;
+    const double scatter = older->spread + newer->spread * ratio;
+    const double least = scatter > SBP_CHANGED ? scatter : SBP_CHANGED;
+    const double off = ratio > 1 ? ratio : 1 / ratio;
+    const double worst = series->worst_ratio > 1 ? series->worst_ratio : 1 / series->worst_ratio;
+    series->slower += ratio - 1 > least;
+    series->faster += 1 - ratio > least;
+    series->ratio[series->count++] = ratio;
+    if (series->count == 1 || off > worst) {
+        series->worst_ratio = ratio;
+        series->worst_bytes = newer->bytes;
+    }
+}
+
+static void add_series(struct sbp_table *table, const struct sbp_measured_point *of,
+                       struct series *series)
+{
+    char bytes[32];
+    sbp_table_cell(table, "%s", sbp_collective_name(of->kind));
+    sbp_table_cell(table, "%d x %d", of->nodes, of->ranks_per_node);
+    sbp_table_cell(table, "%d", of->groups);
+    sbp_table_cell(table, "%d", series->count);
+    sbp_table_cell(table, "%d", series->slower);
+    sbp_table_cell(table, "%d", series->faster);
+    sbp_table_cell(table, "%.2f", sbp_median(series->ratio, series->count));
+    sbp_table_cell(table, "%.2f at %s", series->worst_ratio,
+                   sbp_format_bytes(series->worst_bytes, bytes));
+}
+
+/* Series stand together and in order; *only_newer: points that the older one has not. */
+static void fill_table(const struct side *older, const struct side *newer, double *ratio,
+                       struct sbp_table *table, int *compared, int *only_newer)
+{
+    const struct sbp_measured *measured = &newer->measured;
+    for (int first = newer->first, end; first < measured->count; first = end) {
+        const struct sbp_measured_point *of = &measured->point[first];
+        struct series series = {.ratio = ratio};
+        for (end = first; end < measured->count && is_same_series(of, &measured->point[end]);
+             end++) {
+            const struct sbp_measured_point *point = find_point(older, &measured->point[end]);
+            if (point == NULL)
+                ++*only_newer;
+            else
+                add_pair(&series, point, &measured->point[end]);
+        }
+        *compared += series.count;
+        if (series.count > 0)
+            add_series(table, of, &series);
+    }
+}
+
+static enum sbp_status print_points(const struct side *older, const struct side *newer, FILE *out)
+{
+    static const char *const titles[] = {"collective", "ranks",  "groups a node", "sizes",
+                                         "slower",     "faster", "new/old",       "farthest"};
+    int compared = 0, only_newer = 0;
+    double *ratio = calloc((size_t)newer->measured.count + 1, sizeof *ratio);
+    if (ratio == NULL)
+        return SBP_E_MEMORY;
+    struct sbp_table table;
+    sbp_table_init(&table, 8, titles);
+    fill_table(older, newer, ratio, &table, &compared, &only_newer);
+    free(ratio);
+    const int only_older = older->measured.count - older->first - compared;
+    enum sbp_status status = compared > 0 ? sbp_table_print(&table, out, 2) : SBP_OK;
+    sbp_table_free(&table);
+    if (status == SBP_OK && (compared == 0 || only_older > 0 || only_newer > 0) &&
+        fprintf(out, "%d collectives in both, %d only in the older, %d only in the newer\n",
+                compared, only_older, only_newer) < 0)
+        status = SBP_E_IO;
+    return status;
+}
+
+/* --- compute --- */
+
+/* Median over the products that both have of new time / old time; 0: none. */
+static double product_ratio(const struct sbp_compute_times *older,
+                            const struct sbp_compute_times *newer, int *count)
+{
+    double ratio[SBP_MAX_GEMMS];
+    *count = 0;
+    for (int i = 0; i < newer->gemm_count; i++)
+        for (int j = 0; j < older->gemm_count; j++) {
+            const struct sbp_gemm_point *a = &newer->gemm[i], *b = &older->gemm[j];
+            const struct sbp_samples *at = &newer->samples[i + 1], *was = &older->samples[j + 1];
+            if (a->type == b->type && a->m == b->m && a->n == b->n && a->k == b->k &&
+                at->count > 0 && was->count > 0)
+                ratio[(*count)++] = at->median_s / was->median_s;
+        }
+    return *count == 0 ? 0 : sbp_median(ratio, *count);
+}
+
+static bool print_compute(const struct sbp_compute_times *older,
+                          const struct sbp_compute_times *newer, FILE *out)
+{
+    int products;
+    const double ratio = product_ratio(older, newer, &products);
+    bool done = true;
+    if (products > 0)
+        done = fprintf(out, "matrix products: new/old %.2f in the middle of %d\n", ratio,
+                       products) >= 0;
+    if (done && newer->samples[0].count > 0 && older->samples[0].count > 0 &&
+        newer->copy_bytes == older->copy_bytes)
+        done = fprintf(out, "copy: new/old %.2f\n",
+                       newer->samples[0].median_s / older->samples[0].median_s) >= 0;
+    return done;
+}
+
+enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct sbp_record *newer,
+                                  FILE *out, struct sbp_diag *diag)
+{
+    struct side was = {0}, is = {0};
+    enum sbp_status status = open_side(older, &was, diag);
+    if (status == SBP_OK)
+        status = open_side(newer, &is, diag);
+    if (status == SBP_OK)
+        status = fprintf(out, "changed from %s to %s:\n", older->path, newer->path) >= 0 &&
+                         print_origins(was.origin, is.origin, out)
+                     ? print_points(&was, &is, out)
+                     : SBP_E_IO;
+    if (status == SBP_OK && !print_compute(&was.compute, &is.compute, out))
+        status = SBP_E_IO;
+    sbp_measured_free(&is.measured);
+    sbp_measured_free(&was.measured);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", sbp_status_text(status));
+}

@@ -1,0 +1,113 @@
+#include "calib/output/fit_and_write.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "calib/logs/log.h"
+#include "calib/output/report.h"
+#include "calib/output/cluster_file.h"
+
+bool sbp_finish_set_output(struct sbp_finish_options *options, const char *name)
+{
+    static const char lines[] = ".jsonl";
+    const size_t length = strlen(name), cut = sizeof lines - 1;
+    options->output = name;
+    return length > 0 && (length < cut || strcmp(name + length - cut, lines) != 0);
+}
+
+bool sbp_finish_set_method(struct sbp_finish_options *options, const char *name)
+{
+    options->is_paper = strcmp(name, "paper") == 0;
+    return options->is_paper || strcmp(name, "curves") == 0;
+}
+
+bool sbp_finish_set_statistic(struct sbp_finish_options *options, const char *name)
+{
+    int s = 0;
+    while (s < SBP_STATISTICS && strcmp(name, sbp_statistic_name((enum sbp_statistic)s)) != 0)
+        s++;
+    options->statistic = (enum sbp_statistic)s;
+    return s < SBP_STATISTICS;
+}
+
+bool sbp_finish_set_weights(struct sbp_finish_options *options, const char *name)
+{
+    int w = 0;
+    while (w < SBP_FIT_WEIGHTS && strcmp(name, sbp_fit_weights_name((enum sbp_fit_weights)w)) != 0)
+        w++;
+    options->weights = (enum sbp_fit_weights)w;
+    return w < SBP_FIT_WEIGHTS;
+}
+
+static enum sbp_status print_json(const struct sbp_calibration *found,
+                                  const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+{
+    char *text;
+    SBP_TRY(sbp_calibration_text(found, calibrated, &text, diag));
+    const bool done = puts(text) >= 0;
+    free(text);
+    return done ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
+}
+
+static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
+                                   struct sbp_calibrated_network *network, struct sbp_diag *diag)
+{
+    struct sbp_measured measured;
+    struct sbp_runs runs;
+    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
+    enum sbp_status status = sbp_ports_find(&measured, &network->ports, diag);
+    const struct sbp_network_options options = {.ports = network->ports.ports};
+    if (status == SBP_OK)
+        status = sbp_network_fit(&measured, &options, &network->fit, diag);
+    sbp_measured_free(&measured);
+    return status;
+}
+
+/* network: NULL, or the curves. */
+static enum sbp_status write_and_print(const struct sbp_calibration *found,
+                                       const struct sbp_calibrated_network *network,
+                                       const struct sbp_finish_options *options,
+                                       struct sbp_diag *diag)
+{
+    struct sbp_calibrated calibrated;
+    SBP_TRY(sbp_calibrate(found, options->weights, network, &calibrated, diag));
+    if (options->output != NULL)
+        SBP_TRY(sbp_calibration_write(found, &calibrated, options->output, diag));
+    if (options->json)
+        return print_json(found, &calibrated, diag);
+    if (options->quiet)
+        return SBP_OK;
+    const enum sbp_status status = sbp_calibration_print(found, &calibrated, stdout);
+    return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
+}
+
+static enum sbp_status finish(const struct sbp_record *record, const struct sbp_calibration *found,
+                              const struct sbp_finish_options *options, struct sbp_diag *diag)
+{
+    if (options->is_paper)
+        return write_and_print(found, NULL, options, diag);
+    struct sbp_calibrated_network *network = calloc(1, sizeof *network);
+    if (network == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    enum sbp_status status = fit_network(record, options->statistic, network, diag);
+    if (status == SBP_OK)
+        status = write_and_print(found, network, options, diag);
+    sbp_network_fit_free(&network->fit);
+    free(network);
+    return status;
+}
+
+enum sbp_status sbp_finish(const struct sbp_record *record,
+                           const struct sbp_finish_options *options, struct sbp_diag *diag)
+{
+    struct sbp_calibration found;
+    enum sbp_status status = sbp_calibration_of(record, options->statistic, &found, diag);
+    if (options->name != NULL)
+        (void)snprintf(found.origin.name, sizeof found.origin.name, "%s", options->name);
+    if (status == SBP_OK)
+        status = finish(record, &found, options, diag);
+    sbp_calibration_free(&found);
+    return status;
+}

@@ -1,0 +1,26 @@
+/* Rates and sizes of devices that logs of collectives do not hold, each from its data sheet. */
+#ifndef SBP_CALIB_OUTPUT_PRESET_H
+#define SBP_CALIB_OUTPUT_PRESET_H
+
+#include <stdint.h>
+
+#include "costmodel/cluster/cluster.h"
+
+struct sbp_preset {
+    const char *name;  /* "h100-sxm" */
+    const char *title; /* "NVIDIA H100 80 GB, SXM" */
+    int64_t memory_bytes;
+    double flops[SBP_TYPES]; /* without sparsity; 0: it has none */
+    double memory_bytes_per_s;
+    double host_link_bytes_per_s; /* in one direction, as */
+    double link_bytes_per_s;      /* what a device reaches within its node */
+    const char *source;           /* of all of them */
+    const char *link;             /* what the links are */
+};
+
+/* NULL: no preset is called so. */
+const struct sbp_preset *sbp_preset_find(const char *name);
+/* By place, from 0; NULL behind the last. */
+const struct sbp_preset *sbp_preset_at(int place);
+
+#endif

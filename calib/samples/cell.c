@@ -1,0 +1,207 @@
+#include "calib/samples/cell.h"
+
+#include <string.h>
+
+#define MOST_RANKS 1000000
+#define MOST_SIZE  ((int64_t)1 << 40)
+#define MOST_EDGE  ((int64_t)1 << 30)
+
+static const char *const kind_names[] = {
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv", "broadcast", NULL};
+static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
+                                            SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
+/* As enum sbp_type. */
+static const char *const type_names[] = {"fp32", "fp64", "bf16", "fp16", NULL};
+
+/* --- order --- */
+
+static int sign(int64_t difference)
+{
+    return (difference > 0) - (difference < 0);
+}
+
+int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b)
+{
+    const int64_t differences[] = {
+        (int64_t)a->work - (int64_t)b->work,
+        (int64_t)a->kind - (int64_t)b->kind,
+        (int64_t)a->nodes - b->nodes,
+        (int64_t)a->ranks_per_node - b->ranks_per_node,
+        (int64_t)a->groups - b->groups,
+        (int64_t)a->type - (int64_t)b->type,
+        a->m - b->m,
+        a->n - b->n,
+        a->k - b->k,
+        (int64_t)a->round - b->round,
+        a->bytes - b->bytes,
+    };
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        if (differences[i] != 0)
+            return sign(differences[i]);
+    return 0;
+}
+
+bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b)
+{
+    return sbp_cell_compare(a, b) == 0;
+}
+
+int64_t sbp_cell_whole_bytes(enum sbp_collective kind, int members, int64_t bytes)
+{
+    const bool is_whole =
+        kind == SBP_SEND_RECV || kind == SBP_ALL_REDUCE || kind == SBP_BROADCAST_COLL;
+    const int64_t element = (int64_t)sizeof(float) * (is_whole ? 1 : members);
+    return (bytes > element ? bytes / element : 1) * element;
+}
+
+/* --- text --- */
+
+const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
+{
+    char size[32];
+    const char *bytes = sbp_format_bytes((double)cell->bytes, size);
+    switch (cell->work) {
+    case SBP_WORK_COLLECTIVE:
+        (void)snprintf(buffer, SBP_CELL_NAME, "%s of %d x %d ranks, %d group%s a node, %s",
+                       sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
+                       cell->groups, cell->groups == 1 ? "" : "s", bytes);
+        break;
+    case SBP_WORK_GEMM:
+        (void)snprintf(buffer, SBP_CELL_NAME, "%s product %lld x %lld x %lld",
+                       sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
+                       (long long)cell->k);
+        break;
+    case SBP_WORK_COPY:
+        (void)snprintf(buffer, SBP_CELL_NAME, "copy of %s", bytes);
+        break;
+    case SBP_WORK_LAUNCH:
+        (void)snprintf(buffer, SBP_CELL_NAME, "smallest product");
+        break;
+    case SBP_WORK_PAIRS:
+        (void)snprintf(buffer, SBP_CELL_NAME, "round %d of pairs, %s", cell->round, bytes);
+        break;
+    }
+    return buffer;
+}
+
+void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
+{
+    switch (cell->work) {
+    case SBP_WORK_COLLECTIVE:
+        sbp_text_add(text,
+                     "\"collective\":\"%s\",\"nodes\":%d,\"ranks_per_node\":%d,\"groups\":%d,"
+                     "\"bytes\":%lld",
+                     sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
+                     cell->groups, (long long)cell->bytes);
+        break;
+    case SBP_WORK_GEMM:
+        sbp_text_add(text, "\"gemm\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
+                     sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
+                     (long long)cell->k);
+        break;
+    case SBP_WORK_COPY:
+        sbp_text_add(text, "\"copy\":%lld", (long long)cell->bytes);
+        break;
+    case SBP_WORK_LAUNCH:
+        sbp_text_add(text, "\"launch\":true");
+        break;
+    case SBP_WORK_PAIRS:
+        sbp_text_add(text, "\"pairs\":%d,\"bytes\":%lld", cell->round, (long long)cell->bytes);
+        break;
+    }
+}
+
+/* --- reading --- */
+
+static enum sbp_status read_int64(const struct sbp_json *object, const char *key, int64_t least,
+                                  int64_t most, int64_t *value)
+{
+    struct sbp_json at;
+    SBP_TRY(sbp_json_member(object, key, &at));
+    return sbp_json_int64(&at, least, most, value);
+}
+
+static enum sbp_status read_int(const struct sbp_json *object, const char *key, int least,
+                                int *value)
+{
+    int64_t wide;
+    SBP_TRY(read_int64(object, key, least, MOST_RANKS, &wide));
+    *value = (int)wide;
+    return SBP_OK;
+}
+
+static enum sbp_status read_choice(const struct sbp_json *object, const char *key,
+                                   const char *const *names, int *index)
+{
+    struct sbp_json at;
+    SBP_TRY(sbp_json_member(object, key, &at));
+    return sbp_json_choice(&at, names, index);
+}
+
+static enum sbp_status read_collective(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    int kind;
+    SBP_TRY(read_choice(object, "collective", kind_names, &kind));
+    cell->kind = kinds[kind];
+    SBP_TRY(read_int(object, "nodes", 1, &cell->nodes));
+    SBP_TRY(read_int(object, "ranks_per_node", 1, &cell->ranks_per_node));
+    SBP_TRY(read_int(object, "groups", 1, &cell->groups));
+    SBP_TRY(read_int64(object, "bytes", 1, MOST_SIZE, &cell->bytes));
+    if ((int64_t)cell->nodes * cell->ranks_per_node < 2)
+        return sbp_json_refuse(object, "a group of 1 rank, legal are 2 and more");
+    return SBP_OK;
+}
+
+static enum sbp_status read_gemm(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    int type;
+    SBP_TRY(read_choice(object, "gemm", type_names, &type));
+    cell->type = (enum sbp_type)type;
+    SBP_TRY(read_int64(object, "m", 1, MOST_EDGE, &cell->m));
+    SBP_TRY(read_int64(object, "n", 1, MOST_EDGE, &cell->n));
+    return read_int64(object, "k", 1, MOST_EDGE, &cell->k);
+}
+
+static enum sbp_status read_copy(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    return read_int64(object, "copy", 1, MOST_SIZE, &cell->bytes);
+}
+
+static enum sbp_status read_launch(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    struct sbp_json at;
+    bool is_there;
+    cell->type = SBP_FP32;
+    cell->m = cell->n = cell->k = 1;
+    SBP_TRY(sbp_json_member(object, "launch", &at));
+    return sbp_json_bool(&at, &is_there);
+}
+
+static enum sbp_status read_pairs(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    SBP_TRY(read_int(object, "pairs", 0, &cell->round));
+    return read_int64(object, "bytes", 1, MOST_SIZE, &cell->bytes);
+}
+
+enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *cell)
+{
+    static const struct {
+        const char *key;
+        enum sbp_status (*read)(const struct sbp_json *object, struct sbp_cell *cell);
+    } works[SBP_WORKS] = {
+        [SBP_WORK_COLLECTIVE] = {"collective", read_collective},
+        [SBP_WORK_GEMM] = {"gemm", read_gemm},
+        [SBP_WORK_COPY] = {"copy", read_copy},
+        [SBP_WORK_LAUNCH] = {"launch", read_launch},
+        [SBP_WORK_PAIRS] = {"pairs", read_pairs},
+    };
+    for (int work = 0; work < SBP_WORKS; work++) {
+        if (!sbp_json_has(object, works[work].key))
+            continue;
+        *cell = (struct sbp_cell){.work = (enum sbp_work)work};
+        return works[work].read(object, cell);
+    }
+    return sbp_json_refuse(object,
+                           "no \"collective\", \"gemm\", \"copy\", \"launch\" or \"pairs\": "
+                           "one of them says what was measured");
+}

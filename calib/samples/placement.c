@@ -1,0 +1,127 @@
+#include "calib/samples/placement.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+void sbp_placement_free(struct sbp_placement *placement)
+{
+    if (placement == NULL)
+        return;
+    free(placement->node);
+    free(placement->local);
+    free(placement->host);
+    *placement = (struct sbp_placement){0};
+}
+
+/* Numbers of nodes are given; counts their ranks and gives each its place. */
+static bool fill_places(struct sbp_placement *placement)
+{
+    int *count = calloc((size_t)placement->nodes, sizeof *count);
+    if (count == NULL)
+        return false;
+    for (int r = 0; r < placement->ranks; r++)
+        placement->local[r] = count[placement->node[r]]++;
+    placement->least_ranks = placement->most_ranks = count[0];
+    for (int n = 1; n < placement->nodes; n++) {
+        if (count[n] < placement->least_ranks)
+            placement->least_ranks = count[n];
+        if (count[n] > placement->most_ranks)
+            placement->most_ranks = count[n];
+    }
+    free(count);
+    return true;
+}
+
+/* host (ranks) -> node (ranks), and first (ranks): each node's first rank; the number of nodes.
+ * Quadratic in nodes, linear in ranks. */
+static int number_nodes(char (*host)[SBP_HOST_NAME], int ranks, int *node, int *first)
+{
+    int nodes = 0;
+    for (int r = 0; r < ranks; r++) {
+        int n = r > 0 && strcmp(host[r], host[r - 1]) == 0 ? node[r - 1] : 0;
+        while (n < nodes && strcmp(host[r], host[first[n]]) != 0)
+            n++;
+        node[r] = n;
+        if (n == nodes)
+            first[nodes++] = r;
+    }
+    return nodes;
+}
+
+enum sbp_status sbp_placement_of(char (*host)[SBP_HOST_NAME], int ranks,
+                                 struct sbp_placement *placement, struct sbp_diag *diag)
+{
+    int *first = calloc((size_t)ranks, sizeof *first);
+    *placement = (struct sbp_placement){.ranks = ranks,
+                                        .node = calloc((size_t)ranks, sizeof *placement->node),
+                                        .local = calloc((size_t)ranks, sizeof *placement->local)};
+    bool done = first != NULL && placement->node != NULL && placement->local != NULL;
+    if (done) {
+        placement->nodes = number_nodes(host, ranks, placement->node, first);
+        placement->host = calloc((size_t)placement->nodes, sizeof *placement->host);
+        done = placement->host != NULL && fill_places(placement);
+    }
+    for (int n = 0; done && n < placement->nodes; n++)
+        memcpy(placement->host[n], host[first[n]], SBP_HOST_NAME);
+    free(first);
+    if (done)
+        return SBP_OK;
+    sbp_placement_free(placement);
+    return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the places of %d ranks", ranks);
+}
+
+bool sbp_placement_same(const struct sbp_placement *a, const struct sbp_placement *b)
+{
+    bool same = a->ranks == b->ranks;
+    for (int r = 0; same && r < a->ranks; r++)
+        same = strcmp(a->host[a->node[r]], b->host[b->node[r]]) == 0;
+    return same;
+}
+
+int sbp_placement_rank(const struct sbp_placement *placement, int node, int local)
+{
+    for (int r = 0; r < placement->ranks; r++)
+        if (placement->node[r] == node && placement->local[r] == local)
+            return r;
+    return -1;
+}
+
+/* --- asking the ranks --- */
+
+/* A name travels as the doubles that its bytes fill: a gather moves bits. */
+enum { NAME_DOUBLES = SBP_HOST_NAME / sizeof(double) };
+
+static void own_name(char *name)
+{
+    struct utsname names;
+    memset(name, 0, SBP_HOST_NAME);
+    const bool is_known = uname(&names) == 0 && names.nodename[0] != '\0';
+    const char *found = is_known ? names.nodename : "host";
+    for (int i = 0; i < SBP_HOST_NAME - 1 && found[i] != '\0'; i++)
+        name[i] = found[i];
+}
+
+enum sbp_status sbp_placement_find(const struct sbp_sampler *sampler,
+                                   struct sbp_placement *placement, struct sbp_diag *diag)
+{
+    const int ranks = sampler->ops->size(sampler->comm);
+    union {
+        char text[SBP_HOST_NAME];
+        double moved[NAME_DOUBLES];
+    } own;
+    own_name(own.text);
+    *placement = (struct sbp_placement){0};
+    char(*names)[SBP_HOST_NAME] = calloc((size_t)ranks, sizeof *names);
+    if (names == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the names of %d ranks", ranks);
+    enum sbp_status status = sampler->ops->all_gather(sampler->comm, sampler->everybody, names,
+                                                      own.moved, NAME_DOUBLES, SBP_F64);
+    if (status != SBP_OK)
+        status = sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
+    else
+        status = sbp_placement_of(names, ranks, placement, diag);
+    free(names);
+    return status;
+}

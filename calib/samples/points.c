@@ -1,0 +1,377 @@
+#include "calib/samples/points.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/stats.h"
+
+#define LEAST_RUNS 3 /* of which one can be called bad */
+
+const char *sbp_statistic_name(enum sbp_statistic statistic)
+{
+    return statistic == SBP_OF_LEAST ? "least" : "median";
+}
+
+/* --- results of a cell side by side --- */
+
+struct sorted {
+    const struct sbp_record *record;
+    int count;
+    const struct sbp_result **result; /* (count), by chain, cell, run */
+};
+
+static int chain_of(const struct sbp_record *record, const struct sbp_result *result)
+{
+    return record->session[result->session].chain;
+}
+
+/* Their record stands in the first field of what qsort moves, so that no global is needed. */
+struct place {
+    const struct sbp_record *record;
+    const struct sbp_result *result;
+};
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct place *a = left, *b = right;
+    const int chain = chain_of(a->record, a->result) - chain_of(b->record, b->result);
+    if (chain != 0)
+        return chain;
+    const int cell = sbp_cell_compare(&a->result->cell, &b->result->cell);
+    if (cell != 0)
+        return cell;
+    if (a->result->run != b->result->run)
+        return a->result->run - b->result->run;
+    return (a->result > b->result) - (a->result < b->result);
+}
+
+static bool sort_results(const struct sbp_record *record, struct sbp_arena *arena,
+                         struct sorted *sorted)
+{
+    const size_t count = (size_t)record->result_count;
+    struct place *places = calloc(count + 1, sizeof *places);
+    sorted->record = record;
+    sorted->count = record->result_count;
+    sorted->result = SBP_NEW(arena, const struct sbp_result *, count);
+    if (places == NULL || sorted->result == NULL) {
+        free(places);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        places[i] = (struct place){record, &record->result[i]};
+    qsort(places, count, sizeof *places, compare_places);
+    for (size_t i = 0; i < count; i++)
+        sorted->result[i] = places[i].result;
+    free(places);
+    return true;
+}
+
+/* The end of the results of the same cell and chain that begin at first. */
+static int end_of_cell(const struct sorted *sorted, int first)
+{
+    int end = first + 1;
+    while (end < sorted->count &&
+           chain_of(sorted->record, sorted->result[end]) ==
+               chain_of(sorted->record, sorted->result[first]) &&
+           sbp_cell_same(&sorted->result[end]->cell, &sorted->result[first]->cell))
+        end++;
+    return end;
+}
+
+static bool is_timed(const struct sbp_result *result)
+{
+    return result->cell.work == SBP_WORK_COLLECTIVE && result->median_s > 0;
+}
+
+/* --- runs --- */
+
+static struct sbp_run *find_run(const struct sbp_runs *runs, int chain, int run)
+{
+    for (int i = 0; i < runs->count; i++)
+        if (runs->run[i].chain == chain && runs->run[i].run == run)
+            return &runs->run[i];
+    return NULL;
+}
+
+static bool list_runs(const struct sbp_record *record, struct sbp_arena *arena,
+                      struct sbp_runs *runs)
+{
+    runs->run = SBP_NEW(arena, struct sbp_run, record->result_count); /* of one each at most */
+    if (runs->run == NULL)
+        return false;
+    for (int i = 0; i < record->result_count; i++) {
+        const struct sbp_result *result = &record->result[i];
+        if (!is_timed(result))
+            continue;
+        struct sbp_run *run = find_run(runs, chain_of(record, result), result->run);
+        if (run == NULL) {
+            run = &runs->run[runs->count++];
+            *run = (struct sbp_run){
+                .chain = chain_of(record, result), .run = result->run, .slowdown = 1};
+        }
+        run->cells++;
+    }
+    return true;
+}
+
+static double time_of(const struct sbp_result *result, enum sbp_statistic statistic)
+{
+    double least_s = result->median_s;
+    for (int i = 0; i < result->count && statistic == SBP_OF_LEAST; i++)
+        least_s = fmin(least_s, result->time_s[i]);
+    return least_s;
+}
+
+/* Times of a cell's runs first .. end - 1, of good ones or of all; the number of them. */
+static int list_times(const struct sorted *sorted, const struct sbp_runs *runs, int first, int end,
+                      bool all, enum sbp_statistic statistic, double *time_s)
+{
+    int count = 0;
+    for (int i = first; i < end; i++) {
+        const struct sbp_result *result = sorted->result[i];
+        const struct sbp_run *run = find_run(runs, chain_of(sorted->record, result), result->run);
+        if (result->median_s > 0 && (all || run == NULL || !run->bad))
+            time_s[count++] = time_of(result, statistic);
+    }
+    return count;
+}
+
+/* What the others say: the middle one of three and more, the faster one of two. */
+static double reference_of(double *time_s, int count)
+{
+    return count >= LEAST_RUNS ? sbp_median(time_s, count) : fmin(time_s[0], time_s[count - 1]);
+}
+
+/* How many times as long as the others say each cell of one run took: its ratios, and whether three
+ * runs and more could be compared. */
+static int list_ratios(const struct sorted *sorted, const struct sbp_runs *runs,
+                       const struct sbp_run *run, double *time_s, double *ratio, bool *can_tell)
+{
+    int count = 0, told = 0;
+    for (int first = 0, end; first < sorted->count; first = end) {
+        end = end_of_cell(sorted, first);
+        const struct sbp_result *own = NULL;
+        for (int i = first; i < end; i++)
+            if (is_timed(sorted->result[i]) && sorted->result[i]->run == run->run &&
+                chain_of(sorted->record, sorted->result[i]) == run->chain)
+                own = sorted->result[i];
+        if (own == NULL)
+            continue;
+        const int times = list_times(sorted, runs, first, end, true, SBP_OF_MEDIANS, time_s);
+        if (times < 2)
+            continue;
+        told += times >= LEAST_RUNS;
+        ratio[count++] = own->median_s / reference_of(time_s, times);
+    }
+    *can_tell = told > 0 && 2 * told >= count;
+    return count;
+}
+
+static void judge_runs(const struct sorted *sorted, struct sbp_runs *runs, double *time_s,
+                       double *ratio)
+{
+    for (int i = 0; i < runs->count; i++) {
+        struct sbp_run *run = &runs->run[i];
+        bool can_tell;
+        run->compared = list_ratios(sorted, runs, run, time_s, ratio, &can_tell);
+        if (run->compared == 0)
+            continue;
+        run->slowdown = sbp_median(ratio, run->compared);
+        run->bad = can_tell && run->slowdown >= SBP_BAD_RUN;
+    }
+}
+
+/* --- points --- */
+
+/* The time over those of some runs and half their range, or half the interval of the only one. */
+static void sum_up(const struct sorted *sorted, int first, int end, enum sbp_statistic statistic,
+                   double *time_s, int count, struct sbp_measured_point *point)
+{
+    point->time_s = sbp_median(time_s, count); /* sorts */
+    if (statistic == SBP_OF_LEAST)
+        point->time_s = time_s[0];
+    double range_s = time_s[count - 1] - time_s[0];
+    for (int i = first; i < end && count == 1; i++)
+        if (time_of(sorted->result[i], statistic) == point->time_s)
+            range_s = sorted->result[i]->high_s - sorted->result[i]->low_s;
+    point->spread = range_s / 2 / point->time_s;
+}
+
+static void add_points(const struct sorted *sorted, const struct sbp_runs *runs,
+                       enum sbp_statistic statistic, double *time_s, struct sbp_measured *measured)
+{
+    for (int first = 0, end; first < sorted->count; first = end) {
+        end = end_of_cell(sorted, first);
+        const struct sbp_cell *cell = &sorted->result[first]->cell;
+        if (cell->work != SBP_WORK_COLLECTIVE)
+            continue;
+        int count = list_times(sorted, runs, first, end, false, statistic, time_s);
+        if (count == 0) /* only bad runs have it: better than nothing */
+            count = list_times(sorted, runs, first, end, true, statistic, time_s);
+        if (count == 0)
+            continue;
+        struct sbp_measured_point *point = &measured->point[measured->count++];
+        *point =
+            (struct sbp_measured_point){.kind = cell->kind,
+                                        .nodes = cell->nodes,
+                                        .ranks_per_node = cell->ranks_per_node,
+                                        .groups = cell->groups,
+                                        .bytes = (double)cell->bytes,
+                                        .source = chain_of(sorted->record, sorted->result[first])};
+        sum_up(sorted, first, end, statistic, time_s, count, point);
+    }
+}
+
+static int compare_cells(const void *left, const void *right)
+{
+    const struct sbp_measured_point *a = *(struct sbp_measured_point *const *)left;
+    const struct sbp_measured_point *b = *(struct sbp_measured_point *const *)right;
+    const double differences[] = {(double)a->kind - (double)b->kind,
+                                  (double)a->nodes - b->nodes,
+                                  (double)a->ranks_per_node - b->ranks_per_node,
+                                  (double)a->groups - b->groups,
+                                  a->bytes - b->bytes,
+                                  a->time_s - b->time_s};
+    for (size_t i = 0; i < sizeof differences / sizeof *differences; i++)
+        if (differences[i] != 0)
+            return differences[i] > 0 ? 1 : -1;
+    return 0;
+}
+
+static bool same_cell(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
+{
+    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
+           a->groups == b->groups && a->bytes == b->bytes;
+}
+
+/* Chains of sessions are runs like others where the least counts. */
+static bool share_least(struct sbp_measured *measured)
+{
+    struct sbp_measured_point **point =
+        SBP_NEW(&measured->arena, struct sbp_measured_point *, measured->count);
+    if (point == NULL)
+        return false;
+    for (int i = 0; i < measured->count; i++)
+        point[i] = &measured->point[i];
+    qsort(point, (size_t)measured->count, sizeof *point, compare_cells);
+    for (int i = 1; i < measured->count; i++)
+        if (same_cell(point[i], point[i - 1]))
+            point[i]->time_s = point[i - 1]->time_s;
+    return true;
+}
+
+static const char *word_or_null(struct sbp_arena *arena, const char *word, bool *failed)
+{
+    if (word[0] == '\0')
+        return NULL;
+    const char *copy = sbp_arena_strdup(arena, word);
+    *failed = *failed || copy == NULL;
+    return copy;
+}
+
+static bool list_sources(const struct sbp_record *record, struct sbp_measured *measured)
+{
+    bool failed = false;
+    const int chains =
+        record->session_count == 0 ? 0 : record->session[record->session_count - 1].chain + 1;
+    measured->source = SBP_NEW(&measured->arena, struct sbp_measured_source, chains);
+    if (measured->source == NULL)
+        return false;
+    for (int i = 0; i < record->session_count; i++) {
+        const struct sbp_session *session = &record->session[i];
+        struct sbp_measured_source *source = &measured->source[session->chain];
+        if (session->chain < measured->source_count)
+            continue; /* the first of the chain speaks for it */
+        measured->source_count++;
+        source->name = word_or_null(&measured->arena, record->path, &failed);
+        source->library = word_or_null(&measured->arena, session->origin.library, &failed);
+        source->date = word_or_null(&measured->arena, session->origin.date, &failed);
+        source->table = session->chain;
+    }
+    return !failed;
+}
+
+enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic statistic,
+                           struct sbp_measured *measured, struct sbp_runs *runs,
+                           struct sbp_diag *diag)
+{
+    *measured = (struct sbp_measured){.count = 0};
+    *runs = (struct sbp_runs){.count = 0};
+    const size_t count = (size_t)record->result_count;
+    struct sorted sorted;
+    double *time_s = calloc(count + 1, sizeof *time_s), *ratio = calloc(count + 1, sizeof *ratio);
+    measured->point = SBP_NEW(&measured->arena, struct sbp_measured_point, count);
+    bool done = time_s != NULL && ratio != NULL && measured->point != NULL &&
+                sort_results(record, &measured->arena, &sorted) &&
+                list_runs(record, &measured->arena, runs) && list_sources(record, measured);
+    if (done) {
+        judge_runs(&sorted, runs, time_s, ratio);
+        add_points(&sorted, runs, statistic, time_s, measured);
+        done = statistic != SBP_OF_LEAST || share_least(measured);
+    }
+    free(ratio);
+    free(time_s);
+    if (done)
+        return SBP_OK;
+    sbp_arena_free(&measured->arena);
+    *measured = (struct sbp_measured){.count = 0};
+    *runs = (struct sbp_runs){.count = 0};
+    return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", record->path);
+}
+
+int sbp_points_settled(const struct sbp_record *record)
+{
+    int settled = 0;
+    for (int i = 0; i < record->result_count; i++)
+        settled += record->result[i].cell.work == SBP_WORK_COLLECTIVE && record->result[i].settled;
+    return settled;
+}
+
+/* --- compute --- */
+
+static struct sbp_samples *find_product(const struct sbp_cell *cell,
+                                        struct sbp_compute_times *times)
+{
+    for (int i = 0; i < times->gemm_count; i++)
+        if (times->gemm[i].type == cell->type && times->gemm[i].m == cell->m &&
+            times->gemm[i].n == cell->n && times->gemm[i].k == cell->k)
+            return &times->samples[i + 1];
+    if (times->gemm_count == SBP_MAX_GEMMS)
+        return NULL;
+    times->gemm[times->gemm_count] = (struct sbp_gemm_point){cell->type, cell->m, cell->n, cell->k};
+    return &times->samples[++times->gemm_count];
+}
+
+/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed: the last size
+ * counts. */
+static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_compute_times *times)
+{
+    if (times->copy_bytes != cell->bytes)
+        times->samples[0] = (struct sbp_samples){0};
+    times->copy_bytes = cell->bytes;
+    return &times->samples[0];
+}
+
+void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *runs,
+                        struct sbp_compute_times *times)
+{
+    struct sbp_samples launch = {0};
+    *times = (struct sbp_compute_times){0};
+    for (int i = 0; i < record->result_count; i++) {
+        const struct sbp_result *result = &record->result[i];
+        const struct sbp_run *run = find_run(runs, chain_of(record, result), result->run);
+        struct sbp_samples *samples = NULL;
+        if (!(result->median_s > 0) || (run != NULL && run->bad))
+            continue;
+        if (result->cell.work == SBP_WORK_COPY) {
+            samples = find_copy(&result->cell, times);
+        } else if (result->cell.work == SBP_WORK_GEMM) {
+            samples = find_product(&result->cell, times);
+        } else if (result->cell.work == SBP_WORK_LAUNCH) {
+            samples = &launch;
+        }
+        if (samples != NULL)
+            sbp_samples_add(samples, &result->median_s, 1);
+    }
+    times->launch_s = launch.count > 0 ? launch.median_s : 0;
+}

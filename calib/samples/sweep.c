@@ -1,0 +1,283 @@
+#include "calib/samples/sweep.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+
+#define MOST_CELLS       1000000
+#define MOST_NODE_ROUNDS 32                 /* of a tournament of nodes; beyond, every so many */
+#define REQUIRED_BYTES   ((int64_t)1 << 20) /* no larger message is measured whatever the time */
+#define LATENCY_BYTES    ((int64_t)4 << 10) /* of pairs */
+#define BANDWIDTH_BYTES  ((int64_t)1 << 20)
+
+static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
+                                            SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+struct list {
+    struct sbp_cell *cell; /* NULL: only counted */
+    int *stage;
+    int64_t count;
+};
+
+static void add(struct list *list, int stage, const struct sbp_cell *cell)
+{
+    if (list->cell != NULL) {
+        list->cell[list->count] = *cell;
+        list->stage[list->count] = stage;
+    }
+    list->count++;
+}
+
+/* --- collectives --- */
+
+/* 0: far apart, 3: every power of two. The largest message is as good as any of the first. */
+static int stage_of_size(int64_t bytes, int64_t max_bytes)
+{
+    int power = 0;
+    for (int64_t at = SBP_LEAST_BYTES; at < bytes; at *= 2)
+        power++;
+    if (power % 8 == 0 || bytes * 2 > max_bytes)
+        return 0;
+    return power % 4 == 0 ? 1 : power % 2 == 0 ? 2 : 3;
+}
+
+/* The widest shape of either tier and of both. */
+static bool is_first_shape(const struct sbp_sweep_options *options, int nodes, int ranks_per_node)
+{
+    const bool all_nodes = nodes == options->nodes,
+               all_ranks = ranks_per_node == options->ranks_per_node;
+    return (all_nodes && all_ranks) || (all_nodes && ranks_per_node == 1) ||
+           (nodes == 1 && all_ranks);
+}
+
+static int stage_of_shape(const struct sbp_sweep_options *options, const struct sbp_cell *cell)
+{
+    const int most = options->ranks_per_node / cell->ranks_per_node;
+    const bool is_between = cell->groups != 1 && cell->groups != most;
+    return (is_first_shape(options, cell->nodes, cell->ranks_per_node) ? 0 : 1) +
+           (is_between ? 1 : 0);
+}
+
+static void list_sizes(struct list *list, const struct sbp_sweep_options *options,
+                       struct sbp_cell cell)
+{
+    const int shape_stage = stage_of_shape(options, &cell);
+    const int members = cell.nodes * cell.ranks_per_node;
+    for (int64_t bytes = SBP_LEAST_BYTES; bytes <= options->max_bytes; bytes *= 2) {
+        const int stage = stage_of_size(bytes, options->max_bytes);
+        for (int k = 0; k < KINDS; k++) {
+            if (options->kinds != 0 && !(options->kinds >> kinds[k] & 1))
+                continue;
+            cell.kind = kinds[k];
+            cell.bytes = sbp_cell_whole_bytes(kinds[k], members, bytes);
+            /* Sizes below a float a member are all the same one. */
+            if (bytes == SBP_LEAST_BYTES ||
+                cell.bytes > sbp_cell_whole_bytes(kinds[k], members, bytes / 2))
+                add(list, shape_stage + stage, &cell);
+        }
+    }
+}
+
+static bool is_wanted(int groups, int most, const struct sbp_cell *shape)
+{
+    const bool shares_ports = shape->nodes > 1 && shape->ranks_per_node == 1;
+    return groups == 1 || groups == most || (shares_ports && most % groups == 0);
+}
+
+static void list_collectives(struct list *list, const struct sbp_sweep_options *options)
+{
+    struct sbp_cell cell = {.work = SBP_WORK_COLLECTIVE};
+    for (cell.nodes = options->nodes; cell.nodes >= 1; cell.nodes--) {
+        if (options->nodes % cell.nodes != 0)
+            continue;
+        for (cell.ranks_per_node = options->ranks_per_node; cell.ranks_per_node >= 1;
+             cell.ranks_per_node--) {
+            if (options->ranks_per_node % cell.ranks_per_node != 0 ||
+                cell.nodes * cell.ranks_per_node < 2)
+                continue;
+            const int most = options->ranks_per_node / cell.ranks_per_node;
+            for (cell.groups = 1; cell.groups <= most; cell.groups++)
+                if (is_wanted(cell.groups, most, &cell))
+                    list_sizes(list, options, cell);
+        }
+    }
+}
+
+/* --- compute and pairs --- */
+
+/* Small products first: the large ones take as long as all others together. */
+static int stage_of_product(const struct sbp_product_list *list, const struct sbp_gemm_point *gemm)
+{
+    const double multiplications = (double)gemm->m * (double)gemm->n * (double)gemm->k;
+    return multiplications <= list->small ? 1 : multiplications <= 8 * list->small ? 2 : 3;
+}
+
+static void list_compute(struct list *list, const struct sbp_sweep_options *options)
+{
+    const struct sbp_product_list *products = sbp_product_list(options->products);
+    const struct sbp_cell copy = {.work = SBP_WORK_COPY, .bytes = options->copy_bytes};
+    const struct sbp_cell launch = {.work = SBP_WORK_LAUNCH, .m = 1, .n = 1, .k = 1};
+    add(list, 0, &copy);
+    for (int i = 0; i < products->count; i++) {
+        const struct sbp_gemm_point *shape = &products->shape[i];
+        const struct sbp_cell gemm = {.work = SBP_WORK_GEMM,
+                                      .type = shape->type,
+                                      .m = shape->m,
+                                      .n = shape->n,
+                                      .k = shape->k};
+        if (i >= products->required && options->kinds != 0)
+            break; /* only what a cluster file cannot do without */
+        add(list, i < products->required ? 0 : stage_of_product(products, shape), &gemm);
+    }
+    add(list, 1, &launch);
+}
+
+/* Rounds of a tournament in which every two of `players` meet once. */
+static int rounds_of(int players)
+{
+    return players < 2 ? 0 : players + players % 2 - 1;
+}
+
+static int node_rounds(const struct sbp_sweep_options *options)
+{
+    const int rounds = rounds_of(options->nodes);
+    return rounds < MOST_NODE_ROUNDS ? rounds : MOST_NODE_ROUNDS;
+}
+
+static void list_pairs(struct list *list, const struct sbp_sweep_options *options)
+{
+    const int inner = rounds_of(options->ranks_per_node);
+    const int rounds = inner + node_rounds(options) * options->ranks_per_node;
+    struct sbp_cell cell = {.work = SBP_WORK_PAIRS};
+    for (cell.round = 0; cell.round < rounds; cell.round++) {
+        cell.bytes = LATENCY_BYTES;
+        add(list, 0, &cell);
+        cell.bytes = BANDWIDTH_BYTES;
+        if (cell.bytes <= options->max_bytes)
+            add(list, 0, &cell);
+    }
+}
+
+/* The circle method: the last of an even number stays, the others meet where their sum says. -1:
+ * nobody. */
+static int opponent(int players, int round, int player)
+{
+    const int seats = players + players % 2 - 1; /* on the circle */
+    int other;
+    if (player == seats) {
+        other = 0;
+        while ((2 * other) % seats != round)
+            other++;
+    } else {
+        other = ((round - player) % seats + seats) % seats;
+        if (other == player)
+            other = seats;
+    }
+    return other < players ? other : -1;
+}
+
+bool sbp_sweep_partner(const struct sbp_sweep_options *options, int round, int node, int local,
+                       int *partner_node, int *partner_local)
+{
+    const int inner = rounds_of(options->ranks_per_node);
+    if (node >= options->nodes || local >= options->ranks_per_node)
+        return false;
+    *partner_node = node;
+    *partner_local = local;
+    if (round < inner) {
+        *partner_local = opponent(options->ranks_per_node, round, local);
+        return *partner_local >= 0;
+    }
+    const int at = (round - inner) / options->ranks_per_node;
+    if ((round - inner) % options->ranks_per_node != local || at >= node_rounds(options))
+        return false;
+    const int every = (int)((int64_t)at * rounds_of(options->nodes) / node_rounds(options));
+    *partner_node = opponent(options->nodes, every, node);
+    return *partner_node >= 0;
+}
+
+/* --- the whole --- */
+
+static void list_all(struct list *list, const struct sbp_sweep_options *options)
+{
+    list_compute(list, options);
+    list_pairs(list, options);
+    list_collectives(list, options);
+}
+
+static bool is_required(const struct sbp_cell *cell)
+{
+    return cell->work != SBP_WORK_PAIRS &&
+           (cell->work != SBP_WORK_COLLECTIVE || cell->bytes <= REQUIRED_BYTES);
+}
+
+/* By stage; in the first, what is required goes first. */
+static void sort_into(struct sbp_sweep *sweep, const struct list *list)
+{
+    for (int stage = 0; stage < SBP_SWEEP_STAGES; stage++) {
+        sweep->first[stage] = sweep->count;
+        for (int pass = 0; pass < 2; pass++) {
+            for (int64_t i = 0; i < list->count; i++)
+                if (list->stage[i] == stage && is_required(&list->cell[i]) == (pass == 0))
+                    sweep->cell[sweep->count++] = list->cell[i];
+            if (stage == 0 && pass == 0)
+                sweep->required = sweep->count;
+        }
+    }
+    sweep->first[SBP_SWEEP_STAGES] = sweep->count;
+}
+
+enum sbp_status sbp_sweep_init(struct sbp_sweep *sweep, const struct sbp_sweep_options *options,
+                               struct sbp_diag *diag)
+{
+    *sweep = (struct sbp_sweep){.options = *options};
+    struct list list = {0};
+    list_all(&list, options);
+    if (list.count >= MOST_CELLS)
+        return sbp_fail(diag, SBP_E_RANGE,
+                        "%d nodes x %d ranks have %lld cells to measure, legal are fewer than %d",
+                        options->nodes, options->ranks_per_node, (long long)list.count, MOST_CELLS);
+    const size_t count = (size_t)list.count;
+    list.count = 0;
+    list.cell = calloc(count, sizeof *list.cell);
+    list.stage = calloc(count, sizeof *list.stage);
+    sweep->cell = calloc(count, sizeof *sweep->cell);
+    enum sbp_status status = SBP_OK;
+    if (list.cell == NULL || list.stage == NULL || sweep->cell == NULL) {
+        sbp_sweep_free(sweep);
+        status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for %zu cells", count);
+    } else {
+        list_all(&list, options);
+        sort_into(sweep, &list);
+    }
+    free(list.stage);
+    free(list.cell);
+    return status;
+}
+
+void sbp_sweep_free(struct sbp_sweep *sweep)
+{
+    if (sweep == NULL)
+        return;
+    free(sweep->cell);
+    *sweep = (struct sbp_sweep){0};
+}
+
+void sbp_sweep_order(const struct sbp_sweep *sweep, uint64_t seed, int run, int *order)
+{
+    struct sbp_random random;
+    sbp_random_seed(&random, seed + (uint64_t)run * 0x9e3779b97f4a7c15u);
+    for (int i = 0; i < sweep->count; i++)
+        order[i] = i;
+    for (int stage = 0; stage < SBP_SWEEP_STAGES; stage++) {
+        const int first = stage == 0 && run == 0 ? sweep->required : sweep->first[stage];
+        for (int i = sweep->first[stage + 1] - 1; i > first; i--) {
+            const int j = first + (int)sbp_random_below(&random, (uint64_t)(i - first) + 1);
+            const int swapped = order[i];
+            order[i] = order[j];
+            order[j] = swapped;
+        }
+    }
+}

@@ -1,0 +1,326 @@
+#include "costmodel/cluster/cluster.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/portable.h"
+
+#define MOST_DEVICES (INT64_C(1) << 31)
+#define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */
+#define MOST_RATE    1e30
+#define LEAST_SHARE  1e-9 /* of the peak; keeps times finite */
+
+static const struct {
+    const char *name;
+    int64_t bytes;
+} TYPES[SBP_TYPES] = {
+    [SBP_FP32] = {"fp32", 4},
+    [SBP_FP64] = {"fp64", 8},
+    [SBP_BF16] = {"bf16", 2},
+    [SBP_FP16] = {"fp16", 2},
+};
+
+const char *sbp_type_name(enum sbp_type type)
+{
+    assert((unsigned)type < SBP_TYPES);
+    return TYPES[type].name;
+}
+
+int64_t sbp_type_bytes(enum sbp_type type)
+{
+    assert((unsigned)type < SBP_TYPES);
+    return TYPES[type].bytes;
+}
+
+/* --- reading --- */
+
+static enum sbp_status read_level(const struct sbp_json *at, struct sbp_level *level)
+{
+    static const char *const KEYS[] = {"name",  "size",   "alpha_s", "beta_s_per_byte",
+                                       "ports", "curves", "source",  NULL};
+    struct sbp_json member;
+    int64_t ports = 0;
+    SBP_TRY(sbp_json_keys(at, KEYS));
+    SBP_TRY(sbp_json_member(at, "name", &member));
+    SBP_TRY(sbp_json_name(&member, level->name, (int)sizeof level->name));
+    SBP_TRY(sbp_json_member(at, "size", &member));
+    SBP_TRY(sbp_json_int64(&member, 1, MOST_DEVICES, &level->size));
+    SBP_TRY(sbp_json_member(at, "alpha_s", &member));
+    SBP_TRY(sbp_json_double(&member, 0, 1e6, &level->alpha_s));
+    SBP_TRY(sbp_json_member(at, "beta_s_per_byte", &member));
+    SBP_TRY(sbp_json_double(&member, 0, 1e6, &level->beta_s_per_byte));
+    SBP_TRY(sbp_json_get_int64(at, "ports", 1, 1 << 20, &ports));
+    level->ports = (int)ports;
+    return SBP_OK;
+}
+
+/* Reports and strategies name levels, so names are not given twice. */
+static enum sbp_status check_level_name(const struct sbp_json *at,
+                                        const struct sbp_cluster *cluster, int place)
+{
+    const char *name = cluster->level[place].name;
+    for (int i = 0; i < place; i++)
+        if (strcmp(cluster->level[i].name, name) == 0) {
+            struct sbp_json member;
+            SBP_TRY(sbp_json_member(at, "name", &member));
+            return sbp_json_refuse(&member, "\"%s\" is the name of levels[%d] already", name, i);
+        }
+    return SBP_OK;
+}
+
+static enum sbp_status read_levels(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    struct sbp_json levels, level, curves;
+    int64_t devices = 1;
+    int count;
+    SBP_TRY(sbp_json_member(at, "levels", &levels));
+    SBP_TRY(sbp_json_length(&levels, &count));
+    if (count < 1 || count > SBP_MAX_LEVELS)
+        return sbp_json_refuse(&levels, "has %d levels, legal are 1 to %d", count, SBP_MAX_LEVELS);
+    cluster->level_count = count;
+    for (int i = 0; i < count; i++) {
+        SBP_TRY(sbp_json_element(&levels, i, &level));
+        SBP_TRY(read_level(&level, &cluster->level[i]));
+        SBP_TRY(check_level_name(&level, cluster, i));
+        if (sbp_json_has(&level, "curves")) {
+            SBP_TRY(sbp_json_member(&level, "curves", &curves));
+            SBP_TRY(sbp_curves_read(&curves, i, &cluster->curves));
+        }
+        devices *= cluster->level[i].size; /* two factors up to 2^31 each: no overflow */
+        if (devices > MOST_DEVICES)
+            return sbp_json_refuse(&levels, "more than 2^31 devices in all");
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_flops(const struct sbp_json *device, struct sbp_cluster *cluster)
+{
+    const char *known[SBP_TYPES + 1] = {0};
+    struct sbp_json flops;
+    int given = 0;
+    for (int type = 0; type < SBP_TYPES; type++)
+        known[type] = TYPES[type].name;
+    SBP_TRY(sbp_json_member(device, "flops", &flops));
+    SBP_TRY(sbp_json_keys(&flops, known));
+    for (int type = 0; type < SBP_TYPES; type++) {
+        SBP_TRY(sbp_json_get_double(&flops, known[type], 1, MOST_RATE, &cluster->flops[type]));
+        given += cluster->flops[type] > 0;
+    }
+    if (given == 0)
+        return sbp_json_refuse(&flops, "give the peak rate of at least one of fp32, fp64, bf16, "
+                                       "fp16");
+    return SBP_OK;
+}
+
+static enum sbp_status read_efficiency(const struct sbp_json *at, struct sbp_efficiency *entry)
+{
+    static const char *const KEYS[] = {"m", "n", "k", "efficiency", "type", NULL};
+    struct sbp_json member;
+    int64_t *sizes[] = {&entry->m, &entry->n, &entry->k};
+    SBP_TRY(sbp_json_keys(at, KEYS));
+    for (int i = 0; i < 3; i++) {
+        SBP_TRY(sbp_json_member(at, KEYS[i], &member));
+        SBP_TRY(sbp_json_int64(&member, 1, MOST_COUNT, sizes[i]));
+    }
+    SBP_TRY(sbp_json_member(at, "efficiency", &member));
+    return sbp_json_double(&member, LEAST_SHARE, 1, &entry->share);
+}
+
+static enum sbp_status read_gemm(const struct sbp_json *device, struct sbp_cluster *cluster)
+{
+    struct sbp_json list, element;
+    int count;
+    if (!sbp_json_has(device, "gemm"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(device, "gemm", &list));
+    SBP_TRY(sbp_json_length(&list, &count));
+    if (count > SBP_MAX_EFFICIENCIES)
+        return sbp_json_refuse(&list, "has %d shapes, at most %d are legal", count,
+                               SBP_MAX_EFFICIENCIES);
+    for (int i = 0; i < count; i++) {
+        SBP_TRY(sbp_json_element(&list, i, &element));
+        SBP_TRY(read_efficiency(&element, &cluster->efficiency[i]));
+    }
+    cluster->efficiency_count = count;
+    return SBP_OK;
+}
+
+static enum sbp_status read_device(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    static const char *const KEYS[] = {"name",
+                                       "memory_bytes",
+                                       "reserve_bytes",
+                                       "flops",
+                                       "memory_bytes_per_s",
+                                       "gemm",
+                                       "host_memory_bytes",
+                                       "host_link_bytes_per_s",
+                                       "kernel_launch_s",
+                                       "source",
+                                       NULL};
+    struct sbp_json device, member;
+    SBP_TRY(sbp_json_member(at, "device", &device));
+    SBP_TRY(sbp_json_keys(&device, KEYS));
+    SBP_TRY(sbp_json_member(&device, "memory_bytes", &member));
+    SBP_TRY(sbp_json_int64(&member, 1, MOST_COUNT, &cluster->memory_bytes));
+    SBP_TRY(sbp_json_get_int64(&device, "reserve_bytes", 0, cluster->memory_bytes,
+                               &cluster->reserve_bytes));
+    SBP_TRY(sbp_json_member(&device, "memory_bytes_per_s", &member));
+    SBP_TRY(sbp_json_double(&member, 1, MOST_RATE, &cluster->memory_bytes_per_s));
+    SBP_TRY(sbp_json_get_int64(&device, "host_memory_bytes", 0, MOST_COUNT,
+                               &cluster->host_memory_bytes));
+    SBP_TRY(sbp_json_get_double(&device, "host_link_bytes_per_s", 0, MOST_RATE,
+                                &cluster->host_link_bytes_per_s));
+    SBP_TRY(sbp_json_get_double(&device, "kernel_launch_s", 0, 1e6, &cluster->kernel_launch_s));
+    SBP_TRY(read_flops(&device, cluster));
+    return read_gemm(&device, cluster);
+}
+
+static enum sbp_status read_model(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    static const char *const NAMES[] = {
+        [SBP_MODEL_RING] = "ring", [SBP_MODEL_HIERARCHICAL] = "hierarchical", NULL};
+    int model = SBP_MODEL_RING;
+    SBP_TRY(sbp_json_get_choice(at, "collectives", NAMES, &model));
+    cluster->collectives = (enum sbp_collective_model)model;
+    return sbp_json_get_double(at, "gradient_overlap", 0, 1, &cluster->gradient_overlap);
+}
+
+/* A group's nodes share the ports of the level that holds nodes. */
+static enum sbp_status read_network(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    struct sbp_json member;
+    if (!sbp_json_has(at, "network"))
+        return SBP_OK;
+    if (cluster->level_count > 1)
+        cluster->network.ports = cluster->level[cluster->level_count - 2].ports;
+    SBP_TRY(sbp_json_member(at, "network", &member));
+    return sbp_network_read(&member, &cluster->network);
+}
+
+enum sbp_status sbp_cluster_read(const struct sbp_json *at, struct sbp_cluster *cluster)
+{
+    static const char *const KEYS[] = {"name",     "collectives", "gradient_overlap",
+                                       "levels",   "device",      "network",
+                                       "measured", "source",      NULL};
+    struct sbp_json member;
+    *cluster = (struct sbp_cluster){0};
+    SBP_TRY(sbp_json_keys(at, KEYS));
+    SBP_TRY(sbp_json_member(at, "name", &member));
+    SBP_TRY(sbp_json_name(&member, cluster->name, (int)sizeof cluster->name));
+    SBP_TRY(read_model(at, cluster));
+    SBP_TRY(read_levels(at, cluster));
+    SBP_TRY(read_network(at, cluster));
+    return read_device(at, cluster);
+}
+
+/* --- size --- */
+
+int64_t sbp_cluster_devices(const struct sbp_cluster *cluster)
+{
+    int64_t devices = 1;
+    for (int i = 0; i < cluster->level_count; i++)
+        devices *= cluster->level[i].size;
+    return devices;
+}
+
+static enum sbp_status refuse_devices(const struct sbp_cluster *cluster, int64_t devices,
+                                      struct sbp_diag *diag)
+{
+    char legal[256] = "";
+    int64_t inside = 1; /* devices of a member of the level */
+    for (int i = cluster->level_count - 1; i >= 0; i--) {
+        const size_t used = strlen(legal);
+        const long long size = cluster->level[i].size;
+        if (used == 0)
+            (void)snprintf(legal, sizeof legal, "the divisors of %lld", size);
+        else if (size > 1)
+            (void)snprintf(legal + used, sizeof legal - used, ", %lld times those of %lld",
+                           (long long)inside, size);
+        inside *= size;
+    }
+    return sbp_fail(diag, SBP_E_INPUT, "%s: %lld devices do not divide its levels, legal are %s",
+                    cluster->name, (long long)devices, legal);
+}
+
+enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
+                                   struct sbp_diag *diag)
+{
+    const int64_t all = sbp_cluster_devices(cluster);
+    struct sbp_cluster shrunk = *cluster;
+    int64_t left = devices; /* what the levels further out must hold */
+    if (devices < 1 || devices > all)
+        return sbp_fail(diag, SBP_E_INPUT, "%s: %lld devices asked for, legal are 1 to %lld",
+                        cluster->name, (long long)devices, (long long)all);
+    for (int i = cluster->level_count - 1; i >= 0; i--) {
+        struct sbp_level *level = &shrunk.level[i];
+        if (left % level->size == 0) {
+            left /= level->size;
+        } else if (level->size % left == 0) {
+            level->size = left;
+            left = 1;
+        } else {
+            return refuse_devices(cluster, devices, diag);
+        }
+    }
+    assert(left == 1); /* more would be left only of more devices than there are */
+    *cluster = shrunk;
+    return SBP_OK;
+}
+
+/* --- compute --- */
+
+/* The rate of a type the file has none for: the other half-precision type runs on the same units,
+ * then the nearest wider type (a bound from below), then fp32 for fp64, then anything. */
+static double peak_flops(const struct sbp_cluster *cluster, enum sbp_type type)
+{
+    static const enum sbp_type ORDER[SBP_TYPES][SBP_TYPES] = {
+        [SBP_FP32] = {SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16},
+        [SBP_FP64] = {SBP_FP64, SBP_FP32, SBP_BF16, SBP_FP16},
+        [SBP_BF16] = {SBP_BF16, SBP_FP16, SBP_FP32, SBP_FP64},
+        [SBP_FP16] = {SBP_FP16, SBP_BF16, SBP_FP32, SBP_FP64},
+    };
+    for (int i = 0; i < SBP_TYPES; i++)
+        if (cluster->flops[ORDER[type][i]] > 0)
+            return cluster->flops[ORDER[type][i]];
+    return INFINITY; /* a cluster that was not read from a file: compute is free */
+}
+
+/* Shepard's interpolation with power 2; shapes differ by factors, so distances are logarithmic. */
+static double gemm_efficiency(const struct sbp_cluster *cluster, double m, double n, double k)
+{
+    double weights = 0, sum = 0;
+    for (int i = 0; i < cluster->efficiency_count; i++) {
+        const struct sbp_efficiency *entry = &cluster->efficiency[i];
+        const double dm = sbp_log(m / (double)entry->m), dn = sbp_log(n / (double)entry->n);
+        const double dk = sbp_log(k / (double)entry->k);
+        const double squared = dm * dm + dn * dn + dk * dk;
+        if (squared < 1e-18)
+            return entry->share;
+        weights += 1 / squared;
+        sum += entry->share / squared;
+    }
+    return weights > 0 ? sum / weights : 1;
+}
+
+double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
+                          double k)
+{
+    return sbp_cluster_product_s(cluster, type, m, n, k, m * k + k * n + m * n);
+}
+
+double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
+                             double n, double k, double elements)
+{
+    const double rate = peak_flops(cluster, type) * gemm_efficiency(cluster, m, n, k);
+    const double bytes = elements * (double)sbp_type_bytes(type);
+    return fmax(2 * m * n * k / rate, bytes / cluster->memory_bytes_per_s);
+}
+
+double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type type, double flops,
+                            double bytes)
+{
+    return fmax(flops / peak_flops(cluster, type), bytes / cluster->memory_bytes_per_s);
+}

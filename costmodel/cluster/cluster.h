@@ -1,0 +1,91 @@
+/* A cluster: network levels and one kind of device, as read from a cluster file.
+ *
+ * Levels stand outermost first (nodes, then devices in a node). Inside, everything is SI: seconds,
+ * bytes, FLOP/s.
+ */
+#ifndef SBP_COSTMODEL_CLUSTER_CLUSTER_H
+#define SBP_COSTMODEL_CLUSTER_CLUSTER_H
+
+#include <stdint.h>
+
+#include "base/json.h"
+#include "base/status.h"
+#include "costmodel/cluster/curve.h"
+#include "costmodel/cluster/network.h"
+
+#define SBP_MAX_LEVELS       4
+#define SBP_MAX_EFFICIENCIES 64
+
+enum sbp_type { SBP_FP32, SBP_FP64, SBP_BF16, SBP_FP16 };
+#define SBP_TYPES 4
+const char *sbp_type_name(enum sbp_type type); /* "fp32", "fp64", "bf16", "fp16" */
+int64_t sbp_type_bytes(enum sbp_type type);
+
+struct sbp_level {
+    char name[32];
+    int64_t size;           /* members, >= 1 */
+    double alpha_s;         /* latency of one message step */
+    double beta_s_per_byte; /* inverse bandwidth of one port in one direction */
+    int ports;              /* network ports of one member that the groups of its devices share;
+                               0, not given: every device has a port of its own */
+};
+
+/* How a group that spans levels communicates (costmodel/cluster/collective.h). */
+enum sbp_collective_model { SBP_MODEL_RING, SBP_MODEL_HIERARCHICAL };
+
+/* Measured share of the peak rate that a (m, k) x (k, n) product reaches. */
+struct sbp_efficiency {
+    int64_t m, n, k;
+    double share; /* 1e-9 .. 1 */
+};
+
+struct sbp_cluster {
+    char name[64];
+    int level_count;
+    struct sbp_level level[SBP_MAX_LEVELS];
+    struct sbp_curves curves;   /* measured times that override alpha and beta */
+    struct sbp_network network; /* measured times by group shape, which override both */
+    enum sbp_collective_model collectives;
+    double gradient_overlap; /* share of a gradient's communication that can hide behind the
+                                backward pass, 0 .. 1, default 0 */
+    int64_t memory_bytes;    /* of a device */
+    int64_t reserve_bytes;   /* runtime's own share of it, default 0 */
+    double flops[SBP_TYPES]; /* peak rate by type; 0: not given */
+    double memory_bytes_per_s;
+    int64_t host_memory_bytes;    /* host memory for each device; 0: not given */
+    double host_link_bytes_per_s; /* between a device and it, in one direction; 0: not given */
+    double kernel_launch_s;       /* of one kernel, beside flops and bytes; default 0 */
+    int efficiency_count;         /* 0: the peak is reached */
+    struct sbp_efficiency efficiency[SBP_MAX_EFFICIENCIES];
+};
+
+/* Reads {"name", "collectives"?: "ring" (default) | "hierarchical", "gradient_overlap"?, "levels":
+ * [{"name", "size", "alpha_s", "beta_s_per_byte", "ports"?, "curves"?: {...}}...], "device":
+ * {"memory_bytes", "reserve_bytes"?, "flops": {type: rate}, "memory_bytes_per_s", "gemm"?:
+ * [{"m","n","k","efficiency"}...], "host_memory_bytes"?, "host_link_bytes_per_s"?,
+ * "kernel_launch_s"?}, "network"?: {...}, "measured"?: {...}, "source"?: ...}. Curves:
+ * costmodel/cluster/curve.h; network: costmodel/cluster/network.h. "measured" and "source" are
+ * carried along, not interpreted. Devices in all: 1 .. 2^31. */
+enum sbp_status sbp_cluster_read(const struct sbp_json *at,
+                                 struct sbp_cluster *cluster) SBP_MUST_USE;
+
+int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
+/* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when it does not divide. */
+enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth)
+ * (design, section 5). A type that the file gives no peak for takes that of the other
+ * half-precision type, else of a wider one, else of any. The efficiency of a shape between
+ * measured ones is their average weighted by inverse squared distance in (log m, log n, log k). */
+double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
+                          double k);
+/* The same where not m k + k n + m n elements move between memory and arithmetic, but `elements`: a
+ * convolution's windows overlap. */
+double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
+                             double n, double k, double elements);
+/* Seconds of a kernel that does `flops` at the peak rate and moves `bytes`. */
+double sbp_cluster_kernel_s(const struct sbp_cluster *cluster, enum sbp_type type, double flops,
+                            double bytes);
+
+#endif

@@ -1,0 +1,241 @@
+#include "costmodel/cluster/collective.h"
+
+#include <math.h>
+#include <stddef.h>
+
+/* --- groups --- */
+
+struct sbp_group sbp_group_one(void)
+{
+    struct sbp_group group;
+    for (int i = 0; i < SBP_MAX_LEVELS; i++)
+        group.members[i] = 1;
+    return group;
+}
+
+struct sbp_group sbp_group_of(const struct sbp_mesh *mesh, sbp_axes axes)
+{
+    struct sbp_group group = sbp_group_one();
+    for (int i = 0; i < mesh->axis_count; i++)
+        if (axes >> i & 1)
+            group.members[mesh->axis[i].level] *= (double)mesh->axis[i].size;
+    return group;
+}
+
+double sbp_group_size(const struct sbp_group *group)
+{
+    double size = 1;
+    for (int i = 0; i < SBP_MAX_LEVELS; i++)
+        size *= group->members[i];
+    return size;
+}
+
+/* --- one ring on one level --- */
+
+/* By how much the groups that talk at the same time stretch n, when `own` of a member's devices
+ * share a group's way through its ports. */
+static double stretch(const struct sbp_cluster *cluster, int level, double own)
+{
+    double devices = 1;
+    if (cluster->level[level].ports == 0)
+        return 1;
+    for (int i = level + 1; i < cluster->level_count; i++)
+        devices *= (double)cluster->level[i].size;
+    return fmax(1, devices / own / cluster->level[level].ports);
+}
+
+/* Devices of a group within one of its members at a level. */
+static double own_devices(const struct sbp_group *group, int level)
+{
+    double devices = 1;
+    for (int i = level + 1; i < SBP_MAX_LEVELS; i++)
+        devices *= group->members[i];
+    return devices;
+}
+
+static double level_s(const struct sbp_cluster *cluster, int level, enum sbp_collective kind,
+                      double members, double bytes)
+{
+    const struct sbp_level *at = &cluster->level[level];
+    if (members <= 1)
+        return 0;
+    if (cluster->curves.curve_count > 0 && sbp_curves_has(&cluster->curves, level, kind))
+        return sbp_curves_s(&cluster->curves, level, kind, at->alpha_s, at->beta_s_per_byte,
+                            members, bytes);
+    return sbp_collective_steps(kind, members) * at->alpha_s +
+           sbp_collective_share(kind, members) * bytes * at->beta_s_per_byte;
+}
+
+/* --- a group over levels --- */
+
+static double ring_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                     const struct sbp_group *group, double bytes)
+{
+    int slowest = -1;
+    double slowest_beta = 0, slowest_stretch = 1;
+    for (int i = 0; i < cluster->level_count; i++) {
+        if (group->members[i] <= 1)
+            continue;
+        const double own = kind == SBP_ALL_TO_ALL ? 1 : own_devices(group, i);
+        const double factor = stretch(cluster, i, own);
+        const double beta = factor * cluster->level[i].beta_s_per_byte;
+        if (slowest < 0 || beta > slowest_beta ||
+            (beta == slowest_beta && cluster->level[i].alpha_s > cluster->level[slowest].alpha_s)) {
+            slowest = i;
+            slowest_beta = beta;
+            slowest_stretch = factor;
+        }
+    }
+    if (slowest < 0)
+        return 0;
+    return level_s(cluster, slowest, kind, sbp_group_size(group), slowest_stretch * bytes);
+}
+
+static double phases_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                       const struct sbp_group *group, double bytes)
+{
+    const bool shrinks = kind == SBP_REDUCE_SCATTER || kind == SBP_ALL_GATHER;
+    double seconds = 0;
+    for (int i = cluster->level_count - 1; i >= 0; i--) {
+        if (group->members[i] <= 1)
+            continue;
+        const double inside = own_devices(group, i);
+        const double factor = stretch(cluster, i, kind == SBP_BROADCAST_COLL ? inside : 1);
+        seconds += level_s(cluster, i, kind, group->members[i],
+                           factor * (shrinks ? bytes / inside : bytes));
+    }
+    return seconds;
+}
+
+/* Scatters up to the outermost level, one all-reduce there, and gathers back. */
+static double all_reduce_phases_s(const struct sbp_cluster *cluster, const struct sbp_group *group,
+                                  double bytes)
+{
+    struct sbp_group inner = *group;
+    int outermost = 0;
+    while (outermost < cluster->level_count && group->members[outermost] <= 1)
+        outermost++;
+    if (outermost == cluster->level_count)
+        return 0;
+    inner.members[outermost] = 1;
+    return phases_s(cluster, SBP_REDUCE_SCATTER, &inner, bytes) +
+           level_s(cluster, outermost, SBP_ALL_REDUCE, group->members[outermost],
+                   stretch(cluster, outermost, 1) * bytes / own_devices(group, outermost)) +
+           phases_s(cluster, SBP_ALL_GATHER, &inner, bytes);
+}
+
+static double level_model_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                            const struct sbp_group *group, double bytes)
+{
+    if (cluster->collectives == SBP_MODEL_RING || kind == SBP_SEND_RECV)
+        return ring_s(cluster, kind, group, bytes);
+    if (kind == SBP_ALL_REDUCE)
+        return all_reduce_phases_s(cluster, group, bytes);
+    return phases_s(cluster, kind, group, bytes);
+}
+
+/* --- measured by group shape --- */
+
+/* Devices of a node want to talk at the same time, whatever group they belong to; a measured group
+ * already had its own ones share the ports. */
+static double network_stretch(const struct sbp_cluster *cluster, double ranks_per_node)
+{
+    const double devices = (double)cluster->level[cluster->level_count - 1].size;
+    const int ports = cluster->network.ports;
+    return ports == 0 ? 1 : fmax(1, devices / ports) / fmax(1, ranks_per_node / ports);
+}
+
+/* What stands for a kind that was not measured: an all-gather and a reduce-scatter are each other's
+ * mirror, and together an all-reduce. */
+static const struct {
+    enum sbp_collective kind, other;
+    double times, more_error;
+} STAND_INS[] = {
+    {SBP_REDUCE_SCATTER, SBP_ALL_GATHER, 1, 0.25},  {SBP_ALL_GATHER, SBP_REDUCE_SCATTER, 1, 0.25},
+    {SBP_REDUCE_SCATTER, SBP_ALL_REDUCE, 0.5, 0.5}, {SBP_ALL_GATHER, SBP_ALL_REDUCE, 0.5, 0.5},
+    {SBP_ALL_REDUCE, SBP_ALL_GATHER, 2, 0.5},       {SBP_ALL_REDUCE, SBP_REDUCE_SCATTER, 2, 0.5},
+};
+
+static struct sbp_network_price price_other(const struct sbp_cluster *cluster,
+                                            enum sbp_collective kind, const struct sbp_group *group,
+                                            double bytes, double factor)
+{
+    const double ranks_per_node = group->members[cluster->level_count - 1];
+    const double nodes = sbp_group_size(group) / ranks_per_node;
+    struct sbp_network_price price = {.error = SBP_NOT_MEASURED_ERROR};
+    for (size_t i = 0; i < sizeof STAND_INS / sizeof *STAND_INS; i++) {
+        if (STAND_INS[i].kind != kind ||
+            !sbp_network_covers(&cluster->network, STAND_INS[i].other, nodes))
+            continue;
+        price = sbp_network_price(&cluster->network, STAND_INS[i].other, nodes, ranks_per_node,
+                                  factor * bytes);
+        price.seconds *= STAND_INS[i].times;
+        price.error += STAND_INS[i].more_error;
+        price.basis = SBP_BASIS_OTHER_KIND;
+        return price;
+    }
+    price.seconds = level_model_s(cluster, kind, group, bytes);
+    price.basis = SBP_BASIS_NOT_MEASURED;
+    return price;
+}
+
+struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
+                                              enum sbp_collective kind,
+                                              const struct sbp_group *group, double bytes)
+{
+    const double ranks_per_node = group->members[cluster->level_count - 1];
+    const double members = sbp_group_size(group), nodes = members / ranks_per_node;
+    if (kind == SBP_LOCAL || members <= 1)
+        return (struct sbp_network_price){0};
+    const double factor = nodes > 1 ? network_stretch(cluster, ranks_per_node) : 1;
+    if (sbp_network_covers(&cluster->network, kind, nodes))
+        return sbp_network_price(&cluster->network, kind, nodes, ranks_per_node, factor * bytes);
+    return price_other(cluster, kind, group, bytes, factor);
+}
+
+double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                              const struct sbp_group *group, double bytes)
+{
+    if (kind == SBP_LOCAL)
+        return 0;
+    if (!sbp_network_is_given(&cluster->network))
+        return level_model_s(cluster, kind, group, bytes);
+    const struct sbp_network_price price = sbp_collective_price(cluster, kind, group, bytes);
+    return sbp_bound_s(cluster->network.bound, price.seconds, price.error);
+}
+
+double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
+                        enum sbp_collective kind, sbp_axes axes, double bytes)
+{
+    const struct sbp_group group = sbp_group_of(mesh, axes);
+    return sbp_collective_group_s(cluster, kind, &group, bytes);
+}
+
+double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
+                                    sbp_axes axes, double bytes)
+{
+    const double members = (double)sbp_mesh_group_size(mesh, axes);
+    return members <= 1 ? 0 : sbp_collective_share(kind, members) * bytes;
+}
+
+/* Of several levels gathers and reductions can shrink: wider groups have more ports. All-to-alls
+ * can as rings alone: phases add up, and every one grows with its members. */
+bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind)
+{
+    if (sbp_network_is_given(&cluster->network)) /* which stands in for kinds that it lacks */
+        return false;
+    for (int i = 0; i < cluster->level_count; i++) {
+        const struct sbp_level *a = &cluster->level[i];
+        if (sbp_curves_has(&cluster->curves, i, kind) ||
+            (kind != SBP_ALL_TO_ALL && cluster->level_count > 1))
+            return false;
+        for (int j = 0; j < cluster->level_count && cluster->collectives == SBP_MODEL_RING; j++) {
+            const struct sbp_level *b = &cluster->level[j];
+            if (stretch(cluster, i, 1) * a->beta_s_per_byte >
+                    stretch(cluster, j, 1) * b->beta_s_per_byte &&
+                a->alpha_s < b->alpha_s)
+                return false;
+        }
+    }
+    return true;
+}

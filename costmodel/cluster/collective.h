@@ -1,0 +1,78 @@
+/* What a collective costs (AutoDDL, table 2; design, section 5).
+ *
+ * One ring or tree of g members over links of one kind takes steps(g) alpha + share(g) n beta
+ * (costmodel/cluster/collective_kind.h), or what the level's measured curves say instead
+ * (costmodel/cluster/curve.h). A group may span levels; the cluster file says how it is then
+ * priced:
+ *
+ * `ring` (the paper, and the default): one ring over all members. Each of its links is taken for
+ * one of the slowest level that the group spans: the one with the largest beta, sharing included
+ * (ties: alpha).
+ *
+ * `hierarchical`: one phase a level. Let the group have m_1 members at the innermost level that it
+ * spans, m_2 at the next, ..., m_L at the outermost, and N_i = m_1 ... m_(i-1). With t_i(kind, n)
+ * the time of m_i members at level i,
+ *   reduce-scatter  sum of t_i(reduce-scatter, n / N_i), innermost first
+ *   all-gather      sum of t_i(all-gather, n / N_i), outermost first: the same backwards
+ *   all-reduce      reduce-scatters up to level L - 1, t_L(all-reduce, n / N_L), all-gathers back
+ *   all-to-all      sum of t_i(all-to-all, n): each phase puts one coordinate of every block right
+ *   broadcast       sum of t_i(broadcast, n), outermost first, by one device a member
+ * (Cho et al., "BlueConnect: Decomposing all-reduce for deep learning on heterogeneous network
+ * hierarchy", MLSys 2019; with two levels also Mikami et al., "Massively distributed SGD", 2018).
+ * By alpha and beta an all-gather costs what a reduce-scatter costs, and an all-reduce both. A
+ * send-recv is one message over the slowest level in either model.
+ *
+ * Measured shapes. Kinds that the cluster file's `network` holds follow its curves and formulas in
+ * either model (costmodel/cluster/network.h). Groups of r of a node's D devices were measured alone
+ * there; in a plan all D talk: n is scaled by max(1, D / ports) / max(1, r / ports) where a group
+ * leaves its node. Of kinds that it does not hold, all-gathers and reduce-scatters stand for each
+ * other, and for half an all-reduce; others follow alpha and beta.
+ *
+ * Sharing. beta is the inverse bandwidth of one port in one direction. A member of level l (one
+ * node) holds D devices and has `ports` ports at that level; all groups of a mesh talk at the same
+ * time. A ring of k devices in the member crosses it once, so D/k groups share the ports; an
+ * all-to-all is no ring, each of its devices sends parts of its own out, so D do; and in a phase of
+ * the hierarchical model each device talks to its like of the other members, so D do (broadcast:
+ * D/k). beta is scaled by max(1, that/ports); with a curve, n is, which is the same where the curve
+ * follows alpha and beta. Without `ports` every device has a port of its own, and so it is at the
+ * innermost level, where a member is a device.
+ */
+#ifndef SBP_COSTMODEL_CLUSTER_COLLECTIVE_H
+#define SBP_COSTMODEL_CLUSTER_COLLECTIVE_H
+
+#include <stdbool.h>
+
+#include "costmodel/cluster/cluster.h"
+#include "costmodel/cluster/collective_kind.h"
+#include "costmodel/cluster/mesh.h"
+
+/* A group by its size at each level, outermost first: 1 where it does not span, also beyond the
+ * cluster's levels. All that a price depends on: searches know no labelled axes. */
+struct sbp_group {
+    double members[SBP_MAX_LEVELS];
+};
+struct sbp_group sbp_group_one(void); /* a device by itself */
+struct sbp_group sbp_group_of(const struct sbp_mesh *mesh, sbp_axes axes);
+double sbp_group_size(const struct sbp_group *group);
+
+/* Seconds; bytes: n as above, >= 0; 0 for groups of one and for LOCAL. */
+double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collective kind,
+                              const struct sbp_group *group, double bytes);
+/* The same at the expected value, with its error and what it rests on
+ * (costmodel/cluster/network.h). Of a cluster without measured shapes: SBP_NOT_MEASURED_ERROR and
+ * SBP_BASIS_NOT_MEASURED. */
+struct sbp_network_price sbp_collective_price(const struct sbp_cluster *cluster,
+                                              enum sbp_collective kind,
+                                              const struct sbp_group *group, double bytes);
+double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
+                        enum sbp_collective kind, sbp_axes axes, double bytes);
+/* Bytes that a device sends: share(g) n, whatever way a model lets them go. */
+double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
+                                    sbp_axes axes, double bytes);
+
+/* Whether a collective over more axes is known never to cost less. An all-to-all may where a wider
+ * ring adds a level of larger beta, whose alpha then counts, but smaller alpha; others over several
+ * levels; all where curves say so. */
+bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind);
+
+#endif

@@ -1,0 +1,83 @@
+/* Collectives cut by axes: the cheapest way to change a tensor's distribution, by counts of axes.
+ *
+ * With alpha > 0 a ring over 2^k members costs 2^k - 1 alphas, k rings over pairs cost k; on slow
+ * outer levels it pays to scatter inside first. What a group costs depends on how many axes of each
+ * family it has, so a set of axes is a number here: its counts by family as digits.
+ *
+ * Lists have one form: reduce-scatters, then all-reduces and all-to-alls, then all-gathers, each
+ * kind cut into groups in any way, with slices of what is whole in front of them and paddings to P
+ * behind. To exchange neighbours so that a list gets this form makes the blocks of neither larger.
+ * So where prices follow alpha and beta, the levels of rings have one order (sbp_cut_prices.least)
+ * and every axis can be split, no list of whatever form costs less. An axis that can be split at
+ * both ends had better be split all the way: without it all groups and blocks cost no more. A sum
+ * over an axis costs as an all-reduce what it costs in halves, so it is scattered. What stays P (or
+ * B) may be scattered on the way and padded again (or sliced and gathered), which the search
+ * decides. Where an axis cannot be split, an all-reduce that goes over it as well, though it need
+ * not, may cost still less, because its phases scatter what lists cannot: that is not searched. The
+ * tests hold all that against all sequences of steps.
+ */
+#ifndef SBP_COSTMODEL_LAYOUT_BOXING_CUT_H
+#define SBP_COSTMODEL_LAYOUT_BOXING_CUT_H
+
+#include "base/arena.h"
+#include "costmodel/cluster/collective.h"
+
+/* Sets of axes of a mesh with more kinds of groups are not tabulated (two levels of 10^4 devices
+ * have fewer). */
+#define SBP_MOST_CUT_SETS 16384
+#define SBP_CUT_KINDS     4
+
+/* What groups cost on a cluster. Not thread-safe: searches write to the scratch columns. */
+struct sbp_cut_prices {
+    const struct sbp_cluster *cluster; /* borrowed */
+    const struct sbp_mesh *mesh;       /* borrowed */
+    bool least;                        /* cuts are least among all lists, as said above */
+    bool linear;                       /* no curves: seconds are start_s + per_byte_s * bytes */
+    int set_count;
+    int stride[SBP_MAX_AXES];     /* (family) of an axis of it in the number of a set */
+    uint8_t *count;               /* (set_count, family) axes */
+    double *members;              /* (set_count) product of the sizes */
+    double *start_s, *per_byte_s; /* (SBP_CUT_KINDS, set_count) */
+    double *best_s;               /* (set_count) scratch, */
+    int *best_first, *best_count; /* of one search */
+};
+
+/* E_MEMORY; E_UNSUPPORTED, with no text: more than SBP_MOST_CUT_SETS sets. */
+enum sbp_status sbp_cut_prices_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
+                                    struct sbp_arena *arena,
+                                    struct sbp_cut_prices *prices) SBP_MUST_USE;
+
+/* The set of a group's axes: members at each level, which must be products of the mesh's. */
+int sbp_cut_set(const struct sbp_cut_prices *prices, const struct sbp_group *group);
+
+/* What has to change, by sets of axes; together they are no more than the mesh has. */
+struct sbp_cut_task {
+    int sum;      /* P -> B with nothing to be split by in between: all-reduced */
+    int rest;     /* P -> B that can be split in between */
+    int leave;    /* P -> split */
+    int move;     /* split -> another split */
+    int gather;   /* split -> B */
+    int partial;  /* P -> P that can be split in between */
+    int whole;    /* B -> B that can be */
+    double bytes; /* of the block where all that can be split is: the smallest on the way */
+};
+
+struct sbp_cut_step {
+    enum sbp_collective kind;
+    int set;
+};
+struct sbp_cut {
+    double seconds;
+    int partial, whole; /* which of these are split on the way, */
+    int summed;         /* and which of `rest` are not, but all-reduced */
+    int count;
+    struct sbp_cut_step step[2 * SBP_MAX_AXES];
+};
+
+/* The cheapest list; among equal ones a short one. */
+void sbp_cut_make(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task,
+                  struct sbp_cut *cut);
+/* Its seconds alone. */
+double sbp_cut_s(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task);
+
+#endif

@@ -1,0 +1,174 @@
+/* The graph builder: operator by operator, shapes and dimension classes follow from the inputs.
+ *
+ * Private to the readers of model files. Every operator that is added lays down its weights, its
+ * output's shape, and which dimensions belong together: classes are merged by union-find while
+ * operators meet (the residual stream becomes one class through adds, norms and the input side of
+ * linears) and numbered once at the end. The arrays are allocated once for `most_ops` operators.
+ * All functions refuse at the given cursor, or at one of its members where there is one to blame.
+ */
+#ifndef SBP_COSTMODEL_MODEL_GRAPH_BUILD_H
+#define SBP_COSTMODEL_MODEL_GRAPH_BUILD_H
+
+#include "costmodel/model/graph.h"
+
+#define SBP_OP_NAME_BYTES 48 /* leaves room for ".positions" in a tensor's name */
+/* Elements of a tensor, so that 8-byte elements stay within 2^62 bytes. */
+#define SBP_MOST_ELEMENTS (INT64_C(1) << 59)
+#define SBP_MOST_SIZE     (INT64_C(1) << 53) /* whole numbers that JSON holds exactly */
+#define SBP_BUILD_CLASSES 10                 /* most of an operator: a custom one's */
+
+struct sbp_builder {
+    struct sbp_graph *graph;
+    int op_capacity, tensor_capacity, class_capacity;
+    int *parent;                       /* (class_capacity) union-find; a root is its own parent */
+    int batch, sequence;               /* classes */
+    enum sbp_attention_kind attention; /* of every attention in the model */
+    double linear_spread;              /* of initial linear weights; 0: 1/sqrt(in) */
+    bool linears_on_grid;              /* linears with weights of their own are SUMMA's */
+};
+
+/* The graph's batch and sequence are set; its arena takes everything. Reads of the model, at `at`,
+ * what its linears are. */
+enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_json *at,
+                               struct sbp_graph *graph, int most_ops) SBP_MUST_USE;
+/* Numbers classes, counts parameters; every operator becomes a site of its own. */
+enum sbp_status sbp_build_close(struct sbp_builder *builder,
+                                const struct sbp_json *at) SBP_MUST_USE;
+
+/* The cursor of a member where it exists, else the object's own: the place to blame. */
+struct sbp_json sbp_build_at(const struct sbp_json *object, const char *key);
+/* Output tensor of the operator added last. */
+int sbp_build_last(const struct sbp_builder *builder);
+
+/* Shape of the model's tokens, without features. */
+struct sbp_shape sbp_build_tokens(const struct sbp_builder *builder);
+
+struct sbp_build_input {
+    int64_t rows; /* the sequence, or the height of images */
+    int64_t features, width;
+    bool image; /* names of the classes */
+};
+enum sbp_status sbp_build_input(struct sbp_builder *builder, const struct sbp_json *at,
+                                const struct sbp_build_input *input) SBP_MUST_USE;
+
+/* ---- products ---- */
+
+struct sbp_build_linear {
+    const char *name;
+    int input;         /* tensor */
+    int64_t out;       /* ignored when tied */
+    int64_t heads;     /* out = heads x inner; 0: inner is 1 */
+    int64_t valid_out; /* less than out: the rest is padding; 0: all valid */
+    bool bias;
+    bool summa;            /* summa_linear: no table */
+    int table;             /* embedding table that is its weight, transposed; -1: its own */
+    const char *out_class; /* name of the output's class; NULL: "NAME.out" */
+};
+enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_json *at,
+                                 const struct sbp_build_linear *linear) SBP_MUST_USE;
+
+struct sbp_build_embedding {
+    const char *name;
+    int64_t vocab, valid_vocab; /* rows of the table, and those that are tokens */
+    int64_t hidden;
+    int64_t positions, types; /* rows of the position and token type tables, 0: none */
+};
+/* Every embedding reads ids of its own. */
+enum sbp_status sbp_build_embedding(struct sbp_builder *builder, const struct sbp_json *at,
+                                    const struct sbp_build_embedding *embedding) SBP_MUST_USE;
+
+struct sbp_build_moe {
+    const char *name;
+    int input;
+    int64_t experts, top_k, ffn;
+    double capacity; /* >= 1 */
+    bool gated;      /* {gate, up}, as swiglu */
+    bool router_bias;
+};
+enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json *at,
+                              const struct sbp_build_moe *moe) SBP_MUST_USE;
+
+/* ---- norms, element-wise ---- */
+
+/* layernorm, batchnorm, rmsnorm over all features. */
+enum sbp_status sbp_build_norm(struct sbp_builder *builder, const struct sbp_json *at,
+                               enum sbp_op_kind kind, const char *name, int input,
+                               double epsilon) SBP_MUST_USE;
+/* rmsnorm over the first `size` features of each head, with one gain for all heads. */
+enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sbp_json *at,
+                                    const char *name, int input, int64_t size,
+                                    double epsilon) SBP_MUST_USE;
+/* relu, gelu, tanh, dropout (with its probability), rotary, swiglu ((ffn, {gate, up}) to ffn). */
+enum sbp_status sbp_build_elementwise(struct sbp_builder *builder, const struct sbp_json *at,
+                                      enum sbp_op_kind kind, const char *name, int input,
+                                      double probability) SBP_MUST_USE;
+enum sbp_status sbp_build_add(struct sbp_builder *builder, const struct sbp_json *at,
+                              const char *name, int left, int right) SBP_MUST_USE;
+enum sbp_status sbp_build_cross_entropy(struct sbp_builder *builder, const struct sbp_json *at,
+                                        const char *name, int logits) SBP_MUST_USE;
+
+/* ---- attention ---- */
+
+struct sbp_build_attention {
+    const char *name;
+    enum sbp_op_kind kind; /* attention, grouped_attention, latent_attention */
+    int input[SBP_MAX_INPUTS];
+    int64_t heads;
+    int64_t kv_heads, head_size; /* of grouped attention */
+    int64_t nope, rope, value;   /* of latent attention: parts of a head (DeepSeek-V2, 2.1) */
+    double dropout;
+    bool causal, ring;
+};
+enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sbp_json *at,
+                                    const struct sbp_build_attention *attention) SBP_MUST_USE;
+
+/* ---- images: (batch, height, channels, width) ---- */
+
+struct sbp_build_window {
+    const char *name;
+    int input;
+    int64_t kernel[2], stride[2], padding[2]; /* height, width */
+    int64_t out;                              /* conv2d: channels */
+    bool bias;                                /* conv2d */
+};
+enum sbp_status sbp_build_conv2d(struct sbp_builder *builder, const struct sbp_json *at,
+                                 const struct sbp_build_window *window) SBP_MUST_USE;
+/* maxpool, avgpool; a kernel of 0 x 0 covers the whole image (or sequence). */
+enum sbp_status sbp_build_pool(struct sbp_builder *builder, const struct sbp_json *at,
+                               enum sbp_op_kind kind,
+                               const struct sbp_build_window *window) SBP_MUST_USE;
+/* flatten; first_token. */
+enum sbp_status sbp_build_flatten(struct sbp_builder *builder, const struct sbp_json *at,
+                                  const char *name, int input) SBP_MUST_USE;
+enum sbp_status sbp_build_first_token(struct sbp_builder *builder, const struct sbp_json *at,
+                                      const char *name, int input) SBP_MUST_USE;
+
+struct sbp_build_patches {
+    const char *name;
+    int64_t height, width, channels; /* of the model's images */
+    int64_t patch, hidden;
+    bool bias, class_token, positions;
+};
+/* Tokens that the patches and the class token make. */
+int64_t sbp_build_patch_tokens(const struct sbp_build_patches *patches);
+enum sbp_status sbp_build_patches(struct sbp_builder *builder, const struct sbp_json *at,
+                                  const struct sbp_build_patches *patches) SBP_MUST_USE;
+
+/* ---- a user's own operator ---- */
+
+/* Reads `at` (the layer, keys checked) and adds it; see graph.h for its keys. */
+extern const char *const sbp_custom_keys[];
+enum sbp_status sbp_build_custom(struct sbp_builder *builder, const struct sbp_json *at,
+                                 const char *name, const int *input, int input_count) SBP_MUST_USE;
+
+/* The readers of the two forms of a model, and of what both have. Keys that both forms have are
+ * listed once; a form's own ones follow them in `known` (room for SBP_MODEL_MOST_KEYS). */
+enum sbp_status sbp_graph_read_layers(const struct sbp_json *at, struct sbp_graph *graph,
+                                      enum sbp_attention_kind attention) SBP_MUST_USE;
+enum sbp_status sbp_graph_read_training(const struct sbp_json *at,
+                                        struct sbp_graph *graph) SBP_MUST_USE;
+#define SBP_MODEL_MOST_KEYS 40
+enum sbp_status sbp_graph_check_keys(const struct sbp_json *at,
+                                     const char *const *own) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,169 @@
+/* Precision, optimizer and clipping of a model file. */
+#include <cjson/cJSON.h>
+
+#include "costmodel/model/graph_build.h"
+
+/* --- precision --- */
+
+static const struct sbp_precision FP32 = {.param = SBP_FP32,
+                                          .grad = SBP_FP32,
+                                          .master = SBP_FP32,
+                                          .moments = SBP_FP32,
+                                          .activation = SBP_FP32,
+                                          .reduce = SBP_FP32,
+                                          .compute = SBP_FP32,
+                                          .accumulate = SBP_FP32,
+                                          .loss = SBP_FP32};
+/* Half-precision parameters and gradients, single-precision master and moments (Micikevicius et
+ * al., 2018; Myelin, section V.B); gradients are reduced as they are, in half precision. */
+static const struct sbp_precision MIXED = {.param = SBP_BF16,
+                                           .grad = SBP_BF16,
+                                           .master = SBP_FP32,
+                                           .moments = SBP_FP32,
+                                           .activation = SBP_BF16,
+                                           .reduce = SBP_BF16,
+                                           .compute = SBP_BF16,
+                                           .accumulate = SBP_BF16,
+                                           .loss = SBP_BF16};
+
+static void derive(struct sbp_precision *precision)
+{
+    /* A master of the parameters' own type would be the parameters once more. */
+    precision->has_master = precision->master != precision->param;
+    precision->has_sum = precision->accumulate != precision->grad;
+    precision->converts_gradient =
+        precision->has_master && precision->accumulate != precision->master;
+}
+
+static enum sbp_status get_type(const struct sbp_json *object, const char *key,
+                                enum sbp_type absent, enum sbp_type *type)
+{
+    const char *names[SBP_TYPES + 1] = {0};
+    struct sbp_json member;
+    int choice;
+    *type = absent;
+    if (!sbp_json_has(object, key))
+        return SBP_OK;
+    for (int i = 0; i < SBP_TYPES; i++)
+        names[i] = sbp_type_name((enum sbp_type)i);
+    SBP_TRY(sbp_json_member(object, key, &member));
+    SBP_TRY(sbp_json_choice(&member, names, &choice));
+    *type = (enum sbp_type)choice;
+    return SBP_OK;
+}
+
+static enum sbp_status read_policy(const struct sbp_json *at, struct sbp_precision *precision)
+{
+    static const char *const KEYS[] = {"param",  "grad",    "master",     "moments", "activation",
+                                       "reduce", "compute", "accumulate", "loss",    NULL};
+    SBP_TRY(sbp_json_keys(at, KEYS));
+    SBP_TRY(get_type(at, "param", SBP_FP32, &precision->param));
+    SBP_TRY(get_type(at, "grad", precision->param, &precision->grad));
+    SBP_TRY(get_type(at, "activation", precision->param, &precision->activation));
+    SBP_TRY(get_type(at, "master", precision->param, &precision->master));
+    SBP_TRY(get_type(at, "moments", precision->master, &precision->moments));
+    SBP_TRY(get_type(at, "reduce", precision->grad, &precision->reduce));
+    SBP_TRY(get_type(at, "compute", precision->param, &precision->compute));
+    SBP_TRY(get_type(at, "accumulate", precision->grad, &precision->accumulate));
+    return get_type(at, "loss", precision->activation, &precision->loss);
+}
+
+static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_precision *precision)
+{
+    static const char *const NAMES[] = {"fp32", "mixed", NULL};
+    struct sbp_json member;
+    int choice;
+    *precision = FP32;
+    if (!sbp_json_has(at, "precision"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(at, "precision", &member));
+    if (cJSON_IsObject(member.node)) {
+        SBP_TRY(read_policy(&member, precision));
+    } else {
+        SBP_TRY(sbp_json_choice(&member, NAMES, &choice));
+        *precision = choice == 0 ? FP32 : MIXED;
+    }
+    derive(precision);
+    return SBP_OK;
+}
+
+/* --- optimizer --- */
+
+/* What a model file that gives only a name gets; published defaults of the methods, adamw's decay
+ * as in Loshchilov and Hutter's reference implementation. */
+static const struct sbp_update DEFAULTS[] = {
+    [SBP_SGD] = {.optimizer = SBP_SGD, .learning_rate = 1e-2},
+    [SBP_ADAM] = {.optimizer = SBP_ADAM,
+                  .learning_rate = 1e-3,
+                  .beta1 = 0.9,
+                  .beta2 = 0.999,
+                  .epsilon = 1e-8},
+    [SBP_ADAMW] = {.optimizer = SBP_ADAMW,
+                   .learning_rate = 1e-3,
+                   .beta1 = 0.9,
+                   .beta2 = 0.999,
+                   .epsilon = 1e-8,
+                   .weight_decay = 1e-2},
+};
+
+static enum sbp_status get_fraction(const struct sbp_json *object, const char *key, double *value)
+{
+    SBP_TRY(sbp_json_get_double(object, key, 0, 1, value));
+    if (*value < 1)
+        return SBP_OK;
+    const struct sbp_json member = sbp_build_at(object, key);
+    return sbp_json_refuse(&member, "must be at least 0 and less than 1");
+}
+
+static enum sbp_status read_constants(const struct sbp_json *at, struct sbp_update *update)
+{
+    static const char *const SGD_KEYS[] = {"name", "learning_rate", "momentum", "weight_decay",
+                                           NULL};
+    static const char *const ADAM_KEYS[] = {"name",    "learning_rate", "beta1", "beta2",
+                                            "epsilon", "weight_decay",  NULL};
+    SBP_TRY(sbp_json_keys(at, update->optimizer == SBP_SGD ? SGD_KEYS : ADAM_KEYS));
+    SBP_TRY(sbp_json_get_double(at, "learning_rate", 0, 1e6, &update->learning_rate));
+    SBP_TRY(get_fraction(at, "momentum", &update->momentum));
+    SBP_TRY(get_fraction(at, "beta1", &update->beta1));
+    SBP_TRY(get_fraction(at, "beta2", &update->beta2));
+    SBP_TRY(sbp_json_get_double(at, "weight_decay", 0, 1e6, &update->weight_decay));
+    /* An epsilon of 0 divides by 0 where a gradient is 0, as a masked token's is. */
+    return sbp_json_get_double(at, "epsilon", 1e-30, 1, &update->epsilon);
+}
+
+static enum sbp_status read_optimizer(const struct sbp_json *at, struct sbp_update *update)
+{
+    static const char *const NAMES[] = {"sgd", "adam", "adamw", NULL};
+    static const enum sbp_optimizer OPTIMIZERS[] = {SBP_SGD, SBP_ADAM, SBP_ADAMW};
+    struct sbp_json optimizer, name;
+    enum sbp_optimizer kind = SBP_ADAM;
+    bool constants = false;
+    int choice;
+    if (sbp_json_has(at, "optimizer")) {
+        SBP_TRY(sbp_json_member(at, "optimizer", &optimizer));
+        name = optimizer;
+        constants = cJSON_IsObject(optimizer.node);
+        if (constants)
+            SBP_TRY(sbp_json_member(&optimizer, "name", &name));
+        SBP_TRY(sbp_json_choice(&name, NAMES, &choice));
+        kind = OPTIMIZERS[choice];
+    }
+    *update = DEFAULTS[kind];
+    update->gradient_scale = 1;
+    update->step = 1;
+    return constants ? read_constants(&optimizer, update) : SBP_OK;
+}
+
+int sbp_training_moments(const struct sbp_training *training)
+{
+    if (training->update.optimizer != SBP_SGD)
+        return 2;
+    return training->update.momentum > 0 ? 1 : 0;
+}
+
+enum sbp_status sbp_graph_read_training(const struct sbp_json *at, struct sbp_graph *graph)
+{
+    SBP_TRY(read_precision(at, &graph->precision));
+    SBP_TRY(read_optimizer(at, &graph->training.update));
+    return sbp_json_get_double(at, "clip_norm", 0, 1e30, &graph->training.clip_norm);
+}

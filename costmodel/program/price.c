@@ -1,0 +1,249 @@
+#include "costmodel/program/price.h"
+
+struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
+                                    const struct sbp_cluster *cluster,
+                                    const struct sbp_element_bytes *bytes)
+{
+    enum sbp_type type = graph->precision.activation;
+    if (bytes->activation == 8)
+        type = SBP_FP64;
+    else if (bytes->activation == 4)
+        type = SBP_FP32;
+    return (struct sbp_pricing){.graph = graph, .cluster = cluster, .bytes = *bytes, .type = type};
+}
+
+static double product_s(const struct sbp_pricing *pricing, const struct sbp_product *product)
+{
+    const double m = product->m, n = product->n, k = product->k;
+    return product->elements > 0
+               ? sbp_cluster_product_s(pricing->cluster, pricing->type, m, n, k, product->elements)
+               : sbp_cluster_gemm_s(pricing->cluster, pricing->type, m, n, k);
+}
+
+double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
+                        enum sbp_pass pass)
+{
+    const struct sbp_work work = sbp_op_work(pricing->graph, op, factor, pass);
+    if (work.time_s > 0)
+        return work.time_s;
+    const double bytes = work.elements * (double)pricing->bytes.activation +
+                         work.gradient_elements * (double)pricing->bytes.gradient + work.bytes;
+    double launches = work.flops > 0 || bytes > 0 ? 1 : 0;
+    double seconds = sbp_cluster_kernel_s(pricing->cluster, pricing->type, work.flops, bytes);
+    for (int i = 0; i < work.product_count; i++) {
+        const struct sbp_product *product = &work.product[i];
+        seconds += product->count * product_s(pricing, product);
+        launches += product->count;
+    }
+    return seconds + launches * pricing->cluster->kernel_launch_s;
+}
+
+double sbp_price_update_bytes(const struct sbp_pricing *pricing)
+{
+    const struct sbp_element_bytes *bytes = &pricing->bytes;
+    const double moments = sbp_training_moments(&pricing->graph->training);
+    return (double)bytes->gradient + 2 * (double)bytes->weight + 2 * (double)bytes->master +
+           2 * moments * (double)bytes->moment;
+}
+
+double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
+{
+    return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0,
+                                parameters * sbp_price_update_bytes(pricing)) +
+           pricing->cluster->kernel_launch_s;
+}
+
+/* ---- a program's instructions -------------------------------------------------------------- */
+
+/* Operators in phases are charged whole in the one that passes over the block last. */
+static double compute_s(const struct sbp_pricing *pricing, const struct sbp_program *program,
+                        const struct sbp_instr *instr)
+{
+    const struct sbp_factor factor =
+        sbp_strategy_factor(program->graph, &program->mesh, &program->strategy, instr->op);
+    const enum sbp_op_kind kind = program->graph->op[instr->op].kind;
+    if (instr->kind == SBP_INSTR_FORWARD) {
+        const bool phased = kind == SBP_OP_LAYERNORM || kind == SBP_OP_CROSS_ENTROPY;
+        const bool half = instr->section == SBP_SECTION_RECOMPUTE &&
+                          program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE &&
+                          sbp_op_has_weight_phase(program->graph, instr->op);
+        return phased && instr->phase != 1
+                   ? 0
+                   : sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_FORWARD) /
+                         (half ? 2 : 1);
+    }
+    if (sbp_op_has_weight_phase(program->graph, instr->op))
+        return sbp_price_pass_s(pricing, instr->op, &factor,
+                                instr->phase == 0 ? SBP_PASS_INPUT_GRADIENT
+                                                  : SBP_PASS_WEIGHT_GRADIENT);
+    if ((kind == SBP_OP_LAYERNORM && instr->phase == 0) ||
+        (kind == SBP_OP_CROSS_ENTROPY && instr->phase == 1))
+        return 0;
+    return sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_INPUT_GRADIENT) +
+           sbp_price_pass_s(pricing, instr->op, &factor, SBP_PASS_WEIGHT_GRADIENT);
+}
+
+struct sbp_group sbp_price_stage_group(const struct sbp_cluster *whole,
+                                       const struct sbp_cluster *stage, int64_t pipeline,
+                                       int stages, struct sbp_group group)
+{
+    for (int level = 0; level < whole->level_count && stages > 1; level++) {
+        const int64_t parts = whole->level[level].size / stage->level[level].size;
+        if (stages == pipeline) {
+            group.members[level] *= (double)parts;
+        } else if (parts > 1) {
+            group.members[level] *= stages;
+            break;
+        }
+    }
+    return group;
+}
+
+static struct sbp_group group_of(const struct sbp_program *program,
+                                 const struct sbp_cluster *cluster, const struct sbp_instr *instr)
+{
+    const struct sbp_group group = sbp_group_of(&program->mesh, instr->box.axes);
+    return program->scope.whole == NULL
+               ? group
+               : sbp_price_stage_group(program->scope.whole, cluster, program->parallel.pipeline,
+                                       instr->stages, group);
+}
+
+static double communication_s(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                              const struct sbp_instr *instr)
+{
+    const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
+    const struct sbp_group group = group_of(program, cluster, instr);
+    return instr->times * sbp_collective_group_s(instr->stages > 1 ? net : cluster, instr->box.kind,
+                                                 &group, sbp_instr_call_bytes(program, instr));
+}
+
+struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
+                                                 const struct sbp_cluster *cluster,
+                                                 const struct sbp_instr *instr,
+                                                 struct sbp_group *group)
+{
+    const struct sbp_cluster *net = program->scope.whole == NULL ? cluster : program->scope.whole;
+    *group = group_of(program, cluster, instr);
+    return sbp_collective_price(instr->stages > 1 ? net : cluster, instr->box.kind, group,
+                                sbp_instr_call_bytes(program, instr));
+}
+
+/* Weights are gathered in the type that operators compute in, updated ones in their own. */
+static int64_t weight_element(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    const bool computes = program->bytes.compute > 0 &&
+                          program->buffer[instr->buffer[SBP_AT_OUT]].use == SBP_USE_GATHERED;
+    return computes ? program->bytes.compute : program->bytes.weight;
+}
+
+double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    const int64_t element = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT ? program->bytes.reduce
+                            : instr->cause == SBP_CAUSE_WEIGHT ? weight_element(program, instr)
+                                                               : program->bytes.activation;
+    const double elements =
+        instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
+    return elements * (double)element;
+}
+
+/* Adding two gradients, converting a weight, and reading all gradients for the norm move bytes like
+ * any kernel. */
+static double moved_instr_s(const struct sbp_pricing *pricing, const struct sbp_program *program,
+                            const struct sbp_instr *instr)
+{
+    double bytes = 0;
+    if (instr->kind == SBP_INSTR_ADD_GRADIENT) {
+        bytes = 3 * (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
+    } else if (instr->kind == SBP_INSTR_CONVERT) {
+        bytes = (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_IN]) +
+                (double)sbp_program_buffer_bytes(program, instr->buffer[SBP_AT_OUT]);
+    } else if (instr->kind == SBP_INSTR_NORM) {
+        for (int t = 0; t < program->graph->tensor_count; t++)
+            bytes += (double)program->updated[t] * (double)program->bytes.gradient;
+    }
+    return sbp_cluster_kernel_s(pricing->cluster, pricing->type, 0, bytes);
+}
+
+void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster)
+{
+    const struct sbp_pricing pricing = sbp_pricing_make(program->graph, cluster, &program->bytes);
+    for (int i = 0; i < program->instr_count; i++) {
+        struct sbp_instr *instr = &program->instr[i];
+        instr->compute_s = instr->communication_s = 0;
+        switch (instr->kind) {
+        case SBP_INSTR_FORWARD:
+        case SBP_INSTR_BACKWARD:
+            instr->compute_s = compute_s(&pricing, program, instr);
+            break;
+        case SBP_INSTR_BOX:
+        case SBP_INSTR_REDUCE:
+        case SBP_INSTR_INNER:
+        case SBP_INSTR_GATHER:
+        case SBP_INSTR_SCATTER:
+        case SBP_INSTR_SEND:
+            instr->communication_s = communication_s(program, cluster, instr);
+            break;
+        case SBP_INSTR_UPDATE:
+            instr->compute_s =
+                sbp_price_update_s(&pricing, (double)program->updated[instr->tensor]);
+            break;
+        default:
+            instr->compute_s = moved_instr_s(&pricing, program, instr);
+        }
+    }
+}
+
+double sbp_instr_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                               const struct sbp_instr *instr)
+{
+    const struct sbp_group group = group_of(program, cluster, instr);
+    const double members = sbp_group_size(&group);
+    if (members <= 1 || !sbp_instr_is_call(instr))
+        return 0;
+    return instr->times * sbp_collective_share(instr->box.kind, members) *
+           sbp_instr_call_bytes(program, instr);
+}
+
+static void add_memory(const struct sbp_program *program, struct sbp_totals *totals)
+{
+    for (int i = 0; i < program->buffer_count; i++) {
+        const int64_t bytes = sbp_program_slot_bytes(program, i);
+        const enum sbp_buffer_use use = program->buffer[i].use;
+        if (use == SBP_USE_WEIGHT)
+            totals->weight_bytes += bytes;
+        else if (use == SBP_USE_GRADIENT || use == SBP_USE_SUM)
+            totals->gradient_bytes += bytes;
+        else if (use == SBP_USE_MOMENT)
+            totals->moment_bytes += bytes;
+        else if (use == SBP_USE_MASTER)
+            totals->master_bytes += bytes;
+        else if (use == SBP_USE_BUCKET)
+            totals->bucket_bytes += bytes;
+    }
+    totals->activation_bytes = program->arena_bytes - program->persistent_bytes;
+}
+
+struct sbp_totals sbp_program_totals(const struct sbp_program *program,
+                                     const struct sbp_cluster *cluster)
+{
+    struct sbp_totals totals = {0};
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        totals.compute_s += instr->compute_s;
+        totals.communication_s += instr->communication_s;
+        totals.by_cause_s[instr->cause] += instr->communication_s;
+        if (instr->kind == SBP_INSTR_UPDATE)
+            totals.optimizer_s += instr->compute_s;
+        if (!sbp_instr_is_call(instr))
+            continue;
+        totals.communication_bytes += sbp_instr_traffic_bytes(program, cluster, instr);
+        if (instr->cause == SBP_CAUSE_ACTIVATION)
+            totals.forward_activation_elements += sbp_collective_traffic_bytes(
+                &program->mesh, instr->box.kind, instr->box.axes, (double)instr->box.elements);
+    }
+    totals.step_s = totals.compute_s + totals.communication_s;
+    add_memory(program, &totals);
+    totals.device_bytes = program->arena_bytes + cluster->reserve_bytes;
+    return totals;
+}

@@ -1,0 +1,38 @@
+/* What computing costs: the price of one operator's work (design, section 5).
+ *
+ * One set of functions for the search and for the compiled program. Products cost max(flops / (peak
+ * x efficiency), bytes / bandwidth); everything else max(flops / peak, bytes / bandwidth). Each
+ * takes the cluster's kernel_launch_s besides, but for sums of gradients and their norm, which
+ * trainers fuse with what comes before.
+ */
+#ifndef SBP_COSTMODEL_PROGRAM_PRICE_H
+#define SBP_COSTMODEL_PROGRAM_PRICE_H
+
+#include "costmodel/model/op_cost.h"
+#include "costmodel/program/program.h"
+
+struct sbp_pricing {
+    const struct sbp_graph *graph;
+    const struct sbp_cluster *cluster;
+    struct sbp_element_bytes bytes;
+    enum sbp_type type; /* of the arithmetic */
+};
+struct sbp_pricing sbp_pricing_make(const struct sbp_graph *graph,
+                                    const struct sbp_cluster *cluster,
+                                    const struct sbp_element_bytes *bytes);
+
+/* Seconds of an operator's work on a device that its roles leave this share of. */
+double sbp_price_pass_s(const struct sbp_pricing *pricing, int op, const struct sbp_factor *factor,
+                        enum sbp_pass pass);
+/* Optimizer step over so many local parameters, and the bytes that it moves of one. */
+double sbp_price_update_bytes(const struct sbp_pricing *pricing);
+double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters);
+
+/* A group within a stage, with its members' likes in other stages: in all `pipeline` of them, or in
+ * so many along the outermost level that stages take. `whole`: the cluster of all stages, by which
+ * collectives over the group are priced. */
+struct sbp_group sbp_price_stage_group(const struct sbp_cluster *whole,
+                                       const struct sbp_cluster *stage, int64_t pipeline,
+                                       int stages, struct sbp_group group);
+
+#endif

@@ -1,0 +1,275 @@
+/* The physical program: what one device does in a training step, in order.
+ *
+ * Compiled from graph, mesh and labelled strategy through the boxing planner. All ranks run the
+ * same program on blocks of the same sizes (SPMD). The cost model prices its instructions, the
+ * memory model is its buffer layout, the executor interprets it: what is priced is what runs.
+ *
+ * A stage of a pipeline has a program of its own, for one micro-batch: operators of a scope, the
+ * activation that comes in and the one that goes out. What happens once a step, whatever the number
+ * of micro-batches, stands in it once and says so (section).
+ */
+#ifndef SBP_COSTMODEL_PROGRAM_PROGRAM_H
+#define SBP_COSTMODEL_PROGRAM_PROGRAM_H
+
+#include "costmodel/layout/boxing.h"
+#include "costmodel/program/parallel.h"
+#include "costmodel/program/strategy.h"
+
+/* Element type of a buffer; SBP_BUFFER_REAL is the run's floating-point type, SBP_BUFFER_LOSS the
+ * one that cross-entropy works in where that is another (no run has such a buffer). */
+enum sbp_buffer_type { SBP_BUFFER_REAL, SBP_BUFFER_INT32, SBP_BUFFER_BYTE, SBP_BUFFER_LOSS };
+
+enum sbp_buffer_use {
+    SBP_USE_WEIGHT,     /* persistent */
+    SBP_USE_GRADIENT,   /* of a weight, persistent */
+    SBP_USE_SUM,        /* of a weight's gradients over micro-batches, persistent */
+    SBP_USE_MOMENT,     /* optimizer state, persistent */
+    SBP_USE_MASTER,     /* master copy of a weight, or of its gradient for the update, in mixed
+                           precision, persistent */
+    SBP_USE_BUCKET,     /* offloaded optimizer states pass through it: persistent */
+    SBP_USE_INDEX,      /* token ids, positions, labels: persistent */
+    SBP_USE_ACTIVATION, /* lives from first to last use; kept for backward when that is later */
+    SBP_USE_WORK,       /* boxing pack and unpack space, scratch, small reductions */
+    SBP_USE_GATHERED,   /* a weight whole out of its shards (ZeRO 3), or converted */
+    SBP_USE_UNREDUCED,  /* a whole gradient on its way to its shards (ZeRO 2 and 3), or a part of
+                           one on its way to its sum; both in the type that operators compute in */
+    SBP_USES
+};
+
+struct sbp_buffer {
+    enum sbp_buffer_use use;
+    enum sbp_buffer_type type;
+    int tensor;           /* the logical tensor, -1: none */
+    struct sbp_dist dist; /* of that tensor (its gradient's where it is one) */
+    int64_t elements;
+    int first, last;      /* instructions between which it lives, both included; persistent: all */
+    int group;            /* > 0: it lives as long as the last of its group */
+    int64_t offset_bytes; /* in the arena, a multiple of 64 */
+};
+
+#define SBP_INSTR_MAP(X)                                                                           \
+    X(INPUT, "input")                     /* OUT = this rank's block of the model's input */       \
+    X(FORWARD, "forward")                 /* operator op, phase */                                 \
+    X(BACKWARD, "backward")               /* operator op, phase */                                 \
+    X(BOX, "box")                         /* one boxing step: OUT from IN, WORK, WORK2 */          \
+    X(REDUCE, "reduce")                   /* in-place all-reduce of OUT over box.axes */           \
+    X(INNER, "inner")                     /* `times` collectives inside an operator */             \
+    X(GATHER, "gather")                   /* weight OUT from the shards IN (ZeRO), or its owner */ \
+    X(CONVERT, "convert")                 /* weight OUT in the type of computing, from IN */       \
+    X(SCATTER, "scatter")                 /* gradient's shard OUT, summed, from IN */              \
+    X(RECEIVE, "receive")                 /* OUT from a neighbour stage */                         \
+    X(SEND, "send")                       /* IN to a neighbour stage */                            \
+    X(ADD_GRADIENT, "add-gradient")       /* OUT = IN + IN2, three buffers */                      \
+    X(OUTPUT_GRADIENT, "output-gradient") /* OUT = the fixed gradient of a lossless model */       \
+    X(NORM, "norm")                       /* OUT = sum of squares of all weight gradients */       \
+    X(UPDATE, "update")                   /* weight W from gradient DW, moments SAVED, SAVED2 */
+
+enum sbp_instr_kind {
+#define SBP_INSTR_ENUM(name, text) SBP_INSTR_##name,
+    SBP_INSTR_MAP(SBP_INSTR_ENUM)
+#undef SBP_INSTR_ENUM
+};
+const char *sbp_instr_name(enum sbp_instr_kind kind);
+
+/* When an instruction runs. The sections of a micro-batch mix in the order of the list: a step
+ * instruction stands where its data is ready, which is when it runs after the last micro-batch. */
+#define SBP_SECTION_MAP(X)                                                                         \
+    X(FORWARD, "forward")                                                                          \
+    X(RECOMPUTE, "recompute") /* of forward, once more, in backward */                             \
+    X(BACKWARD, "backward")                                                                        \
+    X(BACKWARD_WEIGHT, "backward-weight") /* may wait: nobody upstream needs it */                 \
+    X(STEP, "step")                       /* once a step: synchronisation, norm, update */
+
+enum sbp_section {
+#define SBP_SECTION_ENUM(name, text) SBP_SECTION_##name,
+    SBP_SECTION_MAP(SBP_SECTION_ENUM)
+#undef SBP_SECTION_ENUM
+        SBP_SECTIONS
+};
+const char *sbp_section_name(enum sbp_section section);
+
+/* Why a collective is there, for reports. */
+enum sbp_cause {
+    SBP_CAUSE_NONE,
+    SBP_CAUSE_ACTIVATION, /* boxing of an activation, forward */
+    SBP_CAUSE_ACTIVATION_GRADIENT,
+    SBP_CAUSE_WEIGHT_GRADIENT,
+    SBP_CAUSE_OPERATOR, /* inside a composite operator */
+    SBP_CAUSE_SCALAR,   /* loss, gradient norm */
+    SBP_CAUSE_WEIGHT,   /* ZeRO: weights gathered, or handed on by their owner */
+    SBP_CAUSE_STAGE,    /* messages between stages */
+    SBP_CAUSES
+};
+const char *sbp_cause_name(enum sbp_cause cause);
+
+#define SBP_INSTR_BUFFERS 20
+struct sbp_instr {
+    enum sbp_instr_kind kind;
+    enum sbp_section section;
+    int op, phase; /* op: whom it serves; -1: the step as a whole (input at rest, norm) */
+    int tensor;    /* BOX, ADD_GRADIENT, INPUT, UPDATE, GATHER, ...: the logical tensor */
+    int buffer[SBP_INSTR_BUFFERS];
+    struct sbp_boxing_step box; /* BOX; the other collectives use kind, axes and elements */
+    double inner_elements;      /* INNER: n of the cost formula, which need not be whole */
+    int times;                  /* INNER: so many, one after the other; others 1 */
+    int stages;                 /* the group has members in so many stages; 1: in this one */
+    int reduction;              /* REDUCE: enum sbp_reduction (0 sum, 1 max) */
+    enum sbp_cause cause;
+    double factor;                     /* loss scaling, norm weights */
+    double compute_s, communication_s; /* the price */
+};
+
+struct sbp_element_bytes {
+    int64_t weight, gradient, moment, activation;
+    int64_t master;          /* 0: no copy */
+    int64_t gradient_master; /* of the gradient converted for the update; 0: no copy */
+    int64_t compute; /* of the copy of a weight that an operator reads; 0: the weight itself */
+    int64_t sum;     /* of the gradient summed over micro-batches; 0: in `gradient` itself */
+    int64_t loss;    /* of the logits in cross-entropy; 0: as activations */
+    int64_t reduce;  /* of a weight gradient while it is summed over members */
+};
+/* Element sizes of a model's precision policy, and of a run in one floating-point type. */
+struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
+struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
+
+/* What of a step a program is for. */
+struct sbp_scope {
+    int first_op, end_op;  /* operators first_op .. end_op - 1; they meet the others in one
+                              activation before and one after them (costmodel/program/stages.h) */
+    int64_t micro_batches; /* of a step */
+    const struct sbp_parallel *parallel; /* ZeRO, recompute, offload, pipeline; copied. NULL: the
+                                            default */
+    const struct sbp_cluster *whole;     /* of all stages; borrowed. NULL: there is one stage */
+    const int *holders; /* (tensor_count) stages that hold a weight; borrowed. NULL: one */
+    bool is_unpriced;   /* prices of instructions stay 0 */
+};
+
+struct sbp_program {
+    struct sbp_arena arena;        /* owns the arrays */
+    const struct sbp_graph *graph; /* borrowed, must outlive the program */
+    struct sbp_scope scope;        /* its pointers must outlive the program, too */
+    struct sbp_parallel parallel;
+    struct sbp_mesh mesh;
+    struct sbp_element_bytes bytes;
+    struct sbp_strategy strategy; /* a copy */
+    int instr_count, buffer_count;
+    struct sbp_instr *instr;
+    struct sbp_buffer *buffer;
+    int *weight_buffer, *gradient_buffer; /* (tensor_count), -1 where there is none */
+    int *first_moment, *second_moment;    /* (tensor_count), -1 where there is none */
+    int64_t *updated;   /* (tensor_count) parameters of a weight that this device updates: all it
+                           holds, or a shard (ZeRO) */
+    int64_t parameters; /* elements of weights that the device works with: whole blocks */
+    int ids_buffer, labels_buffer, positions_buffer, loss_buffer; /* -1: none */
+    int groups;                                                   /* of buffers */
+    int64_t arena_bytes;      /* high-water mark: end of the last buffer */
+    int64_t live_bytes;       /* most that is in use at once: an arena without gaps */
+    int64_t persistent_bytes; /* of it, what keeps its place from step to step */
+    int64_t kept_bytes;       /* of a micro-batch between its forward and its backward pass */
+    int64_t host_bytes;       /* offloaded states, in host memory */
+};
+
+/* Place of each operand in instr.buffer; -1 where the instruction has none. An early phase also
+ * names what a later one uses: these buffers live from the first phase on. */
+enum {
+    SBP_AT_OUT = 0, /* output (forward), gradient of the first input (backward), target (others) */
+    SBP_AT_IN = 1,  /* inputs (forward and backward), source (others) */
+    SBP_AT_IN2 = 2, /* add, keys and values; row numbers of an embedding, labels */
+    SBP_AT_IN3 = 3, /* the keys' shared part */
+    SBP_AT_W = 4,   /* weights in the order of struct sbp_op_node: linear W, table, gain */
+    SBP_AT_W2 = 5,  /* bias, positions, shift */
+    SBP_AT_DY = 8,  /* backward: output gradient */
+    SBP_AT_DW = 9,  /* backward: gradients of the weights */
+    SBP_AT_DW2 = 10,
+    SBP_AT_SAVED = 13,  /* what forward leaves for backward: attention's probabilities, norm sums,
+                           cross-entropy maxima, a mask where there is nothing else */
+    SBP_AT_SAVED2 = 14, /* cross-entropy sums, norm backward sums, the output in backward */
+    SBP_AT_SAVED3 = 15, /* masks and indices, where SAVED is taken */
+    SBP_AT_WORK = 16,   /* scratch; boxing: pack buffer */
+    SBP_AT_WORK2 = 17,  /* boxing: unpack buffer */
+    SBP_AT_OUT2 = 18,   /* gradients of further inputs */
+    SBP_AT_OUT3 = 19,
+};
+
+/* Phases. Embedding: IN = token ids, IN2 = row of the position table. Layer norm: forward 0 writes
+ * SAVED (sums), 1 reads it; backward 0 writes SAVED2, 1 reads both. Cross-entropy: IN = logits, IN2
+ * = labels, forward 0 writes SAVED (maxima), 1 SAVED2 (sums), 2 OUT (the loss); backward writes OUT
+ * = logits' gradient times instr.factor; with a loss type of its own forward 0 writes WORK = the
+ * logits in it, IN of all that follows, forward 1 has WORK2 = exponentials, backward 0 writes WORK
+ * = their gradient and WORK2 = the wide logits', and backward 1 converts that to OUT. Attention:
+ * OUT = y, SAVED = what backward needs, WORK = scratch; backward: OUT = gradient of IN, SAVED2 = y.
+ * Products with weights (linear, conv2d, moe, summa_linear, custom): backward 0 writes OUT = input
+ * gradient, 1 writes DW from IN and DY. Dropout: SAVED = mask. Backward with instr.factor == 1 adds
+ * to DW instead of writing it (the second use of a tied weight). Where the box of an instruction's
+ * output has P axes, one member (coordinate 0 on all of them) adds bias or positions. Operators in
+ * place have no instructions.
+ */
+
+/* The whole model in one stage, all of the batch at once, nothing sharded beyond the strategy. */
+struct sbp_scope sbp_scope_whole(const struct sbp_graph *graph);
+/* Compiles, lays out and prices the scope for one micro-batch (graph->micro_batch). `cluster` and
+ * `mesh` are the stage's own; `bytes` decides buffer sizes and traffic. The strategy must be closed
+ * (sbp_strategy_close) on that mesh. E_RANGE when a device's buffers pass 2^62 bytes; E_INPUT for a
+ * distribution that cannot be boxed; E_MEMORY. On failure nothing is left allocated. */
+enum sbp_status
+sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
+                       const struct sbp_mesh *mesh, const struct sbp_strategy *strategy,
+                       const struct sbp_element_bytes *bytes, const struct sbp_scope *scope,
+                       struct sbp_program *program, struct sbp_diag *diag) SBP_MUST_USE;
+/* The same of the whole scope. */
+enum sbp_status sbp_program_make(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
+                                 const struct sbp_mesh *mesh, const struct sbp_strategy *strategy,
+                                 const struct sbp_element_bytes *bytes, struct sbp_program *program,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_program_free(struct sbp_program *program);
+/* Whether a buffer keeps its place from step to step. */
+bool sbp_buffer_persists(const struct sbp_buffer *buffer);
+/* Bytes of a buffer, not rounded; -1 when they overflow. */
+int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
+/* What it takes in the arena: its bytes, rounded up to 64. Its size is known to fit. */
+int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer);
+/* Sets the price of every instruction (price.c), by the stage's own cluster; the compiler has
+ * called it. */
+void sbp_program_price(struct sbp_program *program, const struct sbp_cluster *cluster);
+
+struct sbp_totals {
+    double step_s, compute_s, communication_s, optimizer_s;
+    double by_cause_s[SBP_CAUSES];
+    double communication_bytes;         /* sent by a device in a step */
+    double forward_activation_elements; /* boxed forward: AutoDDL figure 3's measure */
+    /* activation_bytes: the arena above what persists, at its high-water mark: activations kept for
+     * backward, boxing and work buffers. device_bytes: arena + reserve. */
+    int64_t weight_bytes, moment_bytes, master_bytes, bucket_bytes, activation_bytes;
+    int64_t gradient_bytes; /* with their sums over micro-batches */
+    int64_t device_bytes;
+};
+/* Of a step of one micro-batch. */
+struct sbp_totals sbp_program_totals(const struct sbp_program *program,
+                                     const struct sbp_cluster *cluster);
+
+/* Whether an instruction calls the communication backend, and the n of its cost formula: weight
+ * gradients in the type that they are summed in, weights in their own, all else as activations. */
+bool sbp_instr_is_call(const struct sbp_instr *instr);
+double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
+/* What one call of an instruction with communication_s > 0 costs and rests on; cluster: of a
+ * stage. */
+struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
+                                                 const struct sbp_cluster *cluster,
+                                                 const struct sbp_instr *instr,
+                                                 struct sbp_group *group);
+/* Bytes that a device sends in an instruction; 0 where it does not communicate. */
+double sbp_instr_traffic_bytes(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                               const struct sbp_instr *instr);
+
+/* One entry of the list that a run's log must equal. */
+struct sbp_call {
+    enum sbp_collective kind;
+    sbp_axes axes;
+    int64_t count; /* elements as the backend gets them: all-reduce: count; others: per member */
+    int instr;
+};
+/* Calls of one step in order; *calls is allocated in the arena. */
+enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_arena *arena,
+                                  struct sbp_call **calls, int *count) SBP_MUST_USE;
+
+#endif

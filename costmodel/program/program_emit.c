@@ -1,0 +1,221 @@
+/* Instructions and buffers, one by one. */
+#include <math.h>
+#include <string.h>
+
+#include "costmodel/program/program_compile.h"
+
+static void *grown(struct sbp_arena *arena, const void *old, int count, int capacity, size_t size)
+{
+    char *bytes = sbp_arena_alloc(arena, (size_t)capacity, size);
+    if (bytes != NULL && count > 0)
+        memcpy(bytes, old, (size_t)count * size);
+    return bytes;
+}
+
+struct sbp_instr *sbp_add_instr(struct sbp_compiler *c, enum sbp_instr_kind kind, int op, int phase)
+{
+    struct sbp_program *program = c->program;
+    if (program->instr_count == c->instr_capacity) {
+        c->instr_capacity = 2 * c->instr_capacity + 64;
+        struct sbp_instr *more = grown(&program->arena, program->instr, program->instr_count,
+                                       c->instr_capacity, sizeof *more);
+        if (more == NULL)
+            return NULL;
+        program->instr = more;
+    }
+    struct sbp_instr *instr = &program->instr[program->instr_count++];
+    *instr = (struct sbp_instr){.kind = kind,
+                                .section = c->section,
+                                .op = op,
+                                .phase = phase,
+                                .tensor = -1,
+                                .times = 1,
+                                .stages = 1};
+    for (int i = 0; i < SBP_INSTR_BUFFERS; i++)
+        instr->buffer[i] = -1;
+    return instr;
+}
+
+enum sbp_status sbp_add_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
+                               enum sbp_buffer_type type, int tensor, const struct sbp_dist *dist,
+                               int64_t elements, int *buffer)
+{
+    struct sbp_program *program = c->program;
+    if (program->buffer_count == c->buffer_capacity) {
+        c->buffer_capacity = 2 * c->buffer_capacity + 64;
+        struct sbp_buffer *more = grown(&program->arena, program->buffer, program->buffer_count,
+                                        c->buffer_capacity, sizeof *more);
+        if (more == NULL)
+            return SBP_E_MEMORY;
+        program->buffer = more;
+    }
+    *buffer = program->buffer_count++;
+    program->buffer[*buffer] = (struct sbp_buffer){
+        .use = use, .type = type, .tensor = tensor, .elements = elements, .first = -1, .last = -1};
+    if (dist != NULL)
+        program->buffer[*buffer].dist = *dist;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_add_block(struct sbp_compiler *c, enum sbp_buffer_use use, int tensor,
+                              const struct sbp_dist *dist, int *buffer)
+{
+    const int64_t elements = sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, dist);
+    return sbp_add_buffer(c, use, SBP_BUFFER_REAL, tensor, dist, elements, buffer);
+}
+
+enum sbp_status sbp_add_work(struct sbp_compiler *c, double elements, int *buffer)
+{
+    *buffer = -1;
+    if (!(elements > 0))
+        return SBP_OK;
+    if (elements > 0x1p62)
+        return sbp_fail(c->diag, SBP_E_RANGE,
+                        "memory: a device's buffers pass 2^62 bytes, fewer are legal");
+    return sbp_add_buffer(c, SBP_USE_WORK, SBP_BUFFER_REAL, -1, NULL, (int64_t)ceil(elements),
+                          buffer);
+}
+
+int64_t sbp_local_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
+{
+    const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
+    return sbp_local_size(c->mesh, shape, dist, SBP_DIM_BATCH) *
+           sbp_local_size(c->mesh, shape, dist, SBP_DIM_SEQUENCE);
+}
+
+enum sbp_status sbp_add_index(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist,
+                              int *buffer)
+{
+    struct sbp_dist tokens = *dist;
+    for (int i = 0; i < c->mesh->axis_count; i++)
+        if (tokens.axis[i].kind != SBP_SPLIT || tokens.axis[i].dim > SBP_DIM_SEQUENCE)
+            tokens.axis[i] = SBP_STATE_B;
+    return sbp_add_buffer(c, SBP_USE_INDEX, SBP_BUFFER_INT32, tensor, &tokens,
+                          sbp_local_tokens(c, tensor, &tokens), buffer);
+}
+
+enum sbp_status sbp_add_logits(struct sbp_compiler *c, int op, int *buffer)
+{
+    const struct sbp_dist dist = sbp_strategy_input(c->graph, c->mesh, c->strategy, op, 0);
+    const int tensor = c->graph->op[op].input[0];
+    *buffer = -1;
+    if (c->program->bytes.loss == 0)
+        return SBP_OK;
+    return sbp_add_buffer(c, SBP_USE_WORK, SBP_BUFFER_LOSS, tensor, &dist,
+                          sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, &dist),
+                          buffer);
+}
+
+struct sbp_factor sbp_factor_here(const struct sbp_compiler *c, int op)
+{
+    return sbp_strategy_factor(c->graph, c->mesh, c->strategy, op);
+}
+
+/* ---- communication ------------------------------------------------------------------------- */
+
+/* Pack and unpack space of one step, where its exchange needs them. */
+static enum sbp_status add_pack_space(struct sbp_compiler *c, const struct sbp_shape *shape,
+                                      const struct sbp_boxing_step *step, int *work, int *work2)
+{
+    struct sbp_permutation pack, unpack;
+    *work = *work2 = -1;
+    sbp_boxing_pack(&c->layout, shape, step, &pack);
+    sbp_boxing_unpack(&c->layout, shape, step, &unpack);
+    if (pack.needed)
+        SBP_TRY(sbp_add_work(c, (double)sbp_local_elements(c->mesh, shape, &step->from), work));
+    if (unpack.needed)
+        SBP_TRY(sbp_add_work(c, (double)sbp_local_elements(c->mesh, shape, &step->to), work2));
+    return SBP_OK;
+}
+
+/* Paths are found by the prices of the model's precision, whatever a run computes in. */
+static enum sbp_status find_boxing(struct sbp_compiler *c, const struct sbp_shape *shape,
+                                   const struct sbp_dist *from, const struct sbp_dist *to,
+                                   enum sbp_cause cause, struct sbp_boxing *boxing)
+{
+    const int64_t element_bytes =
+        cause == SBP_CAUSE_WEIGHT_GRADIENT ? c->policy.reduce : c->policy.activation;
+    return c->paths == NULL ? sbp_boxing_make(&c->layout, shape, from, to, boxing, c->diag)
+                            : sbp_paths_find(c->paths, &c->layout, shape, (double)element_bytes,
+                                             from, to, boxing, c->diag);
+}
+
+enum sbp_status sbp_add_boxing(struct sbp_compiler *c, int op, int tensor,
+                               const struct sbp_dist *from, const struct sbp_dist *to,
+                               enum sbp_cause cause, bool in_place, int *buffer)
+{
+    const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
+    const enum sbp_buffer_use use = in_place ? SBP_USE_UNREDUCED : SBP_USE_ACTIVATION;
+    const int home = *buffer;
+    struct sbp_boxing boxing;
+    SBP_TRY(find_boxing(c, shape, from, to, cause, &boxing));
+    for (int i = 0; i < boxing.count; i++) {
+        const struct sbp_boxing_step *step = &boxing.step[i];
+        int result = in_place && i + 1 == boxing.count ? home : *buffer, work, work2;
+        if (!in_place || (result == *buffer && step->kind != SBP_ALL_REDUCE))
+            SBP_TRY(sbp_add_block(c, use, tensor, &step->to, &result));
+        SBP_TRY(add_pack_space(c, shape, step, &work, &work2));
+        struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_BOX, op, 0);
+        if (instr == NULL)
+            return SBP_E_MEMORY;
+        instr->tensor = tensor;
+        instr->box = *step;
+        instr->cause = cause;
+        instr->buffer[SBP_AT_IN] = *buffer;
+        instr->buffer[SBP_AT_OUT] = result;
+        instr->buffer[SBP_AT_WORK] = work;
+        instr->buffer[SBP_AT_WORK2] = work2;
+        *buffer = result;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_add_reduce(struct sbp_compiler *c, int op, sbp_axes axes, int buffer,
+                               int reduction, enum sbp_cause cause)
+{
+    if (axes == 0)
+        return SBP_OK;
+    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_REDUCE, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->box.kind = SBP_ALL_REDUCE;
+    instr->box.axes = axes;
+    instr->box.elements = c->program->buffer[buffer].elements;
+    instr->reduction = reduction;
+    instr->cause = cause;
+    instr->buffer[SBP_AT_OUT] = buffer;
+    return SBP_OK;
+}
+
+/* Axes that play any of the roles. */
+static sbp_axes axes_of_roles(const struct sbp_compiler *c, int op, unsigned roles)
+{
+    sbp_axes axes = 0;
+    for (int axis = 0; axis < c->mesh->axis_count; axis++) {
+        const int role = sbp_strategy_role(c->graph, c->strategy, op, axis);
+        if (role >= 0 && (roles >> role & 1) != 0)
+            axes |= (sbp_axes)1 << axis;
+    }
+    return axes;
+}
+
+enum sbp_status sbp_add_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
+{
+    const struct sbp_factor factor = sbp_factor_here(c, op);
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const int count = sbp_op_inner(c->graph, op, &factor, inner);
+    for (int i = 0; i < count; i++) {
+        if (inner[i].pass != pass)
+            continue;
+        struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_INNER, op, 0);
+        if (instr == NULL)
+            return SBP_E_MEMORY;
+        instr->box.kind = inner[i].kind;
+        instr->box.axes = axes_of_roles(c, op, inner[i].roles);
+        instr->inner_elements = inner[i].elements;
+        instr->times = inner[i].count;
+        instr->cause = inner[i].scalar ? SBP_CAUSE_SCALAR : SBP_CAUSE_OPERATOR;
+        instr->buffer[SBP_AT_WORK] = scratch;
+    }
+    return SBP_OK;
+}

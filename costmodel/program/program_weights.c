@@ -1,0 +1,345 @@
+/* Weights: who holds their states, how gradients are summed, and the update.
+ *
+ * ZeRO (Rajbhandari et al., 2020, section 5) works on a weight over the axes where it is whole and
+ * its gradient partial: states are flat shards of a block, padded to a multiple of the group. Level
+ * 1 shards optimizer states: gradients are reduce-scattered once a step, updated weights gathered.
+ * Level 2 shards gradients, too; with several micro-batches each of them has to be reduced by
+ * itself, or the whole gradient would be held after all. Level 3 shards weights, which are gathered
+ * before an operator's forward pass and once more before its backward pass, for each micro-batch.
+ */
+#include "costmodel/program/program_compile.h"
+
+/* ---- states -------------------------------------------------------------------------------- */
+
+static int level_of(const struct sbp_compiler *c, int op)
+{
+    if (c->program->parallel.owner != SBP_OWNER_NONE)
+        return 3;
+    const uint8_t level = c->strategy->zero[op];
+    return level == SBP_ZERO_DEFAULT ? (int)c->program->parallel.zero : level;
+}
+
+static void plan_weight(struct sbp_compiler *c, int op, int index)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    struct sbp_weight_plan *plan = &c->weight[node->weight[index]];
+    plan->uses_left++;
+    if (plan->first_user >= 0)
+        return;
+    const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
+    const struct sbp_dist gradient =
+        sbp_strategy_gradient(c->graph, c->mesh, c->strategy, op, index);
+    plan->first_user = op;
+    plan->shared = sbp_dist_of_kind(c->mesh, &gradient, SBP_PARTIAL);
+    plan->members = sbp_mesh_group_size(c->mesh, plan->shared);
+    plan->level = plan->members > 1 ? level_of(c, op) : 0;
+    plan->local = sbp_local_elements(c->mesh, &c->graph->tensor[node->weight[index]].shape, &dist);
+    plan->shard =
+        plan->level == 0 ? plan->local : (plan->local + plan->members - 1) / plan->members;
+    plan->unreduced = -1;
+}
+
+static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
+{
+    struct sbp_program *program = c->program;
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    const int moments = sbp_training_moments(&c->graph->training);
+    int held = -1; /* no instruction of a run reads what follows the gradient: runs have one type */
+    SBP_TRY(sbp_add_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
+                           plan->level < 3 ? plan->local : plan->shard,
+                           &program->weight_buffer[tensor]));
+    SBP_TRY(sbp_add_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
+                           plan->level < 2 ? plan->local : plan->shard,
+                           &program->gradient_buffer[tensor]));
+    program->updated[tensor] = plan->shard;
+    program->parameters += plan->local;
+    if (program->bytes.sum > 0)
+        SBP_TRY(sbp_add_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
+                               plan->level < 2 ? plan->local : plan->shard, &held));
+    if (program->parallel.offload)
+        return SBP_OK;
+    if (program->bytes.master > 0)
+        SBP_TRY(
+            sbp_add_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
+    if (program->bytes.gradient_master > 0) /* for the update (Myelin, V-B) */
+        SBP_TRY(
+            sbp_add_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
+    if (moments > 0)
+        SBP_TRY(sbp_add_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
+                               &program->first_moment[tensor]));
+    if (moments > 1)
+        SBP_TRY(sbp_add_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
+                               &program->second_moment[tensor]));
+    return SBP_OK;
+}
+
+/* Master copies and moments go to the host; a bucket of them, with gradients converted to the
+ * master's type, passes through the device (Myelin, section V.B). */
+static enum sbp_status add_offload(struct sbp_compiler *c)
+{
+    struct sbp_program *program = c->program;
+    const int64_t state =
+        program->bytes.master + sbp_training_moments(&c->graph->training) * program->bytes.moment;
+    int64_t updated = 0;
+    int bucket = -1;
+    for (int t = 0; t < c->graph->tensor_count; t++)
+        updated += program->updated[t];
+    if (!sbp_mul_i64(updated, state, &program->host_bytes))
+        return sbp_fail(c->diag, SBP_E_RANGE, "memory: a host's states pass 2^63 bytes");
+    if (updated == 0 || state == 0)
+        return SBP_OK;
+    const int64_t most = program->parallel.bucket_parameters;
+    return sbp_add_buffer(c, SBP_USE_BUCKET, SBP_BUFFER_REAL, -1, NULL,
+                          updated < most ? updated : most, &bucket);
+}
+
+enum sbp_status sbp_compile_weights(struct sbp_compiler *c)
+{
+    const struct sbp_scope *scope = &c->program->scope;
+    for (int op = scope->first_op; op < scope->end_op; op++)
+        for (int w = 0; w < c->graph->op[op].weight_count; w++)
+            plan_weight(c, op, w);
+    for (int op = scope->first_op; op < scope->end_op; op++)
+        for (int w = 0; w < c->graph->op[op].weight_count; w++) {
+            const int tensor = c->graph->op[op].weight[w];
+            const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
+            if (c->program->weight_buffer[tensor] < 0)
+                SBP_TRY(add_states(c, tensor, &dist));
+        }
+    return c->program->parallel.offload ? add_offload(c) : SBP_OK;
+}
+
+/* ---- communication ------------------------------------------------------------------------- */
+
+/* Between shards and the whole, by `sharded`; or from or to the owner, whose sum costs what its
+ * broadcast costs, the other way. NULL when memory is out. */
+static struct sbp_instr *add_exchange(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
+                                      int tensor, enum sbp_collective sharded)
+{
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    const enum sbp_owner owner = c->program->parallel.owner;
+    struct sbp_instr *instr = sbp_add_instr(c, kind, op, 0);
+    if (instr == NULL)
+        return NULL;
+    instr->tensor = tensor;
+    instr->box.kind = owner == SBP_OWNER_NONE        ? sharded
+                      : owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL
+                                                     : SBP_SEND_RECV;
+    instr->box.axes = plan->shared;
+    instr->box.elements = owner == SBP_OWNER_NONE ? plan->shard * plan->members : plan->local;
+    return instr;
+}
+
+static enum sbp_status add_gather(struct sbp_compiler *c, int op, int tensor, int out)
+{
+    struct sbp_instr *instr = add_exchange(c, SBP_INSTR_GATHER, op, tensor, SBP_ALL_GATHER);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->cause = SBP_CAUSE_WEIGHT;
+    instr->buffer[SBP_AT_IN] = c->program->weight_buffer[tensor];
+    instr->buffer[SBP_AT_OUT] = out;
+    return SBP_OK;
+}
+
+/* Operators read a copy of it: gathered, or in another type. */
+static bool is_copied(const struct sbp_compiler *c, int tensor)
+{
+    return c->weight[tensor].level == 3 || c->program->bytes.compute > 0;
+}
+
+static enum sbp_status add_copy(struct sbp_compiler *c, int op, int index, int *buffer)
+{
+    const int tensor = c->graph->op[op].weight[index];
+    const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
+    SBP_TRY(sbp_add_block(c, SBP_USE_GATHERED, tensor, &dist, buffer));
+    if (c->weight[tensor].level == 3)
+        return add_gather(c, op, tensor, *buffer);
+    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_CONVERT, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->buffer[SBP_AT_IN] = c->program->weight_buffer[tensor];
+    instr->buffer[SBP_AT_OUT] = *buffer;
+    return SBP_OK;
+}
+
+/* Gathers the weights of a block when a pass comes to it. */
+static enum sbp_status open_block(struct sbp_compiler *c, int block)
+{
+    const struct sbp_scope *scope = &c->program->scope;
+    const bool forward = c->section == SBP_SECTION_FORWARD;
+    if (c->open_block == block && c->open_forward == forward)
+        return SBP_OK;
+    c->open_block = block;
+    c->open_forward = forward;
+    c->program->groups++;
+    for (int op = scope->first_op; op < scope->end_op; op++)
+        for (int w = 0; c->block[op] == block && w < c->graph->op[op].weight_count; w++) {
+            const int tensor = c->graph->op[op].weight[w];
+            if (!is_copied(c, tensor))
+                continue;
+            SBP_TRY(add_copy(c, op, w, &c->gathered[tensor]));
+            c->program->buffer[c->gathered[tensor]].group = c->program->groups;
+        }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_gather_weights(struct sbp_compiler *c, int op, int *buffer)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    const bool together = c->block[op] >= 0 && node->weight_count > 0;
+    if (together)
+        SBP_TRY(open_block(c, c->block[op]));
+    for (int w = 0; w < node->weight_count; w++) {
+        const int tensor = node->weight[w];
+        buffer[w] = together ? c->gathered[tensor] : -1;
+        if (!is_copied(c, tensor))
+            buffer[w] = c->program->weight_buffer[tensor];
+        else if (!together)
+            SBP_TRY(add_copy(c, op, w, &buffer[w]));
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_open_gradients(struct sbp_compiler *c, int op, int *buffer)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    for (int w = 0; w < node->weight_count; w++) {
+        struct sbp_weight_plan *plan = &c->weight[node->weight[w]];
+        buffer[w] = c->program->gradient_buffer[node->weight[w]];
+        if (plan->level < 2)
+            continue;
+        const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
+        if (plan->unreduced < 0)
+            SBP_TRY(sbp_add_block(c, SBP_USE_UNREDUCED, node->weight[w], &dist, &plan->unreduced));
+        if (c->block[op] >= 0 && c->open_block == c->block[op])
+            c->program->buffer[plan->unreduced].group = c->program->groups;
+        buffer[w] = plan->unreduced;
+    }
+    return SBP_OK;
+}
+
+/* The sum over members. */
+static enum sbp_status add_scatter(struct sbp_compiler *c, int op, int tensor)
+{
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    struct sbp_instr *instr = add_exchange(c, SBP_INSTR_SCATTER, op, tensor, SBP_REDUCE_SCATTER);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
+    instr->buffer[SBP_AT_OUT] = c->program->gradient_buffer[tensor];
+    instr->buffer[SBP_AT_IN] =
+        plan->unreduced >= 0 ? plan->unreduced : c->program->gradient_buffer[tensor];
+    return SBP_OK;
+}
+
+/* A tied weight that other stages hold, too: they add up once a step. */
+static enum sbp_status add_stage_sum(struct sbp_compiler *c, int op, int tensor)
+{
+    const struct sbp_program *program = c->program;
+    const int holders = program->scope.holders == NULL ? 1 : program->scope.holders[tensor];
+    if (holders < 2)
+        return SBP_OK;
+    c->section = SBP_SECTION_STEP;
+    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_INNER, op, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->stages = holders;
+    instr->cause = SBP_CAUSE_WEIGHT_GRADIENT;
+    instr->box.kind = SBP_ALL_REDUCE;
+    instr->inner_elements = (double)c->weight[tensor].shard;
+    instr->buffer[SBP_AT_OUT] = program->gradient_buffer[tensor];
+    return SBP_OK;
+}
+
+static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
+{
+    const int tensor = c->graph->op[op].weight[index];
+    struct sbp_weight_plan *plan = &c->weight[tensor];
+    int buffer = c->program->gradient_buffer[tensor];
+    if (plan->level < 2 || c->program->scope.micro_batches == 1)
+        c->section = SBP_SECTION_STEP;
+    if (plan->level > 0) {
+        SBP_TRY(add_scatter(c, op, tensor));
+    } else {
+        const struct sbp_dist from =
+            sbp_strategy_gradient(c->graph, c->mesh, c->strategy, op, index);
+        const struct sbp_dist to = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
+        SBP_TRY(
+            sbp_add_boxing(c, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
+    }
+    plan->unreduced = -1;
+    return add_stage_sum(c, op, tensor);
+}
+
+enum sbp_status sbp_close_gradients(struct sbp_compiler *c, int op)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    const enum sbp_section section = c->section;
+    for (int w = 0; w < node->weight_count; w++) {
+        int *left = &c->weight[node->weight[w]].uses_left;
+        const int remaining = (*left < 0 ? -*left : *left) - 1;
+        *left = -remaining;
+        if (remaining == 0)
+            SBP_TRY(sum_gradient(c, op, w));
+        c->section = section;
+    }
+    return SBP_OK;
+}
+
+/* ---- update -------------------------------------------------------------------------------- */
+
+static enum sbp_status add_norm(struct sbp_compiler *c, int *norm)
+{
+    const struct sbp_program *program = c->program;
+    const sbp_axes all = (sbp_axes)(((uint64_t)1 << c->mesh->axis_count) - 1);
+    const int stages = (int)program->parallel.pipeline;
+    SBP_TRY(sbp_add_work(c, 1, norm));
+    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_NORM, -1, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->buffer[SBP_AT_OUT] = *norm;
+    if (stages == 1)
+        return sbp_add_reduce(c, -1, all, *norm, 0, SBP_CAUSE_SCALAR);
+    instr = sbp_add_instr(c, SBP_INSTR_INNER, -1, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->stages = stages;
+    instr->cause = SBP_CAUSE_SCALAR;
+    instr->box.kind = SBP_ALL_REDUCE;
+    instr->box.axes = all;
+    instr->inner_elements = 1;
+    instr->buffer[SBP_AT_OUT] = *norm;
+    return SBP_OK;
+}
+
+static enum sbp_status add_update(struct sbp_compiler *c, int tensor, int norm)
+{
+    const struct sbp_program *program = c->program;
+    const struct sbp_weight_plan *plan = &c->weight[tensor];
+    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_UPDATE, plan->first_user, 0);
+    if (instr == NULL)
+        return SBP_E_MEMORY;
+    instr->tensor = tensor;
+    instr->buffer[SBP_AT_IN] = norm;
+    instr->buffer[SBP_AT_W] = program->weight_buffer[tensor];
+    instr->buffer[SBP_AT_DW] = program->gradient_buffer[tensor];
+    instr->buffer[SBP_AT_SAVED] = program->first_moment[tensor];
+    instr->buffer[SBP_AT_SAVED2] = program->second_moment[tensor];
+    return plan->level == 1 || plan->level == 2
+               ? add_gather(c, plan->first_user, tensor, program->weight_buffer[tensor])
+               : SBP_OK;
+}
+
+enum sbp_status sbp_compile_updates(struct sbp_compiler *c)
+{
+    int norm = -1;
+    c->section = SBP_SECTION_STEP;
+    if (c->graph->training.clip_norm > 0)
+        SBP_TRY(add_norm(c, &norm));
+    for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
+        if (c->weight[tensor].first_user >= 0)
+            SBP_TRY(add_update(c, tensor, norm));
+    return SBP_OK;
+}

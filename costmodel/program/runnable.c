@@ -1,0 +1,127 @@
+#include "costmodel/program/runnable.h"
+
+#include <stdio.h>
+
+static enum sbp_status refuse(struct sbp_diag *diag, const char *where, const char *what,
+                              const char *legal)
+{
+    return sbp_fail(diag, SBP_E_UNSUPPORTED, "plan: %s: %s is searched and priced, not run: %s",
+                    where, what, legal);
+}
+
+/* Names of the operators that run, or of an operator's roles that do. */
+static const char *operators_that_run(char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int kind = 0; kind < SBP_OP_KINDS; kind++) {
+        const struct sbp_op_entry *entry = sbp_op((enum sbp_op_kind)kind);
+        if (entry->runs && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
+                                     entry->name);
+    }
+    return text;
+}
+
+/* Work that is repeated and sums that live on need nothing of an operator; what a spare role that
+ * splits does needs collectives inside it, which the executor lacks. */
+static bool role_runs(const struct sbp_role *role)
+{
+    return !role->spare || role->output.kind != SBP_SPLIT;
+}
+
+static const char *roles_that_run(const struct sbp_op_entry *entry, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int r = 0; r < entry->role_count; r++)
+        if (role_runs(&entry->role[r]) && used < size)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? ", " : "",
+                                     entry->role[r].name);
+    return text;
+}
+
+static enum sbp_status check_op(const struct sbp_graph *graph, int op, struct sbp_diag *diag)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    char legal[320], list[256];
+    if (!node->entry->runs) {
+        (void)snprintf(legal, sizeof legal, "legal are %s", operators_that_run(list, sizeof list));
+        return refuse(diag, node->name, node->entry->name, legal);
+    }
+    if (node->attention.dropout > 0)
+        return refuse(diag, node->name, "dropout in attention", "0 is legal");
+    if (node->kind == SBP_OP_EMBEDDING && node->weight_count > 2)
+        return refuse(diag, node->name, "an embedding of token types",
+                      "a table and positions are legal");
+    for (int other = 0; other < op; other++)
+        if (node->kind == SBP_OP_EMBEDDING && graph->op[other].kind == SBP_OP_EMBEDDING)
+            return refuse(diag, node->name, "a second embedding", "one is legal");
+    return SBP_OK;
+}
+
+static enum sbp_status check_axis(const struct sbp_graph *graph,
+                                  const struct sbp_strategy *strategy, int op, int axis,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_op_node *node = &graph->op[op];
+    const int r = sbp_strategy_role(graph, strategy, op, axis);
+    char what[96], legal[160], list[128];
+    if (r >= 0 && !role_runs(&node->entry->role[r])) {
+        (void)snprintf(what, sizeof what, "role %s on axis %d", node->entry->role[r].name, axis);
+        (void)snprintf(legal, sizeof legal, "legal are %s",
+                       roles_that_run(node->entry, list, sizeof list));
+        return refuse(diag, node->name, what, legal);
+    }
+    /* What nobody reads is what the run is verified by. */
+    if (node->output >= 0 && strategy->rest[node->output].axis[axis].kind == SBP_PARTIAL &&
+        sbp_graph_consumers(graph, node->output, NULL, 0) == 0) {
+        (void)snprintf(what, sizeof what, "an output of the model that rests partial on axis %d",
+                       axis);
+        return refuse(diag, node->name, what, "B and splits are legal");
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status check_parallel(const struct sbp_parallel *parallel,
+                                      const struct sbp_graph *graph, struct sbp_diag *diag)
+{
+    if (parallel->pipeline > 1 || parallel->chunks > 1)
+        return refuse(diag, "parallel: pipeline", "more than one stage", "1 is legal");
+    if (parallel->micro_batch != graph->global_batch)
+        return refuse(diag, "parallel: micro_batch", "a part of the batch at a time",
+                      "the global batch is legal");
+    if (sbp_schedule_delays_gradients(parallel->schedule))
+        return refuse(diag, "parallel: schedule", sbp_schedule_name(parallel->schedule),
+                      "a schedule without delayed gradients is legal");
+    if (parallel->zero > 0)
+        return refuse(diag, "parallel: zero", "states in shards", "0 is legal");
+    if (parallel->owner != SBP_OWNER_NONE)
+        return refuse(diag, "parallel: owner", sbp_owner_name(parallel->owner), "none is legal");
+    if (parallel->recompute != SBP_RECOMPUTE_NONE)
+        return refuse(diag, "parallel: recompute", sbp_recompute_name(parallel->recompute),
+                      "none is legal");
+    if (parallel->regather)
+        return refuse(diag, "parallel: regather", "boxing once more for backward",
+                      "false is legal");
+    if (parallel->offload)
+        return refuse(diag, "parallel: offload", "optimizer states in host memory",
+                      "false is legal");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_plan_runs(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
+                              const struct sbp_strategy *strategy,
+                              const struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    if (parallel != NULL)
+        SBP_TRY(check_parallel(parallel, graph, diag));
+    for (int op = 0; op < graph->op_count; op++) {
+        SBP_TRY(check_op(graph, op, diag));
+        if (strategy->zero[op] != SBP_ZERO_DEFAULT && strategy->zero[op] > 0)
+            return refuse(diag, graph->op[op].name, "ZeRO", "level 0 is legal");
+        for (int axis = 0; axis < mesh->axis_count; axis++)
+            SBP_TRY(check_axis(graph, strategy, op, axis, diag));
+    }
+    return SBP_OK;
+}

@@ -1,0 +1,508 @@
+#include "costmodel/program/step.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "costmodel/program/price.h"
+
+#define MOST_MICRO_BATCHES (INT64_C(1) << 20) /* of a timeline */
+#define ROUNDING           1e-12              /* of sums of a step's times */
+#define MOST_BUCKETS       (1 << 20)          /* of a timeline; smaller ones are priced together */
+
+/* One call of sbp_step_make. */
+struct job {
+    const struct sbp_step_request *request;
+    struct sbp_step *step;
+    struct sbp_diag *diag;
+    struct sbp_scope scope; /* what all pieces have in common */
+};
+
+/* ---- programs ------------------------------------------------------------------------------ */
+
+static bool same_operands(const struct job *job, int a, int b)
+{
+    const struct sbp_graph *graph = job->request->graph;
+    const struct sbp_strategy *strategy = job->request->strategy;
+    const struct sbp_op_node *one = &graph->op[a], *two = &graph->op[b];
+    const size_t axes = (size_t)job->step->mesh.axis_count;
+    if (one->site != two->site || strategy->zero[a] != strategy->zero[b] ||
+        (one->output < 0) != (two->output < 0))
+        return false;
+    if (!one->entry->follows &&
+        memcmp(strategy->op[a].role, strategy->op[b].role, axes * sizeof(uint8_t)) != 0)
+        return false;
+    for (int w = 0; w < one->weight_count; w++)
+        if (job->step->holders[one->weight[w]] != job->step->holders[two->weight[w]])
+            return false;
+    return one->output < 0 || sbp_dist_equal(&job->step->mesh, &strategy->rest[one->output],
+                                             &strategy->rest[two->output]);
+}
+
+/* Whether two pieces are the same work: repeats of the same operators, in the same roles, with the
+ * same neighbours. */
+static bool same_piece(const struct job *job, int a, int b)
+{
+    const struct sbp_graph *graph = job->request->graph;
+    const int *first = job->step->first;
+    const int length = first[a + 1] - first[a];
+    if (length != first[b + 1] - first[b] || (first[a] == 0) != (first[b] == 0) ||
+        (first[a + 1] == graph->op_count) != (first[b + 1] == graph->op_count))
+        return false;
+    for (int i = 0; i < length; i++)
+        if (!same_operands(job, first[a] + i, first[b] + i))
+            return false;
+    if (first[a] == 0 || first[b] == 0)
+        return true;
+    const struct sbp_dist *rest = job->request->strategy->rest;
+    return sbp_dist_equal(&job->step->mesh, &rest[sbp_graph_crossing(graph, first[a])],
+                          &rest[sbp_graph_crossing(graph, first[b])]);
+}
+
+static enum sbp_status compile_piece(struct job *job, int piece)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_step_request *request = job->request;
+    for (int other = 0; other < piece; other++)
+        if (same_piece(job, other, piece)) {
+            step->program_of[piece] = step->program_of[other];
+            return SBP_OK;
+        }
+    struct sbp_scope scope = job->scope;
+    scope.first_op = step->first[piece];
+    scope.end_op = step->first[piece + 1];
+    SBP_TRY(sbp_program_make_scope(request->graph, &step->cluster, &step->mesh, request->strategy,
+                                   request->bytes, &scope, &step->program[step->program_count],
+                                   job->diag));
+    step->program_of[piece] = step->program_count++;
+    return SBP_OK;
+}
+
+/* ---- costs of pieces ----------------------------------------------------------------------- */
+
+static int64_t bytes_of_use(const struct sbp_program *program, enum sbp_buffer_use use)
+{
+    int64_t bytes = 0;
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].use == use)
+            bytes += sbp_program_slot_bytes(program, i);
+    return bytes;
+}
+
+struct sbp_stage_cost sbp_stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes)
+{
+    struct sbp_stage_cost cost = {0};
+    double *const seconds[SBP_SECTIONS] = {
+        [SBP_SECTION_FORWARD] = &cost.forward_s,
+        [SBP_SECTION_RECOMPUTE] = &cost.recompute_s,
+        [SBP_SECTION_BACKWARD] = &cost.backward_input_s,
+        [SBP_SECTION_BACKWARD_WEIGHT] = &cost.backward_weight_s,
+    };
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->kind == SBP_INSTR_SEND)
+            *(instr->section == SBP_SECTION_FORWARD ? &cost.send_forward_s
+                                                    : &cost.send_backward_s) +=
+                instr->communication_s;
+        else if (seconds[instr->section] != NULL)
+            *seconds[instr->section] += instr->compute_s + instr->communication_s;
+    }
+    /* Token ids and labels are kept: one set for each micro-batch in flight. */
+    const int64_t held = program->persistent_bytes - bytes_of_use(program, SBP_USE_INDEX);
+    cost.static_bytes = held + reserve_bytes;
+    cost.kept_bytes = program->kept_bytes;
+    cost.transient_bytes = program->arena_bytes - held - program->kept_bytes;
+    return cost;
+}
+
+/* The chunks of a stage, one after the other. */
+static const struct sbp_program *chunk_program(const struct sbp_step *step, int stage, int chunk)
+{
+    return &step->program[step->program_of[chunk * step->stages + stage]];
+}
+
+static int64_t updated_parameters(const struct sbp_program *program)
+{
+    int64_t updated = 0;
+    for (int t = 0; t < program->graph->tensor_count; t++)
+        updated += program->updated[t];
+    return updated;
+}
+
+/* Optimizer states in host memory, of all chunks of a stage. */
+struct hosted {
+    double parameters, bytes, buckets;
+    double bucket;                  /* parameters: all buckets are of equal size */
+    const struct sbp_program *most; /* the chunk with most parameters */
+};
+
+static struct hosted hosted_states(const struct sbp_step *step, int stage)
+{
+    struct hosted hosted = {0};
+    int64_t most = 0;
+    for (int chunk = 0; chunk < step->parallel.chunks; chunk++) {
+        const struct sbp_program *program = chunk_program(step, stage, chunk);
+        const int64_t updated = updated_parameters(program);
+        if (program->host_bytes == 0)
+            continue;
+        hosted.parameters += (double)updated;
+        hosted.bytes += (double)program->host_bytes;
+        hosted.buckets += (double)((updated - 1) / step->parallel.bucket_parameters + 1);
+        if (updated > most)
+            hosted.most = program;
+        most = updated > most ? updated : most;
+    }
+    hosted.buckets = fmin(hosted.buckets, MOST_BUCKETS);
+    hosted.bucket = hosted.buckets > 0 ? hosted.parameters / hosted.buckets : 0;
+    return hosted;
+}
+
+/* The sum over replicas of gradients of so many parameters that a device updates: as the largest
+ * one of the program is summed at the end of a step. 0 where none is, or each micro-batch does it.
+ */
+static double chunk_sync_s(const struct job *job, const struct sbp_program *program,
+                           double parameters)
+{
+    const struct sbp_step *step = job->step;
+    const struct sbp_instr *largest = NULL;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->section == SBP_SECTION_STEP &&
+            instr->stages == 1 && (largest == NULL || instr->box.elements > largest->box.elements))
+            largest = instr;
+    }
+    if (largest == NULL)
+        return 0;
+    const double elements =
+        (double)largest->box.elements / (double)program->updated[largest->tensor] * parameters;
+    return sbp_collective_s(&step->cluster, &step->mesh, largest->box.kind, largest->box.axes,
+                            elements * (double)job->request->bytes->reduce);
+}
+
+/* Buckets of a chunk of the model pass through the device after those of the one before, each with
+ * its share of what else comes at the end of a step. */
+static void set_offload(const struct job *job, int stage, double extra_s)
+{
+    const struct sbp_step *step = job->step;
+    const struct sbp_parallel *parallel = &step->parallel;
+    struct sbp_offload *offload = &step->end[stage].offload;
+    const struct hosted hosted = hosted_states(step, stage);
+    if (!(hosted.buckets > 0))
+        return;
+    const struct sbp_pricing pricing =
+        sbp_pricing_make(job->request->graph, &step->cluster, job->request->bytes);
+    offload->buckets = (int)hosted.buckets;
+    offload->in_s = offload->out_s =
+        hosted.bytes / hosted.buckets / job->request->cluster->host_link_bytes_per_s;
+    offload->step_s = sbp_price_update_s(&pricing, hosted.bucket) + extra_s / hosted.buckets;
+    if (parallel->chunk_factor == 0)
+        return;
+    offload->chunk_buckets = (int)fmin((double)parallel->chunk_factor, hosted.buckets);
+    offload->chunk_sync_s = chunk_sync_s(job, hosted.most, hosted.bucket * offload->chunk_buckets);
+    offload->last_chunk_sync_s =
+        chunk_sync_s(job, hosted.most, hosted.bucket * (offload->buckets % offload->chunk_buckets));
+}
+
+/* Whether a device does an instruction for every chunk: the norm's sum over devices is one. */
+static bool counts(const struct sbp_instr *instr, int chunk)
+{
+    return chunk == 0 || instr->section != SBP_SECTION_STEP || instr->cause != SBP_CAUSE_SCALAR;
+}
+
+/* What of a program comes once a step: sums of gradients, which may overlap, and the rest. Returns
+ * the rest without updates. Chunks of buckets (chunk_factor) are summed among replicas; sums with
+ * other stages are not among them. */
+static double add_end(const struct job *job, const struct sbp_program *program, int chunk,
+                      struct sbp_stage_end *end)
+{
+    double update_s = 0, extra_s = 0;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        if (instr->section != SBP_SECTION_STEP || !counts(instr, chunk))
+            continue;
+        if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
+            (instr->stages == 1 || job->step->parallel.chunk_factor == 0))
+            end->sync_s += instr->communication_s;
+        else if (instr->kind == SBP_INSTR_UPDATE)
+            update_s += instr->compute_s;
+        else
+            extra_s += instr->compute_s + instr->communication_s;
+    }
+    end->optimizer_s += update_s + extra_s;
+    return extra_s;
+}
+
+static void set_stage_costs(const struct job *job, int stage)
+{
+    const struct sbp_step *step = job->step;
+    const int chunks = (int)step->parallel.chunks;
+    const double overlap = step->parallel.gradient_overlap >= 0
+                               ? step->parallel.gradient_overlap
+                               : job->request->cluster->gradient_overlap;
+    struct sbp_stage_end *end = &step->end[stage];
+    double extra_s = 0;
+    int64_t bucket_bytes = 0; /* there is one, as large as the largest chunk's */
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const struct sbp_program *program = chunk_program(step, stage, chunk);
+        const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
+        const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
+        step->cost[stage * chunks + chunk] =
+            sbp_stage_cost_of(program, (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
+        bucket_bytes += bytes - shared;
+        extra_s += add_end(job, program, chunk, end);
+    }
+    if (step->parallel.offload)
+        set_offload(job, stage, extra_s);
+    end->sync_overlap = end->offload.chunk_buckets > 0 ? 0 : overlap;
+}
+
+/* Micro-batches after which a schedule of a fixed order has held all that it holds at a time, with
+ * any more: it has run ahead, and then begun each pass of a group once more; INT64_MAX: there are
+ * none, or what is held depends on how long works take. */
+static int64_t repeating_micro_batches(const struct sbp_parallel *parallel)
+{
+    switch (parallel->schedule) {
+    case SBP_ONE_F_ONE_B:
+    case SBP_INTERLEAVED:
+        return 3 * parallel->pipeline;
+    case SBP_ZERO_BUBBLE:
+        return 3 * parallel->pipeline + parallel->pipeline_limit;
+    default:
+        return INT64_MAX;
+    }
+}
+
+static bool is_memory_alone(const struct job *job)
+{
+    return job->request->memory_alone && repeating_micro_batches(&job->step->parallel) < INT64_MAX;
+}
+
+static enum sbp_status simulate(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_parallel *parallel = &step->parallel;
+    const int64_t enough = repeating_micro_batches(parallel);
+    const bool is_short = is_memory_alone(job) && enough < step->micro_batches;
+    const struct sbp_timeline_request request = {
+        .schedule = parallel->schedule,
+        .stages = step->stages,
+        .micro_batches = (int)(is_short ? enough : step->micro_batches),
+        .chunks = parallel->schedule == SBP_INTERLEAVED ? step->pieces / step->stages : 1,
+        .pipeline_limit = (int)parallel->pipeline_limit,
+        .record = job->request->record,
+        .is_brief = job->request->is_brief,
+        .stage = step->cost,
+        .end = step->end};
+    return sbp_timeline_simulate(&request, &step->arena, &step->timeline, job->diag);
+}
+
+/* ---- totals -------------------------------------------------------------------------------- */
+
+/* Seconds and bytes of one piece in a step. */
+static void add_piece(const struct job *job, const struct sbp_program *program, int chunk,
+                      struct sbp_step_totals *totals)
+{
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const bool once = instr->section == SBP_SECTION_STEP;
+        if (!counts(instr, chunk))
+            continue;
+        const double times = once ? 1 : (double)job->scope.micro_batches;
+        double *const compute_s = once                                      ? &totals->optimizer_s
+                                  : instr->section == SBP_SECTION_RECOMPUTE ? &totals->recompute_s
+                                                                            : &totals->compute_s;
+        *compute_s += times * instr->compute_s;
+        totals->by_cause_s[instr->cause] += times * instr->communication_s;
+        totals->communication_bytes +=
+            times * sbp_instr_traffic_bytes(program, &job->step->cluster, instr);
+    }
+}
+
+/* Between the device and its host: the optimizer waits for it, bucket by bucket. */
+static double host_s(const struct sbp_stage_end *end)
+{
+    return end->offload.buckets * (end->offload.in_s + end->offload.out_s);
+}
+
+static void sum_times(const struct job *job)
+{
+    struct sbp_step *step = job->step;
+    struct sbp_step_totals *totals = &step->totals;
+    const double stages = step->stages;
+    double sync_s = 0, send_s = 0;
+    for (int piece = 0; piece < step->pieces; piece++)
+        add_piece(job, &step->program[step->program_of[piece]], piece / step->stages, totals);
+    for (int stage = 0; stage < step->stages; stage++) {
+        sync_s += step->end[stage].sync_s;
+        totals->optimizer_s += host_s(&step->end[stage]);
+    }
+    send_s = totals->by_cause_s[SBP_CAUSE_STAGE];
+    for (int cause = 0; cause < SBP_CAUSES; cause++) {
+        totals->by_cause_s[cause] /= stages;
+        totals->communication_s += totals->by_cause_s[cause];
+    }
+    totals->compute_s /= stages;
+    totals->recompute_s /= stages;
+    totals->optimizer_s /= stages;
+    totals->communication_bytes /= stages;
+    totals->step_s = step->timeline.makespan_s;
+    if (job->request->is_brief)
+        return;
+    totals->exposed_s =
+        fmin(totals->communication_s - (sync_s + send_s) / stages + step->timeline.exposed_s,
+             totals->communication_s);
+    totals->hidden_s = totals->communication_s - totals->exposed_s;
+    double *const hidden_s = totals->hidden_by_cause_s;
+    hidden_s[SBP_CAUSE_STAGE] =
+        fmin(fmax(totals->by_cause_s[SBP_CAUSE_STAGE] - step->timeline.exposed_send_s, 0),
+             totals->hidden_s);
+    hidden_s[SBP_CAUSE_WEIGHT_GRADIENT] = totals->hidden_s - hidden_s[SBP_CAUSE_STAGE];
+    const double idle_s = totals->step_s - totals->compute_s - totals->recompute_s -
+                          totals->optimizer_s - totals->exposed_s;
+    totals->bubble_s = idle_s > ROUNDING * totals->step_s ? idle_s : 0;
+}
+
+static void add_memory(const struct sbp_program *program, const struct sbp_cluster *cluster,
+                       struct sbp_stage_memory *memory)
+{
+    const struct sbp_totals totals = sbp_program_totals(program, cluster);
+    memory->weight_bytes += totals.weight_bytes;
+    memory->gradient_bytes += totals.gradient_bytes;
+    memory->moment_bytes += totals.moment_bytes;
+    memory->master_bytes += totals.master_bytes;
+    if (totals.bucket_bytes > memory->bucket_bytes) /* chunks share it */
+        memory->bucket_bytes = totals.bucket_bytes;
+    memory->host_bytes += program->host_bytes;
+    memory->parameters += program->parameters;
+}
+
+static void sum_memory(const struct job *job)
+{
+    struct sbp_step *step = job->step;
+    struct sbp_step_totals *totals = &step->totals;
+    const int chunks = step->pieces / step->stages;
+    for (int stage = 0; stage < step->stages; stage++) {
+        struct sbp_stage_memory *memory = &step->memory[stage];
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            const struct sbp_stage_cost *cost = &step->cost[stage * chunks + chunk];
+            add_memory(chunk_program(step, stage, chunk), &step->cluster, memory);
+            memory->kept_bytes += cost->kept_bytes / chunks;
+            if (cost->transient_bytes > memory->transient_bytes)
+                memory->transient_bytes = cost->transient_bytes;
+        }
+        memory->reserve_bytes = step->cluster.reserve_bytes;
+        memory->in_flight = step->timeline.device[stage].in_flight;
+        memory->device_bytes = step->timeline.device[stage].peak_bytes;
+        if (memory->device_bytes > totals->device_bytes)
+            totals->device_bytes = memory->device_bytes;
+        if (memory->host_bytes > totals->host_bytes)
+            totals->host_bytes = memory->host_bytes;
+    }
+    totals->fits_device = totals->device_bytes <= step->cluster.memory_bytes;
+    totals->fits_host = step->cluster.host_memory_bytes == 0 ||
+                        totals->host_bytes <= step->cluster.host_memory_bytes;
+}
+
+/* ---- assembly ------------------------------------------------------------------------------ */
+
+static enum sbp_status check(const struct sbp_step_request *request, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = request->graph;
+    const struct sbp_parallel *parallel = request->parallel;
+    SBP_TRY(sbp_parallel_check(parallel, graph, request->cluster, diag));
+    if (graph->micro_batch != parallel->micro_batch)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: the graph holds %lld sequences, %lld are legal",
+                        (long long)graph->micro_batch, (long long)parallel->micro_batch);
+    if (sbp_parallel_micro_batches(parallel, graph) > MOST_MICRO_BATCHES)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: micro_batch: makes %lld micro-batches, at most %lld are legal",
+                        (long long)sbp_parallel_micro_batches(parallel, graph),
+                        (long long)MOST_MICRO_BATCHES);
+    return SBP_OK;
+}
+
+static enum sbp_status allocate(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    struct sbp_arena *arena = &step->arena;
+    step->micro_batches = sbp_parallel_micro_batches(&step->parallel, job->request->graph);
+    step->stages = (int)step->parallel.pipeline;
+    step->pieces = step->stages * (int)step->parallel.chunks;
+    step->first = SBP_NEW(arena, int, step->pieces + 1);
+    step->program_of = SBP_NEW(arena, int, step->pieces);
+    step->holders = SBP_NEW(arena, int, job->request->graph->tensor_count + 1);
+    step->program = SBP_NEW(arena, struct sbp_program, step->pieces);
+    step->cost = SBP_NEW(arena, struct sbp_stage_cost, step->pieces);
+    step->end = SBP_NEW(arena, struct sbp_stage_end, step->stages);
+    step->memory = SBP_NEW(arena, struct sbp_stage_memory, step->stages);
+    return step->first == NULL || step->program_of == NULL || step->holders == NULL ||
+                   step->program == NULL || step->cost == NULL || step->end == NULL ||
+                   step->memory == NULL
+               ? SBP_E_MEMORY
+               : SBP_OK;
+}
+
+static enum sbp_status cut(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_step_request *request = job->request;
+    if (request->first == NULL) {
+        SBP_TRY(sbp_stages_cut(request->graph, step->pieces, step->parallel.stage_cut, step->first,
+                               job->diag));
+    } else {
+        memcpy(step->first, request->first, (size_t)(step->pieces + 1) * sizeof *step->first);
+        SBP_TRY(sbp_stages_check(request->graph, step->pieces, step->first, job->diag));
+    }
+    return sbp_stages_holders(request->graph, step->pieces, step->stages, step->first,
+                              step->holders);
+}
+
+static enum sbp_status assemble(struct job *job)
+{
+    struct sbp_step *step = job->step;
+    const struct sbp_step_request *request = job->request;
+    int level;
+    SBP_TRY(check(request, job->diag));
+    SBP_TRY(sbp_parallel_stage_cluster(&step->parallel, request->cluster, &step->cluster, &level,
+                                       job->diag));
+    SBP_TRY(sbp_mesh_make(&step->cluster, &step->mesh, job->diag));
+    SBP_TRY(allocate(job));
+    SBP_TRY(cut(job));
+    job->scope = (struct sbp_scope){.micro_batches = step->micro_batches,
+                                    .parallel = &step->parallel,
+                                    .whole = request->cluster,
+                                    .holders = step->holders,
+                                    .is_unpriced = is_memory_alone(job)};
+    for (int piece = 0; piece < step->pieces; piece++)
+        SBP_TRY(compile_piece(job, piece));
+    for (int stage = 0; stage < job->step->stages; stage++)
+        set_stage_costs(job, stage);
+    SBP_TRY(simulate(job));
+    if (!is_memory_alone(job))
+        sum_times(job);
+    sum_memory(job);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp_step *step,
+                              struct sbp_diag *diag)
+{
+    *step = (struct sbp_step){.parallel = *request->parallel};
+    struct job job = {.request = request, .step = step, .diag = diag};
+    const enum sbp_status status = assemble(&job);
+    if (status == SBP_E_MEMORY && diag->text[0] == '\0')
+        sbp_fail(diag, status, "out of memory while compiling a step");
+    if (status != SBP_OK)
+        sbp_step_free(step);
+    return status;
+}
+
+void sbp_step_free(struct sbp_step *step)
+{
+    if (step == NULL)
+        return;
+    for (int i = 0; i < step->program_count; i++)
+        sbp_program_free(&step->program[i]);
+    sbp_arena_free(&step->arena);
+    *step = (struct sbp_step){0};
+}

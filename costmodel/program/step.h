@@ -1,0 +1,91 @@
+/* A whole training step: programs of all stages, their timeline, what it takes and what it holds.
+ *
+ * A stage's program is one micro-batch's work on one piece of the model; pieces that are repeats of
+ * each other share one. Its instructions, by section, become the costs that the timeline schedules;
+ * what the timeline says of overlap, bubbles and micro-batches in flight comes back as times and
+ * bytes. One stage with one micro-batch is the program itself.
+ */
+#ifndef SBP_COSTMODEL_PROGRAM_STEP_H
+#define SBP_COSTMODEL_PROGRAM_STEP_H
+
+#include "costmodel/program/program.h"
+#include "costmodel/program/stages.h"
+
+struct sbp_step_request {
+    const struct sbp_graph *graph;     /* set to parallel->micro_batch; must outlive the step */
+    const struct sbp_cluster *cluster; /* of all stages; must outlive the step */
+    const struct sbp_parallel *parallel;
+    const struct sbp_strategy *strategy; /* closed on the mesh of a stage's cluster */
+    const struct sbp_element_bytes *bytes;
+    const int *first; /* (pipeline x chunks + 1) boundaries of pieces; NULL: sbp_stages_cut */
+    bool record;      /* keep the timeline's intervals and memory */
+    bool is_brief;    /* totals of what is exposed, hidden or a bubble stay 0 */
+    /* Bytes that devices and hosts hold, faster: whatever else the step, its programs and its
+     * timeline say is of no use. Of a schedule in a fixed order that keeps few micro-batches no
+     * more of them are played than fill it. */
+    bool memory_alone;
+};
+
+/* Bytes of a device of a stage. device = weights + gradients + moments + masters + bucket + reserve
+ * + (in flight - 1) kept + the peak of one micro-batch, of which `kept` is what it holds between
+ * its passes (token ids and labels included) and `transient` the rest; under the interleaved
+ * schedule kept is the mean of the chunks'. */
+struct sbp_stage_memory {
+    int64_t weight_bytes, gradient_bytes, moment_bytes, master_bytes, bucket_bytes, reserve_bytes;
+    int64_t kept_bytes, transient_bytes; /* of one micro-batch */
+    int in_flight;                       /* micro-batches (of a chunk each) */
+    int64_t device_bytes, host_bytes;
+    int64_t parameters; /* elements of weights that the device works with: whole blocks */
+};
+
+/* Of a device, the mean over stages: with one stage what that device does. */
+struct sbp_step_totals {
+    double step_s;
+    double compute_s;       /* forward and backward */
+    double recompute_s;     /* its boxing is among the communication */
+    double optimizer_s;     /* update, norm; host transfers of offloaded states that it waits for */
+    double communication_s; /* all of it, hidden or not */
+    double by_cause_s[SBP_CAUSES];
+    double exposed_s, hidden_s; /* parts of communication_s; waiting for messages counts as exposed,
+                                   up to all of it */
+    double hidden_by_cause_s[SBP_CAUSES]; /* parts of hidden_s: messages between stages, and sums of
+                                             gradients beside the backward pass or the optimizer */
+    double bubble_s; /* the rest of the step: step_s is the sum of compute_s, recompute_s,
+                        optimizer_s, exposed_s and it */
+    double communication_bytes;       /* sent by a device in a step */
+    int64_t device_bytes, host_bytes; /* the most of a stage */
+    bool fits_device, fits_host; /* host memory that the cluster does not give fits everything */
+};
+
+struct sbp_step {
+    struct sbp_arena arena; /* owns the arrays */
+    struct sbp_parallel parallel;
+    struct sbp_cluster cluster; /* of a stage */
+    struct sbp_mesh mesh;       /* of a stage */
+    int64_t micro_batches;      /* of a step */
+    int stages, pieces;         /* pieces = stages x chunks; piece i is chunk i / stages of stage
+                                   i % stages */
+    int *first;                 /* (pieces + 1) */
+    int *program_of;            /* (pieces) */
+    int *holders;               /* (tensor_count) stages that hold a weight */
+    int program_count;
+    struct sbp_program *program;     /* (program_count) */
+    struct sbp_stage_cost *cost;     /* (stages, chunks) row-major */
+    struct sbp_stage_end *end;       /* (stages) */
+    struct sbp_stage_memory *memory; /* (stages) */
+    struct sbp_timeline timeline;
+    struct sbp_step_totals totals;
+};
+
+/* E_INPUT where parallel does not fit graph or cluster (sbp_parallel_check), the graph holds
+ * another micro-batch, or a piece cannot be cut; E_RANGE, E_MEMORY as the compiler. What does not
+ * fit in memory is no error: see totals. On failure nothing is left allocated. */
+enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp_step *step,
+                              struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_step_free(struct sbp_step *step);
+
+/* Times of a program's sections, and bytes, as the timeline wants them; reserve_bytes: added to
+ * what is always held. */
+struct sbp_stage_cost sbp_stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes);
+
+#endif

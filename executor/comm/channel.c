@@ -1,0 +1,194 @@
+#include "executor/comm/channel.h"
+
+#include "base/text.h"
+
+/* The backend's own reason. */
+static enum sbp_status backend(struct sbp_channel *channel, enum sbp_status status,
+                               const char *what, struct sbp_diag *diag)
+{
+    if (status == SBP_OK)
+        return SBP_OK;
+    return sbp_fail(diag, status, "%s: %s: %s", channel->ops->name, what,
+                    channel->ops->reason(channel->comm));
+}
+
+static int find_group(const struct sbp_channel *channel, sbp_axes axes)
+{
+    for (int g = 0; g < channel->group_count; g++)
+        if (channel->group_axes[g] == axes)
+            return g;
+    return -1;
+}
+
+static enum sbp_status add_group(struct sbp_channel *channel, sbp_axes axes, int *ranks,
+                                 struct sbp_diag *diag)
+{
+    const int64_t own = channel->ops->rank(channel->comm);
+    const int64_t size = sbp_mesh_group_size(channel->mesh, axes);
+    for (int64_t member = 0; member < size; member++)
+        ranks[member] = (int)sbp_mesh_group_rank(channel->mesh, axes, own, member);
+    const int key = channel->group_count++;
+    channel->group_axes[key] = axes;
+    return backend(channel,
+                   channel->ops->group(channel->comm, ranks, (int)size, key, &channel->group[key]),
+                   "creating a group", diag);
+}
+
+static enum sbp_status add_groups(struct sbp_channel *channel, struct sbp_arena *arena,
+                                  struct sbp_diag *diag)
+{
+    int *ranks = SBP_NEW(arena, int, channel->mesh->devices);
+    channel->group_axes = SBP_NEW(arena, sbp_axes, channel->call_count);
+    channel->group = SBP_NEW(arena, int, channel->call_count);
+    channel->log = SBP_NEW(arena, struct sbp_logged_call, channel->call_count);
+    if (ranks == NULL || channel->group_axes == NULL || channel->group == NULL ||
+        channel->log == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the communication groups");
+    for (int i = 0; i < channel->call_count; i++)
+        if (find_group(channel, channel->calls[i].axes) < 0)
+            SBP_TRY(add_group(channel, channel->calls[i].axes, ranks, diag));
+    return SBP_OK;
+}
+
+enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
+                                 struct sbp_comm *comm, const struct sbp_program *program,
+                                 const struct sbp_kernels *kernels, struct sbp_arena *arena,
+                                 struct sbp_diag *diag)
+{
+    struct sbp_call *calls = NULL;
+    *channel = (struct sbp_channel){.ops = ops,
+                                    .comm = comm,
+                                    .mesh = &program->mesh,
+                                    .kernels = kernels,
+                                    .element_bytes = program->bytes.activation};
+    const enum sbp_status status = sbp_program_calls(program, arena, &calls, &channel->call_count);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "the program's list of collectives: %s",
+                        sbp_status_text(status));
+    channel->calls = calls;
+    return add_groups(channel, arena, diag);
+}
+
+void sbp_channel_begin_step(struct sbp_channel *channel)
+{
+    channel->logged = 0;
+}
+
+/* Calls beyond the program's list are only counted: the list has no entry to compare them with. */
+static void note(struct sbp_channel *channel, const struct sbp_exchange *exchange)
+{
+    if (channel->logged < channel->call_count)
+        channel->log[channel->logged] =
+            (struct sbp_logged_call){.kind = exchange->kind,
+                                     .axes = exchange->axes,
+                                     .count = exchange->count,
+                                     .element_bytes = channel->kernels->real_bytes};
+    channel->logged++;
+}
+
+static void copy(const struct sbp_channel *channel, void *to, const void *from, int64_t count)
+{
+    const int order = 0;
+    channel->kernels->permute(to, from, 1, &count, &order);
+}
+
+/* What a rank is left with when its peers send nothing: its own data in every place. */
+static void exchange_nothing(const struct sbp_channel *channel, const struct sbp_exchange *exchange)
+{
+    const int64_t members = sbp_mesh_group_size(channel->mesh, exchange->axes);
+    const int64_t bytes = exchange->count * channel->kernels->real_bytes;
+    const int64_t place =
+        sbp_mesh_group_place(channel->mesh, exchange->axes, channel->ops->rank(channel->comm));
+    if (exchange->kind == SBP_REDUCE_SCATTER)
+        copy(channel, exchange->receive, (const char *)exchange->send + place * bytes,
+             exchange->count);
+    else if (exchange->kind == SBP_ALL_TO_ALL)
+        copy(channel, exchange->receive, exchange->send, members * exchange->count);
+    else if (exchange->kind == SBP_ALL_GATHER)
+        for (int64_t member = 0; member < members; member++)
+            copy(channel, (char *)exchange->receive + member * bytes, exchange->send,
+                 exchange->count);
+}
+
+static enum sbp_status call_backend(struct sbp_channel *channel,
+                                    const struct sbp_exchange *exchange, int group)
+{
+    const struct sbp_comm_ops *ops = channel->ops;
+    const enum sbp_real real = channel->kernels->real;
+    switch (exchange->kind) {
+    case SBP_ALL_REDUCE:
+        return ops->all_reduce(channel->comm, group, exchange->receive, exchange->count, real,
+                               exchange->reduction);
+    case SBP_ALL_GATHER:
+        return ops->all_gather(channel->comm, group, exchange->receive, exchange->send,
+                               exchange->count, real);
+    case SBP_REDUCE_SCATTER:
+        return ops->reduce_scatter(channel->comm, group, exchange->receive, exchange->send,
+                                   exchange->count, real);
+    case SBP_ALL_TO_ALL:
+        return ops->all_to_all(channel->comm, group, exchange->receive, exchange->send,
+                               exchange->count, real);
+    case SBP_SEND_RECV:
+    case SBP_BROADCAST_COLL:
+    case SBP_LOCAL:
+        break;
+    }
+    return SBP_E_INTERNAL;
+}
+
+enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
+                                     const struct sbp_exchange *exchange, struct sbp_diag *diag)
+{
+    const int group = find_group(channel, exchange->axes);
+    if (group < 0)
+        return sbp_fail(diag, SBP_E_INTERNAL, "%s over axes 0x%x: the plan lists no such group",
+                        sbp_collective_name(exchange->kind), (unsigned)exchange->axes);
+    note(channel, exchange);
+    if (channel->skip) {
+        exchange_nothing(channel, exchange);
+        return SBP_OK;
+    }
+    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
+    const enum sbp_status status = call_backend(channel, exchange, channel->group[group]);
+    channel->wall_s += sbp_clock_s() - wall_s;
+    channel->cpu_s += sbp_thread_cpu_s() - cpu_s;
+    return backend(channel, status, sbp_collective_name(exchange->kind), diag);
+}
+
+enum sbp_status sbp_channel_check(const struct sbp_channel *channel, struct sbp_diag *diag)
+{
+    const int common =
+        channel->logged < channel->call_count ? channel->logged : channel->call_count;
+    for (int i = 0; i < common; i++) {
+        const struct sbp_call *listed = &channel->calls[i];
+        const struct sbp_logged_call *made = &channel->log[i];
+        if (made->kind != listed->kind || made->axes != listed->axes ||
+            made->count != listed->count || made->element_bytes != channel->element_bytes)
+            return sbp_fail(diag, SBP_E_INTERNAL,
+                            "collective %d of the step: ran %s over axes 0x%x of %lld elements of "
+                            "%lld bytes, the plan lists %s over axes 0x%x of %lld elements of %lld "
+                            "bytes",
+                            i, sbp_collective_name(made->kind), (unsigned)made->axes,
+                            (long long)made->count, (long long)made->element_bytes,
+                            sbp_collective_name(listed->kind), (unsigned)listed->axes,
+                            (long long)listed->count, (long long)channel->element_bytes);
+    }
+    if (channel->logged != channel->call_count)
+        return sbp_fail(diag, SBP_E_INTERNAL, "a step made %d collective calls, the plan lists %d",
+                        channel->logged, channel->call_count);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
+                                 int64_t bytes, struct sbp_diag *diag)
+{
+    return backend(channel, channel->ops->send(channel->comm, peer, tag, buffer, bytes), "send",
+                   diag);
+}
+
+enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,
+                                    int64_t bytes, struct sbp_diag *diag)
+{
+    return backend(channel, channel->ops->receive(channel->comm, peer, tag, buffer, bytes),
+                   "receive", diag);
+}

@@ -1,0 +1,70 @@
+/* A rank's side of all communication of a program: its groups and the log of its backend calls.
+ *
+ * Every collective of a run goes through here, so that the log is what the backend really got. It
+ * is compared with the program's own list entry by entry; what the plan priced is what ran.
+ */
+#ifndef SBP_EXECUTOR_COMM_CHANNEL_H
+#define SBP_EXECUTOR_COMM_CHANNEL_H
+
+#include "base/arena.h"
+#include "costmodel/program/program.h"
+#include "executor/comm/comm.h"
+
+struct sbp_logged_call {
+    enum sbp_collective kind;
+    sbp_axes axes;
+    int64_t count, element_bytes;
+};
+
+struct sbp_channel {
+    const struct sbp_comm_ops *ops;
+    struct sbp_comm *comm;
+    const struct sbp_mesh *mesh;       /* borrowed */
+    const struct sbp_kernels *kernels; /* of the run's real type */
+    int group_count;
+    sbp_axes *group_axes;         /* (group_count) */
+    int *group;                   /* (group_count) handles of the backend */
+    const struct sbp_call *calls; /* the program's list of a step, (call_count) */
+    int call_count;
+    int64_t element_bytes;       /* that the program is compiled for */
+    struct sbp_logged_call *log; /* of the step under way, (call_count) */
+    int logged;
+    double wall_s, cpu_s; /* spent in the backend since the channel was opened */
+    bool skip;            /* tests only: log the next calls, but exchange nothing */
+};
+
+/* One communication: all pointers as the backend's function of that kind takes them; `receive` is
+ * the buffer of an all-reduce. */
+struct sbp_exchange {
+    enum sbp_collective kind;
+    sbp_axes axes;
+    enum sbp_reduction reduction; /* all-reduce */
+    void *receive;
+    const void *send;
+    int64_t count;
+};
+
+/* Creates the groups that the program's calls use, in their order; collective over all ranks.
+ * Everything is allocated in the arena. As many ranks as the mesh has devices. */
+enum sbp_status sbp_channel_open(struct sbp_channel *channel, const struct sbp_comm_ops *ops,
+                                 struct sbp_comm *comm, const struct sbp_program *program,
+                                 const struct sbp_kernels *kernels, struct sbp_arena *arena,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+enum sbp_status sbp_channel_exchange(struct sbp_channel *channel,
+                                     const struct sbp_exchange *exchange,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Empties the log; and compares it with the program's list: E_INTERNAL names the first entry that
+ * differs. */
+void sbp_channel_begin_step(struct sbp_channel *channel);
+enum sbp_status sbp_channel_check(const struct sbp_channel *channel,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Point to point, outside the log: reports and verification. */
+enum sbp_status sbp_channel_send(struct sbp_channel *channel, int peer, int tag, const void *buffer,
+                                 int64_t bytes, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_channel_receive(struct sbp_channel *channel, int peer, int tag, void *buffer,
+                                    int64_t bytes, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,94 @@
+/* Communication backends: one rank's endpoint behind one table (threads, mpi, nccl).
+ *
+ * All calls of a table are blocking. Groups are created once, in the same order on all ranks, and
+ * collectives are issued in one order that all members share. Two buffers of one call never
+ * overlap; a buffer of no elements may be NULL. A call that fails, or whose peer failed, returns
+ * E_PEER, E_BACKEND or E_MEMORY with the reason in the endpoint's diag; `abort` releases all
+ * others, so that one failing rank ends all. `threads` also reports (E_BACKEND) what would hang or
+ * corrupt: members whose calls differ, a message of another length, ranks that all wait.
+ */
+#ifndef SBP_EXECUTOR_COMM_COMM_H
+#define SBP_EXECUTOR_COMM_COMM_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+#include "executor/device/memory.h"
+#include "kernels/kernels.h"
+
+enum sbp_reduction { SBP_SUM, SBP_MAX };
+
+struct sbp_comm; /* an endpoint's own; opaque to callers */
+struct sbp_comm_ops;
+
+/* A rank's access to the others. */
+struct sbp_endpoint {
+    const struct sbp_comm_ops *ops;
+    struct sbp_comm *comm; /* borrowed: lives as long as the rank's main */
+};
+
+struct sbp_comm_ops {
+    const char *name;
+    /* Where the buffers of collectives and messages lie. */
+    const struct sbp_memory_ops *memory;
+    /* An endpoint of the same ranks whose buffers lie in host memory, for the few values that steer
+     * a run; its groups are its own. Where memory is the host's already: this endpoint. */
+    struct sbp_endpoint (*host)(struct sbp_comm *comm);
+    int (*rank)(const struct sbp_comm *comm);
+    int (*size)(const struct sbp_comm *comm);
+
+    /* Registers a group that this rank is a member of: `ranks` in group order, this rank among
+     * them. Collective over the members (mpi: MPI_Comm_create_group with `key` as tag, so that
+     * disjoint groups may be made at the same time). *group is a handle of this endpoint. */
+    enum sbp_status (*group)(struct sbp_comm *comm, const int *ranks, int count, int key,
+                             int *group);
+
+    /* In place, count elements. */
+    enum sbp_status (*all_reduce)(struct sbp_comm *comm, int group, void *buffer, int64_t count,
+                                  enum sbp_real real, enum sbp_reduction reduction);
+    /* receive(group size, count): block i is member i's send(count). */
+    enum sbp_status (*all_gather)(struct sbp_comm *comm, int group, void *receive, const void *send,
+                                  int64_t count, enum sbp_real real);
+    /* send(group size, count); receive(count) = sum over members of their block for this rank.
+     * Reductions do not depend on timing: threads folds in group order, so that an all-reduce has
+     * the bits of a reduce-scatter and an all-gather; mpi leaves the order to the library. */
+    enum sbp_status (*reduce_scatter)(struct sbp_comm *comm, int group, void *receive,
+                                      const void *send, int64_t count, enum sbp_real real);
+    /* send(group size, count), receive(group size, count): block j of member i becomes block i of
+     * member j. */
+    enum sbp_status (*all_to_all)(struct sbp_comm *comm, int group, void *receive, const void *send,
+                                  int64_t count, enum sbp_real real);
+    /* From member `root` (group order) to all; in place. */
+    enum sbp_status (*broadcast)(struct sbp_comm *comm, int group, int root, void *buffer,
+                                 int64_t count, enum sbp_real real);
+    /* Point to point between world ranks, matched by (peer, tag), tag >= 0, in the order sent. send
+     * copies the message and does not wait for the receiver; receive wants exactly these bytes. */
+    enum sbp_status (*send)(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                            int64_t bytes);
+    enum sbp_status (*receive)(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                               int64_t bytes);
+    enum sbp_status (*barrier)(struct sbp_comm *comm);
+    /* Ends the run for all ranks with a reason: peers blocked in a call return E_PEER and find the
+     * reason with `reason` (mpi: prints it and calls MPI_Abort). */
+    void (*abort)(struct sbp_comm *comm, const char *reason);
+    const char *(*reason)(const struct sbp_comm *comm);
+    /* Name and version of the library behind the calls; "" where there is none. */
+    void (*library)(const struct sbp_comm *comm, char *text, int size);
+};
+
+/* What a rank runs: returns a status; anything but OK aborts the others with diag's text. */
+typedef enum sbp_status (*sbp_rank_main)(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                         void *argument, struct sbp_diag *diag);
+
+/* Runs `ranks` ranks as threads of this process and joins them. The first failure's status and text
+ * come back. 1 <= ranks <= 1024. */
+enum sbp_status sbp_threads_run(int ranks, sbp_rank_main main, void *argument,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Runs this process as one rank of MPI_COMM_WORLD (initialises MPI if need be, finalises it at the
+ * end, failure ends all ranks: reason on stderr, then MPI_Abort). E_USAGE: a launcher started
+ * several processes that MPI does not connect. A build without MPI returns E_UNSUPPORTED and says
+ * so. */
+enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

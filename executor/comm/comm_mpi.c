@@ -1,0 +1,621 @@
+/* The `mpi` backend: a rank is a process of MPI_COMM_WORLD, a group is a communicator.
+ *
+ * The collectives are the library's own, so that what is calibrated and run is what the machine's
+ * MPI does. Its counts are ints: larger buffers go in pieces, strided blocks as resized types. All
+ * communicators return errors instead of ending the process.
+ */
+#include <limits.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "executor/comm/comm.h"
+#include "executor/comm/comm_check.h"
+
+/* Elements of one MPI call, all blocks together: 1 GiB of double, far from where ints of bytes
+ * overflow inside a library. A test build sets it small. */
+#ifndef SBP_MPI_PIECE
+#define SBP_MPI_PIECE ((int64_t)1 << 27)
+#endif
+
+struct member {
+    MPI_Comm comm;
+    int size;
+};
+
+/* A message that was sent and may still be in flight; it owns its bytes. */
+struct sending {
+    struct sending *next;
+    MPI_Request request;
+    unsigned char data[];
+};
+
+struct sbp_comm {
+    MPI_Comm world; /* a duplicate, so that nobody else's messages are taken for ours */
+    int rank, size;
+    int largest_tag;
+    struct member *members;
+    int members_count, members_capacity;
+    struct sending *in_flight, **in_flight_end; /* oldest first */
+    void *scratch;                              /* reduce-scatter's packed pieces */
+    int64_t scratch_bytes;
+    struct sbp_diag diag;
+};
+
+/* The one place where an MPI code becomes a status. */
+static enum sbp_status check_mpi(struct sbp_diag *diag, const char *call, int code)
+{
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length = 0;
+    if (code == MPI_SUCCESS)
+        return SBP_OK;
+    if (MPI_Error_string(code, text, &length) != MPI_SUCCESS)
+        (void)snprintf(text, sizeof text, "error %d", code);
+    return sbp_fail(diag, SBP_E_BACKEND, "%s: %s", call, text);
+}
+
+#define MPI_TRY(diag, function, ...) SBP_TRY(check_mpi((diag), #function, function(__VA_ARGS__)))
+
+static MPI_Datatype type_of(enum sbp_real real)
+{
+    return real == SBP_F32 ? MPI_FLOAT : MPI_DOUBLE;
+}
+
+static int64_t real_bytes(enum sbp_real real)
+{
+    return real == SBP_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
+}
+
+static void *place_in(void *buffer, int64_t element, enum sbp_real real)
+{
+    return (unsigned char *)buffer + element * real_bytes(real);
+}
+
+static const void *const_place_in(const void *buffer, int64_t element, enum sbp_real real)
+{
+    return (const unsigned char *)buffer + element * real_bytes(real);
+}
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Collectives ------------------------------------------------------------------------------- */
+
+/* Checks what MPI would not see (it gets ints) and gives the group. */
+static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int group,
+                                   int64_t count, const void *buffer, const void *other,
+                                   const struct member **member)
+{
+    if (group < 0 || group >= comm->members_count)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no group %d", call, group);
+    *member = &comm->members[group];
+    return sbp_comm_check_call(call, (*member)->size, count, buffer, other, &comm->diag);
+}
+
+/* Elements of one member's block that go in one call when all blocks of the group go with it. */
+static int64_t piece_of(const struct member *member)
+{
+    return SBP_MPI_PIECE > member->size ? SBP_MPI_PIECE / member->size : 1;
+}
+
+static enum sbp_status mpi_all_reduce(struct sbp_comm *comm, int group, void *buffer, int64_t count,
+                                      enum sbp_real real, enum sbp_reduction reduction)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
+    const MPI_Op op = reduction == SBP_SUM ? MPI_SUM : MPI_MAX;
+    for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
+        MPI_TRY(&comm->diag, MPI_Allreduce, MPI_IN_PLACE, place_in(buffer, first, real),
+                (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), op, member->comm);
+    return SBP_OK;
+}
+
+static enum sbp_status mpi_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
+                                     int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "broadcast", group, count, buffer, buffer, &member));
+    if (root < 0 || root >= member->size)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "broadcast: no member %d", root);
+    for (int64_t first = 0; first < count; first += SBP_MPI_PIECE)
+        MPI_TRY(&comm->diag, MPI_Bcast, place_in(buffer, first, real),
+                (int)smaller(count - first, SBP_MPI_PIECE), type_of(real), root, member->comm);
+    return SBP_OK;
+}
+
+/* `piece` contiguous elements that repeat every `count`: a piece of each block. Freed by the
+ * caller. */
+static enum sbp_status strided_type(struct sbp_comm *comm, int64_t piece, int64_t count,
+                                    enum sbp_real real, MPI_Datatype *type)
+{
+    MPI_Datatype row;
+    MPI_TRY(&comm->diag, MPI_Type_contiguous, (int)piece, type_of(real), &row);
+    enum sbp_status status =
+        check_mpi(&comm->diag, "MPI_Type_create_resized",
+                  MPI_Type_create_resized(row, 0, (MPI_Aint)(count * real_bytes(real)), type));
+    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&row));
+    SBP_TRY(status);
+    status =
+        freed == SBP_OK ? check_mpi(&comm->diag, "MPI_Type_commit", MPI_Type_commit(type)) : freed;
+    if (status != SBP_OK)
+        (void)MPI_Type_free(type);
+    return status;
+}
+
+/* One piece of every block: elements first .. first + piece of each of the group's blocks. */
+static enum sbp_status gather_piece(struct sbp_comm *comm, const struct member *member,
+                                    void *receive, const void *send, int64_t first, int64_t piece,
+                                    int64_t count, enum sbp_real real)
+{
+    MPI_Datatype strided;
+    SBP_TRY(strided_type(comm, piece, count, real, &strided));
+    const int code = MPI_Allgather(const_place_in(send, first, real), (int)piece, type_of(real),
+                                   place_in(receive, first, real), 1, strided, member->comm);
+    const enum sbp_status status = check_mpi(&comm->diag, "MPI_Allgather", code);
+    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
+    return status != SBP_OK ? status : freed;
+}
+
+static enum sbp_status mpi_all_gather(struct sbp_comm *comm, int group, void *receive,
+                                      const void *send, int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "all-gather", group, count, receive, send, &member));
+    const int64_t piece = piece_of(member);
+    if (count <= piece) {
+        MPI_TRY(&comm->diag, MPI_Allgather, send, (int)count, type_of(real), receive, (int)count,
+                type_of(real), member->comm);
+        return SBP_OK;
+    }
+    for (int64_t first = 0; first < count; first += piece)
+        SBP_TRY(gather_piece(comm, member, receive, send, first, smaller(count - first, piece),
+                             count, real));
+    return SBP_OK;
+}
+
+static enum sbp_status exchange_piece(struct sbp_comm *comm, const struct member *member,
+                                      void *receive, const void *send, int64_t first, int64_t piece,
+                                      int64_t count, enum sbp_real real)
+{
+    MPI_Datatype strided;
+    SBP_TRY(strided_type(comm, piece, count, real, &strided));
+    const int code = MPI_Alltoall(const_place_in(send, first, real), 1, strided,
+                                  place_in(receive, first, real), 1, strided, member->comm);
+    const enum sbp_status status = check_mpi(&comm->diag, "MPI_Alltoall", code);
+    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&strided));
+    return status != SBP_OK ? status : freed;
+}
+
+static enum sbp_status mpi_all_to_all(struct sbp_comm *comm, int group, void *receive,
+                                      const void *send, int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "all-to-all", group, count, receive, send, &member));
+    const int64_t piece = piece_of(member);
+    if (count <= piece) {
+        MPI_TRY(&comm->diag, MPI_Alltoall, send, (int)count, type_of(real), receive, (int)count,
+                type_of(real), member->comm);
+        return SBP_OK;
+    }
+    for (int64_t first = 0; first < count; first += piece)
+        SBP_TRY(exchange_piece(comm, member, receive, send, first, smaller(count - first, piece),
+                               count, real));
+    return SBP_OK;
+}
+
+static enum sbp_status reserve_scratch(struct sbp_comm *comm, int64_t bytes)
+{
+    if (bytes <= comm->scratch_bytes)
+        return SBP_OK;
+    void *scratch = realloc(comm->scratch, (size_t)bytes);
+    if (scratch == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "reduce-scatter of %lld bytes: out of memory",
+                        (long long)bytes);
+    comm->scratch = scratch;
+    comm->scratch_bytes = bytes;
+    return SBP_OK;
+}
+
+/* Reductions take no derived types, so the blocks' pieces are packed side by side. */
+static enum sbp_status reduce_piece(struct sbp_comm *comm, const struct member *member,
+                                    void *receive, const void *send, int64_t first, int64_t piece,
+                                    int64_t count, enum sbp_real real)
+{
+    SBP_TRY(reserve_scratch(comm, piece * member->size * real_bytes(real)));
+    for (int m = 0; m < member->size; m++)
+        memcpy(place_in(comm->scratch, piece * m, real),
+               const_place_in(send, count * m + first, real), (size_t)(piece * real_bytes(real)));
+    MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch, place_in(receive, first, real),
+            (int)piece, type_of(real), MPI_SUM, member->comm);
+    return SBP_OK;
+}
+
+static enum sbp_status mpi_reduce_scatter(struct sbp_comm *comm, int group, void *receive,
+                                          const void *send, int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "reduce-scatter", group, count, receive, send, &member));
+    const int64_t piece = piece_of(member);
+    if (count <= piece) {
+        MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, send, receive, (int)count, type_of(real),
+                MPI_SUM, member->comm);
+        return SBP_OK;
+    }
+    for (int64_t first = 0; first < count; first += piece)
+        SBP_TRY(reduce_piece(comm, member, receive, send, first, smaller(count - first, piece),
+                             count, real));
+    return SBP_OK;
+}
+
+static enum sbp_status mpi_barrier(struct sbp_comm *comm)
+{
+    MPI_TRY(&comm->diag, MPI_Barrier, comm->world);
+    return SBP_OK;
+}
+
+/* Point to point ---------------------------------------------------------------------------- */
+
+static enum sbp_status check_message(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                                     int64_t bytes)
+{
+    if (peer < 0 || peer >= comm->size)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no rank %d", peer);
+    if (tag < 0 || tag > comm->largest_tag)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: tag %d, legal are 0 to %d", tag,
+                        comm->largest_tag);
+    if (bytes < 0 || (bytes > 0 && buffer == NULL))
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no buffer of %lld bytes",
+                        (long long)bytes);
+    return SBP_OK;
+}
+
+/* Frees the messages that have arrived, oldest first; with `all` it waits for every one. */
+static enum sbp_status finish_sends(struct sbp_comm *comm, bool all)
+{
+    while (comm->in_flight != NULL) {
+        struct sending *sending = comm->in_flight;
+        int done = 1;
+        if (all)
+            MPI_TRY(&comm->diag, MPI_Wait, &sending->request, MPI_STATUS_IGNORE);
+        else
+            MPI_TRY(&comm->diag, MPI_Test, &sending->request, &done, MPI_STATUS_IGNORE);
+        if (!done)
+            break;
+        comm->in_flight = sending->next;
+        if (comm->in_flight == NULL)
+            comm->in_flight_end = &comm->in_flight;
+        free(sending);
+    }
+    return SBP_OK;
+}
+
+/* A copy is sent, so that the caller goes on whether or not the receiver is there: two ranks may
+ * send to each other before either receives. */
+static enum sbp_status send_piece(struct sbp_comm *comm, int peer, int tag, const void *data,
+                                  int bytes)
+{
+    struct sending *sending = malloc(sizeof *sending + (size_t)bytes);
+    if (sending == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "message of %d bytes: out of memory", bytes);
+    sending->next = NULL;
+    if (bytes > 0)
+        memcpy(sending->data, data, (size_t)bytes);
+    const int code =
+        MPI_Isend(sending->data, bytes, MPI_BYTE, peer, tag, comm->world, &sending->request);
+    if (code != MPI_SUCCESS) {
+        free(sending);
+        return check_mpi(&comm->diag, "MPI_Isend", code);
+    }
+    *comm->in_flight_end = sending;
+    comm->in_flight_end = &sending->next;
+    return SBP_OK;
+}
+
+/* A message is pieces up to and with the first short one (it may be empty), so that a receiver that
+ * expects another length always notices. */
+static enum sbp_status mpi_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                                int64_t bytes)
+{
+    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(finish_sends(comm, false));
+    int64_t piece = SBP_MPI_PIECE;
+    for (int64_t first = 0; piece == SBP_MPI_PIECE; first += piece) {
+        piece = smaller(bytes - first, SBP_MPI_PIECE);
+        SBP_TRY(send_piece(comm, peer, tag, bytes > 0 ? (const char *)buffer + first : buffer,
+                           (int)piece));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status receive_piece(struct sbp_comm *comm, int peer, int tag, void *data,
+                                     int bytes)
+{
+    MPI_Status arrived;
+    int got = 0;
+    MPI_TRY(&comm->diag, MPI_Recv, data, bytes, MPI_BYTE, peer, tag, comm->world, &arrived);
+    MPI_TRY(&comm->diag, MPI_Get_count, &arrived, MPI_BYTE, &got);
+    if (got != bytes)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND,
+                        "rank %d expects %d bytes from rank %d, tag %d; it sent %d", comm->rank,
+                        bytes, peer, tag, got);
+    return SBP_OK;
+}
+
+static enum sbp_status mpi_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                   int64_t bytes)
+{
+    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    int64_t piece = SBP_MPI_PIECE;
+    for (int64_t first = 0; piece == SBP_MPI_PIECE; first += piece) {
+        piece = smaller(bytes - first, SBP_MPI_PIECE);
+        SBP_TRY(receive_piece(comm, peer, tag, bytes > 0 ? (char *)buffer + first : buffer,
+                              (int)piece));
+    }
+    return finish_sends(comm, false);
+}
+
+/* Groups ------------------------------------------------------------------------------------ */
+
+static enum sbp_status reserve_member(struct sbp_comm *comm)
+{
+    if (comm->members_count < comm->members_capacity)
+        return SBP_OK;
+    if (comm->members_capacity > INT_MAX / 2)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "too many groups");
+    const int capacity = comm->members_capacity == 0 ? 16 : 2 * comm->members_capacity;
+    struct member *members = realloc(comm->members, (size_t)capacity * sizeof *members);
+    if (members == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d groups: out of memory", capacity);
+    comm->members = members;
+    comm->members_capacity = capacity;
+    return SBP_OK;
+}
+
+/* Collective over the ranks of `set`, not over the world. */
+static enum sbp_status make_member(struct sbp_comm *comm, MPI_Group everybody, const int *ranks,
+                                   int count, int key, MPI_Comm *made)
+{
+    MPI_Group set;
+    MPI_TRY(&comm->diag, MPI_Group_incl, everybody, count, ranks, &set);
+    const enum sbp_status status = check_mpi(&comm->diag, "MPI_Comm_create_group",
+                                             MPI_Comm_create_group(comm->world, set, key, made));
+    const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Group_free", MPI_Group_free(&set));
+    SBP_TRY(status);
+    SBP_TRY(freed);
+    MPI_TRY(&comm->diag, MPI_Comm_set_errhandler, *made, MPI_ERRORS_RETURN);
+    return SBP_OK;
+}
+
+static bool is_among(int rank, const int *ranks, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (ranks[i] == rank)
+            return true;
+    return false;
+}
+
+static enum sbp_status mpi_group(struct sbp_comm *comm, const int *ranks, int count, int key,
+                                 int *group)
+{
+    if (count < 1 || count > comm->size || !is_among(comm->rank, ranks, count))
+        return sbp_fail(&comm->diag, SBP_E_BACKEND,
+                        "group: ranks must be different, under %d, and include rank %d", comm->size,
+                        comm->rank);
+    if (key < 0 || key > comm->largest_tag)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "group: key %d, legal are 0 to %d", key,
+                        comm->largest_tag);
+    SBP_TRY(reserve_member(comm));
+    MPI_Group everybody;
+    MPI_Comm made = MPI_COMM_NULL;
+    MPI_TRY(&comm->diag, MPI_Comm_group, comm->world, &everybody);
+    const enum sbp_status status = make_member(comm, everybody, ranks, count, key, &made);
+    const enum sbp_status freed =
+        check_mpi(&comm->diag, "MPI_Group_free", MPI_Group_free(&everybody));
+    SBP_TRY(status);
+    SBP_TRY(freed);
+    *group = comm->members_count++;
+    comm->members[*group] = (struct member){made, count};
+    return SBP_OK;
+}
+
+/* Endpoint and run -------------------------------------------------------------------------- */
+
+static int mpi_rank(const struct sbp_comm *comm)
+{
+    return comm->rank;
+}
+
+static int mpi_size(const struct sbp_comm *comm)
+{
+    return comm->size;
+}
+
+static void end_all(int rank, enum sbp_status status, const char *reason)
+{
+    (void)fprintf(stderr, "rank %d: %s\n", rank, reason);
+    (void)fflush(stderr);
+    (void)MPI_Abort(MPI_COMM_WORLD, sbp_status_exit_code(status));
+}
+
+static void mpi_abort(struct sbp_comm *comm, const char *reason)
+{
+    (void)sbp_fail(&comm->diag, SBP_E_BACKEND, "%s", reason);
+    end_all(comm->rank, SBP_E_BACKEND, reason);
+}
+
+static const char *mpi_reason(const struct sbp_comm *comm)
+{
+    return comm->diag.text;
+}
+
+/* "Open MPI v4.1.4, package: ..." as far as the first comma or line. */
+static void mpi_library(const struct sbp_comm *comm, char *text, int size)
+{
+    char version[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+    int length = 0;
+    (void)comm;
+    if (MPI_Get_library_version(version, &length) != MPI_SUCCESS)
+        version[0] = '\0';
+    (void)snprintf(text, (size_t)size, "%.*s", (int)strcspn(version, ",\n"), version);
+}
+
+static const struct sbp_comm_ops mpi_ops;
+
+static struct sbp_endpoint mpi_host(struct sbp_comm *comm)
+{
+    return (struct sbp_endpoint){&mpi_ops, comm};
+}
+
+static const struct sbp_comm_ops mpi_ops = {
+    .name = "mpi",
+    .memory = &sbp_memory_host,
+    .host = mpi_host,
+    .rank = mpi_rank,
+    .size = mpi_size,
+    .group = mpi_group,
+    .all_reduce = mpi_all_reduce,
+    .all_gather = mpi_all_gather,
+    .reduce_scatter = mpi_reduce_scatter,
+    .all_to_all = mpi_all_to_all,
+    .broadcast = mpi_broadcast,
+    .send = mpi_send,
+    .receive = mpi_receive,
+    .barrier = mpi_barrier,
+    .abort = mpi_abort,
+    .reason = mpi_reason,
+    .library = mpi_library,
+};
+
+static enum sbp_status refuse_launcher(int64_t processes, struct sbp_diag *diag)
+{
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "the launcher started %lld processes, which MPI does not connect: start them "
+                    "with srun --mpi=pmix (srun --mpi=list names the kinds there are), or the "
+                    "mpirun of this MPI library",
+                    (long long)processes);
+}
+
+/* Open MPI ends a process of srun that has no PMI to find the others by, inside of MPI_Init. Other
+ * libraries find each other in ways of their own, or are alone, which shows later. */
+static enum sbp_status check_before_start(struct sbp_diag *diag)
+{
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    const int64_t processes = sbp_launcher_size();
+    if (processes <= 1 || sbp_launcher_connects())
+        return SBP_OK;
+    MPI_TRY(diag, MPI_Get_library_version, text, &length);
+    return strncmp(text, "Open MPI", strlen("Open MPI")) == 0 ? refuse_launcher(processes, diag)
+                                                              : SBP_OK;
+}
+
+/* Only the thread that runs the rank calls MPI, others may exist (BLAS, progress). */
+static enum sbp_status start_mpi(bool *started, struct sbp_diag *diag)
+{
+    int initialised = 0;
+    int finalised = 0;
+    int provided = MPI_THREAD_SINGLE;
+    *started = false;
+    MPI_TRY(diag, MPI_Initialized, &initialised);
+    MPI_TRY(diag, MPI_Finalized, &finalised);
+    if (finalised)
+        return sbp_fail(diag, SBP_E_BACKEND, "mpi: already finalised, starts once a process");
+    if (initialised) {
+        MPI_TRY(diag, MPI_Query_thread, &provided);
+    } else {
+        SBP_TRY(check_before_start(diag));
+        MPI_TRY(diag, MPI_Init_thread, NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+        *started = true;
+    }
+    if (provided < MPI_THREAD_FUNNELED)
+        return sbp_fail(diag, SBP_E_BACKEND, "mpi: has no support for threads (level %d of %d)",
+                        provided, MPI_THREAD_FUNNELED);
+    return SBP_OK;
+}
+
+static enum sbp_status comm_init(struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    *comm = (struct sbp_comm){.world = MPI_COMM_NULL};
+    comm->in_flight_end = &comm->in_flight;
+    /* Duplicates inherit it, and calls on groups raise their errors here. */
+    MPI_TRY(diag, MPI_Comm_set_errhandler, MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_TRY(diag, MPI_Comm_dup, MPI_COMM_WORLD, &comm->world);
+    MPI_TRY(diag, MPI_Comm_rank, comm->world, &comm->rank);
+    MPI_TRY(diag, MPI_Comm_size, comm->world, &comm->size);
+    int *tag = NULL;
+    int found = 0;
+    MPI_TRY(diag, MPI_Comm_get_attr, comm->world, MPI_TAG_UB, &tag, &found);
+    comm->largest_tag = found ? *tag : 32767; /* the least that the standard allows */
+    return SBP_OK;
+}
+
+/* Collective; waits until everything sent has left. Frees what it can on failure, too. */
+static enum sbp_status comm_free(struct sbp_comm *comm)
+{
+    enum sbp_status status = finish_sends(comm, true);
+    for (int m = 0; m < comm->members_count; m++) {
+        const int code = MPI_Comm_free(&comm->members[m].comm);
+        status = status != SBP_OK ? status : check_mpi(&comm->diag, "MPI_Comm_free", code);
+    }
+    const int code = MPI_Comm_free(&comm->world);
+    status = status != SBP_OK ? status : check_mpi(&comm->diag, "MPI_Comm_free", code);
+    free(comm->members);
+    free(comm->scratch);
+    return status;
+}
+
+/* The best text there is for a failure. */
+static const char *failure_text(const struct sbp_comm *comm, const struct sbp_diag *diag,
+                                enum sbp_status status)
+{
+    if (diag->text[0] != '\0')
+        return diag->text;
+    return comm->diag.text[0] != '\0' ? comm->diag.text : sbp_status_text(status);
+}
+
+/* An MPI library that does not know the launcher takes every process for a job of its own. */
+static enum sbp_status check_launcher(const struct sbp_comm *comm, struct sbp_diag *diag)
+{
+    const int64_t processes = sbp_launcher_size();
+    return comm->size > 1 || processes <= 1 ? SBP_OK : refuse_launcher(processes, diag);
+}
+
+/* Runs main and ends all ranks when it fails; comes back from that only if MPI_Abort does. */
+static enum sbp_status run_rank(sbp_rank_main rank_main, void *argument, struct sbp_diag *diag)
+{
+    struct sbp_comm comm;
+    struct sbp_diag own = {0};
+    enum sbp_status status = comm_init(&comm, &own);
+    if (status == SBP_OK && check_launcher(&comm, diag) != SBP_OK) {
+        (void)comm_free(&comm);
+        return SBP_E_USAGE; /* all see it: none has to end the others */
+    }
+    if (status == SBP_OK)
+        status = rank_main(&mpi_ops, &comm, argument, &own);
+    if (status == SBP_OK)
+        status = comm_free(&comm);
+    if (status == SBP_OK)
+        return SBP_OK;
+    const char *text = failure_text(&comm, &own, status);
+    end_all(comm.rank, status, text);
+    return sbp_fail(diag, status, "%s", text);
+}
+
+enum sbp_status sbp_mpi_run(sbp_rank_main main, void *argument, struct sbp_diag *diag)
+{
+    bool started;
+    enum sbp_status status = start_mpi(&started, diag);
+    if (status == SBP_OK)
+        status = run_rank(main, argument, diag);
+    if (started && status != SBP_OK)
+        (void)MPI_Finalize();
+    else if (started)
+        status = check_mpi(diag, "MPI_Finalize", MPI_Finalize());
+    return status;
+}

@@ -1,0 +1,155 @@
+#include "executor/comm/thread_call.h"
+
+#include <string.h>
+
+enum { FOLD_BYTES = 8192 };
+
+bool sbp_thread_call_matches(const struct sbp_thread_call *a, const struct sbp_thread_call *b)
+{
+    return a->kind == b->kind && a->count == b->count && a->real == b->real &&
+           a->reduction == b->reduction && a->root == b->root;
+}
+
+void sbp_thread_call_describe(struct sbp_text *text, int rank, const struct sbp_thread_call *call)
+{
+    sbp_text_add(text, "rank %d calls %s of %lld %s", rank, sbp_thread_call_name(call->kind),
+                 (long long)call->count, call->real == SBP_F32 ? "f32" : "f64");
+    if (call->kind == SBP_THREAD_ALL_REDUCE)
+        sbp_text_add(text, " (%s)", call->reduction == SBP_SUM ? "sum" : "max");
+    if (call->kind == SBP_THREAD_BROADCAST)
+        sbp_text_add(text, " (root %d)", call->root);
+}
+
+static int64_t real_bytes(enum sbp_real real)
+{
+    return real == SBP_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
+}
+
+/* What a member sends, from an element on: another one's view of its buffer. */
+static const void *block_of(const struct sbp_thread_call *call, int64_t first_element)
+{
+    return (const unsigned char *)call->send + first_element * real_bytes(call->real);
+}
+
+static void *place_in(void *buffer, int64_t first_element, enum sbp_real real)
+{
+    return (unsigned char *)buffer + first_element * real_bytes(real);
+}
+
+static void copy(void *to, const void *from, int64_t count, enum sbp_real real)
+{
+    if (count > 0)
+        memcpy(to, from, (size_t)(count * real_bytes(real)));
+}
+
+/* sum += x; max takes x when it is larger or not a number, so that a NaN survives. */
+#define DEFINE_FOLD(name, type)                                                                    \
+    static void name(type *restrict sum, const type *restrict x, int64_t count,                    \
+                     enum sbp_reduction reduction)                                                 \
+    {                                                                                              \
+        if (reduction == SBP_SUM) {                                                                \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                sum[i] += x[i];                                                                    \
+        } else {                                                                                   \
+            for (int64_t i = 0; i < count; i++)                                                    \
+                sum[i] = x[i] > sum[i] || x[i] != x[i] ? x[i] : sum[i];                            \
+        }                                                                                          \
+    }
+DEFINE_FOLD(fold_f32, float)
+DEFINE_FOLD(fold_f64, double)
+
+/* result(count) = the members' elements from `first` on, folded in group order: the same bits
+ * whoever folds, and for all-reduce and reduce-scatter alike. */
+static void fold_members(void *result, const struct sbp_thread_call *calls, int size, int64_t first,
+                         int64_t count)
+{
+    copy(result, block_of(&calls[0], first), count, calls[0].real);
+    for (int m = 1; m < size; m++) {
+        const void *block = block_of(&calls[m], first);
+        if (calls[m].real == SBP_F32)
+            fold_f32(result, block, count, calls[m].reduction);
+        else
+            fold_f64(result, block, count, calls[m].reduction);
+    }
+}
+
+/* First element of slice `index` when count elements are cut into `size` slices. */
+static int64_t slice_first(int64_t count, int size, int index)
+{
+    const int64_t rest = count % size;
+    return count / size * index + (index < rest ? index : rest);
+}
+
+/* Each member folds its slice of all buffers and writes it into all: a slice is touched by one
+ * member only, so no second buffer is needed. */
+static void move_all_reduce(const struct sbp_thread_call *calls, int size, int index)
+{
+    const struct sbp_thread_call *const own = &calls[index];
+    double folded[FOLD_BYTES / sizeof(double)];
+    const int64_t step = FOLD_BYTES / real_bytes(own->real);
+    const int64_t end = slice_first(own->count, size, index + 1);
+    for (int64_t first = slice_first(own->count, size, index); first < end; first += step) {
+        const int64_t count = end - first < step ? end - first : step;
+        fold_members(folded, calls, size, first, count);
+        for (int m = 0; m < size; m++)
+            copy(place_in(calls[m].receive, first, own->real), folded, count, own->real);
+    }
+}
+
+static void move_all_gather(const struct sbp_thread_call *calls, int size, int index)
+{
+    const struct sbp_thread_call *const own = &calls[index];
+    for (int m = 0; m < size; m++)
+        copy(place_in(own->receive, own->count * m, own->real), block_of(&calls[m], 0), own->count,
+             own->real);
+}
+
+static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, int index)
+{
+    const struct sbp_thread_call *const own = &calls[index];
+    const int64_t step = FOLD_BYTES / real_bytes(own->real); /* stays in cache over the members */
+    for (int64_t first = 0; first < own->count; first += step) {
+        const int64_t count = own->count - first < step ? own->count - first : step;
+        fold_members(place_in(own->receive, first, own->real), calls, size,
+                     own->count * index + first, count);
+    }
+}
+
+static void move_all_to_all(const struct sbp_thread_call *calls, int size, int index)
+{
+    const struct sbp_thread_call *const own = &calls[index];
+    for (int m = 0; m < size; m++)
+        copy(place_in(own->receive, own->count * m, own->real),
+             block_of(&calls[m], own->count * index), own->count, own->real);
+}
+
+static void move_broadcast(const struct sbp_thread_call *calls, int size, int index)
+{
+    (void)size; /* others of the table need it */
+    const struct sbp_thread_call *const own = &calls[index];
+    if (index != own->root)
+        copy(own->receive, block_of(&calls[own->root], 0), own->count, own->real);
+}
+
+static const struct {
+    const char *name;
+    void (*move)(const struct sbp_thread_call *calls, int size, int index); /* NULL: nothing to */
+} kinds[] = {
+    [SBP_THREAD_BARRIER] = {"barrier", NULL},
+    [SBP_THREAD_ALL_REDUCE] = {"all-reduce", move_all_reduce},
+    [SBP_THREAD_ALL_GATHER] = {"all-gather", move_all_gather},
+    [SBP_THREAD_REDUCE_SCATTER] = {"reduce-scatter", move_reduce_scatter},
+    [SBP_THREAD_ALL_TO_ALL] = {"all-to-all", move_all_to_all},
+    [SBP_THREAD_BROADCAST] = {"broadcast", move_broadcast},
+};
+
+const char *sbp_thread_call_name(enum sbp_thread_call_kind kind)
+{
+    return kinds[kind].name;
+}
+
+void sbp_thread_call_move(const struct sbp_thread_call *calls, int size, int index)
+{
+    if (kinds[calls[index].kind].move != NULL)
+        kinds[calls[index].kind].move(calls, size, index);
+}

@@ -1,0 +1,722 @@
+/* The `nccl` backend: a rank is a process of MPI_COMM_WORLD with a GPU of its own, a group is a
+ * communicator of NCCL.
+ *
+ * MPI starts the ranks and carries what NCCL needs beside its own wires: unique ids and the
+ * envelopes of messages. A call enqueues on the rank's stream and comes back when the work is done,
+ * looking for errors that NCCL finds meanwhile.
+ *
+ * Work that fails on a GPU may never end there, and whatever gives memory back would wait for it.
+ * So the call that finds such a failure ends the run at once, by MPI_Abort, which takes along what
+ * the processes have on their GPUs.
+ */
+#include <cuda_runtime_api.h>
+#include <limits.h>
+#include <nccl.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include "base/status.h"
+#include "executor/comm/comm_check.h"
+#include "executor/gpu/gpu.h"
+
+/* Of messages between hosts; others do not use these. */
+enum { CHANNEL_TAG = 0x4e43, ENVELOPE_TAG = 0x4e44 };
+
+struct member {
+    ncclComm_t nccl;
+    int size;
+};
+
+/* One direction of a pair of ranks, by a communicator of two: the sender is 0. Its stream may wait
+ * for the other rank without anything else waiting. */
+struct channel {
+    ncclComm_t nccl; /* NULL: not opened */
+    cudaStream_t stream;
+};
+
+struct envelope {
+    int64_t tag, bytes;
+};
+
+/* A message that came before it was asked for. */
+struct parcel {
+    struct parcel *next;
+    int peer, tag;
+    int64_t bytes;
+    void *data; /* (bytes), of the device's pool; NULL: empty */
+};
+
+struct sbp_comm {
+    struct sbp_endpoint host;
+    int rank, size;
+    cudaStream_t stream; /* of all calls but the transfers of messages */
+    struct member *members;
+    int members_count, members_capacity;
+    struct channel *to, *from;             /* (size) each */
+    struct parcel *parcels, **parcels_end; /* oldest first */
+    unsigned char *greeting;               /* one byte of the device: what opens a channel */
+    struct sbp_diag diag;
+};
+
+/* The one place where a code of NCCL becomes a status; nccl: NULL, or where it was. */
+static enum sbp_status check_nccl(struct sbp_diag *diag, ncclComm_t nccl, const char *call,
+                                  ncclResult_t code)
+{
+    if (code == ncclSuccess)
+        return SBP_OK;
+    const char *last = ncclGetLastError(nccl);
+    const bool says_more = last != NULL && last[0] != '\0';
+    return sbp_fail(diag, SBP_E_BACKEND, "%s: %s%s%s", call, ncclGetErrorString(code),
+                    says_more ? ": " : "", says_more ? last : "");
+}
+
+#define NCCL_TRY(diag, nccl, function, ...)                                                        \
+    SBP_TRY(check_nccl((diag), (nccl), #function, function(__VA_ARGS__)))
+
+/* The host endpoint keeps its reasons to itself. */
+static enum sbp_status check_host(struct sbp_comm *comm, enum sbp_status status)
+{
+    if (status == SBP_OK)
+        return SBP_OK;
+    return sbp_fail(&comm->diag, status, "%s", comm->host.ops->reason(comm->host.comm));
+}
+
+/* *done: what was enqueued has ended. Fails when it never will. */
+static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream,
+                               bool *done)
+{
+    const cudaError_t code = cudaStreamQuery(stream);
+    *done = code == cudaSuccess;
+    if (code != cudaErrorNotReady)
+        SBP_TRY(sbp_check_cuda(&comm->diag, "cudaStreamQuery", (int)code));
+    if (nccl == NULL)
+        return SBP_OK;
+    ncclResult_t found = ncclSuccess;
+    NCCL_TRY(&comm->diag, nccl, ncclCommGetAsyncError, nccl, &found);
+    return found == ncclInProgress ? SBP_OK
+                                   : check_nccl(&comm->diag, nccl, "NCCL, meanwhile", found);
+}
+
+/* Yields: NCCL's own threads may need the core. nccl: NULL where the work is none of NCCL's. */
+static enum sbp_status wait_for(struct sbp_comm *comm, ncclComm_t nccl, cudaStream_t stream)
+{
+    for (bool done = false;;) {
+        const enum sbp_status status = look_at(comm, nccl, stream, &done);
+        if (status != SBP_OK)
+            comm->host.ops->abort(comm->host.comm, comm->diag.text);
+        if (status != SBP_OK || done)
+            return status;
+        (void)sched_yield();
+    }
+}
+
+/* Collectives ------------------------------------------------------------------------------- */
+
+static ncclDataType_t type_of(enum sbp_real real)
+{
+    return real == SBP_F32 ? ncclFloat32 : ncclFloat64;
+}
+
+static size_t real_bytes(enum sbp_real real)
+{
+    return real == SBP_F32 ? sizeof(float) : sizeof(double);
+}
+
+static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int group,
+                                   int64_t count, const void *buffer, const void *other,
+                                   const struct member **member)
+{
+    *member = NULL;
+    if (group < 0 || group >= comm->members_count)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no group %d", call, group);
+    *member = &comm->members[group];
+    return sbp_comm_check_call(call, (*member)->size, count, buffer, other, &comm->diag);
+}
+
+static enum sbp_status nccl_all_reduce(struct sbp_comm *comm, int group, void *buffer,
+                                       int64_t count, enum sbp_real real,
+                                       enum sbp_reduction reduction)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
+    NCCL_TRY(&comm->diag, member->nccl, ncclAllReduce, buffer, buffer, (size_t)count, type_of(real),
+             reduction == SBP_SUM ? ncclSum : ncclMax, member->nccl, comm->stream);
+    return wait_for(comm, member->nccl, comm->stream);
+}
+
+static enum sbp_status nccl_all_gather(struct sbp_comm *comm, int group, void *receive,
+                                       const void *send, int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "all-gather", group, count, receive, send, &member));
+    NCCL_TRY(&comm->diag, member->nccl, ncclAllGather, send, receive, (size_t)count, type_of(real),
+             member->nccl, comm->stream);
+    return wait_for(comm, member->nccl, comm->stream);
+}
+
+static enum sbp_status nccl_reduce_scatter(struct sbp_comm *comm, int group, void *receive,
+                                           const void *send, int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "reduce-scatter", group, count, receive, send, &member));
+    NCCL_TRY(&comm->diag, member->nccl, ncclReduceScatter, send, receive, (size_t)count,
+             type_of(real), ncclSum, member->nccl, comm->stream);
+    return wait_for(comm, member->nccl, comm->stream);
+}
+
+/* A block to and from every member, its own among them, as one operation. */
+static enum sbp_status exchange(struct sbp_comm *comm, const struct member *member,
+                                unsigned char *receive, const unsigned char *send, size_t count,
+                                enum sbp_real real)
+{
+    const size_t block = count * real_bytes(real);
+    for (int m = 0; m < member->size; m++) {
+        NCCL_TRY(&comm->diag, member->nccl, ncclSend, send + (size_t)m * block, count,
+                 type_of(real), m, member->nccl, comm->stream);
+        NCCL_TRY(&comm->diag, member->nccl, ncclRecv, receive + (size_t)m * block, count,
+                 type_of(real), m, member->nccl, comm->stream);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status nccl_all_to_all(struct sbp_comm *comm, int group, void *receive,
+                                       const void *send, int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "all-to-all", group, count, receive, send, &member));
+    if (count == 0)
+        return SBP_OK;
+    NCCL_TRY(&comm->diag, member->nccl, ncclGroupStart);
+    const enum sbp_status status = exchange(comm, member, receive, send, (size_t)count, real);
+    const enum sbp_status ended =
+        check_nccl(&comm->diag, member->nccl, "ncclGroupEnd", ncclGroupEnd());
+    SBP_TRY(status);
+    SBP_TRY(ended);
+    return wait_for(comm, member->nccl, comm->stream);
+}
+
+static enum sbp_status nccl_broadcast(struct sbp_comm *comm, int group, int root, void *buffer,
+                                      int64_t count, enum sbp_real real)
+{
+    const struct member *member;
+    SBP_TRY(find_member(comm, "broadcast", group, count, buffer, buffer, &member));
+    if (root < 0 || root >= member->size)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "broadcast: no member %d", root);
+    NCCL_TRY(&comm->diag, member->nccl, ncclBroadcast, buffer, buffer, (size_t)count, type_of(real),
+             root, member->nccl, comm->stream);
+    return wait_for(comm, member->nccl, comm->stream);
+}
+
+static enum sbp_status nccl_barrier(struct sbp_comm *comm)
+{
+    return check_host(comm, comm->host.ops->barrier(comm->host.comm));
+}
+
+/* Channels ---------------------------------------------------------------------------------- */
+
+/* NCCL connects two ranks at their first transfer: a byte, here, so that no later one waits. */
+static enum sbp_status greet(struct sbp_comm *comm, const struct channel *channel, bool sends)
+{
+    if (sends)
+        NCCL_TRY(&comm->diag, channel->nccl, ncclSend, comm->greeting, 1, ncclUint8, 1,
+                 channel->nccl, channel->stream);
+    else
+        NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, comm->greeting, 1, ncclUint8, 0,
+                 channel->nccl, channel->stream);
+    return wait_for(comm, channel->nccl, channel->stream);
+}
+
+static enum sbp_status join_channel(struct sbp_comm *comm, struct channel *channel, bool sends,
+                                    ncclUniqueId id)
+{
+    SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &channel->stream, cudaStreamNonBlocking);
+    NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &channel->nccl, 2, id, sends ? 0 : 1);
+    return greet(comm, channel, sends);
+}
+
+/* Waits until `peer` receives from this rank. */
+static enum sbp_status open_to(struct sbp_comm *comm, int peer)
+{
+    ncclUniqueId id;
+    if (comm->to[peer].nccl != NULL)
+        return SBP_OK;
+    NCCL_TRY(&comm->diag, NULL, ncclGetUniqueId, &id);
+    SBP_TRY(check_host(
+        comm, comm->host.ops->send(comm->host.comm, peer, CHANNEL_TAG, &id, (int64_t)sizeof id)));
+    return join_channel(comm, &comm->to[peer], true, id);
+}
+
+static enum sbp_status open_from(struct sbp_comm *comm, int peer)
+{
+    ncclUniqueId id;
+    if (comm->from[peer].nccl != NULL)
+        return SBP_OK;
+    SBP_TRY(check_host(comm, comm->host.ops->receive(comm->host.comm, peer, CHANNEL_TAG, &id,
+                                                     (int64_t)sizeof id)));
+    return join_channel(comm, &comm->from[peer], false, id);
+}
+
+/* Point to point ---------------------------------------------------------------------------- */
+
+static enum sbp_status check_message(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                                     int64_t bytes)
+{
+    if (peer < 0 || peer >= comm->size)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no rank %d", peer);
+    if (tag < 0)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: tag %d is negative", tag);
+    if (bytes < 0 || (bytes > 0 && buffer == NULL))
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no buffer of %lld bytes",
+                        (long long)bytes);
+    return SBP_OK;
+}
+
+/* A copy that the sender's buffer may change behind; NULL for no bytes. */
+static enum sbp_status copy_message(struct sbp_comm *comm, const void *buffer, int64_t bytes,
+                                    void **copy)
+{
+    *copy = NULL;
+    if (bytes == 0)
+        return SBP_OK;
+    SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, copy, (size_t)bytes, comm->stream);
+    SBP_CUDA_TRY(&comm->diag, cudaMemcpyAsync, *copy, buffer, (size_t)bytes,
+                 cudaMemcpyDeviceToDevice, comm->stream);
+    return wait_for(comm, NULL, comm->stream);
+}
+
+/* Takes the data over. */
+static enum sbp_status keep_parcel(struct sbp_comm *comm, int peer, int tag, void *data,
+                                   int64_t bytes)
+{
+    struct parcel *parcel = malloc(sizeof *parcel);
+    if (parcel == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "a message of tag %d: out of memory", tag);
+    *parcel = (struct parcel){.peer = peer, .tag = tag, .bytes = bytes, .data = data};
+    *comm->parcels_end = parcel;
+    comm->parcels_end = &parcel->next;
+    return SBP_OK;
+}
+
+static enum sbp_status free_parcel(struct sbp_comm *comm, struct parcel *parcel)
+{
+    enum sbp_status status = SBP_OK;
+    if (parcel->data != NULL)
+        status = sbp_check_cuda(&comm->diag, "cudaFreeAsync",
+                                (int)cudaFreeAsync(parcel->data, comm->stream));
+    free(parcel);
+    return status;
+}
+
+/* The oldest of a peer and tag, taken out of the list; NULL. */
+static struct parcel *take_parcel(struct sbp_comm *comm, int peer, int tag)
+{
+    for (struct parcel **at = &comm->parcels; *at != NULL; at = &(*at)->next) {
+        struct parcel *parcel = *at;
+        if (parcel->peer != peer || parcel->tag != tag)
+            continue;
+        *at = parcel->next;
+        if (comm->parcels_end == &parcel->next)
+            comm->parcels_end = at;
+        return parcel;
+    }
+    return NULL;
+}
+
+static enum sbp_status nccl_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
+                                 int64_t bytes)
+{
+    const struct envelope envelope = {tag, bytes};
+    void *copy;
+    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    if (peer != comm->rank)
+        SBP_TRY(open_to(comm, peer));
+    SBP_TRY(copy_message(comm, buffer, bytes, &copy));
+    if (peer == comm->rank)
+        return keep_parcel(comm, peer, tag, copy, bytes);
+    SBP_TRY(check_host(comm, comm->host.ops->send(comm->host.comm, peer, ENVELOPE_TAG, &envelope,
+                                                  (int64_t)sizeof envelope)));
+    if (bytes == 0)
+        return SBP_OK;
+    const struct channel *channel = &comm->to[peer];
+    NCCL_TRY(&comm->diag, channel->nccl, ncclSend, copy, (size_t)bytes, ncclUint8, 1, channel->nccl,
+             channel->stream);
+    SBP_CUDA_TRY(&comm->diag, cudaFreeAsync, copy, channel->stream);
+    return SBP_OK;
+}
+
+static enum sbp_status fetch(struct sbp_comm *comm, int peer, void *buffer, int64_t bytes)
+{
+    const struct channel *channel = &comm->from[peer];
+    if (bytes == 0)
+        return SBP_OK;
+    NCCL_TRY(&comm->diag, channel->nccl, ncclRecv, buffer, (size_t)bytes, ncclUint8, 0,
+             channel->nccl, channel->stream);
+    return wait_for(comm, channel->nccl, channel->stream);
+}
+
+static enum sbp_status fetch_parcel(struct sbp_comm *comm, int peer,
+                                    const struct envelope *envelope)
+{
+    void *data = NULL;
+    if (envelope->bytes > 0) {
+        SBP_CUDA_TRY(&comm->diag, cudaMallocAsync, &data, (size_t)envelope->bytes, comm->stream);
+        SBP_TRY(wait_for(comm, NULL, comm->stream)); /* another stream writes to it */
+    }
+    SBP_TRY(fetch(comm, peer, data, envelope->bytes));
+    return keep_parcel(comm, peer, (int)envelope->tag, data, envelope->bytes);
+}
+
+/* Takes the parcel. */
+static enum sbp_status deliver(struct sbp_comm *comm, struct parcel *parcel, void *buffer,
+                               int64_t bytes)
+{
+    enum sbp_status status = SBP_OK;
+    if (parcel->bytes != bytes)
+        status =
+            sbp_fail(&comm->diag, SBP_E_BACKEND,
+                     "rank %d expects %lld bytes from rank %d, tag %d; it sent %lld", comm->rank,
+                     (long long)bytes, parcel->peer, parcel->tag, (long long)parcel->bytes);
+    else if (bytes > 0)
+        status = sbp_check_cuda(&comm->diag, "cudaMemcpyAsync",
+                                (int)cudaMemcpyAsync(buffer, parcel->data, (size_t)bytes,
+                                                     cudaMemcpyDeviceToDevice, comm->stream));
+    const enum sbp_status freed = free_parcel(comm, parcel);
+    SBP_TRY(status);
+    SBP_TRY(freed);
+    return wait_for(comm, NULL, comm->stream);
+}
+
+/* Messages of a channel come in the order sent: those of other tags are put by. */
+static enum sbp_status nccl_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
+                                    int64_t bytes)
+{
+    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    struct parcel *parcel = take_parcel(comm, peer, tag);
+    if (parcel == NULL && peer == comm->rank)
+        return sbp_fail(&comm->diag, SBP_E_BACKEND,
+                        "rank %d waits for a message of its own, tag %d, that it has not sent",
+                        peer, tag);
+    if (parcel == NULL)
+        SBP_TRY(open_from(comm, peer));
+    while (parcel == NULL) {
+        struct envelope envelope;
+        SBP_TRY(check_host(comm, comm->host.ops->receive(comm->host.comm, peer, ENVELOPE_TAG,
+                                                         &envelope, (int64_t)sizeof envelope)));
+        if (envelope.tag == tag && envelope.bytes == bytes)
+            return fetch(comm, peer, buffer, bytes);
+        SBP_TRY(fetch_parcel(comm, peer, &envelope));
+        parcel = take_parcel(comm, peer, tag);
+    }
+    return deliver(comm, parcel, buffer, bytes);
+}
+
+/* Groups ------------------------------------------------------------------------------------ */
+
+static enum sbp_status reserve_member(struct sbp_comm *comm)
+{
+    if (comm->members_count < comm->members_capacity)
+        return SBP_OK;
+    if (comm->members_capacity > INT_MAX / 2)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "too many groups");
+    const int capacity = comm->members_capacity == 0 ? 16 : 2 * comm->members_capacity;
+    struct member *members = realloc(comm->members, (size_t)capacity * sizeof *members);
+    if (members == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d groups: out of memory", capacity);
+    comm->members = members;
+    comm->members_capacity = capacity;
+    return SBP_OK;
+}
+
+/* An id travels as the doubles that its bytes fill: a broadcast moves bits. */
+union moved_id {
+    ncclUniqueId id;
+    double moved[sizeof(ncclUniqueId) / sizeof(double)];
+};
+_Static_assert(sizeof(ncclUniqueId) % sizeof(double) == 0, "an id is whole doubles");
+
+/* The host endpoint checks ranks and key. */
+static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int count, int key,
+                                  int *group)
+{
+    const struct sbp_endpoint *host = &comm->host;
+    union moved_id id = {.moved = {0}};
+    ncclComm_t made;
+    int hosts, index = 0;
+    SBP_TRY(check_host(comm, host->ops->group(host->comm, ranks, count, key, &hosts)));
+    SBP_TRY(reserve_member(comm));
+    while (ranks[index] != comm->rank)
+        index++;
+    if (index == 0)
+        NCCL_TRY(&comm->diag, NULL, ncclGetUniqueId, &id.id);
+    SBP_TRY(check_host(comm, host->ops->broadcast(host->comm, hosts, 0, id.moved,
+                                                  sizeof id.moved / sizeof *id.moved, SBP_F64)));
+    NCCL_TRY(&comm->diag, NULL, ncclCommInitRank, &made, count, id.id, index);
+    *group = comm->members_count++;
+    comm->members[*group] = (struct member){made, count};
+    return SBP_OK;
+}
+
+/* Endpoint ---------------------------------------------------------------------------------- */
+
+static int nccl_rank(const struct sbp_comm *comm)
+{
+    return comm->rank;
+}
+
+static int nccl_size(const struct sbp_comm *comm)
+{
+    return comm->size;
+}
+
+static struct sbp_endpoint nccl_host(struct sbp_comm *comm)
+{
+    return comm->host;
+}
+
+static void nccl_abort(struct sbp_comm *comm, const char *reason)
+{
+    (void)sbp_fail(&comm->diag, SBP_E_BACKEND, "%s", reason);
+    comm->host.ops->abort(comm->host.comm, reason);
+}
+
+static const char *nccl_reason(const struct sbp_comm *comm)
+{
+    return comm->diag.text;
+}
+
+/* "NCCL 2.28.9, CUDA 13.0, driver 13.0": of the driver, the newest CUDA that it knows. */
+static void nccl_library(const struct sbp_comm *comm, char *text, int size)
+{
+    int nccl = 0, runtime = 0, driver = 0;
+    (void)comm;
+    text[0] = '\0';
+    if (ncclGetVersion(&nccl) != ncclSuccess || cudaRuntimeGetVersion(&runtime) != cudaSuccess ||
+        cudaDriverGetVersion(&driver) != cudaSuccess)
+        return;
+    (void)snprintf(text, (size_t)size, "NCCL %d.%d.%d, CUDA %d.%d, driver %d.%d", nccl / 10000,
+                   nccl / 100 % 100, nccl % 100, runtime / 1000, runtime / 10 % 100, driver / 1000,
+                   driver / 10 % 100);
+}
+
+static const struct sbp_comm_ops nccl_ops = {
+    .name = "nccl",
+    .memory = &sbp_memory_cuda,
+    .host = nccl_host,
+    .rank = nccl_rank,
+    .size = nccl_size,
+    .group = nccl_group,
+    .all_reduce = nccl_all_reduce,
+    .all_gather = nccl_all_gather,
+    .reduce_scatter = nccl_reduce_scatter,
+    .all_to_all = nccl_all_to_all,
+    .broadcast = nccl_broadcast,
+    .send = nccl_send,
+    .receive = nccl_receive,
+    .barrier = nccl_barrier,
+    .abort = nccl_abort,
+    .reason = nccl_reason,
+    .library = nccl_library,
+};
+
+/* Which GPU --------------------------------------------------------------------------------- */
+
+/* What a rank says of itself, as the doubles that its bytes fill. */
+union place {
+    struct {
+        char host[64], gpu[32], why[128]; /* gpu: its address on the bus; "": none, see why */
+    } said;
+    double moved[(64 + 32 + 128) / sizeof(double)];
+};
+
+/* places (size): of all ranks. */
+static enum sbp_status gather_places(struct sbp_comm *comm, int everybody, const union place *own,
+                                     union place *places)
+{
+    return check_host(comm,
+                      comm->host.ops->all_gather(comm->host.comm, everybody, places, own->moved,
+                                                 sizeof own->moved / sizeof *own->moved, SBP_F64));
+}
+
+/* The device of the index-th rank of this host. Ranks that a launcher gave a device each see one.
+ */
+static void choose_device(int index, union place *own)
+{
+    struct sbp_diag why = {0};
+    int devices = 0;
+    enum sbp_status status =
+        sbp_check_cuda(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
+    if (status == SBP_OK && devices == 0)
+        status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
+    if (status == SBP_OK)
+        status = sbp_check_cuda(&why, "cudaSetDevice", (int)cudaSetDevice(index % devices));
+    if (status == SBP_OK)
+        status = sbp_check_cuda(
+            &why, "cudaDeviceGetPCIBusId",
+            (int)cudaDeviceGetPCIBusId(own->said.gpu, sizeof own->said.gpu, index % devices));
+    if (status != SBP_OK)
+        own->said.gpu[0] = '\0';
+    (void)snprintf(own->said.why, sizeof own->said.why, "%.120s", why.text);
+}
+
+/* Every rank comes to the same answer. */
+static enum sbp_status check_places(const union place *places, int size, struct sbp_diag *diag)
+{
+    for (int r = 0; r < size; r++)
+        if (places[r].said.gpu[0] == '\0')
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "backend nccl: rank %d (host %s) has no GPU: %s", r,
+                            places[r].said.host, places[r].said.why);
+    for (int r = 0; r < size; r++)
+        for (int other = 0; other < r; other++)
+            if (strcmp(places[r].said.host, places[other].said.host) == 0 &&
+                strcmp(places[r].said.gpu, places[other].said.gpu) == 0)
+                return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                                "backend nccl: ranks %d and %d (host %s) have the same GPU, %s: "
+                                "NCCL wants one for each, start no more ranks on a host than it "
+                                "has GPUs",
+                                other, r, places[r].said.host, places[r].said.gpu);
+    return SBP_OK;
+}
+
+static enum sbp_status find_device_among(struct sbp_comm *comm, int everybody, union place *places,
+                                         enum sbp_status *refused, struct sbp_diag *why)
+{
+    union place own = {.moved = {0}};
+    struct utsname names;
+    const bool is_known = uname(&names) == 0;
+    (void)snprintf(own.said.host, sizeof own.said.host, "%.63s", is_known ? names.nodename : "");
+    SBP_TRY(gather_places(comm, everybody, &own, places));
+    int index = 0;
+    for (int r = 0; r < comm->rank; r++)
+        index += strcmp(places[r].said.host, own.said.host) == 0;
+    choose_device(index, &own);
+    SBP_TRY(gather_places(comm, everybody, &own, places));
+    *refused = check_places(places, comm->size, why);
+    return SBP_OK;
+}
+
+static enum sbp_status find_device(struct sbp_comm *comm, enum sbp_status *refused,
+                                   struct sbp_diag *why)
+{
+    union place *places = calloc((size_t)comm->size, sizeof *places);
+    int *ranks = calloc((size_t)comm->size, sizeof *ranks);
+    int everybody = 0;
+    enum sbp_status status = SBP_OK;
+    if (places == NULL || ranks == NULL)
+        status = sbp_fail(&comm->diag, SBP_E_MEMORY, "%d ranks: out of memory", comm->size);
+    for (int r = 0; status == SBP_OK && r < comm->size; r++)
+        ranks[r] = r;
+    if (status == SBP_OK)
+        status = check_host(
+            comm, comm->host.ops->group(comm->host.comm, ranks, comm->size, 0, &everybody));
+    if (status == SBP_OK)
+        status = find_device_among(comm, everybody, places, refused, why);
+    free(ranks);
+    free(places);
+    return status;
+}
+
+/* Run --------------------------------------------------------------------------------------- */
+
+/* The pool keeps what messages' copies gave back: giving it to the system waits for the device. A
+ * full device is out of memory: the pool must not let a copy wait for one that is still to be
+ * received, whose receiver may be waiting for this rank. */
+static enum sbp_status open_device(struct sbp_comm *comm)
+{
+    int device;
+    cudaMemPool_t pool;
+    uint64_t everything = UINT64_MAX;
+    int never = 0;
+    SBP_CUDA_TRY(&comm->diag, cudaGetDevice, &device);
+    SBP_CUDA_TRY(&comm->diag, cudaDeviceGetDefaultMemPool, &pool, device);
+    SBP_CUDA_TRY(&comm->diag, cudaMemPoolSetAttribute, pool, cudaMemPoolAttrReleaseThreshold,
+                 &everything);
+    SBP_CUDA_TRY(&comm->diag, cudaMemPoolSetAttribute, pool,
+                 cudaMemPoolReuseAllowInternalDependencies, &never);
+    SBP_CUDA_TRY(&comm->diag, cudaStreamCreateWithFlags, &comm->stream, cudaStreamNonBlocking);
+    comm->greeting = sbp_memory_cuda.allocate(1);
+    comm->to = calloc((size_t)comm->size, sizeof *comm->to);
+    comm->from = calloc((size_t)comm->size, sizeof *comm->from);
+    if (comm->greeting == NULL || comm->to == NULL || comm->from == NULL)
+        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d ranks: out of memory", comm->size);
+    return SBP_OK;
+}
+
+static enum sbp_status close_channel(struct sbp_comm *comm, struct channel *channel)
+{
+    if (channel->nccl == NULL)
+        return SBP_OK;
+    SBP_TRY(wait_for(comm, channel->nccl, channel->stream));
+    NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, channel->nccl);
+    SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, channel->stream);
+    return SBP_OK;
+}
+
+/* NCCL may wait for the other members here, so that all ranks go in one order: groups as they were
+ * made, then channels by sender and receiver. None leaves before all are through: a launcher may
+ * not end a job in which some have finished. */
+static enum sbp_status close_all(struct sbp_comm *comm)
+{
+    for (int m = 0; m < comm->members_count; m++)
+        NCCL_TRY(&comm->diag, NULL, ncclCommDestroy, comm->members[m].nccl);
+    for (int sender = 0; sender < comm->size; sender++)
+        for (int receiver = 0; receiver < comm->size; receiver++) {
+            if (sender == comm->rank)
+                SBP_TRY(close_channel(comm, &comm->to[receiver]));
+            else if (receiver == comm->rank)
+                SBP_TRY(close_channel(comm, &comm->from[sender]));
+        }
+    while (comm->parcels != NULL) {
+        struct parcel *parcel = comm->parcels;
+        comm->parcels = parcel->next;
+        SBP_TRY(free_parcel(comm, parcel));
+    }
+    SBP_TRY(wait_for(comm, NULL, comm->stream));
+    SBP_CUDA_TRY(&comm->diag, cudaStreamDestroy, comm->stream);
+    sbp_memory_cuda.release(comm->greeting);
+    return nccl_barrier(comm);
+}
+
+struct run {
+    sbp_rank_main main;
+    void *argument;
+    enum sbp_status refused; /* by all ranks alike */
+    struct sbp_diag why;
+};
+
+static enum sbp_status run_on_device(struct sbp_comm *comm, const struct run *run,
+                                     struct sbp_diag *diag)
+{
+    SBP_TRY(open_device(comm));
+    SBP_TRY(run->main(&nccl_ops, comm, run->argument, diag));
+    return close_all(comm);
+}
+
+static enum sbp_status run_rank(const struct sbp_comm_ops *ops, struct sbp_comm *mpi,
+                                void *argument, struct sbp_diag *diag)
+{
+    struct run *run = argument;
+    struct sbp_comm comm = {.host = {ops, mpi}, .rank = ops->rank(mpi), .size = ops->size(mpi)};
+    comm.parcels_end = &comm.parcels;
+    enum sbp_status status = find_device(&comm, &run->refused, &run->why);
+    if (status == SBP_OK && run->refused == SBP_OK)
+        status = run_on_device(&comm, run, diag);
+    free(comm.from);
+    free(comm.to);
+    free(comm.members);
+    if (status != SBP_OK && diag->text[0] == '\0')
+        (void)sbp_fail(diag, status, "%s",
+                       comm.diag.text[0] != '\0' ? comm.diag.text : sbp_status_text(status));
+    return status;
+}
+
+enum sbp_status sbp_nccl_run(sbp_rank_main main, void *argument, struct sbp_diag *diag)
+{
+    struct run run = {.main = main, .argument = argument};
+    SBP_TRY(sbp_mpi_run(run_rank, &run, diag));
+    return run.refused == SBP_OK ? SBP_OK : sbp_fail(diag, run.refused, "%s", run.why.text);
+}

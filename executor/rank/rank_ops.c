@@ -1,0 +1,406 @@
+#include "executor/rank/rank_ops.h"
+
+#include <stddef.h>
+
+typedef enum sbp_status (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                  struct sbp_diag *diag);
+
+static const struct sbp_op_node *node_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    return &rank->program->graph->op[instr->op];
+}
+
+static void *operand(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
+{
+    return sbp_rank_buffer(rank, instr->buffer[place]);
+}
+
+static const struct sbp_buffer *buffer_of(const struct sbp_rank *rank,
+                                          const struct sbp_instr *instr, int place)
+{
+    return &rank->program->buffer[instr->buffer[place]];
+}
+
+static int64_t local_size(const struct sbp_rank *rank, const struct sbp_buffer *buffer, int dim)
+{
+    return sbp_local_size(&rank->program->mesh, &rank->program->graph->tensor[buffer->tensor].shape,
+                          &buffer->dist, dim);
+}
+
+int64_t sbp_rank_tokens(const struct sbp_rank *rank, const struct sbp_instr *instr, int place)
+{
+    const struct sbp_buffer *buffer = buffer_of(rank, instr, place);
+    return local_size(rank, buffer, SBP_DIM_BATCH) * local_size(rank, buffer, SBP_DIM_SEQUENCE);
+}
+
+int64_t sbp_rank_features(const struct sbp_rank *rank, const struct sbp_instr *instr, int place)
+{
+    const struct sbp_buffer *buffer = buffer_of(rank, instr, place);
+    return local_size(rank, buffer, SBP_DIM_FEATURE) * local_size(rank, buffer, SBP_DIM_INNER);
+}
+
+void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
+                         struct sbp_digits *vocabulary)
+{
+    struct sbp_region region;
+    sbp_rank_region(rank, buffer, &region);
+    *vocabulary = region.dim[dim];
+}
+
+/* What is added to a partial sum is added by one member. */
+static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
+{
+    const struct sbp_dist *output = &buffer_of(rank, instr, SBP_AT_OUT)->dist;
+    const sbp_axes partial = sbp_dist_of_kind(&rank->program->mesh, output, SBP_PARTIAL);
+    return sbp_rank_leads(rank, partial) ? operand(rank, instr, place) : NULL;
+}
+
+static enum sbp_status linear_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                      struct sbp_diag *diag)
+{
+    (void)diag;
+    const struct sbp_kernels *k = rank->kernels;
+    (node_of(rank, instr)->transposed_weight ? k->linear_transposed_forward : k->linear_forward)(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+        operand(rank, instr, SBP_AT_W), added_once(rank, instr, SBP_AT_W2),
+        sbp_rank_tokens(rank, instr, SBP_AT_OUT), sbp_rank_features(rank, instr, SBP_AT_IN),
+        sbp_rank_features(rank, instr, SBP_AT_OUT));
+    return SBP_OK;
+}
+
+static void linear_backward_input(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_kernels *k = rank->kernels;
+    (node_of(rank, instr)->transposed_weight ? k->linear_transposed_backward_input
+                                             : k->linear_backward_input)(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_DY),
+        operand(rank, instr, SBP_AT_W), sbp_rank_tokens(rank, instr, SBP_AT_OUT),
+        sbp_rank_features(rank, instr, SBP_AT_OUT), sbp_rank_features(rank, instr, SBP_AT_DY));
+}
+
+static void linear_backward_weight(struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const struct sbp_kernels *k = rank->kernels;
+    (node_of(rank, instr)->transposed_weight ? k->linear_transposed_backward_weight
+                                             : k->linear_backward_weight)(
+        operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
+        operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_DY),
+        sbp_rank_tokens(rank, instr, SBP_AT_IN), sbp_rank_features(rank, instr, SBP_AT_IN),
+        sbp_rank_features(rank, instr, SBP_AT_DY), instr->factor == 1.0);
+}
+
+static enum sbp_status linear_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                       struct sbp_diag *diag)
+{
+    (void)diag;
+    (instr->phase == 0 ? linear_backward_input : linear_backward_weight)(rank, instr);
+    return SBP_OK;
+}
+
+static enum sbp_status activate(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                void (*kernel)(void *y, const void *x, int64_t n))
+{
+    kernel(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+           buffer_of(rank, instr, SBP_AT_OUT)->elements);
+    return SBP_OK;
+}
+
+static enum sbp_status activate_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                         void (*kernel)(void *dx, const void *x, const void *dy,
+                                                        int64_t n))
+{
+    kernel(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+           operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements);
+    return SBP_OK;
+}
+
+static enum sbp_status relu_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag)
+{
+    (void)diag;
+    return activate(rank, instr, rank->kernels->relu_forward);
+}
+
+static enum sbp_status relu_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                     struct sbp_diag *diag)
+{
+    (void)diag;
+    return activate_backward(rank, instr, rank->kernels->relu_backward);
+}
+
+static enum sbp_status gelu_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag)
+{
+    (void)diag;
+    return activate(rank, instr, rank->kernels->gelu_forward);
+}
+
+static enum sbp_status gelu_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                     struct sbp_diag *diag)
+{
+    (void)diag;
+    return activate_backward(rank, instr, rank->kernels->gelu_backward);
+}
+
+static enum sbp_status embedding_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                         struct sbp_diag *diag)
+{
+    (void)diag;
+    struct sbp_digits vocabulary;
+    sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_W], SBP_DIM_IN, &vocabulary);
+    rank->kernels->embedding_forward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+        operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_W),
+        added_once(rank, instr, SBP_AT_W2), sbp_rank_tokens(rank, instr, SBP_AT_OUT),
+        sbp_rank_features(rank, instr, SBP_AT_OUT), &vocabulary);
+    return SBP_OK;
+}
+
+static enum sbp_status embedding_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                          struct sbp_diag *diag)
+{
+    (void)diag;
+    struct sbp_digits vocabulary;
+    sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
+    const bool positions = instr->buffer[SBP_AT_DW2] >= 0;
+    rank->kernels->embedding_backward(
+        operand(rank, instr, SBP_AT_DW), operand(rank, instr, SBP_AT_DW2),
+        operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_IN2),
+        operand(rank, instr, SBP_AT_DY), sbp_rank_tokens(rank, instr, SBP_AT_DY),
+        sbp_rank_features(rank, instr, SBP_AT_DY),
+        positions ? local_size(rank, buffer_of(rank, instr, SBP_AT_DW2), SBP_DIM_IN) : 0,
+        &vocabulary, instr->factor == 1.0);
+    return SBP_OK;
+}
+
+/* The whole normalised dimension. */
+static int64_t hidden(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const int tensor = buffer_of(rank, instr, SBP_AT_IN)->tensor;
+    const int64_t *size = rank->program->graph->tensor[tensor].shape.size;
+    return size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
+}
+
+static enum sbp_status layernorm_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                         struct sbp_diag *diag)
+{
+    (void)diag;
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
+    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
+    if (instr->phase == 0)
+        rank->kernels->layernorm_sums(operand(rank, instr, SBP_AT_SAVED),
+                                      operand(rank, instr, SBP_AT_IN), tokens, features);
+    else
+        rank->kernels->layernorm_forward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+            operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_W),
+            operand(rank, instr, SBP_AT_W2), tokens, features, hidden(rank, instr),
+            node_of(rank, instr)->epsilon);
+    return SBP_OK;
+}
+
+static enum sbp_status layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                          struct sbp_diag *diag)
+{
+    (void)diag;
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
+    const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
+    const double epsilon = node_of(rank, instr)->epsilon;
+    if (instr->phase == 0)
+        rank->kernels->layernorm_backward_sums(
+            operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_DY),
+            operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
+            operand(rank, instr, SBP_AT_W), tokens, features, hidden(rank, instr), epsilon);
+    else
+        rank->kernels->layernorm_backward(
+            operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_DW),
+            operand(rank, instr, SBP_AT_DW2), operand(rank, instr, SBP_AT_DY),
+            operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
+            operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_W), tokens, features,
+            hidden(rank, instr), epsilon);
+    return SBP_OK;
+}
+
+/* The input is the packed (heads, 3, head size) projection. */
+static struct sbp_attention_shape attention_shape(const struct sbp_rank *rank,
+                                                  const struct sbp_instr *instr)
+{
+    const struct sbp_buffer *qkv = buffer_of(rank, instr, SBP_AT_IN);
+    const struct sbp_op_node *node = node_of(rank, instr);
+    return (struct sbp_attention_shape){
+        .batch = local_size(rank, qkv, SBP_DIM_BATCH),
+        .sequence = local_size(rank, qkv, SBP_DIM_SEQUENCE),
+        .heads = local_size(rank, qkv, SBP_DIM_FEATURE),
+        .head_size = local_size(rank, qkv, SBP_DIM_INNER) / 3,
+        .causal = node->attention.causal,
+        .kind = node->attention.kind,
+    };
+}
+
+static enum sbp_status attention_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                         struct sbp_diag *diag)
+{
+    (void)diag;
+    const struct sbp_attention_shape shape = attention_shape(rank, instr);
+    rank->kernels->attention_forward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_WORK), operand(rank, instr, SBP_AT_IN), &shape);
+    return SBP_OK;
+}
+
+static enum sbp_status attention_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                          struct sbp_diag *diag)
+{
+    (void)diag;
+    const struct sbp_attention_shape shape = attention_shape(rank, instr);
+    rank->kernels->attention_backward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_WORK),
+        operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
+        operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_SAVED), &shape);
+    return SBP_OK;
+}
+
+static enum sbp_status add_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                   struct sbp_diag *diag)
+{
+    (void)diag;
+    rank->kernels->add(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+                       operand(rank, instr, SBP_AT_IN2),
+                       buffer_of(rank, instr, SBP_AT_OUT)->elements);
+    return SBP_OK;
+}
+
+static enum sbp_status dropout_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                       struct sbp_diag *diag)
+{
+    (void)diag;
+    struct sbp_region region;
+    sbp_rank_region(rank, instr->buffer[SBP_AT_OUT], &region);
+    /* The mask's stream starts beyond those of the data. */
+    rank->kernels->dropout_forward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_IN), &region, node_of(rank, instr)->probability,
+        rank->step_seed, (uint64_t)instr->op + 16);
+    return SBP_OK;
+}
+
+static enum sbp_status dropout_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                        struct sbp_diag *diag)
+{
+    (void)diag;
+    rank->kernels->dropout_backward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements,
+        node_of(rank, instr)->probability);
+    return SBP_OK;
+}
+
+static enum sbp_status cross_entropy_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                             struct sbp_diag *diag)
+{
+    (void)diag;
+    const int64_t valid = node_of(rank, instr)->valid_vocabulary;
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
+    const int64_t local = sbp_rank_features(rank, instr, SBP_AT_IN);
+    struct sbp_digits vocabulary;
+    sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_IN], SBP_DIM_FEATURE, &vocabulary);
+    if (instr->phase == 0)
+        rank->kernels->cross_entropy_maxima(operand(rank, instr, SBP_AT_SAVED),
+                                            operand(rank, instr, SBP_AT_IN), tokens, local,
+                                            &vocabulary, valid);
+    else if (instr->phase == 1)
+        rank->kernels->cross_entropy_sums(
+            operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_IN),
+            operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_SAVED), tokens, local,
+            &vocabulary, valid);
+    else
+        rank->kernels->cross_entropy_loss(operand(rank, instr, SBP_AT_OUT),
+                                          operand(rank, instr, SBP_AT_SAVED2), tokens);
+    return SBP_OK;
+}
+
+static enum sbp_status cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                              struct sbp_diag *diag)
+{
+    (void)diag;
+    struct sbp_digits vocabulary;
+    sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_IN], SBP_DIM_FEATURE, &vocabulary);
+    rank->kernels->cross_entropy_backward(
+        operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
+        operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_SAVED),
+        operand(rank, instr, SBP_AT_SAVED2), sbp_rank_tokens(rank, instr, SBP_AT_IN),
+        sbp_rank_features(rank, instr, SBP_AT_IN), &vocabulary,
+        node_of(rank, instr)->valid_vocabulary, instr->factor);
+    return SBP_OK;
+}
+
+static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr *instr)
+{
+    const enum sbp_op_kind kind = node_of(rank, instr)->kind;
+    if (kind != SBP_OP_LINEAR && kind != SBP_OP_ATTENTION)
+        return 0;
+    const struct sbp_buffer *in = buffer_of(rank, instr, SBP_AT_IN);
+    const int64_t sides[] = {kind == SBP_OP_LINEAR ? sbp_rank_tokens(rank, instr, SBP_AT_IN)
+                                                   : local_size(rank, in, SBP_DIM_SEQUENCE),
+                             sbp_rank_features(rank, instr, SBP_AT_IN),
+                             sbp_rank_features(rank, instr, SBP_AT_OUT)};
+    int64_t largest = 0;
+    for (int i = 0; i < 3; i++)
+        largest = sides[i] > largest ? sides[i] : largest;
+    return largest;
+}
+
+enum sbp_status sbp_rank_check_matrices(const struct sbp_rank *rank, struct sbp_diag *diag)
+{
+    for (int i = 0; i < rank->program->instr_count; i++) {
+        const struct sbp_instr *instr = &rank->program->instr[i];
+        if (instr->kind != SBP_INSTR_FORWARD)
+            continue;
+        const int64_t side = largest_side(rank, instr);
+        if (side > SBP_LARGEST_MATRIX_SIDE)
+            return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                            "operator %s has a matrix with a side of %lld on a rank, %lld is the "
+                            "most",
+                            node_of(rank, instr)->name, (long long)side,
+                            (long long)SBP_LARGEST_MATRIX_SIDE);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                 struct sbp_diag *diag)
+{
+    static const run_op forward[SBP_OP_KINDS] = {
+        [SBP_OP_LINEAR] = linear_forward,
+        [SBP_OP_RELU] = relu_forward,
+        [SBP_OP_GELU] = gelu_forward,
+        [SBP_OP_EMBEDDING] = embedding_forward,
+        [SBP_OP_LAYERNORM] = layernorm_forward,
+        [SBP_OP_ATTENTION] = attention_forward,
+        [SBP_OP_ADD] = add_forward,
+        [SBP_OP_DROPOUT] = dropout_forward,
+        [SBP_OP_CROSS_ENTROPY] = cross_entropy_forward,
+    };
+    return forward[node_of(rank, instr)->kind](rank, instr, diag);
+}
+
+enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                                  struct sbp_diag *diag)
+{
+    static const run_op backward[SBP_OP_KINDS] = {
+        [SBP_OP_LINEAR] = linear_backward,       [SBP_OP_RELU] = relu_backward,
+        [SBP_OP_GELU] = gelu_backward,           [SBP_OP_EMBEDDING] = embedding_backward,
+        [SBP_OP_LAYERNORM] = layernorm_backward, [SBP_OP_ATTENTION] = attention_backward,
+        [SBP_OP_DROPOUT] = dropout_backward,     [SBP_OP_CROSS_ENTROPY] = cross_entropy_backward,
+    };
+    const enum sbp_op_kind kind = node_of(rank, instr)->kind;
+    if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */
+        return sbp_fail(diag, SBP_E_INTERNAL, "%s has no backward kernel", sbp_op(kind)->name);
+    return backward[kind](rank, instr, diag);
+}
+
+bool sbp_rank_is_weight_gradient(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_BACKWARD &&
+           (instr->buffer[SBP_AT_DW] >= 0 || instr->buffer[SBP_AT_DW2] >= 0);
+}

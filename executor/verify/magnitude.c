@@ -1,0 +1,420 @@
+#include "executor/verify/magnitude.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/rank/rank_ops.h"
+
+static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
+static const double EITHER = 8;  /* standard deviations in which a sign is open */
+
+/* ---- storage ------------------------------------------------------------------------------- */
+
+/* The vectors of a magnitude, for loops over them: place and whether it has an entry a row. */
+struct vectors {
+    double **row[3], **column[3];
+};
+
+static struct vectors vectors_of(struct sbp_magnitude *m)
+{
+    return (struct vectors){{&m->row, &m->row_square, &m->row_variance},
+                            {&m->column, &m->column_square, &m->column_variance}};
+}
+
+enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct sbp_shape *shape,
+                                   bool by_row)
+{
+    const int64_t rows = shape->size[0] * shape->size[1];
+    const int64_t columns = shape->size[2] * shape->size[3];
+    *magnitude = (struct sbp_magnitude){.rows = rows, .columns = columns, .by_row = by_row};
+    const struct vectors vectors = vectors_of(magnitude);
+    magnitude->sum = calloc((size_t)(rows * columns), sizeof(double));
+    magnitude->live = calloc((size_t)(by_row ? rows : columns), sizeof(bool));
+    bool complete = magnitude->sum != NULL && magnitude->live != NULL;
+    for (int i = 0; i < 3; i++) {
+        *vectors.row[i] = calloc((size_t)rows, sizeof(double));
+        *vectors.column[i] = calloc((size_t)columns, sizeof(double));
+        complete = complete && *vectors.row[i] != NULL && *vectors.column[i] != NULL;
+    }
+    return complete ? SBP_OK : SBP_E_MEMORY;
+}
+
+void sbp_magnitude_close(struct sbp_magnitude *magnitude)
+{
+    const struct vectors vectors = vectors_of(magnitude);
+    for (int i = 0; i < 3; i++) {
+        free(*vectors.row[i]);
+        free(*vectors.column[i]);
+    }
+    free(magnitude->sum);
+    free(magnitude->live);
+    *magnitude = (struct sbp_magnitude){0};
+}
+
+double sbp_magnitude_inherited(const struct sbp_magnitude *m, int64_t index)
+{
+    const int64_t i = index / m->columns, j = index % m->columns;
+    if (!m->live[m->by_row ? i : j])
+        return -1;
+    return sqrt(m->row[i] + m->column[j] + m->row_square[i] * m->column_variance[j] +
+                m->row_variance[i] * m->column_square[j]);
+}
+
+static void clear(struct sbp_magnitude *magnitude)
+{
+    const struct vectors vectors = vectors_of(magnitude);
+    const int64_t outputs = magnitude->by_row ? magnitude->rows : magnitude->columns;
+    for (int i = 0; i < 3; i++) {
+        memset(*vectors.row[i], 0, (size_t)magnitude->rows * sizeof(double));
+        memset(*vectors.column[i], 0, (size_t)magnitude->columns * sizeof(double));
+    }
+    memset(magnitude->live, 0, (size_t)outputs * sizeof *magnitude->live);
+}
+
+/* ---- operands in both precisions ----------------------------------------------------------- */
+
+/* An operand (tokens, features) with what is known of its errors. */
+struct operand {
+    int64_t tokens, features;
+    const double *exact;
+    const float *shadow;
+    double scale;
+    double *variance;   /* (tokens) mean over the features */
+    double *largest;    /* (tokens) square of the largest element */
+    double *by_feature; /* (features) mean over the tokens */
+    double *square;     /* (features) sum of the squares over the tokens */
+    double *absolute;   /* (tokens, features) */
+};
+
+static double squared_deviation(const struct operand *operand, int64_t at)
+{
+    const double deviation = ((double)operand->shadow[at] - operand->exact[at]) * operand->scale;
+    /* What overflows in single precision says nothing. */
+    return isfinite(deviation) ? deviation * deviation : 0;
+}
+
+/* Mean over the features that deviate at all: masked ones would dilute it. */
+static double token_variance(const struct operand *operand, int64_t token)
+{
+    double sum = 0;
+    int64_t count = 0;
+    for (int64_t i = 0; i < operand->features; i++) {
+        const double square = squared_deviation(operand, token * operand->features + i);
+        sum += square;
+        count += square > 0;
+    }
+    return count > 0 ? sum / (double)count : 0;
+}
+
+static struct operand look_at(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                              int place)
+{
+    const int buffer = instr->buffer[place];
+    return (struct operand){.tokens = sbp_rank_tokens(both->exact, instr, place),
+                            .features = sbp_rank_features(both->exact, instr, place),
+                            .exact = sbp_rank_buffer(both->exact, buffer),
+                            .shadow = sbp_rank_buffer(both->shadow, buffer),
+                            .scale = both->scale};
+}
+
+void sbp_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr, int place,
+                        double *variance)
+{
+    const struct operand operand = look_at(both, instr, place);
+    for (int64_t t = 0; t < operand.tokens; t++)
+        variance[t] = token_variance(&operand, t);
+}
+
+static void close_operand(struct operand *operand)
+{
+    free(operand->variance);
+    free(operand->largest);
+    free(operand->by_feature);
+    free(operand->square);
+    free(operand->absolute);
+}
+
+static enum sbp_status open_operand(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                                    int place, struct operand *operand)
+{
+    *operand = look_at(both, instr, place);
+    const int64_t elements = operand->tokens * operand->features;
+    operand->variance = malloc((size_t)operand->tokens * sizeof(double));
+    operand->largest = malloc((size_t)operand->tokens * sizeof(double));
+    operand->by_feature = calloc((size_t)operand->features, sizeof(double));
+    operand->square = calloc((size_t)operand->features, sizeof(double));
+    operand->absolute = malloc((size_t)elements * sizeof(double));
+    if (operand->variance == NULL || operand->largest == NULL || operand->by_feature == NULL ||
+        operand->square == NULL || operand->absolute == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t t = 0; t < operand->tokens; t++) {
+        double largest = 0;
+        for (int64_t i = 0; i < operand->features; i++) {
+            const int64_t at = t * operand->features + i;
+            const double square = operand->exact[at] * operand->exact[at];
+            operand->absolute[at] = fabs(operand->exact[at]);
+            operand->by_feature[i] += squared_deviation(operand, at) / (double)operand->tokens;
+            operand->square[i] += square;
+            largest = fmax(largest, square);
+        }
+        operand->largest[t] = largest;
+        operand->variance[t] = token_variance(operand, t);
+    }
+    return SBP_OK;
+}
+
+static double expected_variance(const struct operand *operand, int64_t token, int64_t feature)
+{
+    return operand->variance[token] + operand->by_feature[feature];
+}
+
+/* What is expected of the element, or its own squared deviation where that stands out. */
+static double element_variance(const struct operand *operand, int64_t token, int64_t feature)
+{
+    const double own = squared_deviation(operand, token * operand->features + feature);
+    const double expected = expected_variance(operand, token, feature);
+    return own > OUTLIER * expected ? own : expected;
+}
+
+/* ---- operators ----------------------------------------------------------------------------- */
+
+/* One side of sum_t (s_t^2 dy_t^2 + x_t^2 r_t^2), for every feature of `of`: its squares times the
+ * other's variance. Outliers of `of` itself meet the largest element of the other. */
+static void add_product_variance(const struct operand *of, const struct operand *other,
+                                 double *variance)
+{
+    for (int64_t t = 0; t < of->tokens; t++)
+        for (int64_t i = 0; i < of->features; i++) {
+            const int64_t at = t * of->features + i;
+            const double own = squared_deviation(of, at);
+            variance[i] += other->variance[t] * of->absolute[at] * of->absolute[at];
+            if (own > OUTLIER * expected_variance(of, t, i))
+                variance[i] += own * other->largest[t];
+        }
+}
+
+/* What is measured by feature: (squares, variances) of one operand. */
+static void set_features(const struct operand *of, double *square, double *variance)
+{
+    memcpy(square, of->square, (size_t)of->features * sizeof(double));
+    memcpy(variance, of->by_feature, (size_t)of->features * sizeof(double));
+}
+
+static void note_live(const struct operand *dy, bool *live)
+{
+    for (int64_t t = 0; t < dy->tokens; t++)
+        for (int64_t i = 0; i < dy->features; i++)
+            live[i] = live[i] || dy->exact[t * dy->features + i] != 0;
+}
+
+/* A bias, and a norm's shift: the column sums of dy. */
+static void note_column_sums(const struct operand *dy, struct sbp_magnitude *magnitude)
+{
+    clear(magnitude);
+    note_live(dy, magnitude->live);
+    for (int64_t t = 0; t < dy->tokens; t++)
+        for (int64_t i = 0; i < dy->features; i++)
+            magnitude->column[i] += element_variance(dy, t, i);
+}
+
+static void note_product(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                         const struct operand *x, const struct operand *dy)
+{
+    const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
+    const struct sbp_kernels *k = both->exact->kernels;
+    struct sbp_magnitude *weight = both->magnitude[node->weight[0]];
+    struct sbp_magnitude *bias = node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
+    const bool accumulate = instr->factor == 1.0;
+    (node->transposed_weight ? k->linear_transposed_backward_weight : k->linear_backward_weight)(
+        weight->sum, bias != NULL ? bias->sum : NULL, x->absolute, dy->absolute, x->tokens,
+        x->features, dy->features, accumulate);
+    if (!accumulate)
+        clear(weight);
+    const bool transposed = node->transposed_weight;
+    add_product_variance(x, dy, transposed ? weight->column : weight->row);
+    add_product_variance(dy, x, transposed ? weight->row : weight->column);
+    set_features(x, transposed ? weight->column_square : weight->row_square,
+                 transposed ? weight->column_variance : weight->row_variance);
+    set_features(dy, transposed ? weight->row_square : weight->column_square,
+                 transposed ? weight->row_variance : weight->column_variance);
+    note_live(dy, weight->live);
+    if (bias != NULL)
+        note_column_sums(dy, bias);
+}
+
+static enum sbp_status note_linear(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+{
+    struct operand x = {0}, dy = {0};
+    enum sbp_status status = open_operand(both, instr, SBP_AT_IN, &x);
+    if (status == SBP_OK)
+        status = open_operand(both, instr, SBP_AT_DY, &dy);
+    if (status == SBP_OK)
+        note_product(both, instr, &x, &dy);
+    close_operand(&x);
+    close_operand(&dy);
+    return status;
+}
+
+/* Rows of a table: the sum of dy over the tokens that looked the row up. */
+static void note_rows(const struct operand *dy, const int32_t *row_of,
+                      struct sbp_magnitude *magnitude)
+{
+    for (int64_t t = 0; t < dy->tokens; t++) {
+        double variance = 0;
+        for (int64_t i = 0; i < dy->features; i++)
+            variance = fmax(variance, element_variance(dy, t, i));
+        magnitude->row[row_of[t]] += variance;
+        magnitude->live[row_of[t]] = true;
+    }
+}
+
+static enum sbp_status note_embedding(const struct sbp_lockstep *both,
+                                      const struct sbp_instr *instr)
+{
+    const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
+    const int32_t *ids = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_IN]);
+    const int32_t *positions_of = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_IN2]);
+    struct sbp_magnitude *table = both->magnitude[node->weight[0]];
+    struct sbp_magnitude *positions =
+        node->weight_count > 1 ? both->magnitude[node->weight[1]] : NULL;
+    const bool accumulate = instr->factor == 1.0;
+    struct sbp_digits vocabulary;
+    struct operand dy = {0};
+    const enum sbp_status status = open_operand(both, instr, SBP_AT_DY, &dy);
+    if (status == SBP_OK) {
+        sbp_rank_vocabulary(both->exact, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
+        both->exact->kernels->embedding_backward(
+            table->sum, positions != NULL ? positions->sum : NULL, ids, positions_of, dy.absolute,
+            dy.tokens, dy.features, positions != NULL ? positions->rows : 0, &vocabulary,
+            accumulate);
+        if (!accumulate)
+            clear(table);
+        note_rows(&dy, ids, table);
+        if (positions != NULL) {
+            clear(positions);
+            note_rows(&dy, positions_of, positions);
+        }
+    }
+    close_operand(&dy);
+    return status;
+}
+
+/* Mean and 1 / standard deviation of a token, from the kernel's sums. */
+struct moments {
+    double mean, scale;
+};
+
+static struct moments moments_of(double sum, double squares, int64_t features, double epsilon)
+{
+    const double mean = sum / (double)features;
+    const double variance = fmax(0, squares / (double)features - mean * mean);
+    return (struct moments){mean, 1 / sqrt(variance + epsilon)};
+}
+
+/* A norm's gain: dgain = sum dy xhat. The terms of xhat are x / deviation and mean / deviation; the
+ * error of xhat is measured like that of any operand. */
+static void note_gain(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                      const struct operand *x, const struct operand *dy, struct sbp_magnitude *gain)
+{
+    const double epsilon = both->exact->program->graph->op[instr->op].epsilon;
+    const double *sums = sbp_rank_buffer(both->exact, instr->buffer[SBP_AT_SAVED]);
+    const float *shadow_sums = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_SAVED]);
+    const int64_t features = x->features;
+    for (int64_t t = 0; t < x->tokens; t++) {
+        const struct moments exact = moments_of(sums[2 * t], sums[2 * t + 1], features, epsilon);
+        const struct moments shadow = moments_of((double)shadow_sums[2 * t],
+                                                 (double)shadow_sums[2 * t + 1], features, epsilon);
+        double squares = 0;
+        for (int pass = 0; pass < 2; pass++) /* the token's mean square first, then its use */
+            for (int64_t i = 0; i < features; i++) {
+                const int64_t at = t * features + i;
+                const double xhat = (x->exact[at] - exact.mean) * exact.scale;
+                const double other = ((double)x->shadow[at] - shadow.mean) * shadow.scale;
+                const double deviation = (other - xhat) * both->scale;
+                const double own = isfinite(deviation) ? deviation * deviation : 0;
+                const double absolute = dy->absolute[at];
+                if (pass == 0) {
+                    squares += own / (double)features;
+                    continue;
+                }
+                gain->sum[i] += absolute * (x->absolute[at] + fabs(exact.mean)) * exact.scale;
+                gain->column[i] += fmax(squares, own) * absolute * absolute +
+                                   element_variance(dy, t, i) * xhat * xhat;
+            }
+    }
+}
+
+static enum sbp_status note_layernorm(const struct sbp_lockstep *both,
+                                      const struct sbp_instr *instr)
+{
+    const struct sbp_op_node *node = &both->exact->program->graph->op[instr->op];
+    struct sbp_magnitude *gain = both->magnitude[node->weight[0]];
+    struct sbp_magnitude *shift = both->magnitude[node->weight[1]];
+    struct operand x = {0}, dy = {0};
+    enum sbp_status status = open_operand(both, instr, SBP_AT_IN, &x);
+    if (status == SBP_OK)
+        status = open_operand(both, instr, SBP_AT_DY, &dy);
+    if (status == SBP_OK) {
+        memset(gain->sum, 0, (size_t)gain->columns * sizeof *gain->sum);
+        memset(shift->sum, 0, (size_t)shift->columns * sizeof *shift->sum);
+        clear(gain);
+        note_live(&dy, gain->live);
+        note_gain(both, instr, &x, &dy, gain);
+        note_column_sums(&dy, shift);
+        for (int64_t at = 0; at < dy.tokens * dy.features; at++)
+            shift->sum[at % dy.features] += dy.absolute[at];
+    }
+    close_operand(&x);
+    close_operand(&dy);
+    return status;
+}
+
+enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+{
+    if (!sbp_rank_is_weight_gradient(instr))
+        return SBP_OK;
+    switch (both->exact->program->graph->op[instr->op].kind) {
+    case SBP_OP_LINEAR:
+        return note_linear(both, instr);
+    case SBP_OP_EMBEDDING:
+        return note_embedding(both, instr);
+    case SBP_OP_LAYERNORM:
+        return note_layernorm(both, instr);
+    default:
+        return SBP_E_INTERNAL;
+    }
+}
+
+/* ---- relu and gelu ------------------------------------------------------------------------- */
+
+/* `deviation`: the token's, in the run's scale. */
+static float relu_input(double exact, float shadow, double deviation)
+{
+    const bool either = fabs(exact) <= EITHER * deviation;
+    const bool positive = (exact > 0) != either;
+    if ((shadow > 0) == positive)
+        return shadow;
+    return positive ? fmaxf(FLT_MIN, fabsf((float)exact)) : -fabsf((float)exact);
+}
+
+/* `deviation`: the token's, as the shadow has it. */
+static float gelu_input(double exact, float shadow, double deviation)
+{
+    const double own = (double)shadow - exact;
+    return fabs(own) >= deviation ? shadow : (float)(exact + copysign(deviation, own));
+}
+
+void sbp_shadow_bend(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+{
+    const bool relu = both->exact->program->graph->op[instr->op].kind == SBP_OP_RELU;
+    const struct operand x = look_at(both, instr, SBP_AT_IN);
+    float *shadow = sbp_rank_buffer(both->shadow, instr->buffer[SBP_AT_IN]);
+    for (int64_t t = 0; t < x.tokens; t++) {
+        const double deviation = sqrt(token_variance(&x, t));
+        for (int64_t at = t * x.features; at < (t + 1) * x.features; at++)
+            shadow[at] = relu ? relu_input(x.exact[at], shadow[at], deviation)
+                              : gelu_input(x.exact[at], shadow[at], deviation / x.scale);
+    }
+}

@@ -1,0 +1,67 @@
+/* What a parameter gradient may be off by: sizes of the terms it sums, and errors it inherits.
+ *
+ * A gradient g = sum_t x_t dy_t over n tokens differs between two machines of unit roundoff u for
+ * two reasons. Its own summation: at most c (sqrt(n) + log2 p) u sum|x_t dy_t| (design, section 7).
+ * And x and dy are themselves results: with errors e_t and d_t, to first order
+ *     difference = sum_t (e_t dy_t + x_t d_t),
+ * which does not shrink with |x_t|: behind a relu or gelu x_t may be arbitrarily small, its error
+ * is that of the sum before it. The errors of different tokens come from different roundings, so
+ * they add up as their variances do (the same reasoning that puts sqrt(n) above):
+ *     variance = sum_t (s_t^2 dy_t^2 + x_t^2 r_t^2),
+ * with s_t, r_t the typical size of e_t, d_t. These are measured: a shadow of the
+ * reference computes the same step in single precision on one device; first-order errors are
+ * proportional to the unit roundoff, so its deviation times u / 2^-24 is their size in the run (and
+ * times 2^-53 / 2^-24 in the reference itself, which a run in double is compared with). Mean
+ * squares over a token's features and over a feature's tokens estimate the variance of an element
+ * (their sum: some tokens and some features are worse than others); an element that deviates by
+ * over twice that counts by itself. Behind a gelu few elements may carry all of a token's error
+ * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
+ * moved to deviate by no less than is typical of their token.
+ */
+#ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_H
+#define SBP_EXECUTOR_VERIFY_MAGNITUDE_H
+
+#include "executor/rank/rank.h"
+
+/* Of one parameter tensor seen as a matrix: rows are its dimensions 0 and 1, columns 2 and 3. */
+struct sbp_magnitude {
+    int64_t rows, columns;
+    double *sum; /* (rows, columns) sum of the absolute values of the terms */
+    /* Variance of an element (i, j) = row[i] + column[j] + row_square[i] column_variance[j] +
+     * row_variance[i] column_square[j]: what is measured by token, and by feature. */
+    double *row, *column;
+    double *row_square, *row_variance, *column_square, *column_variance;
+    bool by_row; /* whether the operator's outputs are the rows (tables) */
+    bool *live;  /* (rows or columns) of outputs; the others get exactly 0 */
+};
+
+/* On failure (E_MEMORY) free it all the same. */
+enum sbp_status sbp_magnitude_open(struct sbp_magnitude *magnitude, const struct sbp_shape *shape,
+                                   bool by_row) SBP_MUST_USE;
+void sbp_magnitude_close(struct sbp_magnitude *magnitude);
+
+/* sqrt of the variance; -1 where the gradient is exactly 0. */
+double sbp_magnitude_inherited(const struct sbp_magnitude *magnitude, int64_t index);
+
+/* The reference in double and its shadow in single precision, both in host memory. */
+struct sbp_lockstep {
+    struct sbp_rank *exact, *shadow;
+    double scale;                     /* sqrt(u^2 of the run + u^2 of the reference) / 2^-24 */
+    struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
+};
+
+/* Notes what a BACKWARD instruction adds to its parameters' gradients; nothing when it has none.
+ * Called when the exact rank has executed it and the shadow has all its operands. E_MEMORY. */
+enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both,
+                                   const struct sbp_instr *instr) SBP_MUST_USE;
+
+/* Mean variance of the elements of an operand, by token: (tokens) in the caller's array. */
+void sbp_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr, int place,
+                        double *variance);
+
+/* Before a relu or gelu: moves the shadow's inputs. A gelu's deviate by at least the token's
+ * standard deviation. A relu's get the sign that the exact ones have, except where the run may have
+ * either: there they get the other one, so that what a flip changes is part of the deviation. */
+void sbp_shadow_bend(const struct sbp_lockstep *both, const struct sbp_instr *instr);
+
+#endif

@@ -1,0 +1,334 @@
+#include "executor/verify/reference.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "executor/rank/rank_ops.h"
+
+static bool is_output(const struct sbp_graph *graph, int tensor)
+{
+    return graph->tensor[tensor].kind == SBP_ACTIVATION && tensor != graph->input &&
+           sbp_graph_consumers(graph, tensor, NULL, 0) == 0;
+}
+
+static bool is_split_input(const struct sbp_graph *graph, int tensor)
+{
+    return tensor == graph->input && graph->input_split;
+}
+
+static bool is_forward(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_FORWARD ||
+           (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION);
+}
+
+static bool is_backward(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_BACKWARD || instr->kind == SBP_INSTR_ADD_GRADIENT ||
+           (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION_GRADIENT);
+}
+
+int sbp_end_instr(const struct sbp_program *program, int tensor)
+{
+    const bool output = is_output(program->graph, tensor);
+    int found = -1;
+    if (!output && !is_split_input(program->graph, tensor))
+        return -1;
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const int out = instr->buffer[SBP_AT_OUT];
+        if ((output ? is_forward : is_backward)(instr) && out >= 0 &&
+            program->buffer[out].tensor == tensor)
+            found = i;
+    }
+    return found;
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+static enum sbp_status compile(struct sbp_reference *reference, const struct sbp_cluster *cluster,
+                               struct sbp_diag *diag)
+{
+    struct sbp_cluster one = *cluster;
+    struct sbp_mesh mesh;
+    struct sbp_strategy strategy;
+    const struct sbp_element_bytes wide = sbp_element_bytes_run(SBP_F64);
+    const struct sbp_element_bytes narrow = sbp_element_bytes_run(SBP_F32);
+    SBP_TRY(sbp_cluster_shrink(&one, 1, diag));
+    SBP_TRY(sbp_mesh_make(&one, &mesh, diag));
+    SBP_TRY(sbp_strategy_alloc(&reference->graph, &reference->arena, &strategy));
+    SBP_TRY(sbp_strategy_close(&reference->graph, &mesh, &strategy, diag));
+    SBP_TRY(sbp_program_make(&reference->graph, &one, &mesh, &strategy, &wide, &reference->program,
+                             diag));
+    return sbp_program_make(&reference->graph, &one, &mesh, &strategy, &narrow,
+                            &reference->shadow_program, diag);
+}
+
+/* Tables have an output a row, everything else an output a column. */
+static bool is_table(const struct sbp_graph *graph, int tensor)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        for (int w = 0; w < graph->op[op].weight_count; w++)
+            if (graph->op[op].weight[w] == tensor && graph->op[op].kind == SBP_OP_EMBEDDING)
+                return true;
+    return false;
+}
+
+static enum sbp_status open_magnitude(struct sbp_reference *reference, int tensor)
+{
+    struct sbp_magnitude *magnitude = SBP_NEW(&reference->arena, struct sbp_magnitude, 1);
+    reference->magnitude[tensor] = magnitude;
+    if (magnitude == NULL)
+        return SBP_E_MEMORY;
+    return sbp_magnitude_open(magnitude, &reference->graph.tensor[tensor].shape,
+                              is_table(&reference->graph, tensor));
+}
+
+static enum sbp_status open_output(struct sbp_reference *reference, int tensor)
+{
+    const int64_t *size = reference->graph.tensor[tensor].shape.size;
+    const int64_t features = size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
+    const int64_t tokens = size[SBP_DIM_BATCH] * size[SBP_DIM_SEQUENCE];
+    struct sbp_reference_output *output =
+        SBP_NEW(&reference->arena, struct sbp_reference_output, 1);
+    reference->output[tensor] = output;
+    if (output == NULL)
+        return SBP_E_MEMORY;
+    output->features = features;
+    output->value = SBP_NEW(&reference->arena, double, tokens *features);
+    output->sum = SBP_NEW(&reference->arena, double, tokens *features);
+    output->inherited = SBP_NEW(&reference->arena, double, tokens);
+    return output->value == NULL || output->sum == NULL || output->inherited == NULL ? SBP_E_MEMORY
+                                                                                     : SBP_OK;
+}
+
+static enum sbp_status open_sizes(struct sbp_reference *reference)
+{
+    const struct sbp_graph *graph = &reference->graph;
+    reference->magnitude = SBP_NEW(&reference->arena, struct sbp_magnitude *, graph->tensor_count);
+    reference->output =
+        SBP_NEW(&reference->arena, struct sbp_reference_output *, graph->tensor_count);
+    if (reference->magnitude == NULL || reference->output == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < graph->tensor_count; t++) {
+        if (reference->program.weight_buffer[t] >= 0)
+            SBP_TRY(open_magnitude(reference, t));
+        else if (is_output(graph, t) || is_split_input(graph, t))
+            SBP_TRY(open_output(reference, t));
+    }
+    return SBP_OK;
+}
+
+/* Host memory and host kernels, whatever the run's device is. */
+static enum sbp_status open_ranks(struct sbp_reference *reference, uint64_t seed,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_device_ops *device = sbp_device("cpu", diag);
+    if (device == NULL)
+        return SBP_E_UNSUPPORTED;
+    SBP_TRY(
+        sbp_rank_open(&reference->rank, &reference->program, device, SBP_F64, seed, 0, NULL, diag));
+    SBP_TRY(sbp_rank_open(&reference->shadow, &reference->shadow_program, device, SBP_F32, seed, 0,
+                          NULL, diag));
+    if (open_sizes(reference) != SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the reference of the verification");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
+                                   const struct sbp_cluster *cluster, uint64_t seed, double u,
+                                   struct sbp_diag *diag)
+{
+    *reference = (struct sbp_reference){.graph = *graph, .scale = hypot(u, 0x1p-53) / 0x1p-24};
+    reference->graph.training = (struct sbp_training){.update = {.optimizer = SBP_SGD}};
+    enum sbp_status status = compile(reference, cluster, diag);
+    if (status == SBP_OK)
+        status = open_ranks(reference, seed, diag);
+    if (status != SBP_OK)
+        sbp_reference_close(reference);
+    return status;
+}
+
+void sbp_reference_close(struct sbp_reference *reference)
+{
+    for (int t = 0; reference->magnitude != NULL && t < reference->graph.tensor_count; t++)
+        if (reference->magnitude[t] != NULL)
+            sbp_magnitude_close(reference->magnitude[t]);
+    sbp_rank_close(&reference->rank);
+    sbp_rank_close(&reference->shadow);
+    sbp_program_free(&reference->program);
+    sbp_program_free(&reference->shadow_program);
+    sbp_arena_free(&reference->arena);
+    *reference = (struct sbp_reference){0};
+}
+
+double *sbp_reference_weight(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->rank, reference->program.weight_buffer[tensor]);
+}
+
+float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->shadow, reference->shadow_program.weight_buffer[tensor]);
+}
+
+const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor)
+{
+    return sbp_rank_buffer(&reference->rank, reference->program.gradient_buffer[tensor]);
+}
+
+/* ---- a step -------------------------------------------------------------------------------- */
+
+static struct sbp_lockstep lockstep(struct sbp_reference *reference)
+{
+    return (struct sbp_lockstep){&reference->rank, &reference->shadow, reference->scale,
+                                 reference->magnitude};
+}
+
+/* Terms of the mean loss: log sum exp(z - max) and target - max, each with the rounding of the
+ * logits that it is made of; the sum of exponentials adds 1 (its relative error is an absolute one
+ * of its logarithm). A token's loss has the gradient p - onehot in its logits, whose square is at
+ * most 2: that times the logits' variance is what it inherits. */
+static enum sbp_status note_loss(struct sbp_reference *reference, const struct sbp_instr *instr)
+{
+    struct sbp_rank *rank = &reference->rank;
+    const struct sbp_lockstep both = lockstep(reference);
+    const double *maxima = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]);
+    const double *sums = sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2]);
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
+    double *variance = malloc((size_t)tokens * sizeof *variance);
+    double sum = 0, inherited = 0;
+    if (variance == NULL)
+        return SBP_E_MEMORY;
+    sbp_token_variance(&both, instr, SBP_AT_IN, variance);
+    for (int64_t t = 0; t < tokens; t++) {
+        sum += 1 + fabs(log(sums[2 * t])) + fabs(sums[2 * t + 1]) + fabs(maxima[t]);
+        inherited += 2 * variance[t];
+    }
+    free(variance);
+    reference->loss_sum = sum / (double)tokens;
+    reference->loss_inherited = sqrt(inherited) / (double)tokens;
+    return SBP_OK;
+}
+
+/* A product on absolute values: |x| |w| + |bias|, or backward |dy| |w|^T. */
+static void absolute_product(struct sbp_reference *reference, const struct sbp_instr *instr,
+                             double *const *operand, double *sum)
+{
+    const struct sbp_rank *rank = &reference->rank;
+    const struct sbp_kernels *k = rank->kernels;
+    const bool transposed = reference->graph.op[instr->op].transposed_weight;
+    const bool forward = instr->kind == SBP_INSTR_FORWARD;
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
+    const int64_t to = sbp_rank_features(rank, instr, SBP_AT_OUT);
+    const int64_t from = sbp_rank_features(rank, instr, forward ? SBP_AT_IN : SBP_AT_DY);
+    if (forward)
+        (transposed ? k->linear_transposed_forward
+                    : k->linear_forward)(sum, operand[0], operand[1], operand[2], tokens, from, to);
+    else
+        (transposed ? k->linear_transposed_backward_input
+                    : k->linear_backward_input)(sum, operand[0], operand[1], tokens, to, from);
+}
+
+static enum sbp_status product_sum(struct sbp_reference *reference, const struct sbp_instr *instr,
+                                   double *sum)
+{
+    struct sbp_rank *rank = &reference->rank;
+    const int place[3] = {instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY, SBP_AT_W,
+                          SBP_AT_W2};
+    double *absolute[3] = {NULL, NULL, NULL};
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < 3 && status == SBP_OK; i++) {
+        const int buffer = instr->buffer[place[i]];
+        if (buffer < 0)
+            continue;
+        const int64_t elements = rank->program->buffer[buffer].elements;
+        absolute[i] = malloc((size_t)elements * sizeof(double));
+        if (absolute[i] == NULL) {
+            status = SBP_E_MEMORY;
+        } else {
+            memcpy(absolute[i], sbp_rank_buffer(rank, buffer), (size_t)elements * sizeof(double));
+            rank->kernels->absolute(absolute[i], elements);
+        }
+    }
+    if (status == SBP_OK)
+        absolute_product(reference, instr, absolute, sum);
+    for (int i = 0; i < 3; i++)
+        free(absolute[i]);
+    return status;
+}
+
+/* Keeps an end; where it is no product, the value itself stands for its terms. */
+static enum sbp_status keep_output(struct sbp_reference *reference, const struct sbp_instr *instr,
+                                   struct sbp_reference_output *output)
+{
+    struct sbp_rank *rank = &reference->rank;
+    const struct sbp_lockstep both = lockstep(reference);
+    const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_OUT);
+    const size_t bytes = (size_t)(tokens * output->features) * sizeof(double);
+    const bool product = instr->op >= 0 && reference->graph.op[instr->op].kind == SBP_OP_LINEAR &&
+                         (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD);
+    memcpy(output->value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
+    sbp_token_variance(&both, instr, SBP_AT_OUT, output->inherited);
+    for (int64_t t = 0; t < tokens; t++)
+        output->inherited[t] = sqrt(output->inherited[t]);
+    const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
+    output->terms = (double)(product ? sbp_rank_features(rank, instr, from) : output->features);
+    if (product)
+        return product_sum(reference, instr, output->sum);
+    memcpy(output->sum, output->value, bytes);
+    rank->kernels->absolute(output->sum, tokens * output->features);
+    return SBP_OK;
+}
+
+static enum sbp_status note_sizes(struct sbp_reference *reference, int index)
+{
+    const struct sbp_program *program = &reference->program;
+    const struct sbp_instr *instr = &program->instr[index];
+    const struct sbp_lockstep both = lockstep(reference);
+    const int out = instr->buffer[SBP_AT_OUT];
+    const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
+    if (tensor >= 0 && reference->output[tensor] != NULL && sbp_end_instr(program, tensor) == index)
+        return keep_output(reference, instr, reference->output[tensor]);
+    if (instr->kind != SBP_INSTR_BACKWARD)
+        return SBP_OK;
+    if (reference->graph.op[instr->op].kind == SBP_OP_CROSS_ENTROPY)
+        return note_loss(reference, instr);
+    return sbp_magnitude_note(&both, instr);
+}
+
+/* The shadow needs no parameter gradients, only what flows on. */
+static bool shadow_needs(const struct sbp_instr *instr)
+{
+    return instr->kind != SBP_INSTR_BACKWARD || instr->buffer[SBP_AT_OUT] >= 0;
+}
+
+static bool bends(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_RELU || kind == SBP_OP_GELU;
+}
+
+static enum sbp_status run_instr(struct sbp_reference *reference, int index, struct sbp_diag *diag)
+{
+    const struct sbp_instr *instr = &reference->program.instr[index];
+    const struct sbp_lockstep both = lockstep(reference);
+    if (instr->kind == SBP_INSTR_FORWARD && bends(reference->graph.op[instr->op].kind))
+        sbp_shadow_bend(&both, instr);
+    SBP_TRY(sbp_rank_execute(&reference->rank, instr, diag));
+    if (shadow_needs(instr))
+        SBP_TRY(sbp_rank_execute(&reference->shadow, instr, diag));
+    const enum sbp_status status = note_sizes(reference, index);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "out of memory for the verification");
+}
+
+enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
+                                  struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_rank_begin_step(&reference->rank, step, diag));
+    SBP_TRY(sbp_rank_begin_step(&reference->shadow, step, diag));
+    for (int i = 0; i < reference->program.instr_count; i++)
+        if (reference->program.instr[i].kind != SBP_INSTR_UPDATE)
+            SBP_TRY(run_instr(reference, i, diag));
+    return sbp_rank_loss(&reference->rank, &reference->loss, diag);
+}

@@ -1,0 +1,52 @@
+/* The reference of a verification: the same graph on one device in double, and its error sizes.
+ *
+ * A shadow computes the step in single precision alongside, instruction by instruction; what it
+ * deviates by tells how large errors are that a value inherits (executor/verify/magnitude.h).
+ */
+#ifndef SBP_EXECUTOR_VERIFY_REFERENCE_H
+#define SBP_EXECUTOR_VERIFY_REFERENCE_H
+
+#include "executor/verify/magnitude.h"
+#include "executor/rank/rank.h"
+
+/* A value that is no parameter gradient, with the sizes that its bound is made of. */
+struct sbp_reference_output {
+    double *value, *sum; /* (elements) and the sum of the absolute values of its terms */
+    double *inherited;   /* (tokens) standard deviation of an element */
+    double terms;
+    int64_t features;
+};
+
+struct sbp_reference {
+    struct sbp_arena arena;
+    struct sbp_graph graph; /* the run's, borrowed arrays; no optimizer state, no clipping */
+    struct sbp_program program, shadow_program;
+    struct sbp_rank rank, shadow;
+    double scale;                         /* as in struct sbp_lockstep */
+    struct sbp_magnitude **magnitude;     /* (tensor_count), NULL for what is no parameter */
+    struct sbp_reference_output **output; /* (tensor_count), NULL unless sbp_end_instr says so */
+    double loss, loss_sum, loss_inherited;
+};
+
+/* u: the run's unit roundoff. On failure nothing is left allocated. */
+enum sbp_status sbp_reference_open(struct sbp_reference *reference, const struct sbp_graph *graph,
+                                   const struct sbp_cluster *cluster, uint64_t seed, double u,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_reference_close(struct sbp_reference *reference);
+
+/* Whole tensors, row-major. Weights are the caller's to set, in both precisions, before a run; the
+ * gradient is there after it. */
+double *sbp_reference_weight(struct sbp_reference *reference, int tensor);
+float *sbp_reference_shadow_weight(struct sbp_reference *reference, int tensor);
+const double *sbp_reference_gradient(struct sbp_reference *reference, int tensor);
+
+/* Forward and backward of a step from the weights as they stand. */
+enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+
+/* The ends of a step, besides parameters: an activation that no operator reads, and the gradient of
+ * an input that comes out of an earlier layer. The instruction that completes it where it rests, in
+ * any program of the graph, or -1; its OUT holds the block when the instruction is over. */
+int sbp_end_instr(const struct sbp_program *program, int tensor);
+
+#endif

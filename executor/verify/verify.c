@@ -1,0 +1,591 @@
+#include "executor/verify/verify.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "executor/verify/reference.h"
+#include "executor/verify/textbook.h"
+
+enum { TAG_GO = 11, TAG_BLOCK = 12, TAG_STEP = 13 };
+enum { PIECE = 1 << 16 };  /* elements of a message or of a piece of an update */
+static const double C = 8; /* of the bound in verify.h */
+
+/* What every rank tells rank 0 at a step's end. */
+struct summary {
+    double loss, grad_norm, gradient_scale;
+    struct sbp_findings updates;
+};
+
+struct sbp_verifier {
+    struct sbp_rank *rank;
+    struct sbp_channel *channel;
+    double u, log2_ranks;
+    int64_t tokens;
+    struct sbp_findings findings; /* of this rank's updates; on rank 0 all */
+    struct sbp_spent spent;
+    void *piece;     /* (PIECE) reals of the run */
+    void *before[3]; /* (PIECE) reals: weight and moments before an update */
+    int *end_instr;  /* (tensor_count), see sbp_end_instr */
+    void **output;   /* (tensor_count) this rank's block of such a value, host memory; or NULL */
+    struct sbp_reference *reference; /* rank 0 only */
+    double squares;                  /* rank 0: of the step's gradients, each element once */
+};
+
+/* ---- small things -------------------------------------------------------------------------- */
+
+static bool leads(const struct sbp_verifier *v)
+{
+    return v->rank->rank == 0;
+}
+
+static double real_at(const struct sbp_verifier *v, const void *values, int64_t i)
+{
+    return v->rank->kernels->real == SBP_F64 ? ((const double *)values)[i]
+                                             : (double)((const float *)values)[i];
+}
+
+static void report(struct sbp_verifier *v, const char *what, const char *tensor, int64_t rank,
+                   int64_t index, double run, double reference, double bound)
+{
+    struct sbp_finding *first = &v->findings.first;
+    if (first->found)
+        return;
+    *first = (struct sbp_finding){.found = true,
+                                  .index = index,
+                                  .rank = rank,
+                                  .step = v->rank->step,
+                                  .run = run,
+                                  .reference = reference,
+                                  .bound = bound};
+    (void)snprintf(first->what, sizeof first->what, "%s", what);
+    (void)snprintf(first->tensor, sizeof first->tensor, "%s", tensor);
+}
+
+static void compare(struct sbp_verifier *v, const char *what, const char *tensor, int64_t rank,
+                    int64_t index, double run, double reference, double bound)
+{
+    if (!sbp_findings_near(&v->findings, run, reference, bound))
+        report(v, what, tensor, rank, index, run, reference, bound);
+}
+
+static enum sbp_status to_host(const struct sbp_verifier *v, void *host, const void *device,
+                               int64_t elements, struct sbp_diag *diag)
+{
+    const struct sbp_device_ops *ops = v->rank->device;
+    const enum sbp_status status =
+        ops->memory->to_host(host, device, elements * v->rank->kernels->real_bytes);
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "copying from device %s", ops->name);
+}
+
+static struct sbp_spent start_of_check(void)
+{
+    return (struct sbp_spent){sbp_thread_cpu_s(), sbp_clock_s()};
+}
+
+static void spend_since(struct sbp_verifier *v, struct sbp_spent start)
+{
+    v->spent.cpu_s += sbp_thread_cpu_s() - start.cpu_s;
+    v->spent.wall_s += sbp_clock_s() - start.wall_s;
+}
+
+/* ---- blocks of all ranks, on rank 0 -------------------------------------------------------- */
+
+/* Receives `count` reals of a rank's block, whose global indices run on from `global`. */
+typedef void (*take_run)(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
+                         const void *values, int64_t count);
+
+/* A tensor's block on every rank: where it is here, and how it is split. */
+struct blocks {
+    int tensor;
+    const struct sbp_dist *dist;
+    const void *memory; /* this rank's block, the device's or the host's */
+    bool on_host;
+    int64_t elements; /* the same on all ranks */
+    take_run take;
+};
+
+/* Local indices k * run ... (k + 1) * run - 1 have consecutive global indices. */
+static int64_t run_length(const struct sbp_region *region)
+{
+    int64_t run = 1;
+    for (int dim = SBP_MAX_DIMS - 1; dim >= 0; dim--) {
+        const struct sbp_digits *digits = &region->dim[dim];
+        run *= digits->rest;
+        for (int i = digits->count - 1; i >= 0; i--) {
+            if (digits->fixed[i] >= 0)
+                return run;
+            run *= digits->size[i];
+        }
+    }
+    return run;
+}
+
+static void take_piece(struct sbp_verifier *v, const struct blocks *blocks, int64_t rank,
+                       const struct sbp_region *region, int64_t start, int64_t count)
+{
+    const int64_t run = run_length(region), bytes = v->rank->kernels->real_bytes;
+    for (int64_t at = start; at < start + count;) {
+        const int64_t left = run - at % run, rest = start + count - at;
+        const int64_t length = left < rest ? left : rest;
+        blocks->take(v, blocks->tensor, rank, sbp_region_global(region, at),
+                     (const char *)v->piece + (at - start) * bytes, length);
+        at += length;
+    }
+}
+
+static enum sbp_status load_piece(struct sbp_verifier *v, const struct blocks *blocks,
+                                  int64_t start, int64_t count, struct sbp_diag *diag)
+{
+    const int64_t bytes = v->rank->kernels->real_bytes;
+    const char *from = (const char *)blocks->memory + start * bytes;
+    if (!blocks->on_host)
+        return to_host(v, v->piece, from, count, diag);
+    memcpy(v->piece, from, (size_t)(count * bytes));
+    return SBP_OK;
+}
+
+static int64_t piece_at(const struct blocks *blocks, int64_t start)
+{
+    return blocks->elements - start < PIECE ? blocks->elements - start : PIECE;
+}
+
+/* One rank's block, piece by piece, on rank 0. A rank sends when it is told to, so that no more
+ * than one block is under way. */
+static enum sbp_status collect_from(struct sbp_verifier *v, const struct blocks *blocks, int peer,
+                                    struct sbp_diag *diag)
+{
+    const struct sbp_shape *shape = &v->rank->program->graph->tensor[blocks->tensor].shape;
+    const int64_t bytes = v->rank->kernels->real_bytes;
+    const char go = 1;
+    struct sbp_region region;
+    sbp_region_of(&v->rank->layout, shape, blocks->dist, peer, &region);
+    if (peer != 0)
+        SBP_TRY(sbp_channel_send(v->channel, peer, TAG_GO, &go, sizeof go, diag));
+    for (int64_t start = 0; start < blocks->elements; start += PIECE) {
+        const int64_t count = piece_at(blocks, start);
+        if (peer == 0)
+            SBP_TRY(load_piece(v, blocks, start, count, diag));
+        else
+            SBP_TRY(
+                sbp_channel_receive(v->channel, peer, TAG_BLOCK, v->piece, count * bytes, diag));
+        take_piece(v, blocks, peer, &region, start, count);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status offer(struct sbp_verifier *v, const struct blocks *blocks,
+                             struct sbp_diag *diag)
+{
+    char go;
+    SBP_TRY(sbp_channel_receive(v->channel, 0, TAG_GO, &go, sizeof go, diag));
+    for (int64_t start = 0; start < blocks->elements; start += PIECE) {
+        const int64_t count = piece_at(blocks, start);
+        SBP_TRY(load_piece(v, blocks, start, count, diag));
+        SBP_TRY(sbp_channel_send(v->channel, 0, TAG_BLOCK, v->piece,
+                                 count * v->rank->kernels->real_bytes, diag));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status collect(struct sbp_verifier *v, const struct blocks *blocks,
+                               struct sbp_diag *diag)
+{
+    if (!leads(v))
+        return offer(v, blocks, diag);
+    for (int peer = 0; peer < v->rank->program->mesh.devices; peer++)
+        SBP_TRY(collect_from(v, blocks, peer, diag));
+    return SBP_OK;
+}
+
+/* All tensors that have a buffer in a table of the program. */
+static enum sbp_status collect_all(struct sbp_verifier *v, const int *buffers, take_run take,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        if (buffers[t] < 0)
+            continue;
+        const struct sbp_buffer *buffer = &program->buffer[buffers[t]];
+        const struct blocks blocks = {.tensor = t,
+                                      .dist = &buffer->dist,
+                                      .memory = sbp_rank_buffer(v->rank, buffers[t]),
+                                      .elements = buffer->elements,
+                                      .take = take};
+        SBP_TRY(collect(v, &blocks, diag));
+    }
+    return SBP_OK;
+}
+
+/* Whether a rank's block of a tensor is the first of its replicas. */
+static bool first_replica(const struct sbp_verifier *v, const struct sbp_dist *dist, int64_t rank)
+{
+    const struct sbp_mesh *mesh = &v->rank->program->mesh;
+    const sbp_axes replicas = sbp_dist_of_kind(mesh, dist, SBP_BROADCAST);
+    for (int axis = 0; axis < mesh->axis_count; axis++)
+        if (replicas >> axis & 1 && sbp_mesh_coordinate(mesh, rank, axis) != 0)
+            return false;
+    return true;
+}
+
+/* ---- the step's start: parameters ---------------------------------------------------------- */
+
+/* Weights fill the reference; replicas, which the first rank's stand for, must be the same bits:
+ * members that drift apart are a fault of their own. */
+static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
+                        const void *values, int64_t count)
+{
+    const struct sbp_program *program = v->rank->program;
+    double *weight = sbp_reference_weight(v->reference, tensor) + global;
+    float *shadow = sbp_reference_shadow_weight(v->reference, tensor) + global;
+    const struct sbp_dist *dist = &program->buffer[program->weight_buffer[tensor]].dist;
+    const bool first = first_replica(v, dist, rank);
+    for (int64_t i = 0; i < count; i++) {
+        const double value = real_at(v, values, i);
+        if (first) {
+            weight[i] = value;
+            shadow[i] = (float)value;
+        } else if (!(weight[i] == value)) {
+            report(v, "replica of the weight", program->graph->tensor[tensor].name, rank,
+                   global + i, value, weight[i], 0);
+        }
+    }
+}
+
+enum sbp_status sbp_verifier_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    return collect_all(v, v->rank->program->weight_buffer, take_weight, diag);
+}
+
+/* ---- within the step: outputs and updates -------------------------------------------------- */
+
+enum sbp_status sbp_verifier_watch(struct sbp_verifier *v, int instr, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    const int out = program->instr[instr].buffer[SBP_AT_OUT];
+    const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
+    if (tensor < 0 || v->end_instr[tensor] != instr)
+        return SBP_OK;
+    const struct sbp_spent start = start_of_check();
+    SBP_TRY(to_host(v, v->output[tensor], sbp_rank_buffer(v->rank, out),
+                    program->buffer[out].elements, diag));
+    spend_since(v, start);
+    return SBP_OK;
+}
+
+/* The buffers of an UPDATE, at an element. */
+struct update_at {
+    const struct sbp_instr *instr;
+    struct sbp_update update;
+    struct sbp_textbook textbook;
+    char *state[3]; /* weight, first and second moment; NULL where there is none */
+    char *gradient;
+    int64_t start, count;
+};
+
+static void compare_update(struct sbp_verifier *v, const struct update_at *at,
+                           const struct sbp_parameter *run, const struct sbp_parameter *after,
+                           const struct sbp_parameter *bound, int64_t local)
+{
+    const struct sbp_program *program = v->rank->program;
+    const double off[3] = {fabs(run->weight - after->weight) - bound->weight,
+                           fabs(run->first - after->first) - bound->first,
+                           fabs(run->second - after->second) - bound->second};
+    if (off[0] <= 0 && off[1] <= 0 && off[2] <= 0)
+        return;
+    const char *name = program->graph->tensor[at->instr->tensor].name;
+    struct sbp_region region;
+    sbp_rank_region(v->rank, at->instr->buffer[SBP_AT_W], &region);
+    const int64_t index = sbp_region_global(&region, local);
+    if (!(off[1] <= 0))
+        report(v, "first moment", name, v->rank->rank, index, run->first, after->first,
+               bound->first);
+    else if (!(off[2] <= 0))
+        report(v, "second moment", name, v->rank->rank, index, run->second, after->second,
+               bound->second);
+    else
+        report(v, "updated weight", name, v->rank->rank, index, run->weight, after->weight,
+               bound->weight);
+}
+
+static double state_at(const struct sbp_verifier *v, const void *values, int64_t i)
+{
+    return values == NULL ? 0 : real_at(v, values, i);
+}
+
+/* Compares one piece that has been updated; v->before holds what was, v->piece the gradient. */
+static enum sbp_status check_piece(struct sbp_verifier *v, const struct update_at *at,
+                                   void *const *now)
+{
+    for (int64_t i = 0; i < at->count; i++) {
+        const struct sbp_parameter before = {
+            real_at(v, v->before[0], i), at->state[1] == NULL ? 0 : real_at(v, v->before[1], i),
+            at->state[2] == NULL ? 0 : real_at(v, v->before[2], i)};
+        const struct sbp_parameter run = {state_at(v, now[0], i), state_at(v, now[1], i),
+                                          state_at(v, now[2], i)};
+        struct sbp_parameter after, bound;
+        sbp_textbook_update(&at->textbook, real_at(v, v->piece, i), &before, &after, &bound);
+        compare_update(v, at, &run, &after, &bound, at->start + i);
+    }
+    return SBP_OK;
+}
+
+/* Saves a piece, updates it with the run's kernel, and checks it. */
+static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_at *at,
+                                    struct sbp_diag *diag)
+{
+    const int64_t skip = at->start * v->rank->kernels->real_bytes;
+    char *state[3];
+    void *now[3] = {NULL, NULL, NULL};
+    struct sbp_spent start = start_of_check();
+    for (int i = 0; i < 3; i++) {
+        state[i] = at->state[i] == NULL ? NULL : at->state[i] + skip;
+        if (state[i] != NULL)
+            SBP_TRY(to_host(v, v->before[i], state[i], at->count, diag));
+    }
+    SBP_TRY(to_host(v, v->piece, at->gradient + skip, at->count, diag));
+    spend_since(v, start);
+    v->rank->kernels->update(state[0], at->gradient + skip, state[1], state[2], at->count,
+                             &at->update);
+    if (v->rank->device->finish() != SBP_OK)
+        return sbp_fail(diag, SBP_E_BACKEND, "device %s failed", v->rank->device->name);
+    start = start_of_check();
+    enum sbp_status status = SBP_OK;
+    for (int i = 0; i < 3 && status == SBP_OK; i++) {
+        now[i] = state[i] == NULL ? NULL : (char *)v->before[i] + PIECE * sizeof(double);
+        if (state[i] != NULL)
+            status = to_host(v, now[i], state[i], at->count, diag);
+    }
+    if (status == SBP_OK)
+        status = check_piece(v, at, now);
+    spend_since(v, start);
+    return status;
+}
+
+enum sbp_status sbp_verifier_update(struct sbp_verifier *v, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_rank *rank = v->rank;
+    struct update_at at = {.instr = instr,
+                           .state = {sbp_rank_buffer(rank, instr->buffer[SBP_AT_W]),
+                                     sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED]),
+                                     sbp_rank_buffer(rank, instr->buffer[SBP_AT_SAVED2])},
+                           .gradient = sbp_rank_buffer(rank, instr->buffer[SBP_AT_DW])};
+    const int64_t elements = rank->program->buffer[instr->buffer[SBP_AT_W]].elements;
+    SBP_TRY(sbp_rank_prepare_update(rank, instr, &at.update, diag));
+    at.textbook = sbp_textbook_make(&at.update, v->u);
+    for (; at.start < elements; at.start += PIECE) {
+        at.count = elements - at.start < PIECE ? elements - at.start : PIECE;
+        SBP_TRY(update_piece(v, &at, diag));
+    }
+    return SBP_OK;
+}
+
+/* ---- the step's end: gradients, outputs, loss, norm ---------------------------------------- */
+
+/* The bound of verify.h; `inherited` < 0: both must be the same. */
+static double bound_of(const struct sbp_verifier *v, double terms, double sum, double inherited)
+{
+    return inherited < 0 ? 0 : C * ((sqrt(terms) + v->log2_ranks) * v->u * sum + inherited);
+}
+
+static void take_gradient(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
+                          const void *values, int64_t count)
+{
+    const struct sbp_program *program = v->rank->program;
+    const double *gradient = sbp_reference_gradient(v->reference, tensor);
+    const struct sbp_magnitude *magnitude = v->reference->magnitude[tensor];
+    const struct sbp_dist *dist = &program->buffer[program->gradient_buffer[tensor]].dist;
+    const bool counts = first_replica(v, dist, rank);
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = global + i;
+        const double value = real_at(v, values, i);
+        const double bound = bound_of(v, (double)v->tokens, magnitude->sum[at],
+                                      sbp_magnitude_inherited(magnitude, at));
+        compare(v, "gradient", program->graph->tensor[tensor].name, rank, at, value, gradient[at],
+                bound);
+        squares += value * value;
+    }
+    if (counts)
+        v->squares += squares;
+}
+
+static void take_output(struct sbp_verifier *v, int tensor, int64_t rank, int64_t global,
+                        const void *values, int64_t count)
+{
+    const struct sbp_reference_output *output = v->reference->output[tensor];
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t at = global + i;
+        const double bound =
+            bound_of(v, output->terms, output->sum[at], output->inherited[at / output->features]);
+        compare(v, tensor == v->rank->program->graph->input ? "gradient" : "output",
+                v->rank->program->graph->tensor[tensor].name, rank, at, real_at(v, values, i),
+                output->value[at], bound);
+    }
+}
+
+static enum sbp_status collect_outputs(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    const struct sbp_program *program = v->rank->program;
+    for (int t = 0; t < program->graph->tensor_count; t++) {
+        if (v->end_instr[t] < 0)
+            continue;
+        const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
+        const struct blocks blocks = {.tensor = t,
+                                      .dist = &program->buffer[out].dist,
+                                      .memory = v->output[t],
+                                      .on_host = true,
+                                      .elements = program->buffer[out].elements,
+                                      .take = take_output};
+        SBP_TRY(collect(v, &blocks, diag));
+    }
+    return SBP_OK;
+}
+
+/* Loss, norm and clipping of one rank. The norm's squares are summed in double and reduced over the
+ * ranks in the run's type. */
+static void check_summary(struct sbp_verifier *v, int64_t rank, const struct summary *summary)
+{
+    const double clip = v->rank->program->graph->training.clip_norm;
+    const struct sbp_reference *reference = v->reference;
+    if (v->rank->program->loss_buffer >= 0)
+        compare(v, "loss", "", rank, 0, summary->loss, reference->loss,
+                bound_of(v, (double)v->tokens, reference->loss_sum, reference->loss_inherited));
+    if (clip > 0) {
+        const double norm = sqrt(v->squares), scale = norm > clip ? clip / norm : 1;
+        const double bound = C * (2 + v->log2_ranks) * v->u;
+        compare(v, "gradient norm", "", rank, 0, summary->grad_norm, norm, bound * norm);
+        compare(v, "clipping factor", "", rank, 0, summary->gradient_scale, scale, bound * scale);
+    }
+    if (summary->updates.first.found && !v->findings.first.found)
+        v->findings.first = summary->updates.first;
+}
+
+static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    struct summary summary = {.grad_norm = v->rank->grad_norm,
+                              .gradient_scale = v->rank->gradient_scale,
+                              .updates = v->findings};
+    SBP_TRY(sbp_rank_loss(v->rank, &summary.loss, diag));
+    if (!leads(v))
+        return sbp_channel_send(v->channel, 0, TAG_STEP, &summary, sizeof summary, diag);
+    check_summary(v, 0, &summary);
+    for (int peer = 1; peer < v->rank->program->mesh.devices; peer++) {
+        SBP_TRY(sbp_channel_receive(v->channel, peer, TAG_STEP, &summary, sizeof summary, diag));
+        check_summary(v, peer, &summary);
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_verifier_end_step(struct sbp_verifier *v, struct sbp_diag *diag)
+{
+    v->squares = 0;
+    if (leads(v))
+        SBP_TRY(sbp_reference_run(v->reference, v->rank->step, diag));
+    SBP_TRY(collect_outputs(v, diag));
+    SBP_TRY(collect_all(v, v->rank->program->gradient_buffer, take_gradient, diag));
+    return exchange_summaries(v, diag);
+}
+
+/* ---- opening and closing ------------------------------------------------------------------- */
+
+static enum sbp_status allocate_outputs(struct sbp_verifier *v)
+{
+    const struct sbp_program *program = v->rank->program;
+    const int count = program->graph->tensor_count;
+    v->end_instr = calloc((size_t)count + 1, sizeof *v->end_instr);
+    v->output = calloc((size_t)count + 1, sizeof *v->output);
+    if (v->end_instr == NULL || v->output == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < count; t++) {
+        v->end_instr[t] = sbp_end_instr(program, t);
+        if (v->end_instr[t] < 0)
+            continue;
+        const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
+        v->output[t] = malloc((size_t)program->buffer[out].elements * sizeof(double));
+        if (v->output[t] == NULL)
+            return SBP_E_MEMORY;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status allocate(struct sbp_verifier *v)
+{
+    v->piece = malloc(PIECE * sizeof(double));
+    for (int i = 0; i < 3; i++) {
+        v->before[i] = malloc(2 * PIECE * sizeof(double)); /* and after */
+        if (v->before[i] == NULL)
+            return SBP_E_MEMORY;
+    }
+    return v->piece == NULL ? SBP_E_MEMORY : allocate_outputs(v);
+}
+
+static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_cluster *cluster,
+                                      struct sbp_diag *diag)
+{
+    struct sbp_reference *reference = malloc(sizeof *reference);
+    if (reference == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
+    const enum sbp_status status =
+        sbp_reference_open(reference, v->rank->program->graph, cluster, v->rank->seed, v->u, diag);
+    if (status == SBP_OK)
+        v->reference = reference;
+    else
+        free(reference);
+    return status;
+}
+
+enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
+                                  struct sbp_verifier **verifier, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = rank->program->graph;
+    struct sbp_verifier *v = calloc(1, sizeof *v);
+    *verifier = NULL;
+    if (v == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the verification");
+    v->rank = rank;
+    v->channel = rank->channel;
+    v->u = rank->kernels->real == SBP_F64 ? 0x1p-53 : 0x1p-24;
+    v->log2_ranks = log2((double)rank->program->mesh.devices);
+    v->tokens = graph->global_batch * graph->sequence;
+    enum sbp_status status = allocate(v);
+    if (status != SBP_OK)
+        sbp_fail(diag, status, "out of memory for the verification");
+    if (status == SBP_OK && leads(v))
+        status = open_reference(v, cluster, diag);
+    if (status == SBP_OK)
+        *verifier = v;
+    else
+        sbp_verifier_close(v);
+    return status;
+}
+
+void sbp_verifier_close(struct sbp_verifier *v)
+{
+    if (v == NULL)
+        return;
+    if (v->reference != NULL)
+        sbp_reference_close(v->reference);
+    free(v->reference);
+    for (int t = 0; v->output != NULL && t < v->rank->program->graph->tensor_count; t++)
+        free(v->output[t]);
+    free(v->output);
+    free(v->end_instr);
+    for (int i = 0; i < 3; i++)
+        free(v->before[i]);
+    free(v->piece);
+    free(v);
+}
+
+const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *v)
+{
+    return &v->findings;
+}
+
+struct sbp_spent sbp_verifier_spent(const struct sbp_verifier *v)
+{
+    return v == NULL ? (struct sbp_spent){0} : v->spent;
+}

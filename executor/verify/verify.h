@@ -1,0 +1,56 @@
+/* Verification of a run: every step is computed once more on one device in double precision.
+ *
+ * At a step's start rank 0 collects the run's parameters and loads them into a reference: the same
+ * graph compiled for a mesh of one device, on the same data. At the end it compares, on every rank,
+ * every parameter gradient (replicas included), the loss, the norm that clipping used, outputs of a
+ * model without loss, and the gradient of an input that comes out of an earlier layer. Each rank
+ * checks its own optimizer updates against the textbook formulas, from the run's own gradients,
+ * weights and moments.
+ *
+ * Bound of a sum of n terms x_i over p ranks in unit roundoff u:
+ *     |difference| <= c ((sqrt(n) + log2 p) u sum|x_i| + inherited),   c = 8,
+ * the first part as in the design (section 7), the second the standard deviation of the errors that
+ * the terms bring along (derivation in executor/verify/magnitude.h). The first part alone is too
+ * narrow by measurement: in perceptrons of four layers behind relu or gelu, double runs of correct
+ * plans exceed it by up to a factor of 200, all at elements whose terms are small because an
+ * activation is close to 0. What is exactly 0 by construction (padding, rows of a table that no
+ * token looks up) must be 0.
+ */
+#ifndef SBP_EXECUTOR_VERIFY_VERIFY_H
+#define SBP_EXECUTOR_VERIFY_VERIFY_H
+
+#include "executor/verify/finding.h"
+#include "executor/rank/rank.h"
+
+struct sbp_verifier;
+
+/* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);
+ * NULL on failure. */
+enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
+                                  struct sbp_verifier **verifier,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_verifier_close(struct sbp_verifier *verifier);
+
+/* After sbp_rank_begin_step, before the step's first instruction. */
+enum sbp_status sbp_verifier_begin_step(struct sbp_verifier *verifier,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* Executes an UPDATE in pieces and checks each of them. */
+enum sbp_status sbp_verifier_update(struct sbp_verifier *verifier, const struct sbp_instr *instr,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+/* After every instruction: keeps outputs and the input's gradient before their memory is used
+ * again. */
+enum sbp_status sbp_verifier_watch(struct sbp_verifier *verifier, int instr,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
+/* After the step's last instruction: runs the reference and compares. */
+enum sbp_status sbp_verifier_end_step(struct sbp_verifier *verifier,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+
+/* All findings so far; complete on rank 0 only. */
+const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *verifier);
+/* Time that checking added to the steps so far, of this thread: CPU and wall; 0 for NULL. */
+struct sbp_spent {
+    double cpu_s, wall_s;
+};
+struct sbp_spent sbp_verifier_spent(const struct sbp_verifier *verifier);
+
+#endif

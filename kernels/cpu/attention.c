@@ -1,0 +1,288 @@
+/* Attention a head at a time, in tiles of queries.
+ *
+ * Materialised keeps the probabilities of every row; a tile has all keys that its queries see.
+ * Flash cuts the keys into tiles as well, keeps the running maximum and sum of each row, and saves
+ * their log-sum-exp, out of which backward recomputes the probabilities (Dao et al., 2022,
+ * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
+ */
+#include "kernels/cpu/gemm.h"
+
+/* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y (forward
+ * writes it, backward reads it as `output`) and dy `y_stride`. What a direction does not need is
+ * NULL. */
+struct head {
+    const real *q, *k, *v, *dy, *output;
+    real *y, *dq, *dk, *dv;
+    int64_t qkv_stride, y_stride, size, sequence;
+    bool causal;
+    real scale;
+};
+
+/* Rows are queries, columns keys; a tile of scores is stored with `stride` between rows. */
+struct tile {
+    int64_t row, rows, column, columns, stride;
+};
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One past the last key that any of the tile's queries sees. */
+static int64_t key_end(const struct head *head, int64_t row, int64_t rows)
+{
+    return head->causal ? row + rows : head->sequence;
+}
+
+/* How many of the tile's columns query `i` of the tile sees: its first ones. */
+static int64_t visible(const struct head *head, const struct tile *tile, int64_t i)
+{
+    return head->causal ? least(tile->columns, tile->row + i + 1 - tile->column) : tile->columns;
+}
+
+static struct tile query_tile(const struct head *head, int64_t row)
+{
+    const int64_t rows = least(SBP_ATTENTION_TILE, head->sequence - row);
+    return (struct tile){row, rows, 0, key_end(head, row, rows), head->sequence};
+}
+
+static struct tile key_tile(const struct tile *queries, int64_t column)
+{
+    const int64_t columns = least(SBP_ATTENTION_TILE, queries->columns - column);
+    return (struct tile){queries->row, queries->rows, column, columns, columns};
+}
+
+/* scores = scale q k^T, masked entries included. */
+static void tile_scores(real *scores, const struct head *head, const struct tile *tile)
+{
+    const int64_t stride = head->qkv_stride;
+    cpu_gemm(scores, tile->stride, cpu_plain(head->q + tile->row * stride, stride),
+             cpu_transposed(head->k + tile->column * stride, stride), tile->rows, tile->columns,
+             head->size, head->scale, 0);
+}
+
+/* y += weights v over the tile, or y = weights v. */
+static void tile_output(const struct head *head, const real *weights, const struct tile *tile,
+                        bool accumulate)
+{
+    cpu_gemm(head->y + tile->row * head->y_stride, head->y_stride, cpu_plain(weights, tile->stride),
+             cpu_plain(head->v + tile->column * head->qkv_stride, head->qkv_stride), tile->rows,
+             head->size, tile->columns, 1, accumulate ? 1 : 0);
+}
+
+static real row_maximum(const real *row, int64_t n, real largest)
+{
+    for (int64_t i = 0; i < n; i++)
+        largest = row[i] > largest ? row[i] : largest;
+    return largest;
+}
+
+/* row = exp(row - shift) for the first n entries, 0 up to `end`; returns the sum. */
+static double exponentiate(real *row, int64_t n, int64_t end, real shift)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        row[i] = real_exp(row[i] - shift);
+        sum += (double)row[i];
+    }
+    CPU(zero)(row + n, end - n);
+    return sum;
+}
+
+static void scale_row(real *row, int64_t n, real factor)
+{
+    CPU(scale)(row, (double)factor, n);
+}
+
+static void forward_materialised(const struct head *head, real *probabilities)
+{
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
+        const struct tile tile = query_tile(head, row);
+        real *scores = probabilities + row * head->sequence;
+        tile_scores(scores, head, &tile);
+        for (int64_t i = 0; i < tile.rows; i++) {
+            real *at = scores + i * tile.stride;
+            const int64_t seen = visible(head, &tile, i);
+            const real largest = row_maximum(at, seen, -(real)INFINITY);
+            const double sum = exponentiate(at, seen, head->sequence, largest);
+            scale_row(at, seen, (real)(1 / sum));
+        }
+        tile_output(head, scores, &tile, false);
+    }
+}
+
+/* Brings a tile's rows to a new running maximum: scores become exponentials, what y and the sums
+ * hold so far is scaled down to match. */
+static void rescale_rows(const struct head *head, const struct tile *tile, real *scores,
+                         real *maximum, real *sum)
+{
+    for (int64_t i = 0; i < tile->rows; i++) {
+        real *at = scores + i * tile->stride;
+        const int64_t seen = visible(head, tile, i);
+        const real largest = row_maximum(at, seen, maximum[i]);
+        const real factor = real_exp(maximum[i] - largest);
+        const double added = exponentiate(at, seen, tile->columns, largest);
+        sum[i] = (real)((double)sum[i] * (double)factor + added);
+        maximum[i] = largest;
+        if (tile->column > 0 && factor != 1)
+            scale_row(head->y + (tile->row + i) * head->y_stride, head->size, factor);
+    }
+}
+
+/* scratch: one score tile, then each row's maximum and sum. */
+static void forward_flash(const struct head *head, real *log_sums, real *scratch)
+{
+    const int64_t side = least(SBP_ATTENTION_TILE, head->sequence);
+    real *scores = scratch, *maximum = scores + side * side, *sum = maximum + side;
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
+        const struct tile queries = query_tile(head, row);
+        for (int64_t i = 0; i < queries.rows; i++) {
+            maximum[i] = -(real)INFINITY;
+            sum[i] = 0;
+        }
+        for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
+            const struct tile tile = key_tile(&queries, column);
+            tile_scores(scores, head, &tile);
+            rescale_rows(head, &tile, scores, maximum, sum);
+            tile_output(head, scores, &tile, column > 0);
+        }
+        for (int64_t i = 0; i < queries.rows; i++) {
+            scale_row(head->y + (row + i) * head->y_stride, head->size, 1 / sum[i]);
+            log_sums[row + i] = maximum[i] + real_log(sum[i]);
+        }
+    }
+}
+
+/* The probabilities of a tile again, out of the saved log-sum-exps. */
+static void recompute_tile(real *scores, const struct head *head, const struct tile *tile,
+                           const real *log_sums)
+{
+    tile_scores(scores, head, tile);
+    for (int64_t i = 0; i < tile->rows; i++)
+        exponentiate(scores + i * tile->stride, visible(head, tile, i), tile->columns,
+                     log_sums[tile->row + i]);
+}
+
+/* inner[i] = sum_d dy y = sum_j p dp: the softmax gradient's row term, without the masked half. */
+static void row_terms(real *inner, const struct head *head, const struct tile *queries)
+{
+    for (int64_t i = 0; i < queries->rows; i++) {
+        const int64_t at = (queries->row + i) * head->y_stride;
+        double sum = 0;
+        for (int64_t d = 0; d < head->size; d++)
+            sum += (double)head->dy[at + d] * (double)head->output[at + d];
+        inner[i] = (real)sum;
+    }
+}
+
+/* Adds one tile's share to dq, dk and dv: with dp = dy v^T and ds = p (dp - inner),
+ * dv += p^T dy, dq += scale ds k, dk += scale ds^T q. ds is scratch of the tile's size. */
+static void backward_tile(const struct head *head, const struct tile *tile, const real *p, real *ds,
+                          const real *inner)
+{
+    const int64_t stride = head->qkv_stride, columns = tile->columns;
+    const int64_t queries = tile->row * stride, keys = tile->column * stride;
+    const real *dy = head->dy + tile->row * head->y_stride;
+    cpu_gemm(head->dv + keys, stride, cpu_transposed(p, tile->stride),
+             cpu_plain(dy, head->y_stride), columns, head->size, tile->rows, 1, 1);
+    cpu_gemm(ds, columns, cpu_plain(dy, head->y_stride), cpu_transposed(head->v + keys, stride),
+             tile->rows, columns, head->size, 1, 0);
+    for (int64_t i = 0; i < tile->rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            ds[i * columns + j] = p[i * tile->stride + j] * (ds[i * columns + j] - inner[i]);
+    cpu_gemm(head->dq + queries, stride, cpu_plain(ds, columns), cpu_plain(head->k + keys, stride),
+             tile->rows, head->size, columns, head->scale, 1);
+    cpu_gemm(head->dk + keys, stride, cpu_transposed(ds, columns),
+             cpu_plain(head->q + queries, stride), columns, head->size, tile->rows, head->scale, 1);
+}
+
+/* scratch: a number a row, then the score gradients of a tile. */
+static void backward_materialised(const struct head *head, const real *probabilities, real *scratch)
+{
+    real *inner = scratch, *ds = inner + least(SBP_ATTENTION_TILE, head->sequence);
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
+        const struct tile tile = query_tile(head, row);
+        row_terms(inner, head, &tile);
+        backward_tile(head, &tile, probabilities + row * head->sequence, ds, inner);
+    }
+}
+
+/* scratch: a number a row, then a tile of probabilities and one of score gradients. */
+static void backward_flash(const struct head *head, const real *log_sums, real *scratch)
+{
+    const int64_t side = least(SBP_ATTENTION_TILE, head->sequence);
+    real *inner = scratch, *p = inner + side, *ds = p + side * side;
+    for (int64_t row = 0; row < head->sequence; row += SBP_ATTENTION_TILE) {
+        const struct tile queries = query_tile(head, row);
+        row_terms(inner, head, &queries);
+        for (int64_t column = 0; column < queries.columns; column += SBP_ATTENTION_TILE) {
+            const struct tile tile = key_tile(&queries, column);
+            recompute_tile(p, head, &tile, log_sums);
+            backward_tile(head, &tile, p, ds, inner);
+        }
+    }
+}
+
+/* Offsets of head `index` (batch-major) in qkv(B,S,H,3,D) and y(B,S,H,D), and what all heads
+ * share. */
+static struct head locate_head(const struct sbp_attention_shape *shape, int64_t index,
+                               const real *qkv, int64_t *qkv_at, int64_t *y_at)
+{
+    const int64_t size = shape->head_size, y_stride = shape->heads * size;
+    const int64_t batch = index / shape->heads, column = index % shape->heads * size;
+    *y_at = batch * shape->sequence * y_stride + column;
+    *qkv_at = 3 * *y_at; /* both are (B,S,H,.,D): qkv has three times as much of each */
+    qkv += *qkv_at;
+    return (struct head){.q = qkv,
+                         .k = qkv + size,
+                         .v = qkv + 2 * size,
+                         .qkv_stride = 3 * y_stride,
+                         .y_stride = y_stride,
+                         .size = size,
+                         .sequence = shape->sequence,
+                         .causal = shape->causal,
+                         .scale = (real)(1 / sqrt((double)size))};
+}
+
+/* Elements that one head saves. */
+static int64_t saved_stride(const struct sbp_attention_shape *shape)
+{
+    return shape->sequence * (shape->kind == SBP_ATTENTION_FLASH ? 1 : shape->sequence);
+}
+
+void CPU(attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
+                            const struct sbp_attention_shape *shape)
+{
+    for (int64_t i = 0; i < shape->batch * shape->heads; i++) {
+        int64_t qkv_at, y_at;
+        struct head head = locate_head(shape, i, qkv, &qkv_at, &y_at);
+        head.y = (real *)y + y_at;
+        real *kept = (real *)saved + i * saved_stride(shape);
+        if (shape->kind == SBP_ATTENTION_FLASH)
+            forward_flash(&head, kept, scratch);
+        else
+            forward_materialised(&head, kept);
+    }
+}
+
+void CPU(attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,
+                             const void *y, const void *saved,
+                             const struct sbp_attention_shape *shape)
+{
+    const int64_t heads = shape->batch * shape->heads;
+    CPU(zero)(dqkv, 3 * heads * shape->sequence * shape->head_size);
+    for (int64_t i = 0; i < heads; i++) {
+        int64_t qkv_at, y_at;
+        struct head head = locate_head(shape, i, qkv, &qkv_at, &y_at);
+        head.dy = (const real *)dy + y_at;
+        head.output = (const real *)y + y_at;
+        head.dq = (real *)dqkv + qkv_at;
+        head.dk = head.dq + shape->head_size;
+        head.dv = head.dk + shape->head_size;
+        const real *kept = (const real *)saved + i * saved_stride(shape);
+        if (shape->kind == SBP_ATTENTION_FLASH)
+            backward_flash(&head, kept, scratch);
+        else
+            backward_materialised(&head, kept, scratch);
+    }
+}

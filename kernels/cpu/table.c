@@ -1,0 +1,12 @@
+/* One element type's operator table, and its plain matrix product for calibration. */
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/table.h"
+
+#define CPU_ENTRY(name) .name = CPU(name),
+const struct sbp_kernels CPU(table) = {
+    .name = CPU_NAME, .real = CPU_REAL, .real_bytes = sizeof(real), CPU_OPERATORS(CPU_ENTRY)};
+
+void CPU(gemm)(void *y, const void *a, const void *b, int64_t m, int64_t n, int64_t k)
+{
+    cpu_gemm(y, n, cpu_plain(a, k), cpu_plain(b, n), m, n, k, 1, 0);
+}

@@ -1,0 +1,220 @@
+#include "planner/bounds/lagrangian.h"
+
+#include <math.h>
+
+/* Steps out of a price's range, halvings of it, and rounds over all points. */
+enum { STEPS = 40, HALVINGS = 16, ROUNDS = 3 };
+
+/* ---- sums of least costs --------------------------------------------------------------------- */
+
+static double priced_s(const struct sbp_priced *priced, int variable, int choice)
+{
+    const struct sbp_space_variable *v = &priced->space->variable[variable];
+    double seconds = v->cost_s[choice] + priced->beside[variable][v->tuple[choice]];
+    for (int p = 0; p < priced->space->view->points; p++)
+        if (priced->price[p] > 0)
+            seconds += priced->price[p] * sbp_space_unary_bytes(priced->space, variable, choice, p);
+    return seconds;
+}
+
+/* The sum at the prices; used: by the choices that attain it. */
+static double value(const struct sbp_priced *priced)
+{
+    const struct sbp_space *space = priced->space;
+    const int points = isfinite(priced->capacity_bytes) ? space->view->points : 0;
+    double sum = sbp_space_constant_s(space);
+    for (int p = 0; p < points; p++) {
+        priced->used[p] = sbp_space_constant_bytes(space, p);
+        sum += priced->price[p] * (priced->used[p] - priced->capacity_bytes);
+    }
+    for (int v = 0; v < space->variable_count; v++) {
+        double least = INFINITY;
+        int best = 0;
+        for (int i = 0; i < priced->count[v]; i++) {
+            const double seconds = priced_s(priced, v, priced->choice[v][i]);
+            if (seconds < least) {
+                least = seconds;
+                best = priced->choice[v][i];
+            }
+        }
+        sum += least;
+        for (int p = 0; p < points; p++)
+            priced->used[p] += sbp_space_unary_bytes(space, v, best, p);
+    }
+    return sum;
+}
+
+/* ---- prices --------------------------------------------------------------------------------- */
+
+/* A price under trial: kept where the sum is the best so far. */
+struct trial {
+    const struct sbp_priced *priced;
+    int point;
+    double best_s, kept;
+};
+
+/* Whether memory is still too dear for what is chosen: more is used than there is. */
+static bool try_price(struct trial *trial, double price)
+{
+    trial->priced->price[trial->point] = price;
+    const double sum = value(trial->priced);
+    if (sum > trial->best_s) {
+        trial->best_s = sum;
+        trial->kept = price;
+    }
+    return trial->priced->used[trial->point] > trial->priced->capacity_bytes;
+}
+
+/* The sum is concave in a price; where it is highest, what is chosen goes from more than the
+ * capacity to less. */
+static double set_price(const struct sbp_priced *priced, int point, double scale, double best_s)
+{
+    double price = priced->price[point] > 0 ? priced->price[point] : scale;
+    struct trial trial = {priced, point, best_s, priced->price[point]};
+    if (!try_price(&trial, 0)) {
+        priced->price[point] = trial.kept;
+        return trial.best_s;
+    }
+    const bool rises = try_price(&trial, price);
+    double low = rises ? price : 0, high = rises ? INFINITY : price;
+    for (int i = 0; i < STEPS && (rises ? isinf(high) : low == 0); i++) {
+        price *= rises ? 2 : 0.5;
+        *(try_price(&trial, price) ? &low : &high) = price;
+    }
+    for (int i = 0; i < HALVINGS && isfinite(high); i++) {
+        price = (low + high) / 2;
+        *(try_price(&trial, price) ? &low : &high) = price;
+    }
+    priced->price[point] = trial.kept;
+    return trial.best_s;
+}
+
+double sbp_space_set_prices(const struct sbp_priced *priced)
+{
+    const int points = isfinite(priced->capacity_bytes) ? priced->space->view->points : 0;
+    double best_s = value(priced);
+    /* A price at which all of the capacity is worth a thousandth of the step. */
+    const double scale = 1e-3 * fabs(best_s) / priced->capacity_bytes;
+    for (int round = 0; round < (points > 1 ? ROUNDS : 1); round++)
+        for (int p = 0; p < points; p++) {
+            (void)value(priced);
+            if (priced->price[p] > 0 || priced->used[p] > priced->capacity_bytes)
+                best_s = set_price(priced, p, scale, best_s);
+        }
+    return best_s;
+}
+
+/* ---- a whole space -------------------------------------------------------------------------- */
+
+static double least_bytes(const struct sbp_space *space)
+{
+    double most = 0;
+    for (int p = 0; p < space->view->points; p++) {
+        double bytes = sbp_space_constant_bytes(space, p);
+        for (int v = 0; v < space->variable_count; v++) {
+            double least = INFINITY;
+            for (int c = 0; c < space->variable[v].choice_count; c++) {
+                const double own = sbp_space_unary_bytes(space, v, c, p);
+                least = own < least ? own : least;
+            }
+            bytes += least;
+        }
+        most = fmax(most, bytes);
+    }
+    return most;
+}
+
+/* Whether choice a is as good as b in every respect. */
+static bool is_as_good(const struct sbp_space *space, int variable, int a, int b)
+{
+    if (sbp_space_unary_s(space, variable, a) > sbp_space_unary_s(space, variable, b))
+        return false;
+    for (int p = 0; p < space->view->points; p++)
+        if (sbp_space_unary_bytes(space, variable, a, p) >
+            sbp_space_unary_bytes(space, variable, b, p))
+            return false;
+    return true;
+}
+
+/* The choices of a variable, without a look at pairs, that no other one is as good as: a few of
+ * thousands. Returns how many. */
+static int keep_best(const struct sbp_space *space, int variable, int *choice)
+{
+    int count = 0;
+    for (int c = 0; c < space->variable[variable].choice_count; c++) {
+        int left = 0;
+        bool is_beaten = false;
+        for (int i = 0; i < count && !is_beaten; i++)
+            is_beaten = is_as_good(space, variable, choice[i], c);
+        if (is_beaten)
+            continue;
+        for (int i = 0; i < count; i++)
+            if (!is_as_good(space, variable, c, choice[i]))
+                choice[left++] = choice[i];
+        choice[left++] = c;
+        count = left;
+    }
+    return count;
+}
+
+static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_arena *arena,
+                                    struct sbp_priced *priced)
+{
+    const int variables = space->variable_count;
+    priced->count = SBP_NEW(arena, int, variables);
+    priced->choice = SBP_NEW(arena, int *, variables);
+    priced->beside = SBP_NEW(arena, double *, variables);
+    if (priced->count == NULL || priced->choice == NULL || priced->beside == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < variables; v++) {
+        priced->choice[v] = SBP_TAKE(arena, int, space->variable[v].choice_count);
+        priced->beside[v] = SBP_NEW(arena, double, space->variable[v].tuple_count);
+        if (priced->choice[v] == NULL || priced->beside[v] == NULL)
+            return SBP_E_MEMORY;
+        priced->count[v] = keep_best(space, v, priced->choice[v]);
+    }
+    return SBP_OK;
+}
+
+/* Every variable at its least cost; *fits: what that takes of memory is there. */
+static double least_s(const struct sbp_space *space, double capacity_bytes, double *used,
+                      bool *fits)
+{
+    double sum = sbp_space_constant_s(space);
+    *fits = true;
+    for (int p = 0; p < space->view->points; p++)
+        used[p] = sbp_space_constant_bytes(space, p);
+    for (int v = 0; v < space->variable_count; v++) {
+        const double *cost_s = space->variable[v].cost_s;
+        int best = 0;
+        for (int c = 1; c < space->variable[v].choice_count; c++)
+            best = cost_s[c] < cost_s[best] ? c : best;
+        sum += cost_s[best];
+        for (int p = 0; p < space->view->points; p++)
+            used[p] += sbp_space_unary_bytes(space, v, best, p);
+    }
+    for (int p = 0; p < space->view->points; p++)
+        *fits = *fits && used[p] <= capacity_bytes;
+    return sum;
+}
+
+enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_bytes,
+                                struct sbp_arena *arena, struct sbp_space_bound *bound)
+{
+    struct sbp_priced priced = {.space = space, .capacity_bytes = capacity_bytes};
+    bool fits = false;
+    priced.price = SBP_NEW(arena, double, space->view->points);
+    priced.used = SBP_NEW(arena, double, space->view->points);
+    if (priced.price == NULL || priced.used == NULL)
+        return SBP_E_MEMORY;
+    *bound = (struct sbp_space_bound){.least_bytes = least_bytes(space), .price = priced.price};
+    bound->time_s = least_s(space, capacity_bytes, priced.used, &fits);
+    bound->bound_s = bound->least_bytes > capacity_bytes * (1 + SBP_CAPACITY_ROUND_OFF)
+                         ? INFINITY
+                         : bound->time_s;
+    if (fits || isinf(bound->bound_s))
+        return SBP_OK;
+    SBP_TRY(look_at_best(space, arena, &priced));
+    bound->bound_s = fmax(bound->bound_s, sbp_space_set_prices(&priced));
+    return SBP_OK;
+}

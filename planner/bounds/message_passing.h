@@ -1,0 +1,50 @@
+/* What of a space can be in a best choice at all, found without a table over pairs.
+ *
+ * Costs move between variables along edges (min-sum message passing, in the sequential order of
+ * Kolmogorov's TRW-S, 2006), which changes no choice's sum; the least of each variable's and each
+ * edge's share then add up to a lower bound. Memory has its price (planner/bounds/lagrangian.h). A
+ * choice is dropped when the bound with it alone on its variable, edges and neighbours counted,
+ * reaches what a known choice costs. The known choice is read off the messages, variable after
+ * variable, and improved by single changes.
+ */
+#ifndef SBP_PLANNER_BOUNDS_MESSAGE_PASSING_H
+#define SBP_PLANNER_BOUNDS_MESSAGE_PASSING_H
+
+#include "planner/pricing/edge_tables.h"
+
+struct sbp_reduction {
+    double lower_s; /* no full choice that fits costs less */
+    double upper_s; /* cost of `choice`, by the space's prices; INFINITY: none was found */
+    int *choice;    /* (variable_count) the best found that fits; of the space that was given */
+    /* The space with what is left of its domains, which holds `choice` and every choice that costs
+     * less than it and than the goal. Its arrays are the arena's. */
+    struct sbp_space space;
+    int *count;          /* (variable_count) choices that are left */
+    int **original;      /* (variable_count)(count) what each was in the space given */
+    int64_t evaluations; /* choices that were bounded one by one */
+    bool is_settled;     /* nothing that is left costs less than `choice` or the goal */
+    bool stopped;
+};
+
+/* goal_s: nothing that costs as much is looked for; INFINITY: anything is. Arrays come out of the
+ * arena. Ends when tables over pairs of what is left are small, when the bounds meet, or when they
+ * move no more. E_MEMORY, E_UNSUPPORTED as sbp_space_make_edges. */
+enum sbp_status sbp_space_reduce(const struct sbp_space *space, double capacity_bytes,
+                                 double goal_s, struct sbp_arena *arena,
+                                 struct sbp_reduction *reduction) SBP_MUST_USE;
+
+/* Without a capacity and a known choice: the reduction's space holds every choice that costs less
+ * than the goal. */
+enum sbp_status sbp_space_narrow(const struct sbp_space *space, double goal_s,
+                                 struct sbp_arena *arena,
+                                 struct sbp_reduction *reduction) SBP_MUST_USE;
+
+/* A space of the same domains with what a reduction left of them, out of the arena. E_MEMORY. */
+enum sbp_status sbp_space_restrict(const struct sbp_space *space,
+                                   const struct sbp_reduction *reduction, struct sbp_arena *arena,
+                                   struct sbp_space *restricted) SBP_MUST_USE;
+
+/* Cells of the tables over pairs of a space. */
+double sbp_space_cells(const struct sbp_space *space);
+
+#endif

@@ -1,0 +1,167 @@
+/* Where listed models and clusters lie. */
+#include <dirent.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "planner/cli/inputs.h"
+
+#define MOST_FOLDERS 4
+#define SUFFIX       ".json"
+
+struct folders {
+    int count;
+    char path[MOST_FOLDERS][PATH_MAX];
+};
+
+static void add_folder(struct folders *folders, const char *root, const char *below)
+{
+    const int length = snprintf(folders->path[folders->count], PATH_MAX, "%s/%s", root, below);
+    if (length > 0 && length < PATH_MAX)
+        folders->count++;
+}
+
+/* A program that lies where it was built reads the source's configs; an installed one its own. */
+static struct folders find_folders(enum sbp_config_kind kind)
+{
+    const char *below = kind == SBP_CONFIG_MODEL ? "models" : "clusters";
+    const char *environment = getenv("SBPLAN_CONFIGS");
+    char own[PATH_MAX], installed[PATH_MAX + 32];
+    struct folders folders = {0};
+    if (environment != NULL && *environment != '\0')
+        add_folder(&folders, environment, below);
+    const bool known = sbp_own_folder(own, sizeof own);
+    if (known && strncmp(own, SBP_BUILD_ROOT, strlen(SBP_BUILD_ROOT)) == 0)
+        add_folder(&folders, SBP_SOURCE_CONFIGS, below);
+    if (known) {
+        (void)snprintf(installed, sizeof installed, "%s/../share/sbplan/configs", own);
+        add_folder(&folders, installed, below);
+    }
+    add_folder(&folders, SBP_INSTALLED_CONFIGS, below);
+    return folders;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat file;
+    return stat(path, &file) == 0 && !S_ISDIR(file.st_mode);
+}
+
+/* --- listing --- */
+
+static bool is_config(const struct dirent *entry)
+{
+    const size_t length = strlen(entry->d_name);
+    return length > strlen(SUFFIX) && entry->d_name[0] != '.' &&
+           strcmp(entry->d_name + length - strlen(SUFFIX), SUFFIX) == 0;
+}
+
+static bool is_named(const struct sbp_config_names *names, const char *name)
+{
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->name[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Grows both arrays by doubling; what the arena held before stays unused. */
+static bool make_room(struct sbp_config_names *names, int *capacity, struct sbp_arena *arena)
+{
+    if (names->count + 1 < *capacity)
+        return true;
+    *capacity = 2 * *capacity + 16;
+    const char **name = SBP_NEW(arena, const char *, *capacity);
+    const char **path = SBP_NEW(arena, const char *, *capacity);
+    if (name == NULL || path == NULL)
+        return false;
+    for (int i = 0; i < names->count; i++) {
+        name[i] = names->name[i];
+        path[i] = names->path[i];
+    }
+    names->name = name;
+    names->path = path;
+    return true;
+}
+
+/* Keeps the names in order. */
+static bool insert(struct sbp_config_names *names, int *capacity, const char *folder,
+                   const char *entry, struct sbp_arena *arena)
+{
+    char path[2 * PATH_MAX];
+    (void)snprintf(path, sizeof path, "%s/%s", folder, entry);
+    char *name = sbp_arena_strdup(arena, entry);
+    char *copy = sbp_arena_strdup(arena, path);
+    if (name == NULL || copy == NULL || !make_room(names, capacity, arena))
+        return false;
+    name[strlen(name) - strlen(SUFFIX)] = '\0';
+    if (is_named(names, name))
+        return true;
+    int at = names->count++;
+    for (; at > 0 && strcmp(names->name[at - 1], name) > 0; at--) {
+        names->name[at] = names->name[at - 1];
+        names->path[at] = names->path[at - 1];
+    }
+    names->name[at] = name;
+    names->path[at] = copy;
+    return true;
+}
+
+enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *arena,
+                                struct sbp_config_names *names, struct sbp_diag *diag)
+{
+    const struct folders folders = find_folders(kind);
+    int capacity = 0;
+    *names = (struct sbp_config_names){0};
+    bool complete = make_room(names, &capacity, arena);
+    for (int i = 0; i < folders.count && complete; i++) {
+        DIR *folder = opendir(folders.path[i]);
+        if (folder == NULL)
+            continue;
+        for (struct dirent *entry; complete && (entry = readdir(folder)) != NULL;)
+            if (is_config(entry))
+                complete = insert(names, &capacity, folders.path[i], entry->d_name, arena);
+        (void)closedir(folder);
+    }
+    return complete ? SBP_OK : sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+}
+
+/* --- one file --- */
+
+static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
+                                   struct sbp_arena *arena, struct sbp_diag *diag)
+{
+    const char *what = kind == SBP_CONFIG_MODEL ? "model" : "cluster";
+    struct sbp_config_names names;
+    SBP_TRY(sbp_config_list(kind, arena, &names, diag));
+    const char *nearest = sbp_nearest(word, names.name);
+    if (nearest != NULL)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "%s: neither a file nor a listed %s, did you mean \"%s\"?", word, what,
+                        nearest);
+    return sbp_fail(diag, SBP_E_INPUT, "%s: neither a file nor a listed %s, see sbplan list %ss",
+                    word, what, what);
+}
+
+enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
+                                struct sbp_arena *arena, const char **path, struct sbp_diag *diag)
+{
+    const size_t length = strlen(word);
+    const bool is_path =
+        strchr(word, '/') != NULL ||
+        (length > strlen(SUFFIX) && strcmp(word + length - strlen(SUFFIX), SUFFIX) == 0);
+    *path = word;
+    if (is_path)
+        return SBP_OK;
+    struct sbp_config_names names;
+    SBP_TRY(sbp_config_list(kind, arena, &names, diag));
+    for (int i = 0; i < names.count; i++)
+        if (strcmp(names.name[i], word) == 0) {
+            *path = names.path[i];
+            return SBP_OK;
+        }
+    return is_file(word) ? SBP_OK : refuse_name(kind, word, arena, diag);
+}

@@ -1,0 +1,481 @@
+/* Strategies given by hand: --fix words, strategy files, plan files. */
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/cli/fix_reason.h"
+#include "planner/cli/inputs.h"
+
+#define MOST_FACTOR (INT64_C(1) << 31)
+
+struct fixes {
+    const struct sbp_plan *plan;
+    struct sbp_arena *arena;
+    struct sbp_fix *fix;
+    int count;
+};
+
+static int find_op(const struct sbp_graph *graph, const char *name)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        if (strcmp(graph->op[op].name, name) == 0)
+            return op;
+    return -1;
+}
+
+static bool chooses(const struct sbp_graph *graph, int op)
+{
+    return graph->op[op].site == op && !graph->op[op].entry->follows;
+}
+
+/* "fc1, fc2, ...": layers that choose, as many as there is room for. */
+static const char *layers_of(const struct sbp_graph *graph, char *buffer, size_t size)
+{
+    static const char MORE[] = ", ...";
+    size_t used = 0;
+    buffer[0] = '\0';
+    for (int op = 0; op < graph->op_count; op++) {
+        const char *name = graph->op[op].name;
+        if (!chooses(graph, op))
+            continue;
+        const char *add = used + strlen(", ") + strlen(name) + sizeof MORE > size ? "..." : name;
+        used += (size_t)snprintf(buffer + used, size - used, "%s%s", used > 0 ? ", " : "", add);
+        if (add != name)
+            break;
+    }
+    return buffer;
+}
+
+/* Why a name is no layer that a strategy can be given to; *op is its place otherwise. */
+static enum sbp_status find_layer(const struct fixes *fixes, const char *where, const char *name,
+                                  int *op, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = &fixes->plan->graph;
+    *op = find_op(graph, name);
+    if (*op >= 0 && graph->op[*op].entry->follows)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "%s: \"%.60s\" has no strategy of its own: %s runs as its input is split",
+                        where, name, graph->op[*op].entry->name);
+    if (*op >= 0)
+        return SBP_OK;
+    const char **names = SBP_NEW(fixes->arena, const char *, graph->op_count + 1);
+    int count = 0;
+    for (int i = 0; names != NULL && i < graph->op_count; i++)
+        if (chooses(graph, i))
+            names[count++] = graph->op[i].name;
+    const char *nearest = names == NULL ? NULL : sbp_nearest(name, names);
+    if (nearest != NULL)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "%s: the model has no layer \"%.60s\", did you mean \"%s\"?", where, name,
+                        nearest);
+    char layers[240];
+    return sbp_fail(diag, SBP_E_INPUT, "%s: the model has no layer \"%.60s\", legal are %s", where,
+                    name, layers_of(graph, layers, sizeof layers));
+}
+
+static void role_names(const struct sbp_plan *plan, int op, const char *names[SBP_MAX_ROLES + 1])
+{
+    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        names[role] = role < entry->role_count ? entry->role[role].name : NULL;
+    names[SBP_MAX_ROLES] = NULL;
+}
+
+static struct sbp_fix *add_fix(struct fixes *fixes, int op, int64_t factor)
+{
+    struct sbp_fix *fix = &fixes->fix[fixes->count++];
+    *fix = (struct sbp_fix){.layer = "", .rests = false, .zero = SBP_ANY};
+    (void)snprintf(fix->layer, sizeof fix->layer, "%s", fixes->plan->graph.op[op].name);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->factor[role][level] = factor;
+    return fix;
+}
+
+/* --- --fix --- */
+
+#define REFUSE_FIX(...) sbp_fail(diag, SBP_E_USAGE, __VA_ARGS__)
+
+/* "4/2" or "4", one factor a level. */
+static bool parse_factors(char *text, int levels, int64_t *factor)
+{
+    for (int level = 0; level < levels; level++) {
+        char *slash = strchr(text, '/');
+        if ((slash == NULL) != (level + 1 == levels))
+            return false;
+        if (slash != NULL)
+            *slash = '\0';
+        if (!sbp_parse_int64(text, &factor[level]) || factor[level] < 1 ||
+            factor[level] > MOST_FACTOR)
+            return false;
+        text = slash == NULL ? text : slash + 1;
+    }
+    return true;
+}
+
+static enum sbp_status refuse_role(const char *word, const char *op, const char *role,
+                                   const char *const *names, struct sbp_diag *diag)
+{
+    const char *nearest = sbp_nearest(role, names);
+    char legal[192] = "";
+    size_t used = 0;
+    if (nearest != NULL)
+        return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\", did you mean \"%s\"?", word, op,
+                          role, nearest);
+    for (int i = 0; names[i] != NULL && used < sizeof legal; i++)
+        used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%.20s", i == 0 ? "" : ", ",
+                                 names[i]);
+    return REFUSE_FIX("--fix %.80s: %s has no role \"%.40s\", legal are %s", word, op, role, legal);
+}
+
+/* "node 8 x gpu 8", of a stage where there are several. */
+#define LEVELS_BYTES 192
+static const char *levels_of(const struct sbp_plan *plan, char *buffer)
+{
+    int used = 0;
+    for (int i = 0; i < plan->stage.level_count; i++)
+        used +=
+            snprintf(buffer + used, (size_t)(LEVELS_BYTES - used), "%s%s %lld", i > 0 ? " x " : "",
+                     plan->stage.level[i].name, (long long)plan->stage.level[i].size);
+    if (plan->parallel.pipeline > 1)
+        (void)snprintf(buffer + used, (size_t)(LEVELS_BYTES - used), " in a stage");
+    return buffer;
+}
+
+static enum sbp_status parse_role(const struct fixes *fixes, int op, const char *word, char *item,
+                                  struct sbp_fix *fix, struct sbp_diag *diag)
+{
+    const char *names[SBP_MAX_ROLES + 1];
+    char level_text[LEVELS_BYTES];
+    const int levels = fixes->plan->stage.level_count;
+    char *colon = strchr(item, ':');
+    role_names(fixes->plan, op, names);
+    if (colon == NULL)
+        return REFUSE_FIX("--fix %.80s: \"%.40s\": legal is ROLE:FACTOR", word, item);
+    *colon = '\0';
+    int role = 0;
+    while (names[role] != NULL && strcmp(names[role], item) != 0)
+        role++;
+    if (names[role] == NULL) {
+        return refuse_role(word, fixes->plan->graph.op[op].entry->name, item, names, diag);
+    }
+    if (fix->factor[role][0] != SBP_ANY)
+        return REFUSE_FIX("--fix %.80s: role %s is given twice", word, item);
+    if (parse_factors(colon + 1, levels, fix->factor[role]))
+        return SBP_OK;
+    if (levels == 1)
+        return REFUSE_FIX("--fix %.80s: role %s needs a factor of 1 and more, as in %s:4", word,
+                          item, item);
+    return REFUSE_FIX("--fix %.80s: role %s needs %d factors of 1 and more, one for each level of "
+                      "%s, as in %s:4/2",
+                      word, item, levels, levels_of(fixes->plan, level_text), item);
+}
+
+/* Repeats of a layer are split alike: one fix is for all of them. */
+static enum sbp_status check_first(const struct fixes *fixes, const char *word, int op,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = &fixes->plan->graph;
+    const int site = graph->op[op].site;
+    for (int i = 0; i < fixes->count; i++) {
+        if (strcmp(fixes->fix[i].layer, graph->op[site].name) != 0)
+            continue;
+        if (graph->op[site].repeats > 1)
+            return REFUSE_FIX("--fix %.80s: %s and its repeats are split alike, and fixed already",
+                              word, graph->op[site].name);
+        return REFUSE_FIX("--fix %.80s: %s is fixed twice", word, graph->op[op].name);
+    }
+    return SBP_OK;
+}
+
+/* "", "batch:4," and "batch:4,,row:2" say less than they seem to. */
+static bool has_empty_item(const char *items)
+{
+    const size_t length = strlen(items);
+    return length == 0 || items[0] == ',' || items[length - 1] == ',' ||
+           strstr(items, ",,") != NULL;
+}
+
+static enum sbp_status parse_fix(struct fixes *fixes, const char *word, struct sbp_diag *diag)
+{
+    char *copy = sbp_arena_strdup(fixes->arena, word);
+    if (copy == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    char *equals = strchr(copy, '='), *rest = NULL;
+    if (equals == NULL || equals == copy || has_empty_item(equals + 1))
+        return REFUSE_FIX("--fix %.80s: legal is LAYER=ROLE:FACTOR,...", word);
+    *equals = '\0';
+    int op;
+    char where[128];
+    (void)snprintf(where, sizeof where, "--fix %.100s", word);
+    SBP_TRY(find_layer(fixes, where, copy, &op, diag));
+    SBP_TRY(check_first(fixes, word, op, diag));
+    op = fixes->plan->graph.op[op].site;
+    struct sbp_fix *fix = add_fix(fixes, op, SBP_ANY);
+    for (char *item = strtok_r(equals + 1, ",", &rest); item != NULL;
+         item = strtok_r(NULL, ",", &rest))
+        SBP_TRY(parse_role(fixes, op, word, item, fix, diag));
+    char reason[SBP_FIX_REASON_BYTES];
+    if (*sbp_fix_reason(fixes->plan, op, fix, reason) != '\0')
+        return sbp_fail(diag, SBP_E_INPUT, "--fix %.80s: %s", word, reason);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
+                                struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
+                                struct sbp_diag *diag)
+{
+    struct fixes fixes = {.plan = plan, .arena = arena};
+    fixes.fix = SBP_NEW(arena, struct sbp_fix, words->count + 1);
+    if (fixes.fix == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    for (int i = 0; i < words->count; i++)
+        SBP_TRY(parse_fix(&fixes, words->word[i], diag));
+    *fix = fixes.fix;
+    *count = fixes.count;
+    return SBP_OK;
+}
+
+/* --- files --- */
+
+/* One role's factors: an array, one a level; with one level a number does. */
+static enum sbp_status read_factors(const struct sbp_json *at, const struct sbp_plan *plan,
+                                    int64_t *factor)
+{
+    const int levels = plan->stage.level_count;
+    char level_text[LEVELS_BYTES];
+    struct sbp_json element;
+    int length = 0;
+    if (levels == 1 && !cJSON_IsArray(at->node))
+        return sbp_json_int64(at, 1, MOST_FACTOR, factor);
+    SBP_TRY(sbp_json_length(at, &length));
+    if (length != levels)
+        return sbp_json_refuse(at, "has %d factor%s, legal is one for each level of %s", length,
+                               length == 1 ? "" : "s", levels_of(plan, level_text));
+    for (int level = 0; level < levels; level++) {
+        SBP_TRY(sbp_json_element(at, level, &element));
+        SBP_TRY(sbp_json_int64(&element, 1, MOST_FACTOR, &factor[level]));
+    }
+    return SBP_OK;
+}
+
+/* The factors of a level make up the level. */
+static enum sbp_status check_products(const struct sbp_json *at, const struct sbp_plan *plan,
+                                      int64_t factor[][SBP_MAX_LEVELS], int count)
+{
+    for (int level = 0; level < plan->stage.level_count; level++) {
+        int64_t product = 1;
+        for (int i = 0; i < count; i++)
+            if (!sbp_mul_i64(product, factor[i][level], &product))
+                return sbp_json_refuse(at, "the factors pass 2^63");
+        if (product != plan->stage.level[level].size)
+            return sbp_json_refuse(at,
+                                   "the factors at level \"%s\" make %lld parts, it has %lld "
+                                   "members%s",
+                                   plan->stage.level[level].name, (long long)product,
+                                   (long long)plan->stage.level[level].size,
+                                   plan->parallel.pipeline > 1 ? " in a stage" : "");
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status read_roles(const struct sbp_json *roles, const struct fixes *fixes, int op,
+                                  struct sbp_fix *fix)
+{
+    const char *names[SBP_MAX_ROLES + 1];
+    struct sbp_json member;
+    role_names(fixes->plan, op, names);
+    SBP_TRY(sbp_json_keys(roles, names));
+    for (int role = 0; names[role] != NULL; role++) {
+        if (!sbp_json_has(roles, names[role]))
+            continue;
+        SBP_TRY(sbp_json_member(roles, names[role], &member));
+        SBP_TRY(read_factors(&member, fixes->plan, fix->factor[role]));
+    }
+    SBP_TRY(check_products(roles, fixes->plan, fix->factor, SBP_MAX_ROLES));
+    char reason[SBP_FIX_REASON_BYTES];
+    return *sbp_fix_reason(fixes->plan, op, fix, reason) == '\0'
+               ? SBP_OK
+               : sbp_json_refuse(roles, "%s", reason);
+}
+
+static const char *const REST_NAMES[] = {"S0", "S1", "S2", "B", "P", NULL};
+
+/* A state for every axis, as plans have it. */
+static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sbp_plan *plan,
+                                      struct sbp_fix *fix)
+{
+    struct sbp_json element;
+    int length = 0, state = 0;
+    SBP_TRY(sbp_json_length(at, &length));
+    if (length != plan->mesh.axis_count)
+        return sbp_json_refuse(at, "has %d states, the devices make %d axes", length,
+                               plan->mesh.axis_count);
+    for (int axis = 0; axis < length; axis++) {
+        SBP_TRY(sbp_json_element(at, axis, &element));
+        SBP_TRY(sbp_json_choice(&element, REST_NAMES, &state));
+        fix->rest[state][plan->mesh.axis[axis].level] *= plan->mesh.axis[axis].size;
+    }
+    return SBP_OK;
+}
+
+/* Where the output rests: one state on all axes, states with their factors, or a state an axis. */
+static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_plan *plan,
+                                 struct sbp_fix *fix)
+{
+    struct sbp_json at, member;
+    int state = 0;
+    if (!sbp_json_has(layer, "rest"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(layer, "rest", &at));
+    fix->rests = true;
+    for (int i = 0; i < SBP_REST_STATES; i++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->rest[i][level] = 1;
+    if (cJSON_IsArray(at.node))
+        return read_rest_axes(&at, plan, fix);
+    if (cJSON_IsString(at.node)) {
+        SBP_TRY(sbp_json_choice(&at, REST_NAMES, &state));
+        for (int level = 0; level < plan->stage.level_count; level++)
+            fix->rest[state][level] = plan->stage.level[level].size;
+        return SBP_OK;
+    }
+    if (!cJSON_IsObject(at.node))
+        return sbp_json_refuse(&at, "legal is one of S0, S1, S2, B and P, an object of their "
+                                    "factors, or a list with one for each axis");
+    SBP_TRY(sbp_json_keys(&at, REST_NAMES));
+    for (int i = 0; i < SBP_REST_STATES; i++)
+        if (sbp_json_has(&at, REST_NAMES[i])) {
+            SBP_TRY(sbp_json_member(&at, REST_NAMES[i], &member));
+            SBP_TRY(read_factors(&member, plan, fix->rest[i]));
+        }
+    return check_products(&at, plan, fix->rest, SBP_REST_STATES);
+}
+
+static enum sbp_status read_zero(const struct sbp_json *layer, struct sbp_fix *fix)
+{
+    int64_t zero = SBP_ANY;
+    SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
+    fix->zero = (int)zero;
+    return SBP_OK;
+}
+
+/* Repeats share a strategy: what is given for them must be given alike. */
+static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixes, int op)
+{
+    const struct sbp_fix *mine = &fixes->fix[fixes->count - 1];
+    for (int i = 0; i + 1 < fixes->count; i++) {
+        if (strcmp(fixes->fix[i].layer, mine->layer) != 0)
+            continue;
+        if (memcmp(fixes->fix[i].factor, mine->factor, sizeof mine->factor) != 0 ||
+            fixes->fix[i].rests != mine->rests || fixes->fix[i].zero != mine->zero ||
+            memcmp(fixes->fix[i].rest, mine->rest, sizeof mine->rest) != 0)
+            return sbp_json_refuse(layer, "%s shares its strategy with %s and is given another one",
+                                   fixes->plan->graph.op[op].name, mine->layer);
+        fixes->count--;
+        return SBP_OK;
+    }
+    return SBP_OK;
+}
+
+/* A layer that runs as its input is split: of what a plan or the output of search says of it, the
+ * ZeRO level is its own, and each repeat's. */
+static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes *fixes, int op)
+{
+    int64_t zero = fixes->plan->parallel.zero;
+    if (op < 0)
+        return SBP_OK;
+    SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
+    add_fix(fixes, op, SBP_ANY)->zero = (int)zero;
+    return take_fix(layer, fixes, op);
+}
+
+static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fixes)
+{
+    static const char *const KEYS[] = {
+        "name",           "op",         "roles",           "axes",      "rest",
+        "zero",           "repeats",    "communication_s", "compute_s", "forward_flops",
+        "backward_flops", "parameters", "kept_bytes",      "follows",   NULL};
+    struct sbp_json name_at, roles;
+    const char *name;
+    bool follows = false;
+    int op;
+    SBP_TRY(sbp_json_keys(layer, KEYS));
+    SBP_TRY(sbp_json_get_bool(layer, "follows", &follows));
+    SBP_TRY(sbp_json_member(layer, "name", &name_at));
+    SBP_TRY(sbp_json_string(&name_at, &name));
+    op = find_op(&fixes->plan->graph, name);
+    const bool follower = op >= 0 && fixes->plan->graph.op[op].entry->follows;
+    if (follows || (follower && !sbp_json_has(layer, "roles")))
+        return read_follower(layer, fixes, follower ? op : -1);
+    char where[256];
+    (void)snprintf(where, sizeof where, "%.120s: %.120s", layer->file, name_at.path);
+    SBP_TRY(find_layer(fixes, where, name, &op, layer->diag));
+    SBP_TRY(sbp_json_member(layer, "roles", &roles));
+    struct sbp_fix *fix = add_fix(fixes, fixes->plan->graph.op[op].site, 1);
+    SBP_TRY(read_roles(&roles, fixes, op, fix));
+    SBP_TRY(read_rest(layer, fixes->plan, fix));
+    SBP_TRY(read_zero(layer, fix));
+    return take_fix(layer, fixes, op);
+}
+
+static bool is_given(const struct fixes *fixes, int op)
+{
+    for (int i = 0; i < fixes->count; i++)
+        if (strcmp(fixes->fix[i].layer, fixes->plan->graph.op[op].name) == 0)
+            return true;
+    return false;
+}
+
+static enum sbp_status check_complete(const struct sbp_json *layers, const struct fixes *fixes)
+{
+    const struct sbp_graph *graph = &fixes->plan->graph;
+    for (int op = 0; op < graph->op_count; op++)
+        if (chooses(graph, op) && !is_given(fixes, op))
+            return sbp_json_refuse(layers,
+                                   "layer \"%s\" (%s) is missing: price needs the strategy "
+                                   "of every layer that has a choice",
+                                   graph->op[op].name, graph->op[op].entry->name);
+    return SBP_OK;
+}
+
+static enum sbp_status read_layers(const struct sbp_json *root, struct fixes *fixes)
+{
+    static const char *const KEYS[] = {"layers", "parallel", NULL};
+    struct sbp_json holder = *root, layers, layer;
+    int count = 0;
+    /* Plans and the output of search have more, which they were made from and cost. */
+    if (!sbp_json_has(root, "version"))
+        SBP_TRY(sbp_json_keys(root, KEYS));
+    if (sbp_json_has(root, "strategy"))
+        SBP_TRY(sbp_json_member(root, "strategy", &holder));
+    SBP_TRY(sbp_json_member(&holder, "layers", &layers));
+    SBP_TRY(sbp_json_length(&layers, &count));
+    fixes->fix = SBP_NEW(fixes->arena, struct sbp_fix, count + 1);
+    if (fixes->fix == NULL)
+        return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
+    for (int i = 0; i < count; i++) {
+        if (i == 0)
+            SBP_TRY(sbp_json_element(&layers, 0, &layer));
+        else
+            SBP_TRY(sbp_json_next(&layers, i, &layer));
+        SBP_TRY(read_layer(&layer, fixes));
+    }
+    return check_complete(&layers, fixes);
+}
+
+enum sbp_status sbp_fixes_read(const struct sbp_plan *plan, const char *path,
+                               struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
+                               struct sbp_diag *diag)
+{
+    struct fixes fixes = {.plan = plan, .arena = arena};
+    struct cJSON *root;
+    struct sbp_json at;
+    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    const enum sbp_status status = read_layers(&at, &fixes);
+    cJSON_Delete(root);
+    *fix = fixes.fix;
+    *count = fixes.count;
+    return status;
+}

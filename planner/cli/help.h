@@ -1,0 +1,19 @@
+/* Help texts: wrapped lines, entries of two columns, and the tables that options refer to.
+ */
+#ifndef SBP_PLANNER_CLI_HELP_H
+#define SBP_PLANNER_CLI_HELP_H
+
+#include <stdio.h>
+
+/* Words of a text in lines, indented but for the first, which is begun already up to `column`. */
+void sbp_help_wrapped(FILE *out, const char *text, int indent, int column);
+/* "  --seed N        of everything random". */
+void sbp_help_entry(FILE *out, const char *name, const char *between, const char *argument,
+                    const char *help);
+
+void sbp_help_spaces(FILE *out);
+void sbp_help_algorithms(FILE *out);
+/* What --set takes of how a step is cut. */
+void sbp_help_cuts(FILE *out);
+
+#endif

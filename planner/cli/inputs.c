@@ -1,0 +1,236 @@
+#include "planner/cli/inputs.h"
+
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/cli/overrides.h"
+
+/* --- files, changed by words --- */
+
+/* "model.json --set a=1": what messages about a changed file name. The row of a sweep is named by
+ * the sweep. */
+static const char *changed_name(const char *path, enum sbp_override_root root,
+                                const struct sbp_word_list *words, struct sbp_arena *arena)
+{
+    struct sbp_text text = {0};
+    sbp_text_add(&text, "%s", path);
+    for (int i = 0; i < words->count; i++)
+        if (sbp_override_root(words->word[i]) == root)
+            sbp_text_add(&text, " --set %s", words->word[i]);
+    const char *name = text.failed ? NULL : sbp_arena_strdup(arena, text.bytes);
+    sbp_text_free(&text);
+    return name;
+}
+
+/* A model or a cluster, as its file has it. */
+struct file {
+    struct cJSON *root; /* owned */
+    const char *path, *name;
+};
+
+static enum sbp_status open_file(const struct sbp_arguments *arguments, enum sbp_config_kind kind,
+                                 struct sbp_arena *arena, struct file *file, struct sbp_diag *diag)
+{
+    static const char *const NONE[] = {NULL};
+    const bool model = kind == SBP_CONFIG_MODEL;
+    struct sbp_json at;
+    SBP_TRY(
+        sbp_config_find(kind, arguments->operands.word[model ? 0 : 1], arena, &file->path, diag));
+    SBP_TRY(sbp_json_open(file->path, &file->root, &at, diag));
+    file->name = changed_name(file->path, model ? SBP_OVERRIDE_MODEL : SBP_OVERRIDE_CLUSTER,
+                              &arguments->set, arena);
+    if (file->name == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    return cJSON_IsObject(file->root) ? SBP_OK : sbp_json_keys(&at, NONE);
+}
+
+static enum sbp_status override(const struct sbp_arguments *arguments, const struct file *model,
+                                const struct file *cluster, struct sbp_settings *settings,
+                                struct sbp_diag *diag)
+{
+    const struct sbp_override_target target = {
+        .model = model->root, .cluster = cluster->root, .settings = settings};
+    for (int i = 0; i < arguments->set.count; i++)
+        SBP_TRY(sbp_override("--set", arguments->set.word[i], &target, diag));
+    for (int i = 0; i < arguments->row.count; i++)
+        SBP_TRY(sbp_override("--sweep", arguments->row.word[i], &target, diag));
+    return SBP_OK;
+}
+
+/* --- --devices --- */
+
+/* The plan carries the cluster that was used: the sizes are changed in the file's tree. */
+static enum sbp_status shrink(const struct sbp_json *at, int64_t devices, struct sbp_diag *diag)
+{
+    struct sbp_cluster cluster;
+    struct sbp_json levels, level, size;
+    SBP_TRY(sbp_cluster_read(at, &cluster));
+    SBP_TRY(sbp_cluster_shrink(&cluster, devices, diag));
+    SBP_TRY(sbp_json_member(at, "levels", &levels));
+    for (int i = 0; i < cluster.level_count; i++) {
+        SBP_TRY(sbp_json_element(&levels, i, &level));
+        SBP_TRY(sbp_json_member(&level, "size", &size));
+        struct cJSON *node = cJSON_GetObjectItemCaseSensitive(level.node, "size");
+        (void)cJSON_SetNumberHelper(node, (double)cluster.level[i].size);
+    }
+    return SBP_OK;
+}
+
+/* Both files as the words leave them, cut to the devices that are asked for. */
+static enum sbp_status read_files(const struct sbp_arguments *arguments, struct sbp_arena *arena,
+                                  struct sbp_settings *settings, struct file *model,
+                                  struct file *cluster, struct sbp_diag *diag)
+{
+    struct sbp_json at;
+    SBP_TRY(open_file(arguments, SBP_CONFIG_MODEL, arena, model, diag));
+    SBP_TRY(open_file(arguments, SBP_CONFIG_CLUSTER, arena, cluster, diag));
+    SBP_TRY(override(arguments, model, cluster, settings, diag));
+    const int64_t devices = settings->devices > 0 ? settings->devices : arguments->devices;
+    sbp_json_at(cluster->root, cluster->name, diag, &at);
+    return devices > 0 ? shrink(&at, devices, diag) : SBP_OK;
+}
+
+/* What --set says of stages, micro-batches and the like. */
+static enum sbp_status read_given(const struct sbp_settings *settings,
+                                  struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    struct sbp_json at;
+    sbp_json_at(settings->parallel, "--set", diag, &at);
+    return sbp_parallel_read(&at, parallel);
+}
+
+static bool gives(const struct sbp_settings *settings, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(settings->parallel, key) != NULL;
+}
+
+/* Chunks take turns on several stages with as many micro-batches or a multiple: the least of what
+ * is not given, which a search goes on from. */
+static void complete_interleaved(const struct sbp_settings *settings, const struct sbp_graph *graph,
+                                 struct sbp_parallel *parallel)
+{
+    if (parallel->schedule != SBP_INTERLEAVED)
+        return;
+    if (!gives(settings, "pipeline"))
+        parallel->pipeline = 2;
+    if (!gives(settings, "chunks"))
+        parallel->chunks = 2;
+    if (!gives(settings, "micro_batch") && graph->global_batch % parallel->pipeline == 0)
+        parallel->micro_batch = graph->global_batch / parallel->pipeline;
+}
+
+enum sbp_status sbp_refuse_given(const char *file, enum sbp_status status,
+                                 const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    static const char PARALLEL[] = "parallel: ", FIX[] = "fix: ";
+    const bool parallel = strncmp(why->text, PARALLEL, strlen(PARALLEL)) == 0;
+    const bool fix = strncmp(why->text, FIX, strlen(FIX)) == 0;
+    if (file != NULL && parallel)
+        return sbp_fail(diag, status, "%s: %s", file, why->text);
+    if (file != NULL && fix)
+        return sbp_fail(diag, status, "%s: %s", file, why->text + strlen(FIX));
+    if (parallel)
+        return sbp_fail(diag, status, "--set: %s", why->text + strlen(PARALLEL));
+    if (fix)
+        return sbp_fail(diag, status, "--fix %s", why->text + strlen(FIX));
+    return sbp_fail(diag, status, "%s", why->text);
+}
+
+/* Sets the plan's parallel, which a file or --set gave. */
+static enum sbp_status set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
+                                    const char *file, struct sbp_diag *diag)
+{
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_plan_set_parallel(plan, parallel, &why);
+    return status == SBP_OK ? SBP_OK : sbp_refuse_given(file, status, &why, diag);
+}
+
+enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
+                                struct sbp_settings *settings, struct sbp_plan *plan,
+                                struct sbp_diag *diag)
+{
+    struct file model = {0}, cluster = {0};
+    *settings = (struct sbp_settings){.parallel = cJSON_CreateObject()};
+    *plan = (struct sbp_plan){0};
+    if (settings->parallel == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    enum sbp_status status = read_files(arguments, arena, settings, &model, &cluster, diag);
+    if (status != SBP_OK) {
+        cJSON_Delete(model.root);
+        cJSON_Delete(cluster.root);
+        return status;
+    }
+    SBP_TRY(sbp_plan_begin(model.root, model.name, cluster.root, cluster.name, plan, diag));
+    struct sbp_parallel parallel = plan->parallel;
+    status = read_given(settings, &parallel, diag);
+    complete_interleaved(settings, &plan->graph, &parallel);
+    if (status == SBP_OK)
+        status = set_parallel(plan, &parallel, NULL, diag);
+    if (status != SBP_OK)
+        sbp_plan_free(plan);
+    return status;
+}
+
+void sbp_settings_free(struct sbp_settings *settings)
+{
+    cJSON_Delete(settings->parallel);
+    *settings = (struct sbp_settings){0};
+}
+
+/* A plan that takes its model's whole batch at once does so with another batch, too. */
+static bool takes_whole_batch(const struct cJSON *root, int64_t micro_batch)
+{
+    const struct cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");
+    const struct cJSON *batch = cJSON_GetObjectItemCaseSensitive(model, "global_batch");
+    return cJSON_IsNumber(batch) && batch->valuedouble >= (double)micro_batch &&
+           batch->valuedouble <= (double)micro_batch;
+}
+
+static enum sbp_status read_boxing(const struct sbp_json *root, struct sbp_settings *settings)
+{
+    struct sbp_json strategy, boxing;
+    int choice = 0;
+    if (settings->boxing_given || !sbp_json_has(root, "strategy"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(root, "strategy", &strategy));
+    if (!cJSON_IsObject(strategy.node) || !sbp_json_has(&strategy, "boxing"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(&strategy, "boxing", &boxing));
+    SBP_TRY(sbp_json_choice(&boxing, sbp_boxing_names(), &choice));
+    settings->boxing = (enum sbp_boxing_mode)choice;
+    return SBP_OK;
+}
+
+static enum sbp_status read_around(const struct sbp_json *root, const struct sbp_plan *plan,
+                                   struct sbp_settings *settings, struct sbp_parallel *parallel)
+{
+    struct sbp_json member;
+    if (!cJSON_IsObject(root->node))
+        return SBP_OK; /* refused with its layers */
+    SBP_TRY(read_boxing(root, settings));
+    if (!sbp_json_has(root, "parallel"))
+        return SBP_OK;
+    SBP_TRY(sbp_json_member(root, "parallel", &member));
+    SBP_TRY(sbp_parallel_read(&member, parallel));
+    if (takes_whole_batch(root->node, parallel->micro_batch))
+        parallel->micro_batch = plan->graph.global_batch;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
+                                      const char *path, struct sbp_diag *diag)
+{
+    struct cJSON *root;
+    struct sbp_json at;
+    struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
+    SBP_TRY(sbp_json_open(path, &root, &at, diag));
+    enum sbp_status status = read_around(&at, plan, settings, &parallel);
+    if (status == SBP_OK)
+        status = read_given(settings, &parallel, diag);
+    if (status == SBP_OK)
+        status = set_parallel(plan, &parallel, path, diag);
+    cJSON_Delete(root);
+    return status;
+}

@@ -1,0 +1,330 @@
+#include "planner/cli/overrides.h"
+
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+
+#define KEY_BYTES 160
+
+#define MODEL_PREFIX   "model."
+#define CLUSTER_PREFIX "cluster."
+
+static const char *const SEARCH_KEYS[] = {"boxing", "max_batch_split", "devices", NULL};
+
+/* One word under way. */
+struct change {
+    const char *option, *word;
+    char key[KEY_BYTES];
+    const struct sbp_override_target *target;
+    struct sbp_diag *diag;
+};
+
+static bool begins(const char *text, const char *prefix)
+{
+    return strncmp(text, prefix, strlen(prefix)) == 0;
+}
+
+static bool is_among(const char *word, const char *const *words)
+{
+    for (; *words != NULL; words++)
+        if (strcmp(*words, word) == 0)
+            return true;
+    return false;
+}
+
+static bool key_of(const char *word, char *key)
+{
+    const char *equals = strchr(word, '=');
+    if (equals == NULL || equals == word || equals - word >= KEY_BYTES)
+        return false;
+    memcpy(key, word, (size_t)(equals - word));
+    key[equals - word] = '\0';
+    return true;
+}
+
+static bool is_search_key(const char *key)
+{
+    return is_among(key, SEARCH_KEYS) || is_among(key, sbp_parallel_keys());
+}
+
+enum sbp_override_root sbp_override_root(const char *word)
+{
+    char key[KEY_BYTES];
+    if (!key_of(word, key) || is_search_key(key))
+        return SBP_OVERRIDE_SEARCH;
+    return begins(key, CLUSTER_PREFIX) ? SBP_OVERRIDE_CLUSTER : SBP_OVERRIDE_MODEL;
+}
+
+/* "--set boxing=ful": what messages name in the place of a file. */
+static const char *name_word(const struct change *change, char *buffer, size_t size)
+{
+    (void)snprintf(buffer, size, "%s %.160s", change->option, change->word);
+    return buffer;
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+static enum sbp_status value_of(const struct change *change, struct cJSON **value)
+{
+    const char *text = strchr(change->word, '=') + 1;
+    char file[KEY_BYTES + 64];
+    struct sbp_json at;
+    double number;
+    int64_t size;
+    if (text[0] == '{' || text[0] == '[' || text[0] == '"')
+        return sbp_json_parse(text, name_word(change, file, sizeof file), value, &at, change->diag);
+    if (sbp_parse_double(text, &number))
+        *value = cJSON_CreateNumber(number);
+    else if (sbp_parse_size(text, &size))
+        *value = cJSON_CreateNumber((double)size);
+    else if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0)
+        *value = cJSON_CreateBool(text[0] == 't');
+    else
+        *value = cJSON_CreateString(text);
+    return *value == NULL ? sbp_fail(change->diag, SBP_E_MEMORY, "out of memory") : SBP_OK;
+}
+
+/* ---- the search's own keys ------------------------------------------------------------------ */
+
+/* Kept until the model is known. */
+static enum sbp_status keep_parallel(const struct change *change, const struct cJSON *value)
+{
+    struct cJSON *parallel = change->target->settings->parallel;
+    struct cJSON *copy = cJSON_Duplicate(value, true);
+    cJSON_DeleteItemFromObjectCaseSensitive(parallel, change->key);
+    if (copy != NULL && cJSON_AddItemToObject(parallel, change->key, copy))
+        return SBP_OK;
+    cJSON_Delete(copy);
+    return sbp_fail(change->diag, SBP_E_MEMORY, "out of memory");
+}
+
+static enum sbp_status set_search_key(const struct change *change, const struct cJSON *value)
+{
+    struct sbp_settings *settings = change->target->settings;
+    char file[KEY_BYTES + 64];
+    struct sbp_json at;
+    int choice = 0;
+    sbp_json_at(value, name_word(change, file, sizeof file), change->diag, &at);
+    if (strcmp(change->key, "boxing") == 0) {
+        SBP_TRY(sbp_json_choice(&at, sbp_boxing_names(), &choice));
+        settings->boxing = (enum sbp_boxing_mode)choice;
+        settings->boxing_given = true;
+        return SBP_OK;
+    }
+    if (strcmp(change->key, "max_batch_split") == 0)
+        return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->max_batch_split);
+    if (strcmp(change->key, "devices") == 0)
+        return sbp_json_int64(&at, 1, INT64_C(1) << 31, &settings->devices);
+    return keep_parallel(change, value);
+}
+
+/* ---- paths ---------------------------------------------------------------------------------- */
+
+/* A member by name, or an element by its place. */
+struct segment {
+    char name[64];
+    int index; /* -1: a name */
+};
+
+/* Takes the next segment off a path, behind a dot unless it is the first or an element; false where
+ * there is none that can be read. */
+static bool next_segment(const char **path, bool first, struct segment *segment)
+{
+    char digits[16];
+    int64_t index = 0;
+    const bool element = **path == '[';
+    if (!first && !element && **path != '.')
+        return false;
+    if (element || !first)
+        ++*path;
+    const size_t length = strcspn(*path, element ? "]" : ".[");
+    if (length == 0 || length >= sizeof segment->name || (element && (*path)[length] != ']'))
+        return false;
+    memcpy(segment->name, *path, length);
+    segment->name[length] = '\0';
+    segment->index = -1;
+    *path += length + (element ? 1 : 0);
+    if (!element)
+        return true;
+    (void)snprintf(digits, sizeof digits, "%.15s", segment->name);
+    if (!sbp_parse_int64(digits, &index) || index < 0 || index > 1000000)
+        return false;
+    segment->index = (int)index;
+    return true;
+}
+
+/* The names of an object's members, as many as there is room for. */
+static void member_names(const struct cJSON *object, const char **names, int room)
+{
+    int count = 0;
+    for (const struct cJSON *item = object->child; item != NULL && count + 1 < room;
+         item = item->next)
+        names[count++] = item->string;
+    names[count] = NULL;
+}
+
+static enum sbp_status refuse_member(const struct change *change, const char *where,
+                                     const struct cJSON *parent, const char *name)
+{
+    const char *names[64];
+    struct sbp_text legal = {0};
+    if (!cJSON_IsObject(parent))
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s has no members", change->option,
+                        change->word, where);
+    member_names(parent, names, 64);
+    const char *nearest = sbp_nearest(name, names);
+    if (nearest != NULL)
+        return sbp_fail(change->diag, SBP_E_INPUT,
+                        "%s %.120s: %s has no \"%s\", did you mean "
+                        "\"%s\"?",
+                        change->option, change->word, where, name, nearest);
+    for (int i = 0; names[i] != NULL; i++)
+        sbp_text_add(&legal, "%s%s", i == 0 ? "" : ", ", names[i]);
+    const enum sbp_status status =
+        sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s has no \"%s\", it has %s",
+                 change->option, change->word, where, name, legal.failed ? "others" : legal.bytes);
+    sbp_text_free(&legal);
+    return status;
+}
+
+static enum sbp_status refuse_element(const struct change *change, const char *where,
+                                      const struct cJSON *parent)
+{
+    if (!cJSON_IsArray(parent))
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s is no list", change->option,
+                        change->word, where);
+    const int count = cJSON_GetArraySize(parent);
+    if (count == 0)
+        return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s is empty", change->option,
+                        change->word, where);
+    return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s has %d element%s, the last is [%d]",
+                    change->option, change->word, where, count, count == 1 ? "" : "s", count - 1);
+}
+
+static struct cJSON *child_of(const struct cJSON *parent, const struct segment *segment)
+{
+    if (segment->index >= 0)
+        return cJSON_IsArray(parent) ? cJSON_GetArrayItem(parent, segment->index) : NULL;
+    return cJSON_GetObjectItemCaseSensitive(parent, segment->name);
+}
+
+/* Puts a value, which it takes over, at the end of a path below `parent`. `where` is the way so
+ * far, for messages. */
+static enum sbp_status put(const struct change *change, struct cJSON *parent, const char *where,
+                           const struct segment *last, struct cJSON *value)
+{
+    const bool there = child_of(parent, last) != NULL;
+    bool done = false;
+    if (last->index >= 0 && there)
+        done = cJSON_ReplaceItemInArray(parent, last->index, value);
+    else if (last->index < 0 && there)
+        done = cJSON_ReplaceItemInObjectCaseSensitive(parent, last->name, value);
+    else if (last->index < 0 && cJSON_IsObject(parent))
+        done = cJSON_AddItemToObject(parent, last->name, value);
+    else {
+        cJSON_Delete(value);
+        return last->index >= 0 ? refuse_element(change, where, parent)
+                                : refuse_member(change, where, parent, last->name);
+    }
+    if (done)
+        return SBP_OK;
+    cJSON_Delete(value);
+    return sbp_fail(change->diag, SBP_E_MEMORY, "out of memory");
+}
+
+/* Follows a path from a file's root and puts the value there. */
+static enum sbp_status set_path(const struct change *change, struct cJSON *root, const char *file,
+                                const char *path, struct cJSON *value)
+{
+    const char *at = path;
+    struct cJSON *parent = root;
+    struct segment segment;
+    char where[KEY_BYTES];
+    (void)snprintf(where, sizeof where, "the %s", file);
+    for (;;) {
+        if (!next_segment(&at, at == path, &segment)) {
+            cJSON_Delete(value);
+            return sbp_fail(change->diag, SBP_E_USAGE,
+                            "%s %.120s: \"%.80s\" is no path, as in cluster.levels[0].size",
+                            change->option, change->word, change->key);
+        }
+        if (*at == '\0')
+            return put(change, parent, where, &segment, value);
+        struct cJSON *child = child_of(parent, &segment);
+        if (child == NULL) {
+            cJSON_Delete(value);
+            return segment.index >= 0 ? refuse_element(change, where, parent)
+                                      : refuse_member(change, where, parent, segment.name);
+        }
+        parent = child;
+        (void)snprintf(where, sizeof where, "%.*s", (int)(at - path), path);
+    }
+}
+
+/* ---- keys without a file -------------------------------------------------------------------- */
+
+/* Where the cluster has a member of that name: "cluster.device.memory_bytes". */
+static bool find_in_cluster(const struct cJSON *node, const char *name, char *path, size_t used)
+{
+    int index = 0;
+    for (const struct cJSON *item = node->child; item != NULL; item = item->next, index++) {
+        const int length = cJSON_IsArray(node)
+                               ? snprintf(path + used, KEY_BYTES - used, "[%d]", index)
+                               : snprintf(path + used, KEY_BYTES - used, ".%s", item->string);
+        if (length < 0 || used + (size_t)length >= KEY_BYTES)
+            return false;
+        if (cJSON_IsObject(node) && strcmp(item->string, name) == 0)
+            return true;
+        if (find_in_cluster(item, name, path, used + (size_t)length))
+            return true;
+    }
+    return false;
+}
+
+/* A key that the model does not have may be a slip of the search's, or the cluster's. */
+static enum sbp_status check_bare_key(const struct change *change)
+{
+    char first[KEY_BYTES], path[KEY_BYTES] = "cluster";
+    (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(change->key, ".["), change->key);
+    if (cJSON_GetObjectItemCaseSensitive(change->target->model, first) != NULL)
+        return SBP_OK;
+    const char *nearest = sbp_nearest(change->key, SEARCH_KEYS);
+    if (nearest == NULL)
+        nearest = sbp_nearest(change->key, sbp_parallel_keys());
+    if (nearest == NULL && find_in_cluster(change->target->cluster, first, path, strlen(path))) {
+        (void)strncat(path, change->key + strlen(first), sizeof path - strlen(path) - 1);
+        nearest = path;
+    }
+    if (nearest == NULL)
+        return SBP_OK;
+    return sbp_fail(change->diag, SBP_E_INPUT,
+                    "%s %.120s: unknown key \"%.60s\", did you mean "
+                    "\"%s\"?",
+                    change->option, change->word, change->key, nearest);
+}
+
+enum sbp_status sbp_override(const char *option, const char *word,
+                             const struct sbp_override_target *target, struct sbp_diag *diag)
+{
+    struct change change = {.option = option, .word = word, .target = target, .diag = diag};
+    struct cJSON *value = NULL;
+    if (!key_of(word, change.key))
+        return sbp_fail(diag, SBP_E_USAGE, "%s %.60s: legal is KEY=VALUE", option, word);
+    const bool cluster = begins(change.key, CLUSTER_PREFIX);
+    const bool model = begins(change.key, MODEL_PREFIX);
+    const bool search = is_search_key(change.key);
+    if (!cluster && !model && !search)
+        SBP_TRY(check_bare_key(&change));
+    SBP_TRY(value_of(&change, &value));
+    if (cluster)
+        return set_path(&change, target->cluster, "cluster", change.key + strlen(CLUSTER_PREFIX),
+                        value);
+    if (!search)
+        return set_path(&change, target->model, "model",
+                        change.key + (model ? strlen(MODEL_PREFIX) : 0), value);
+    const enum sbp_status status = set_search_key(&change, value);
+    cJSON_Delete(value);
+    return status;
+}

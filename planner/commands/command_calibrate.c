@@ -1,0 +1,107 @@
+#include <string.h>
+
+#include "base/options.h"
+#include "planner/cli/launch.h"
+
+#define DEFAULT_RANKS 4
+
+enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI, BACKEND_NCCL };
+
+/* The first option given that is one of the list; NULL. */
+static const char *find_among(const struct sbp_word_list *given, const char *const *names)
+{
+    for (int i = 0; i < given->count; i++)
+        for (int n = 0; names[n] != NULL; n++)
+            if (strcmp(given->word[i], names[n]) == 0)
+                return names[n];
+    return NULL;
+}
+
+static bool only_plans(const struct sbp_arguments *arguments)
+{
+    static const char *const planning[] = {"--dry-run", "--print-sbatch", NULL};
+    return find_among(&arguments->forward, planning) != NULL;
+}
+
+static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
+    const bool nccl = arguments->backend == BACKEND_NCCL;
+    const bool mpi = nccl || arguments->backend == BACKEND_MPI ||
+                     (arguments->backend == BACKEND_AUTO && (available || rank));
+    const char *backend = nccl ? "nccl" : mpi ? "mpi" : "threads";
+    struct sbp_launch launch = {.program = "sbplan-calibrate",
+                                .build_folder = "calib",
+                                .arguments = arguments,
+                                .extra = {"--backend", backend, NULL}};
+    if (only_plans(arguments)) { /* without ranks, but those of a launcher are looked at */
+        launch.extra[0] = NULL;
+        return sbp_launch(&launch, diag);
+    }
+    if (mpi && !available && !rank)
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "sbplan calibrate: --backend %s needs mpirun, which is not in $PATH",
+                        backend);
+    if (mpi && !rank)
+        launch.ranks = arguments->ranks > 0 ? arguments->ranks : DEFAULT_RANKS;
+    return sbp_launch(&launch, diag);
+}
+
+static enum sbp_status check_options(const struct sbp_arguments *arguments, bool reads,
+                                     struct sbp_diag *diag)
+{
+    static const char *const measuring[] = {
+        "-n",        "--max-bytes", "--budget-s", "--seed",    "--collectives",  "--runs",
+        "--nominal", "--merge",     "--fresh",    "--dry-run", "--print-sbatch", NULL};
+    static const char *const reading[] = {"--nodes", "--ranks-per-node", "--device-preset",
+                                          "--ports", "--cluster-nodes",  "--name",
+                                          NULL};
+    const char *wrong = reads || !only_plans(arguments)
+                            ? find_among(&arguments->forward, reads ? measuring : reading)
+                            : NULL;
+    if (wrong == NULL && reads && arguments->backend != BACKEND_AUTO)
+        wrong = "--backend";
+    if (wrong != NULL)
+        return sbp_fail(diag, SBP_E_USAGE, "sbplan calibrate: %s says how to %s, and --from LOG %s",
+                        wrong, reads ? "measure" : "read logs",
+                        reads ? "does not measure" : "is not given");
+    if (!reads && arguments->operands.count > 0)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan calibrate: unexpected \"%.60s\", logs are read with --from LOG...",
+                        arguments->operands.word[0]);
+    return SBP_OK;
+}
+
+/* "--from a b c": all but the first are operands, and handed on as --from, too. */
+static enum sbp_status read_logs(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_arguments handed = *arguments;
+    struct sbp_arena arena = {0};
+    const int most = arguments->forward.count + 2 * arguments->operands.count;
+    struct sbp_word_list *words = &handed.forward;
+    words->word = SBP_NEW(&arena, const char *, most + 1);
+    if (words->word == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "sbplan: out of memory");
+    memcpy(words->word, arguments->forward.word,
+           (size_t)arguments->forward.count * sizeof *words->word);
+    for (int i = 0; i < arguments->operands.count; i++) {
+        words->word[words->count++] = "--from";
+        words->word[words->count++] = arguments->operands.word[i];
+    }
+    handed.operands.count = 0;
+    const struct sbp_launch launch = {.program = "sbplan-fit",
+                                      .build_folder = "calib",
+                                      .is_everywhere = true,
+                                      .arguments = &handed,
+                                      .extra = {NULL}};
+    const enum sbp_status status = sbp_launch(&launch, diag);
+    sbp_arena_free(&arena);
+    return status;
+}
+
+enum sbp_status sbp_command_calibrate(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool reads = arguments->from.count > 0;
+    SBP_TRY(check_options(arguments, reads, diag));
+    return reads ? read_logs(arguments, diag) : measure(arguments, diag);
+}

@@ -1,0 +1,384 @@
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/json_out.h"
+#include "planner/report/plan_line.h"
+#include "planner/commands/search_session.h"
+#include "planner/space/space_table.h"
+#include "planner/report/price_interval.h"
+
+/* The baselines first, then the spaces that hold most of them; `zero` is the best of three rows. */
+static const enum sbp_space_kind ORDER[] = {
+    SBP_SPACE_DATA_PARALLEL, SBP_SPACE_ZERO_1,        SBP_SPACE_ZERO_2,      SBP_SPACE_ZERO_3,
+    SBP_SPACE_MEGATRON,      SBP_SPACE_MEGATRON_NODE, SBP_SPACE_MEGATRON_3D, SBP_SPACE_GSHARD,
+    SBP_SPACE_SUMMA,         SBP_SPACE_MYELIN,        SBP_SPACE_CDP,         SBP_SPACE_AUTODDL,
+    SBP_SPACE_FULL};
+enum { ROWS = sizeof ORDER / sizeof *ORDER, FULL_ROW = ROWS - 1 };
+
+struct row {
+    struct sbp_outcome outcome;
+    bool refused, found;
+    struct sbp_diag why; /* refused */
+    struct sbp_parallel parallel;
+    struct sbp_summary summary;
+    struct sbp_trust trust;
+    char line[SBP_PLAN_LINE_BYTES];
+    struct sbp_shortage shortage;
+    int plan_of; /* the row whose plan it is: full's may be that of a space that it holds */
+};
+
+struct comparison {
+    struct sbp_search_job job; /* the model, the cluster and what is given of a step */
+    struct row row[ROWS];
+    int found;
+};
+
+static enum sbp_status describe(const struct sbp_search_job *job, struct row *row,
+                                struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
+    row->summary = report.summary;
+    row->parallel = job->plan.parallel;
+    (void)sbp_plan_line(&job->plan, job->request.space, row->line);
+    sbp_report_free(&report);
+    return status;
+}
+
+static enum sbp_status begin_and_search(struct sbp_search_job *job, struct row *row)
+{
+    SBP_TRY(sbp_space_begin(&job->request, &job->plan, &row->why));
+    return sbp_search_run(&job->plan, &job->request, &row->outcome, &row->why);
+}
+
+/* A space without a legal strategy, or too large for the solver, is a row, not the end. */
+static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
+                                  struct sbp_diag *diag)
+{
+    const enum sbp_status status = begin_and_search(job, row);
+    row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED || status == SBP_E_USAGE;
+    if (row->refused)
+        return SBP_OK;
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", row->why.text);
+    job->outcome = row->outcome;
+    row->found = sbp_outcome_has_plan(&row->outcome);
+    if (row->found)
+        return describe(job, row, diag);
+    return sbp_shortage_find(&job->plan, &job->request, &row->outcome, &row->shortage, diag);
+}
+
+/* Every space begins with the model and the step that were given. */
+static enum sbp_status compare_space(const struct comparison *comparison, int index,
+                                     struct row *row, struct sbp_diag *diag)
+{
+    struct sbp_search_job job = {.arguments = comparison->job.arguments};
+    enum sbp_status status =
+        sbp_inputs_read(job.arguments, &job.arena, &job.settings, &job.plan, diag);
+    job.request = comparison->job.request;
+    job.request.space = ORDER[index];
+    if (status == SBP_OK)
+        status = search_row(&job, row, diag);
+    sbp_search_job_free(&job);
+    return status;
+}
+
+/* What the free search proves holds for the spaces that are part of it: each of their plans is a
+ * witness. */
+static enum sbp_status check_proof(const struct comparison *comparison, struct sbp_diag *diag)
+{
+    const struct row *full = &comparison->row[FULL_ROW];
+    for (int i = 0; i < FULL_ROW; i++) {
+        const struct row *row = &comparison->row[i];
+        if (full->refused || !row->found || !sbp_space_is_part_of_full(ORDER[i]))
+            continue;
+        if (full->outcome.status == SBP_PLAN_INFEASIBLE)
+            return sbp_fail(diag, SBP_E_INTERNAL,
+                            "internal error: space full is called infeasible and space %s, which "
+                            "is part of it, has a plan; no table is printed",
+                            sbp_space_name(ORDER[i]));
+        if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + 1e-9))
+            return sbp_fail(diag, SBP_E_INTERNAL,
+                            "internal error: no plan of space full is said to cost less than "
+                            "%.12g s and one of space %s, which is part of it, costs %.12g s; no "
+                            "table is printed",
+                            full->outcome.lower_bound_s, sbp_space_name(ORDER[i]),
+                            row->outcome.objective_s);
+    }
+    return SBP_OK;
+}
+
+/* Limits of time or memory may keep the free search from a plan that a narrower one finds: then
+ * that is full's best, too. */
+static void take_better_part(struct comparison *comparison)
+{
+    struct row *full = &comparison->row[FULL_ROW];
+    int best = FULL_ROW;
+    for (int i = 0; i < ROWS; i++) {
+        const struct row *row = &comparison->row[i], *before = &comparison->row[best];
+        if (row->found && sbp_space_is_part_of_full(ORDER[i]) &&
+            (!before->found || row->outcome.objective_s < before->outcome.objective_s * (1 - 1e-9)))
+            best = i;
+    }
+    if (best == FULL_ROW)
+        return;
+    const struct row *part = &comparison->row[best];
+    full->found = true;
+    full->refused = false;
+    full->outcome.objective_s = part->outcome.objective_s;
+    full->outcome.status = part->outcome.objective_s <= full->outcome.lower_bound_s * (1 + 1e-9)
+                               ? SBP_PLAN_OPTIMAL
+                               : SBP_PLAN_FEASIBLE;
+    full->parallel = part->parallel;
+    full->summary = part->summary;
+    full->trust = part->trust;
+    memcpy(full->line, part->line, sizeof full->line);
+    full->plan_of = best;
+}
+
+/* How many times as long the row takes as the free search's plan; 0 where one of them has none. */
+static double gain(const struct comparison *comparison, int index)
+{
+    const struct row *row = &comparison->row[index], *full = &comparison->row[FULL_ROW];
+    return row->found && full->found && full->outcome.objective_s > 0
+               ? row->outcome.objective_s / full->outcome.objective_s
+               : 0;
+}
+
+/* --- text --- */
+
+static void why_cell(struct sbp_table *table, const struct row *row)
+{
+    char needed[32], limit[32];
+    if (row->refused)
+        sbp_table_cell(table, "see below");
+    else if (row->shortage.needed_bytes > 0)
+        sbp_table_cell(
+            table, "needs %s%s of %s%s%s", row->shortage.parts[0] == '\0' ? "at least " : "",
+            sbp_format_bytes(row->shortage.needed_bytes, needed),
+            sbp_format_bytes(row->shortage.limit_bytes, limit),
+            row->shortage.largest[0] == '\0' ? "" : ", most of it ", row->shortage.largest);
+    else
+        sbp_table_cell(table, "no strategy puts its layers together");
+}
+
+static bool has_intervals(const struct comparison *comparison)
+{
+    return sbp_network_is_given(&comparison->job.plan.cluster.network);
+}
+
+static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
+{
+    const int numbers = has_intervals(comparison) ? 6 : 5;
+    const struct row *row = &comparison->row[index];
+    char unit[32], word[SBP_VERDICT_BYTES];
+    sbp_table_cell(table, "%s", sbp_space_name(ORDER[index]));
+    sbp_table_cell(table, "%s", row->refused ? "refused" : sbp_outcome_word(&row->outcome, word));
+    if (!row->found) {
+        for (int i = 0; i < numbers; i++)
+            sbp_table_cell(table, "-");
+        why_cell(table, row);
+        return;
+    }
+    const struct sbp_step_totals *totals = &row->summary.totals;
+    sbp_table_cell(table, "%.6g", 1e3 * totals->step_s);
+    if (has_intervals(comparison))
+        sbp_trust_cell(table, &row->trust);
+    sbp_table_cell(table, "%.6g", 1e3 * totals->communication_s);
+    sbp_table_cell(table, "%.6g", 1e3 * totals->exposed_s);
+    sbp_table_cell(table, "%s", sbp_format_bytes((double)totals->device_bytes, unit));
+    if (gain(comparison, index) > 0)
+        sbp_table_cell(table, "%.3f", gain(comparison, index));
+    else
+        sbp_table_cell(table, "-");
+    sbp_table_cell(table, "%s", row->line);
+}
+
+/* Whether two reasons say the same of two spaces. */
+static bool same_reason(const struct comparison *comparison, int a, int b)
+{
+    const char *left = comparison->row[a].why.text, *right = comparison->row[b].why.text;
+    while (*left != '\0' && *right != '\0') {
+        const char *name[2] = {sbp_space_name(ORDER[a]), sbp_space_name(ORDER[b])};
+        const size_t length[2] = {strlen(name[0]), strlen(name[1])};
+        if (strncmp(left, name[0], length[0]) == 0 && strncmp(right, name[1], length[1]) == 0) {
+            left += length[0];
+            right += length[1];
+        } else if (*left++ != *right++) {
+            return false;
+        }
+    }
+    return *left == *right;
+}
+
+/* Too long for a cell; once for all spaces with the same reason. */
+static enum sbp_status print_refusals(const struct comparison *comparison)
+{
+    bool said[ROWS] = {false};
+    for (int i = 0; i < ROWS; i++) {
+        if (!comparison->row[i].refused || said[i])
+            continue;
+        if (printf("\n%s", sbp_space_name(ORDER[i])) < 0)
+            return SBP_E_IO;
+        for (int k = i + 1; k < ROWS; k++) {
+            said[k] |= comparison->row[k].refused && same_reason(comparison, i, k);
+            if (comparison->row[k].refused && same_reason(comparison, i, k) &&
+                printf(", %s", sbp_space_name(ORDER[k])) < 0)
+                return SBP_E_IO;
+        }
+        if (printf(": %s\n", comparison->row[i].why.text) < 0)
+            return SBP_E_IO;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status print_legend(const struct comparison *comparison)
+{
+    const bool communication = comparison->job.request.objective == SBP_COMMUNICATION;
+    const int plan_of = comparison->row[FULL_ROW].plan_of;
+    if (printf("\nfull gains: %s of the row over that of full, the free search; below 1 the row "
+               "trains as full may not\n(cdp: gradients a step late; summa: products by panels). "
+               "Communication that is not exposed hides\nbehind computation.\n",
+               communication ? "communication" : "step time") < 0)
+        return SBP_E_IO;
+    if (plan_of != FULL_ROW &&
+        printf("full: the plan is that of %s, which is one of full's; its own search found none "
+               "better\n",
+               sbp_space_name(ORDER[plan_of])) < 0)
+        return SBP_E_IO;
+    return SBP_OK;
+}
+
+static enum sbp_status print_table(const struct comparison *comparison)
+{
+    const char *titles[9] = {"space", "status", "step ms", "interval"};
+    static const char *const REST[] = {"comm. ms", "exposed ms", "memory", "full gains",
+                                       "plan (layers)"};
+    const int first = has_intervals(comparison) ? 4 : 3;
+    struct sbp_table table;
+    memcpy(titles + first, REST, sizeof REST);
+    sbp_table_init(&table, first + 5, titles);
+    for (int i = 0; i < ROWS; i++)
+        print_row(&table, comparison, i);
+    const enum sbp_status status = sbp_table_print(&table, stdout, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+/* What the interval is, and which rows should not be trusted. */
+static enum sbp_status print_trust(const struct comparison *comparison)
+{
+    if (!has_intervals(comparison))
+        return SBP_OK;
+    if (printf("interval: of the step, by the errors of the calibration; *: some of it rests on "
+               "prices that were\nextrapolated or are poorly known, most of all\n") < 0)
+        return SBP_E_IO;
+    for (int i = 0; i < ROWS; i++)
+        if (comparison->row[i].found)
+            SBP_TRY(sbp_trust_print_star(&comparison->row[i].trust,
+                                         comparison->row[i].summary.totals.step_s,
+                                         sbp_space_name(ORDER[i]), stdout));
+    return SBP_OK;
+}
+
+static enum sbp_status print_text(const struct comparison *comparison)
+{
+    SBP_TRY(sbp_report_print_model(&comparison->job.plan, stdout));
+    if (printf("\n") < 0)
+        return SBP_E_IO;
+    SBP_TRY(print_table(comparison));
+    if (comparison->found > 0) {
+        SBP_TRY(print_legend(comparison));
+        SBP_TRY(print_trust(comparison));
+    }
+    SBP_TRY(print_refusals(comparison));
+    if (comparison->found > 0)
+        return SBP_OK;
+    return printf("\n") < 0 ? SBP_E_IO : sbp_search_advise(&comparison->job);
+}
+
+/* --- JSON --- */
+
+static void put_row(struct cJSON *rows, const struct comparison *comparison, int index,
+                    bool *failed)
+{
+    const struct row *row = &comparison->row[index];
+    struct cJSON *item = sbp_push_object(rows, failed);
+    sbp_put_text(item, "space", sbp_space_name(ORDER[index]), failed);
+    if (row->refused) {
+        sbp_put_text(item, "status", "refused", failed);
+        sbp_put_text(item, "why", row->why.text, failed);
+        return;
+    }
+    sbp_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
+    sbp_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
+    sbp_put_number(item, "wall_s", row->outcome.wall_s, failed);
+    if (!row->found) {
+        if (row->shortage.needed_bytes > 0)
+            sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+        if (row->shortage.largest[0] != '\0')
+            sbp_put_text(item, "dominates", row->shortage.largest, failed);
+        return;
+    }
+    sbp_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
+    if (gain(comparison, index) > 0)
+        sbp_put_number(item, "full_gains", gain(comparison, index), failed);
+    sbp_put_text(item, "plan", row->line, failed);
+    if (row->plan_of != index)
+        sbp_put_text(item, "plan_of", sbp_space_name(ORDER[row->plan_of]), failed);
+    sbp_put_parallel(item, &row->parallel, failed);
+    sbp_put_cost(item, &row->summary, failed);
+    sbp_trust_put(item, &row->trust, failed);
+    sbp_put_memory(item, &row->summary, failed);
+}
+
+static enum sbp_status print_json(const struct comparison *comparison, struct sbp_diag *diag)
+{
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    sbp_put_text(json, "version", SBP_VERSION, &failed);
+    sbp_put_text(json, "command", comparison->job.arguments->record, &failed);
+    sbp_put_model(json, &comparison->job.plan.graph, &failed);
+    struct cJSON *cluster = sbp_put_object(json, "cluster", &failed);
+    sbp_put_text(cluster, "name", comparison->job.plan.cluster.name, &failed);
+    sbp_put_number(cluster, "devices", (double)sbp_plan_devices(&comparison->job.plan), &failed);
+    sbp_put_parallel(json, &comparison->job.plan.parallel, &failed);
+    struct cJSON *rows = sbp_put_array(json, "spaces", &failed);
+    for (int i = 0; i < ROWS && !failed; i++)
+        put_row(rows, comparison, i, &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+static enum sbp_status compare(struct comparison *comparison, struct sbp_diag *diag)
+{
+    comparison->job.request =
+        sbp_search_request(comparison->job.arguments, &comparison->job.settings);
+    for (int i = 0; i < ROWS; i++) {
+        comparison->row[i].plan_of = i;
+        SBP_TRY(compare_space(comparison, i, &comparison->row[i], diag));
+        comparison->found += comparison->row[i].found;
+    }
+    SBP_TRY(check_proof(comparison, diag));
+    take_better_part(comparison);
+    SBP_TRY(comparison->job.arguments->json ? print_json(comparison, diag)
+                                            : print_text(comparison));
+    return comparison->found > 0 ? SBP_OK : SBP_NO;
+}
+
+enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct comparison comparison = {.job = {.arguments = arguments}};
+    struct sbp_search_job *job = &comparison.job;
+    enum sbp_status status =
+        sbp_inputs_read(arguments, &job->arena, &job->settings, &job->plan, diag);
+    if (status == SBP_OK)
+        status = compare(&comparison, diag);
+    sbp_search_job_free(job);
+    return status;
+}

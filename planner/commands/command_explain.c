@@ -1,0 +1,373 @@
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/cli/options.h"
+#include "planner/json_out.h"
+#include "planner/report/report.h"
+#include "planner/plan/roles.h"
+#include "planner/report/price_interval.h"
+
+#define DIST_BYTES 96
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+/* --- how the plan was found --- */
+
+static enum sbp_status print_origin(const struct sbp_plan *plan)
+{
+    static const char *const KEYS[] = {"command", "status"};
+    for (int i = 0; i < 2; i++) {
+        const struct cJSON *member =
+            plan->search == NULL ? NULL : cJSON_GetObjectItemCaseSensitive(plan->search, KEYS[i]);
+        if (cJSON_IsString(member))
+            PRINT("%-10s %s\n", i == 0 ? "made by" : "status", member->valuestring);
+    }
+    return SBP_OK;
+}
+
+/* --- tensors of a layer --- */
+
+struct operand {
+    const char *use; /* "reads", "weight", ... */
+    int tensor;
+    struct sbp_dist dist;
+};
+#define MOST_OPERANDS (SBP_MAX_INPUTS + 2 * SBP_MAX_WEIGHTS + 2)
+
+static int operands_of(const struct sbp_plan *plan, int op, struct operand operand[MOST_OPERANDS])
+{
+    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_op_node *node = &graph->op[op];
+    const struct sbp_strategy *strategy = &plan->strategy;
+    int count = 0;
+    for (int i = 0; i < node->input_count; i++)
+        operand[count++] = (struct operand){
+            "input", node->input[i], sbp_strategy_input(graph, &plan->mesh, strategy, op, i)};
+    for (int w = 0; w < node->weight_count; w++) {
+        operand[count++] = (struct operand){
+            "weight", node->weight[w], sbp_strategy_weight(graph, &plan->mesh, strategy, op, w)};
+        operand[count++] =
+            (struct operand){"gradient", node->weight[w],
+                             sbp_strategy_gradient(graph, &plan->mesh, strategy, op, w)};
+    }
+    if (node->output >= 0) {
+        operand[count++] = (struct operand){"output", node->output,
+                                            sbp_strategy_output(graph, &plan->mesh, strategy, op)};
+        operand[count++] = (struct operand){"rests", node->output, strategy->rest[node->output]};
+    }
+    return count;
+}
+
+static const char *shape_text(const struct sbp_shape *shape, char *buffer, size_t size)
+{
+    int used = 0;
+    buffer[0] = '\0';
+    for (int dim = 0; dim < SBP_MAX_DIMS && used < (int)size; dim++)
+        used += snprintf(buffer + used, size - (size_t)used, "%s%lld", dim == 0 ? "" : "x",
+                         (long long)shape->size[dim]);
+    return buffer;
+}
+
+static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
+{
+    static const char *const TITLES[] = {"use", "tensor", "shape", "distribution"};
+    struct operand operand[MOST_OPERANDS];
+    const int count = operands_of(plan, op, operand);
+    struct sbp_table table;
+    sbp_table_init(&table, 4, TITLES);
+    for (int i = 0; i < count; i++) {
+        const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
+        char shape[96], dist[DIST_BYTES];
+        sbp_table_cell(&table, "%s", operand[i].use);
+        sbp_table_cell(&table, "%s", tensor->name);
+        sbp_table_cell(&table, "%s", shape_text(&tensor->shape, shape, sizeof shape));
+        sbp_table_cell(&table, "%s",
+                       sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist));
+    }
+    const enum sbp_status status = sbp_table_print(&table, stdout, 2);
+    sbp_table_free(&table);
+    return status;
+}
+
+/* --- collectives of a layer --- */
+
+static const char *moved_name(const struct sbp_report *report, const struct sbp_instr *instr)
+{
+    return instr->tensor < 0 ? "-" : report->plan->graph.tensor[instr->tensor].name;
+}
+
+#define GROUP_BYTES 192
+
+/* Members of a collective's group by level, "node 2 x gpu 4", and stages where it spans some. */
+static const char *group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
+                              char text[GROUP_BYTES])
+{
+    const struct sbp_group group = sbp_group_of(&plan->mesh, instr->box.axes);
+    int used = 0;
+    text[0] = '\0';
+    if (instr->stages > 1)
+        used = snprintf(text, GROUP_BYTES, "stages %d", instr->stages);
+    for (int level = 0; level < plan->mesh.level_count && used < GROUP_BYTES; level++)
+        if (group.members[level] > 1)
+            used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%s %.0f",
+                             used > 0 ? " x " : "", plan->cluster.level[level].name,
+                             group.members[level]);
+    return text;
+}
+
+/* "3, 4": which of the mesh's axes, counted from 0; paths cut collectives by them. */
+static const char *axes_text(sbp_axes axes, char text[GROUP_BYTES])
+{
+    int used = 0;
+    text[0] = '\0';
+    for (int axis = 0; axis < SBP_MAX_AXES && used < GROUP_BYTES; axis++)
+        if (axes >> axis & 1)
+            used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%d",
+                             used > 0 ? ", " : "", axis);
+    return text;
+}
+
+static void collective_row(struct sbp_table *table, const struct sbp_report *report,
+                           const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    char bytes[32], seconds[32], group[GROUP_BYTES];
+    const double times = (double)instr->times;
+    sbp_table_cell(table, "%s", sbp_collective_name(instr->box.kind));
+    sbp_table_cell(table, "%s", group_text(report->plan, instr, group));
+    if (report->plan->strategy.boxing == SBP_BOXING_PATH)
+        sbp_table_cell(table, "%s", axes_text(instr->box.axes, group));
+    sbp_table_cell(table, "%s", sbp_format_bytes(sbp_instr_call_bytes(program, instr), bytes));
+    sbp_table_cell(table, "%s", sbp_format_seconds(instr->communication_s / times, seconds));
+    sbp_table_cell(table, "%lld", (long long)(instr->times * sbp_report_times(report, instr)));
+    sbp_table_cell(table, "%s", sbp_cause_name(instr->cause));
+    sbp_table_cell(table, "%s", moved_name(report, instr));
+}
+
+static enum sbp_status print_collectives(const struct sbp_report *report, int op)
+{
+    static const char *const TITLES[] = {"collective", "group", "bytes", "time",
+                                         "a step",     "cause", "tensor"};
+    static const char *const BY_AXES[] = {"collective", "group",  "axes",  "bytes",
+                                          "time",       "a step", "cause", "tensor"};
+    const bool by_axes = report->plan->strategy.boxing == SBP_BOXING_PATH;
+    struct sbp_table table;
+    sbp_table_init(&table, by_axes ? 8 : 7, by_axes ? BY_AXES : TITLES);
+    for (int p = 0; p < report->step.program_count; p++) {
+        const struct sbp_program *program = &report->step.program[p];
+        for (int i = 0; i < program->instr_count; i++)
+            if (program->instr[i].op == op && sbp_instr_is_call(&program->instr[i]))
+                collective_row(&table, report, program, &program->instr[i]);
+    }
+    enum sbp_status status = SBP_OK;
+    if (table.rows > 1)
+        status = sbp_table_print(&table, stdout, 2);
+    sbp_table_free(&table);
+    return status;
+}
+
+enum { FLOPS_BYTES = 40 };
+
+/* "768 FLOP", "8.192 kFLOP" */
+static const char *flops_text(double flops, char text[FLOPS_BYTES])
+{
+    char count[32];
+    (void)sbp_format_count(flops, count);
+    (void)snprintf(text, FLOPS_BYTES, "%s%sFLOP", count, strchr(count, ' ') == NULL ? " " : "");
+    return text;
+}
+
+/* Of repeats, which may lie on several stages, what each keeps. */
+static enum sbp_status print_kept(const struct sbp_report *report, int op)
+{
+    const int repeats = report->plan->graph.op[op].repeats;
+    const double bytes = report->site[op].kept_bytes / repeats;
+    char kept[32];
+    if (bytes > 0)
+        PRINT("  %skeeps %s a device%s for backward\n", repeats > 1 ? "each repeat " : "",
+              sbp_format_bytes(bytes, kept),
+              report->summary.micro_batches > 1 ? " and micro-batch" : "");
+    return SBP_OK;
+}
+
+static enum sbp_status print_layer(const struct sbp_report *report, int op)
+{
+    const struct sbp_plan *plan = report->plan;
+    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_site_cost *cost = &report->site[op];
+    const char *all = node->repeats > 1 ? " (all repeats)" : "";
+    char roles[SBP_ROLES_BYTES], compute[32], communication[32];
+    char forward[FLOPS_BYTES], backward[FLOPS_BYTES], parameters[32];
+    PRINT("\n%s (%s): %s", node->name, node->entry->name, sbp_roles_text(plan, op, roles));
+    if (node->repeats > 1)
+        PRINT("; x%d, the first is shown", node->repeats);
+    PRINT("\n  compute %s, communication %s%s\n", sbp_format_seconds(cost->compute_s, compute),
+          sbp_format_seconds(cost->communication_s, communication), all);
+    PRINT("  %s forward, %s backward, %s parameters%s\n", flops_text(cost->forward_flops, forward),
+          flops_text(cost->backward_flops, backward),
+          sbp_format_count(cost->parameters, parameters), all);
+    SBP_TRY(print_kept(report, op));
+    SBP_TRY(print_operands(plan, op));
+    return print_collectives(report, op);
+}
+
+static enum sbp_status print_tables(const struct sbp_report *report)
+{
+    const struct sbp_summary *summary = &report->summary;
+    char bytes[32];
+    PRINT("traffic    %s a device and step\n",
+          sbp_format_bytes(summary->totals.communication_bytes, bytes));
+    PRINT("           %.9g x 2^30 elements of activations forward\n\n",
+          summary->forward_activation_elements / 0x1p30);
+    SBP_TRY(sbp_report_print_time(report, stdout));
+    if (summary->stages == 1 && summary->micro_batches == 1)
+        return SBP_OK;
+    PRINT("\n");
+    return sbp_report_print_stages(report, stdout);
+}
+
+/* A plan that was searched under another limit than the cluster's is held to that. */
+static struct sbp_report_options options_of(const struct sbp_plan *plan)
+{
+    const struct cJSON *limit =
+        cJSON_GetObjectItemCaseSensitive(plan->search, "memory_limit_bytes");
+    const bool legal = cJSON_IsNumber(limit) && limit->valuedouble >= 1 &&
+                       limit->valuedouble <= (double)((int64_t)1 << 53);
+    return (struct sbp_report_options){.memory_limit_bytes =
+                                           legal ? (int64_t)limit->valuedouble : 0};
+}
+
+static enum sbp_status print_text(const struct sbp_report *report, const struct sbp_trust *trust)
+{
+    const struct sbp_report_options options = options_of(report->plan);
+    SBP_TRY(print_origin(report->plan));
+    SBP_TRY(sbp_report_print_model(report->plan, stdout));
+    SBP_TRY(sbp_report_print_cost(report, &options, stdout));
+    SBP_TRY(sbp_trust_print(trust, report->summary.totals.step_s, stdout));
+    SBP_TRY(print_tables(report));
+    PRINT("\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
+          "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
+          "parts.\n");
+    for (int op = 0; op < report->plan->graph.op_count; op++)
+        if (report->plan->graph.op[op].site == op)
+            SBP_TRY(print_layer(report, op));
+    if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
+        char compute[32], communication[32];
+        PRINT("\nthe step as a whole\n  compute %s, communication %s\n",
+              sbp_format_seconds(report->whole.compute_s, compute),
+              sbp_format_seconds(report->whole.communication_s, communication));
+        SBP_TRY(print_collectives(report, -1));
+    }
+    return SBP_OK;
+}
+
+/* --- JSON --- */
+
+static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op, bool *failed)
+{
+    struct operand operand[MOST_OPERANDS];
+    const int count = operands_of(plan, op, operand);
+    struct cJSON *tensors = sbp_put_array(layer, "tensors", failed);
+    for (int i = 0; i < count && !*failed; i++) {
+        const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
+        char dist[DIST_BYTES];
+        struct cJSON *item = sbp_push_object(tensors, failed);
+        sbp_put_text(item, "use", operand[i].use, failed);
+        sbp_put_text(item, "name", tensor->name, failed);
+        struct cJSON *shape = sbp_put_array(item, "shape", failed);
+        for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
+            sbp_push_number(shape, (double)tensor->shape.size[dim], failed);
+        sbp_put_text(item, "distribution",
+                     sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist), failed);
+    }
+}
+
+static void put_sites(struct cJSON *json, const struct sbp_plan *plan, bool *failed)
+{
+    struct cJSON *sites = sbp_put_array(json, "tensors", failed);
+    for (int op = 0; op < plan->graph.op_count && !*failed; op++) {
+        if (plan->graph.op[op].site != op)
+            continue;
+        struct cJSON *site = sbp_push_object(sites, failed);
+        sbp_put_text(site, "layer", plan->graph.op[op].name, failed);
+        put_tensors(site, plan, op, failed);
+    }
+}
+
+static void put_collective(struct cJSON *list, const struct sbp_report *report, int program,
+                           const struct sbp_instr *instr, bool *failed)
+{
+    struct cJSON *item = sbp_push_object(list, failed);
+    sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
+    sbp_put_number(
+        item, "members",
+        (double)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages),
+        failed);
+    char group[GROUP_BYTES];
+    sbp_put_text(item, "group", group_text(report->plan, instr, group), failed);
+    struct cJSON *axes = sbp_put_array(item, "axes", failed);
+    for (int axis = 0; axis < report->plan->mesh.axis_count; axis++)
+        if (instr->box.axes >> axis & 1)
+            sbp_push_number(axes, axis, failed);
+    sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
+                   failed);
+    sbp_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
+    sbp_put_number(item, "times", (double)(instr->times * sbp_report_times(report, instr)), failed);
+    sbp_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
+    if (report->step.pieces > 1)
+        sbp_put_number(item, "program", program, failed);
+    if (instr->op >= 0)
+        sbp_put_text(item, "layer", report->plan->graph.op[instr->op].name, failed);
+    if (instr->tensor >= 0)
+        sbp_put_text(item, "tensor", moved_name(report, instr), failed);
+}
+
+static void put_collectives(struct cJSON *json, const struct sbp_report *report, bool *failed)
+{
+    struct cJSON *list = sbp_put_array(json, "collectives", failed);
+    for (int p = 0; p < report->step.program_count; p++) {
+        const struct sbp_program *program = &report->step.program[p];
+        for (int i = 0; i < program->instr_count && !*failed; i++)
+            if (sbp_instr_is_call(&program->instr[i]))
+                put_collective(list, report, p, &program->instr[i], failed);
+    }
+}
+
+static enum sbp_status print_json(const struct sbp_report *report, const struct sbp_trust *trust,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_report_options options = options_of(report->plan);
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    if (report->plan->search != NULL)
+        sbp_put_item(json, "search", cJSON_Duplicate(report->plan->search, true), &failed);
+    sbp_report_put(json, report, &options, &failed);
+    sbp_trust_put(json, trust, &failed);
+    put_sites(json, report->plan, &failed);
+    put_collectives(json, report, &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_plan plan;
+    struct sbp_report report;
+    struct sbp_trust trust;
+    SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
+    enum sbp_status status = sbp_report_make(&plan, &report, diag);
+    if (status == SBP_OK) {
+        status = sbp_trust_make(&plan, &report.step, &trust, diag);
+        if (status == SBP_OK)
+            status =
+                arguments->json ? print_json(&report, &trust, diag) : print_text(&report, &trust);
+        sbp_report_free(&report);
+    }
+    sbp_plan_free(&plan);
+    return status;
+}

@@ -1,0 +1,57 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/file.h"
+#include "planner/cli/options.h"
+#include "planner/import/hf.h"
+#include "planner/json_out.h"
+
+static enum sbp_status check_words(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    if (strcmp(arguments->operands.word[0], "hf") != 0)
+        return sbp_fail(diag, SBP_E_USAGE, "sbplan import: unknown format \"%.60s\", legal is hf",
+                        arguments->operands.word[0]);
+    if (arguments->global_batch == 0)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan import: --global-batch N is needed: the training decides it, not "
+                        "the config");
+    return SBP_OK;
+}
+
+static enum sbp_status write_model(const struct cJSON *model, const char *path,
+                                   struct sbp_diag *diag)
+{
+    if (path == NULL)
+        return sbp_json_print(model, stdout, diag);
+    char *text = sbp_json_text(model);
+    if (text == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", path);
+    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
+    free(text);
+    if (status == SBP_OK && printf("wrote %s\n", path) < 0)
+        return SBP_E_IO;
+    return status;
+}
+
+enum sbp_status sbp_command_import(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const struct sbp_import_options options = {
+        .name = arguments->name,
+        .precision = arguments->precision == 0 ? "fp32" : "mixed",
+        .global_batch = arguments->global_batch,
+        .sequence = arguments->sequence,
+        .vocab_multiple = arguments->vocab_multiple,
+    };
+    struct cJSON *root, *model = NULL;
+    struct sbp_json at;
+    SBP_TRY(check_words(arguments, diag));
+    SBP_TRY(sbp_json_open(arguments->operands.word[1], &root, &at, diag));
+    enum sbp_status status = sbp_import_hf(&at, &options, &model, diag);
+    cJSON_Delete(root);
+    if (status == SBP_OK)
+        status = write_model(model, arguments->output, diag);
+    cJSON_Delete(model);
+    return status;
+}

@@ -1,0 +1,150 @@
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/json_out.h"
+#include "planner/plan/summary.h"
+#include "planner/cli/inputs.h"
+
+/* One listed file; what cannot be read is listed with the reason. */
+struct entry {
+    const char *name, *path;
+    bool readable;
+    struct sbp_diag why;
+    struct sbp_graph graph;
+    struct sbp_cluster cluster;
+};
+
+static void read_entry(enum sbp_config_kind kind, struct entry *entry)
+{
+    struct cJSON *root;
+    struct sbp_json at;
+    if (sbp_json_open(entry->path, &root, &at, &entry->why) != SBP_OK)
+        return;
+    entry->readable = kind == SBP_CONFIG_MODEL ? sbp_graph_read(&at, &entry->graph) == SBP_OK
+                                               : sbp_cluster_read(&at, &entry->cluster) == SBP_OK;
+    cJSON_Delete(root);
+}
+
+static void model_cells(struct sbp_table *table, const struct sbp_graph *graph)
+{
+    char count[32];
+    sbp_table_cell(table, "%s", sbp_format_count((double)graph->parameters, count));
+    sbp_table_cell(table, "%d", graph->op_count);
+    sbp_table_cell(table, "%lld x %lld", (long long)graph->global_batch,
+                   (long long)graph->sequence);
+}
+
+static void cluster_cells(struct sbp_table *table, const struct sbp_cluster *cluster)
+{
+    char bytes[32];
+    struct sbp_text levels = {0};
+    for (int i = 0; i < cluster->level_count; i++)
+        sbp_text_add(&levels, "%s%s %lld", i == 0 ? "" : " x ", cluster->level[i].name,
+                     (long long)cluster->level[i].size);
+    sbp_table_cell(table, "%lld", (long long)sbp_cluster_devices(cluster));
+    sbp_table_cell(table, "%s", levels.failed ? "?" : levels.bytes);
+    sbp_table_cell(table, "%s", sbp_format_bytes((double)cluster->memory_bytes, bytes));
+    sbp_text_free(&levels);
+}
+
+static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entries, int count)
+{
+    static const char *const TITLES[2][4] = {{"model", "parameters", "operators", "batch"},
+                                             {"cluster", "devices", "levels", "memory"}};
+    struct sbp_table table;
+    sbp_table_init(&table, 4, TITLES[kind]);
+    for (int i = 0; i < count; i++) {
+        sbp_table_cell(&table, "%s", entries[i].name);
+        if (!entries[i].readable) {
+            sbp_table_cell(&table, "-");
+            sbp_table_cell(&table, "%s", entries[i].why.text);
+            sbp_table_cell(&table, "-");
+        } else if (kind == SBP_CONFIG_MODEL) {
+            model_cells(&table, &entries[i].graph);
+        } else {
+            cluster_cells(&table, &entries[i].cluster);
+        }
+    }
+    const enum sbp_status status = sbp_table_print(&table, stdout, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struct entry *entry,
+                      bool *failed)
+{
+    struct cJSON *item = sbp_push_object(list, failed);
+    sbp_put_text(item, "name", entry->name, failed);
+    sbp_put_text(item, "path", entry->path, failed);
+    if (!entry->readable) {
+        sbp_put_text(item, "error", entry->why.text, failed);
+    } else if (kind == SBP_CONFIG_MODEL) {
+        sbp_put_number(item, "parameters", (double)entry->graph.parameters, failed);
+        sbp_put_number(item, "global_batch", (double)entry->graph.global_batch, failed);
+        sbp_put_number(item, "sequence", (double)entry->graph.sequence, failed);
+    } else {
+        sbp_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster), failed);
+        sbp_put_number(item, "memory_bytes", (double)entry->cluster.memory_bytes, failed);
+    }
+}
+
+static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry *entries, int count,
+                                  struct sbp_diag *diag)
+{
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    struct cJSON *list =
+        sbp_put_array(json, kind == SBP_CONFIG_MODEL ? "models" : "clusters", &failed);
+    for (int i = 0; i < count && !failed; i++)
+        put_entry(list, kind, &entries[i], &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
+                                 struct sbp_diag *diag)
+{
+    static const char *const WORDS[] = {"models", "clusters", NULL};
+    for (int i = 0; i < 2; i++)
+        if (strcmp(word, WORDS[i]) == 0) {
+            *kind = i == 0 ? SBP_CONFIG_MODEL : SBP_CONFIG_CLUSTER;
+            return SBP_OK;
+        }
+    const char *nearest = sbp_nearest(word, WORDS);
+    if (nearest != NULL)
+        return sbp_fail(diag, SBP_E_USAGE, "sbplan list: unknown \"%.60s\", did you mean \"%s\"?",
+                        word, nearest);
+    return sbp_fail(diag, SBP_E_USAGE,
+                    "sbplan list: unknown \"%.60s\", legal are models and clusters", word);
+}
+
+static enum sbp_status list(const struct sbp_arguments *arguments, struct sbp_arena *arena,
+                            struct sbp_diag *diag)
+{
+    enum sbp_config_kind kind = SBP_CONFIG_MODEL;
+    struct sbp_config_names names;
+    SBP_TRY(find_kind(arguments->operands.word[0], &kind, diag));
+    SBP_TRY(sbp_config_list(kind, arena, &names, diag));
+    struct entry *entries = SBP_NEW(arena, struct entry, names.count);
+    if (entries == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    for (int i = 0; i < names.count; i++) {
+        entries[i].name = names.name[i];
+        entries[i].path = names.path[i];
+        read_entry(kind, &entries[i]);
+    }
+    const enum sbp_status status = arguments->json ? print_json(kind, entries, names.count, diag)
+                                                   : print_text(kind, entries, names.count);
+    for (int i = 0; i < names.count && kind == SBP_CONFIG_MODEL; i++)
+        sbp_graph_free(&entries[i].graph);
+    return status;
+}
+
+enum sbp_status sbp_command_list(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_arena arena = {0};
+    const enum sbp_status status = list(arguments, &arena, diag);
+    sbp_arena_free(&arena);
+    return status;
+}

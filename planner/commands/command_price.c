@@ -1,0 +1,39 @@
+#include "planner/commands/search_session.h"
+
+#define NO_LIMIT (INT64_C(1) << 60)
+
+/* The strategy is fixed, only where outputs rest is searched. What does not fit is priced as well:
+ * the report says so. */
+static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    const struct sbp_arguments *arguments = job->arguments;
+    SBP_TRY(sbp_fixes_read_around(&job->plan, &job->settings, arguments->strategy, diag));
+    job->request = sbp_search_request(arguments, &job->settings);
+    /* The paper's rule for boxing knows its own space alone. */
+    job->request.space =
+        job->settings.boxing == SBP_BOXING_PAPER ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL;
+    job->request.given = ~0u; /* nothing around the strategy is searched */
+    job->request.memory_limit_bytes = NO_LIMIT;
+    job->may_be_too_large = true;
+    SBP_TRY(sbp_fixes_read(&job->plan, arguments->strategy, &job->arena, &job->request.fix,
+                           &job->request.fix_count, diag));
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_search_run(&job->plan, &job->request, &job->outcome, &why);
+    if (status != SBP_OK)
+        return sbp_refuse_given(arguments->strategy, status, &why, diag);
+    job->request.memory_limit_bytes = arguments->memory_limit_bytes;
+    return sbp_search_answer(job, diag);
+}
+
+enum sbp_status sbp_command_price(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_search_job job = {.arguments = arguments};
+    if (arguments->strategy == NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan price: --strategy FILE is needed, see sbplan price --help");
+    enum sbp_status status = sbp_inputs_read(arguments, &job.arena, &job.settings, &job.plan, diag);
+    if (status == SBP_OK)
+        status = price(&job, diag);
+    sbp_search_job_free(&job);
+    return status;
+}

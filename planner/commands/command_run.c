@@ -1,0 +1,49 @@
+#include "base/options.h"
+#include "costmodel/program/runnable.h"
+#include "planner/cli/launch.h"
+#include "planner/plan/plan.h"
+
+enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI };
+
+/* A plan that is wrong is refused here, once, and not by every rank. */
+static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_diag *diag)
+{
+    struct sbp_plan plan;
+    SBP_TRY(sbp_plan_read(path, &plan, diag));
+    const enum sbp_status status =
+        sbp_plan_runs(&plan.graph, &plan.mesh, &plan.strategy, &plan.parallel, diag);
+    *ranks = plan.mesh.devices;
+    sbp_plan_free(&plan);
+    return status;
+}
+
+/* Without a backend sbplan-run takes mpi when a launcher started it, else threads. */
+static void choose(const struct sbp_arguments *arguments, struct sbp_launch *launch)
+{
+    static const char *const backends[] = {"auto", "threads", "mpi", "nccl"};
+    static const char *const devices[] = {"auto", "cpu", "cuda"};
+    int count = 0;
+    if (arguments->backend != BACKEND_AUTO) {
+        launch->extra[count++] = "--backend";
+        launch->extra[count++] = backends[arguments->backend];
+    }
+    if (arguments->device > 0) {
+        launch->extra[count++] = "--device";
+        launch->extra[count++] = devices[arguments->device];
+    }
+}
+
+enum sbp_status sbp_command_run(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const bool mpirun = arguments->backend == BACKEND_MPI && sbp_launcher_rank() < 0;
+    struct sbp_launch launch = {
+        .program = "sbplan-run", .build_folder = "executor", .arguments = arguments};
+    int64_t ranks = 0;
+    choose(arguments, &launch);
+    if (mpirun && !sbp_launch_has_mpirun())
+        return sbp_fail(diag, SBP_E_UNSUPPORTED,
+                        "sbplan run: --backend mpi needs mpirun, which is not in $PATH");
+    SBP_TRY(count_ranks(arguments->operands.word[0], &ranks, diag));
+    launch.ranks = mpirun ? ranks : 0;
+    return sbp_launch(&launch, diag);
+}

@@ -1,0 +1,125 @@
+#include <math.h>
+#include <stddef.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/cli/options.h"
+#include "planner/json_out.h"
+#include "planner/problem/solver.h"
+
+struct answer {
+    const struct sbp_arguments *arguments;
+    const struct sbp_problem *problem;
+    const struct sbp_solver *solver;
+    struct sbp_solution solution;
+    double peak_usage;
+};
+
+static void show_progress(void *context, int64_t evaluations, double best, double elapsed_s)
+{
+    char count[32];
+    sbp_progress_show(context, "solving: %s evaluations, best %.9g, %.0f s",
+                      sbp_format_count((double)evaluations, count), best, elapsed_s);
+}
+
+static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
+{
+    const struct sbp_arguments *arguments = answer->arguments;
+    struct sbp_progress progress;
+    struct sbp_diag refusal = {0};
+    const struct sbp_solver_options options = {.seed = (uint64_t)arguments->seed,
+                                               .time_limit_s = arguments->time_limit_s,
+                                               .max_evaluations = arguments->max_evaluations,
+                                               .restarts = (int)arguments->restarts,
+                                               .stop = arguments->stop,
+                                               .progress = show_progress,
+                                               .progress_context = &progress};
+    sbp_progress_start(&progress);
+    const enum sbp_status status =
+        sbp_solve(arguments->algorithm == 0 ? NULL : &sbp_solvers[arguments->algorithm - 1],
+                  answer->problem, &options, &answer->solution, &answer->solver, &refusal);
+    sbp_progress_end(&progress);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s: %s", arguments->operands.word[0], refusal.text);
+    if (answer->solution.choice != NULL)
+        answer->peak_usage = sbp_problem_peak_usage(answer->problem, answer->solution.choice);
+    return SBP_OK;
+}
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+static enum sbp_status print_text(const struct answer *answer)
+{
+    const struct sbp_problem *problem = answer->problem;
+    const struct sbp_solution *solution = &answer->solution;
+    char count[32], wall[32];
+    PRINT("problem    %d variables, %d edges", problem->variable_count, problem->edge_count);
+    if (isfinite(problem->capacity))
+        PRINT(", capacity %.9g", problem->capacity);
+    PRINT("\nsolver     %s: %s%s, %s evaluations in %s, seed %lld\n", answer->solver->name,
+          sbp_plan_status_name(solution->status), solution->stopped ? ", stopped early" : "",
+          sbp_format_count((double)solution->evaluations, count),
+          sbp_format_seconds(solution->wall_s, wall), (long long)answer->arguments->seed);
+    if (solution->choice != NULL)
+        PRINT("cost       %.12g\n", solution->cost);
+    if (solution->choice != NULL && isfinite(solution->lower_bound))
+        PRINT("bound      %.12g\n", solution->lower_bound);
+    if (solution->choice != NULL && isfinite(problem->capacity))
+        PRINT("usage      %.9g at most\n", answer->peak_usage);
+    if (solution->status == SBP_PLAN_INFEASIBLE)
+        PRINT("shortfall  %.9g over the capacity at least\n", solution->shortfall);
+    return SBP_OK;
+}
+
+static enum sbp_status print_json(const struct answer *answer, struct sbp_diag *diag)
+{
+    const struct sbp_solution *solution = &answer->solution;
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    sbp_put_text(json, "status", sbp_plan_status_name(solution->status), &failed);
+    sbp_put_bool(json, "stopped", solution->stopped, &failed);
+    sbp_put_text(json, "algorithm", answer->solver->name, &failed);
+    sbp_put_number(json, "seed", (double)answer->arguments->seed, &failed);
+    sbp_put_number(json, "cost", solution->cost, &failed);
+    sbp_put_number(json, "lower_bound", solution->lower_bound, &failed);
+    sbp_put_number(json, "evaluations", (double)solution->evaluations, &failed);
+    sbp_put_number(json, "wall_s", solution->wall_s, &failed);
+    sbp_put_number(json, "variables", answer->problem->variable_count, &failed);
+    sbp_put_number(json, "edges", answer->problem->edge_count, &failed);
+    sbp_put_number(json, "capacity", answer->problem->capacity, &failed);
+    sbp_put_number(json, "shortfall", solution->shortfall, &failed);
+    if (solution->choice != NULL) {
+        sbp_put_number(json, "peak_usage", answer->peak_usage, &failed);
+        struct cJSON *choice = sbp_put_array(json, "choice", &failed);
+        for (int i = 0; i < answer->problem->variable_count && !failed; i++)
+            sbp_push_number(choice, solution->choice[i], &failed);
+    }
+    struct cJSON *curve = sbp_put_array(json, "curve", &failed);
+    for (int i = 0; i < solution->curve_count && !failed; i++) {
+        struct cJSON *point = sbp_push_object(curve, &failed);
+        sbp_put_number(point, "evaluations", (double)solution->curve[i].evaluations, &failed);
+        sbp_put_number(point, "elapsed_s", solution->curve[i].elapsed_s, &failed);
+        sbp_put_number(point, "best", solution->curve[i].best, &failed);
+    }
+    return sbp_json_finish(json, failed, diag);
+}
+
+enum sbp_status sbp_command_solve(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct sbp_problem problem;
+    SBP_TRY(sbp_problem_read(arguments->operands.word[0], &problem, diag));
+    struct answer answer = {.arguments = arguments, .problem = &problem};
+    enum sbp_status status = solve(&answer, diag);
+    if (status == SBP_OK)
+        status = arguments->json ? print_json(&answer, diag) : print_text(&answer);
+    if (status == SBP_OK && answer.solution.choice == NULL)
+        status = SBP_NO;
+    sbp_solution_free(&answer.solution);
+    sbp_problem_free(&problem);
+    return status;
+}

@@ -1,0 +1,348 @@
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/json_out.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/report/plan_line.h"
+#include "planner/commands/search_session.h"
+#include "planner/commands/sweep.h"
+#include "planner/report/price_interval.h"
+
+/* What a row of the table shows. */
+struct row {
+    struct sbp_arguments arguments; /* the command's, with the row's values */
+    bool searched, refused, found;
+    struct sbp_diag why; /* refused */
+    struct sbp_outcome outcome;
+    struct sbp_parallel parallel;
+    struct sbp_summary summary;
+    struct sbp_trust trust;
+    struct sbp_shortage shortage;
+    char rate[SBP_RATE_BYTES], line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
+};
+
+struct table {
+    const struct sbp_arguments *arguments;
+    struct sbp_arena arena;
+    struct sbp_sweep sweep;
+    struct row *row;            /* (row_count) */
+    struct sbp_search_job last; /* of the last row that has a plan; arguments NULL: none yet */
+    int found, searched;
+};
+
+/* ---- searching ------------------------------------------------------------------------------ */
+
+/* "--sweep layers=4 --sweep zero=1": which row a message is about. */
+static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
+                                  const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    const char *told = why->text;
+    struct sbp_text text = {0};
+    if (strncmp(told, "--set", strlen("--set")) == 0) /* what a row gives is read like it */
+        told = strstr(told, ": ") == NULL ? told : strstr(told, ": ") + strlen(": ");
+    if (strncmp(told, "--sweep ", strlen("--sweep ")) == 0) /* it says so itself */
+        return sbp_fail(diag, status, "%s", told);
+    for (int i = 0; i < row->arguments.row.count; i++)
+        sbp_text_add(&text, "%s--sweep %s", i > 0 ? " " : "", row->arguments.row.word[i]);
+    (void)sbp_fail(diag, status, "%.300s: %s", text.failed ? "--sweep" : text.bytes, told);
+    sbp_text_free(&text);
+    return status;
+}
+
+/* A value that is wrong is refused before hours of searching. */
+static enum sbp_status check_rows(const struct table *table, struct sbp_diag *diag)
+{
+    for (int i = 0; i < table->sweep.row_count; i++) {
+        struct sbp_search_job job = {.arguments = &table->row[i].arguments};
+        struct sbp_diag why = {{0}};
+        const enum sbp_status status = sbp_search_job_open(&job, &why);
+        sbp_search_job_free(&job);
+        if (status != SBP_OK)
+            return refuse_row(&table->row[i], status, &why, diag);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status describe(struct table *table, struct sbp_search_job *job, struct row *row,
+                                struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
+    row->summary = report.summary;
+    row->parallel = job->plan.parallel;
+    (void)sbp_report_rate(&report, row->rate);
+    (void)sbp_plan_line(&job->plan, job->request.space, row->line);
+    if (table->last.arguments != NULL)
+        (void)sbp_plan_change(&table->last.plan, &job->plan, row->change);
+    sbp_report_free(&report);
+    return status;
+}
+
+/* A row without a legal strategy is a row. */
+static enum sbp_status search_row(struct table *table, struct sbp_search_job *job, struct row *row,
+                                  struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_search_job_open(job, diag));
+    const enum sbp_status status =
+        sbp_search_run(&job->plan, &job->request, &job->outcome, &row->why);
+    row->outcome = job->outcome;
+    row->refused = status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED;
+    if (row->refused)
+        return SBP_OK;
+    if (status != SBP_OK)
+        return refuse_row(row, status, &row->why, diag);
+    row->found = sbp_outcome_has_plan(&job->outcome);
+    if (row->found)
+        return describe(table, job, row, diag);
+    return sbp_shortage_find(&job->plan, &job->request, &job->outcome, &row->shortage, diag);
+}
+
+static bool is_stopped(const struct table *table)
+{
+    return table->arguments->stop != NULL && *table->arguments->stop != 0;
+}
+
+static enum sbp_status search_rows(struct table *table, struct sbp_diag *diag)
+{
+    for (int i = 0; i < table->sweep.row_count && !is_stopped(table); i++) {
+        struct row *row = &table->row[i];
+        struct sbp_search_job job = {.arguments = &row->arguments};
+        const enum sbp_status status = search_row(table, &job, row, diag);
+        row->searched = true;
+        table->searched++;
+        table->found += row->found;
+        if (row->found) { /* kept for the next row to be compared with */
+            const struct sbp_search_job before = table->last;
+            table->last = job;
+            job = before;
+        }
+        sbp_search_job_free(&job);
+        SBP_TRY(status);
+    }
+    return SBP_OK;
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+static void memory_cell(struct sbp_table *out, const struct row *row)
+{
+    char used[32], limit[32];
+    if (row->found)
+        sbp_table_cell(out, "%s", sbp_format_bytes((double)row->summary.totals.device_bytes, used));
+    else if (!row->refused && row->shortage.needed_bytes > 0)
+        sbp_table_cell(out, "%s > %s", sbp_format_bytes(row->shortage.needed_bytes, used),
+                       sbp_format_bytes(row->shortage.limit_bytes, limit));
+    else
+        sbp_table_cell(out, "-");
+}
+
+static const char *change_of(const struct table *table, int index)
+{
+    const struct row *row = &table->row[index];
+    if (!row->found)
+        return "-";
+    for (int before = 0; before < index; before++)
+        if (table->row[before].found)
+            return row->change[0] == '\0' ? "same" : row->change;
+    return "";
+}
+
+/* Whether any row's cluster holds measured groups. */
+static bool has_intervals(const struct table *table)
+{
+    for (int i = 0; i < table->sweep.row_count; i++)
+        if (table->row[i].trust.is_given)
+            return true;
+    return false;
+}
+
+static void print_row(struct sbp_table *out, const struct table *table, int index)
+{
+    const struct row *row = &table->row[index];
+    char seconds[32], word[SBP_VERDICT_BYTES];
+    for (int key = 0; key < table->sweep.key_count; key++)
+        sbp_table_cell(out, "%s", sbp_sweep_value(&table->sweep, index, key));
+    sbp_table_cell(out, "%s",
+                   row->found ? sbp_format_seconds(row->summary.totals.step_s, seconds) : "-");
+    if (has_intervals(table))
+        sbp_trust_cell(out, &row->trust);
+    sbp_table_cell(out, "%s", row->found ? row->rate : "-");
+    memory_cell(out, row);
+    sbp_table_cell(out, "%s", row->refused ? "refused" : sbp_outcome_word(&row->outcome, word));
+    sbp_table_cell(out, "%s", row->found ? row->line : "-");
+    sbp_table_cell(out, "%s", change_of(table, index));
+}
+
+/* Too long for a cell; alike ones once. */
+static enum sbp_status print_refusals(const struct table *table)
+{
+    for (int i = 0; i < table->sweep.row_count; i++) {
+        bool told = !table->row[i].refused;
+        for (int before = 0; before < i; before++)
+            told |= table->row[before].refused &&
+                    strcmp(table->row[before].why.text, table->row[i].why.text) == 0;
+        if (!told && printf("refused: %s\n", table->row[i].why.text) < 0)
+            return SBP_E_IO;
+    }
+    if (table->searched < table->sweep.row_count &&
+        printf("stopped after %d of %d rows\n", table->searched, table->sweep.row_count) < 0)
+        return SBP_E_IO;
+    return SBP_OK;
+}
+
+/* What a star is, and the longest doubt of the rows that have one. */
+static enum sbp_status print_stars(const struct table *table)
+{
+    bool is_told = false;
+    for (int i = 0; i < table->sweep.row_count; i++) {
+        const struct row *row = &table->row[i];
+        struct sbp_text name = {0};
+        if (!row->trust.is_given || row->trust.doubt_count == 0)
+            continue;
+        for (int k = 0; k < row->arguments.row.count; k++)
+            sbp_text_add(&name, "%s%s", k > 0 ? " " : "", row->arguments.row.word[k]);
+        enum sbp_status status = SBP_OK;
+        if (!is_told && printf("\n*: prices that were extrapolated or are poorly known, most of "
+                               "all\n") < 0)
+            status = SBP_E_IO;
+        is_told = true;
+        if (status == SBP_OK)
+            status = sbp_trust_print_star(&row->trust, row->summary.totals.step_s,
+                                          name.failed ? "row" : name.bytes, stdout);
+        sbp_text_free(&name);
+        SBP_TRY(status);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status print_table(const struct table *table)
+{
+    static const char *const REST[] = {"rate", "memory", "status", "plan", "changed"};
+    const char *titles[SBP_MOST_SWEEP_KEYS + 7];
+    int columns = 0;
+    struct sbp_table out;
+    for (int key = 0; key < table->sweep.key_count; key++)
+        titles[columns++] = table->sweep.key[key].name;
+    titles[columns++] = "step";
+    if (has_intervals(table))
+        titles[columns++] = "interval";
+    memcpy(titles + columns, REST, sizeof REST);
+    sbp_table_init(&out, columns + 5, titles);
+    for (int i = 0; i < table->sweep.row_count; i++)
+        if (table->row[i].searched)
+            print_row(&out, table, i);
+    const enum sbp_status status = sbp_table_print(&out, stdout, 0);
+    sbp_table_free(&out);
+    return status;
+}
+
+static enum sbp_status print_text(const struct table *table)
+{
+    SBP_TRY(print_table(table));
+    SBP_TRY(print_stars(table));
+    return print_refusals(table);
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void put_row(struct cJSON *rows, const struct table *table, int index, bool *failed)
+{
+    const struct row *row = &table->row[index];
+    struct cJSON *item = sbp_push_object(rows, failed);
+    struct cJSON *values = sbp_put_object(item, "values", failed);
+    for (int key = 0; key < table->sweep.key_count; key++)
+        sbp_put_text(values, table->sweep.key[key].name, sbp_sweep_value(&table->sweep, index, key),
+                     failed);
+    if (row->refused) {
+        sbp_put_text(item, "status", "refused", failed);
+        sbp_put_text(item, "why", row->why.text, failed);
+        return;
+    }
+    sbp_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
+    if (row->outcome.stopped)
+        sbp_put_bool(item, "stopped", true, failed);
+    sbp_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
+    sbp_put_number(item, "wall_s", row->outcome.wall_s, failed);
+    if (!row->found) {
+        sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+        if (row->shortage.largest[0] != '\0')
+            sbp_put_text(item, "dominates", row->shortage.largest, failed);
+        sbp_put_number(item, "available_bytes", row->shortage.limit_bytes, failed);
+        return;
+    }
+    const char *change = change_of(table, index);
+    sbp_put_number(item, "objective_s", row->outcome.objective_s, failed);
+    sbp_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
+    sbp_put_text(item, "plan", row->line, failed);
+    sbp_put_bool(item, "changed", change[0] != '\0' && strcmp(change, "same") != 0, failed);
+    sbp_put_text(item, "change", row->change, failed);
+    sbp_put_cost(item, &row->summary, failed);
+    sbp_trust_put(item, &row->trust, failed);
+    sbp_put_memory(item, &row->summary, failed);
+    sbp_put_parallel(item, &row->parallel, failed);
+}
+
+static enum sbp_status print_json(const struct table *table, struct sbp_diag *diag)
+{
+    struct cJSON *json = cJSON_CreateObject();
+    bool failed = json == NULL;
+    sbp_put_text(json, "version", SBP_VERSION, &failed);
+    sbp_put_text(json, "command", table->arguments->record, &failed);
+    if (table->searched < table->sweep.row_count)
+        sbp_put_bool(json, "stopped", true, &failed);
+    struct cJSON *rows = sbp_put_array(json, "rows", &failed);
+    for (int i = 0; i < table->sweep.row_count && !failed; i++)
+        if (table->row[i].searched)
+            put_row(rows, table, i, &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* One table, and no plan files: a plan is searched for by itself, with --set. */
+static enum sbp_status check_options(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const char *other = arguments->output != NULL    ? "-o"
+                        : arguments->problem != NULL ? "--problem"
+                        : arguments->top > 0         ? "--top"
+                        : arguments->tokens > 0      ? "--tokens"
+                                                     : NULL;
+    return other == NULL ? SBP_OK
+                         : sbp_fail(diag, SBP_E_USAGE,
+                                    "sbplan search: %s does not go with --sweep, which prints one "
+                                    "table; legal with --set KEY=VALUE for one of its values",
+                                    other);
+}
+
+static enum sbp_status sweep(struct table *table, struct sbp_diag *diag)
+{
+    const struct sbp_arguments *arguments = table->arguments;
+    SBP_TRY(check_options(arguments, diag));
+    SBP_TRY(sbp_sweep_parse(&arguments->sweep, &table->arena, &table->sweep, diag));
+    table->row = SBP_NEW(&table->arena, struct row, table->sweep.row_count);
+    for (int i = 0; i < table->sweep.row_count; i++) {
+        if (table->row == NULL)
+            return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+        table->row[i].arguments = *arguments;
+        SBP_TRY(sbp_sweep_row(&table->sweep, i, &table->arena, &table->row[i].arguments.row));
+    }
+    SBP_TRY(check_rows(table, diag));
+    SBP_TRY(search_rows(table, diag));
+    SBP_TRY(arguments->json ? print_json(table, diag) : print_text(table));
+    return table->found > 0 ? SBP_OK : SBP_NO;
+}
+
+enum sbp_status sbp_command_sweep(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    struct table table = {.arguments = arguments};
+    const enum sbp_status status = sweep(&table, diag);
+    sbp_search_job_free(&table.last);
+    sbp_arena_free(&table.arena);
+    return status;
+}

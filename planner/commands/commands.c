@@ -1,0 +1,168 @@
+/* The table of commands, and the way from argv to one of them. */
+#include <limits.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/cli/options.h"
+
+#define MODEL_OPTIONS  "--devices --set "
+#define SOLVER_OPTIONS "--algorithm --seed --time-limit --max-evaluations --restarts "
+
+#define NAMES_NOTE "MODEL and CLUSTER are files or names that `sbplan list` shows. "
+
+const struct sbp_command sbp_commands[] = {
+    {.name = "search",
+     .operands = "MODEL CLUSTER",
+     .least_operands = 2,
+     .most_operands = 2,
+     .summary = "find the cheapest way to split a model over a cluster",
+     .notes = NAMES_NOTE
+     "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
+     "search with the best plan so far, marked \"stopped\", and exit status 0; without one it is "
+     "1.",
+     .options =
+         "-o --problem --space --objective --runnable " SOLVER_OPTIONS
+         "--threads --memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
+     .run = sbp_command_search},
+    {.name = "explain",
+     .operands = "PLAN",
+     .least_operands = 1,
+     .most_operands = 1,
+     .summary = "say what a plan does: layer by layer, tensor by tensor, transfer by transfer",
+     .notes = "The plan is checked, compiled and priced again.",
+     .options = "--json --help",
+     .run = sbp_command_explain},
+    {.name = "compare",
+     .operands = "MODEL CLUSTER",
+     .least_operands = 2,
+     .most_operands = 2,
+     .summary = "search every space of strategies and show the best of each in one table",
+     .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
+                         "space has a plan, 1 none has, 2 bad usage or bad input.",
+     .options =
+         "--objective " SOLVER_OPTIONS "--threads --memory-limit " MODEL_OPTIONS "--json --help",
+     .run = sbp_command_compare},
+    {.name = "price",
+     .operands = "MODEL CLUSTER",
+     .least_operands = 2,
+     .most_operands = 2,
+     .summary = "price a strategy that somebody wrote by hand",
+     .notes = NAMES_NOTE
+     "The strategy file is {\"layers\": [{\"name\": \"fc1\", \"roles\": {\"batch\": [4], "
+     "\"column\": [8]}}, ...]}: for every layer that has a choice, how many ways each role splits "
+     "it at each level, outermost first; replicate, partial and context are roles, too. A layer "
+     "may say where its output rests between layers, \"rest\": \"B\" or {\"S0\": [4], \"B\": [8]} "
+     "(split by batch S0, sequence S1, features S2; B whole; P partial sums), and the ZeRO level "
+     "of its weights, \"zero\": 3. Other rests are searched. A \"parallel\" object holds what "
+     "--set says of stages and micro-batches. A plan file is a strategy file, too.",
+     .options =
+         "--strategy -o --seed --time-limit --memory-limit --tokens " MODEL_OPTIONS "--json --help",
+     .run = sbp_command_price},
+    {.name = "solve",
+     .operands = "PROBLEM.json",
+     .least_operands = 1,
+     .most_operands = 1,
+     .summary = "solve a pairwise problem by itself (the format of the IOPDDL benchmark)",
+     .notes = "Exit status: 0 a choice was found, 1 there is none, 2 bad usage or bad input.",
+     .options = SOLVER_OPTIONS "--json --help",
+     .run = sbp_command_solve},
+    {.name = "import",
+     .operands = "hf CONFIG.json",
+     .least_operands = 2,
+     .most_operands = 2,
+     .summary = "make a model file of a Hugging Face config.json",
+     .options = "-o --global-batch --sequence --precision --vocab-multiple --name --help",
+     .run = sbp_command_import},
+    {.name = "list",
+     .operands = "models|clusters",
+     .least_operands = 1,
+     .most_operands = 1,
+     .summary = "list the models or clusters that have names",
+     .notes = "They are looked for in $SBPLAN_CONFIGS (models/ and clusters/ in it), then where "
+              "sbplan was built or installed.",
+     .options = "--json --help",
+     .run = sbp_command_list},
+    {.name = "calibrate",
+     .operands = "[--from LOG...]",
+     .most_operands = INT_MAX,
+     .summary = "measure this machine's ranks and write a cluster file, or read published logs",
+     .notes = "Starts sbplan-calibrate, under mpirun where there is one, and prints the command; "
+              "with --from, sbplan-fit, which needs no ranks. What a log does not say of its run, "
+              "a first line of it may: \"#@ ranks=16 | nodes=2 | collective=all_gather\".",
+     .options =
+         "-n -o --backend --collectives --max-bytes --budget-s --runs --nominal --merge "
+         "--diff --fresh --dry-run --print-sbatch --method --statistic --weights --seed --from "
+         "--device-preset --ports --cluster-nodes --name --nodes --ranks-per-node --json "
+         "--quiet --help",
+     .forwards = true,
+     .run = sbp_command_calibrate},
+    {.name = "run",
+     .operands = "PLAN",
+     .least_operands = 1,
+     .most_operands = 1,
+     .summary = "train some steps as a plan says and compare with one device",
+     .notes = "Starts sbplan-run, with --backend mpi under mpirun, and prints that command. Exit "
+              "status: 0 done, 1 verification failed, 2 bad usage or bad input.",
+     .options = "--steps --verify --backend --device --dtype --seed --trace --json --help",
+     .forwards = true,
+     .run = sbp_command_run},
+    {.name = NULL},
+};
+
+static const struct sbp_command *find_command(const char *name)
+{
+    for (const struct sbp_command *command = sbp_commands; command->name != NULL; command++)
+        if (strcmp(command->name, name) == 0)
+            return command;
+    return NULL;
+}
+
+static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
+{
+    static const char *const later[] = {"report", "export", "validate"};
+    const char *names[32] = {0};
+    for (int i = 0; sbp_commands[i].name != NULL; i++)
+        names[i] = sbp_commands[i].name;
+    for (size_t i = 0; i < sizeof later / sizeof *later; i++)
+        if (strcmp(word, later[i]) == 0)
+            return sbp_fail(diag, SBP_E_USAGE, "sbplan: %s is not in this version", word);
+    const char *nearest = sbp_nearest(word, names);
+    if (nearest != NULL)
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan: unknown command \"%.60s\", did you mean \"%s\"?", word, nearest);
+    return sbp_fail(diag, SBP_E_USAGE, "sbplan: unknown command \"%.60s\", see sbplan --help",
+                    word);
+}
+
+static enum sbp_status run_command(const struct sbp_command *command, int count, char **words,
+                                   const atomic_int *stop, struct sbp_diag *diag)
+{
+    struct sbp_arguments arguments;
+    enum sbp_status status = sbp_arguments_read(command, count, words, &arguments, diag);
+    arguments.stop = stop;
+    if (status == SBP_OK && arguments.help)
+        sbp_help_print_command(command, stdout);
+    else if (status == SBP_OK)
+        status = command->run(&arguments, diag);
+    sbp_arguments_free(&arguments);
+    return status;
+}
+
+enum sbp_status sbp_cli_run(int argc, char **argv, const atomic_int *stop, struct sbp_diag *diag)
+{
+    if (argc < 2)
+        return sbp_fail(diag, SBP_E_USAGE, "sbplan: no command given, see sbplan --help");
+    const char *word = argv[1];
+    if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        sbp_help_print(stdout);
+        return SBP_OK;
+    }
+    if (strcmp(word, "--version") == 0) {
+        (void)printf("sbplan " SBP_VERSION "\n");
+        return SBP_OK;
+    }
+    const struct sbp_command *command = find_command(word);
+    if (command == NULL)
+        return refuse_command(word, diag);
+    return run_command(command, argc - 2, argv + 2, stop, diag);
+}

@@ -1,0 +1,268 @@
+/* What the commands search and price print: the plan that was found, or why there is none. */
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/json_out.h"
+#include "planner/commands/search_top.h"
+#include "planner/space/space_table.h"
+#include "planner/report/price_interval.h"
+
+static struct sbp_report_options report_options(const struct sbp_search_job *job)
+{
+    return (struct sbp_report_options){.tokens = job->arguments->tokens,
+                                       .memory_limit_bytes = job->arguments->memory_limit_bytes};
+}
+
+/* --- text --- */
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+static enum sbp_status print_search(const struct sbp_search_job *job)
+{
+    const struct sbp_outcome *outcome = &job->outcome;
+    char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
+    PRINT("search     space %s, ", sbp_space_name(job->request.space));
+    if (outcome->space_size_log10 > 0)
+        PRINT("10^%.1f strategies, ", outcome->space_size_log10);
+    else if (outcome->evaluations > 0) /* else nobody counted */
+        PRINT("1 strategy, ");
+    PRINT("%s boxing; ", sbp_boxing_name(job->request.boxing));
+    if (outcome->algorithm != NULL)
+        PRINT("%s: ", outcome->algorithm);
+    PRINT("%s\n", sbp_outcome_verdict(outcome, verdict));
+    PRINT("           %s evaluations in %s, seed %lld\n",
+          sbp_format_count((double)outcome->evaluations, count),
+          sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);
+    return SBP_OK;
+}
+
+static enum sbp_status print_text(const struct sbp_search_job *job, const struct sbp_report *report,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_report_options options = report_options(job);
+    struct sbp_trust trust;
+    SBP_TRY(sbp_trust_make(report->plan, &report->step, &trust, diag));
+    SBP_TRY(sbp_report_print_model(&job->plan, stdout));
+    SBP_TRY(print_search(job));
+    SBP_TRY(sbp_report_print_cost(report, &options, stdout));
+    SBP_TRY(sbp_trust_print(&trust, report->summary.totals.step_s, stdout));
+    PRINT("\n");
+    SBP_TRY(sbp_report_print_layers(report, stdout));
+    if (job->arguments->output != NULL)
+        PRINT("\nwrote %s\n", job->arguments->output);
+    return SBP_OK;
+}
+
+static enum sbp_status print_top(const struct sbp_search_job *job,
+                                 const struct sbp_alternatives *all)
+{
+    SBP_TRY(sbp_report_print_model(&job->plan, stdout));
+    SBP_TRY(print_search(job));
+    PRINT("\n");
+    return sbp_alternatives_print(all);
+}
+
+/* Whether the search went through all values of a key anyway. */
+static bool was_searched(const struct sbp_search_job *job, const char *key)
+{
+    const struct sbp_outer *outer = &sbp_space_rule(job->request.space)->outer;
+    const bool open = strcmp(key, "pipeline") == 0      ? outer->pipeline
+                      : strcmp(key, "micro_batch") == 0 ? outer->micro_batch
+                      : strcmp(key, "recompute") == 0   ? outer->recompute
+                      : strcmp(key, "offload") == 0     ? outer->offload
+                                                        : outer->per_layer_zero;
+    return open && !job->request.runnable && !sbp_request_gives(&job->request, key);
+}
+
+enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
+{
+    const struct sbp_plan *plan = &job->plan;
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const bool several = sbp_plan_devices(plan) > 1;
+    PRINT("may help:");
+    if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && several &&
+        !was_searched(job, "zero"))
+        PRINT(" --set zero=3,");
+    if (parallel->recompute != SBP_RECOMPUTE_FULL && !was_searched(job, "recompute"))
+        PRINT(" --set recompute=full,");
+    if (parallel->micro_batch > 1 && !was_searched(job, "micro_batch"))
+        PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
+    if (several && !was_searched(job, "pipeline"))
+        PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
+    if (!parallel->offload && plan->cluster.host_link_bytes_per_s > 0 &&
+        !was_searched(job, "offload"))
+        PRINT(" --set offload=true,");
+    if (!plan->graph.precision.has_master && plan->graph.precision.param == SBP_FP32)
+        PRINT(" --set precision=mixed,");
+    if (job->request.space != SBP_SPACE_FULL)
+        PRINT(" --space full,");
+    PRINT(" more devices\n");
+    return SBP_OK;
+}
+
+/* What ended a search before it found anything. */
+static const char *stop_reason(const struct sbp_search_job *job)
+{
+    const struct sbp_arguments *arguments = job->arguments;
+    if (arguments->stop != NULL && *arguments->stop != 0)
+        return "it was interrupted";
+    if (arguments->max_evaluations > 0 && job->outcome.evaluations >= arguments->max_evaluations)
+        return "a larger --max-evaluations may help";
+    return "a longer --time-limit may help";
+}
+
+/* The least memory, which is a plan's where parts are known, else the model's. */
+static enum sbp_status print_needed(const struct sbp_shortage *shortage)
+{
+    char needed[32], least[32];
+    (void)sbp_format_bytes(shortage->needed_bytes, needed);
+    if (shortage->parts[0] == '\0') {
+        PRINT("; about %s (%.0f bytes) is the least, if a plan can be made of it\n", needed,
+              shortage->needed_bytes);
+        return SBP_OK;
+    }
+    if (shortage->least_bytes >= shortage->needed_bytes) {
+        PRINT("; %s (%.0f bytes) is the least that does", needed, shortage->needed_bytes);
+    } else {
+        PRINT("; the least that was seen to do is %s (%.0f bytes)", needed, shortage->needed_bytes);
+        if (shortage->least_bytes > 0)
+            PRINT(", none does with less than %s (%.0f bytes)",
+                  sbp_format_bytes(shortage->least_bytes, least), shortage->least_bytes);
+    }
+    PRINT("\n%s dominate: %s\n", shortage->largest, shortage->parts);
+    return SBP_OK;
+}
+
+static enum sbp_status print_shortage(const struct sbp_search_job *job,
+                                      const struct sbp_shortage *shortage)
+{
+    char limit[32];
+    const char *space = sbp_space_name(job->request.space);
+    (void)sbp_format_bytes(shortage->limit_bytes, limit);
+    SBP_TRY(sbp_report_print_model(&job->plan, stdout));
+    SBP_TRY(print_search(job));
+    if (job->outcome.stopped && !(shortage->needed_bytes > 0)) {
+        PRINT("\nno strategy of space %s was found before the search was stopped: %s\n", space,
+              stop_reason(job));
+        return SBP_OK;
+    }
+    if (job->outcome.status == SBP_PLAN_INFEASIBLE)
+        PRINT("\ninfeasible: no strategy of space %s fits %s a device", space, limit);
+    else
+        PRINT("\nno strategy of space %s was found that fits %s a device, nor a proof that there "
+              "is none",
+              space, limit);
+    if (shortage->needed_bytes > 0)
+        SBP_TRY(print_needed(shortage));
+    else
+        PRINT("\n");
+    return sbp_search_advise(job);
+}
+
+/* --- JSON --- */
+
+static void put_curve(struct cJSON *json, const struct sbp_outcome *outcome, bool *failed)
+{
+    struct cJSON *curve = sbp_put_array(json, "curve", failed);
+    for (int i = 0; i < outcome->curve_count && !*failed; i++) {
+        struct cJSON *point = sbp_push_object(curve, failed);
+        sbp_put_number(point, "evaluations", (double)outcome->curve[i].evaluations, failed);
+        sbp_put_number(point, "elapsed_s", outcome->curve[i].elapsed_s, failed);
+        sbp_put_number(point, "best_s", outcome->curve[i].best, failed);
+    }
+}
+
+static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
+{
+    struct cJSON *json = cJSON_CreateObject();
+    *failed = json == NULL;
+    sbp_put_search(json, job->arguments, &job->request, &job->outcome, failed);
+    sbp_put_number(json, "wall_s", job->outcome.wall_s, failed);
+    sbp_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
+    sbp_put_text(json, "version", SBP_VERSION, failed);
+    return json;
+}
+
+static enum sbp_status print_json(const struct sbp_search_job *job, const struct sbp_report *report,
+                                  const struct sbp_alternatives *all, struct sbp_diag *diag)
+{
+    bool failed;
+    const struct sbp_report_options options = report_options(job);
+    struct sbp_trust trust;
+    SBP_TRY(sbp_trust_make(report->plan, &report->step, &trust, diag));
+    struct cJSON *json = begin_json(job, &failed);
+    sbp_report_put(json, report, &options, &failed);
+    sbp_trust_put(json, &trust, &failed);
+    put_curve(json, &job->outcome, &failed);
+    if (all != NULL)
+        sbp_alternatives_put(json, all, &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
+                                           const struct sbp_shortage *shortage,
+                                           struct sbp_diag *diag)
+{
+    bool failed;
+    struct cJSON *json = begin_json(job, &failed);
+    sbp_put_model(json, &job->plan.graph, &failed);
+    sbp_put_parallel(json, &job->plan.parallel, &failed);
+    struct cJSON *memory = sbp_put_object(json, "memory", &failed);
+    sbp_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
+    if (shortage->needed_bytes > 0)
+        sbp_put_number(memory, "needed_bytes", shortage->needed_bytes, &failed);
+    if (shortage->least_bytes > 0)
+        sbp_put_number(memory, "lower_bound_bytes", shortage->least_bytes, &failed);
+    if (shortage->largest[0] != '\0')
+        sbp_put_text(memory, "dominates", shortage->largest, &failed);
+    return sbp_json_finish(json, failed, diag);
+}
+
+/* --- either --- */
+
+static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_shortage shortage;
+    SBP_TRY(sbp_shortage_find(&job->plan, &job->request, &job->outcome, &shortage, diag));
+    SBP_TRY(job->arguments->json ? print_shortage_json(job, &shortage, diag)
+                                 : print_shortage(job, &shortage));
+    return SBP_NO;
+}
+
+static enum sbp_status answer_top(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_alternatives all;
+    enum sbp_status status = sbp_alternatives_open(job, &all, diag);
+    if (status == SBP_OK)
+        status = sbp_alternatives_write(&all, diag);
+    if (status == SBP_OK)
+        status = job->arguments->json ? print_json(job, &all.plan[0].report, &all, diag)
+                                      : print_top(job, &all);
+    sbp_alternatives_free(&all);
+    return status;
+}
+
+enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    if (!sbp_outcome_has_plan(&job->outcome))
+        return answer_no(job, diag);
+    if (job->arguments->top > 0)
+        return answer_top(job, diag);
+    SBP_TRY(sbp_report_make(&job->plan, &report, diag));
+    enum sbp_status status = sbp_search_job_check(job, &report, diag);
+    if (status == SBP_OK)
+        status = sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag);
+    if (status == SBP_OK)
+        status = job->arguments->json ? print_json(job, &report, NULL, diag)
+                                      : print_text(job, &report, diag);
+    sbp_report_free(&report);
+    return status;
+}

@@ -1,0 +1,259 @@
+#include "planner/commands/search_session.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "planner/verify/verify.h"
+#include "planner/json_out.h"
+#include "planner/space/space_table.h"
+
+/* Places in sbp_parallel_keys of what --set gives. */
+static unsigned given_keys(const struct cJSON *parallel)
+{
+    const char *const *keys = sbp_parallel_keys();
+    unsigned given = 0;
+    for (int i = 0; keys[i] != NULL; i++)
+        if (cJSON_GetObjectItemCaseSensitive(parallel, keys[i]) != NULL)
+            given |= 1u << i;
+    return given;
+}
+
+struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings)
+{
+    return (struct sbp_request){
+        .space = (enum sbp_space_kind)arguments->space,
+        .solver = arguments->algorithm > 0 ? &sbp_solvers[arguments->algorithm - 1] : NULL,
+        .objective = (enum sbp_objective)arguments->objective,
+        .boxing = settings->boxing,
+        .max_batch_split = settings->max_batch_split,
+        .given = given_keys(settings->parallel),
+        .runnable = arguments->runnable,
+        .memory_limit_bytes = arguments->memory_limit_bytes,
+        .threads = (int)arguments->threads,
+        .solver_options = {.seed = (uint64_t)arguments->seed,
+                           .time_limit_s = arguments->time_limit_s,
+                           .max_evaluations = arguments->max_evaluations,
+                           .restarts = (int)arguments->restarts,
+                           .stop = arguments->stop},
+    };
+}
+
+/* A search has rounds: the time is counted from its start, not from the round's. */
+static void show_progress(void *context, int64_t evaluations, double best, double round_s)
+{
+    const struct sbp_progress *progress = context;
+    char count[32], cost[32];
+    (void)round_s;
+    sbp_progress_show(context, "searching: %s strategies, best %s, %.0f s",
+                      sbp_format_count((double)evaluations, count),
+                      isfinite(best) ? sbp_format_seconds(best, cost) : "none yet",
+                      sbp_clock_s() - progress->start_s);
+}
+
+enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
+                               struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct sbp_ranking ranking;
+    return sbp_search_run_top(plan, request, 1, &ranking, outcome, diag);
+}
+
+enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
+                                   int most, struct sbp_ranking *ranking,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct sbp_progress progress;
+    struct sbp_request watched = *request;
+    watched.solver_options.progress = show_progress;
+    watched.solver_options.progress_context = &progress;
+    sbp_progress_start(&progress);
+    const enum sbp_status status = sbp_explore_top(plan, &watched, most, ranking, outcome, diag);
+    sbp_progress_end(&progress);
+    return status;
+}
+
+bool sbp_outcome_has_plan(const struct sbp_outcome *outcome)
+{
+    return outcome->status == SBP_PLAN_OPTIMAL || outcome->status == SBP_PLAN_FEASIBLE;
+}
+
+/* --- records --- */
+
+void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
+                    const struct sbp_request *request, const struct sbp_outcome *outcome,
+                    bool *failed)
+{
+    const bool communication = request->objective == SBP_COMMUNICATION;
+    sbp_put_text(json, "status", sbp_plan_status_name(outcome->status), failed);
+    if (outcome->stopped)
+        sbp_put_bool(json, "stopped", true, failed);
+    sbp_put_text(json, "space", sbp_space_name(request->space), failed);
+    sbp_put_text(json, "objective", communication ? "communication" : "step-time", failed);
+    sbp_put_number(json, "objective_s", outcome->objective_s, failed);
+    sbp_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
+    sbp_put_text(json, "algorithm", outcome->algorithm == NULL ? "none" : outcome->algorithm,
+                 failed);
+    sbp_put_number(json, "seed", (double)request->solver_options.seed, failed);
+    sbp_put_number(json, "evaluations", (double)outcome->evaluations, failed);
+    if (request->memory_limit_bytes > 0)
+        sbp_put_number(json, "memory_limit_bytes", (double)request->memory_limit_bytes, failed);
+    if (request->max_batch_split > 0)
+        sbp_put_number(json, "max_batch_split", (double)request->max_batch_split, failed);
+    sbp_put_text(json, "command", arguments->record, failed);
+}
+
+static enum sbp_status write_json(const struct cJSON *json, const char *path, struct sbp_diag *diag)
+{
+    char *text = sbp_json_text(json);
+    if (text == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", path);
+    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
+    free(text);
+    return status;
+}
+
+enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                const struct sbp_request *request,
+                                const struct sbp_outcome *outcome, int rank, struct cJSON **json,
+                                struct sbp_diag *diag)
+{
+    bool failed = false;
+    cJSON_Delete(plan->search);
+    plan->search = cJSON_CreateObject();
+    sbp_put_search(plan->search, arguments, request, outcome, &failed);
+    if (rank > 0)
+        sbp_put_number(plan->search, "rank", rank, &failed);
+    if (failed)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
+    return sbp_plan_json(plan, json, diag);
+}
+
+enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                 const struct sbp_request *request,
+                                 const struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct cJSON *json;
+    if (arguments->output == NULL)
+        return SBP_OK;
+    SBP_TRY(sbp_search_json(plan, arguments, request, outcome, 0, &json, diag));
+    const enum sbp_status status = write_json(json, arguments->output, diag);
+    cJSON_Delete(json);
+    return status;
+}
+
+/* --- jobs --- */
+
+/* What a space says of the model or the cluster, with their files in front. */
+static enum sbp_status refuse_space(const struct sbp_arguments *arguments, enum sbp_status status,
+                                    const struct sbp_diag *why, struct sbp_diag *diag)
+{
+    static const char *const inputs[] = {"model: ", "cluster: "}; /* the operands, in order */
+    for (int i = 0; i < 2 && i < arguments->operands.count; i++)
+        if (strncmp(why->text, inputs[i], strlen(inputs[i])) == 0)
+            return sbp_fail(diag, status, "%s: %s", arguments->operands.word[i],
+                            why->text + strlen(inputs[i]));
+    return sbp_refuse_given(NULL, status, why, diag);
+}
+
+enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_inputs_read(job->arguments, &job->arena, &job->settings, &job->plan, diag));
+    job->request = sbp_search_request(job->arguments, &job->settings);
+    struct sbp_diag why = {{0}};
+    const enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &why);
+    if (status != SBP_OK)
+        return refuse_space(job->arguments, status, &why, diag);
+    return sbp_fixes_parse(&job->plan, &job->arguments->fix, &job->arena, &job->request.fix,
+                           &job->request.fix_count, diag);
+}
+
+/* What is priced by hand need not fit. */
+enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
+                                     const struct sbp_report *report, struct sbp_diag *diag)
+{
+    struct sbp_request request = job->request;
+    if (job->may_be_too_large)
+        request.memory_limit_bytes = INT64_MAX;
+    const struct sbp_claim claim = {
+        .plan = &job->plan, .step = &report->step, .request = &request, .outcome = &job->outcome};
+    return sbp_check_plan(&claim, diag);
+}
+
+void sbp_search_job_free(struct sbp_search_job *job)
+{
+    sbp_plan_free(&job->plan);
+    sbp_settings_free(&job->settings);
+    sbp_arena_free(&job->arena);
+}
+
+/* --- verdicts --- */
+
+#define GAP_BYTES 32
+
+/* "1.2 %": how far the objective is above a positive lower bound. */
+static const char *gap_of(const struct sbp_outcome *outcome, char *buffer)
+{
+    const double percent = 100 * (outcome->objective_s / outcome->lower_bound_s - 1);
+    (void)snprintf(buffer, GAP_BYTES, percent < 1000 ? "%.3g %%" : "%.0f %%", percent);
+    return buffer;
+}
+
+const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer)
+{
+    char gap[GAP_BYTES];
+    if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0)
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "gap %s", gap_of(outcome, gap));
+    else
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s",
+                       outcome->status == SBP_PLAN_TIME_LIMIT
+                           ? "none found"
+                           : sbp_plan_status_name(outcome->status));
+    return buffer;
+}
+
+const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
+{
+    const char *stopped = outcome->stopped ? ", stopped early" : "";
+    char bound[32], gap[GAP_BYTES];
+    if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s",
+                       gap_of(outcome, gap), sbp_precise_seconds(outcome->lower_bound_s, bound),
+                       stopped);
+    } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
+    } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "neither a plan nor a proof%s", stopped);
+    } else {
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s", sbp_plan_status_name(outcome->status),
+                       stopped);
+    }
+    return buffer;
+}
+
+enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                                  const struct sbp_outcome *outcome, struct sbp_shortage *shortage,
+                                  struct sbp_diag *diag)
+{
+    struct sbp_report report;
+    *shortage = (struct sbp_shortage){
+        .needed_bytes = (double)outcome->needed_bytes,
+        .least_bytes = outcome->stopped ? 0 : ceil(outcome->least_bytes),
+        .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->cluster)};
+    if (shortage->needed_bytes <= shortage->limit_bytes)
+        shortage->needed_bytes = 0; /* time was short, not memory */
+    if (shortage->needed_bytes == 0 || outcome->leanest == NULL)
+        return SBP_OK;
+    plan->strategy = outcome->leanest->strategy;
+    SBP_TRY(sbp_plan_set_parallel(plan, &outcome->leanest->parallel, diag));
+    SBP_TRY(sbp_report_make(plan, &report, diag));
+    (void)sbp_report_memory_parts(&report.summary, shortage->parts);
+    (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",
+                   sbp_report_largest_part(&report.summary));
+    sbp_report_free(&report);
+    return SBP_OK;
+}

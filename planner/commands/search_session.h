@@ -1,0 +1,85 @@
+/* A search as the commands run it: options to request, progress, what is recorded of it.
+ */
+#ifndef SBP_PLANNER_COMMANDS_SEARCH_SESSION_H
+#define SBP_PLANNER_COMMANDS_SEARCH_SESSION_H
+
+#include "planner/outer/branch_and_bound.h"
+#include "planner/cli/inputs.h"
+#include "planner/report/report.h"
+
+/* The request of a command line; fixes are the caller's to add. */
+struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
+                                      const struct sbp_settings *settings);
+
+/* sbp_explore with a progress line; the other for the `most` best plans (sbp_explore_top). */
+enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
+                               struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
+                                   int most, struct sbp_ranking *ranking,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+/* Whether the outcome left a strategy in the plan. */
+bool sbp_outcome_has_plan(const struct sbp_outcome *outcome);
+
+/* Members space, objective, algorithm, seed, status, lower bound, ...: what a plan keeps of its
+ * search. */
+void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
+                    const struct sbp_request *request, const struct sbp_outcome *outcome,
+                    bool *failed);
+/* The plan with how it was found, for a file; rank 0: it is the only one. The caller deletes it. */
+enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                const struct sbp_request *request,
+                                const struct sbp_outcome *outcome, int rank, struct cJSON **json,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+/* Writes it where -o says; nothing without -o. */
+enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+                                 const struct sbp_request *request,
+                                 const struct sbp_outcome *outcome,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+/* "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped before ..."; the buffer
+ * holds SBP_VERDICT_BYTES; returns it. */
+#define SBP_VERDICT_BYTES 128
+const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer);
+/* The same for a cell of a table: "optimal", "gap 1.2 %", "feasible", "infeasible", "none found".
+ */
+const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer);
+
+/* One search from the command line on; zeroed but for the arguments at first. */
+struct sbp_search_job {
+    const struct sbp_arguments *arguments;
+    struct sbp_arena arena;
+    struct sbp_settings settings;
+    struct sbp_plan plan;
+    struct sbp_request request;
+    struct sbp_outcome outcome;
+    struct sbp_ranking ranking; /* with --top */
+    bool may_be_too_large;      /* a plan need not fit in memory */
+};
+/* Reads what the arguments name, sets the request and the fixes, and what the space fixes of a
+ * step. The job may be freed either way. */
+enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_search_job_free(struct sbp_search_job *job);
+/* The second opinion on the job's plan (planner/verify/verify.h): no plan leaves without. */
+enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
+                                     const struct sbp_report *report,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
+/* Checks the plan (planner/verify/verify.h), writes it and prints the report; SBP_NO, with the
+ * reason printed, where there is none. */
+enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
+enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
+
+/* Why there is no plan, and which memory a device would have to have: that of the leanest plan that
+ * was seen. The plan is left with it. needed_bytes is 0 when memory is not what lacks; parts is ""
+ * where no plan was seen and needed_bytes is the model's. E_MEMORY and what plans fail with. */
+struct sbp_shortage {
+    double needed_bytes, limit_bytes;
+    double least_bytes; /* none needs less; 0: not known */
+    char parts[SBP_PARTS_BYTES], largest[32];
+};
+enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
+                                  const struct sbp_outcome *outcome, struct sbp_shortage *shortage,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

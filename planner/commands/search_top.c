@@ -1,0 +1,274 @@
+#include "planner/commands/search_top.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/file.h"
+#include "base/text.h"
+#include "planner/verify/verify.h"
+#include "planner/json_out.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/report/plan_line.h"
+
+/* ---- options -------------------------------------------------------------------------------- */
+
+static bool is_heuristic(const char *solver)
+{
+    return strcmp(solver, "random") == 0 || strcmp(solver, "coordinate-descent") == 0 ||
+           strcmp(solver, "metropolis-hastings") == 0;
+}
+
+/* "plan.json", "plan-2.json": the rank stands before the extension. */
+static void name_file(const char *output, int rank, struct sbp_text *file)
+{
+    const char *slash = strrchr(output, '/');
+    const char *name = slash == NULL ? output : slash + 1;
+    const char *dot = strrchr(name, '.');
+    const size_t stem = dot == NULL || dot == name ? strlen(output) : (size_t)(dot - output);
+    if (rank == 1)
+        sbp_text_add(file, "%s", output);
+    else
+        sbp_text_add(file, "%.*s-%d%s", (int)stem, output, rank, output + stem);
+}
+
+/* Plans beside the first: it was looked at as an option's value. */
+static enum sbp_status check_files(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    enum sbp_status status = SBP_OK;
+    for (int rank = 2; rank <= arguments->top && status == SBP_OK; rank++) {
+        struct sbp_text file = {0};
+        name_file(arguments->output, rank, &file);
+        status = file.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory")
+                             : sbp_file_check_writable(file.bytes, diag);
+        sbp_text_free(&file);
+    }
+    return status;
+}
+
+enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments, struct sbp_diag *diag)
+{
+    const char *solver = arguments->algorithm > 0 ? sbp_solvers[arguments->algorithm - 1].name : "";
+    struct stat output;
+    if (arguments->top > 0 && is_heuristic(solver))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan search: --top: %s finds one plan and proves nothing of others, "
+                        "legal is --algorithm auto, exact, ilp or exhaustive",
+                        solver);
+    if (arguments->top > 1 && arguments->output != NULL && stat(arguments->output, &output) == 0 &&
+        !S_ISREG(output.st_mode))
+        return sbp_fail(diag, SBP_E_USAGE,
+                        "sbplan search: --top: -o %s is not a regular file, and further plans go "
+                        "to files beside it",
+                        arguments->output);
+    return arguments->output == NULL ? SBP_OK : check_files(arguments, diag);
+}
+
+/* ---- plans ---------------------------------------------------------------------------------- */
+
+static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alternative *plan,
+                                  int rank, struct sbp_diag *diag)
+{
+    struct cJSON *json;
+    const char *output = job->arguments->output;
+    if (output == NULL)
+        return SBP_OK;
+    name_file(output, rank, &plan->file);
+    SBP_TRY(sbp_search_json(&plan->plan, job->arguments, &job->request, &plan->outcome, rank, &json,
+                            diag));
+    char *text = sbp_json_text(json);
+    cJSON_Delete(json);
+    if (text != NULL)
+        sbp_text_add(&plan->text, "%s", text);
+    const bool failed = text == NULL || plan->text.failed || plan->file.failed;
+    free(text);
+    return failed ? sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", output) : SBP_OK;
+}
+
+/* The strategy's arrays stay the search's. */
+static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_ranked *ranked,
+                                 struct sbp_alternative *plan, struct sbp_diag *diag)
+{
+    struct cJSON *model = cJSON_Duplicate(job->plan.model_json, true);
+    struct cJSON *cluster = cJSON_Duplicate(job->plan.cluster_json, true);
+    if (model == NULL || cluster == NULL) {
+        cJSON_Delete(model);
+        cJSON_Delete(cluster);
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    }
+    SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan->plan, diag));
+    SBP_TRY(sbp_plan_set_parallel(&plan->plan, &ranked->parallel, diag));
+    plan->plan.strategy = ranked->strategy;
+    const double bound_s = job->outcome.lower_bound_s;
+    plan->outcome = job->outcome;
+    plan->outcome.objective_s = ranked->objective_s;
+    plan->outcome.status =
+        ranked->objective_s <= bound_s * (1 + 1e-9) ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    SBP_TRY(sbp_report_make(&plan->plan, &plan->report, diag));
+    const struct sbp_claim claim = {.plan = &plan->plan,
+                                    .step = &plan->report.step,
+                                    .request = &job->request,
+                                    .outcome = &plan->outcome};
+    return sbp_check_plan(&claim, diag);
+}
+
+enum sbp_status sbp_alternatives_open(struct sbp_search_job *job, struct sbp_alternatives *all,
+                                      struct sbp_diag *diag)
+{
+    *all = (struct sbp_alternatives){.job = job};
+    all->plan = SBP_NEW(&job->arena, struct sbp_alternative, job->ranking.count);
+    if (all->plan == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    for (int i = 0; i < job->ranking.count; i++) {
+        all->count++;
+        SBP_TRY(open_plan(job, &job->ranking.plan[i], &all->plan[i], diag));
+        SBP_TRY(write_text(job, &all->plan[i], i + 1, diag));
+    }
+    return SBP_OK;
+}
+
+void sbp_alternatives_free(struct sbp_alternatives *all)
+{
+    for (int i = 0; i < all->count; i++) {
+        struct sbp_alternative *plan = &all->plan[i];
+        sbp_report_free(&plan->report);
+        sbp_plan_free(&plan->plan);
+        sbp_text_free(&plan->file);
+        sbp_text_free(&plan->text);
+    }
+    *all = (struct sbp_alternatives){0};
+}
+
+enum sbp_status sbp_alternatives_write(const struct sbp_alternatives *all, struct sbp_diag *diag)
+{
+    for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
+        SBP_TRY(sbp_file_write(all->plan[i].file.bytes, all->plan[i].text.bytes,
+                               all->plan[i].text.length, diag));
+    return SBP_OK;
+}
+
+/* What differs from the best; "" of the best. */
+static const char *change_of(const struct sbp_alternatives *all, int index, char *buffer)
+{
+    return sbp_plan_change(&all->plan[0].plan, &all->plan[index].plan, buffer);
+}
+
+/* ---- text ----------------------------------------------------------------------------------- */
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (printf(__VA_ARGS__) < 0)                                                               \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+static void print_row(struct sbp_table *table, const struct sbp_alternatives *all, int index)
+{
+    const struct sbp_alternative *plan = &all->plan[index];
+    const struct sbp_summary *summary = &plan->report.summary;
+    const double best_s = all->plan[0].outcome.objective_s, tokens = all->job->arguments->tokens;
+    char line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES], bytes[32];
+    sbp_table_cell(table, "%d", index + 1);
+    sbp_table_cell(table, "%.6g", 1e3 * summary->totals.step_s);
+    sbp_table_cell(table, "%.6g", 1e3 * summary->totals.communication_s);
+    const double over = best_s > 0 ? 100 * (plan->outcome.objective_s / best_s - 1) : 0;
+    if (index == 0)
+        sbp_table_cell(table, "-");
+    else
+        sbp_table_cell(table, over < 10 ? "%.2g %%" : "%.0f %%", over);
+    sbp_table_cell(table, "%s", sbp_format_bytes((double)summary->totals.device_bytes, bytes));
+    if (tokens > 0)
+        sbp_table_cell(table, "%.4g", sbp_summary_training(summary, tokens).days);
+    sbp_table_cell(table, "%s", sbp_plan_line(&plan->plan, all->job->request.space, line));
+    sbp_table_cell(table, "%s", index == 0 ? "-" : change_of(all, index, change));
+}
+
+static enum sbp_status print_table(const struct sbp_alternatives *all)
+{
+    const bool tokens = all->job->arguments->tokens > 0;
+    const char *titles[8] = {"#", "step ms", "comm. ms", "over best", "memory"};
+    int columns = 5;
+    if (tokens)
+        titles[columns++] = "days";
+    titles[columns++] = "plan (layers)";
+    titles[columns++] = "differs from the best";
+    struct sbp_table table;
+    sbp_table_init(&table, columns, titles);
+    for (int i = 0; i < all->count; i++)
+        print_row(&table, all, i);
+    const enum sbp_status status = sbp_table_print(&table, stdout, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+/* How good the list is. */
+static enum sbp_status print_proof(const struct sbp_alternatives *all)
+{
+    const struct sbp_ranking *ranking = &all->job->ranking;
+    const double last_s = ranking->plan[ranking->count - 1].objective_s;
+    const bool all_proved = ranking->proved == ranking->count;
+    char rest[32], first[48] = "none is proved: nothing";
+    if (all_proved && ranking->count == ranking->most)
+        PRINT("\nproved: no other plan costs less\n");
+    else if (all_proved && isinf(ranking->rest_s))
+        PRINT("\nproved: there are no more\n");
+    else if (!(ranking->rest_s > 0))
+        PRINT("\nthe best that were found, none is proved\n");
+    else {
+        if (ranking->proved > 0)
+            (void)snprintf(first, sizeof first, "the first %d are proved, nothing else",
+                           ranking->proved);
+        PRINT("\nthe best that were found, %s costs less than %s, %.3g %% below the last\n",
+              ranking->proved == 1 ? "the first is proved, nothing else" : first,
+              sbp_precise_seconds(ranking->rest_s, rest),
+              100 * fmax(0, 1 - ranking->rest_s / last_s));
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_alternatives_print(const struct sbp_alternatives *all)
+{
+    SBP_TRY(print_table(all));
+    SBP_TRY(print_proof(all));
+    for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
+        PRINT("%s%s%s", i == 0 ? "wrote " : ", ", all->plan[i].file.bytes,
+              i + 1 == all->count ? "\n" : "");
+    return SBP_OK;
+}
+
+/* ---- JSON ----------------------------------------------------------------------------------- */
+
+static void put_plan(struct cJSON *plans, const struct sbp_alternatives *all, int index,
+                     bool *failed)
+{
+    const struct sbp_alternative *plan = &all->plan[index];
+    char line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
+    struct cJSON *item = sbp_push_object(plans, failed);
+    sbp_put_number(item, "rank", index + 1, failed);
+    sbp_put_bool(item, "proved", index < all->job->ranking.proved, failed);
+    sbp_put_number(item, "objective_s", plan->outcome.objective_s, failed);
+    sbp_put_text(item, "plan", sbp_plan_line(&plan->plan, all->job->request.space, line), failed);
+    sbp_put_text(item, "change", change_of(all, index, change), failed);
+    if (plan->file.length > 0)
+        sbp_put_text(item, "file", plan->file.bytes, failed);
+    sbp_put_cost(item, &plan->report.summary, failed);
+    sbp_put_memory(item, &plan->report.summary, failed);
+    sbp_put_parallel(item, &plan->plan.parallel, failed);
+    sbp_report_put_layers(item, &plan->report, failed);
+}
+
+void sbp_alternatives_put(struct cJSON *json, const struct sbp_alternatives *all, bool *failed)
+{
+    const struct sbp_ranking *ranking = &all->job->ranking;
+    struct cJSON *top = sbp_put_object(json, "top", failed);
+    sbp_put_number(top, "asked", ranking->most, failed);
+    sbp_put_number(top, "found", ranking->count, failed);
+    sbp_put_number(top, "proved", ranking->proved, failed);
+    sbp_put_number(top, "rest_s", ranking->rest_s, failed);
+    struct cJSON *plans = sbp_put_array(top, "plans", failed);
+    for (int i = 0; i < all->count && !*failed; i++)
+        put_plan(plans, all, i, failed);
+}

@@ -1,0 +1,43 @@
+/* The answer of `search --top K`: several plans in one table, each checked and, with -o, written.
+ *
+ * Nothing is written before all of them are checked and every text of a file is there.
+ */
+#ifndef SBP_PLANNER_COMMANDS_SEARCH_TOP_H
+#define SBP_PLANNER_COMMANDS_SEARCH_TOP_H
+
+#include "base/text.h"
+#include "planner/commands/search_session.h"
+
+/* One of the plans, best first, on its own copy of model and cluster. Must not be moved. */
+struct sbp_alternative {
+    struct sbp_plan plan;
+    struct sbp_outcome outcome; /* optimal where it costs no more than the search's bound */
+    struct sbp_report report;
+    struct sbp_text file; /* -o's name for it; empty without -o */
+    struct sbp_text text; /* that is written there */
+};
+
+struct sbp_alternatives {
+    const struct sbp_search_job *job; /* borrowed */
+    int count;
+    struct sbp_alternative *plan;
+};
+
+/* E_USAGE: --top beside what it does not go with. */
+enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+
+/* The job's ranking, checked and ready to be written. May be freed either way. */
+enum sbp_status sbp_alternatives_open(struct sbp_search_job *job, struct sbp_alternatives *all,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_alternatives_free(struct sbp_alternatives *all);
+
+/* plan.json, plan-2.json, ...; nothing without -o. */
+enum sbp_status sbp_alternatives_write(const struct sbp_alternatives *all,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+/* A row for each, and what is known of the plans that are not listed. */
+enum sbp_status sbp_alternatives_print(const struct sbp_alternatives *all) SBP_MUST_USE;
+/* Member "top". */
+void sbp_alternatives_put(struct cJSON *json, const struct sbp_alternatives *all, bool *failed);
+
+#endif

@@ -1,0 +1,419 @@
+#include "planner/import/hf.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "costmodel/model/graph.h"
+#include "planner/import/hf_families.h"
+
+#define MOST_SIZE (INT64_C(1) << 31)
+
+/* ---- what families write with ---- */
+
+bool sbp_import_given(const struct sbp_json *config, const char *key, struct sbp_json *member)
+{
+    return sbp_json_has(config, key) && sbp_json_member(config, key, member) == SBP_OK &&
+           !cJSON_IsNull(member->node);
+}
+
+void sbp_import_put_number(struct sbp_import *import, const char *key, double value)
+{
+    import->failed |= cJSON_AddNumberToObject(import->model, key, value) == NULL;
+}
+
+void sbp_import_put_flag(struct sbp_import *import, const char *key, bool value)
+{
+    import->failed |= cJSON_AddBoolToObject(import->model, key, value) == NULL;
+}
+
+void sbp_import_put_text(struct sbp_import *import, const char *key, const char *value)
+{
+    import->failed |= cJSON_AddStringToObject(import->model, key, value) == NULL;
+}
+
+void sbp_import_note(struct sbp_import *import, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    struct cJSON *note = cJSON_CreateString(text);
+    if (note == NULL || !cJSON_AddItemToArray(import->notes, note)) {
+        cJSON_Delete(note);
+        import->failed = true;
+    }
+}
+
+/* ---- the family ---- */
+
+static void list_families(struct sbp_text *text)
+{
+    for (int i = 0; i < sbp_import_family_count; i++)
+        sbp_text_add(text, "%s%s",
+                     i == 0                            ? ""
+                     : i + 1 < sbp_import_family_count ? ", "
+                                                       : " and ",
+                     sbp_import_families[i].name);
+}
+
+static enum sbp_status refuse_family(const struct sbp_json *at, const char *what)
+{
+    struct sbp_text names = {0};
+    list_families(&names);
+    const enum sbp_status status =
+        sbp_json_refuse(at, "%s, supported are %s", what, names.failed ? "few" : names.bytes);
+    sbp_text_free(&names);
+    return status;
+}
+
+/* Files of BERT's authors have no model_type, but token types; ALBERT's, whose layers share their
+ * weights, have both as little and as much, and say the embedding's own width besides. */
+static bool is_original_bert(const struct sbp_json *config)
+{
+    return sbp_json_has(config, "type_vocab_size") && !sbp_json_has(config, "embedding_size");
+}
+
+static enum sbp_status find_family(const struct sbp_json *config,
+                                   const struct sbp_import_family **family)
+{
+    const bool typed = sbp_json_has(config, "model_type");
+    const char *name = "bert";
+    struct sbp_json member = *config;
+    char what[96];
+    if (typed || !is_original_bert(config)) {
+        if (!typed && cJSON_IsObject(config->node))
+            return refuse_family(config, "key \"model_type\" is missing");
+        SBP_TRY(sbp_json_member(config, "model_type", &member));
+        SBP_TRY(sbp_json_string(&member, &name));
+    }
+    for (int i = 0; i < sbp_import_family_count; i++)
+        if (strcmp(sbp_import_families[i].name, name) == 0) {
+            *family = &sbp_import_families[i];
+            return SBP_OK;
+        }
+    (void)snprintf(what, sizeof what, "\"%.40s\" is not supported", name);
+    return refuse_family(&member, what);
+}
+
+/* ---- fields ---- */
+
+static enum sbp_status refuse_missing(const struct sbp_import *import,
+                                      const struct sbp_import_field *field)
+{
+    if (field->theirs[1] == NULL)
+        return sbp_json_refuse(&import->config, "key \"%s\" is missing: %s needs it",
+                               field->theirs[0], import->family->name);
+    return sbp_json_refuse(&import->config, "key \"%s\" (or \"%s\") is missing: %s needs it",
+                           field->theirs[0], field->theirs[1], import->family->name);
+}
+
+static enum sbp_status put_given(struct sbp_import *import, const struct sbp_import_field *field,
+                                 const struct sbp_json *member)
+{
+    int64_t size;
+    double number;
+    bool flag;
+    switch (field->type) {
+    case SBP_IMPORT_SIZE:
+    case SBP_IMPORT_SIZE_OR_NULL:
+        SBP_TRY(sbp_json_int64(member, 1, MOST_SIZE, &size));
+        sbp_import_put_number(import, field->ours, (double)size);
+        return SBP_OK;
+    case SBP_IMPORT_FLAG:
+        SBP_TRY(sbp_json_bool(member, &flag));
+        sbp_import_put_flag(import, field->ours, flag);
+        return SBP_OK;
+    default:
+        SBP_TRY(sbp_json_double(member, 0, 1, &number));
+        if (field->type == SBP_IMPORT_PROBABILITY && number >= 1)
+            return sbp_json_refuse(member, "must be at least 0 and less than 1");
+        sbp_import_put_number(import, field->ours, number);
+        return SBP_OK;
+    }
+}
+
+/* The first of the field's keys that the config has. */
+static bool find_given(const struct sbp_import *import, const struct sbp_import_field *field,
+                       struct sbp_json *member)
+{
+    for (int i = 0; i < 4 && field->theirs[i] != NULL; i++)
+        if (sbp_import_given(&import->config, field->theirs[i], member))
+            return true;
+    return false;
+}
+
+static enum sbp_status put_field(struct sbp_import *import, const struct sbp_import_field *field)
+{
+    struct sbp_json member;
+    if (find_given(import, field, &member))
+        return put_given(import, field, &member);
+    if (field->required)
+        return refuse_missing(import, field);
+    if (isnan(field->absent) ||
+        (field->type == SBP_IMPORT_SIZE_OR_NULL && sbp_json_has(&import->config, field->theirs[0])))
+        return SBP_OK;
+    if (field->type == SBP_IMPORT_FLAG)
+        sbp_import_put_flag(import, field->ours, field->absent > 0);
+    else
+        sbp_import_put_number(import, field->ours, field->absent);
+    return SBP_OK;
+}
+
+/* ---- switches ---- */
+
+static enum sbp_status check_activation(struct sbp_import *import)
+{
+    const char *const *supported = import->family->activations;
+    struct sbp_json member;
+    const char *name;
+    char legal[96] = "";
+    size_t used = 0;
+    if (!sbp_import_given(&import->config, "hidden_act", &member) &&
+        !sbp_import_given(&import->config, "activation_function", &member))
+        return SBP_OK;
+    SBP_TRY(sbp_json_string(&member, &name));
+    for (int i = 0; supported[i] != NULL; i++) {
+        if (strcmp(name, supported[i]) == 0) {
+            if (strcmp(name, "gelu") == 0)
+                sbp_import_note(import, "activation gelu: its tanh form is used");
+            return SBP_OK;
+        }
+        used += (size_t)snprintf(legal + used, sizeof legal - used, "%s%s", i == 0 ? "" : ", ",
+                                 supported[i]);
+    }
+    return sbp_json_refuse(&member, "\"%.40s\" is not supported for %s, supported: %s", name,
+                           import->family->name, legal);
+}
+
+static enum sbp_status check_switches(const struct sbp_import *import)
+{
+    for (const struct sbp_import_switch *s = import->family->switches; s->key != NULL; s++) {
+        bool value = s->supported;
+        struct sbp_json member;
+        if (!sbp_import_given(&import->config, s->key, &member))
+            continue;
+        SBP_TRY(sbp_json_bool(&member, &value));
+        if (value != s->supported)
+            return sbp_json_refuse(&member, "%s is not supported, supported is %s",
+                                   value ? "true" : "false", value ? "false" : "true");
+    }
+    return SBP_OK;
+}
+
+/* Weights of fewer bits are the publisher's way to serve the model, not to train it. */
+static void note_quantization(struct sbp_import *import)
+{
+    struct sbp_json member;
+    if (sbp_import_given(&import->config, "quantization_config", &member))
+        sbp_import_note(import, "quantization_config is ignored: the precision is an option");
+}
+
+/* ---- options ---- */
+
+static double number_of(const struct cJSON *model, const char *key)
+{
+    const struct cJSON *member = cJSON_GetObjectItemCaseSensitive(model, key);
+    return cJSON_IsNumber(member) ? member->valuedouble : 0;
+}
+
+static enum sbp_status check_options(const struct sbp_import_options *options,
+                                     struct sbp_diag *diag)
+{
+    if (options->global_batch < 1 || options->global_batch > MOST_SIZE)
+        return sbp_fail(diag, SBP_E_INPUT, "global batch %lld, legal are 1 to 2^31",
+                        (long long)options->global_batch);
+    if (options->vocab_multiple < 0 || options->vocab_multiple > MOST_SIZE)
+        return sbp_fail(diag, SBP_E_INPUT, "vocabulary multiple %lld, legal are 1 to 2^31",
+                        (long long)options->vocab_multiple);
+    return SBP_OK;
+}
+
+/* Learned positions end. */
+static enum sbp_status check_positions(const struct sbp_import *import, int64_t sequence)
+{
+    const struct sbp_import_field *field = import->family->fields;
+    const double positions = number_of(import->model, "positions");
+    struct sbp_json member;
+    while (field->ours != NULL && strcmp(field->ours, "positions") != 0)
+        field++;
+    if (field->ours == NULL || (double)sequence <= positions || !find_given(import, field, &member))
+        return SBP_OK;
+    return sbp_json_refuse(&member, "a sequence of %lld tokens, legal are 1 to %.0f",
+                           (long long)sequence, positions);
+}
+
+/* Rotated positions go on, which is worth a word. */
+static void note_long_sequence(struct sbp_import *import, int64_t sequence)
+{
+    struct sbp_json trained;
+    if (cJSON_HasObjectItem(import->model, "positions") ||
+        !sbp_import_given(&import->config, "max_position_embeddings", &trained) ||
+        !cJSON_IsNumber(trained.node) || trained.node->valuedouble >= (double)sequence)
+        return;
+    sbp_import_note(import, "sequence %lld is longer than max_position_embeddings, %.0f",
+                    (long long)sequence, trained.node->valuedouble);
+}
+
+static enum sbp_status check_sequence(struct sbp_import *import,
+                                      const struct sbp_import_options *options)
+{
+    if (import->family->images)
+        return SBP_OK;
+    if (options->sequence < 1)
+        return sbp_json_refuse(&import->config,
+                               "%s needs --sequence N: the training decides it, not the config",
+                               import->family->name);
+    note_long_sequence(import, options->sequence);
+    return check_positions(import, options->sequence);
+}
+
+/* ---- writing the model ---- */
+
+static void make_name(const struct sbp_import *import, char *name, size_t size)
+{
+    static const struct {
+        const char *name;
+        double layers, hidden;
+    } PUBLISHED[] = {{"gpt2-small", 12, 768},
+                     {"gpt2-medium", 24, 1024},
+                     {"gpt2-large", 36, 1280},
+                     {"gpt2-xl", 48, 1600}};
+    const double layers = number_of(import->model, "layers"),
+                 hidden = number_of(import->model, "hidden");
+    const char *family = import->family->name;
+    for (size_t i = 0; i < sizeof PUBLISHED / sizeof PUBLISHED[0]; i++)
+        if (strcmp(family, "gpt2") == 0 && layers == PUBLISHED[i].layers &&
+            hidden == PUBLISHED[i].hidden && number_of(import->model, "ffn") == 4 * hidden &&
+            number_of(import->model, "vocab") == 50257) {
+            (void)snprintf(name, size, "%s", PUBLISHED[i].name);
+            return;
+        }
+    if (layers > 0)
+        (void)snprintf(name, size, "%s-%.0fx%.0f", family, layers, hidden);
+    else
+        (void)snprintf(name, size, "%s-%.0f", family, number_of(import->model, "depth"));
+}
+
+static void put_options(struct sbp_import *import, const struct sbp_import_options *options)
+{
+    const int64_t multiple = options->vocab_multiple == 0 ? 128 : options->vocab_multiple;
+    if (!import->family->images)
+        sbp_import_put_number(import, "vocab_multiple", (double)multiple);
+    sbp_import_put_number(import, "global_batch", (double)options->global_batch);
+    if (options->sequence > 0)
+        sbp_import_put_number(import, "sequence", (double)options->sequence);
+    sbp_import_put_text(import, "precision",
+                        options->precision == NULL ? "fp32" : options->precision);
+}
+
+/* The file's own name, without the way to it. */
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
+/* Name and source stand first, what the file says next, what the training decides last. */
+static enum sbp_status write_model(struct sbp_import *import,
+                                   const struct sbp_import_options *options)
+{
+    char name[64];
+    sbp_import_put_text(import, "name", "");
+    sbp_import_put_text(import, "architecture", import->family->architecture);
+    sbp_import_note(import, "Hugging Face model_type %s, %.100s", import->family->name,
+                    base_name(import->config.file));
+    for (const struct sbp_import_field *field = import->family->fields; field->ours != NULL;
+         field++)
+        SBP_TRY(put_field(import, field));
+    SBP_TRY(check_activation(import));
+    SBP_TRY(check_switches(import));
+    if (import->family->rest != NULL)
+        SBP_TRY(import->family->rest(import));
+    SBP_TRY(check_sequence(import, options));
+    note_quantization(import);
+    put_options(import, options);
+    make_name(import, name, sizeof name);
+    struct cJSON *text = cJSON_CreateString(options->name == NULL ? name : options->name);
+    if (text == NULL || !cJSON_ReplaceItemInObjectCaseSensitive(import->model, "name", text))
+        import->failed = true;
+    return SBP_OK;
+}
+
+/* A refusal of a key of the model file, said of the config's key that it was made of. */
+static enum sbp_status translate(const struct sbp_import *import, const char *name,
+                                 struct sbp_diag *diag)
+{
+    const size_t start = strlen(name) + strlen(": ");
+    const char *key = diag != NULL && strlen(diag->text) > start ? diag->text + start : "";
+    const char *end = strstr(key, ": ");
+    struct sbp_diag refusal;
+    struct sbp_json member;
+    for (const struct sbp_import_field *field = import->family->fields;
+         end != NULL && field->ours != NULL; field++)
+        if (strlen(field->ours) == (size_t)(end - key) &&
+            strncmp(field->ours, key, (size_t)(end - key)) == 0 &&
+            find_given(import, field, &member)) {
+            refusal = *diag;
+            member.diag = diag;
+            diag->text[0] = '\0'; /* the first message stays, else */
+            return sbp_json_refuse(&member, "%s", refusal.text + (end - diag->text) + 2);
+        }
+    return SBP_E_INPUT;
+}
+
+/* The rest of what is legal is known by the reader of model files: names, precision, sizes. */
+static enum sbp_status check_model(const struct sbp_import *import, struct sbp_diag *diag)
+{
+    struct sbp_graph graph;
+    struct sbp_json at;
+    char name[512];
+    (void)snprintf(name, sizeof name, "model imported from %s", import->config.file);
+    sbp_json_at(import->model, name, diag, &at);
+    const enum sbp_status status = sbp_graph_read(&at, &graph);
+    if (status != SBP_OK)
+        return status == SBP_E_INPUT ? translate(import, name, diag) : status;
+    sbp_graph_free(&graph);
+    return SBP_OK;
+}
+
+static enum sbp_status fill(struct sbp_import *import, const struct sbp_import_options *options,
+                            struct sbp_diag *diag)
+{
+    enum sbp_status status = SBP_OK;
+    import->failed = import->model == NULL || import->notes == NULL;
+    if (!import->failed)
+        status = write_model(import, options);
+    if (!import->failed && status == SBP_OK) {
+        import->failed = !cJSON_AddItemToObject(import->model, "notes", import->notes);
+        if (!import->failed)
+            import->notes = NULL; /* the model's now */
+    }
+    if (import->failed && status == SBP_OK)
+        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", import->config.file);
+    return status == SBP_OK ? check_model(import, diag) : status;
+}
+
+enum sbp_status sbp_import_hf(const struct sbp_json *config,
+                              const struct sbp_import_options *options, struct cJSON **model,
+                              struct sbp_diag *diag)
+{
+    struct sbp_import import = {.config = *config};
+    *model = NULL;
+    SBP_TRY(find_family(config, &import.family));
+    SBP_TRY(check_options(options, diag));
+    import.model = cJSON_CreateObject();
+    import.notes = cJSON_CreateArray();
+    const enum sbp_status status = fill(&import, options, diag);
+    if (status == SBP_OK)
+        *model = import.model;
+    else
+        cJSON_Delete(import.model);
+    cJSON_Delete(import.notes);
+    return status;
+}

@@ -1,0 +1,453 @@
+#include "planner/inner/cut_solve_job.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "planner/labels/label.h"
+#include "planner/bounds/lagrangian.h"
+#include "planner/bounds/message_passing.h"
+
+enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16, MOST_LEAN = 4 };
+/* Capacities that differ by this share, and plans that leave this share of the limit, are as good.
+ */
+#define NARROW 1e-3
+/* Cells of tables over pairs of spaces that are solved in no time. */
+#define SCANNED_CELLS 2e6
+/* ... and of those that are solved soon enough to try capacities though the leanest is too large.
+ */
+#define SQUEEZED_CELLS 5e7
+/* Work on tables and labels under the machine's capacity, which bounds the space, and under others.
+ */
+#define TABLE_EVALUATIONS    INT64_C(16000000)
+#define SQUEEZED_EVALUATIONS INT64_C(2000000)
+
+/* ---- from a choice to a priced strategy ----------------------------------------------------- */
+
+enum sbp_status sbp_job_price_trial(struct sbp_job *job)
+{
+    struct sbp_plan *plan = job->plan;
+    struct sbp_step step;
+    struct sbp_diag refusal = {{0}};
+    SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
+    SBP_TRY(sbp_plan_brief_step(plan, &job->trial.strategy, &step, job->diag));
+    const bool communication = job->request->objective == SBP_COMMUNICATION;
+    job->trial.objective_s = communication ? step.totals.communication_s : step.totals.step_s;
+    job->trial.device_bytes = step.totals.device_bytes;
+    job->least_bytes = fmin(job->least_bytes, (double)step.totals.device_bytes);
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+void sbp_job_keep_better(struct sbp_job *job)
+{
+    const bool is_better = job->request->leanest && isfinite(job->best.objective_s)
+                               ? job->trial.device_bytes < job->best.device_bytes
+                               : job->trial.objective_s < job->best.objective_s;
+    if (!is_better ||
+        (job->trial.device_bytes > job->limit_bytes && !job->request->puts_memory_off))
+        return;
+    sbp_strategy_copy(&job->plan->graph, &job->trial.strategy, &job->best.strategy);
+    job->best.objective_s = job->trial.objective_s;
+    job->best.device_bytes = job->trial.device_bytes;
+}
+
+static void reset_class_limits(const struct sbp_job *job)
+{
+    for (int c = 0; c < job->plan->graph.class_count; c++)
+        job->class_limit[c] = sbp_class_unlimited(job->plan->graph.dim_class[c].size);
+}
+
+/* So many axes of each family that they divide the class together, the outermost first: labels can
+ * then split it by the same axes everywhere. Whether the choice splits it by more. */
+static bool limit_axes(const struct sbp_job *job, int dim_class, const struct sbp_class_limit *used)
+{
+    const struct sbp_mesh *mesh = &job->plan->mesh;
+    uint8_t axes[SBP_MAX_AXES] = {0};
+    int64_t left = job->plan->graph.dim_class[dim_class].size;
+    bool narrows = false;
+    for (int f = 0; f < mesh->family_count; f++) {
+        for (; axes[f] < mesh->family[f].count && left % mesh->family[f].prime == 0; axes[f]++)
+            left /= mesh->family[f].prime;
+        narrows |= used->axes[f] > axes[f];
+    }
+    if (narrows)
+        memcpy(job->class_limit[dim_class].axes, axes, sizeof axes);
+    return narrows;
+}
+
+/* At most half of the parts that a variable of the choice makes of a class. */
+static bool halve_parts(const struct sbp_job *job, int dim_class,
+                        const struct sbp_class_limit *used)
+{
+    struct sbp_class_limit *limit = &job->class_limit[dim_class];
+    limit->parts = (limit->parts < used->parts ? limit->parts : used->parts) / 2;
+    return limit->parts >= 1;
+}
+
+/* Less for a class whose labels do not divide it, so that the choice is not made again. */
+static bool tighten_class(const struct sbp_job *job, bool by_axes, int dim_class,
+                          const struct sbp_class_limit *used)
+{
+    const bool is_new = job->class_limit[dim_class].axes[0] == SBP_ANY_AXES;
+    return (by_axes && is_new && limit_axes(job, dim_class, used)) ||
+           halve_parts(job, dim_class, used);
+}
+
+/* ---- one round ------------------------------------------------------------------------------ */
+
+enum verdict { FITS, TOO_LARGE, NOT_LABELLED, NO_CHOICE };
+
+/* A space solved once: choice, labels, price. */
+struct round {
+    double capacity_bytes; /* in: of the space's memory model, INFINITY, or SBP_LEAST_BYTES */
+    double modelled_bytes; /* of the choice, by that model */
+    double bound_s;        /* no choice that fits beats it, or the goal where that is less */
+    enum verdict verdict;
+    int broken_class;            /* not labelled: a class whose splits do not divide it, -1: none */
+    struct sbp_class_limit used; /* most that one variable splits that class by */
+};
+
+static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space,
+                              struct round *round, struct sbp_labelling *labelling)
+{
+    int *choice = NULL;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&job->scratch);
+    enum sbp_status status = sbp_job_note_interrupt(
+        job, sbp_job_solve(job, space, round->capacity_bytes, &choice, &round->bound_s));
+    if (status == SBP_OK && choice != NULL) {
+        status = sbp_label(space, choice, job->request->solver_options.seed, &job->trial.strategy,
+                           labelling);
+        round->modelled_bytes = sbp_space_bytes(space, choice);
+        round->verdict = NOT_LABELLED;
+        round->broken_class = labelling->broken_class;
+        round->used = labelling->used;
+    }
+    sbp_arena_release(&job->scratch, mark);
+    return status;
+}
+
+static enum sbp_status try_round(struct sbp_job *job, const struct sbp_space *space,
+                                 double capacity_bytes, struct round *round)
+{
+    struct sbp_labelling labelling = {0};
+    *round = (struct round){.capacity_bytes = capacity_bytes,
+                            .bound_s = -INFINITY,
+                            .verdict = NO_CHOICE,
+                            .broken_class = -1};
+    SBP_TRY(choose(job, space, round, &labelling));
+    if (round->verdict == NO_CHOICE || labelling.broken_class >= 0 || labelling.broken_rests > 0)
+        return SBP_OK;
+    const enum sbp_status status = sbp_job_price_trial(job);
+    if (status == SBP_E_INPUT)
+        return SBP_OK;
+    SBP_TRY(status);
+    sbp_job_keep_better(job);
+    round->verdict = job->trial.device_bytes <= job->limit_bytes ? FITS : TOO_LARGE;
+    return SBP_OK;
+}
+
+/* ---- one space ------------------------------------------------------------------------------ */
+
+/* What is known of a space after some rounds. */
+struct search {
+    struct sbp_space space;
+    double bound_s;
+    double free_s; /* the bound without a limit of memory */
+    bool is_infeasible, too_large;
+    int broken_class;
+    struct sbp_class_limit used; /* of that class */
+    double cells;                /* of its tables over pairs */
+};
+
+/* What the strategy really needs that needs least by the model. */
+static enum sbp_status note_need(struct sbp_job *job, const struct sbp_space *space)
+{
+    struct round round;
+    SBP_TRY(try_round(job, space, SBP_LEAST_BYTES, &round));
+    if (isinf(job->least_bytes))
+        job->least_bytes = round.modelled_bytes + (double)job->plan->cluster.reserve_bytes;
+    return SBP_OK;
+}
+
+/* Capacities of the memory model whose best choices did and did not fit the machine, and the bytes
+ * that these left or lacked. */
+struct bracket {
+    double fits, left_bytes;
+    double too_large, lacked_bytes;
+};
+
+static void note_round(const struct sbp_job *job, const struct round *round,
+                       struct bracket *bracket)
+{
+    const double left = (double)(job->limit_bytes - job->trial.device_bytes);
+    if (round->verdict == TOO_LARGE) {
+        bracket->too_large = fmin(round->capacity_bytes, round->modelled_bytes);
+        bracket->lacked_bytes = -left;
+    } else if (round->verdict == FITS) {
+        bracket->fits = round->capacity_bytes;
+        bracket->left_bytes = left;
+    } else if (round->bound_s >= sbp_job_goal_s(job) * (1 - 1e-9)) {
+        bracket->fits = round->capacity_bytes; /* and costs more than what is known */
+    } else {
+        bracket->too_large = round->capacity_bytes;
+    }
+}
+
+/* The next capacity to try: less by what was lacked until one fits, then between, nearer to the one
+ * that missed the limit by less. */
+static double next_capacity(const struct bracket *bracket, double least)
+{
+    const double wide = bracket->too_large - bracket->fits;
+    if (bracket->fits < 0)
+        return bracket->too_large - bracket->lacked_bytes > least
+                   ? bracket->too_large - bracket->lacked_bytes
+                   : (bracket->too_large + least) / 2;
+    const double missed = bracket->left_bytes + bracket->lacked_bytes;
+    const double part = missed > 0 ? bracket->left_bytes / missed : 0.5;
+    return bracket->fits + wide * fmin(0.9, fmax(0.1, part));
+}
+
+/* Whether another capacity is worth a try. */
+static bool is_narrow(const struct sbp_job *job, const struct bracket *bracket, double least)
+{
+    const double below = bracket->fits < 0 ? least : bracket->fits;
+    return bracket->too_large - below <= NARROW * bracket->too_large ||
+           (bracket->fits >= 0 && bracket->left_bytes <= NARROW * (double)job->limit_bytes);
+}
+
+static bool is_solved_at_once(const struct sbp_space *space)
+{
+    return sbp_space_cells(space) <= SCANNED_CELLS;
+}
+
+/* What a program needs beyond the model differs from choice to choice: where solving takes no time,
+ * capacities from one that fits up to the room may well have a better one. */
+static enum sbp_status scan(struct sbp_job *job, const struct sbp_space *space, double fits)
+{
+    const double room = sbp_job_room_bytes(job);
+    if (!is_solved_at_once(space))
+        return SBP_OK;
+    for (int i = 1; i < MOST_STEPS && !job->outcome->stopped; i++) {
+        struct round round;
+        SBP_TRY(try_round(job, space, fits + (room - fits) * i / MOST_STEPS, &round));
+    }
+    return SBP_OK;
+}
+
+/* The memory model is a lower bound, and its best choice within the room was too large for the
+ * machine: looks for the largest capacity whose choice fits. */
+static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *space, double least,
+                               struct bracket bracket)
+{
+    for (int i = 0; i < MOST_SQUEEZES && !job->outcome->stopped; i++) {
+        struct round round;
+        if (is_narrow(job, &bracket, least))
+            break;
+        SBP_TRY(try_round(job, space, next_capacity(&bracket, least), &round));
+        note_round(job, &round, &bracket);
+    }
+    return scan(job, space, bracket.fits < 0 ? least : bracket.fits);
+}
+
+/* Under the machine's memory. First what needs least of it, by the model: a plan in most cases, if
+ * not a quick one. Where even that is too large for the machine, capacities between are only tried
+ * if that does not take long: other candidates may have room. */
+static enum sbp_status search_within_room(struct sbp_job *job, struct search *search)
+{
+    struct round round;
+    struct bracket bracket = {.fits = -1, .left_bytes = 0};
+    SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
+    const double least = round.modelled_bytes * (1 + 1e-9);
+    const bool may_fit =
+        round.verdict != TOO_LARGE || sbp_space_cells(&search->space) <= SQUEEZED_CELLS;
+    if (job->outcome->stopped)
+        return SBP_OK;
+    job->most_table_evaluations = TABLE_EVALUATIONS;
+    SBP_TRY(try_round(job, &search->space, sbp_job_room_bytes(job), &round));
+    search->bound_s = fmax(search->bound_s, round.bound_s);
+    search->broken_class = round.broken_class;
+    search->used = round.used;
+    search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
+    note_round(job, &round, &bracket);
+    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
+    return round.verdict == TOO_LARGE && may_fit && !job->sketches
+               ? squeeze(job, &search->space, least, bracket)
+               : SBP_OK;
+}
+
+/* The cheapest within a little more than the least by the model, up to the least that is known to
+ * do: programs need more than the model knows, some of them less of it. */
+static enum sbp_status try_lean(struct sbp_job *job, const struct sbp_space *space, double least)
+{
+    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
+    for (int i = 0; i < MOST_LEAN && !job->outcome->stopped; i++) {
+        struct round round;
+        const double known = fmin((double)job->limit_bytes, (double)job->best.device_bytes);
+        const double room = known - (double)job->plan->cluster.reserve_bytes - least;
+        const double part = (double)(i * i) / (MOST_LEAN * MOST_LEAN);
+        if (room <= 0)
+            break;
+        SBP_TRY(try_round(job, space, least * (1 + 1e-9) + part * room, &round));
+    }
+    return SBP_OK;
+}
+
+/* What needs least, whatever it costs. */
+static enum sbp_status search_leanest(struct sbp_job *job, struct search *search)
+{
+    struct round round;
+    struct sbp_space_bound bound;
+    SBP_TRY(sbp_space_bound(&search->space, INFINITY, &job->scratch, &bound));
+    SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
+    search->broken_class = round.broken_class;
+    search->used = round.used;
+    if (isinf(job->best.objective_s))
+        SBP_TRY(try_round(job, &search->space, INFINITY, &round));
+    if (isfinite(job->best.objective_s))
+        SBP_TRY(try_lean(job, &search->space, bound.least_bytes));
+    search->too_large = isfinite(job->best.objective_s); /* there is no more to be said */
+    return SBP_OK;
+}
+
+/* Whether the axes of every family play one role, so that they can be labelled in one way. */
+static bool has_one_label(const struct sbp_space *space, int variable)
+{
+    bool has_one = true;
+    for (int f = 0; f < space->mesh->family_count; f++)
+        for (int role = 0; role < SBP_MAX_ROLES; role++) {
+            const int count = sbp_space_count(space, variable, 0, f)[role];
+            has_one &= count == 0 || count == space->mesh->family[f].count;
+        }
+    return has_one;
+}
+
+/* Whether no ZeRO level was left out for what the memory model says of it: the program may need
+ * less. A device by itself has nothing to shard, whatever the level. */
+static bool has_every_level(const struct sbp_job *job, const struct sbp_space *space)
+{
+    return !job->request->zero_is_free || job->request->every_level || space->mesh->devices == 1;
+}
+
+/* A space of one strategy has no other that might fit: on a mesh of megatron's all layers are
+ * labelled alike. */
+static bool has_one_strategy(const struct sbp_job *job, const struct sbp_space *space)
+{
+    bool has_one = has_every_level(job, space);
+    for (int v = 0; v < space->variable_count && has_one; v++)
+        has_one = space->variable[v].choice_count == 1 &&
+                  (job->megatron != NULL || has_one_label(space, v));
+    return has_one;
+}
+
+/* First without a capacity, which is quick and mostly enough; then with one. */
+static enum sbp_status search_space(struct sbp_job *job, struct search *search)
+{
+    struct sbp_space_bound bound;
+    struct round round;
+    if (job->request->leanest)
+        return search_leanest(job, search);
+    SBP_TRY(sbp_space_bound(&search->space, sbp_job_room_bytes(job), &job->scratch, &bound));
+    search->bound_s = bound.bound_s;
+    search->free_s = bound.time_s;
+    search->is_infeasible = isinf(bound.bound_s);
+    if (search->is_infeasible || sbp_job_is_hopeless(job, bound.bound_s))
+        return SBP_OK;
+    SBP_TRY(try_round(job, &search->space, INFINITY, &round));
+    search->bound_s = fmax(search->bound_s, round.bound_s);
+    search->free_s = fmax(search->free_s, round.bound_s);
+    search->broken_class = round.broken_class;
+    search->used = round.used;
+    search->too_large = round.verdict == TOO_LARGE;
+    if (!search->too_large || job->request->puts_memory_off || job->outcome->stopped)
+        return SBP_OK;
+    if (!has_one_strategy(job, &search->space))
+        return search_within_room(job, search);
+    search->bound_s = INFINITY;
+    return SBP_OK;
+}
+
+/* Whether what is proved is proved only of plans that fit, and a plan that did not have to might be
+ * of use. */
+static bool is_raised_by_memory(const struct sbp_job *job, const struct search *search)
+{
+    return job->bounds && search->bound_s * (1 - 1e-9) > search->free_s &&
+           !sbp_job_is_hopeless(job, search->free_s);
+}
+
+double sbp_job_space_size_log10(const struct sbp_space *space)
+{
+    double digits = 0;
+    for (int v = 0; v < space->variable_count; v++) {
+        const struct sbp_space_variable *variable = &space->variable[v];
+        if (variable->op >= 0)
+            digits += log10(space->is_refuted ? variable->tuple_count : variable->choice_count);
+    }
+    return digits;
+}
+
+/* The space within the class limits. */
+static enum sbp_status search_limited(struct sbp_job *job, struct search *search,
+                                      struct sbp_diag *diag)
+{
+    *search = (struct search){.bound_s = -INFINITY, .free_s = -INFINITY, .broken_class = -1};
+    enum sbp_status status = sbp_space_make(job->plan, job->request, job->class_limit,
+                                            job->megatron, &search->space, diag);
+    if (status != SBP_OK)
+        return sbp_job_note_interrupt(job, status);
+    job->outcome->space_size_log10 = sbp_job_space_size_log10(&search->space);
+    search->cells = sbp_space_cells(&search->space);
+    status = search_space(job, search);
+    if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)
+        status = note_need(job, &search->space);
+    sbp_space_free(&search->space);
+    return status;
+}
+
+/* *broken: a class that the labels do not divide may be tightened. */
+static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct search *search,
+                                    bool *too_large, bool *broken)
+{
+    struct sbp_diag refusal = {{0}};
+    const enum sbp_status status = search_limited(job, search, &refusal);
+    *broken = false;
+    if (status == SBP_E_INPUT && !is_first)
+        return SBP_OK;
+    if (status != SBP_OK)
+        return sbp_fail(job->diag, status, "%s", refusal.text);
+    job->outcome->memory_binds |= search->too_large || search->is_infeasible;
+    *too_large |= search->too_large;
+    *broken = !job->outcome->stopped && search->broken_class >= 0;
+    return SBP_OK;
+}
+
+static bool is_good(const struct sbp_job *job, double bound_s)
+{
+    return sbp_job_is_near(job, bound_s) || sbp_job_is_hopeless(job, bound_s) ||
+           ((job->sketches || job->request->leanest) && isfinite(job->best.objective_s));
+}
+
+/* Bounds hold for the space until classes are tightened, in one way and then, if that found nothing
+ * good and takes no time, in the other: those rounds only look for a plan. */
+enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_large)
+{
+    struct search first;
+    bool any_broken;
+    reset_class_limits(job);
+    SBP_TRY(search_round(job, true, &first, too_large, &any_broken));
+    *bound_s = fmax(*bound_s, first.bound_s);
+    job->is_misled = first.broken_class >= 0;
+    job->cells = first.cells;
+    job->outcome->memory_binds |= is_raised_by_memory(job, &first);
+    for (int way = 0; way < 2 && any_broken && !job->outcome->stopped; way++) {
+        struct search last = {.broken_class = first.broken_class, .used = first.used};
+        bool broken = true;
+        reset_class_limits(job);
+        for (int i = 1; i < MOST_TIGHTENINGS && broken &&
+                        tighten_class(job, way == 1, last.broken_class, &last.used);
+             i++)
+            SBP_TRY(search_round(job, false, &last, too_large, &broken));
+        if (is_good(job, *bound_s) || first.cells > SCANNED_CELLS)
+            break;
+    }
+    return SBP_OK;
+}

@@ -1,0 +1,419 @@
+#include "planner/inner/label_branching.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/labels/label.h"
+#include "planner/space/domain_build.h"
+#include "planner/pricing/edge_kinds.h"
+#include "planner/bounds/message_passing.h"
+
+enum { MOST_AXES = 5, MOST_PARTS = 20000 };
+/* Work of a call, in cells of tables: a fifth of a second or so. */
+#define MOST_WORK         INT64_C(6000000)
+#define WORK_OF_A_SOLVE   INT64_C(4000)
+#define WORK_OF_OPERATORS INT64_C(400) /* to label, compile and price a plan, each */
+/* Cells of edge tables that may be built at all. */
+#define MOST_CELLS 4e6
+
+/* A part of the space: the choices that it rules out, and its cheapest choice. */
+struct part {
+    double bound_s;
+    uint8_t *banned; /* (all choices of all variables) */
+    int *choice;     /* (variable) */
+};
+
+struct refiner {
+    struct sbp_refinement *out;
+    struct sbp_diag *diag;
+    struct sbp_plan view; /* the plan on a mesh whose axes are families of their own */
+    struct sbp_space space;
+    struct sbp_problem problem;
+    double *cost;    /* (all choices) of the problem, before bans */
+    int *first;      /* (variable) where its choices begin */
+    sbp_axes *split; /* (all choices, class) axes that a choice splits a class by */
+    int choices;
+    struct part *heap; /* least bound first */
+    int part_count;
+    int64_t solved, work;
+    bool exhausted; /* parts were dropped without a look */
+};
+
+/* ---- the labelled space --------------------------------------------------------------------- */
+
+static void single_families(struct sbp_mesh *mesh)
+{
+    mesh->family_count = mesh->axis_count;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        mesh->family[axis] = (struct sbp_family){.level = mesh->axis[axis].level,
+                                                 .first = axis,
+                                                 .count = 1,
+                                                 .prime = mesh->axis[axis].size};
+        mesh->axis[axis].family = axis;
+    }
+}
+
+/* Repeats share labels here, which the space does not ask for: then no bound follows. */
+static bool bounds_space(const struct sbp_plan *plan)
+{
+    bool repeats = false, interchangeable = false;
+    for (int op = 0; op < plan->graph.op_count; op++)
+        repeats |= plan->graph.op[op].repeats > 1;
+    for (int f = 0; f < plan->mesh.family_count; f++)
+        interchangeable |= plan->mesh.family[f].count > 1;
+    return !repeats || !interchangeable;
+}
+
+static int role_on(const struct refiner *r, int variable, int choice, int axis)
+{
+    const uint8_t *count = sbp_space_count(&r->space, variable, choice, axis);
+    int role = 0;
+    while (role < r->space.variable[variable].role_count - 1 && count[role] == 0)
+        role++;
+    return role;
+}
+
+static void note(struct refiner *r, sbp_axes *split, int tensor, struct sbp_state state, int axis)
+{
+    if (state.kind != SBP_SPLIT)
+        return;
+    const int dim_class = r->space.graph->tensor[tensor].shape.dim_class[state.dim];
+    if (dim_class != SBP_NO_CLASS)
+        split[dim_class] |= (sbp_axes)1 << axis;
+}
+
+/* Axes by which a choice splits each class, through the operators and tensors that it decides. */
+static void note_splits(struct refiner *r, int variable, int choice, sbp_axes *split)
+{
+    const struct sbp_space *space = &r->space;
+    const struct sbp_graph *graph = space->graph;
+    for (int axis = 0; axis < space->mesh->axis_count; axis++) {
+        const int own = role_on(r, variable, choice, axis);
+        for (int op = 0; op < graph->op_count; op++) {
+            const struct sbp_op_node *node = &graph->op[op];
+            if (space->op_variable[op] != variable)
+                continue;
+            const struct sbp_role *role = &node->entry->role[space->op_role[op][own]];
+            for (int i = 0; i < node->input_count; i++)
+                note(r, split, node->input[i], role->input[i], axis);
+            for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
+                note(r, split, node->weight[w], role->weight[w], axis);
+            note(r, split, node->output, role->output, axis);
+        }
+        for (int t = 0; t < graph->tensor_count; t++)
+            if (space->slot[t] == variable)
+                note(r, split, t, space->variable[variable].state[own], axis);
+    }
+}
+
+static enum sbp_status tabulate(struct refiner *r)
+{
+    struct sbp_arena *arena = &r->space.arena;
+    const int variables = r->space.variable_count;
+    const size_t classes = (size_t)r->space.graph->class_count;
+    r->first = SBP_NEW(arena, int, variables + 1);
+    if (r->first == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < variables; v++)
+        r->first[v + 1] = r->first[v] + r->space.variable[v].choice_count;
+    r->choices = r->first[variables];
+    r->cost = SBP_NEW(arena, double, r->choices);
+    r->split = SBP_NEW(arena, sbp_axes, (size_t)r->choices * classes);
+    r->heap = SBP_NEW(arena, struct part, MOST_PARTS);
+    if (r->cost == NULL || r->split == NULL || r->heap == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < variables; v++)
+        for (int c = 0; c < r->space.variable[v].choice_count; c++) {
+            r->cost[r->first[v] + c] = r->problem.variable[v].cost[c];
+            note_splits(r, v, c, r->split + (size_t)(r->first[v] + c) * classes);
+        }
+    return SBP_OK;
+}
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static void swap_parts(struct part *a, struct part *b)
+{
+    const struct part kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+static void push(struct refiner *r, const struct part *part)
+{
+    int at = r->part_count++;
+    r->heap[at] = *part;
+    for (; at > 0 && r->heap[at].bound_s < r->heap[(at - 1) / 2].bound_s; at = (at - 1) / 2)
+        swap_parts(&r->heap[at], &r->heap[(at - 1) / 2]);
+}
+
+static struct part pop(struct refiner *r)
+{
+    const struct part least = r->heap[0];
+    r->heap[0] = r->heap[--r->part_count];
+    for (int at = 0;;) {
+        int child = 2 * at + 1;
+        if (child + 1 < r->part_count && r->heap[child + 1].bound_s < r->heap[child].bound_s)
+            child++;
+        if (child >= r->part_count || r->heap[child].bound_s >= r->heap[at].bound_s)
+            return least;
+        swap_parts(&r->heap[child], &r->heap[at]);
+        at = child;
+    }
+}
+
+static void free_part(struct part *part)
+{
+    free(part->banned);
+    free(part->choice);
+}
+
+/* Whether every variable has a choice left. */
+static bool has_choices(const struct refiner *r, const uint8_t *banned)
+{
+    for (int v = 0; v < r->space.variable_count; v++) {
+        bool left = false;
+        for (int i = r->first[v]; i < r->first[v + 1] && !left; i++)
+            left = banned[i] == 0;
+        if (!left)
+            return false;
+    }
+    return true;
+}
+
+static void tell_progress(const struct refiner *r)
+{
+    const struct sbp_solver_options *options = &r->out->request->solver_options;
+    if (options->progress != NULL)
+        options->progress(options->progress_context, r->out->evaluations, r->out->best_s,
+                          sbp_clock_s() - r->out->start_s);
+}
+
+static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
+                             struct sbp_solution *solution)
+{
+    struct sbp_solver_options options = r->out->request->solver_options;
+    if (options.time_limit_s > 0)
+        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
+    options.max_evaluations = r->work < MOST_WORK ? MOST_WORK - r->work : 1;
+    options.progress = NULL; /* each is short: told of together, in add_part */
+    for (int v = 0; v < r->space.variable_count; v++)
+        for (int i = r->first[v]; i < r->first[v + 1]; i++)
+            r->problem.variable[v].cost[i - r->first[v]] =
+                banned[i] != 0 ? SBP_FORBIDDEN : r->cost[i];
+    r->solved++;
+    return sbp_solver_find("exact")->solve(&r->problem, &options, solution, r->diag);
+}
+
+/* Solves a part and puts it on the heap unless it is empty or no better than what is known. */
+static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
+{
+    if (!has_choices(r, banned))
+        return SBP_OK;
+    if (r->part_count == MOST_PARTS || r->work >= MOST_WORK || r->out->stopped) {
+        r->exhausted = true;
+        return SBP_OK;
+    }
+    struct sbp_solution solution = {0};
+    enum sbp_status status = solve(r, banned, &solution);
+    if (status == SBP_OK) {
+        r->out->evaluations += solution.evaluations;
+        r->work += solution.evaluations + WORK_OF_A_SOLVE;
+        r->out->stopped |= solution.stopped && r->work < MOST_WORK;
+        r->exhausted |= solution.stopped;
+        tell_progress(r);
+    }
+    if (status == SBP_OK && solution.choice != NULL && solution.cost < SBP_FORBIDDEN &&
+        solution.cost < r->out->best_s * (1 - 1e-9)) {
+        const struct part part = {.bound_s =
+                                      solution.stopped ? solution.lower_bound : solution.cost,
+                                  .banned = malloc((size_t)r->choices),
+                                  .choice = malloc((size_t)r->space.variable_count * sizeof(int))};
+        if (part.banned == NULL || part.choice == NULL) {
+            free(part.banned);
+            free(part.choice);
+            status = SBP_E_MEMORY;
+        } else {
+            memcpy(part.banned, banned, (size_t)r->choices);
+            memcpy(part.choice, solution.choice,
+                   (size_t)r->space.variable_count * sizeof *part.choice);
+            push(r, &part);
+        }
+    }
+    sbp_solution_free(&solution);
+    return status;
+}
+
+/* ---- the unlabelled space -------------------------------------------------------------------- */
+
+/* Axes of a family of the plan's own mesh that hold a transfer's tensor partial, less those that
+ * its reader takes so. */
+static int unread_sums(const struct refiner *r, const struct sbp_transfer *transfer,
+                       const int *choice, const struct sbp_family *family)
+{
+    const struct sbp_pair pair = sbp_pair_of_transfer(&r->space, transfer);
+    int unread = 0;
+    for (int axis = family->first; axis < family->first + family->count; axis++) {
+        const int left = role_on(r, transfer->from, choice[transfer->from], axis);
+        const int read = role_on(r, transfer->to, choice[transfer->to], axis);
+        unread += pair.from.state[left].kind == SBP_PARTIAL;
+        unread -= pair.to.state[read].kind == SBP_PARTIAL;
+    }
+    return unread;
+}
+
+/* Whether a choice is one of the space: what rests partial is read so
+ * (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on one that is alike.
+ */
+static bool reads_sums(const struct refiner *r, const int *choice)
+{
+    const struct sbp_mesh *mesh = &r->out->plan->mesh;
+    for (int i = 0; i < r->space.transfer_count; i++)
+        for (int f = 0; f < mesh->family_count; f++) {
+            const struct sbp_transfer *transfer = &r->space.transfer[i];
+            if (sbp_space_rest_fix(&r->space, transfer->from) == NULL &&
+                unread_sums(r, transfer, choice, &mesh->family[f]) > 0)
+                return false;
+        }
+    return true;
+}
+
+/* ---- dividing a part ------------------------------------------------------------------------ */
+
+static bool class_divides(const struct refiner *r, int dim_class, sbp_axes axes)
+{
+    return r->space.graph->dim_class[dim_class].size % sbp_mesh_group_size(r->space.mesh, axes) ==
+           0;
+}
+
+/* The largest sets of axes that a class can be split by: every legal strategy is within one. */
+static bool is_largest(const struct refiner *r, int dim_class, sbp_axes axes)
+{
+    bool largest = class_divides(r, dim_class, axes);
+    for (int axis = 0; axis < r->space.mesh->axis_count; axis++) {
+        const sbp_axes more = axes | (sbp_axes)1 << axis;
+        largest &= more == axes || !class_divides(r, dim_class, more);
+    }
+    return largest;
+}
+
+static enum sbp_status divide_by_class(struct refiner *r, const struct part *part, int dim_class,
+                                       uint8_t *banned)
+{
+    const size_t classes = (size_t)r->space.graph->class_count;
+    for (sbp_axes axes = 0; axes >> r->space.mesh->axis_count == 0; axes++) {
+        if (!is_largest(r, dim_class, axes))
+            continue;
+        for (int i = 0; i < r->choices; i++)
+            banned[i] = part->banned[i] != 0 ||
+                        (r->split[(size_t)i * classes + (size_t)dim_class] & ~axes) != 0;
+        SBP_TRY(add_part(r, banned));
+    }
+    return SBP_OK;
+}
+
+/* Everything but the choice: the first i variables keep theirs, variable i takes another. */
+static enum sbp_status divide_by_choice(struct refiner *r, const struct part *part, uint8_t *banned)
+{
+    memcpy(banned, part->banned, (size_t)r->choices);
+    for (int v = 0; v < r->space.variable_count; v++) {
+        const int chosen = r->first[v] + part->choice[v];
+        banned[chosen] = 1;
+        SBP_TRY(add_part(r, banned));
+        for (int i = r->first[v]; i < r->first[v + 1]; i++)
+            banned[i] = i != chosen;
+    }
+    return SBP_OK;
+}
+
+/* Labels, compiles and prices a part's choice; what is left of the part goes back on the heap. */
+static enum sbp_status look_at(struct refiner *r, const struct part *part, uint8_t *banned)
+{
+    struct sbp_labelling labelling;
+    r->work += WORK_OF_OPERATORS * r->space.graph->op_count;
+    if (!reads_sums(r, part->choice))
+        return divide_by_choice(r, part, banned);
+    SBP_TRY(sbp_label(&r->space, part->choice, 0, r->out->trial, &labelling));
+    if (labelling.broken_class >= 0)
+        return divide_by_class(r, part, labelling.broken_class, banned);
+    bool fits = false;
+    if (labelling.broken_rests == 0) {
+        const enum sbp_status status = r->out->price(r->out->context, &r->out->best_s, &fits);
+        if (status != SBP_OK && status != SBP_E_INPUT)
+            return status;
+    }
+    if (fits && r->out->best_s <= part->bound_s * (1 + 1e-9))
+        return SBP_OK;
+    return divide_by_choice(r, part, banned);
+}
+
+static enum sbp_status search_parts(struct refiner *r)
+{
+    uint8_t *banned = SBP_NEW(&r->space.arena, uint8_t, r->choices);
+    if (banned == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(add_part(r, banned));
+    double open_s = INFINITY; /* the least bound of what was dropped */
+    while (r->part_count > 0) {
+        r->out->stopped |= sbp_space_interrupted(&r->space);
+        if (r->out->stopped || r->exhausted)
+            break;
+        struct part part = pop(r);
+        enum sbp_status status = SBP_OK;
+        if (part.bound_s < r->out->best_s * (1 - 1e-9))
+            status = look_at(r, &part, banned);
+        if (r->exhausted)
+            open_s = part.bound_s;
+        free_part(&part);
+        SBP_TRY(status);
+    }
+    if (r->part_count > 0)
+        open_s = fmin(open_s, r->heap[0].bound_s);
+    if (r->exhausted && r->solved <= 1)
+        open_s = -INFINITY;
+    r->out->bound_s = fmin(open_s, r->out->best_s);
+    return SBP_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static enum sbp_status refine(struct refiner *r)
+{
+    if (sbp_space_cells(&r->space) > MOST_CELLS)
+        return SBP_OK;
+    SBP_TRY(sbp_space_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
+    enum sbp_status status = tabulate(r);
+    if (status == SBP_OK)
+        status = search_parts(r);
+    while (r->part_count > 0)
+        free_part(&r->heap[--r->part_count]);
+    sbp_problem_free(&r->problem);
+    return status;
+}
+
+enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *diag)
+{
+    refinement->bound_s = -INFINITY;
+    struct sbp_diag refusal = {{0}};
+    struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->plan};
+    if (r.view.mesh.axis_count > MOST_AXES)
+        return SBP_OK;
+    struct sbp_request request = *refinement->request;
+    request.store = NULL;
+    request.labelled = true;
+    request.every_level = true; /* what is dear along one path may make the shorter step */
+    single_families(&r.view.mesh);
+    enum sbp_status status = sbp_space_make(&r.view, &request, NULL, NULL, &r.space, &refusal);
+    if (status == SBP_OK) {
+        status = refine(&r);
+        sbp_space_free(&r.space);
+    }
+    if (!bounds_space(refinement->plan))
+        refinement->bound_s = -INFINITY;
+    /* A width that the exact solver refuses leaves things as they were. */
+    if (status == SBP_E_UNSUPPORTED)
+        return SBP_OK;
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+}

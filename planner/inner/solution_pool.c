@@ -1,0 +1,99 @@
+#include "planner/inner/solution_pool.h"
+
+#include <math.h>
+
+/* Costs differ by round-off where search and program add in another order. */
+#define ROUND_OFF 1e-9
+
+enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, struct sbp_plan *plan, int most)
+{
+    *ranking = (struct sbp_ranking){.most = most,
+                                    .plan = SBP_NEW(&plan->arena, struct sbp_ranked, most),
+                                    .rest_s = -INFINITY,
+                                    .left_s = INFINITY};
+    if (ranking->plan == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < most; i++)
+        SBP_TRY(sbp_strategy_alloc(&plan->graph, &plan->arena, &ranking->plan[i].strategy));
+    return SBP_OK;
+}
+
+double sbp_ranking_goal_s(const struct sbp_ranking *ranking)
+{
+    return ranking->count == ranking->most ? ranking->plan[ranking->most - 1].objective_s
+                                           : INFINITY;
+}
+
+static bool is_close(double a, double b)
+{
+    return fabs(a - b) <= ROUND_OFF * fmax(a, b);
+}
+
+/* Whether two plans differ in nothing but words, or are one that was found twice. */
+static bool is_same_plan(const struct sbp_ranked *a, const struct sbp_ranked *b)
+{
+    if (a->split == NULL || b->split == NULL)
+        return false;
+    const bool same_step = is_close(a->step_s, b->step_s) && a->device_bytes == b->device_bytes &&
+                           a->parallel.pipeline == b->parallel.pipeline &&
+                           a->parallel.micro_batch == b->parallel.micro_batch;
+    return a->split == b->split || ((same_step || sbp_parallel_equal(&a->parallel, &b->parallel)) &&
+                                    sbp_splits_equal(a->split, b->split));
+}
+
+/* Takes a plan off the list; its strategy's arrays stay behind the last. */
+static void remove_at(struct sbp_ranking *ranking, int at)
+{
+    const struct sbp_ranked removed = ranking->plan[at];
+    ranking->count--;
+    for (int i = at; i < ranking->count; i++)
+        ranking->plan[i] = ranking->plan[i + 1];
+    ranking->plan[ranking->count] = removed;
+}
+
+/* Removes what is the same plan and costs more. Whether there is one that does not. */
+static bool is_listed(struct sbp_ranking *ranking, const struct sbp_ranked *offered)
+{
+    bool listed = false;
+    for (int i = ranking->count - 1; i >= 0; i--) {
+        if (!is_same_plan(&ranking->plan[i], offered))
+            continue;
+        if (ranking->plan[i].objective_s <= offered->objective_s)
+            listed = true;
+        else
+            remove_at(ranking, i);
+    }
+    return listed;
+}
+
+void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
+                       const struct sbp_ranked *offered)
+{
+    struct sbp_ranked taken = *offered;
+    taken.parallel = plan->parallel;
+    if (is_listed(ranking, &taken))
+        return;
+    if (ranking->count == ranking->most) {
+        const double last_s = ranking->plan[ranking->most - 1].objective_s;
+        ranking->left_s = fmin(ranking->left_s, fmax(last_s, taken.objective_s));
+        if (taken.objective_s >= last_s)
+            return;
+        ranking->count--;
+    }
+    int at = ranking->count++;
+    taken.strategy = ranking->plan[at].strategy;
+    sbp_strategy_copy(&plan->graph, &plan->strategy, &taken.strategy);
+    for (; at > 0 && ranking->plan[at - 1].objective_s > taken.objective_s; at--)
+        ranking->plan[at] = ranking->plan[at - 1];
+    ranking->plan[at] = taken;
+}
+
+void sbp_ranking_close(struct sbp_ranking *ranking, double open_s)
+{
+    open_s = fmin(open_s, ranking->left_s);
+    ranking->proved = 0;
+    while (ranking->proved < ranking->count &&
+           ranking->plan[ranking->proved].objective_s * (1 - ROUND_OFF) <= open_s)
+        ranking->proved++;
+    ranking->rest_s = fmin(open_s, sbp_ranking_goal_s(ranking));
+}

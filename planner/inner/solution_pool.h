@@ -1,0 +1,42 @@
+/* The best distinct plans of a search, in order.
+ *
+ * Plans are distinct where a layer is split otherwise (planner/space/subspace.h), or where the step
+ * is cut otherwise (planner/outer/step_cuts.h) and then takes another time or other memory: to form
+ * attention again is nothing where there is none.
+ */
+#ifndef SBP_PLANNER_INNER_SOLUTION_POOL_H
+#define SBP_PLANNER_INNER_SOLUTION_POOL_H
+
+#include "planner/space/subspace.h"
+
+struct sbp_ranked {
+    struct sbp_parallel parallel;
+    struct sbp_strategy strategy;
+    const struct sbp_splits *split; /* which plan it is; NULL where one is asked for */
+    double objective_s;
+    double step_s; /* these two where several are asked for */
+    int64_t device_bytes;
+};
+
+struct sbp_ranking {
+    int most, count;         /* plans asked for, and found */
+    struct sbp_ranked *plan; /* (most) the best first */
+    int proved;              /* of the first so many it is proved that there are no better ones */
+    double rest_s;           /* a plan that is not listed costs at least this; INFINITY: no more */
+    double left_s;           /* the least of what was offered and found no place */
+};
+
+/* Strategies come out of the plan's arena. E_MEMORY. */
+enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, struct sbp_plan *plan,
+                                 int most) SBP_MUST_USE;
+/* A plan is wanted if it costs less than this; INFINITY while there are too few. */
+double sbp_ranking_goal_s(const struct sbp_ranking *ranking);
+/* Takes the plan's strategy at its parallel in its place, where it costs less than the goal and
+ * than the same plan in the list, which it replaces. With several asked for, offered->split is
+ * given and kept; of one candidate's plan that is offered twice it is the same pointer. */
+void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
+                       const struct sbp_ranked *offered);
+/* With all open_s or more that is not settled: counts what is proved. */
+void sbp_ranking_close(struct sbp_ranking *ranking, double open_s);
+
+#endif

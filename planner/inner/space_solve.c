@@ -1,0 +1,255 @@
+#include "planner/inner/cut_solve_job.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/bounds/message_passing.h"
+#include "planner/pricing/working_set.h"
+
+enum { MOST_FOLDED_CELLS = 1 << 22 };
+/* Cells of tables over pairs that are not worth reducing first; under a capacity, where labels
+ * multiply and only what is reduced has a budget. */
+#define FEW_CELLS          5e4
+#define FEW_LABELLED_CELLS 1e3
+/* Of a solver that works on what messages left, without a capacity. */
+#define MOST_EVALUATIONS INT64_C(100000000)
+/* Of what an operator needs while it works, beside what always lives. */
+#define WORK_WEIGHT 0.3
+
+/* ---- from a space to a choice --------------------------------------------------------------- */
+
+static int degree_of(const struct sbp_problem *problem, int variable, double *cells)
+{
+    int degree = 0;
+    *cells = 1;
+    for (int e = 0; e < problem->edge_count; e++) {
+        const struct sbp_edge *edge = &problem->edge[e];
+        if (edge->a != variable && edge->b != variable)
+            continue;
+        const int other = edge->a == variable ? edge->b : edge->a;
+        *cells *= problem->variable[other].domain;
+        degree++;
+    }
+    return degree;
+}
+
+/* Folds rest states away where that leaves small tables: solvers then see operators alone. */
+static enum sbp_status fold_rests(const struct sbp_space *space, struct sbp_problem *problem,
+                                  struct sbp_elimination *steps, int *count)
+{
+    *count = 0;
+    for (int v = 0; v < space->variable_count; v++) {
+        double cells = 0;
+        if (space->variable[v].op >= 0 || problem->variable[v].interval_count > 0 ||
+            degree_of(problem, v, &cells) > 2 || cells > MOST_FOLDED_CELLS)
+            continue;
+        SBP_TRY(sbp_problem_eliminate(problem, v, &steps[*count]));
+        ++*count;
+    }
+    return SBP_OK;
+}
+
+static void unfold_rests(const struct sbp_problem *problem, const struct sbp_elimination *steps,
+                         int count, int *choice)
+{
+    while (count-- > 0)
+        sbp_problem_recover(problem, &steps[count], choice);
+}
+
+/* What the rounds before have left of the request's time and evaluations. */
+static struct sbp_solver_options options_left(const struct sbp_job *job)
+{
+    return sbp_solver_options_left(job->request->solver_options, sbp_clock_s() - job->start_s,
+                                   job->outcome->evaluations);
+}
+
+static void note_solution(struct sbp_job *job, const struct sbp_solution *solution,
+                          const char *name)
+{
+    struct sbp_outcome *outcome = job->outcome;
+    outcome->evaluations += solution->evaluations;
+    outcome->algorithm = name;
+    outcome->stopped |= solution->stopped;
+    if (solution->curve_count > 0 && outcome->curve_count == 0) {
+        outcome->curve_count = solution->curve_count;
+        memcpy(outcome->curve, solution->curve, sizeof outcome->curve);
+    }
+}
+
+/* A space whose costs are the modelled bytes of all stages together; seconds, taken for bytes,
+ * decide between equal ones. Where work weighs, what operators need besides while they work counts
+ * in part: all of it would be that of the one that needs most, and none is known to be it. */
+static enum sbp_status count_bytes(const struct sbp_space *space, struct sbp_arena *arena,
+                                   struct sbp_space *bytes)
+{
+    const bool weighs_work = space->request->weighs_work;
+    struct sbp_working working;
+    *bytes = *space;
+    bytes->variable = SBP_NEW(arena, struct sbp_space_variable, space->variable_count);
+    if (bytes->variable == NULL)
+        return SBP_E_MEMORY;
+    if (weighs_work)
+        SBP_TRY(sbp_working_init(&working, space, arena));
+    for (int v = 0; v < space->variable_count; v++) {
+        struct sbp_space_variable *to = &bytes->variable[v];
+        *to = space->variable[v];
+        to->cost_s = SBP_TAKE(arena, double, to->choice_count);
+        if (to->cost_s == NULL)
+            return SBP_E_MEMORY;
+        for (int c = 0; c < to->choice_count; c++) {
+            to->cost_s[c] = space->variable[v].cost_s[c];
+            for (int p = 0; p < space->view->points; p++)
+                to->cost_s[c] += sbp_space_unary_bytes(space, v, c, p);
+            if (weighs_work)
+                to->cost_s[c] += WORK_WEIGHT * sbp_working_own(&working, v, c);
+        }
+    }
+    return SBP_OK;
+}
+
+/* One call of sbp_job_solve. */
+struct solving {
+    struct sbp_job *job;
+    const struct sbp_space *space; /* as it was asked for, or its bytes */
+    double capacity_bytes, goal_s;
+    struct sbp_reduction reduction; /* .choice is NULL where the space was taken whole */
+    int *choice;                    /* of the space */
+    double bound_s;
+};
+
+/* By tables over pairs of choices. */
+static enum sbp_status solve_tables(struct solving *s, const struct sbp_space *space,
+                                    const struct sbp_solver *solver,
+                                    const struct sbp_solver_options *options,
+                                    struct sbp_solution *solution, bool *found)
+{
+    struct sbp_job *job = s->job;
+    struct sbp_problem problem;
+    const struct sbp_solver *used = NULL;
+    int folded = 0;
+    struct sbp_elimination *steps =
+        SBP_NEW(&job->scratch, struct sbp_elimination, space->variable_count + 1);
+    if (steps == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_space_problem(space, s->capacity_bytes, &problem, job->diag));
+    enum sbp_status status = fold_rests(space, &problem, steps, &folded);
+    if (status == SBP_OK)
+        status = sbp_solve(solver, &problem, options, solution, &used, job->diag);
+    *found = status == SBP_OK && solution->choice != NULL;
+    if (status == SBP_OK)
+        note_solution(job, solution, used->name);
+    if (*found) {
+        memcpy(s->choice, solution->choice, (size_t)space->variable_count * sizeof *s->choice);
+        unfold_rests(&problem, steps, folded, s->choice);
+    }
+    sbp_problem_free(&problem);
+    return status;
+}
+
+static double proved_s(const struct sbp_solution *solution)
+{
+    return solution->status == SBP_PLAN_INFEASIBLE   ? INFINITY
+           : solution->status == SBP_PLAN_TIME_LIMIT ? -INFINITY
+                                                     : solution->lower_bound;
+}
+
+static enum sbp_status solve_whole(struct solving *s, bool *found)
+{
+    struct sbp_solution solution = {0};
+    struct sbp_solver_options options = options_left(s->job);
+    options.upper_bound = s->goal_s;
+    const enum sbp_status status =
+        solve_tables(s, s->space, s->job->request->solver, &options, &solution, found);
+    if (status == SBP_OK)
+        s->bound_s = proved_s(&solution);
+    sbp_solution_free(&solution);
+    return status;
+}
+
+/* Whether time was up, or somebody asked to stop, while tables were searched. */
+static bool is_interrupted(const struct solving *s)
+{
+    const double limit_s = s->job->request->solver_options.time_limit_s;
+    return sbp_space_interrupted(s->space) ||
+           (limit_s > 0 && sbp_clock_s() - s->job->start_s >= limit_s);
+}
+
+/* What messages between variables leave of the domains, by tables; what they prove and found, where
+ * the tables' solver comes to no end. */
+static enum sbp_status solve_reduced(struct solving *s, bool *found)
+{
+    const struct sbp_reduction *reduction = &s->reduction;
+    struct sbp_solution solution = {0};
+    struct sbp_solver_options options = options_left(s->job);
+    /* The known choice is one of those that are left. */
+    options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + 1e-9));
+    options.max_evaluations =
+        isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
+    const enum sbp_status status =
+        solve_tables(s, &reduction->space, s->job->request->solver, &options, &solution, found);
+    if (status == SBP_OK) {
+        s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
+        /* The tables' budget does not end the whole search. */
+        if (!is_interrupted(s))
+            s->job->outcome->stopped = false;
+    }
+    for (int v = 0; *found && v < s->space->variable_count; v++)
+        s->choice[v] = reduction->original[v][s->choice[v]];
+    *found = *found && solution.cost <= reduction->upper_s;
+    sbp_solution_free(&solution);
+    return status;
+}
+
+static enum sbp_status reduce_and_solve(struct solving *s, bool *found)
+{
+    SBP_TRY(
+        sbp_space_reduce(s->space, s->capacity_bytes, s->goal_s, &s->job->scratch, &s->reduction));
+    s->job->outcome->evaluations += s->reduction.evaluations;
+    s->job->outcome->stopped |= s->reduction.stopped;
+    s->job->outcome->algorithm = "exact";
+    s->bound_s = s->reduction.lower_s;
+    if (!s->reduction.is_settled && !s->job->outcome->stopped)
+        SBP_TRY(solve_reduced(s, found));
+    if (!*found && s->reduction.upper_s < s->goal_s) {
+        memcpy(s->choice, s->reduction.choice,
+               (size_t)s->space->variable_count * sizeof *s->choice);
+        *found = true;
+    }
+    return SBP_OK;
+}
+
+/* Other solvers than `exact` are asked for to be seen at work: they get the space as it is. */
+static bool may_reduce(const struct solving *s)
+{
+    const struct sbp_solver *solver = s->job->request->solver;
+    return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
+           s->job->request->solver_options.max_evaluations == 0 &&
+           sbp_space_cells(s->space) >
+               (isfinite(s->capacity_bytes) ? FEW_LABELLED_CELLS : FEW_CELLS);
+}
+
+enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space,
+                              double capacity_bytes, int **choice, double *bound_s)
+{
+    struct sbp_space bytes;
+    const bool least = capacity_bytes == SBP_LEAST_BYTES;
+    struct solving s = {.job = job,
+                        .space = space,
+                        .capacity_bytes = least ? INFINITY : capacity_bytes,
+                        .goal_s = job->bounds && !least ? sbp_job_goal_s(job) : INFINITY,
+                        .choice = SBP_NEW(&job->scratch, int, space->variable_count + 1),
+                        .bound_s = -INFINITY};
+    bool found = false;
+    *choice = NULL;
+    if (s.choice == NULL)
+        return SBP_E_MEMORY;
+    if (least) {
+        SBP_TRY(count_bytes(space, &job->scratch, &bytes));
+        s.space = &bytes;
+    }
+    SBP_TRY(may_reduce(&s) ? reduce_and_solve(&s, &found) : solve_whole(&s, &found));
+    *bound_s = s.bound_s;
+    *choice = found ? s.choice : NULL;
+    return SBP_OK;
+}

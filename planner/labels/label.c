@@ -1,0 +1,307 @@
+#include "planner/labels/label.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "planner/labels/label_score.h"
+
+enum { RESTARTS = 40 };
+/* Transfers and keeps that a call looks at; a second or so. */
+#define MOST_WORK INT64_C(4000000)
+
+/* One role per (variable, axis), and what judges them. */
+struct labeller {
+    const struct sbp_space *space;
+    const int *choice;
+    struct sbp_arena arena;
+    uint8_t *role; /* (variable, axis) being worked on */
+    uint8_t *best_role;
+    struct sbp_judge judge; /* of role */
+    int *variable;          /* (1 + most keeps of a variable) scratch: exchanged together */
+    double bound_s;         /* the unlabelled price of all transfers and keeps */
+};
+
+static enum sbp_status prepare(struct labeller *l)
+{
+    const struct sbp_space *space = l->space;
+    l->role = SBP_NEW(&l->arena, uint8_t, space->variable_count * SBP_MAX_AXES);
+    l->best_role = SBP_NEW(&l->arena, uint8_t, space->variable_count * SBP_MAX_AXES);
+    l->variable = SBP_NEW(&l->arena, int, space->keep_count + 1);
+    if (l->role == NULL || l->best_role == NULL || l->variable == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_judge_init(&l->judge, space, l->choice, &l->arena));
+    for (int i = 0; i < space->transfer_count; i++)
+        l->bound_s +=
+            sbp_space_transfer_s(space, &space->transfer[i], l->choice[space->transfer[i].from],
+                                 l->choice[space->transfer[i].to]);
+    for (int i = 0; i < space->keep_count; i++)
+        l->bound_s +=
+            sbp_space_keep_s(space, &space->keep[i], l->choice[space->keep[i].op_variable],
+                             l->choice[space->keep[i].rest_variable]);
+    return SBP_OK;
+}
+
+/* ---- comparing ------------------------------------------------------------------------------ */
+
+/* Legality first, then cost; differences in roundoff are none. */
+static bool is_better(const struct sbp_label_score *a, const struct sbp_label_score *b)
+{
+    const int broken_a = a->broken_rests + a->broken_classes;
+    const int broken_b = b->broken_rests + b->broken_classes;
+    if (broken_a != broken_b)
+        return broken_a < broken_b;
+    return a->transfer_s < b->transfer_s * (1 - 1e-12);
+}
+
+static bool is_perfect(const struct labeller *l, const struct sbp_label_score *score)
+{
+    return score->broken_rests + score->broken_classes == 0 &&
+           score->transfer_s <= l->bound_s * (1 + 1e-12);
+}
+
+/* ---- a first labelling ---------------------------------------------------------------------- */
+
+void sbp_label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role)
+{
+    for (int v = 0; v < space->variable_count; v++)
+        for (int f = 0; f < space->mesh->family_count; f++) {
+            const uint8_t *count = sbp_space_count(space, v, choice[v], f);
+            uint8_t *own = role + (size_t)v * SBP_MAX_AXES + space->mesh->family[f].first;
+            for (uint8_t r = 0; r < space->variable[v].role_count; r++)
+                for (int k = 0; k < count[r]; k++)
+                    *own++ = r;
+        }
+}
+
+/* Gives each axis of a variable the role that suits it best: first those where what the axis held
+ * stays, then the rest in order. `fits` (axis, role) says what stays; left counts what is to give.
+ */
+static void label_by_fit(const struct labeller *l, int variable, const bool (*fits)[SBP_MAX_ROLES])
+{
+    const struct sbp_space *space = l->space;
+    const int roles = space->variable[variable].role_count;
+    uint8_t *role = l->role + (size_t)variable * SBP_MAX_AXES;
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const struct sbp_family *family = &space->mesh->family[f];
+        uint8_t left[SBP_MAX_ROLES];
+        bool given[SBP_MAX_AXES] = {false};
+        memcpy(left, sbp_space_count(space, variable, l->choice[variable], f), SBP_MAX_ROLES);
+        for (int pass = 0; pass < 2; pass++)
+            for (int axis = family->first; axis < family->first + family->count; axis++)
+                for (uint8_t r = 0; r < roles && !given[axis]; r++)
+                    if (left[r] > 0 && (pass == 1 || fits[axis][r])) {
+                        role[axis] = r;
+                        left[r]--;
+                        given[axis] = true;
+                    }
+    }
+}
+
+/* Lines an operator up with the rest state that its first input comes from. */
+static void label_op(const struct labeller *l, int variable, const struct sbp_transfer *transfer)
+{
+    const struct sbp_space *space = l->space;
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
+    const uint8_t *have = l->role + (size_t)transfer->from * SBP_MAX_AXES;
+    bool fits[SBP_MAX_AXES][SBP_MAX_ROLES] = {{false}};
+    for (int axis = 0; axis < space->mesh->axis_count; axis++)
+        for (int r = 0; r < space->variable[variable].role_count; r++)
+            fits[axis][r] = sbp_state_equal(
+                space->variable[transfer->from].state[have[axis]],
+                entry->role[space->op_role[transfer->op][r]].input[transfer->input]);
+    label_by_fit(l, variable, fits);
+}
+
+/* Keeps a rest state where its producer left it. */
+static void label_rest(const struct labeller *l, const struct sbp_keep *keep)
+{
+    const struct sbp_space *space = l->space;
+    const uint8_t *have = l->role + (size_t)keep->op_variable * SBP_MAX_AXES;
+    bool fits[SBP_MAX_AXES][SBP_MAX_ROLES] = {{false}};
+    for (int axis = 0; axis < space->mesh->axis_count; axis++)
+        for (int r = 0; r < space->variable[keep->rest_variable].role_count; r++)
+            fits[axis][r] = sbp_state_equal(sbp_space_output_state(space, keep->op, have[axis]),
+                                            space->variable[keep->rest_variable].state[r]);
+    label_by_fit(l, keep->rest_variable, fits);
+}
+
+/* Along the graph: operators by their inputs, rest states by their producers. */
+static void label_greedily(struct labeller *l)
+{
+    const struct sbp_space *space = l->space;
+    sbp_label_in_order(space, l->choice, l->role);
+    for (int op = 0; op < space->graph->op_count; op++) {
+        const int variable = space->op_variable[op];
+        if (variable < 0 || space->graph->op[op].site != op)
+            continue;
+        for (int i = space->transfer_count - 1; i >= 0; i--)
+            if (space->transfer[i].op == op && space->transfer[i].input == 0 &&
+                space->transfer[i].from != variable && space->variable[variable].op == op)
+                label_op(l, variable, &space->transfer[i]);
+        for (int i = 0; i < space->keep_count; i++)
+            if (space->keep[i].op == op)
+                label_rest(l, &space->keep[i]);
+    }
+}
+
+/* ---- improvement ---------------------------------------------------------------------------- */
+
+static void exchange(const struct labeller *l, int variable, int i, int j)
+{
+    uint8_t *role = l->role + (size_t)variable * SBP_MAX_AXES;
+    const uint8_t kept = role[i];
+    role[i] = role[j];
+    role[j] = kept;
+}
+
+/* The variable, and with `along` the rest states that it produces, too; how many of them the
+ * exchange of axes i and j changes. */
+static int list_changed(const struct labeller *l, int variable, bool along, int i, int j)
+{
+    const struct sbp_list *keeps = &l->judge.keeps;
+    int count = 0, changed = 0;
+    l->variable[count++] = variable;
+    for (int k = keeps->first[variable]; along && k >= 0; k = keeps->next[k])
+        l->variable[count++] = l->space->keep[k].rest_variable;
+    for (int k = 0; k < count; k++) {
+        const uint8_t *role = l->role + (size_t)l->variable[k] * SBP_MAX_AXES;
+        if (role[i] != role[j])
+            l->variable[changed++] = l->variable[k];
+    }
+    return changed;
+}
+
+static bool try_exchange(struct labeller *l, int variable, bool along, int i, int j)
+{
+    const int count = list_changed(l, variable, along, i, j);
+    if (count == 0 || (along && l->judge.keeps.first[variable] < 0))
+        return false;
+    for (int k = 0; k < count; k++)
+        exchange(l, l->variable[k], i, j);
+    const struct sbp_label_score moved =
+        sbp_judge_change(&l->judge, l->role, l->variable, count, i, j);
+    if (is_better(&moved, &l->judge.score)) {
+        sbp_judge_keep(&l->judge, &moved);
+        return true;
+    }
+    for (int k = 0; k < count; k++)
+        exchange(l, l->variable[k], i, j);
+    sbp_judge_take_back(&l->judge, l->role, l->variable, count, i, j);
+    return false;
+}
+
+/* Whether what a call may take is used up, or the search's time. */
+static bool is_over(const struct labeller *l)
+{
+    return l->judge.work >= MOST_WORK || sbp_space_interrupted(l->space);
+}
+
+static bool improve_variable(struct labeller *l, int variable)
+{
+    const struct sbp_mesh *mesh = l->space->mesh;
+    bool improved = false;
+    for (int f = 0; f < mesh->family_count; f++) {
+        const int first = mesh->family[f].first, end = first + mesh->family[f].count;
+        for (int i = first; i < end; i++)
+            for (int j = i + 1; j < end; j++)
+                for (int along = 0; along < 2; along++)
+                    improved |= try_exchange(l, variable, along == 1, i, j);
+    }
+    return improved;
+}
+
+static bool improve_once(struct labeller *l)
+{
+    bool improved = false;
+    for (int v = 0; v < l->space->variable_count; v++) {
+        if (is_perfect(l, &l->judge.score) || is_over(l))
+            return false;
+        improved |= improve_variable(l, v);
+    }
+    return improved;
+}
+
+/* Random exchanges within families: the next start. */
+static void shake(const struct labeller *l, struct sbp_random *random)
+{
+    const struct sbp_space *space = l->space;
+    for (int v = 0; v < space->variable_count; v++)
+        for (int f = 0; f < space->mesh->family_count; f++) {
+            const struct sbp_family *family = &space->mesh->family[f];
+            for (int i = family->count - 1; i > 0; i--) {
+                const int j = (int)sbp_random_below(random, (uint64_t)i + 1);
+                if (sbp_random_below(random, 3) == 0)
+                    exchange(l, v, family->first + i, family->first + j);
+            }
+        }
+}
+
+static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, int *broken_class)
+{
+    const size_t bytes = (size_t)l->space->variable_count * SBP_MAX_AXES;
+    struct sbp_random random;
+    sbp_random_seed(&random, seed);
+    struct sbp_label_score best = {.transfer_s = INFINITY, .broken_rests = 1 << 20};
+    for (int start = 0; start < RESTARTS && !is_perfect(l, &best) && (start == 0 || !is_over(l));
+         start++) {
+        if (start == 0)
+            label_greedily(l);
+        else if (start == 1)
+            sbp_label_in_order(l->space, l->choice, l->role);
+        else
+            memcpy(l->role, l->best_role, bytes);
+        if (start > 1)
+            shake(l, &random);
+        sbp_judge_all(&l->judge, l->role);
+        while (!is_perfect(l, &l->judge.score) && improve_once(l))
+            continue;
+        if (start == 0 || is_better(&l->judge.score, &best)) {
+            best = l->judge.score;
+            *broken_class = sbp_judge_broken_class(&l->judge);
+            memcpy(l->best_role, l->role, bytes);
+        }
+    }
+    return best;
+}
+
+/* ---- result --------------------------------------------------------------------------------- */
+
+void sbp_label_write(const struct sbp_space *space, const int *choice, const uint8_t *role,
+                     struct sbp_strategy *strategy)
+{
+    strategy->boxing = space->request->boxing;
+    for (int op = 0; op < space->graph->op_count; op++) {
+        const int variable = space->op_variable[op], decider = sbp_space_decider(space, op);
+        const int chosen = decider < 0 ? 0 : space->variable[decider].zero[choice[decider]];
+        const int zero = sbp_space_zero(space, op, chosen);
+        strategy->zero[op] = zero == space->parallel->zero ? SBP_ZERO_DEFAULT : (uint8_t)zero;
+        for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
+            strategy->op[op].role[axis] = space->op_role[op][role[variable * SBP_MAX_AXES + axis]];
+    }
+    for (int t = 0; t < space->graph->tensor_count; t++) {
+        const int variable = space->slot[t];
+        for (int axis = 0; variable >= 0 && axis < space->mesh->axis_count; axis++)
+            strategy->rest[t].axis[axis] =
+                space->variable[variable].state[role[variable * SBP_MAX_AXES + axis]];
+    }
+}
+
+enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint64_t seed,
+                          struct sbp_strategy *strategy, struct sbp_labelling *labelling)
+{
+    struct labeller l = {.space = space, .choice = choice};
+    enum sbp_status status = prepare(&l);
+    if (status == SBP_OK) {
+        int broken_class = -1;
+        const struct sbp_label_score score = search_labels(&l, seed, &broken_class);
+        *labelling = (struct sbp_labelling){.transfer_s = score.transfer_s,
+                                            .broken_rests = score.broken_rests,
+                                            .broken_class = broken_class};
+        if (broken_class >= 0)
+            labelling->used = sbp_judge_used(&l.judge, l.best_role, broken_class);
+        sbp_label_write(space, choice, l.best_role, strategy);
+    }
+    sbp_arena_free(&l.arena);
+    return status;
+}

@@ -1,0 +1,36 @@
+/* Labels: which axis of a family plays which role, for the whole graph at once.
+ *
+ * A solved space says how many axes of each family play each role; labels name them so that every
+ * transfer moves as little as the unlabelled price promised, outputs rest where their producers
+ * left them, and the axes that split a dimension class anywhere in the plan divide it.
+ */
+#ifndef SBP_PLANNER_LABELS_LABEL_H
+#define SBP_PLANNER_LABELS_LABEL_H
+
+#include "planner/space/space.h"
+
+struct sbp_labelling {
+    double transfer_s; /* of labelled transfers and keeps, as the space counts them */
+    int broken_rests;  /* axes on which an output cannot rest where its variable says, and misplaced
+                          ones (sbp_strategy_misplaced) */
+    int broken_class;  /* a class whose splits do not divide it, -1: none */
+    struct sbp_class_limit used; /* most that one variable splits that class by */
+};
+
+/* Labels a full choice of the space's variables and writes it into *strategy (allocated by
+ * sbp_strategy_alloc). Greedy along the graph, then pairwise exchanges from several seeded starts;
+ * stops as soon as the unlabelled price is reached. E_MEMORY. */
+enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint64_t seed,
+                          struct sbp_strategy *strategy,
+                          struct sbp_labelling *labelling) SBP_MUST_USE;
+
+/* Labels of a choice, unmatched: roles in catalogue order along each family, batch outermost. role:
+ * (variable, SBP_MAX_AXES). */
+void sbp_label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role);
+
+/* Writes labels into *strategy (as above). role: (variable, SBP_MAX_AXES), counts of which are
+ * those of the choice's tuples. */
+void sbp_label_write(const struct sbp_space *space, const int *choice, const uint8_t *role,
+                     struct sbp_strategy *strategy);
+
+#endif

@@ -1,0 +1,161 @@
+/* One call of sbp_explore_top, in parts: first plans (initial_plans.c), what is found out about a
+ * candidate (node_solve.c), what is left of one that was solved (branching.c), which comes
+ * next (branch_and_bound.c), and what would fit where nothing does (infeasible.c). Internal.
+ */
+#ifndef SBP_PLANNER_OUTER_BNB_H
+#define SBP_PLANNER_OUTER_BNB_H
+
+#include <math.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/outer/branch_and_bound.h"
+#include "planner/paths/path_mixture.h"
+#include "planner/outer/node_queue.h"
+#include "planner/space/space_table.h"
+#include "planner/pricing/price_cache.h"
+#include "planner/paths/path_weights.h"
+
+/* How much is known of a candidate. */
+enum sbp_knowledge { SBP_LISTED, SBP_BOUNDED, SBP_RELAXED, SBP_TRIED, SBP_MIXED, SBP_SOLVED };
+
+struct sbp_node {
+    struct sbp_parallel parallel;
+    const struct sbp_part *part; /* of its strategies; NULL: all */
+    enum sbp_knowledge knowledge;
+    double bound_s, time_s; /* with the limit of memory and without; time_s is of bases */
+    int base; /* the candidate that keeps everything on the device, of the same schedule */
+    bool is_base, siblings_are_open;
+    double least_bytes;          /* of a device, by the model; 0: not known, INFINITY: not legal */
+    struct sbp_mixture *mixture; /* of SBP_MIXED, what its paths have said; else NULL */
+};
+
+struct sbp_explorer {
+    struct sbp_plan *plan;
+    const struct sbp_request *request;
+    struct sbp_request asked; /* the request as candidates are solved by it */
+    struct sbp_outcome *out;
+    struct sbp_diag *diag;
+    struct sbp_arena arena;
+    struct sbp_space_store store;
+    double start_s;
+
+    struct sbp_node *node; /* (node_count) */
+    int node_count, node_room;
+    struct sbp_queue queue; /* of what is open */
+    struct sbp_queue dives; /* of what is open, by what plans are expected to cost */
+    int turns, wait; /* taken by bounds since the last dive, and how many are before the next */
+    bool is_dive;    /* the candidate at hand comes from there */
+    double overhead; /* what leanest plans needed that did not fit, by the model's least: of all
+                        candidates the least; 0: not known */
+    double open_s;   /* the least bound of candidates that were solved without a proof */
+
+    struct sbp_ranking *ranking;
+    struct sbp_ranking found;        /* of the candidate at hand: its best plan */
+    struct sbp_ranking first;        /* the best of the first plans */
+    bool memory_binds, is_too_large; /* of the candidate at hand */
+    bool any_legal;
+    struct sbp_diag refusal; /* why the first one that is not legal is not */
+
+    int cuts;             /* candidates that were cut in parts */
+    int64_t work;         /* since the first: operators of the candidates solved */
+    int64_t first_cut_at; /* evaluations */
+};
+
+/* ---- branch_and_bound.c
+ * ------------------------------------------------------------------------------- */
+
+/* Opens a candidate. E_MEMORY. */
+enum sbp_status sbp_explorer_push(struct sbp_explorer *e, int index) SBP_MUST_USE;
+/* Whether the user, the time limit or the budget ends the search. */
+bool sbp_explorer_is_over(struct sbp_explorer *e);
+
+/* The best plan's objective, of the candidate at hand included. */
+static inline double sbp_explorer_best_s(const struct sbp_explorer *e)
+{
+    const double ranked_s = e->ranking->count > 0 ? e->ranking->plan[0].objective_s : INFINITY;
+    return fmin(fmin(ranked_s, sbp_ranking_goal_s(&e->first)), sbp_ranking_goal_s(&e->found));
+}
+
+/* Only plans that cost less are worth looking for. */
+static inline double sbp_explorer_goal_s(const struct sbp_explorer *e)
+{
+    return fmin(sbp_ranking_goal_s(e->ranking), sbp_ranking_goal_s(&e->found));
+}
+
+/* Whether a candidate can no longer hold a plan that is looked for. */
+static inline bool sbp_explorer_is_refuted(const struct sbp_explorer *e, double bound_s)
+{
+    return bound_s >= sbp_explorer_goal_s(e) * (1 - 1e-9);
+}
+
+/* Whether it is proved that no candidate has a plan that fits. */
+static inline bool sbp_explorer_is_infeasible(const struct sbp_explorer *e)
+{
+    return e->ranking->count == 0 && isinf(e->open_s) && e->open_s > 0 && !e->out->stopped;
+}
+
+/* Whether solvers bound what they solve. Heuristics bound nothing, and budgets are the solver's. */
+static inline bool sbp_explorer_proves(const struct sbp_explorer *e)
+{
+    const struct sbp_solver *solver = e->request->solver;
+    return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
+           e->request->solver_options.max_evaluations == 0;
+}
+
+/* ---- initial_plans.c ------------------------------------------------------------------------- */
+
+/* Where bounds are weak, most of what comes first by its bound is far from good. Ranks the best of
+ * the first plans where one plan is asked for, and opens the candidates whose first plans are about
+ * as good: searched before the rest they lead to a good plan early, which refutes the rest. */
+enum sbp_status sbp_explorer_open_near(struct sbp_explorer *e) SBP_MUST_USE;
+/* Ranks the best of the first plans, if there is one that is not ranked. */
+enum sbp_status sbp_explorer_rank_first(struct sbp_explorer *e) SBP_MUST_USE;
+
+/* ---- node_solve.c ------------------------------------------------------------------------- */
+
+/* The request for a candidate's spaces, of which none of another candidate's is alive. */
+struct sbp_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node);
+/* The view along the longest path, which needs no strategy, of the plan's parallel. */
+enum sbp_status sbp_explorer_plain_view(struct sbp_explorer *e, struct sbp_view *view,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
+/* Adds a solver's answer to the search's. */
+void sbp_explorer_note_outcome(struct sbp_explorer *e, const struct sbp_outcome *found);
+
+/* Bounds over strategies, with the limit of memory and without. SBP_OK with *legal false where the
+ * candidate has none. Interrupted, it is as good as before and stays open. */
+enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node,
+                                   bool *legal) SBP_MUST_USE;
+/* Whether a candidate is to be solved without the limit of memory first. */
+bool sbp_explorer_is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node);
+/* What a candidate's plan may cost that is looked for. Before any plan is known, looking for the
+ * cheapest of a candidate that memory binds may take long and end at a poor one: first only good
+ * ones are looked for. INFINITY: any. */
+double sbp_explorer_ceiling_s(const struct sbp_explorer *e, const struct sbp_node *node);
+/* Along paths and mixtures of them: e->found, e->memory_binds, e->is_too_large, and the node's
+ * bound. What paths have said is kept in the node where it is worth settling: SBP_MIXED. */
+enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node) SBP_MUST_USE;
+/* Where mixtures leave a gap: plans that are good along all paths, one after the other. */
+enum sbp_status sbp_explorer_settle(struct sbp_explorer *e, struct sbp_node *node) SBP_MUST_USE;
+
+/* ---- branching.c ------------------------------------------------------------------------- */
+
+/* Ranks the best plan of `found`, which is of the plan's parallel and of a part (NULL: of the whole
+ * space), and empties it. It becomes the plan's strategy; *ranked: as it was ranked, with
+ * objective_s INFINITY where there was none. */
+enum sbp_status sbp_explorer_rank(struct sbp_explorer *e, struct sbp_ranking *found,
+                                  const struct sbp_part *part,
+                                  struct sbp_ranked *ranked) SBP_MUST_USE;
+/* Ranks a solved candidate's plan. What is left of it stays open, to be settled or where more than
+ * one plan is asked for. */
+enum sbp_status sbp_explorer_close(struct sbp_explorer *e, int index) SBP_MUST_USE;
+
+/* ---- infeasible.c ------------------------------------------------------------------------- */
+
+/* Where nothing was found: the leanest plan that can be found is one if it fits; else it says what
+ * would do. `given` is what the search began with; the plan is left with
+ * any parallel. */
+enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e,
+                                          const struct sbp_parallel *given) SBP_MUST_USE;
+
+#endif

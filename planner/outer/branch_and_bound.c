@@ -1,0 +1,320 @@
+#include "planner/outer/branch_and_bound.h"
+
+#include <limits.h>
+
+#include "planner/outer/step_cuts.h"
+#include "planner/outer/bnb.h"
+
+/* What a candidate's plan may be expected to cost, by its bound: dives go where that is least. */
+static const double expected[] = {[SBP_LISTED] = 1.5,
+                                  [SBP_BOUNDED] = 1.5,
+                                  [SBP_RELAXED] = 1.02,
+                                  [SBP_TRIED] = 1.6,
+                                  [SBP_MIXED] = 1.6};
+/* A plan that may cost more than this, by the bound of all that is open, is not dived for. */
+#define FURTHEST_DIVE 2.0
+/* Turns before the first dive, and how many it counts as to solve a candidate. */
+enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
+/* Where first plans are good, better ones are found soon, and so is any plan where there is one. */
+enum { MOST_VAIN = 4, MOST_VAIN_OF_ANY = 32 };
+
+/* ---- what is open ---------------------------------------------------------------------------- */
+
+enum sbp_status sbp_explorer_push(struct sbp_explorer *e, int index)
+{
+    const struct sbp_node *const node = &e->node[index];
+    struct sbp_queued entry = {
+        .bound_s = node->bound_s, .knowledge = (int)node->knowledge, .node = index};
+    SBP_TRY(sbp_queue_push(&e->queue, entry));
+    entry.bound_s *= expected[node->knowledge];
+    return node->knowledge > SBP_LISTED || !node->is_base ? sbp_queue_push(&e->dives, entry)
+                                                          : SBP_OK;
+}
+
+bool sbp_explorer_is_over(struct sbp_explorer *e)
+{
+    const struct sbp_solver_options *options = &e->request->solver_options;
+    e->out->stopped |=
+        (options->stop != NULL && *options->stop != 0) ||
+        (e->asked.deadline_s > 0 && sbp_clock_s() >= e->asked.deadline_s) ||
+        (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations) ||
+        (e->request->any_plan && e->ranking->count > 0);
+    return e->out->stopped;
+}
+
+/* Siblings of a base that memory binds: none takes less time than the base would without the limit.
+ * Where it does not bind, what recomputes or offloads only takes longer: of no use unless plans
+ * behind the best are asked for. */
+static enum sbp_status open_siblings(struct sbp_explorer *e, int base)
+{
+    if (!e->node[base].is_base || e->node[base].siblings_are_open)
+        return SBP_OK;
+    e->node[base].siblings_are_open = true;
+    for (int i = base + 1; i < e->node_count && e->node[i].base == base; i++) {
+        e->node[i].bound_s = fmax(e->node[i].bound_s, e->node[base].time_s);
+        SBP_TRY(sbp_explorer_push(e, i));
+    }
+    return SBP_OK;
+}
+
+/* ---- one candidate --------------------------------------------------------------------------- */
+
+static enum sbp_status look_at_listed(struct sbp_explorer *e, int index)
+{
+    struct sbp_node *const node = &e->node[index];
+    bool legal = false;
+    const double listed_s = node->bound_s;
+    SBP_TRY(sbp_explorer_bound(e, node, &legal));
+    node->knowledge = SBP_BOUNDED;
+    node->bound_s = fmax(node->bound_s, listed_s);
+    node->time_s = fmax(node->time_s, listed_s);
+    if (!legal)
+        return SBP_OK;
+    if (node->bound_s > node->time_s || e->ranking->most > 1)
+        SBP_TRY(open_siblings(e, index));
+    return isfinite(node->bound_s) ? sbp_explorer_push(e, index) : SBP_OK;
+}
+
+/* What was solved without the limit of memory, which binds; some of the plans may fit. */
+static enum sbp_status put_off(struct sbp_explorer *e, int index)
+{
+    struct sbp_ranked unused;
+    if (e->ranking->most == 1)
+        SBP_TRY(sbp_explorer_rank(e, &e->found, NULL, &unused));
+    e->found.count = 0;
+    e->node[index].knowledge = SBP_RELAXED;
+    SBP_TRY(open_siblings(e, index));
+    return sbp_explorer_push(e, index);
+}
+
+/* Plans that more dives find are better by less and less. */
+static void end_dive(struct sbp_explorer *e)
+{
+    e->wait *= isfinite(sbp_explorer_goal_s(e)) ? 2 : 1;
+    e->turns = 0;
+    e->is_dive = false;
+}
+
+static enum sbp_status look_at(struct sbp_explorer *e, int index)
+{
+    if (e->node[index].knowledge == SBP_LISTED)
+        return look_at_listed(e, index);
+    struct sbp_node *const node = &e->node[index];
+    const enum sbp_knowledge before = node->knowledge;
+    e->memory_binds = e->is_too_large = false;
+    SBP_TRY(before == SBP_MIXED ? sbp_explorer_settle(e, node) : sbp_explorer_solve(e, node));
+    if (e->is_too_large)
+        return put_off(e, index);
+    if (e->is_dive)
+        end_dive(e);
+    if (before < SBP_TRIED && e->found.count == 0 && isfinite(sbp_explorer_ceiling_s(e, node))) {
+        node->knowledge = SBP_TRIED;
+        return sbp_explorer_push(e, index);
+    }
+    if (node->mixture == NULL)
+        node->knowledge = SBP_SOLVED;
+    if (e->memory_binds)
+        SBP_TRY(open_siblings(e, index));
+    return sbp_explorer_close(e, index);
+}
+
+/* ---- which comes next ------------------------------------------------------------------------ */
+
+/* Takes what more has become known of since off a queue's head. */
+static void drop_stale(const struct sbp_explorer *e, struct sbp_queue *queue)
+{
+    while (queue->count > 0 &&
+           (int)e->node[queue->entry[0].node].knowledge != queue->entry[0].knowledge)
+        (void)sbp_queue_pop(queue);
+}
+
+/* Takes what will hardly fit off the head of the dives, by what plans of others needed. */
+static void drop_large(struct sbp_explorer *e)
+{
+    const double most =
+        (double)sbp_request_limit_bytes(e->request, &e->plan->cluster) / fmax(1, e->overhead);
+    drop_stale(e, &e->dives);
+    while (e->dives.count > 0 && e->node[e->dives.entry[0].node].least_bytes > most) {
+        (void)sbp_queue_pop(&e->dives);
+        drop_stale(e, &e->dives);
+    }
+}
+
+/* The open candidate with the least bound, which proves, or, in a dive, the one whose plan is
+ * expected to cost least, which rules others out. A dive goes on until a candidate is solved.
+ * False: nothing is left. */
+static bool next_open(struct sbp_explorer *e, struct sbp_queued *next)
+{
+    drop_stale(e, &e->queue);
+    drop_large(e);
+    e->is_dive = e->turns >= e->wait && e->queue.count > 0 && e->dives.count > 0 &&
+                 e->dives.entry[0].bound_s <= FURTHEST_DIVE * e->queue.entry[0].bound_s;
+    struct sbp_queue *const queue = e->is_dive ? &e->dives : &e->queue;
+    if (queue->count == 0)
+        return false;
+    *next = sbp_queue_pop(queue);
+    if (!e->is_dive)
+        e->turns += next->knowledge > SBP_LISTED ? SOLVE_TURNS : 1;
+    return true;
+}
+
+/* Looks at what is queued as far as that is not known better than `most`, else it is dropped, until
+ * so many candidates in a row were solved in vain. */
+static enum sbp_status search(struct sbp_explorer *e, enum sbp_knowledge most, int patience)
+{
+    struct sbp_queued next;
+    int vain = 0;
+    while (vain < patience && !sbp_explorer_is_over(e) && next_open(e, &next)) {
+        const double before_s = sbp_explorer_goal_s(e);
+        if (sbp_explorer_is_refuted(e, next.bound_s) || next.knowledge > (int)most)
+            continue;
+        SBP_TRY(look_at(e, next.node));
+        vain += next.knowledge > SBP_LISTED ? 1 : 0;
+        if (sbp_explorer_goal_s(e) < before_s)
+            vain = 0;
+    }
+    return SBP_OK;
+}
+
+/* What was not looked at yet, or waits to be settled. */
+static enum sbp_status open_rest(struct sbp_explorer *e)
+{
+    for (int i = 0; i < e->node_count; i++)
+        if ((e->node[i].is_base && e->node[i].knowledge == SBP_LISTED) ||
+            e->node[i].mixture != NULL)
+            SBP_TRY(sbp_explorer_push(e, i));
+    return SBP_OK;
+}
+
+/* What is mixed may be refuted before it is settled. */
+static enum sbp_status search_all(struct sbp_explorer *e)
+{
+    SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
+    SBP_TRY(open_rest(e));
+    return search(e, SBP_MIXED, INT_MAX);
+}
+
+static enum sbp_status search_any(struct sbp_explorer *e)
+{
+    SBP_TRY(open_rest(e));
+    return search(e, SBP_MIXED, MOST_VAIN_OF_ANY);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* Candidates that differ in recompute and offload alone share a base, the first, which takes the
+ * least time. Where launches take time, offload does not only cost some: states are updated by
+ * buckets, with fewer launches than there are weights. */
+static bool same_base(const struct sbp_explorer *e, const struct sbp_parallel *a,
+                      const struct sbp_parallel *b)
+{
+    struct sbp_parallel moved = *a;
+    moved.recompute = b->recompute;
+    if (!(e->plan->cluster.kernel_launch_s > 0))
+        moved.offload = b->offload;
+    return sbp_parallel_equal(&moved, b);
+}
+
+static enum sbp_status begin(struct sbp_explorer *e)
+{
+    struct sbp_parallel_candidates list;
+    SBP_TRY(sbp_candidates_list(e->plan, e->request, &e->arena, &list, e->diag));
+    e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
+    e->queue.arena = &e->arena;
+    e->dives.arena = &e->arena;
+    e->wait = FIRST_WAIT;
+    if (e->node == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_ranking_init(&e->found, e->plan, 1));
+    SBP_TRY(sbp_ranking_init(&e->first, e->plan, 1));
+    e->node_count = e->node_room = list.count;
+    for (int i = 0; i < list.count; i++) {
+        const struct sbp_parallel_candidate *from = &list.candidate[i];
+        const bool is_base =
+            i == 0 || !same_base(e, &from->parallel, &list.candidate[i - 1].parallel);
+        e->node[i] = (struct sbp_node){.parallel = from->parallel,
+                                       .bound_s = from->bound_s,
+                                       .is_base = is_base,
+                                       .base = is_base ? i : e->node[i - 1].base};
+    }
+    return SBP_OK;
+}
+
+static void conclude(struct sbp_explorer *e)
+{
+    struct sbp_outcome *out = e->out;
+    out->objective_s = sbp_explorer_best_s(e);
+    out->lower_bound_s = fmin(e->open_s, out->objective_s);
+    out->wall_s = sbp_clock_s() - e->start_s;
+    sbp_ranking_close(e->ranking, e->open_s);
+    if (e->ranking->count == 0) {
+        const double most_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster) *
+                                  (1 + SBP_CAPACITY_ROUND_OFF);
+        const bool too_little = isfinite(out->least_bytes) && out->least_bytes > most_bytes;
+        out->status =
+            too_little || sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
+        return;
+    }
+    out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    if (e->ranking->proved > 0)
+        out->lower_bound_s = out->objective_s;
+}
+
+static enum sbp_status explore(struct sbp_explorer *e)
+{
+    SBP_TRY(begin(e));
+    const struct sbp_parallel given = e->plan->parallel;
+    SBP_TRY(sbp_explorer_open_near(e));
+    SBP_TRY(e->request->any_plan ? search_any(e) : search_all(e));
+    drop_stale(e, &e->queue);
+    if (e->queue.count > 0)
+        e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
+    SBP_TRY(sbp_explorer_rank_first(e));
+    if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
+        return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
+    if (e->ranking->count == 0 && !e->request->any_plan)
+        SBP_TRY(sbp_explorer_take_leanest(e, &given));
+    conclude(e);
+    if (e->ranking->count == 0)
+        return sbp_plan_set_parallel(e->plan, &given, e->diag);
+    const struct sbp_ranked *const best = &e->ranking->plan[0];
+    e->plan->strategy = best->strategy;
+    return sbp_plan_set_parallel(e->plan, &best->parallel, e->diag);
+}
+
+enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request *request, int most,
+                                struct sbp_ranking *ranking, struct sbp_outcome *outcome,
+                                struct sbp_diag *diag)
+{
+    *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
+    struct sbp_explorer e = {.plan = plan,
+                             .request = request,
+                             .out = outcome,
+                             .diag = diag,
+                             .ranking = ranking,
+                             .open_s = INFINITY,
+                             .start_s = sbp_clock_s(),
+                             .asked = *request};
+    if (request->solver_options.time_limit_s > 0)
+        e.asked.deadline_s = e.start_s + request->solver_options.time_limit_s;
+    e.asked.zero_is_free = !request->runnable &&
+                           sbp_space_rule(request->space)->outer.per_layer_zero &&
+                           !sbp_request_gives(request, "zero");
+    enum sbp_status status = sbp_ranking_init(ranking, plan, most);
+    if (status == SBP_OK)
+        status = explore(&e);
+    for (int i = 0; i < ranking->count; i++)
+        ranking->plan[i].split = NULL; /* its arena ends here */
+    sbp_space_store_free(&e.store);
+    sbp_arena_free(&e.arena);
+    if (status == SBP_E_MEMORY)
+        sbp_fail(diag, status, "out of memory while searching");
+    return status;
+}
+
+enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    struct sbp_ranking ranking;
+    return sbp_explore_top(plan, request, 1, &ranking, outcome, diag);
+}

@@ -1,0 +1,41 @@
+/* The whole search: what is around a strategy (stages, micro-batches, schedule, ZeRO, recompute,
+ * offload) and the strategy within it.
+ *
+ * First plans whose layers all split the batch alike say where good plans are, which is searched
+ * first; then the rest, best first over lower bounds. A candidate (planner/outer/step_cuts.h) is
+ * bounded by arithmetic alone, then over its strategies (sbp_optimise_bound), then solved
+ * (sbp_optimise) along one path through its stages and, where the plan's longest path is another
+ * one, along that and mixtures of them (planner/paths/path_mixture.h); what gap these leave is
+ * settled last (planner/outer/path_enumeration.h). Solving goes without the limit of memory first,
+ * which takes little time and mostly puts others before. Now and then a candidate is solved before
+ * its turn, where a good plan is expected, which rules others out. What is bounded by more than the
+ * best plan costs is never looked at. Formed again or moved to the host, no path through a step
+ * takes less time than without: such candidates wait until memory is seen to bind. (Message-driven
+ * stages are greedy, so that the step itself may take less: bounds, which are of paths, hold, but
+ * such a plan may be missed.) Where nothing was found, the leanest plan (planner/least.h) is one,
+ * or says what would do.
+ */
+#ifndef SBP_PLANNER_OUTER_BRANCH_AND_BOUND_H
+#define SBP_PLANNER_OUTER_BRANCH_AND_BOUND_H
+
+#include "planner/inner/cut_solve.h"
+#include "planner/inner/solution_pool.h"
+
+/* As sbp_optimise, over everything that the request's space leaves open and the request does not
+ * give; plan->parallel gives the rest and has the choice afterwards. outcome->lower_bound_s holds
+ * over all of it; needed_bytes is the least that was seen, and, where it is not above least_bytes,
+ * the least that there is. The request's view, part, store, upper bound, puts_memory_off, leanest
+ * and any_plan are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
+ * candidate has a legal strategy, as the plainest one says. */
+enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+
+/* As sbp_explore, for the `most` best distinct plans: a solved candidate is cut in parts
+ * (planner/space/subspace.h), which are candidates like others, and the search ends when the last
+ * plan that is asked for costs no more than any open bound. The ranking's strategies live as long
+ * as the plan, which is left with the best. outcome speaks of the best alone. */
+enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request *request, int most,
+                                struct sbp_ranking *ranking, struct sbp_outcome *outcome,
+                                struct sbp_diag *diag) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,147 @@
+#include "planner/outer/bnb.h"
+
+/* First plans that cost up to so many times the cheapest one's are worth improving first. */
+#define NEAR 1.25
+/* What first plans may take of a search's time limit. */
+#define LIMIT_SHARE 0.2
+
+/* Stages and a micro-batch, and what a first plan of theirs costs. */
+struct sketch {
+    int node; /* the first of them */
+    double found_s;
+};
+
+static double left_s(const struct sbp_explorer *e)
+{
+    const double limit_s = LIMIT_SHARE * e->request->solver_options.time_limit_s;
+    return limit_s > 0 ? limit_s - (sbp_clock_s() - e->start_s) : INFINITY;
+}
+
+static enum sbp_status optimise_aligned(struct sbp_explorer *e, const struct sbp_node *node,
+                                        struct sbp_outcome *found, struct sbp_diag *refusal)
+{
+    struct sbp_request request = sbp_explorer_request(e, node);
+    struct sbp_view view;
+    if (isfinite(left_s(e)))
+        request.solver_options.time_limit_s = fmax(1e-9, left_s(e));
+    request.deadline_s = 0; /* sooner: by the time limit */
+    request.view = &view;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, refusal));
+    SBP_TRY(sbp_explorer_plain_view(e, &view, refusal));
+    return sbp_optimise_aligned(e->plan, &request, found, refusal);
+}
+
+/* A plan of a candidate whose layers all split the batch alike; *found_s is INFINITY without one.
+ */
+static enum sbp_status sketch_node(struct sbp_explorer *e, const struct sbp_node *node,
+                                   double *found_s)
+{
+    struct sbp_diag refusal = {{0}};
+    struct sbp_outcome found;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
+    const enum sbp_status status = optimise_aligned(e, node, &found, &refusal);
+    *found_s = status == SBP_OK ? found.objective_s : INFINITY;
+    if (status == SBP_OK) {
+        found.stopped = false; /* its share of the time is up, not the search's */
+        sbp_explorer_note_outcome(e, &found);
+    }
+    if (isfinite(*found_s))
+        sbp_ranking_offer(&e->first, e->plan, &(struct sbp_ranked){.objective_s = *found_s});
+    sbp_arena_release(&e->plan->arena, plan_mark);
+    sbp_arena_release(&e->arena, mark);
+    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
+               ? SBP_OK
+               : sbp_fail(e->diag, status, "%s", refusal.text);
+}
+
+static bool same_stages(const struct sbp_parallel *a, const struct sbp_parallel *b)
+{
+    return a->pipeline == b->pipeline && a->micro_batch == b->micro_batch;
+}
+
+/* Of the candidates with the stages and micro-batch of the first, the one with the plainest
+ * schedule that keeps few activations. */
+static const struct sbp_node *plainest(const struct sbp_explorer *e, int first)
+{
+    for (int i = first;
+         i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++)
+        if (e->node[i].parallel.schedule == SBP_ONE_F_ONE_B)
+            return &e->node[i];
+    return &e->node[first];
+}
+
+/* Whether a candidate's plans all cost more than what is worth improving first. */
+static bool is_far(const struct sbp_explorer *e, const struct sbp_node *node)
+{
+    return node->bound_s > NEAR * sbp_ranking_goal_s(&e->first);
+}
+
+/* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
+static enum sbp_status sketch_all(struct sbp_explorer *e, struct sketch *sketch, int *count)
+{
+    const struct sbp_parallel *last = NULL;
+    double last_s = INFINITY;
+    bool passed = false;
+    *count = 0;
+    for (int i = 0; i < e->node_count && !sbp_explorer_is_over(e) && left_s(e) > 0; i++) {
+        const struct sbp_parallel *const parallel = &e->node[i].parallel;
+        const bool goes_on = last != NULL && last->pipeline == parallel->pipeline;
+        if (goes_on && (passed || last->micro_batch == parallel->micro_batch))
+            continue;
+        struct sketch *const next = &sketch[(*count)++];
+        const struct sbp_node *const node = plainest(e, i);
+        *next = (struct sketch){.node = i, .found_s = INFINITY};
+        if (!is_far(e, node))
+            SBP_TRY(sketch_node(e, node, &next->found_s));
+        passed = goes_on && next->found_s > last_s;
+        last_s = next->found_s;
+        last = parallel;
+    }
+    return SBP_OK;
+}
+
+/* Opens the bases with the stages and micro-batch of the first. */
+static enum sbp_status open_bases(struct sbp_explorer *e, int first)
+{
+    for (int i = first;
+         i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++)
+        if (e->node[i].is_base)
+            SBP_TRY(sbp_explorer_push(e, i));
+    return SBP_OK;
+}
+
+/* Whether the cheapest first plan splits nothing but the batch: only then is it near to what its
+ * candidate can do. */
+static bool splits_batch_alone(const struct sbp_explorer *e)
+{
+    const struct sbp_parallel *first = &e->first.plan[0].parallel;
+    const int64_t devices = sbp_cluster_devices(&e->plan->cluster);
+    return e->first.count > 0 && first->micro_batch % (devices / first->pipeline) == 0;
+}
+
+enum sbp_status sbp_explorer_rank_first(struct sbp_explorer *e)
+{
+    struct sbp_ranked unused;
+    if (e->first.count == 0)
+        return SBP_OK;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &e->first.plan[0].parallel, e->diag));
+    return sbp_explorer_rank(e, &e->first, NULL, &unused);
+}
+
+enum sbp_status sbp_explorer_open_near(struct sbp_explorer *e)
+{
+    int count = 0;
+    struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, e->node_count);
+    if (sketch == NULL)
+        return SBP_E_MEMORY;
+    if (sbp_explorer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
+        SBP_TRY(sketch_all(e, sketch, &count));
+    if (e->ranking->most > 1) /* parts of candidates compete with other candidates' */
+        return SBP_OK;
+    const double near_s = splits_batch_alone(e) ? NEAR * sbp_ranking_goal_s(&e->first) : -INFINITY;
+    for (int i = 0; i < count; i++)
+        if (sketch[i].found_s <= near_s)
+            SBP_TRY(open_bases(e, sketch[i].node));
+    return sbp_explorer_rank_first(e);
+}

@@ -1,0 +1,316 @@
+#include "planner/outer/bnb.h"
+
+#include "planner/outer/path_enumeration.h"
+
+/* Where memory raises a bound by more than this, solving without its limit says little more. */
+#define MOST_RELAXED 1.1
+/* What a plan may cost, by its candidate's bound, that is looked for before any is known. */
+#define FIRST_TRY 1.3
+/* Of the memory, what a candidate needs at least by the sum of the memory model, from which on it
+ * may need more than there is by a closer look. */
+#define TIGHT_SHARE 0.4
+
+/* ---- what a solver is given ------------------------------------------------------------------ */
+
+static struct sbp_solver_options options_left(const struct sbp_explorer *e)
+{
+    return sbp_solver_options_left(e->request->solver_options, sbp_clock_s() - e->start_s,
+                                   e->out->evaluations);
+}
+
+bool sbp_explorer_is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node)
+{
+    return node->knowledge == SBP_BOUNDED && sbp_explorer_proves(e) &&
+           node->bound_s <= MOST_RELAXED * node->time_s;
+}
+
+struct sbp_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node)
+{
+    struct sbp_request request = e->asked;
+    sbp_space_store_trim(&e->store);
+    request.part = node->part;
+    request.store = &e->store;
+    request.puts_memory_off = sbp_explorer_is_to_relax(e, node);
+    return request;
+}
+
+enum sbp_status sbp_explorer_plain_view(struct sbp_explorer *e, struct sbp_view *view,
+                                        struct sbp_diag *diag)
+{
+    struct sbp_path path;
+    if (e->request->objective == SBP_COMMUNICATION)
+        return sbp_view_mean(e->plan, &e->arena, view, diag);
+    SBP_TRY(sbp_path_longest(e->plan, &e->arena, &path));
+    return sbp_view_make(e->plan, &path, &e->arena, view, diag);
+}
+
+/* ---- what it answers ------------------------------------------------------------------------- */
+
+/* A candidate without a legal strategy bounds nothing; the first one's reason is kept. */
+static enum sbp_status note_refusal(struct sbp_explorer *e, const struct sbp_diag *refusal)
+{
+    if (e->refusal.text[0] == '\0')
+        e->refusal = *refusal;
+    return SBP_OK;
+}
+
+static void add_point(struct sbp_outcome *out, int64_t evaluations, double elapsed_s, double best)
+{
+    if (out->curve_count < SBP_CURVE_POINTS)
+        out->curve[out->curve_count++] = (struct sbp_curve_point){evaluations, elapsed_s, best};
+}
+
+/* How a better plan was come by: the solver's costs on the way, which are those of labelled plans
+ * or a little less, down to the plan's. */
+static void note_curve(struct sbp_explorer *e, const struct sbp_outcome *found)
+{
+    struct sbp_outcome *out = e->out;
+    const int64_t before = out->evaluations - found->evaluations;
+    const double now_s = sbp_clock_s() - e->start_s;
+    double best = sbp_explorer_best_s(e);
+    for (int i = 0; i < found->curve_count; i++) {
+        const struct sbp_curve_point *point = &found->curve[i];
+        if (!(point->best < best) || !(point->best > found->objective_s))
+            continue;
+        best = point->best;
+        if (out->curve_count + 1 < SBP_CURVE_POINTS)
+            add_point(out, before + point->evaluations,
+                      fmin(now_s, now_s - found->wall_s + point->elapsed_s), best);
+    }
+    add_point(out, out->evaluations, now_s, found->objective_s);
+}
+
+void sbp_explorer_note_outcome(struct sbp_explorer *e, const struct sbp_outcome *found)
+{
+    struct sbp_outcome *out = e->out;
+    out->evaluations += found->evaluations;
+    out->stopped |= found->stopped;
+    e->memory_binds |= found->memory_binds;
+    e->is_too_large |= found->is_too_large;
+    out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
+    out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
+    out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
+    if (found->objective_s < sbp_explorer_best_s(e))
+        note_curve(e, found);
+}
+
+/* ---- bounds ---------------------------------------------------------------------------------- */
+
+enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node, bool *legal)
+{
+    struct sbp_diag refusal = {{0}};
+    struct sbp_request request = sbp_explorer_request(e, node);
+    struct sbp_optimise_bound bound = {0};
+    struct sbp_view view;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    enum sbp_status status = sbp_plan_set_parallel(e->plan, &node->parallel, &refusal);
+    if (status == SBP_OK)
+        status = sbp_explorer_plain_view(e, &view, &refusal);
+    request.view = &view;
+    if (isfinite(sbp_explorer_goal_s(e)) && sbp_optimise_bounds(e->plan, &request))
+        request.refuted_s = sbp_explorer_goal_s(e);
+    if (status == SBP_OK)
+        status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
+    sbp_arena_release(&e->arena, mark);
+    *legal = status == SBP_OK || status == SBP_STOPPED;
+    if (status == SBP_STOPPED) {
+        e->out->stopped = true;
+        return SBP_OK;
+    }
+    if (status == SBP_E_INPUT) {
+        node->least_bytes = INFINITY;
+        return note_refusal(e, &refusal);
+    }
+    if (status != SBP_OK)
+        return sbp_fail(e->diag, status, "%s", refusal.text);
+    e->any_legal = true;
+    e->out->evaluations++;
+    e->out->space_size_log10 = fmax(e->out->space_size_log10, bound.space_size_log10);
+    node->bound_s = fmax(node->bound_s, bound.bound_s);
+    node->time_s = bound.time_s;
+    node->least_bytes = bound.least_bytes;
+    return SBP_OK;
+}
+
+/* ---- along paths, and mixtures of them ------------------------------------------------------- */
+
+double sbp_explorer_ceiling_s(const struct sbp_explorer *e, const struct sbp_node *node)
+{
+    const bool is_first = node->knowledge < SBP_TRIED && sbp_explorer_proves(e) &&
+                          !sbp_explorer_is_to_relax(e, node) && isinf(sbp_explorer_goal_s(e));
+    return is_first ? FIRST_TRY * node->bound_s : INFINITY;
+}
+
+/* What the leanest plan of a candidate needed that has none that fits. */
+static void note_need(struct sbp_explorer *e, const struct sbp_node *node, int64_t needed_bytes)
+{
+    if (needed_bytes <= 0 || !(node->least_bytes > 0))
+        return;
+    const double overhead = (double)needed_bytes / node->least_bytes;
+    e->overhead = e->overhead > 0 ? fmin(e->overhead, overhead) : overhead;
+}
+
+/* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
+ */
+static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node *node,
+                                   const struct sbp_path *path, struct sbp_outcome *found)
+{
+    struct sbp_view view;
+    struct sbp_request request = sbp_explorer_request(e, node);
+    struct sbp_diag refusal = {{0}};
+    const double most_s = fmin(sbp_explorer_goal_s(e), sbp_explorer_ceiling_s(e, node));
+    request.upper_bound_s = isfinite(most_s) ? most_s : 0;
+    request.solver_options = options_left(e);
+    enum sbp_status status = SBP_OK;
+    if (path != NULL) {
+        request.view = &view;
+        status = sbp_view_make(e->plan, path, &e->arena, &view, &refusal);
+    }
+    if (status == SBP_OK)
+        status = sbp_optimise(e->plan, &request, found, &refusal);
+    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
+        *found =
+            (struct sbp_outcome){.objective_s = INFINITY,
+                                 .strategy_s = INFINITY,
+                                 .lower_bound_s = status == SBP_E_INPUT ? INFINITY : -INFINITY};
+        return note_refusal(e, &refusal);
+    }
+    if (status != SBP_OK)
+        return sbp_fail(e->diag, status, "%s", refusal.text);
+    sbp_explorer_note_outcome(e, found);
+    if (!request.puts_memory_off)
+        note_need(e, node, found->needed_bytes);
+    if (isfinite(found->strategy_s) && !found->is_too_large)
+        sbp_ranking_offer(&e->found, e->plan,
+                          &(struct sbp_ranked){.objective_s = found->strategy_s});
+    return SBP_OK;
+}
+
+/* By what was proved of a candidate; without the limit of memory it holds for a base's siblings,
+ * too. Returns the bound. */
+static double raise_bound(const struct sbp_explorer *e, struct sbp_node *node, double proved_s)
+{
+    if (sbp_explorer_is_to_relax(e, node))
+        node->time_s = fmax(node->time_s, proved_s);
+    node->bound_s = fmax(node->bound_s, proved_s);
+    return node->bound_s;
+}
+
+/* Whether what mixtures left is worth the look, and its prices bound the step. */
+static bool may_settle(struct sbp_explorer *e, const struct sbp_node *node)
+{
+    return e->plan->parallel.pipeline > 1 && e->ranking->most == 1 &&
+           isfinite(sbp_explorer_goal_s(e)) && !sbp_explorer_is_refuted(e, node->bound_s) &&
+           !sbp_explorer_is_over(e) && sbp_explorer_proves(e) &&
+           sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
+           sbp_optimise_bounds(e->plan, &e->asked);
+}
+
+/* Along the path that work alone would make the longest, along those of the plans found, then along
+ * mixtures of all of these, as long as each says something new. */
+static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *node,
+                                      struct sbp_mixture *mixture)
+{
+    SBP_TRY(sbp_mixture_begin(e->plan, &e->arena, mixture, e->diag));
+    for (int i = 0; i < SBP_MOST_ROUNDS && !sbp_explorer_is_over(e); i++) {
+        struct sbp_outcome found;
+        bool more = false;
+        SBP_TRY(solve_along(e, node, &mixture->path, &found));
+        const double bound_s = raise_bound(e, node, found.lower_bound_s);
+        sbp_mixture_note(mixture, found.lower_bound_s);
+        if (!sbp_explorer_is_refuted(e, bound_s))
+            SBP_TRY(isfinite(found.strategy_s)
+                        ? sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag)
+                        : sbp_mixture_skip(mixture, &more));
+        if (!more)
+            break;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node)
+{
+    struct sbp_mixture mixture;
+    if (e->request->objective == SBP_COMMUNICATION) {
+        struct sbp_outcome found;
+        SBP_TRY(solve_along(e, node, NULL, &found));
+        (void)raise_bound(e, node, found.lower_bound_s);
+        return SBP_OK;
+    }
+    SBP_TRY(solve_mixtures(e, node, &mixture));
+    if (e->is_too_large || !may_settle(e, node))
+        return SBP_OK;
+    node->mixture = SBP_NEW(&e->arena, struct sbp_mixture, 1);
+    if (node->mixture == NULL)
+        return SBP_E_MEMORY;
+    *node->mixture = mixture;
+    node->knowledge = SBP_MIXED;
+    return SBP_OK;
+}
+
+/* Whether a closer look at what a candidate needs of memory rules it out. */
+static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *node)
+{
+    const double limit_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster);
+    struct sbp_request request = e->asked;
+    struct sbp_optimise_bound bound;
+    struct sbp_diag refusal = {{0}};
+    if (node->knowledge >= SBP_TRIED || sbp_explorer_is_to_relax(e, node) ||
+        !sbp_explorer_proves(e) || node->least_bytes < TIGHT_SHARE * limit_bytes)
+        return SBP_OK;
+    request.leanest = request.every_level = true;
+    const enum sbp_status status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
+    if (status == SBP_E_MEMORY)
+        return sbp_fail(e->diag, status, "%s", refusal.text);
+    if (status == SBP_OK && bound.least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
+        node->bound_s = INFINITY;
+        e->memory_binds = true;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node)
+{
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
+    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
+    SBP_TRY(try_to_rule_out(e, node));
+    if (isfinite(node->bound_s))
+        SBP_TRY(solve_paths(e, node));
+    sbp_arena_release(&e->plan->arena, plan_mark); /* the best is kept elsewhere */
+    e->work += e->cuts > 0 ? e->plan->graph.op_count : 0;
+    if (node->mixture == NULL)
+        sbp_arena_release(&e->arena, mark);
+    return SBP_OK;
+}
+
+/* ---- settling -------------------------------------------------------------------------------- */
+
+static void offer_settled(void *context, double objective_s)
+{
+    struct sbp_explorer *e = context;
+    if (objective_s < sbp_explorer_best_s(e))
+        add_point(e->out, e->out->evaluations, sbp_clock_s() - e->start_s, objective_s);
+    sbp_ranking_offer(&e->found, e->plan, &(struct sbp_ranked){.objective_s = objective_s});
+}
+
+enum sbp_status sbp_explorer_settle(struct sbp_explorer *e, struct sbp_node *node)
+{
+    struct sbp_request request = sbp_explorer_request(e, node);
+    request.solver_options = options_left(e);
+    struct sbp_settling settling = {.plan = e->plan,
+                                    .request = &request,
+                                    .mixture = node->mixture,
+                                    .goal_s = sbp_explorer_goal_s(e),
+                                    .bound_s = node->bound_s,
+                                    .offer = offer_settled,
+                                    .context = e};
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
+    SBP_TRY(sbp_settle(&settling, e->diag));
+    node->mixture = NULL; /* there is no more to be said */
+    e->out->evaluations += settling.evaluations;
+    e->out->stopped |= settling.stopped;
+    e->memory_binds |= settling.memory_binds;
+    node->bound_s = fmax(node->bound_s, settling.bound_s);
+    return SBP_OK;
+}

@@ -1,0 +1,255 @@
+#include "planner/outer/path_enumeration.h"
+
+#include <math.h>
+
+#include "base/text.h"
+#include "planner/labels/label.h"
+#include "planner/problem/minimax.h"
+#include "planner/bounds/message_passing.h"
+
+/* Cells of the tables over pairs that are worth it, and of all that is looked at in a candidate. */
+#define MOST_CELLS 1e6
+#define MOST_WORK  INT64_C(400000000)
+/* Of the gap, to look at first. */
+#define FIRST_SHARE 0.125
+/* Shares of a time that are nothing. */
+#define CLOSE 1e-9
+
+struct settler {
+    struct sbp_settling *s;
+    struct sbp_diag *diag;
+    struct sbp_arena arena; /* of spaces */
+    struct sbp_arena pass;  /* of what is narrowed */
+    struct sbp_request request;
+    struct sbp_view view[SBP_MOST_PATHS + 1];
+    struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
+    int space_count;
+    struct sbp_space mixed;
+    struct sbp_view mixed_view;
+    struct sbp_reduction reduction; /* what the mixture leaves */
+    struct sbp_strategy trial;
+    double goal_s, open_s; /* open: the least that was found and not settled */
+    double proved_s;       /* nothing costs less, but for what is open */
+    int64_t work;
+    bool has_new_path;
+};
+
+static enum sbp_status make_space(struct settler *t, const struct sbp_path *path,
+                                  struct sbp_view *view, struct sbp_space *space)
+{
+    struct sbp_request request = t->request;
+    SBP_TRY(sbp_view_make(t->s->plan, path, &t->arena, view, t->diag));
+    request.view = view;
+    SBP_TRY(sbp_space_make(t->s->plan, &request, NULL, NULL, space, t->diag));
+    space->request = &t->request;
+    return SBP_OK;
+}
+
+/* Along the paths that are new since the last time. */
+static enum sbp_status make_spaces(struct settler *t)
+{
+    const struct sbp_mixture *mixture = t->s->mixture;
+    for (; t->space_count < mixture->path_count; t->space_count++)
+        SBP_TRY(make_space(t, &mixture->known[t->space_count], &t->view[t->space_count],
+                           &t->space[t->space_count]));
+    return SBP_OK;
+}
+
+/* ---- a plan that costs less along all known paths -------------------------------------------- */
+
+/* Labels and prices a choice; *legal: it has labels, and a step. */
+static enum sbp_status price(struct settler *t, const int *choice, struct sbp_step_totals *totals,
+                             bool *legal)
+{
+    struct sbp_plan *plan = t->s->plan;
+    struct sbp_labelling labelling;
+    struct sbp_diag refusal = {{0}};
+    struct sbp_step step;
+    *legal = false;
+    SBP_TRY(sbp_label(&t->space[0], choice, t->request.solver_options.seed, &t->trial, &labelling));
+    if (labelling.broken_class >= 0 || labelling.broken_rests > 0)
+        return SBP_OK;
+    enum sbp_status status = sbp_strategy_close(&plan->graph, &plan->mesh, &t->trial, &refusal);
+    if (status != SBP_OK)
+        return status == SBP_E_INPUT ? SBP_OK : status;
+    status = sbp_plan_brief_step(plan, &t->trial, &step, &refusal);
+    if (status != SBP_OK)
+        return status == SBP_E_INPUT ? SBP_OK : status;
+    *totals = step.totals;
+    *legal = true;
+    sbp_step_free(&step);
+    return SBP_OK;
+}
+
+static void offer(struct settler *t, double objective_s)
+{
+    struct sbp_plan *plan = t->s->plan;
+    const struct sbp_strategy kept = plan->strategy;
+    plan->strategy = t->trial;
+    t->s->offer(t->s->context, objective_s);
+    plan->strategy = kept;
+    t->goal_s = objective_s;
+}
+
+static bool fits(const struct settler *t, int64_t bytes)
+{
+    return bytes <= sbp_request_limit_bytes(&t->request, &t->s->plan->cluster);
+}
+
+/* Its path is longer than all that are known, or nothing more can be said of what it bounds. */
+static enum sbp_status learn_path(struct settler *t, double largest, bool *more)
+{
+    struct sbp_mixture *mixture = t->s->mixture;
+    const int before = mixture->path_count;
+    bool unused;
+    if (before < SBP_MOST_PATHS && mixture->plan_count < SBP_MOST_PATHS)
+        SBP_TRY(sbp_mixture_add(mixture, &t->trial, &unused, t->diag));
+    t->has_new_path = mixture->path_count > before;
+    *more = !t->has_new_path;
+    if (!t->has_new_path)
+        t->open_s = fmin(t->open_s, largest);
+    return SBP_OK;
+}
+
+static enum sbp_status show(void *context, const int *choice, double largest, double *below,
+                            bool *more)
+{
+    struct settler *t = context;
+    struct sbp_step_totals totals;
+    const int variables = t->mixed.variable_count;
+    bool legal;
+    int *original = SBP_NEW(&t->pass, int, variables + 1);
+    if (original == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < variables; v++)
+        original[v] = t->reduction.original[v][choice[v]];
+    SBP_TRY(price(t, original, &totals, &legal));
+    const bool is_plan = legal && fits(t, totals.device_bytes);
+    const bool is_better = legal && totals.step_s < t->goal_s;
+    t->s->memory_binds |= is_better && !is_plan;
+    if (is_better && is_plan)
+        offer(t, totals.step_s);
+    if (legal && totals.step_s > largest * (1 + CLOSE))
+        SBP_TRY(learn_path(t, largest, more));
+    else if (!is_plan)
+        t->open_s = fmin(t->open_s, largest);
+    *below = fmin(*below, fmin(t->goal_s, t->open_s) * (1 - CLOSE));
+    return SBP_OK;
+}
+
+/* ---- passes --------------------------------------------------------------------------------- */
+
+static enum sbp_status make_problems(struct settler *t, int count, struct sbp_problem *problem)
+{
+    for (int i = 0; i < count; i++) {
+        struct sbp_space narrow;
+        SBP_TRY(sbp_space_restrict(&t->space[i], &t->reduction, &t->pass, &narrow));
+        SBP_TRY(sbp_space_problem(&narrow, INFINITY, &problem[i], t->diag));
+    }
+    return SBP_OK;
+}
+
+static struct sbp_solver_options options_left(const struct settler *t)
+{
+    struct sbp_solver_options options = t->request.solver_options;
+    if (t->request.deadline_s > 0)
+        options.time_limit_s = fmax(1e-9, t->request.deadline_s - sbp_clock_s());
+    return options;
+}
+
+/* Spaces along the paths are made when they are first needed. */
+static enum sbp_status search_left(struct settler *t, double below_s, bool *done)
+{
+    SBP_TRY(make_spaces(t));
+    const int count = t->space_count;
+    struct sbp_minimax_result result = {.done = false};
+    struct sbp_problem *problem = SBP_NEW(&t->pass, struct sbp_problem, count);
+    if (problem == NULL)
+        return SBP_E_MEMORY;
+    enum sbp_status status = make_problems(t, count, problem);
+    const struct sbp_minimax minimax = {.paths = count,
+                                        .problem = problem,
+                                        .below = below_s * (1 - CLOSE),
+                                        .most_work = MOST_WORK - t->work,
+                                        .options = options_left(t),
+                                        .show = show,
+                                        .context = t};
+    if (status == SBP_OK)
+        status = sbp_minimax_solve(&minimax, &result, t->diag);
+    t->s->evaluations += result.evaluations;
+    t->work += result.work;
+    t->s->stopped |= result.stopped;
+    *done = result.done;
+    for (int i = 0; i < count; i++)
+        sbp_problem_free(&problem[i]);
+    return status;
+}
+
+/* *done: nothing is left that costs less than below_s, but for what is open. */
+static enum sbp_status search_below(struct settler *t, double below_s, bool *done)
+{
+    t->has_new_path = false;
+    SBP_TRY(sbp_space_narrow(&t->mixed, below_s, &t->pass, &t->reduction));
+    t->s->evaluations += t->reduction.evaluations;
+    t->work += t->reduction.evaluations;
+    t->s->stopped |= t->reduction.stopped;
+    *done = t->reduction.is_settled;
+    if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_MINIMAX_MOST_VARIABLES ||
+        sbp_space_cells(&t->reduction.space) > MOST_CELLS)
+        return SBP_OK;
+    return search_left(t, below_s, done);
+}
+
+static double left_s(const struct settler *t)
+{
+    return fmin(t->goal_s, t->open_s);
+}
+
+/* Little by little from what is proved on: far below the best plan there is little to look at, and
+ * plans that are found are good ones. */
+static enum sbp_status settle(struct settler *t)
+{
+    double share = FIRST_SHARE;
+    bool done = true;
+    SBP_TRY(sbp_strategy_alloc(&t->s->plan->graph, &t->arena, &t->trial));
+    SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_view, &t->mixed));
+    while ((done || t->has_new_path) && t->proved_s < left_s(t) && !t->s->stopped &&
+           t->work < MOST_WORK) {
+        const double gap_s = left_s(t) - t->proved_s;
+        const double below_s = share < 1 ? t->proved_s + share * gap_s : left_s(t);
+        const struct sbp_arena_mark mark = sbp_arena_mark(&t->pass);
+        SBP_TRY(search_below(t, below_s, &done));
+        sbp_arena_release(&t->pass, mark);
+        if (done)
+            t->proved_s = fmin(below_s, left_s(t));
+        if (done)
+            share *= 2;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_settle(struct sbp_settling *settling, struct sbp_diag *diag)
+{
+    struct sbp_diag refusal = {{0}};
+    struct settler t = {.s = settling,
+                        .diag = &refusal,
+                        .request = *settling->request,
+                        .goal_s = settling->goal_s,
+                        .open_s = INFINITY,
+                        .proved_s = settling->bound_s};
+    settling->evaluations = 0;
+    settling->stopped = settling->memory_binds = false;
+    t.request.every_level = true;
+    t.request.solver_options.progress = NULL;
+    const enum sbp_status status = settle(&t);
+    settling->bound_s = t.proved_s; /* what passes proved before one failed is still so */
+    for (int i = 0; i < t.space_count; i++)
+        sbp_space_free(&t.space[i]);
+    sbp_space_free(&t.mixed);
+    sbp_arena_free(&t.arena);
+    sbp_arena_free(&t.pass);
+    settling->stopped |= status == SBP_STOPPED;
+    if (status == SBP_E_UNSUPPORTED || status == SBP_E_INPUT || status == SBP_STOPPED)
+        return SBP_OK;
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+}

@@ -1,0 +1,415 @@
+#include "planner/outer/step_cuts.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "costmodel/program/price.h"
+#include "planner/pricing/pricing.h"
+
+/* Models of more operators are cut between their blocks alone. */
+enum { MOST_LOOSE_OPS = 256, MOST_MICRO_BATCHES = 1 << 16 };
+/* Flops of the global batch on a piece; again: of what blocks form again. */
+struct piece_flops {
+    double forward, backward, again;
+};
+
+/* One way to cut the model, worked out when it is first asked for. */
+struct cut {
+    bool known, legal;
+    struct piece_flops *piece; /* (pieces) */
+    int *first;                /* (pieces + 1) */
+};
+
+struct lister {
+    struct sbp_plan *plan;
+    const struct sbp_request *request;
+    struct sbp_outer open; /* what the space leaves open and the request does not give */
+    bool chunks, pipeline_limit, stage_cut; /* are open, too */
+    bool attends;                           /* the model has attention */
+    struct sbp_arena *arena;
+    struct sbp_parallel_candidates *out;
+    int room;
+    int blocks;
+    double flops_per_s;         /* of a device */
+    double *forward, *backward; /* (op_count) flops of the global batch */
+    int *block;                 /* (op_count) */
+    bool *again;                /* (op_count) of the piece at hand: formed again where all is */
+    struct cut *cut;            /* (op_count + 1, SBP_STAGE_CUTS) by pieces */
+};
+
+/* ---- cuts ----------------------------------------------------------------------------------- */
+
+/* Whether gradients of an operator need its input. */
+static bool needs_input(const struct sbp_op_node *node)
+{
+    switch (node->kind) {
+    case SBP_OP_LINEAR:
+    case SBP_OP_LAYERNORM:
+    case SBP_OP_RMSNORM:
+    case SBP_OP_GELU:
+    case SBP_OP_SWIGLU:
+    case SBP_OP_MOE:
+    case SBP_OP_CONV2D:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* What a piece forms again of its blocks: operators whose output another of them needs, or needs
+ * for what it forms again itself. Last products, which are only added to what goes on, are not
+ * among them. */
+static double flops_again(const struct lister *l, int first, int end)
+{
+    const struct sbp_graph *graph = &l->plan->graph;
+    double flops = 0;
+    for (int op = first; op < end; op++)
+        l->again[op] = false;
+    for (int op = end - 1; op >= first; op--) {
+        flops += l->again[op] ? l->forward[op] : 0;
+        for (int i = 0; i < graph->op[op].input_count; i++) {
+            const int producer = graph->tensor[graph->op[op].input[i]].producer;
+            if (producer >= first && l->block[producer] >= 0 && l->block[producer] == l->block[op])
+                l->again[producer] |= l->again[op] || needs_input(&graph->op[op]);
+        }
+    }
+    return flops;
+}
+
+static struct piece_flops piece_flops(const struct lister *l, int first, int end)
+{
+    struct piece_flops flops = {.again = flops_again(l, first, end)};
+    for (int op = first; op < end; op++) {
+        flops.forward += l->forward[op];
+        flops.backward += l->backward[op];
+    }
+    return flops;
+}
+
+static enum sbp_status make_cut(const struct lister *l, int pieces, enum sbp_stage_cut how,
+                                struct cut *cut)
+{
+    struct sbp_diag unsaid = {{0}};
+    const struct sbp_graph *graph = &l->plan->graph;
+    cut->known = true;
+    cut->first = SBP_NEW(l->arena, int, pieces + 1);
+    cut->piece = SBP_NEW(l->arena, struct piece_flops, pieces);
+    if (cut->first == NULL || cut->piece == NULL)
+        return SBP_E_MEMORY;
+    const enum sbp_status status = sbp_stages_cut(graph, pieces, how, cut->first, &unsaid);
+    cut->legal = status == SBP_OK;
+    for (int i = 0; i < pieces && cut->legal; i++)
+        cut->piece[i] = piece_flops(l, cut->first[i], cut->first[i + 1]);
+    return status == SBP_E_INPUT ? SBP_OK : status;
+}
+
+/* NULL where the model cannot be cut so, or is not to be. */
+static enum sbp_status find_cut(const struct lister *l, const struct sbp_parallel *parallel,
+                                const struct cut **found)
+{
+    const int64_t pieces = parallel->pipeline * parallel->chunks;
+    *found = NULL;
+    if (pieces > l->plan->graph.op_count || (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
+                                             l->plan->graph.op_count > MOST_LOOSE_OPS))
+        return SBP_OK;
+    struct cut *cut = &l->cut[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
+    if (!cut->known)
+        SBP_TRY(make_cut(l, (int)pieces, parallel->stage_cut, cut));
+    *found = cut->legal ? cut : NULL;
+    return SBP_OK;
+}
+
+/* ---- bounds --------------------------------------------------------------------------------- */
+
+/* The longest path over a stage, in flops of one micro-batch. Weight gradients that come late do
+ * not lie on the way back. */
+static double longest_path(const struct lister *l, const struct sbp_parallel *parallel,
+                           const struct cut *cut)
+{
+    const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
+    const double micro_batches = (double)sbp_parallel_micro_batches(parallel, &l->plan->graph);
+    const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
+    const double again = parallel->recompute == SBP_RECOMPUTE_FULL ? 1 : 0;
+    double longest = 0, before = 0;
+    for (int stage = 0; stage < stages; stage++) {
+        double work = 0;
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            const struct piece_flops *flops = &cut->piece[chunk * stages + stage];
+            work += flops->forward + flops->backward + again * flops->again;
+        }
+        longest = fmax(longest, before + micro_batches * work);
+        const struct piece_flops *passed = &cut->piece[stage];
+        before += passed->forward + (late ? 0 : passed->backward + again * passed->again);
+    }
+    return longest / micro_batches;
+}
+
+static double bound_s(const struct lister *l, const struct sbp_parallel *parallel,
+                      const struct cut *cut)
+{
+    if (l->request->objective != SBP_STEP_TIME || sbp_schedule_delays_gradients(parallel->schedule))
+        return 0;
+    const double devices = (double)sbp_cluster_devices(&l->plan->cluster);
+    return longest_path(l, parallel, cut) * (double)parallel->pipeline / (devices * l->flops_per_s);
+}
+
+/* What a pass costs at the peak rate, undivided: its products and what else is priced as
+ * arithmetic. Element-wise work is not: memory bounds it. */
+static double pass_flops(const struct sbp_graph *graph, int op, enum sbp_pass pass)
+{
+    struct sbp_factor whole;
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        whole.of[role] = 1;
+    const struct sbp_work work = sbp_op_work(graph, op, &whole, pass);
+    double flops = work.flops;
+    for (int i = 0; i < work.product_count; i++) {
+        const struct sbp_product *product = &work.product[i];
+        flops += 2 * product->count * product->m * product->n * product->k;
+    }
+    return flops;
+}
+
+static double backward_flops(const struct sbp_graph *graph, int op)
+{
+    const bool weights = graph->op[op].weight_count > 0;
+    const bool inputs =
+        sbp_op_forms_input_gradient(graph, op) || (weights && !sbp_op_has_weight_phase(graph, op));
+    return (inputs ? pass_flops(graph, op, SBP_PASS_INPUT_GRADIENT) : 0) +
+           (weights ? pass_flops(graph, op, SBP_PASS_WEIGHT_GRADIENT) : 0);
+}
+
+static enum sbp_status measure_model(struct lister *l)
+{
+    const struct sbp_graph *graph = &l->plan->graph;
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
+    const struct sbp_pricing pricing = sbp_pricing_make(graph, &l->plan->cluster, &bytes);
+    const double probe = 1e18; /* flops, long against a launch */
+    const double scale = (double)graph->global_batch / (double)graph->micro_batch;
+    l->forward = SBP_NEW(l->arena, double, graph->op_count + 1);
+    l->backward = SBP_NEW(l->arena, double, graph->op_count + 1);
+    l->block = SBP_NEW(l->arena, int, graph->op_count + 1);
+    l->again = SBP_NEW(l->arena, bool, graph->op_count + 1);
+    l->cut = SBP_NEW(l->arena, struct cut, (graph->op_count + 1) * SBP_STAGE_CUTS);
+    if (l->forward == NULL || l->backward == NULL || l->block == NULL || l->again == NULL ||
+        l->cut == NULL)
+        return SBP_E_MEMORY;
+    l->blocks = sbp_graph_blocks(graph, l->block);
+    l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
+                              sbp_cluster_kernel_s(pricing.cluster, pricing.type, 0, 0));
+    for (int op = 0; op < graph->op_count; op++) {
+        l->attends |= sbp_space_is_attention(graph->op[op].kind);
+        const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
+        l->forward[op] = measured ? 0 : scale * pass_flops(graph, op, SBP_PASS_FORWARD);
+        l->backward[op] = measured ? 0 : scale * backward_flops(graph, op);
+    }
+    return SBP_OK;
+}
+
+/* ---- the list ------------------------------------------------------------------------------- */
+
+static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel,
+                           const struct cut *cut)
+{
+    struct sbp_parallel_candidates *out = l->out;
+    struct sbp_diag unsaid = {{0}};
+    if (sbp_parallel_check(parallel, &l->plan->graph, &l->plan->cluster, &unsaid) != SBP_OK)
+        return SBP_OK;
+    if (out->count == l->room) {
+        const int room = 2 * l->room + 64;
+        struct sbp_parallel_candidate *grown =
+            SBP_NEW(l->arena, struct sbp_parallel_candidate, room);
+        if (grown == NULL)
+            return SBP_E_MEMORY;
+        for (int i = 0; i < out->count; i++)
+            grown[i] = out->candidate[i];
+        out->candidate = grown;
+        l->room = room;
+    }
+    out->candidate[out->count++] = (struct sbp_parallel_candidate){
+        .parallel = *parallel, .bound_s = bound_s(l, parallel, cut)};
+    return SBP_OK;
+}
+
+/* Whether it differs from those of less recomputation. */
+static bool is_of_use(const struct lister *l, enum sbp_recompute recompute)
+{
+    return recompute != SBP_RECOMPUTE_ATTENTION || l->attends;
+}
+
+/* What is kept, formed again or moved to the host; first what keeps all on the device. */
+static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel,
+                                  const struct cut *cut)
+{
+    const bool may_offload = l->open.offload && l->plan->cluster.host_link_bytes_per_s > 0;
+    const int first = l->open.recompute ? 0 : (int)parallel.recompute;
+    const int last = l->open.recompute ? SBP_RECOMPUTES - 1 : (int)parallel.recompute;
+    const bool offloads = parallel.offload;
+    for (int offload = 0; offload <= (may_offload ? 1 : 0); offload++)
+        for (int again = first; again <= last; again++) {
+            if (first < last && !is_of_use(l, (enum sbp_recompute)again))
+                continue;
+            parallel.recompute = (enum sbp_recompute)again;
+            parallel.offload = may_offload ? offload == 1 : offloads;
+            SBP_TRY(add(l, &parallel, cut));
+        }
+    return SBP_OK;
+}
+
+static enum sbp_status add_zero(struct lister *l, struct sbp_parallel parallel,
+                                const struct cut *cut)
+{
+    if (l->open.per_layer_zero || l->open.zero_levels == 0)
+        return add_memory(l, parallel, cut);
+    for (int level = 0; level <= 3; level++) {
+        parallel.zero = level;
+        if (l->open.zero_levels >> level & 1)
+            SBP_TRY(add_memory(l, parallel, cut));
+    }
+    return SBP_OK;
+}
+
+/* Stages of as many blocks each and, where it makes a difference, of as many flops. */
+static enum sbp_status add_cuts(struct lister *l, struct sbp_parallel parallel)
+{
+    const size_t pieces = (size_t)(parallel.pipeline * parallel.chunks);
+    const struct cut *even, *by_flops;
+    SBP_TRY(find_cut(l, &parallel, &even));
+    if (even == NULL)
+        return SBP_OK;
+    SBP_TRY(add_zero(l, parallel, even));
+    if (!l->stage_cut || pieces < 2)
+        return SBP_OK;
+    parallel.stage_cut = SBP_CUT_FLOPS;
+    SBP_TRY(find_cut(l, &parallel, &by_flops));
+    if (by_flops == NULL ||
+        memcmp(even->first, by_flops->first, (pieces + 1) * sizeof *even->first) == 0)
+        return SBP_OK;
+    return add_zero(l, parallel, by_flops);
+}
+
+static enum sbp_status add_interleaved(struct lister *l, struct sbp_parallel parallel)
+{
+    const int64_t given = parallel.chunks;
+    const int64_t most = l->chunks ? l->blocks / parallel.pipeline : given;
+    for (int64_t chunks = l->chunks ? 2 : given; chunks <= most; chunks++) {
+        parallel.chunks = chunks;
+        if (chunks >= 2 && (!l->chunks || l->blocks % (chunks * parallel.pipeline) == 0))
+            SBP_TRY(add_cuts(l, parallel));
+    }
+    return SBP_OK;
+}
+
+/* The schedules of several stages. A zero bubble keeps as many micro-batches as there are stages,
+ * or twice as many (ZB-H1, ZB-H2). */
+static enum sbp_status add_schedules(struct lister *l, struct sbp_parallel parallel)
+{
+    const unsigned schedules = l->open.schedules != 0 ? l->open.schedules : 1u << parallel.schedule;
+    for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++) {
+        struct sbp_parallel one = parallel;
+        one.schedule = (enum sbp_schedule)schedule;
+        if (!(schedules >> schedule & 1))
+            continue;
+        if (schedule == SBP_INTERLEAVED) {
+            SBP_TRY(add_interleaved(l, one));
+            continue;
+        }
+        if (l->chunks)
+            one.chunks = 1;
+        SBP_TRY(add_cuts(l, one));
+        if (schedule == SBP_ZERO_BUBBLE && l->pipeline_limit) {
+            one.pipeline_limit = 2 * one.pipeline - 1;
+            SBP_TRY(add_cuts(l, one));
+        }
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status add_stages(struct lister *l, struct sbp_parallel parallel)
+{
+    return parallel.pipeline > 1 || l->open.schedules == 0 ? add_schedules(l, parallel)
+                                                           : add_cuts(l, parallel);
+}
+
+static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel parallel)
+{
+    const int64_t batch = l->plan->graph.global_batch;
+    if (!l->open.micro_batch)
+        return add_stages(l, parallel);
+    for (int64_t count = 1; count <= batch && count <= MOST_MICRO_BATCHES; count++) {
+        parallel.micro_batch = batch / count;
+        if (batch % count == 0)
+            SBP_TRY(add_stages(l, parallel));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status add_all(struct lister *l)
+{
+    struct sbp_parallel parallel = l->plan->parallel;
+    const int64_t devices = sbp_cluster_devices(&l->plan->cluster);
+    parallel.allow_delayed_gradients |= l->open.allow_delayed_gradients;
+    if (!l->open.pipeline)
+        return add_micro_batches(l, parallel);
+    for (int64_t stages = l->open.least_stages;
+         stages <= devices && stages <= l->plan->graph.op_count; stages++) {
+        struct sbp_cluster stage;
+        struct sbp_diag unsaid = {{0}};
+        int level;
+        parallel.pipeline = stages;
+        if (devices % stages == 0 && sbp_parallel_stage_cluster(&parallel, &l->plan->cluster,
+                                                                &stage, &level, &unsaid) == SBP_OK)
+            SBP_TRY(add_micro_batches(l, parallel));
+    }
+    return SBP_OK;
+}
+
+/* What is given is not open. */
+static void find_open(struct lister *l)
+{
+    const struct sbp_request *request = l->request;
+    const struct sbp_parallel *given = &l->plan->parallel;
+    l->open = sbp_space_rule(request->space)->outer;
+    if (request->runnable)
+        l->open = (struct sbp_outer){.least_stages = 1, .zero_levels = 1u << given->zero};
+    l->stage_cut = l->open.pipeline && !sbp_request_gives(request, "stage_cut");
+    l->open.pipeline &= !sbp_request_gives(request, "pipeline");
+    l->open.micro_batch &= !sbp_request_gives(request, "micro_batch");
+    l->open.recompute &= !sbp_request_gives(request, "recompute");
+    l->open.offload &= !sbp_request_gives(request, "offload");
+    if (sbp_request_gives(request, "zero"))
+        l->open.zero_levels = 1u << given->zero;
+    if (sbp_request_gives(request, "schedule"))
+        l->open.schedules = 1u << given->schedule;
+    l->chunks = l->open.schedules != 0 && !sbp_request_gives(request, "chunks");
+    l->pipeline_limit = l->open.schedules != 0 && !sbp_request_gives(request, "pipeline_limit");
+}
+
+enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_request *request,
+                                    struct sbp_arena *arena,
+                                    struct sbp_parallel_candidates *candidates,
+                                    struct sbp_diag *diag)
+{
+    struct lister l = {.plan = plan, .request = request, .arena = arena, .out = candidates};
+    *candidates = (struct sbp_parallel_candidates){0};
+    find_open(&l);
+    enum sbp_status status = measure_model(&l);
+    if (status == SBP_OK)
+        status = add_all(&l);
+    if (status != SBP_OK)
+        return sbp_fail(diag, status, "out of memory while listing what may be around a strategy");
+    if (candidates->count > 0)
+        return SBP_OK;
+    /* Says what is wrong with what was given. */
+    SBP_TRY(sbp_parallel_check(&plan->parallel, &plan->graph, &plan->cluster, diag));
+    if (plan->parallel.schedule == SBP_INTERLEAVED && l.chunks)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: schedule: interleaved deals the model's %d blocks out evenly to "
+                        "2 stages and more with 2 chunks and more each, which no cut does that the "
+                        "other keys leave; legal are other schedules, or chunks and pipeline given",
+                        l.blocks);
+    return sbp_fail(diag, SBP_E_INPUT,
+                    "parallel: no legal way to cut the step into %d stages or more and equal "
+                    "micro-batches: fewer of the keys pipeline, micro_batch, schedule and chunks "
+                    "may be given",
+                    l.open.least_stages);
+}

@@ -1,0 +1,274 @@
+#include "planner/paths/path_weights.h"
+
+#include <string.h>
+
+#include "costmodel/program/stages.h"
+
+/* ---- the objective -------------------------------------------------------------------------- */
+
+static void count_messages(const struct sbp_plan *plan, const struct sbp_path *path,
+                           struct sbp_view *view)
+{
+    view->message_s = sbp_path_messages_s(plan, path, view->first);
+    for (int piece = 1; piece < path->pieces; piece++)
+        view->crossed[piece] = path->sent[piece - 1] + path->returned[piece];
+}
+
+static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_view *view)
+{
+    for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+        view->forward[op] = path->forward[piece];
+        view->backward[op] = path->backward[piece];
+        view->weight[op] = path->weight[piece];
+        view->end[op] = path->end[piece % path->stages];
+    }
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+/* As many micro-batches as fill the pipeline keep as many in flight as all. One group more of them
+ * would go through all states of its schedule (costmodel/program/step.c), none of which keeps more.
+ */
+static int enough_micro_batches(const struct sbp_plan *plan)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    const int64_t enough = parallel->schedule == SBP_INTERLEAVED
+                               ? 2 * parallel->pipeline
+                               : parallel->pipeline + parallel->pipeline_limit + 1;
+    return (int)(micro_batches < enough ? micro_batches : enough);
+}
+
+/* The schedule, where all works take as long. */
+static enum sbp_status play(const struct sbp_plan *plan, struct sbp_arena *arena,
+                            struct sbp_timeline *timeline, struct sbp_diag *diag)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
+    struct sbp_stage_cost *cost =
+        SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
+    if (cost == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < stages * chunks; i++)
+        cost[i] = (struct sbp_stage_cost){
+            .forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1, .kept_bytes = 1};
+    struct sbp_timeline_request request = sbp_plan_timeline(plan, enough_micro_batches(plan), cost);
+    request.record = chunks > 1;
+    request.is_brief = true;
+    return sbp_timeline_simulate(&request, arena, timeline, diag);
+}
+
+/* Chunks take turns: a stage keeps most of all when its first backward pass begins. */
+static void count_chunks(const struct sbp_timeline *timeline, int stage, int stages, double *kept)
+{
+    for (int64_t i = 0; i < timeline->interval_count; i++) {
+        const struct sbp_timeline_interval *interval = &timeline->interval[i];
+        if (interval->device != stage)
+            continue;
+        if (interval->kind == SBP_INTERVAL_BACKWARD)
+            return;
+        kept[interval->chunk * stages + stage] += interval->kind == SBP_INTERVAL_FORWARD;
+    }
+}
+
+/* kept: (pieces, zeroed) micro-batches that each keeps. In a fixed order of works that does not
+ * depend on what they take. What messages decide does: there the first stage has its limit in
+ * flight, and every other one micro-batch at least. */
+static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena *arena,
+                                  struct sbp_timeline *timeline, double *kept,
+                                  struct sbp_diag *diag)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
+    if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
+        SBP_TRY(play(plan, arena, timeline, diag));
+    for (int stage = 0; stage < stages; stage++) {
+        const int64_t behind = stages - stage;
+        if (parallel->schedule == SBP_GPIPE)
+            kept[stage] = (double)micro_batches;
+        else if (parallel->schedule == SBP_ONE_F_ONE_B)
+            kept[stage] = (double)(behind < micro_batches ? behind : micro_batches);
+        else if (chunks > 1)
+            count_chunks(timeline, stage, stages, kept);
+        else
+            kept[stage] = parallel->schedule == SBP_MESSAGE_DRIVEN && stage > 0
+                              ? 1
+                              : timeline->device[stage].in_flight;
+    }
+    return SBP_OK;
+}
+
+/* Whether a moment of the piece, none of which comes before `first`, keeps no less of any chunk. */
+static bool is_known(const struct sbp_view *view, int first, int piece, int chunks,
+                     const double *kept)
+{
+    for (int i = first; i < view->moment_count; i++) {
+        bool covers = view->moment[i].piece == piece;
+        for (int chunk = 0; chunk < chunks && covers; chunk++)
+            covers = view->moment[i].kept[chunk] >= kept[chunk];
+        if (covers)
+            return true;
+    }
+    return false;
+}
+
+static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view, int first,
+                                  int piece, int chunks, const double *kept)
+{
+    if (is_known(view, first, piece, chunks, kept))
+        return SBP_OK;
+    struct sbp_moment *const moment = &view->moment[view->moment_count];
+    *moment = (struct sbp_moment){piece, SBP_NEW(arena, double, chunks)};
+    if (moment->kept == NULL)
+        return SBP_E_MEMORY;
+    memcpy(moment->kept, kept, (size_t)chunks * sizeof *kept);
+    view->moment_count++;
+    return SBP_OK;
+}
+
+/* The order of works is fixed. With more micro-batches than were played no fewer forward passes are
+ * done before any backward pass, so that no less is kept. */
+static enum sbp_status find_moments(const struct sbp_timeline *timeline, int stage, int stages,
+                                    int chunks, struct sbp_arena *arena, struct sbp_view *view)
+{
+    const int first = view->moment_count;
+    double *const kept = SBP_NEW(arena, double, chunks);
+    if (kept == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t i = 0; i < timeline->interval_count; i++) {
+        const struct sbp_timeline_interval *interval = &timeline->interval[i];
+        const bool forward = interval->kind == SBP_INTERVAL_FORWARD;
+        if (interval->device != stage || (!forward && interval->kind != SBP_INTERVAL_BACKWARD))
+            continue;
+        kept[interval->chunk] += forward;
+        SBP_TRY(add_moment(arena, view, first, interval->chunk * stages + stage, chunks, kept));
+        kept[interval->chunk] -= !forward;
+    }
+    return SBP_OK;
+}
+
+/* (stages, sites): operators of a stage, and micro-batches of them that it keeps. */
+struct stage_sums {
+    int stages, ops;
+    double *held, *kept;
+};
+
+/* Whether stage a holds and keeps no less of anything than stage b. */
+static bool covers(const struct stage_sums *sums, int a, int b)
+{
+    const size_t ops = (size_t)sums->ops;
+    for (size_t op = 0; op < ops; op++)
+        if (sums->held[(size_t)a * ops + op] < sums->held[(size_t)b * ops + op] ||
+            sums->kept[(size_t)a * ops + op] < sums->kept[(size_t)b * ops + op])
+            return false;
+    return true;
+}
+
+/* Points are the stages that no other one covers. */
+static void find_points(const struct stage_sums *sums, struct sbp_view *view)
+{
+    for (int stage = 0; stage < sums->stages; stage++) {
+        bool covered = false;
+        for (int i = 0; i < view->points && !covered; i++)
+            covered = covers(sums, view->stage[i], stage);
+        for (int other = stage + 1; other < sums->stages && !covered; other++)
+            covered = covers(sums, other, stage);
+        if (!covered)
+            view->stage[view->points++] = stage;
+    }
+}
+
+static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena *arena,
+                                  struct sbp_view *view, struct sbp_diag *diag)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
+    struct sbp_timeline timeline = {0};
+    const size_t cells = (size_t)stages * (size_t)graph->op_count;
+    const struct stage_sums sums = {.stages = stages,
+                                    .ops = graph->op_count,
+                                    .held = SBP_NEW(arena, double, cells),
+                                    .kept = SBP_NEW(arena, double, cells)};
+    double *kept = SBP_NEW(arena, double, view->pieces);
+    if (sums.held == NULL || sums.kept == NULL || kept == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(count_kept(plan, arena, &timeline, kept, diag));
+    for (int piece = 0; piece < view->pieces; piece++)
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+            const size_t at =
+                (size_t)(piece % stages) * (size_t)graph->op_count + (size_t)graph->op[op].site;
+            view->kept[op] = kept[piece];
+            sums.held[at] += 1;
+            sums.kept[at] += kept[piece];
+        }
+    find_points(&sums, view);
+    view->moment = SBP_NEW(arena, struct sbp_moment, timeline.interval_count);
+    if (view->moment == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < view->points && chunks > 1; i++)
+        SBP_TRY(find_moments(&timeline, view->stage[i], stages, chunks, arena, view));
+    for (int op = 0; op < graph->op_count; op++)
+        view->point[op] = -1;
+    for (int i = 0; i < view->points; i++)
+        for (int piece = view->stage[i]; piece < view->pieces; piece += stages)
+            for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+                view->point[op] = i;
+    return SBP_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static enum sbp_status begin(const struct sbp_plan *plan, struct sbp_arena *arena,
+                             struct sbp_view *view, struct sbp_diag *diag)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const size_t ops = (size_t)plan->graph.op_count, stages = (size_t)parallel->pipeline;
+    const size_t pieces = stages * (size_t)parallel->chunks;
+    *view = (struct sbp_view){.forward = SBP_NEW(arena, double, ops),
+                              .backward = SBP_NEW(arena, double, ops),
+                              .weight = SBP_NEW(arena, double, ops),
+                              .end = SBP_NEW(arena, double, ops),
+                              .pieces = (int)pieces,
+                              .first = SBP_NEW(arena, int, pieces + 1),
+                              .crossed = SBP_NEW(arena, double, pieces),
+                              .stage = SBP_NEW(arena, int, stages),
+                              .point = SBP_NEW(arena, int, ops),
+                              .kept = SBP_NEW(arena, double, ops)};
+    if (view->forward == NULL || view->backward == NULL || view->weight == NULL ||
+        view->end == NULL || view->first == NULL || view->crossed == NULL || view->stage == NULL ||
+        view->point == NULL || view->kept == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_stages_cut(&plan->graph, view->pieces, parallel->stage_cut, view->first, diag));
+    return set_memory(plan, arena, view, diag);
+}
+
+enum sbp_status sbp_view_make(const struct sbp_plan *plan, const struct sbp_path *path,
+                              struct sbp_arena *arena, struct sbp_view *view, struct sbp_diag *diag)
+{
+    SBP_TRY(begin(plan, arena, view, diag));
+    count_messages(plan, path, view);
+    for (int piece = 0; piece < view->pieces; piece++)
+        weigh_piece(path, piece, view);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_view_mean(const struct sbp_plan *plan, struct sbp_arena *arena,
+                              struct sbp_view *view, struct sbp_diag *diag)
+{
+    const double stages = (double)plan->parallel.pipeline;
+    const double each = (double)sbp_parallel_micro_batches(&plan->parallel, &plan->graph) / stages;
+    struct sbp_path path;
+    SBP_TRY(begin(plan, arena, view, diag));
+    SBP_TRY(sbp_path_longest(plan, arena, &path));
+    for (int op = 0; op < plan->graph.op_count; op++) {
+        view->forward[op] = view->backward[op] = view->weight[op] = each;
+        view->end[op] = 1 / stages;
+    }
+    for (int piece = 0; piece < path.pieces; piece++) {
+        path.sent[piece] = piece + 1 < path.pieces ? each : 0;
+        path.returned[piece] = piece > 0 ? each : 0;
+    }
+    count_messages(plan, &path, view);
+    return SBP_OK;
+}

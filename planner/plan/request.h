@@ -1,0 +1,106 @@
+/* What a search is asked for: the space of strategies, the objective, bounds and wishes.
+ */
+#ifndef SBP_PLANNER_PLAN_REQUEST_H
+#define SBP_PLANNER_PLAN_REQUEST_H
+
+#include "base/text.h"
+#include "costmodel/cluster/cluster.h"
+#include "costmodel/model/op.h"
+#include "costmodel/program/strategy.h"
+#include "planner/problem/solver.h"
+
+#define SBP_SPACE_MAP(X)                                                                           \
+    X(FULL, "full")                                                                                \
+    X(AUTODDL, "autoddl")                                                                          \
+    X(DATA_PARALLEL, "data-parallel")                                                              \
+    X(ZERO, "zero")                                                                                \
+    X(ZERO_1, "zero-1")                                                                            \
+    X(ZERO_2, "zero-2")                                                                            \
+    X(ZERO_3, "zero-3")                                                                            \
+    X(MEGATRON, "megatron")                                                                        \
+    X(MEGATRON_NODE, "megatron-node")                                                              \
+    X(MEGATRON_3D, "megatron-3d")                                                                  \
+    X(GSHARD, "gshard")                                                                            \
+    X(SUMMA, "summa")                                                                              \
+    X(MYELIN, "myelin")                                                                            \
+    X(CDP, "cdp")
+
+enum sbp_space_kind {
+#define SBP_SPACE_ENUM(name, text) SBP_SPACE_##name,
+    SBP_SPACE_MAP(SBP_SPACE_ENUM)
+#undef SBP_SPACE_ENUM
+        SBP_SPACES
+};
+const char *sbp_space_name(enum sbp_space_kind kind);
+const char *sbp_space_summary(enum sbp_space_kind kind); /* planner/space/space_table.c */
+const char *const *sbp_space_names(void); /* NULL-terminated, in the order of the enum */
+
+enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
+
+/* A layer's strategy given by hand: how many ways each role splits it at each level, outermost
+ * first; the product of a level's factors is the level's size. Roles by their catalogue names. */
+#define SBP_ANY         (-1)
+#define SBP_REST_STATES 5 /* S0, S1, S2, B, P */
+struct sbp_fix {
+    char layer[64];
+    int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by role index of the operator; SBP_ANY */
+    bool rests; /* where the output rests is given as well: ways that each state takes */
+    int64_t rest[SBP_REST_STATES][SBP_MAX_LEVELS];
+    int zero; /* ZeRO level of its weights; SBP_ANY: the plan's */
+};
+
+struct sbp_view;
+struct sbp_space_store;
+struct sbp_part;
+
+struct sbp_request {
+    enum sbp_space_kind space;       /* default full */
+    const struct sbp_solver *solver; /* NULL: exact, or coordinate-descent where exact refuses */
+    enum sbp_objective objective;    /* default step time */
+    enum sbp_boxing_mode boxing;     /* default full */
+    int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
+    int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
+    unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
+    bool puts_memory_off;        /* a plan that does not fit is an answer (outcome->is_too_large) */
+    bool leanest;                /* and, with that, what is least is the memory that a plan needs,
+                                    whatever it costs: nothing is bounded */
+    bool weighs_work;            /* and, with that, in part what operators need while they work */
+    bool any_plan;               /* the first plan ends the search, and so do some looks in vain */
+    double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
+    double refuted_s;            /* of bounds: what takes no less time at best, whatever it needs of
+                                    memory, is not looked at any closer; 0: all is */
+    const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
+    const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
+    bool every_level;            /* ZeRO levels stay that cost no less along the view */
+    bool labelled;               /* axes that are alike are families of their own
+                                    (planner/inner/label_branching.c) */
+    bool zero_is_free;           /* every layer's ZeRO level is chosen; else the parallel's */
+    bool runnable;         /* only plans that the executor runs: nothing around the strategy */
+    bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
+    const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
+    struct sbp_space_store *store; /* what the spaces of several candidates share; NULL: nothing */
+    int fix_count;
+    const struct sbp_fix *fix; /* (fix_count) */
+    struct sbp_solver_options solver_options;
+    int threads; /* that look for the leanest plan, which is the same for any number of them; 0: one
+                    for each processor */
+    double
+        deadline_s; /* by sbp_clock_s, when solver_options' time is up; 0: never, or not yet set */
+};
+
+/* Whether the flag asks to stop, or the time is up. */
+static inline bool sbp_request_interrupted(const struct sbp_request *request)
+{
+    const atomic_int *stop = request->solver_options.stop;
+    return (stop != NULL && *stop != 0) ||
+           (request->deadline_s > 0 && sbp_clock_s() >= request->deadline_s);
+}
+
+/* What a device may hold. */
+static inline int64_t sbp_request_limit_bytes(const struct sbp_request *request,
+                                              const struct sbp_cluster *cluster)
+{
+    return request->memory_limit_bytes > 0 ? request->memory_limit_bytes : cluster->memory_bytes;
+}
+
+#endif

@@ -1,0 +1,427 @@
+/* What a choice costs by itself and the memory that it takes: the parts of what its operators cost
+ * in its tuple, each so many times as the path has it, under a ZeRO level.
+ *
+ * A sum over these and over pairs (edge_kinds.c) equals the price of a compiled step of one stage
+ * whenever axes can be labelled so that every transfer reaches its least all-to-all; the tests hold
+ * the two against each other.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "base/kernel.h"
+#include "planner/pricing/pricing.h"
+#include "planner/pricing/price_cache.h"
+
+/* Buckets of offloaded states that a timeline has at most (costmodel/program/step.c). */
+#define MOST_BUCKETS (1 << 20)
+
+/* ---- small parts ---------------------------------------------------------------------------- */
+
+double sbp_space_elements(const struct sbp_space *space, int tensor)
+{
+    const int64_t *size = space->graph->tensor[tensor].shape.size;
+    return (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3];
+}
+
+bool sbp_space_free_input(const struct sbp_space *space, int op, int input)
+{
+    return space->graph->op[op].input[input] == space->graph->input && !space->graph->input_split;
+}
+
+bool sbp_space_forms_again(const struct sbp_space *space)
+{
+    return space->parallel->recompute == SBP_RECOMPUTE_FULL ||
+           space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
+}
+
+bool sbp_space_is_attention(enum sbp_op_kind kind)
+{
+    return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
+           kind == SBP_OP_LATENT_ATTENTION;
+}
+
+/* ---- rates ---------------------------------------------------------------------------------- */
+
+/* What an update takes: seconds a parameter and a weight. */
+struct rates {
+    double parameter_s, weight_s;
+};
+
+/* Optimizer states in host memory pass through the device, bucket by bucket: a launch each, of a
+ * chunk's parameters together, instead of one a weight. */
+static struct rates update_rates(const struct sbp_space *space)
+{
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    const struct sbp_training *training = &space->graph->training;
+    const struct sbp_cluster *cluster = space->cluster;
+    const double state =
+        (double)bytes->master + sbp_training_moments(training) * (double)bytes->moment;
+    struct rates rates = {0, cluster->kernel_launch_s};
+    if (space->request->objective != SBP_STEP_TIME)
+        return (struct rates){0, 0};
+    rates.parameter_s = sbp_cluster_kernel_s(cluster, space->pricing.type, 0,
+                                             sbp_price_update_bytes(&space->pricing));
+    if (space->parallel->offload && state > 0) {
+        const double bucket = (double)space->parallel->bucket_parameters;
+        const bool counts = (double)space->graph->parameters < bucket * MOST_BUCKETS;
+        rates.parameter_s += 2 * state / cluster->host_link_bytes_per_s +
+                             (counts ? cluster->kernel_launch_s / bucket : 0);
+        rates.weight_s = 0;
+    }
+    if (training->clip_norm > 0)
+        rates.parameter_s +=
+            sbp_cluster_kernel_s(cluster, space->pricing.type, 0, (double)bytes->gradient);
+    return rates;
+}
+
+/* What no choice changes of prices. */
+struct terms {
+    struct rates update;
+    double shown; /* share of the gradients' synchronisation at the end that shows at least */
+    double stage_sum_shown;
+    /* Bytes of states of an element of blocks and of shards, by ZeRO level. */
+    double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
+    bool sums_each; /* there are several micro-batches: from level 2 on each is reduced by itself */
+};
+
+static struct terms terms_of(const struct sbp_space *space)
+{
+    struct terms terms = {.update = update_rates(space),
+                          .shown = 1 - space->hidden_share,
+                          .stage_sum_shown = 1 - space->hidden_share,
+                          .sums_each = space->micro_batches > 1};
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        terms.local_bytes[level] = sbp_space_state_bytes(space, level, 1, 0);
+        terms.shard_bytes[level] = sbp_space_state_bytes(space, level, 0, 1);
+    }
+    const bool may_hide =
+        space->request->objective == SBP_STEP_TIME && !space->request->nothing_hides;
+    /* Sums in chunks run beside the optimizer (Myelin, V-C); those with other stages do not. */
+    if (space->parallel->chunk_factor > 0)
+        terms.stage_sum_shown = 1;
+    if (space->parallel->chunk_factor > 0 && space->parallel->offload && may_hide)
+        terms.shown = 0;
+    return terms;
+}
+
+/* ---- one choice ------------------------------------------------------------------------------ */
+
+static int owned_weights(const struct sbp_space_work *work)
+{
+    int count = 0;
+    for (unsigned left = work->owned; left != 0; left &= left - 1)
+        count++;
+    return count;
+}
+
+/* How often each column of a work counts, whatever the level of its weights. */
+static void weigh_passes(const struct sbp_space_work *work, double weight[SBP_COLUMNS])
+{
+    memset(weight, 0, SBP_COLUMNS * sizeof *weight);
+    weight[SBP_COLUMN_COMPUTE] = work->forward + work->again_compute;
+    weight[SBP_COLUMN_INNER] = work->forward + work->again_inner;
+    weight[SBP_COLUMN_BOX_OUT] = work->forward + work->again_output;
+    weight[SBP_COLUMN_BACK] = work->backward;
+    weight[SBP_COLUMN_BACK_WEIGHT] = work->weight;
+    for (int i = 0; i < SBP_MAX_INPUTS; i++)
+        weight[SBP_COLUMN_BOX_IN + i] = work->forward + work->again_boxed[i];
+}
+
+/* Of its weights under a level. */
+static void weigh_level(const struct terms *terms, const struct sbp_space_work *work, int level,
+                        double weight[SBP_COLUMNS])
+{
+    const bool each = level >= 2 && terms->sums_each;
+    memset(weight, 0, SBP_COLUMNS * sizeof *weight);
+    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = work->copied;
+    weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
+        each ? work->weight : work->end * terms->shown;
+    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? work->end : 0;
+    weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
+        work->end * terms->stage_sum_shown;
+    weight[level == 0 ? SBP_COLUMN_LOCAL : SBP_COLUMN_SHARD] =
+        work->end * terms->update.parameter_s;
+}
+
+/* What it keeps of memory under a level. */
+static void weigh_bytes(const struct terms *terms, const struct sbp_space_work *work, int level,
+                        int point, double weight[SBP_COLUMNS])
+{
+    memset(weight, 0, SBP_COLUMNS * sizeof *weight);
+    weight[SBP_COLUMN_LOCAL] = work->held[point] * terms->local_bytes[level];
+    weight[SBP_COLUMN_SHARD] = work->held[point] * terms->shard_bytes[level];
+    weight[SBP_COLUMN_KEPT] = work->kept[point];
+}
+
+SBP_KERNEL
+static void add_weighed(const struct sbp_columns *columns, const double weight[SBP_COLUMNS],
+                        int tuples, double *restrict sum)
+{
+    for (int c = 0; c < SBP_COLUMNS; c++) {
+        const double *restrict column = columns->of[c];
+        const double times = weight[c];
+        if (column == NULL || times == 0)
+            continue;
+        for (int tuple = 0; tuple < tuples; tuple++)
+            sum[tuple] += times * column[tuple];
+    }
+}
+
+/* What comes where tensors may rest whole: gradients are added up, and messages between stages
+ * carry more than a device's share. */
+static double whole_s(const struct sbp_space *space, int variable, int tuple)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_view *view = space->view;
+    double seconds = 0;
+    int shape = 0;
+    for (int f = 0; f < space->mesh->family_count; f++)
+        for (int r = 0; r < v->role_count; r++)
+            if (v->state[r].kind == SBP_SPLIT)
+                shape += sbp_tuple_count(space, variable, tuple, f)[r] * space->shapes->stride[f];
+    const double parts = space->shapes->size[shape], devices = (double)space->mesh->devices;
+    if (space->works->added_elements[variable] > 0)
+        seconds = sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                       3 * space->works->added_elements[variable] / parts *
+                                           (double)space->pricing.bytes.activation);
+    for (int piece = 0; piece < view->pieces && parts < devices; piece++) {
+        const int tensor = space->works->crossing[piece];
+        if (tensor >= 0 && space->slot[tensor] == variable)
+            seconds += view->crossed[piece] * (sbp_path_message_s(space->plan, tensor, parts) -
+                                               sbp_path_message_s(space->plan, tensor, devices));
+    }
+    return seconds;
+}
+
+/* Whether there is any of that. */
+static bool has_whole(const struct sbp_space *space, int variable)
+{
+    bool has = space->works->added_elements[variable] > 0;
+    for (int piece = 0; piece < space->view->pieces; piece++) {
+        const int tensor = space->works->crossing[piece];
+        has |= tensor >= 0 && space->slot[tensor] == variable;
+    }
+    return has && space->variable[variable].rests_whole;
+}
+
+/* ---- choices of a variable ------------------------------------------------------------------ */
+
+/* One variable's, while they are made. */
+struct pricing {
+    struct sbp_space *space;
+    struct sbp_space_variable *v;
+    struct terms terms;
+    const struct sbp_space_work *work;
+    int work_count, points;
+    struct sbp_columns *columns;                              /* (work) */
+    double *passes_s;                                         /* (tuple) */
+    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (points, tuple) */
+};
+
+static void price_passes(const struct pricing *p)
+{
+    const int variable = (int)(p->v - p->space->variable);
+    double weight[SBP_COLUMNS];
+    const bool whole = has_whole(p->space, variable);
+    for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
+        p->passes_s[tuple] = whole ? whole_s(p->space, variable, tuple) : 0;
+    for (int w = 0; w < p->work_count; w++) {
+        weigh_passes(&p->work[w], weight);
+        add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);
+    }
+}
+
+static void price_level(const struct pricing *p, int chosen)
+{
+    const int tuples = p->v->tuple_count;
+    double weight[SBP_COLUMNS], launches_s = 0;
+    for (int w = 0; w < p->work_count; w++)
+        launches_s += p->work[w].end * p->terms.update.weight_s * owned_weights(&p->work[w]);
+    for (int tuple = 0; tuple < tuples; tuple++)
+        p->cost_s[chosen][tuple] = p->passes_s[tuple] + launches_s;
+    for (int w = 0; w < p->work_count; w++) {
+        weigh_level(&p->terms, &p->work[w], p->work[w].level[chosen], weight);
+        add_weighed(&p->columns[w], weight, tuples, p->cost_s[chosen]);
+    }
+}
+
+static void count_bytes(const struct pricing *p, int chosen)
+{
+    const size_t tuples = (size_t)p->v->tuple_count;
+    double weight[SBP_COLUMNS];
+    memset(p->bytes[chosen], 0, (size_t)p->points * tuples * sizeof(double));
+    for (int w = 0; w < p->work_count; w++)
+        for (int point = 0; point < p->points; point++) {
+            weigh_bytes(&p->terms, &p->work[w], p->work[w].level[chosen], point, weight);
+            add_weighed(&p->columns[w], weight, (int)tuples,
+                        p->bytes[chosen] + (size_t)point * tuples);
+        }
+}
+
+static double bytes_of(const struct pricing *p, int level, int point, int tuple)
+{
+    return p->bytes[level][(size_t)point * (size_t)p->v->tuple_count + (size_t)tuple];
+}
+
+/* Whether level a is as good as b in every respect, and stays where they are alike. */
+static bool dominates(const struct pricing *p, int tuple, int a, int b)
+{
+    const double a_s = p->cost_s[a][tuple], b_s = p->cost_s[b][tuple];
+    if (a_s > b_s || (a_s == b_s && a > b))
+        return false;
+    for (int point = 0; point < p->points; point++)
+        if (bytes_of(p, a, point, tuple) > bytes_of(p, b, point, tuple))
+            return false;
+    return true;
+}
+
+static void add_choice(const struct pricing *p, int tuple, int level, int capacity)
+{
+    struct sbp_space_variable *v = p->v;
+    v->tuple[v->choice_count] = tuple;
+    v->zero[v->choice_count] = (uint8_t)level;
+    v->cost_s[v->choice_count] = p->cost_s[level][tuple];
+    for (int point = 0; point < p->points; point++)
+        v->bytes[(size_t)point * (size_t)capacity + (size_t)v->choice_count] =
+            bytes_of(p, level, point, tuple);
+    v->choice_count++;
+}
+
+/* A tuple under the levels in `levels` that no other one dominates. */
+static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int capacity)
+{
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        bool is_dominated = (levels >> level & 1) == 0;
+        for (int other = 0;
+             other < SBP_ZERO_LEVELS && !is_dominated && !p->space->request->every_level; other++)
+            is_dominated =
+                other != level && (levels >> other & 1) && dominates(p, tuple, other, level);
+        if (!is_dominated)
+            add_choice(p, tuple, level, capacity);
+    }
+}
+
+/* Levels that a variable may choose from: all where they are free and it has weights. */
+static unsigned free_levels(const struct pricing *p)
+{
+    const struct sbp_space *space = p->space;
+    bool is_free = false;
+    for (int w = 0; w < p->work_count && space->request->zero_is_free; w++)
+        is_free |= p->work[w].owned != 0 && p->work[w].level[0] != p->work[w].level[1];
+    return is_free ? (1u << SBP_ZERO_LEVELS) - 1 : 1u << space->parallel->zero;
+}
+
+/* Bytes as (points, choice) rows of as many as there came to be. */
+static void close_rows(const struct pricing *p, int capacity)
+{
+    for (int point = 1; point < p->points; point++)
+        for (int c = 0; c < p->v->choice_count; c++)
+            p->v->bytes[(size_t)point * (size_t)p->v->choice_count + (size_t)c] =
+                p->v->bytes[(size_t)point * (size_t)capacity + (size_t)c];
+}
+
+static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_arena *scratch)
+{
+    const struct sbp_space *space = p->space;
+    p->v = &space->variable[variable];
+    p->work = &space->works->work[space->works->first[variable]];
+    p->work_count = space->works->first[variable + 1] - space->works->first[variable];
+    p->columns = SBP_TAKE(scratch, struct sbp_columns, p->work_count);
+    p->passes_s = SBP_TAKE(scratch, double, p->v->tuple_count);
+    if (p->columns == NULL || p->passes_s == NULL)
+        return SBP_E_MEMORY;
+    for (int w = 0; w < p->work_count; w++)
+        SBP_TRY(sbp_shelf_columns(space, variable, &p->work[w], scratch, &p->columns[w]));
+    return SBP_OK;
+}
+
+static enum sbp_status price_levels(struct pricing *p, unsigned levels, struct sbp_arena *scratch)
+{
+    price_passes(p);
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        if ((levels >> level & 1) == 0)
+            continue;
+        p->cost_s[level] = SBP_TAKE(scratch, double, p->v->tuple_count);
+        if (p->cost_s[level] == NULL)
+            return SBP_E_MEMORY;
+        price_level(p, level);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status count_levels(struct pricing *p, unsigned levels, struct sbp_arena *scratch)
+{
+    const size_t tuples = (size_t)p->v->tuple_count;
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
+        if ((levels >> level & 1) == 0)
+            continue;
+        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->points *tuples);
+        if (p->bytes[level] == NULL)
+            return SBP_E_MEMORY;
+        count_bytes(p, level);
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status price_variable(struct pricing *p, int variable, struct sbp_arena *scratch)
+{
+    struct sbp_space *space = p->space;
+    SBP_TRY(find_columns(p, variable, scratch));
+    const unsigned levels = free_levels(p);
+    const int each = (levels & (levels - 1)) != 0 ? SBP_ZERO_LEVELS : 1;
+    const int capacity = each * p->v->tuple_count;
+    p->v->tuple = SBP_TAKE(&space->arena, int, capacity);
+    p->v->zero = SBP_TAKE(&space->arena, uint8_t, capacity);
+    p->v->cost_s = SBP_TAKE(&space->arena, double, capacity);
+    p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->points *(size_t)capacity);
+    if (p->v->tuple == NULL || p->v->zero == NULL || p->v->cost_s == NULL || p->v->bytes == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(price_levels(p, levels, scratch));
+    SBP_TRY(count_levels(p, levels, scratch));
+    for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
+        add_tuple(p, tuple, levels, capacity);
+    close_rows(p, capacity);
+    return sbp_space_interrupted(space) ? SBP_STOPPED : SBP_OK;
+}
+
+/* Adds what a variable costs at least. */
+static enum sbp_status add_least(struct pricing *p, int variable, struct sbp_arena *scratch)
+{
+    double least_s = INFINITY;
+    SBP_TRY(find_columns(p, variable, scratch));
+    const unsigned levels = free_levels(p);
+    SBP_TRY(price_levels(p, levels, scratch));
+    for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+        for (int tuple = 0; tuple < p->v->tuple_count && (levels >> level & 1); tuple++)
+            least_s = p->cost_s[level][tuple] < least_s ? p->cost_s[level][tuple] : least_s;
+    p->space->least_s += least_s;
+    return sbp_space_interrupted(p->space) ? SBP_STOPPED : SBP_OK;
+}
+
+static enum sbp_status for_variables(struct pricing *p,
+                                     enum sbp_status (*look)(struct pricing *p, int variable,
+                                                             struct sbp_arena *scratch))
+{
+    struct sbp_arena scratch;
+    sbp_arena_init(&scratch);
+    enum sbp_status status = SBP_OK;
+    const struct sbp_arena_mark mark = sbp_arena_mark(&scratch);
+    for (int v = 0; v < p->space->variable_count && status == SBP_OK; v++) {
+        status = look(p, v, &scratch);
+        sbp_arena_release(&scratch, mark);
+    }
+    sbp_arena_free(&scratch);
+    return status;
+}
+
+enum sbp_status sbp_space_make_choices(struct sbp_space *space)
+{
+    struct pricing p = {.space = space, .terms = terms_of(space), .points = space->view->points};
+    const double refuted_s = space->request->refuted_s;
+    if (refuted_s > 0) {
+        space->least_s = sbp_space_constant_s(space);
+        SBP_TRY(for_variables(&p, add_least));
+        space->is_refuted = space->least_s >= refuted_s;
+    }
+    return space->is_refuted ? SBP_OK : for_variables(&p, price_variable);
+}

@@ -1,0 +1,423 @@
+/* What two choices cost together: boxing of a tensor on its way between them, at best over all ways
+ * to line their axes up.
+ *
+ * Axes of a family are interchangeable, so that a family counts by few numbers, the kind of its
+ * pair of roles; the price is a function of the families' kinds.
+ */
+#include <math.h>
+
+#include "planner/space/domain_build.h"
+#include "planner/pricing/edge_kinds.h"
+
+#define ANY_TAG 7
+/* Prices that differ by this share are the same, summed in another order. */
+#define ROUND_OFF 1e-12
+
+/* ---- states of a family's axes -------------------------------------------------------------- */
+
+/* Axes of a family by the dimension that they split, those in B and those in P. */
+struct family_state {
+    int split[SBP_MAX_DIMS], splits, broadcast, partial;
+};
+
+static struct family_state family_state(const uint8_t *count, const struct sbp_pair_end *end)
+{
+    struct family_state state = {{0}, 0, 0, 0};
+    for (int r = 0; r < end->role_count; r++) {
+        if (end->state[r].kind == SBP_SPLIT)
+            state.split[end->state[r].dim] += count[r];
+        else if (end->state[r].kind == SBP_PARTIAL)
+            state.partial += count[r];
+        else
+            state.broadcast += count[r];
+        state.splits += end->state[r].kind == SBP_SPLIT ? count[r] : 0;
+    }
+    return state;
+}
+
+static int excess(int a, int b)
+{
+    return a > b ? a - b : 0;
+}
+
+/* Splits of the first that the second lacks, dimension by dimension. */
+static int excess_splits(const struct family_state *a, const struct family_state *b)
+{
+    int left_over = 0;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
+        left_over += excess(a->split[dim], b->split[dim]);
+    return left_over;
+}
+
+/* Axes that split the same dimension at both ends, at best. */
+static int most_stays(const struct family_state *a, const struct family_state *b)
+{
+    return a->splits - excess_splits(a, b);
+}
+
+/* Axes that must change the dimension they split, at best: what neither stays nor becomes B or P.
+ */
+static int least_moves(const struct family_state *from, const struct family_state *to)
+{
+    return excess(excess_splits(from, to),
+                  excess(to->broadcast, from->broadcast) + excess(to->partial, from->partial));
+}
+
+static int axes_of(const struct family_state *state)
+{
+    return state->splits + state->broadcast + state->partial;
+}
+
+/* Of axes that are alike at both ends, before and after of so many, how many need not be. */
+static int most_trades(int before, int after, int axes)
+{
+    return (before < after ? before : after) - excess(before + after, axes);
+}
+
+/* Axes that can change the dimension they split, at most: what each dimension's can change to, or
+ * from, are the others'. */
+static int most_moves(const struct family_state *from, const struct family_state *to)
+{
+    int most = from->splits < to->splits ? from->splits : to->splits;
+    for (int dim = 0; dim < SBP_MAX_DIMS; dim++) {
+        const int others = from->splits - from->split[dim] + to->splits - to->split[dim];
+        most = others < most ? others : most;
+    }
+    return most;
+}
+
+/* ---- pairs ---------------------------------------------------------------------------------- */
+
+/* Whether readers take what rests partial as a sum; labels alone do not tell which axes trade. */
+static bool goes_on(const struct sbp_space *space, int rest_variable)
+{
+    return sbp_space_rest_fix(space, rest_variable) == NULL && !space->request->labelled;
+}
+
+struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
+                                     const struct sbp_transfer *transfer)
+{
+    const struct sbp_space_variable *from = &space->variable[transfer->from];
+    const struct sbp_space_variable *to = &space->variable[transfer->to];
+    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
+    struct sbp_pair pair = {.space = space,
+                            .from = {.variable = transfer->from, .role_count = from->role_count},
+                            .to = {.variable = transfer->to, .role_count = to->role_count},
+                            .tensor = transfer->tensor,
+                            .there = transfer->there,
+                            .back = transfer->back,
+                            .is_whole = from->rests_whole,
+                            .goes_on = goes_on(space, transfer->from)};
+    for (int r = 0; r < from->role_count; r++)
+        pair.from.state[r] = from->state[r];
+    for (int r = 0; r < to->role_count; r++)
+        pair.to.state[r] = entry->role[space->op_role[transfer->op][r]].input[transfer->input];
+    return pair;
+}
+
+struct sbp_pair sbp_pair_of_keep(const struct sbp_space *space, const struct sbp_keep *keep)
+{
+    const struct sbp_space_variable *op = &space->variable[keep->op_variable];
+    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
+    struct sbp_pair pair = {.space = space,
+                            .from = {.variable = keep->op_variable, .role_count = op->role_count},
+                            .to = {.variable = keep->rest_variable, .role_count = rest->role_count},
+                            .tensor = space->graph->op[keep->op].output,
+                            .there = keep->there,
+                            .back = keep->back,
+                            .is_keep = true,
+                            .is_whole = rest->rests_whole};
+    for (int r = 0; r < op->role_count; r++)
+        pair.from.state[r] = sbp_space_output_state(space, keep->op, r);
+    for (int r = 0; r < rest->role_count; r++)
+        pair.to.state[r] = rest->state[r];
+    return pair;
+}
+
+/* ---- kinds ---------------------------------------------------------------------------------- */
+
+/* Bit t: what is left so can rest so under tag t. */
+static uint8_t tags_that_rest(const struct family_state *left, const struct family_state *resting)
+{
+    uint8_t tags = 0;
+    if (excess_splits(left, resting) > resting->broadcast || resting->partial > left->partial)
+        return 0;
+    for (int tag = SBP_REST_ANY; tag <= SBP_REST_BATCH; tag++) {
+        const int fixed = tag == SBP_REST_FEATURE ? SBP_DIM_BATCH : SBP_DIM_FEATURE;
+        if (tag == SBP_REST_ANY || left->split[fixed] == resting->split[fixed])
+            tags |= (uint8_t)(1u << tag);
+    }
+    return tags;
+}
+
+/* What decides whether the family's axes may go from P to B at once, and whether in two steps,
+ * where as many can leave P as can become B. */
+static void note_all_reduce(const struct family_state *from, const struct family_state *to,
+                            struct sbp_pair_kind *kind)
+{
+    const int most_leave = kind->leave + kind->sum_trades;
+    const int most_gather = kind->gather + kind->trades;
+    const int lost = excess(excess_splits(from, to), excess(to->partial, from->partial));
+    if (kind->leave <= most_gather && kind->gather <= most_leave)
+        kind->lost = (int8_t)(lost <= kind->sum_trades ? lost : kind->sum_trades + 1);
+    kind->parts = most_leave > 0 && most_gather > 0 && most_stays(from, to) > 0;
+}
+
+struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *from_count,
+                                   const uint8_t *to_count)
+{
+    const struct family_state a = family_state(from_count, &pair->from);
+    const struct family_state b = family_state(to_count, &pair->to);
+    struct sbp_pair_kind kind = {0};
+    /* A sum that its reader would not go on with is reduced where it is left. */
+    kind.tags = pair->is_keep                            ? tags_that_rest(&a, &b)
+                : pair->goes_on && a.partial > b.partial ? 0
+                                                         : ANY_TAG;
+    if (pair->space->request->boxing == SBP_BOXING_PAPER && !pair->is_keep && !pair->is_whole) {
+        const int gap = a.split[SBP_DIM_BATCH] - b.split[SBP_DIM_BATCH];
+        kind.moves = (int8_t)(gap < 0 ? -gap : gap);
+        kind.changes = a.split[SBP_DIM_FEATURE] != b.split[SBP_DIM_FEATURE];
+    } else if (pair->is_whole) {
+        kind.moves = (int8_t)least_moves(&a, &b);
+        kind.leave = (int8_t)excess(a.partial, b.partial);
+        kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
+        kind.from_splits = (int8_t)a.splits;
+        kind.to_splits = (int8_t)b.splits;
+        const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
+        kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
+        kind.sum_trades =
+            (int8_t)(pair->is_keep ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
+        note_all_reduce(&a, &b, &kind);
+    } else if (!pair->is_keep) {
+        kind.moves = (int8_t)least_moves(&a, &b);
+    }
+    if (!pair->space->moves_grow && !pair->is_keep &&
+        pair->space->request->boxing != SBP_BOXING_PAPER)
+        kind.most_moves = (int8_t)most_moves(&a, &b);
+    return kind;
+}
+
+/* ---- ways ----------------------------------------------------------------------------------- */
+
+struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dist *from,
+                             const struct sbp_dist *to)
+{
+    const struct sbp_mesh *mesh = space->mesh;
+    sbp_axes from_split = 0, to_split = 0, leave = 0, move = 0, gather = 0;
+    for (int axis = 0; axis < mesh->axis_count; axis++) {
+        const sbp_axes bit = (sbp_axes)1 << axis;
+        const struct sbp_state a = from->axis[axis], b = to->axis[axis];
+        from_split |= a.kind == SBP_SPLIT ? bit : 0;
+        to_split |= b.kind == SBP_SPLIT ? bit : 0;
+        if (sbp_state_equal(a, b))
+            continue;
+        leave |= a.kind == SBP_PARTIAL ? bit : 0;
+        move |= a.kind == SBP_SPLIT && b.kind == SBP_SPLIT ? bit : 0;
+        gather |= b.kind == SBP_BROADCAST ? bit : 0;
+    }
+    return (struct sbp_way){
+        .leave = sbp_shape_of(space->shapes, mesh, leave),
+        .move = sbp_shape_of(space->shapes, mesh, move),
+        .gather = sbp_shape_of(space->shapes, mesh, gather),
+        .all_reduced = leave != 0 && leave == gather && move == 0,
+        .from_parts = (double)sbp_mesh_group_size(mesh, from_split),
+        .to_parts = (double)sbp_mesh_group_size(mesh, to_split),
+    };
+}
+
+/* Out of P, to other splits, into B; bytes: of what there is at first. */
+static double one_way_s(const struct sbp_space *space, const struct sbp_way *way, int leave,
+                        int gather, double bytes)
+{
+    struct sbp_shapes *shapes = space->shapes;
+    const double left = shapes->size[leave], gathered = shapes->size[gather];
+    if (way->all_reduced)
+        return sbp_shape_collective_s(shapes, SBP_ALL_REDUCE, leave, bytes);
+    return sbp_shape_collective_s(shapes, SBP_REDUCE_SCATTER, leave, bytes) +
+           sbp_shape_collective_s(shapes, SBP_ALL_TO_ALL, way->move, bytes / left) +
+           sbp_shape_collective_s(shapes, SBP_ALL_GATHER, gather, bytes / left * gathered);
+}
+
+/* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
+ * and what left P is gathered. */
+double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
+                       double there, double back)
+{
+    const double bytes =
+        sbp_space_elements(space, tensor) * (double)space->pricing.bytes.activation;
+    return there * one_way_s(space, way, way->leave, way->gather, bytes / way->from_parts) +
+           back * one_way_s(space, way, way->gather, way->leave, bytes / way->to_parts);
+}
+
+static double all_to_all_s(const struct sbp_space *space, int tensor, double times, int shape)
+{
+    const double n = sbp_space_elements(space, tensor) / (double)space->mesh->devices *
+                     (double)space->pricing.bytes.activation;
+    return times * sbp_shape_collective_s(space->shapes, SBP_ALL_TO_ALL, shape, n);
+}
+
+double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                         int shape)
+{
+    return all_to_all_s(space, transfer->tensor, transfer->there + transfer->back, shape);
+}
+
+static double way_s(const struct sbp_pair *pair, const struct sbp_way *way)
+{
+    return sbp_space_way_s(pair->space, pair->tensor, way, pair->there, pair->back);
+}
+
+/* Axes of each family that change places with others though they could stay B, or P, and those that
+ * change the dimension they split without need. */
+struct trades {
+    int whole[SBP_MAX_AXES], sums[SBP_MAX_AXES], moves[SBP_MAX_AXES];
+};
+
+/* Trades take the place of moves. */
+static int moves_of(const struct sbp_pair_kind *kind, const struct trades *trades, int family)
+{
+    return excess(kind[family].moves, trades->whole[family] + trades->sums[family]) +
+           trades->moves[family];
+}
+
+/* The least of ways with such trades, and the fewest axes in each collective beside. */
+static double traded_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                       const struct trades *trades)
+{
+    const struct sbp_shapes *shapes = pair->space->shapes;
+    struct sbp_way way = {.all_reduced = true};
+    int from = 0, to = 0;
+    bool changes = false, parts = false;
+    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        const int whole = trades->whole[f], sums = trades->sums[f];
+        const int leave = kind[f].leave + sums, gather = kind[f].gather + whole;
+        from += kind[f].from_splits * shapes->stride[f];
+        to += kind[f].to_splits * shapes->stride[f];
+        way.leave += leave * shapes->stride[f];
+        way.move += moves_of(kind, trades, f) * shapes->stride[f];
+        way.gather += gather * shapes->stride[f];
+        changes |= leave > 0;
+        parts |= leave > 0 && gather > 0 && (kind[f].parts || whole + sums > 0);
+        way.all_reduced &= kind[f].lost <= sums && leave == gather && trades->moves[f] == 0;
+    }
+    way.all_reduced &= changes;
+    way.from_parts = shapes->size[from];
+    way.to_parts = shapes->size[to];
+    const double seconds = way_s(pair, &way);
+    if (!way.all_reduced || !parts)
+        return seconds;
+    /* Measured all-reduces may take longer than a scatter and a gather. */
+    way.all_reduced = false;
+    const double parted_s = way_s(pair, &way);
+    return parted_s < seconds * (1 - ROUND_OFF) ? parted_s : seconds;
+}
+
+/* The next trades; false after the last. */
+static bool next_trades(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                        struct trades *trades)
+{
+    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        if (moves_of(kind, trades, f) < kind[f].most_moves) {
+            trades->moves[f]++;
+            return true;
+        }
+        trades->moves[f] = 0;
+        if (++trades->whole[f] <= kind[f].trades)
+            return true;
+        trades->whole[f] = 0;
+        if (++trades->sums[f] <= kind[f].sum_trades)
+            return true;
+        trades->sums[f] = 0;
+    }
+    return false;
+}
+
+/* The least over all ways to line axes up, of those that `price` gives. An axis that could stay as
+ * it is may change places with another of its family and join a collective, which can be cheaper:
+ * over several levels it goes over more ports or in other phases, measured times may fall, and
+ * where a sum is scattered before others are gathered less is sent there than more is back.
+ */
+static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                      double (*price)(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                                      const struct trades *trades))
+{
+    struct trades trades = {{0}, {0}, {0}};
+    double least = price(pair, kind, &trades);
+    while (least > 0 && next_trades(pair, kind, &trades)) {
+        const double seconds = price(pair, kind, &trades);
+        if (seconds < least * (1 - ROUND_OFF))
+            least = seconds;
+    }
+    return least;
+}
+
+/* All-to-alls of so many axes of each family, there and back. */
+static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+                      const struct trades *trades)
+{
+    int shape = 0;
+    for (int f = 0; f < pair->space->mesh->family_count; f++)
+        shape += moves_of(kind, trades, f) * pair->space->shapes->stride[f];
+    return all_to_all_s(pair->space, pair->tensor, pair->there + pair->back, shape);
+}
+
+/* AutoDDL, section 4.3: no all-to-all when the batch split stays (p0 = p0') or the features' does
+ * (p1 = p2'), else groups of lcm(p0, p0') / gcd(p0, p0'). */
+static double paper_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
+{
+    bool batch_stays = true, features_stay = true;
+    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+        batch_stays &= kind[f].moves == 0;
+        features_stay &= !kind[f].changes;
+    }
+    if ((batch_stays && tag != SBP_REST_BATCH) || (features_stay && tag != SBP_REST_FEATURE))
+        return 0;
+    return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : least_s(pair, kind, moves_s);
+}
+
+double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
+{
+    for (int f = 0; f < pair->space->mesh->family_count; f++)
+        if ((kind[f].tags >> tag & 1) == 0)
+            return SBP_FORBIDDEN;
+    if (pair->is_whole)
+        return least_s(pair, kind, traded_s);
+    if (pair->is_keep)
+        return 0;
+    return pair->space->request->boxing == SBP_BOXING_PAPER ? paper_s(pair, kind, tag)
+                                                            : least_s(pair, kind, moves_s);
+}
+
+/* ---- single pairs of choices ----------------------------------------------------------------- */
+
+static double choices_s(const struct sbp_pair *pair, int from_choice, int to_choice)
+{
+    const struct sbp_space *space = pair->space;
+    const int rest = pair->is_keep ? pair->to.variable : pair->from.variable;
+    const int tuple = space->variable[rest].tuple[pair->is_keep ? to_choice : from_choice];
+    struct sbp_pair_kind kind[SBP_MAX_AXES];
+    for (int f = 0; f < space->mesh->family_count; f++)
+        kind[f] = sbp_pair_kind(pair, sbp_space_count(space, pair->from.variable, from_choice, f),
+                                sbp_space_count(space, pair->to.variable, to_choice, f));
+    return sbp_pair_price_s(pair, kind, space->variable[rest].tag[tuple]);
+}
+
+double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                            int from_choice, int to_choice)
+{
+    const struct sbp_pair pair = sbp_pair_of_transfer(space, transfer);
+    return choices_s(&pair, from_choice, to_choice);
+}
+
+double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                        int rest_choice)
+{
+    const struct sbp_pair pair = sbp_pair_of_keep(space, keep);
+    return choices_s(&pair, op_choice, rest_choice);
+}
+
+bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                        int rest_choice)
+{
+    return sbp_space_keep_s(space, keep, op_choice, rest_choice) < SBP_FORBIDDEN;
+}

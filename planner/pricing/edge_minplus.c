@@ -1,0 +1,325 @@
+/* The least cost to each tuple of one end of an edge over all tuples of the other (min-plus product
+ * of a vector with the edge's matrix), without the matrix: a family's patterns are minimised out
+ * for each kind that they make with the pattern at the other end, then the next family's.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "planner/pricing/edge_tables.h"
+
+#define NO_KIND UINT16_MAX
+
+/* A family as one spread sees it. */
+struct column {
+    int sources, targets;  /* patterns at either end */
+    bool *source, *target; /* (patterns) whether tuples that are looked at have them */
+    /* (targets, sources): kinds numbered among those that the target's pattern makes; and
+     * (targets, widest): which kinds those are, in the table of prices. */
+    uint16_t *local, *kind;
+    int *width; /* (targets) how many */
+    int widest, stride;
+    int after; /* places of the families after this one, at the sources' end */
+};
+
+struct spread {
+    const struct sbp_space_edge *edge;
+    bool forward;
+    int families;
+    struct column column[SBP_MAX_AXES + 1];
+    const struct sbp_patterns *source, *target;
+    int *target_at; /* (places at the targets' end) tuple, -1 */
+    double *to;
+    struct sbp_arena *arena;
+};
+
+/* ---- pair by pair --------------------------------------------------------------------------- */
+
+/* Kinds that a target makes with all sources' patterns, family by family. */
+struct column_of {
+    const uint16_t *kind[SBP_MAX_AXES + 1];
+    int step[SBP_MAX_AXES + 1]; /* from a source's pattern to the next */
+};
+
+static void find_column(const struct sbp_space_edge *edge, bool forward, int target,
+                        struct column_of *column)
+{
+    const struct sbp_patterns *patterns = forward ? edge->to : edge->from;
+    const uint16_t *at = patterns->of + (size_t)target * (size_t)edge->families;
+    for (int f = 0; f < edge->families; f++) {
+        const int width = edge->to->count[f];
+        column->kind[f] = edge->kind[f] + (forward ? at[f] : at[f] * width);
+        column->step[f] = forward ? width : 1;
+    }
+}
+
+/* Place of a source's price with the column's target; -1: no way leads there. */
+static int place_of(const struct sbp_space_edge *edge, const struct column_of *column,
+                    const uint16_t *pattern)
+{
+    int place = 0;
+    for (int f = 0; f < edge->families; f++) {
+        const uint16_t kind = column->kind[f][pattern[f] * column->step[f]];
+        if (kind == NO_KIND)
+            return -1;
+        place += kind * edge->stride[f];
+    }
+    return place;
+}
+
+/* A tuple of the end that messages come from. */
+struct source {
+    double from;
+    const uint16_t *pattern; /* (families) */
+};
+
+static int compare_sources(const void *a, const void *b)
+{
+    const double x = ((const struct source *)a)->from, y = ((const struct source *)b)->from;
+    return (x > y) - (x < y);
+}
+
+static double least_to(const struct sbp_space_edge *edge, const struct column_of *column,
+                       const struct source *source, int sources)
+{
+    double least = INFINITY;
+    for (int i = 0; i < sources && source[i].from < least; i++) {
+        const int place = place_of(edge, column, source[i].pattern);
+        if (place < 0)
+            continue;
+        const double price = sbp_edge_price_at(edge, place);
+        if (price < SBP_FORBIDDEN && source[i].from + price < least)
+            least = source[i].from + price;
+    }
+    return least;
+}
+
+/* The cheapest sources first: no price is negative, so that few are looked at and few prices are
+ * asked for. */
+static enum sbp_status spread_pairs(const struct spread *s, const struct sbp_tuples *sources,
+                                    const double *from, const struct sbp_tuples *targets)
+{
+    const struct sbp_space_edge *edge = s->edge;
+    struct source *source = SBP_TAKE(s->arena, struct source, sources->count);
+    struct column_of column;
+    if (source == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < sources->count; i++) {
+        const int tuple = sources->tuple[i];
+        source[i] =
+            (struct source){from[tuple], s->source->of + (size_t)tuple * (size_t)edge->families};
+    }
+    qsort(source, (size_t)sources->count, sizeof *source, compare_sources);
+    for (int j = 0; j < targets->count; j++) {
+        find_column(edge, s->forward, targets->tuple[j], &column);
+        s->to[targets->tuple[j]] = least_to(edge, &column, source, sources->count);
+    }
+    return SBP_OK;
+}
+
+/* ---- family by family ------------------------------------------------------------------------ */
+
+static uint16_t kind_of(const struct spread *s, int family, int source, int target)
+{
+    const uint16_t *kinds = s->edge->kind[family];
+    const int columns = s->edge->to->count[family];
+    return s->forward ? kinds[source * columns + target] : kinds[target * columns + source];
+}
+
+/* Numbers the kinds that each of the targets' patterns makes; number: (kinds) scratch, of -1. */
+static void number_locally(const struct spread *s, int family, struct column *column, int *number)
+{
+    for (int t = 0; t < column->targets; t++) {
+        uint16_t *kind = column->kind + (size_t)t * (size_t)column->widest;
+        column->width[t] = 0;
+        for (int p = 0; p < column->sources && column->target[t]; p++) {
+            const uint16_t k = kind_of(s, family, p, t);
+            uint16_t *local = &column->local[(size_t)t * (size_t)column->sources + (size_t)p];
+            *local = NO_KIND;
+            if (k == NO_KIND || !column->source[p])
+                continue;
+            if (number[k] < 0) {
+                number[k] = column->width[t];
+                kind[column->width[t]++] = k;
+            }
+            *local = (uint16_t)number[k];
+        }
+        for (int i = 0; i < column->width[t]; i++)
+            number[kind[i]] = -1;
+    }
+}
+
+static void mark(const struct sbp_tuples *tuples, const struct sbp_patterns *patterns, int families,
+                 int family, bool *marked)
+{
+    for (int i = 0; i < tuples->count; i++)
+        marked[patterns->of[(size_t)tuples->tuple[i] * (size_t)families + (size_t)family]] = true;
+}
+
+static enum sbp_status make_column(struct spread *s, int family, const struct sbp_tuples *sources,
+                                   const struct sbp_tuples *targets)
+{
+    const int kinds = s->edge->kinds[family], families = s->edge->families;
+    struct column *c = &s->column[family];
+    *c = (struct column){.sources = s->source->count[family],
+                         .targets = s->target->count[family],
+                         .stride = s->edge->stride[family]};
+    c->widest = kinds < c->sources ? kinds : c->sources;
+    c->source = SBP_NEW(s->arena, bool, c->sources);
+    c->target = SBP_NEW(s->arena, bool, c->targets);
+    c->local = SBP_TAKE(s->arena, uint16_t, (size_t)c->targets * (size_t)c->sources);
+    c->kind = SBP_TAKE(s->arena, uint16_t, (size_t)c->targets * (size_t)c->widest);
+    c->width = SBP_TAKE(s->arena, int, c->targets);
+    int *number = SBP_TAKE(s->arena, int, kinds);
+    if (c->source == NULL || c->target == NULL || c->local == NULL || c->kind == NULL ||
+        c->width == NULL || number == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < kinds; i++)
+        number[i] = -1;
+    mark(sources, s->source, families, family, c->source);
+    mark(targets, s->target, families, family, c->target);
+    number_locally(s, family, c, number);
+    return SBP_OK;
+}
+
+/* What has been minimised out so far: for each combination of kinds (their places in the table of
+ * prices) and of the patterns that are left. */
+struct partial {
+    int count;
+    int *place;
+    double *least; /* (count, places left) */
+};
+
+static void take_family(const struct column *c, int target, const struct partial *in,
+                        struct partial *out)
+{
+    const int width = c->width[target], after = c->after;
+    const uint16_t *local = c->local + (size_t)target * (size_t)c->sources;
+    const uint16_t *kind = c->kind + (size_t)target * (size_t)c->widest;
+    out->count = in->count * width;
+    for (int i = 0; i < out->count * after; i++)
+        out->least[i] = INFINITY;
+    for (int i = 0; i < in->count; i++) {
+        for (int k = 0; k < width; k++)
+            out->place[i * width + k] = in->place[i] + kind[k] * c->stride;
+        for (int p = 0; p < c->sources; p++) {
+            if (local[p] == NO_KIND)
+                continue;
+            const double *restrict row = in->least + (size_t)(i * c->sources + p) * (size_t)after;
+            double *restrict least = out->least + (size_t)(i * width + local[p]) * (size_t)after;
+            for (int r = 0; r < after; r++)
+                least[r] = row[r] < least[r] ? row[r] : least[r];
+        }
+    }
+}
+
+static double least_of(const struct sbp_space_edge *edge, const struct partial *partial)
+{
+    double least = INFINITY;
+    for (int i = 0; i < partial->count; i++)
+        if (partial->least[i] < least) {
+            const double sum = partial->least[i] + sbp_edge_price_at(edge, partial->place[i]);
+            least = sum < least ? sum : least;
+        }
+    return least >= SBP_FORBIDDEN ? INFINITY : least;
+}
+
+/* partial: (families + 1), the first one whole. */
+static void descend(const struct spread *s, int family, int place, struct partial *partial)
+{
+    const struct column *c = &s->column[family];
+    for (int t = 0; t < c->targets; t++) {
+        const int there = place * c->targets + t;
+        if (!c->target[t])
+            continue;
+        take_family(c, t, &partial[family], &partial[family + 1]);
+        if (family + 1 < s->families)
+            descend(s, family + 1, there, partial);
+        else if (s->target_at[there] >= 0)
+            s->to[s->target_at[there]] = least_of(s->edge, &partial[family + 1]);
+    }
+}
+
+static enum sbp_status make_partials(struct spread *s, struct partial *partial)
+{
+    int64_t count = 1;
+    for (int f = 0; f <= s->families; f++) {
+        const int64_t left = f == 0 ? s->source->size : s->column[f - 1].after;
+        partial[f].place = SBP_NEW(s->arena, int, count);
+        partial[f].least = SBP_TAKE(s->arena, double, count *left);
+        if (partial[f].place == NULL || partial[f].least == NULL)
+            return SBP_E_MEMORY;
+        count *= f < s->families ? s->column[f].widest : 1;
+    }
+    partial[0].count = 1;
+    return SBP_OK;
+}
+
+static enum sbp_status spread_families(struct spread *s, const struct sbp_tuples *sources,
+                                       const double *from, const struct sbp_tuples *targets)
+{
+    struct partial partial[SBP_MAX_AXES + 2];
+    int after = s->source->size;
+    for (int f = 0; f < s->families; f++) {
+        SBP_TRY(make_column(s, f, sources, targets));
+        after /= s->column[f].sources;
+        s->column[f].after = after;
+    }
+    SBP_TRY(make_partials(s, partial));
+    s->target_at = SBP_TAKE(s->arena, int, s->target->size);
+    if (s->target_at == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < s->target->size; i++)
+        s->target_at[i] = -1;
+    for (int i = 0; i < targets->count; i++)
+        s->target_at[s->target->place[targets->tuple[i]]] = targets->tuple[i];
+    for (int i = 0; i < s->source->size; i++)
+        partial[0].least[i] = INFINITY;
+    for (int i = 0; i < sources->count; i++)
+        partial[0].least[s->source->place[sources->tuple[i]]] = from[sources->tuple[i]];
+    descend(s, 0, 0, partial);
+    return SBP_OK;
+}
+
+/* ---- the cheaper way ------------------------------------------------------------------------- */
+
+/* Operations of spread_families, at most. */
+static double family_work(const struct spread *s)
+{
+    double work = 0, targets = 1, combinations = 1;
+    double left = s->source->size;
+    for (int f = 0; f < s->families; f++) {
+        const int sources = s->source->count[f], kinds = s->edge->kinds[f];
+        targets *= s->target->count[f];
+        work += targets * combinations * left;
+        left /= sources;
+        combinations *= kinds < sources ? kinds : sources;
+    }
+    return work + 2 * targets * combinations;
+}
+
+enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
+                                const struct sbp_tuples *sources, const double *from,
+                                const struct sbp_tuples *targets, double *to,
+                                struct sbp_arena *scratch)
+{
+    const struct sbp_arena_mark mark_ = sbp_arena_mark(scratch);
+    struct spread s = {.edge = edge,
+                       .forward = forward,
+                       .families = edge->families,
+                       .source = forward ? edge->from : edge->to,
+                       .target = forward ? edge->to : edge->from,
+                       .to = to,
+                       .arena = scratch};
+    /* A tag that all have is none. */
+    while (s.families > 1 && s.source->count[s.families - 1] == 1 &&
+           s.target->count[s.families - 1] == 1)
+        s.families--;
+    const double pairs = (double)sources->count * (double)targets->count * (double)s.families;
+    enum sbp_status status = SBP_OK;
+    if (s.source->place == NULL || s.target->place == NULL || pairs < family_work(&s))
+        status = spread_pairs(&s, sources, from, targets);
+    else
+        status = spread_families(&s, sources, from, targets);
+    sbp_arena_release(scratch, mark_);
+    return status;
+}

@@ -1,0 +1,263 @@
+#include "planner/pricing/edge_tables.h"
+
+#include <limits.h>
+#include <string.h>
+
+/* Entries of a dense array over patterns, and prices that are kept, of all edges together. */
+enum { MOST_PLACES = 1 << 20, MOST_SLOTS = 1 << 23 };
+#define NO_KIND UINT16_MAX
+
+/* ---- patterns ------------------------------------------------------------------------------- */
+
+/* The pattern's number, which it gets when it is new. */
+static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *row)
+{
+    int i = patterns->count[family] - 1;
+    while (i >= 0 &&
+           memcmp(patterns->row[family] + (size_t)i * SBP_MAX_ROLES, row, SBP_MAX_ROLES) != 0)
+        i--;
+    if (i >= 0)
+        return i;
+    memcpy(patterns->row[family] + (size_t)patterns->count[family] * SBP_MAX_ROLES, row,
+           SBP_MAX_ROLES);
+    return patterns->count[family]++;
+}
+
+/* Tuples stand in order, so that a family's row mostly is the one of the tuple before. */
+static void number_rows(const struct sbp_space *space, int variable, struct sbp_patterns *patterns)
+{
+    const int families = space->mesh->family_count, tuples = space->variable[variable].tuple_count;
+    for (int f = 0; f < families; f++)
+        for (int t = 0; t < tuples; t++) {
+            const uint8_t *row = sbp_tuple_count(space, variable, t, f);
+            uint16_t *const of = &patterns->of[(size_t)t * (size_t)(families + 1) + (size_t)f];
+            const bool same = t > 0 && memcmp(row, sbp_tuple_count(space, variable, t - 1, f),
+                                              SBP_MAX_ROLES) == 0;
+            *of = same ? of[-(families + 1)] : (uint16_t)number_of(patterns, f, row);
+        }
+    patterns->count[families] = 1;
+    for (int t = 0; t < tuples; t++) {
+        const uint8_t tag = space->variable[variable].tag[t];
+        patterns->of[(size_t)t * (size_t)(families + 1) + (size_t)families] = tag;
+        if (tag >= patterns->count[families])
+            patterns->count[families] = tag + 1;
+    }
+}
+
+/* Places in a dense array, the last family fastest. */
+static enum sbp_status place_tuples(int families, int tuples, struct sbp_arena *arena,
+                                    struct sbp_patterns *patterns)
+{
+    int64_t size = 1;
+    for (int f = 0; f < families; f++)
+        size = size > MOST_PLACES ? size : size * patterns->count[f];
+    patterns->size = size > MOST_PLACES ? 0 : (int)size;
+    if (patterns->size == 0)
+        return SBP_OK;
+    patterns->place = SBP_TAKE(arena, int, tuples);
+    if (patterns->place == NULL)
+        return SBP_E_MEMORY;
+    for (int t = 0; t < tuples; t++) {
+        int place = 0;
+        for (int f = 0; f < families; f++)
+            place =
+                place * patterns->count[f] + patterns->of[(size_t)t * (size_t)families + (size_t)f];
+        patterns->place[t] = place;
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status make_patterns(const struct sbp_space *space, int variable,
+                                     struct sbp_arena *arena, struct sbp_patterns *patterns)
+{
+    const int families = space->mesh->family_count, tuples = space->variable[variable].tuple_count;
+    patterns->of = SBP_TAKE(arena, uint16_t, (size_t)tuples * (size_t)(families + 1));
+    patterns->row = SBP_NEW(arena, uint8_t *, families + 1);
+    if (patterns->of == NULL || patterns->row == NULL)
+        return SBP_E_MEMORY;
+    for (int f = 0; f < families; f++) {
+        patterns->row[f] = SBP_TAKE(arena, uint8_t, (size_t)tuples * SBP_MAX_ROLES);
+        if (patterns->row[f] == NULL)
+            return SBP_E_MEMORY;
+    }
+    number_rows(space, variable, patterns);
+    return place_tuples(families + 1, tuples, arena, patterns);
+}
+
+/* ---- kinds ---------------------------------------------------------------------------------- */
+
+static bool has_no_way(struct sbp_pair_kind kind)
+{
+    return kind.tags == 0;
+}
+
+static int number_of_kind(struct sbp_space_edge *edge, int family, struct sbp_pair_kind kind)
+{
+    int i = edge->kinds[family] - 1;
+    while (i >= 0 && memcmp(&edge->meaning[family][i], &kind, sizeof kind) != 0)
+        i--;
+    if (i >= 0)
+        return i;
+    edge->meaning[family][edge->kinds[family]] = kind;
+    return edge->kinds[family]++;
+}
+
+/* Kinds of all pairs of a family's patterns. */
+static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
+                                    struct sbp_arena *arena)
+{
+    enum { MOST_KINDS = 1 << 12 };
+    const int rows = edge->from->count[family], columns = edge->to->count[family];
+    const int64_t cells = (int64_t)rows * columns;
+    edge->kind[family] = SBP_TAKE(arena, uint16_t, cells);
+    edge->meaning[family] =
+        SBP_TAKE(arena, struct sbp_pair_kind, cells < MOST_KINDS ? cells : MOST_KINDS);
+    if (edge->kind[family] == NULL || edge->meaning[family] == NULL)
+        return SBP_E_MEMORY;
+    for (int a = 0; a < rows; a++)
+        for (int b = 0; b < columns; b++) {
+            const struct sbp_pair_kind kind =
+                sbp_pair_kind(&edge->pair, edge->from->row[family] + (size_t)a * SBP_MAX_ROLES,
+                              edge->to->row[family] + (size_t)b * SBP_MAX_ROLES);
+            if (edge->kinds[family] == MOST_KINDS)
+                return SBP_E_UNSUPPORTED;
+            edge->kind[family][(size_t)a * (size_t)columns + (size_t)b] =
+                has_no_way(kind) ? NO_KIND : (uint16_t)number_of_kind(edge, family, kind);
+        }
+    return SBP_OK;
+}
+
+static bool is_same_end(const struct sbp_pair_end *a, const struct sbp_pair_end *b)
+{
+    bool same = a->role_count == b->role_count;
+    for (int r = 0; same && r < a->role_count; r++)
+        same = sbp_state_equal(a->state[r], b->state[r]);
+    return same;
+}
+
+static bool is_same_family(const struct sbp_patterns *a, const struct sbp_patterns *b, int family)
+{
+    return a->count[family] == b->count[family] &&
+           memcmp(a->row[family], b->row[family], (size_t)a->count[family] * SBP_MAX_ROLES) == 0;
+}
+
+/* Whether a family's kinds are those of the other edge: the roles at both ends and their meaning
+ * are. */
+static bool is_same_kinds(const struct sbp_space_edge *a, const struct sbp_space_edge *b,
+                          int family)
+{
+    return a->pair.is_keep == b->pair.is_keep && a->pair.is_whole == b->pair.is_whole &&
+           a->pair.goes_on == b->pair.goes_on && is_same_end(&a->pair.from, &b->pair.from) &&
+           is_same_end(&a->pair.to, &b->pair.to) && is_same_family(a->from, b->from, family) &&
+           is_same_family(a->to, b->to, family);
+}
+
+/* Layers of one sort have the same kinds, whatever their sizes: taken from one of the edges before,
+ * if it is near. */
+static enum sbp_status set_kinds(struct sbp_space_edge *edge, int before, int family,
+                                 struct sbp_arena *arena)
+{
+    enum { NEAR = 8 };
+    for (int k = 1; k <= before && k <= NEAR; k++)
+        if (is_same_kinds(edge, edge - k, family)) {
+            edge->kind[family] = edge[-k].kind[family];
+            edge->meaning[family] = edge[-k].meaning[family];
+            edge->kinds[family] = edge[-k].kinds[family];
+            return SBP_OK;
+        }
+    return number_kinds(edge, family, arena);
+}
+
+/* The tag of the rest, as the last family. */
+static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena *arena)
+{
+    const int last = edge->families - 1;
+    const int rows = edge->from->count[last], columns = edge->to->count[last];
+    edge->kind[last] = SBP_TAKE(arena, uint16_t, (size_t)rows * (size_t)columns);
+    if (edge->kind[last] == NULL)
+        return SBP_E_MEMORY;
+    for (int a = 0; a < rows; a++)
+        for (int b = 0; b < columns; b++)
+            edge->kind[last][a * columns + b] = (uint16_t)(edge->pair.is_keep ? b : a);
+    edge->kinds[last] = edge->pair.is_keep ? columns : rows;
+    return SBP_OK;
+}
+
+/* places: of all prices, few of which are asked for where there are many. */
+static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, int most_slots,
+                                  struct sbp_arena *arena)
+{
+    edge->slots = 1;
+    while (edge->slots < places && edge->slots <= most_slots / 2)
+        edge->slots *= 2;
+    edge->price = SBP_TAKE(arena, struct sbp_edge_price, edge->slots);
+    for (int i = 0; edge->price != NULL && i < edge->slots; i++)
+        edge->price[i].place = -1;
+    return edge->price == NULL ? SBP_E_MEMORY : SBP_OK;
+}
+
+/* before: edges that were made before this one, right in front of it. */
+static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int most_slots,
+                                 const struct sbp_patterns *patterns, struct sbp_arena *arena)
+{
+    int64_t size = 1;
+    edge->families = edge->pair.space->mesh->family_count + 1;
+    edge->from = &patterns[edge->pair.from.variable];
+    edge->to = &patterns[edge->pair.to.variable];
+    for (int f = 0; f + 1 < edge->families; f++)
+        SBP_TRY(set_kinds(edge, before, f, arena));
+    SBP_TRY(number_tags(edge, arena));
+    for (int f = edge->families - 1; f >= 0; f--) {
+        edge->stride[f] = (int)size;
+        size *= edge->kinds[f] > 0 ? edge->kinds[f] : 1;
+        if (size > INT_MAX)
+            return SBP_E_UNSUPPORTED;
+    }
+    return make_slots(edge, size, most_slots, arena);
+}
+
+double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place)
+{
+    struct sbp_edge_price *const slot = &edge->price[place & (edge->slots - 1)];
+    struct sbp_pair_kind kind[SBP_MAX_AXES];
+    for (int f = 0; f + 1 < edge->families; f++)
+        kind[f] = edge->meaning[f][place / edge->stride[f] % edge->kinds[f]];
+    const int tag = place % edge->kinds[edge->families - 1];
+    *slot = (struct sbp_edge_price){place, sbp_pair_price_s(&edge->pair, kind, tag)};
+    return slot->seconds;
+}
+
+double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int to_tuple)
+{
+    const uint16_t *a = edge->from->of + (size_t)from_tuple * (size_t)edge->families;
+    const uint16_t *b = edge->to->of + (size_t)to_tuple * (size_t)edge->families;
+    int place = 0;
+    for (int f = 0; f < edge->families; f++) {
+        const uint16_t kind = edge->kind[f][a[f] * edge->to->count[f] + b[f]];
+        if (kind == NO_KIND)
+            return SBP_FORBIDDEN;
+        place += kind * edge->stride[f];
+    }
+    return sbp_edge_price_at(edge, place);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
+                                     struct sbp_space_edges *edges)
+{
+    *edges = (struct sbp_space_edges){
+        .edge = SBP_NEW(arena, struct sbp_space_edge, space->keep_count + space->transfer_count),
+        .patterns = SBP_NEW(arena, struct sbp_patterns, space->variable_count)};
+    if (edges->edge == NULL || edges->patterns == NULL)
+        return SBP_E_MEMORY;
+    for (int v = 0; v < space->variable_count; v++)
+        SBP_TRY(make_patterns(space, v, arena, &edges->patterns[v]));
+    for (int k = 0; k < space->keep_count; k++)
+        edges->edge[edges->count++].pair = sbp_pair_of_keep(space, &space->keep[k]);
+    for (int i = 0; i < space->transfer_count; i++)
+        edges->edge[edges->count++].pair = sbp_pair_of_transfer(space, &space->transfer[i]);
+    for (int e = 0; e < edges->count; e++)
+        SBP_TRY(make_edge(&edges->edge[e], e, MOST_SLOTS / edges->count, edges->patterns, arena));
+    return SBP_OK;
+}

@@ -1,0 +1,80 @@
+/* Pairs of variables with costs that are not written out: looked up in a few small tables.
+ *
+ * A tuple is a pattern of roles for each family; two patterns make a kind (edge_kinds.h), and the
+ * kinds of all families an entry of one table of prices, which is small whatever the number of
+ * tuples. What a search asks most is the least cost to each tuple of one end over all tuples of the
+ * other; families are minimised out one after the other.
+ */
+#ifndef SBP_PLANNER_PRICING_EDGE_TABLES_H
+#define SBP_PLANNER_PRICING_EDGE_TABLES_H
+
+#include "planner/pricing/edge_kinds.h"
+
+/* The patterns of a variable's tuples. The tag of a rest counts as a family of its own, the last.
+ */
+struct sbp_patterns {
+    int count[SBP_MAX_AXES + 1];
+    uint16_t *of;  /* (tuple, families + 1) */
+    uint8_t **row; /* (families) of count[f] rows of SBP_MAX_ROLES */
+    int *place;    /* (tuple) in a dense array over all patterns; NULL: too large */
+    int size;      /* of that array */
+};
+
+/* A price that was asked for, by its place in the table of all; place -1: none was. */
+struct sbp_edge_price {
+    int place;
+    double seconds;
+};
+
+struct sbp_space_edge {
+    struct sbp_pair pair;
+    int families; /* with the tag's */
+    const struct sbp_patterns *from, *to;
+    uint16_t *kind[SBP_MAX_AXES + 1]; /* (patterns from, patterns to) */
+    struct sbp_pair_kind *meaning[SBP_MAX_AXES];
+    int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
+    int slots; /* a power of two; fewer than the product of kinds if that is large */
+    struct sbp_edge_price
+        *price; /* (slots) the last one asked for of the places that share a slot */
+};
+
+struct sbp_space_edges {
+    int count;
+    struct sbp_space_edge *edge;   /* keeps, then transfers, loops among them */
+    struct sbp_patterns *patterns; /* (variable_count) */
+};
+
+/* A variable fed by itself (a repeated block's last operator by the next one's first). */
+static inline bool sbp_edge_is_loop(const struct sbp_space_edge *edge)
+{
+    return edge->pair.from.variable == edge->pair.to.variable;
+}
+
+/* All of it out of the arena. E_MEMORY; E_UNSUPPORTED: a table of prices would be too large. */
+enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
+                                     struct sbp_space_edges *edges) SBP_MUST_USE;
+
+double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place);
+/* At a place of the table of prices, worked out where it is not known. */
+static inline double sbp_edge_price_at(const struct sbp_space_edge *edge, int place)
+{
+    const struct sbp_edge_price *known = &edge->price[place & (edge->slots - 1)];
+    return known->place == place ? known->seconds : sbp_edge_work_out_price(edge, place);
+}
+double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int to_tuple);
+
+/* Tuples of a variable that are still looked at. */
+struct sbp_tuples {
+    int count, *tuple; /* rising */
+};
+
+/* to[t], of the tuples t of one end = the least over tuples s of the other of from[s] + price
+ * between them, INFINITY where there is none; forward: from the pair's first end to its second,
+ * else back. Arrays are by tuple. Scratch comes out of the arena, to which all is given back.
+ * E_MEMORY. */
+enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
+                                const struct sbp_tuples *sources, const double *from,
+                                const struct sbp_tuples *targets, double *to,
+                                struct sbp_arena *scratch) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,492 @@
+/* What an operator costs in a tuple, part by part: compute, boxing that depends on it alone,
+ * synchronisation and updates of weights. Parts are weighted and added up in choice_costs.c.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "planner/pricing/pricing.h"
+
+/* Columns of the catalogue's roles. */
+enum column { INPUT, WEIGHT, GRADIENT /* of a weight */, OUTPUT };
+
+/* ---- groups of an operator's operands -------------------------------------------------------- */
+
+/* Roles by the state that they have in a column: bit r for role r. */
+struct roles {
+    unsigned split, broadcast, partial;
+};
+
+/* An operator as its rows are computed from. */
+struct sheet {
+    const struct sbp_space *space;
+    const struct sbp_space_work *work;
+    const struct sbp_op_node *node;
+    struct roles input[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS], output;
+    double input_elements[SBP_MAX_INPUTS], weight_elements[SBP_MAX_WEIGHTS], output_elements;
+    struct arithmetic *memo;
+};
+
+static struct sbp_state state_of(const struct sbp_role *role, enum column column, int index)
+{
+    switch (column) {
+    case INPUT:
+        return role->input[index];
+    case WEIGHT:
+        return role->weight[index];
+    case GRADIENT:
+        return role->gradient[index];
+    default:
+        return role->output;
+    }
+}
+
+static struct roles roles_of(const struct sbp_op_entry *entry, enum column column, int index)
+{
+    struct roles roles = {0};
+    for (int r = 0; r < entry->role_count; r++) {
+        const enum sbp_kind kind = state_of(&entry->role[r], column, index).kind;
+        unsigned *const of = kind == SBP_SPLIT     ? &roles.split
+                             : kind == SBP_PARTIAL ? &roles.partial
+                                                   : &roles.broadcast;
+        *of |= 1u << r;
+    }
+    return roles;
+}
+
+static int shape_of(const struct sbp_played *played, unsigned roles)
+{
+    int shape = 0;
+    for (int r = 0; roles >> r != 0; r++)
+        shape += roles >> r & 1 ? played->shape[r] : 0;
+    return shape;
+}
+
+static double parts_of(const struct sbp_played *played, unsigned roles)
+{
+    double parts = 1;
+    for (int r = 0; roles >> r != 0; r++)
+        parts *= roles >> r & 1 ? played->factor.of[r] : 1;
+    return parts;
+}
+
+static double collective_s(const struct sheet *sheet, enum sbp_collective kind, int shape,
+                           double bytes)
+{
+    return sbp_shape_collective_s(sheet->space->shapes, kind, shape, bytes);
+}
+
+/* ---- arithmetic ----------------------------------------------------------------------------- */
+
+/* Times that depend on sizes alone, whatever the levels: few among many tuples. */
+struct arithmetic {
+    bool is_known;
+    struct sbp_factor factor;
+    double forward_s, input_s, weight_s;
+    int inner_count;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+};
+enum { MEMO_BITS = 9 };
+
+static struct arithmetic compute(const struct sheet *sheet, const struct sbp_factor *factor)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_pricing *pricing = &space->pricing;
+    const int op = sheet->work->op;
+    struct arithmetic a = {.is_known = true, .factor = *factor};
+    a.inner_count = sbp_op_inner(space->graph, op, factor, a.inner);
+    if (space->request->objective != SBP_STEP_TIME)
+        return a;
+    a.forward_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_FORWARD);
+    a.weight_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_WEIGHT_GRADIENT);
+    if (sbp_op_forms_input_gradient(space->graph, op))
+        a.input_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_INPUT_GRADIENT);
+    return a;
+}
+
+static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
+                                              const struct sbp_factor *factor)
+{
+    uint64_t hash = 0;
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        hash = (hash + (uint64_t)factor->of[r]) * UINT64_C(0x9E3779B97F4A7C15);
+    struct arithmetic *a = &sheet->memo[hash >> (64 - MEMO_BITS)];
+    if (!a->is_known || memcmp(&a->factor, factor, sizeof *factor) != 0)
+        *a = compute(sheet, factor);
+    return a;
+}
+
+static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *played, double *row)
+{
+    const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
+    const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->work->op);
+    double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row[SBP_COLUMN_INNER],
+                                      [SBP_PASS_INPUT_GRADIENT] = &row[SBP_COLUMN_BACK],
+                                      [SBP_PASS_WEIGHT_GRADIENT] = &row[SBP_COLUMN_BACK_WEIGHT]};
+    row[SBP_COLUMN_COMPUTE] = a->forward_s;
+    row[SBP_COLUMN_BACK] = a->input_s;
+    row[SBP_COLUMN_BACK_WEIGHT] = a->weight_s;
+    for (int i = 0; i < a->inner_count; i++) {
+        const struct sbp_op_inner *inner = &a->inner[i];
+        if (inner->pass == SBP_PASS_INPUT_GRADIENT && !forms)
+            continue;
+        const double seconds =
+            inner->count *
+            collective_s(sheet, inner->kind, shape_of(played, inner->roles),
+                         inner->elements * (double)sheet->space->pricing.bytes.activation);
+        *part[inner->pass] += seconds;
+    }
+}
+
+/* ---- boxing --------------------------------------------------------------------------------- */
+
+/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
+ * be whole, these are priced with the pair. */
+static void add_boxing(const struct sheet *sheet, const struct sbp_played *played, double *row)
+{
+    const double bytes = (double)sheet->space->pricing.bytes.activation;
+    for (int i = 0; i < sheet->node->input_count; i++) {
+        if ((sheet->work->boxed >> i & 1) == 0)
+            continue;
+        const int gather = shape_of(played, sheet->input[i].broadcast);
+        const double n = sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
+        row[SBP_COLUMN_BOX_IN + i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
+        row[SBP_COLUMN_BACK] += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
+    }
+    if (!sheet->work->boxed_output)
+        return;
+    const int partial = shape_of(played, sheet->output.partial);
+    const double n = sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
+    row[SBP_COLUMN_BOX_OUT] = collective_s(sheet, SBP_REDUCE_SCATTER, partial, n);
+    row[SBP_COLUMN_BACK] += collective_s(sheet, SBP_ALL_GATHER, partial, n);
+}
+
+/* ---- weights -------------------------------------------------------------------------------- */
+
+/* How the replicas of a weight share its states (ZeRO: Rajbhandari et al., 2020, section 5; owners:
+ * CDP, section 4.4), as costmodel/program/program_weights.c compiles it. */
+struct replicas {
+    int shape;
+    double members;
+    double local, shard; /* elements that a device holds, and that it updates under ZeRO */
+};
+
+/* From shards or the owner to all replicas, or back. */
+static double share_out_s(const struct sheet *sheet, const struct replicas *replicas,
+                          enum sbp_collective kind, int64_t element_bytes)
+{
+    const enum sbp_owner owner = sheet->space->parallel->owner;
+    if (owner != SBP_OWNER_NONE)
+        kind = owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL : SBP_SEND_RECV;
+    const double elements =
+        owner == SBP_OWNER_NONE ? replicas->shard * replicas->members : replicas->local;
+    return collective_s(sheet, kind, replicas->shape, elements * (double)element_bytes);
+}
+
+/* Weights whole where a pass reads them: gathered in the type that operators compute in, or
+ * converted to it. */
+static void add_copies(const struct sheet *sheet, const struct replicas *replicas, double *row)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_element_bytes *bytes = &space->pricing.bytes;
+    double convert_s = 0;
+    if (bytes->compute > 0 && space->request->objective == SBP_STEP_TIME)
+        convert_s =
+            sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
+                                 replicas->local * (double)(bytes->weight + bytes->compute));
+    row[SBP_COLUMN_CONVERT] += convert_s;
+    row[SBP_COLUMN_GATHER] += replicas->members > 1
+                                  ? share_out_s(sheet, replicas, SBP_ALL_GATHER,
+                                                bytes->compute > 0 ? bytes->compute : bytes->weight)
+                                  : convert_s;
+}
+
+/* A tied weight in several stages: they add up once a step. */
+static double stage_sum_s(const struct sheet *sheet, int weight, double elements)
+{
+    const struct sbp_space *space = sheet->space;
+    const int holders = sheet->work->holders[weight];
+    if (holders < 2)
+        return 0;
+    const struct sbp_group group = sbp_price_stage_group(
+        &space->plan->cluster, space->cluster, space->parallel->pipeline, holders, sbp_group_one());
+    return sbp_collective_group_s(&space->plan->cluster, SBP_ALL_REDUCE, &group,
+                                  elements * (double)space->pricing.bytes.reduce);
+}
+
+static void add_weight(const struct sheet *sheet, int weight, const struct sbp_played *played,
+                       double *row)
+{
+    const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
+    const int shape = shape_of(played, sheet->gradient[weight].partial);
+    struct replicas replicas = {
+        .shape = shape,
+        .members = sheet->space->shapes->size[shape],
+        .local = sheet->weight_elements[weight] / parts_of(played, sheet->weight[weight].split),
+    };
+    replicas.shard = ceil(replicas.local / replicas.members);
+    add_copies(sheet, &replicas, row);
+    if ((sheet->work->owned >> weight & 1) == 0)
+        return;
+    row[SBP_COLUMN_REDUCE] +=
+        collective_s(sheet, SBP_ALL_REDUCE, shape, replicas.local * (double)bytes->reduce);
+    row[SBP_COLUMN_SCATTER] += share_out_s(sheet, &replicas, SBP_REDUCE_SCATTER, bytes->reduce);
+    row[SBP_COLUMN_SHARE] += share_out_s(sheet, &replicas, SBP_ALL_GATHER, bytes->weight);
+    row[SBP_COLUMN_STAGE_BLOCKS] += stage_sum_s(sheet, weight, replicas.local);
+    row[SBP_COLUMN_STAGE_SHARDS] += stage_sum_s(sheet, weight, replicas.shard);
+    row[SBP_COLUMN_LOCAL] += replicas.local;
+    row[SBP_COLUMN_SHARD] += replicas.shard;
+}
+
+/* ---- activations ---------------------------------------------------------------------------- */
+
+/* Of a micro-batch, what is kept because of the tuple. What may rest whole need not be gathered by
+ * each reader: all then share the largest of their copies, which is no less than the mean. */
+static double kept_bytes(const struct sheet *sheet, const struct sbp_played *played)
+{
+    const struct sbp_space_work *work = sheet->work;
+    const double element_bytes = (double)sheet->space->pricing.bytes.activation;
+    if (work->keeps_half)
+        return sheet->output_elements / parts_of(played, sheet->output.split) / 2 * element_bytes;
+    if (!work->keeps_copy)
+        return 0;
+    const double gather = parts_of(played, sheet->input[0].broadcast);
+    const double whole = gather * parts_of(played, sheet->input[0].partial);
+    const double again = sheet->space->parallel->regather ? whole : 1;
+    if (!(gather > again ? work->keeps_copy : work->keeps_block))
+        return 0;
+    return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again /
+           work->sharers * element_bytes;
+}
+
+/* What an operator saves beside its operands: not all roles part it, and where its sizes do not
+ * divide none may. */
+static double saved_beyond_share(const struct sheet *sheet, const struct sbp_played *played)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_factor whole = sbp_factor_one();
+    const double bytes = (double)space->pricing.bytes.activation;
+    const struct sbp_op_kept all = sbp_op_kept(space->graph, sheet->work->op, &whole);
+    const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->work->op, &played->factor);
+    return sheet->work->keeps_saved
+               ? fmax(0, own.elements * bytes + own.bytes -
+                             (all.elements * bytes + all.bytes) / (double)space->mesh->devices)
+               : 0;
+}
+
+/* ---- while it works ---------------------------------------------------------------------------
+ */
+
+/* Bytes of operands: gradients of the output and the inputs, the latter also where they rest. */
+struct operands {
+    double dy, dx, dx_at_rest, output;
+};
+
+/* Whether the operator that a tensor comes from asks for its gradient. */
+static bool is_asked_for(const struct sbp_space *space, int tensor)
+{
+    const int from = space->graph->tensor[tensor].producer;
+    return from >= 0 && space->works->goes_back[from];
+}
+
+static struct operands operands_of(const struct sheet *sheet, const struct sbp_played *played)
+{
+    const struct sbp_space *space = sheet->space;
+    const double bytes = (double)space->pricing.bytes.activation;
+    struct operands operands = {0};
+    operands.dy = operands.output =
+        sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
+    for (int i = 0; i < sheet->node->input_count; i++) {
+        const double elements = sheet->input_elements[i] * bytes;
+        const bool is_wanted = !sbp_space_free_input(space, sheet->work->op, i);
+        if (i == 0 || is_wanted)
+            operands.dx += elements / parts_of(played, sheet->input[i].split);
+        if (is_wanted && is_asked_for(space, sheet->node->input[i]))
+            operands.dx_at_rest += elements / (double)space->mesh->devices;
+    }
+    return operands;
+}
+
+/* Copies of weights, gathered or in the type that operators compute in, and whole gradients on
+ * their way to shards: of all, and of those that lie there since a later user's backward pass. */
+struct weight_copies {
+    double copies, unreduced, held;
+};
+
+static struct weight_copies copies_of(const struct sheet *sheet, const struct sbp_played *played,
+                                      int level)
+{
+    const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
+    struct weight_copies sum = {0};
+    for (int w = 0; w < sheet->node->weight_count; w++) {
+        const bool is_shared = parts_of(played, sheet->gradient[w].partial) > 1;
+        const double local = sheet->weight_elements[w] / parts_of(played, sheet->weight[w].split);
+        if (((sheet->work->owned | sheet->work->lent) >> w & 1) == 0)
+            continue;
+        if (bytes->compute > 0 || (is_shared && level == 3))
+            sum.copies += local * (double)(bytes->compute > 0 ? bytes->compute : bytes->weight);
+        const double whole =
+            is_shared && level >= 2
+                ? local * (double)(bytes->compute > 0 ? bytes->compute : bytes->gradient)
+                : 0;
+        sum.unreduced += whole;
+        if ((sheet->work->used_again >> w & 1) != 0)
+            sum.held += whole;
+    }
+    return sum;
+}
+
+/* What backward reads that was formed again for it. */
+static double formed_bytes(const struct sheet *sheet, const struct sbp_played *played,
+                           const struct sbp_formed *formed)
+{
+    const double bytes = (double)sheet->space->pricing.bytes.activation;
+    const struct sbp_op_kept kept =
+        sbp_op_kept(sheet->space->graph, sheet->work->op, &played->factor);
+    double sum = formed->saved ? kept.elements * bytes + kept.bytes : 0;
+    for (int i = 0; i < sheet->node->input_count; i++)
+        if ((formed->inputs & kept.inputs) >> i & 1)
+            sum += sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
+    return sum;
+}
+
+/* The most of an operator's instructions, as costmodel/program/program_forward.c and
+ * program_backward.c compile them. */
+static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_played *played,
+                                  const struct sbp_formed *formed, int level)
+{
+    const struct sbp_graph *graph = sheet->space->graph;
+    const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
+    const int op = sheet->work->op;
+    const bool forms = sbp_op_forms_input_gradient(graph, op);
+    const struct operands o = operands_of(sheet, played);
+    const struct weight_copies weights = copies_of(sheet, played, level);
+    double scratch[SBP_PASSES];
+    if (sheet->node->entry->in_place)
+        return (struct sbp_at_work){0};
+    if (sheet->node->kind == SBP_OP_ADD)
+        return (struct sbp_at_work){.most = o.output};
+    if (sheet->node->kind == SBP_OP_CROSS_ENTROPY) {
+        const double logits = o.dx / (double)bytes->activation * (double)bytes->loss;
+        return (struct sbp_at_work){.most = logits + fmax(logits, o.dx)};
+    }
+    for (int pass = 0; pass < SBP_PASSES; pass++)
+        scratch[pass] = sbp_op_scratch_elements(graph, op, &played->factor, (enum sbp_pass)pass) *
+                        (double)bytes->activation;
+    const bool has_phase = sbp_op_has_weight_phase(graph, op);
+    const bool keeps_output = sbp_op_kept(graph, op, &played->factor).output;
+    const double forward =
+        (keeps_output ? 0 : o.output) + weights.copies + scratch[SBP_PASS_FORWARD];
+    const double read = o.dy + formed_bytes(sheet, played, formed);
+    const double inputs = read + (forms ? o.dx + weights.copies : 0) +
+                          scratch[SBP_PASS_INPUT_GRADIENT] + (has_phase ? 0 : weights.unreduced);
+    const double gradients =
+        read + (forms ? o.dx_at_rest : 0) + weights.unreduced + scratch[SBP_PASS_WEIGHT_GRADIENT];
+    const double back =
+        sbp_space_works_back(graph, op) ? fmax(inputs, has_phase ? gradients : 0) : 0;
+    return (struct sbp_at_work){fmax(forward, back), back, weights.held};
+}
+
+/* ---- whole tuples --------------------------------------------------------------------------- */
+
+static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_space_work *work,
+                             struct arithmetic *memo)
+{
+    const struct sbp_op_node *node = &space->graph->op[work->op];
+    struct sheet sheet = {.space = space, .work = work, .node = node, .memo = memo};
+    for (int i = 0; i < node->input_count; i++) {
+        sheet.input[i] = roles_of(node->entry, INPUT, i);
+        sheet.input_elements[i] = sbp_space_elements(space, node->input[i]);
+    }
+    for (int w = 0; w < node->weight_count; w++) {
+        sheet.weight[w] = roles_of(node->entry, WEIGHT, w);
+        sheet.gradient[w] = roles_of(node->entry, GRADIENT, w);
+        sheet.weight_elements[w] = sbp_space_elements(space, node->weight[w]);
+    }
+    sheet.output = roles_of(node->entry, OUTPUT, 0);
+    if (node->output >= 0)
+        sheet.output_elements = sbp_space_elements(space, node->output);
+    memset(memo, 0, sizeof *memo << MEMO_BITS);
+    return sheet;
+}
+
+static struct sbp_played play(const struct sheet *sheet, int variable, int tuple)
+{
+    const struct sbp_space *space = sheet->space;
+    const struct sbp_shapes *shapes = space->shapes;
+    struct sbp_played played = {{0}, {{0}}};
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const uint8_t *count = sbp_tuple_count(space, variable, tuple, f);
+        for (int r = 0; r < space->variable[variable].role_count; r++)
+            if (sheet->work->map[r] != SBP_NO_ROLE)
+                played.shape[sheet->work->map[r]] += count[r] * shapes->stride[f];
+    }
+    for (int r = 0; r < SBP_MAX_ROLES; r++)
+        played.factor.of[r] = shapes->size[played.shape[r]];
+    return played;
+}
+
+enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
+                                       const struct sbp_space_work *work,
+                                       const struct sbp_formed *formed, struct sbp_arena *scratch,
+                                       double *kept, double *saved, struct sbp_at_work *working)
+{
+    struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
+    if (memo == NULL)
+        return SBP_E_MEMORY;
+    const struct sheet sheet = sheet_of(space, work, memo);
+    for (int tuple = 0; tuple < space->variable[variable].tuple_count; tuple++) {
+        const struct sbp_played played = play(&sheet, variable, tuple);
+        kept[tuple] = kept_bytes(&sheet, &played);
+        saved[tuple] = saved_beyond_share(&sheet, &played);
+        for (int level = 0; level < SBP_ZERO_LEVELS; level++)
+            working[tuple * SBP_ZERO_LEVELS + level] = at_work(&sheet, &played, formed, level);
+    }
+    return SBP_OK;
+}
+
+static void fill_row(const struct sheet *sheet, const struct sbp_played *played, double *row)
+{
+    add_arithmetic(sheet, played, row);
+    add_boxing(sheet, played, row);
+    for (int w = 0; w < sheet->node->weight_count; w++)
+        add_weight(sheet, w, played, row);
+    row[SBP_COLUMN_KEPT] = kept_bytes(sheet, played);
+}
+
+/* Rows, (tuple, SBP_COLUMNS), as columns; those of nothing but 0 are left out. */
+static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena *arena,
+                                 struct sbp_columns *columns)
+{
+    for (int c = 0; c < SBP_COLUMNS; c++) {
+        int first = 0;
+        columns->of[c] = NULL;
+        while (first < tuples && row[(size_t)first * SBP_COLUMNS + (size_t)c] == 0)
+            first++;
+        if (first == tuples)
+            continue;
+        double *const column = SBP_TAKE(arena, double, tuples);
+        if (column == NULL)
+            return SBP_E_MEMORY;
+        for (int tuple = 0; tuple < tuples; tuple++)
+            column[tuple] = row[(size_t)tuple * SBP_COLUMNS + (size_t)c];
+        columns->of[c] = column;
+    }
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_make_columns(const struct sbp_space *space, int variable,
+                                       const struct sbp_space_work *work, struct sbp_arena *arena,
+                                       struct sbp_arena *scratch, struct sbp_columns *columns)
+{
+    const int tuples = space->variable[variable].tuple_count;
+    struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
+    double *const row = SBP_NEW(scratch, double, (size_t)tuples *SBP_COLUMNS);
+    if (memo == NULL || row == NULL)
+        return SBP_E_MEMORY;
+    const struct sheet sheet = sheet_of(space, work, memo);
+    for (int tuple = 0; tuple < tuples; tuple++) {
+        const struct sbp_played played = play(&sheet, variable, tuple);
+        fill_row(&sheet, &played, row + (size_t)tuple * SBP_COLUMNS);
+    }
+    return transpose(row, tuples, arena, columns);
+}

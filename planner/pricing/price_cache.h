@@ -1,0 +1,40 @@
+/* What spaces share: candidates that differ in their schedule alone have stages of the same devices
+ * and micro-batches of the same size, so that the same tuples are legal and cost the same, part by
+ * part; only how often the parts count differs. A store keeps both, by pipeline degree and
+ * micro-batch, until it is emptied.
+ *
+ * One store serves one plan and one request; spaces with limits on classes, a megatron mesh or a
+ * part do without. Spaces read what the store holds: any number of them may be alive at once, and
+ * all must be freed before the store is trimmed or freed.
+ */
+#ifndef SBP_PLANNER_PRICING_PRICE_CACHE_H
+#define SBP_PLANNER_PRICING_PRICE_CACHE_H
+
+#include "planner/pricing/pricing.h"
+
+struct sbp_shelf;
+
+struct sbp_space_store {
+    struct sbp_arena arena;
+    struct sbp_shelf *first;
+};
+/* Accepts an empty store ({0}). */
+void sbp_space_store_free(struct sbp_space_store *store);
+/* Empties a store that has grown large (512 MiB). */
+void sbp_space_store_trim(struct sbp_space_store *store);
+
+/* Finds or makes the shelf of the space's candidate: space->shelf. E_MEMORY. */
+enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *space) SBP_MUST_USE;
+
+/* Takes all domains from the shelf; false where it has none yet. */
+bool sbp_shelf_take_domains(struct sbp_space *space);
+/* Puts them there. E_MEMORY. */
+enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space) SBP_MUST_USE;
+
+/* What a work of a variable costs in its tuples: made, or from the space's shelf. Without one, it
+ * comes out of the arena. E_MEMORY. */
+enum sbp_status sbp_shelf_columns(const struct sbp_space *space, int variable,
+                                  const struct sbp_space_work *work, struct sbp_arena *arena,
+                                  struct sbp_columns *columns) SBP_MUST_USE;
+
+#endif

@@ -1,0 +1,228 @@
+#include "planner/problem/assignment.h"
+
+#include <math.h>
+#include <string.h>
+
+/* A summed excess below this share of the capacity is summed anew. */
+#define EXCESS_ROUND_OFF 1e-9
+
+enum { MOST_DRAWS = 32 };
+
+static bool link_neighbours(struct sbp_state *state)
+{
+    const struct sbp_problem *problem = state->problem;
+    const size_t count = (size_t)problem->variable_count;
+    state->first = SBP_NEW(&state->arena, int, count + 1);
+    state->neighbour =
+        SBP_NEW(&state->arena, struct sbp_neighbour, 2 * (size_t)problem->edge_count);
+    int *next = SBP_NEW(&state->arena, int, count + 1);
+    if (state->first == NULL || state->neighbour == NULL || next == NULL)
+        return false;
+    for (int e = 0; e < problem->edge_count; e++) {
+        state->first[problem->edge[e].a + 1]++;
+        state->first[problem->edge[e].b + 1]++;
+    }
+    for (size_t v = 0; v < count; v++)
+        state->first[v + 1] += state->first[v];
+    memcpy(next, state->first, count * sizeof *next);
+    for (int e = 0; e < problem->edge_count; e++) {
+        const struct sbp_edge *edge = &problem->edge[e];
+        const size_t columns = (size_t)problem->variable[edge->b].domain;
+        state->neighbour[next[edge->a]++] = (struct sbp_neighbour){
+            .variable = edge->b, .table = edge->cost, .own_stride = columns, .other_stride = 1};
+        state->neighbour[next[edge->b]++] = (struct sbp_neighbour){
+            .variable = edge->a, .table = edge->cost, .own_stride = 1, .other_stride = columns};
+    }
+    return true;
+}
+
+static double spread(const double *values, size_t count)
+{
+    double least = INFINITY, most = -INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        if (values[i] >= SBP_FORBIDDEN)
+            continue;
+        least = fmin(least, values[i]);
+        most = fmax(most, values[i]);
+    }
+    return most > least ? most - least : 0;
+}
+
+/* Penalties are stated in these units, so that they do not depend on the units of the problem. */
+static void find_units(struct sbp_state *state)
+{
+    const struct sbp_problem *problem = state->problem;
+    double cost = 0, usage = 0;
+    for (int v = 0; v < problem->variable_count; v++) {
+        const size_t domain = (size_t)problem->variable[v].domain;
+        cost += spread(problem->variable[v].cost, domain);
+        for (int s = state->live.begin[v]; s < state->live.begin[v + 1]; s++)
+            usage += spread(state->live.span[s].usage, domain);
+    }
+    for (int e = 0; e < problem->edge_count; e++) {
+        const struct sbp_edge *edge = &problem->edge[e];
+        cost += spread(edge->cost, (size_t)problem->variable[edge->a].domain *
+                                       (size_t)problem->variable[edge->b].domain);
+    }
+    const double count = fmax(1, problem->variable_count);
+    state->cost_spread = cost > 0 ? cost : 1;
+    state->cost_unit = cost > 0 ? cost / count : 1;
+    state->excess_unit = usage > 0 ? usage / count : 1;
+}
+
+enum sbp_status sbp_state_init(struct sbp_state *state, const struct sbp_problem *problem)
+{
+    *state = (struct sbp_state){.problem = problem};
+    sbp_arena_init(&state->arena);
+    SBP_TRY(sbp_live_build(problem, &state->arena, &state->live));
+    state->choice = SBP_NEW(&state->arena, int, problem->variable_count);
+    state->free_variable = SBP_NEW(&state->arena, int, problem->variable_count);
+    state->usage = SBP_NEW(&state->arena, double, state->live.point_count);
+    if (state->choice == NULL || state->free_variable == NULL || state->usage == NULL ||
+        !link_neighbours(state))
+        return SBP_E_MEMORY;
+    for (int v = 0; v < problem->variable_count; v++)
+        if (problem->variable[v].domain > 1)
+            state->free_variable[state->free_count++] = v;
+    state->limit = problem->capacity < INFINITY
+                       ? problem->capacity + SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity)
+                       : INFINITY;
+    find_units(state);
+    sbp_state_reset(state);
+    return SBP_OK;
+}
+
+void sbp_state_free(struct sbp_state *state)
+{
+    sbp_arena_free(&state->arena);
+    *state = (struct sbp_state){0};
+}
+
+static void add_cost(struct sbp_energy *energy, double cost)
+{
+    if (cost >= SBP_FORBIDDEN)
+        energy->forbidden++;
+    else
+        energy->cost += cost;
+}
+
+static double sum_excess(const struct sbp_state *state)
+{
+    double excess = 0;
+    for (int p = 0; p < state->live.point_count; p++)
+        excess += fmax(0, state->usage[p] - state->limit);
+    return excess;
+}
+
+void sbp_state_reset(struct sbp_state *state)
+{
+    const struct sbp_problem *problem = state->problem;
+    struct sbp_energy energy = {0};
+    memset(state->usage, 0, (size_t)state->live.point_count * sizeof *state->usage);
+    for (int v = 0; v < problem->variable_count; v++) {
+        add_cost(&energy, problem->variable[v].cost[state->choice[v]]);
+        sbp_live_add(&state->live, v, state->choice[v], 1, state->usage);
+    }
+    for (int e = 0; e < problem->edge_count; e++) {
+        const struct sbp_edge *edge = &problem->edge[e];
+        add_cost(
+            &energy,
+            edge->cost[(size_t)state->choice[edge->a] * (size_t)problem->variable[edge->b].domain +
+                       (size_t)state->choice[edge->b]]);
+    }
+    energy.excess = sum_excess(state);
+    state->energy = energy;
+}
+
+void sbp_state_randomise(struct sbp_state *state, struct sbp_random *random)
+{
+    for (int v = 0; v < state->problem->variable_count; v++) {
+        const struct sbp_variable *variable = &state->problem->variable[v];
+        for (int draw = 0; draw < MOST_DRAWS; draw++) {
+            state->choice[v] = (int)sbp_random_below(random, (uint64_t)variable->domain);
+            if (variable->cost[state->choice[v]] < SBP_FORBIDDEN)
+                break;
+        }
+    }
+    sbp_state_reset(state);
+}
+
+static double excess_change(const struct sbp_state *state, int variable, int value)
+{
+    double change = 0;
+    for (int s = state->live.begin[variable]; s < state->live.begin[variable + 1]; s++) {
+        const struct sbp_span *span = &state->live.span[s];
+        const double more = span->usage[value] - span->usage[state->choice[variable]];
+        if (more == 0)
+            continue;
+        for (int p = span->first; p < span->last; p++) {
+            const double before = state->usage[p] - state->limit, after = before + more;
+            change += (after > 0 ? after : 0) - (before > 0 ? before : 0);
+        }
+    }
+    return change;
+}
+
+struct sbp_energy sbp_state_move_change(const struct sbp_state *state, int variable, int value)
+{
+    const struct sbp_variable *source = &state->problem->variable[variable];
+    const int old = state->choice[variable];
+    struct sbp_energy before = {0}, after = {0};
+    add_cost(&before, source->cost[old]);
+    add_cost(&after, source->cost[value]);
+    for (int n = state->first[variable]; n < state->first[variable + 1]; n++) {
+        const struct sbp_neighbour *neighbour = &state->neighbour[n];
+        const double *row =
+            neighbour->table + (size_t)state->choice[neighbour->variable] * neighbour->other_stride;
+        add_cost(&before, row[(size_t)old * neighbour->own_stride]);
+        add_cost(&after, row[(size_t)value * neighbour->own_stride]);
+    }
+    return (struct sbp_energy){
+        .cost = after.cost - before.cost,
+        .forbidden = after.forbidden - before.forbidden,
+        .excess = state->live.point_count > 0 ? excess_change(state, variable, value) : 0,
+    };
+}
+
+void sbp_state_move(struct sbp_state *state, int variable, int value, struct sbp_energy change)
+{
+    sbp_live_add(&state->live, variable, state->choice[variable], -1, state->usage);
+    sbp_live_add(&state->live, variable, value, 1, state->usage);
+    state->choice[variable] = value;
+    state->energy.cost += change.cost;
+    state->energy.forbidden += change.forbidden;
+    state->energy.excess += change.excess;
+    /* What is left of a sum that should be nothing would pass for infeasible. */
+    if (state->energy.excess != 0 && state->energy.excess < EXCESS_ROUND_OFF * state->limit)
+        state->energy.excess = sum_excess(state);
+}
+
+static double penalised(double cost, double forbidden)
+{
+    return cost >= SBP_FORBIDDEN ? forbidden : cost;
+}
+
+void sbp_state_row(const struct sbp_state *state, int variable, struct sbp_penalty penalty,
+                   double *row)
+{
+    const struct sbp_variable *source = &state->problem->variable[variable];
+    const size_t domain = (size_t)source->domain;
+    for (size_t k = 0; k < domain; k++)
+        row[k] = penalised(source->cost[k], penalty.forbidden);
+    for (int n = state->first[variable]; n < state->first[variable + 1]; n++) {
+        const struct sbp_neighbour *neighbour = &state->neighbour[n];
+        const double *table =
+            neighbour->table + (size_t)state->choice[neighbour->variable] * neighbour->other_stride;
+        for (size_t k = 0; k < domain; k++)
+            row[k] += penalised(table[k * neighbour->own_stride], penalty.forbidden);
+    }
+    for (int s = state->live.begin[variable]; s < state->live.begin[variable + 1]; s++) {
+        const struct sbp_span *span = &state->live.span[s];
+        for (int p = span->first; p < span->last; p++) {
+            const double others =
+                state->usage[p] - span->usage[state->choice[variable]] - state->limit;
+            for (size_t k = 0; k < domain; k++)
+                row[k] += penalty.excess * fmax(0, others + span->usage[k]);
+        }
+    }
+}

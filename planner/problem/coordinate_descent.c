@@ -1,0 +1,192 @@
+#include <math.h>
+
+#include "planner/problem/solver_run.h"
+#include "planner/problem/assignment.h"
+
+enum { DEFAULT_RESTARTS = 100 };
+
+/* Default budget of `random`: this many table look-ups, within bounds of assignments. */
+#define RANDOM_LOOK_UPS   1e8
+#define RANDOM_LEAST_DRAW ((int64_t)1000)
+#define RANDOM_MOST_DRAW  ((int64_t)1000000)
+
+/* A step must gain more than this share of the costs involved, or round-off could go in circles. */
+#define LEAST_GAIN 1e-13
+
+/* The price of excess grows by this factor, so many times, while a descent ends over capacity. */
+#define PRICE_GROWTH 4.0
+enum { MOST_PRICE_RISES = 12 };
+
+struct descent {
+    struct sbp_search search;
+    struct sbp_state state;
+    struct sbp_random random;
+    struct sbp_penalty penalty;
+    int *order;  /* (free variables) */
+    double *row; /* (largest domain) */
+};
+
+static void shuffle(struct descent *descent)
+{
+    for (int i = descent->state.free_count - 1; i > 0; i--) {
+        const int j = (int)sbp_random_below(&descent->random, (uint64_t)i + 1);
+        const int moved = descent->order[i];
+        descent->order[i] = descent->order[j];
+        descent->order[j] = moved;
+    }
+}
+
+/* Sets the variable to its best value; whether that gained anything. */
+static bool improve(struct descent *descent, int variable)
+{
+    struct sbp_state *state = &descent->state;
+    const int domain = state->problem->variable[variable].domain, old = state->choice[variable];
+    double *row = descent->row;
+    sbp_state_row(state, variable, descent->penalty, row);
+    descent->search.solution->evaluations += domain;
+    int best = old;
+    for (int k = 0; k < domain; k++)
+        if (row[k] < row[best])
+            best = k;
+    if (!(row[old] - row[best] > LEAST_GAIN * (fabs(row[old]) + fabs(row[best]))))
+        return false;
+    sbp_state_move(state, variable, best, sbp_state_move_change(state, variable, best));
+    return true;
+}
+
+static void offer_state(struct descent *descent)
+{
+    if (sbp_state_is_feasible(&descent->state))
+        sbp_search_offer(&descent->search, descent->state.choice, descent->state.energy.cost);
+}
+
+/* Sweeps in random order until nothing gains. False: the search is over. */
+static bool descend(struct descent *descent)
+{
+    bool gained = true;
+    while (gained) {
+        gained = false;
+        shuffle(descent);
+        for (int i = 0; i < descent->state.free_count; i++) {
+            if (sbp_search_over(&descent->search)) {
+                offer_state(descent);
+                return false;
+            }
+            gained |= improve(descent, descent->order[i]);
+        }
+        offer_state(descent);
+    }
+    return true;
+}
+
+/* One restart: a descent, repeated under higher prices while it ends over the capacity. The price
+ * that was needed is where the next restart begins, a step lower. */
+static bool restart_once(struct descent *descent)
+{
+    for (int rise = 0; rise <= MOST_PRICE_RISES; rise++) {
+        if (!descend(descent))
+            return false;
+        if (!(descent->state.energy.excess > 0))
+            break;
+        descent->penalty.excess *= PRICE_GROWTH;
+    }
+    descent->penalty.excess /= PRICE_GROWTH;
+    return true;
+}
+
+/* Every variable at the cheapest of its own costs. */
+static void set_cheapest(struct sbp_state *state)
+{
+    for (int v = 0; v < state->problem->variable_count; v++) {
+        const struct sbp_variable *variable = &state->problem->variable[v];
+        state->choice[v] = 0;
+        for (int k = 1; k < variable->domain; k++)
+            if (variable->cost[k] < variable->cost[state->choice[v]])
+                state->choice[v] = k;
+    }
+    sbp_state_reset(state);
+}
+
+static enum sbp_status prepare(struct descent *descent)
+{
+    SBP_TRY(sbp_state_init(&descent->state, descent->search.problem));
+    struct sbp_state *state = &descent->state;
+    int largest = 1;
+    descent->order = SBP_NEW(&state->arena, int, state->free_count);
+    for (int i = 0; descent->order != NULL && i < state->free_count; i++) {
+        const int variable = state->free_variable[i];
+        descent->order[i] = variable;
+        if (state->problem->variable[variable].domain > largest)
+            largest = state->problem->variable[variable].domain;
+    }
+    descent->row = SBP_NEW(&state->arena, double, largest);
+    if (descent->order == NULL || descent->row == NULL)
+        return SBP_E_MEMORY;
+    sbp_random_seed(&descent->random, descent->search.options->seed);
+    descent->penalty = (struct sbp_penalty){.forbidden = state->cost_spread,
+                                            .excess = state->cost_unit / state->excess_unit};
+    return SBP_OK;
+}
+
+enum sbp_status sbp_solve_coordinate_descent(const struct sbp_problem *problem,
+                                             const struct sbp_solver_options *options,
+                                             struct sbp_solution *solution, struct sbp_diag *diag)
+{
+    struct descent descent = {0};
+    enum sbp_status status = sbp_search_begin(&descent.search, problem, options, solution);
+    if (status == SBP_OK)
+        status = prepare(&descent);
+    if (status == SBP_OK) {
+        solution->lower_bound = sbp_search_trivial_bound(problem);
+        const int restarts = options->restarts > 0 ? options->restarts : DEFAULT_RESTARTS;
+        for (int r = 0; r < restarts; r++) {
+            if (r == 0)
+                set_cheapest(&descent.state);
+            else
+                sbp_state_randomise(&descent.state, &descent.random);
+            if (!restart_once(&descent) || solution->cost <= solution->lower_bound)
+                break;
+        }
+        sbp_search_end(&descent.search, false);
+    }
+    sbp_state_free(&descent.state);
+    if (status == SBP_OK)
+        return status;
+    sbp_solution_free(solution);
+    return sbp_fail(diag, status, "coordinate-descent: out of memory");
+}
+
+static int64_t default_draws(const struct sbp_problem *problem)
+{
+    const double draws =
+        RANDOM_LOOK_UPS / (1.0 + (double)problem->variable_count + (double)problem->edge_count);
+    if (draws > (double)RANDOM_MOST_DRAW)
+        return RANDOM_MOST_DRAW;
+    return draws < (double)RANDOM_LEAST_DRAW ? RANDOM_LEAST_DRAW : (int64_t)draws;
+}
+
+enum sbp_status sbp_solve_random(const struct sbp_problem *problem,
+                                 const struct sbp_solver_options *options,
+                                 struct sbp_solution *solution, struct sbp_diag *diag)
+{
+    struct descent draw = {0};
+    enum sbp_status status = sbp_search_begin(&draw.search, problem, options, solution);
+    if (status == SBP_OK)
+        status = prepare(&draw);
+    if (status == SBP_OK) {
+        solution->lower_bound = sbp_search_trivial_bound(problem);
+        const int64_t draws =
+            options->max_evaluations > 0 ? options->max_evaluations : default_draws(problem);
+        while (!sbp_search_over(&draw.search) && solution->evaluations < draws) {
+            sbp_state_randomise(&draw.state, &draw.random);
+            solution->evaluations++;
+            offer_state(&draw);
+        }
+        sbp_search_end(&draw.search, false);
+    }
+    sbp_state_free(&draw.state);
+    if (status == SBP_OK)
+        return status;
+    sbp_solution_free(solution);
+    return sbp_fail(diag, status, "random: out of memory");
+}

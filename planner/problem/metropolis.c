@@ -1,0 +1,185 @@
+#include <math.h>
+#include <string.h>
+
+#include "base/portable.h"
+#include "planner/problem/solver_run.h"
+#include "planner/problem/assignment.h"
+
+enum { DEFAULT_RESTARTS = 100 };
+
+/* Default budget: this many moves a value of the problem, within bounds. */
+enum { MOVES_PER_VALUE = 2000 };
+#define LEAST_MOVES 1e6
+#define MOST_MOVES  1e8
+
+/* Moves sampled to learn the scale of costs, and the share of the uphill ones taken as the scale.
+ */
+enum { SCALE_MOVES = 4096 };
+#define SCALE_QUANTILE 0.1
+
+/* Restarts go through these multiples of the base beta: what the best temperature is differs from
+ * problem to problem by more than a factor of ten. */
+static const double beta_ladder[] = {1, 4, 16, 0.25};
+enum { LADDER_LENGTH = sizeof beta_ladder / sizeof *beta_ladder };
+
+/* exp(-40) is below the resolution of a 53-bit random number. */
+#define HOPELESS_EXPONENT 40.0
+
+/* A new best must differ by more than the drift of incremental sums. */
+#define LEAST_GAIN 1e-12
+
+#define PENALTY_GROWTH 4.0
+
+struct metropolis {
+    struct sbp_search search;
+    struct sbp_state state;
+    struct sbp_random random;
+    struct sbp_penalty penalty;
+    double base_beta;
+};
+
+static double weigh(struct sbp_penalty penalty, struct sbp_energy energy)
+{
+    return energy.cost + penalty.forbidden * (double)energy.forbidden +
+           penalty.excess * energy.excess;
+}
+
+/* A random variable and a random other value of it. */
+static void draw_move(struct metropolis *metropolis, int *variable, int *value)
+{
+    const struct sbp_state *state = &metropolis->state;
+    *variable =
+        state->free_variable[sbp_random_below(&metropolis->random, (uint64_t)state->free_count)];
+    const int domain = state->problem->variable[*variable].domain;
+    *value = (int)sbp_random_below(&metropolis->random, (uint64_t)domain - 1);
+    *value += *value >= state->choice[*variable];
+}
+
+static void offer_state(struct metropolis *metropolis)
+{
+    const struct sbp_state *state = &metropolis->state;
+    const double best = metropolis->search.solution->cost;
+    if (sbp_state_is_feasible(state) &&
+        (!(best < INFINITY) || state->energy.cost < best - LEAST_GAIN * fabs(best)))
+        sbp_search_offer(&metropolis->search, state->choice, state->energy.cost);
+}
+
+static double quantile(double *values, int count, double share)
+{
+    for (int i = 1; i < count; i++) {
+        const double moving = values[i];
+        int at = i;
+        for (; at > 0 && values[at - 1] > moving; at--)
+            values[at] = values[at - 1];
+        values[at] = moving;
+    }
+    return count == 0 ? 0 : values[(int)(share * (count - 1))];
+}
+
+/* Goes downhill by random moves, then looks at what leads up from there: a low quantile of the
+ * uphill changes, accepted with probability 1/e, sets beta. Every move looked at counts as an
+ * evaluation. */
+static double find_beta(struct metropolis *metropolis)
+{
+    static const int most_uphill = 512;
+    double uphill[512];
+    int count = 0;
+    for (int move = 0; move < SCALE_MOVES && count < most_uphill; move++) {
+        if (sbp_search_over(&metropolis->search))
+            break;
+        int variable, value;
+        draw_move(metropolis, &variable, &value);
+        const struct sbp_energy change = sbp_state_move_change(&metropolis->state, variable, value);
+        const double up = weigh(metropolis->penalty, change);
+        metropolis->search.solution->evaluations++;
+        if (up <= 0) {
+            sbp_state_move(&metropolis->state, variable, value, change);
+            offer_state(metropolis);
+        } else if (change.forbidden <= 0 && move >= SCALE_MOVES / 2)
+            uphill[count++] = up;
+    }
+    const double scale = quantile(uphill, count, SCALE_QUANTILE);
+    return 1 / (scale > 0 ? scale : metropolis->state.cost_unit);
+}
+
+/* Metropolis-Hastings from the present state; the proposal is symmetric, so that the acceptance is
+ * min(1, exp(-beta * (new - current))). False: the search is over. */
+static bool walk(struct metropolis *metropolis, double beta, int64_t moves)
+{
+    struct sbp_state *state = &metropolis->state;
+    for (int64_t move = 0; move < moves; move++) {
+        if (sbp_search_over(&metropolis->search))
+            return false;
+        int variable, value;
+        draw_move(metropolis, &variable, &value);
+        const struct sbp_energy change = sbp_state_move_change(state, variable, value);
+        metropolis->search.solution->evaluations++;
+        const double exponent = beta * weigh(metropolis->penalty, change);
+        if (exponent > 0 && (exponent > HOPELESS_EXPONENT ||
+                             sbp_random_unit(&metropolis->random) >= sbp_exp(-exponent)))
+            continue;
+        sbp_state_move(state, variable, value, change);
+        offer_state(metropolis);
+    }
+    return true;
+}
+
+static int64_t moves_per_restart(const struct sbp_search *search, int restarts)
+{
+    double moves = 0;
+    for (int v = 0; v < search->problem->variable_count; v++)
+        moves += MOVES_PER_VALUE * (double)search->problem->variable[v].domain;
+    moves = fmin(fmax(moves, LEAST_MOVES), MOST_MOVES);
+    if (search->most_evaluations > 0)
+        moves = (double)search->most_evaluations;
+    return (int64_t)fmax(1, ceil(moves / restarts));
+}
+
+static void run_restarts(struct metropolis *metropolis)
+{
+    const struct sbp_solver_options *options = metropolis->search.options;
+    struct sbp_solution *solution = metropolis->search.solution;
+    const int restarts = options->restarts > 0 ? options->restarts : DEFAULT_RESTARTS;
+    const int64_t moves = moves_per_restart(&metropolis->search, restarts);
+    if (sbp_search_over(&metropolis->search))
+        return;
+    offer_state(metropolis);
+    for (int r = 0; r < restarts && metropolis->state.free_count > 0; r++) {
+        sbp_state_randomise(&metropolis->state, &metropolis->random);
+        if (r == 0)
+            metropolis->base_beta = find_beta(metropolis);
+        offer_state(metropolis);
+        const double beta = options->mh_beta > 0
+                                ? options->mh_beta
+                                : metropolis->base_beta * beta_ladder[r % LADDER_LENGTH];
+        if (!walk(metropolis, beta, moves) || solution->cost <= solution->lower_bound)
+            break;
+        /* A walk that ends over the capacity asks for a higher price of excess. */
+        if (metropolis->state.energy.excess > 0)
+            metropolis->penalty.excess *= PENALTY_GROWTH;
+    }
+}
+
+enum sbp_status sbp_solve_metropolis_hastings(const struct sbp_problem *problem,
+                                              const struct sbp_solver_options *options,
+                                              struct sbp_solution *solution, struct sbp_diag *diag)
+{
+    struct metropolis metropolis = {0};
+    enum sbp_status status = sbp_search_begin(&metropolis.search, problem, options, solution);
+    if (status == SBP_OK)
+        status = sbp_state_init(&metropolis.state, problem);
+    if (status == SBP_OK) {
+        const struct sbp_state *state = &metropolis.state;
+        solution->lower_bound = sbp_search_trivial_bound(problem);
+        sbp_random_seed(&metropolis.random, options->seed);
+        metropolis.penalty = (struct sbp_penalty){.forbidden = state->cost_spread,
+                                                  .excess = state->cost_unit / state->excess_unit};
+        run_restarts(&metropolis);
+        sbp_search_end(&metropolis.search, false);
+    }
+    sbp_state_free(&metropolis.state);
+    if (status == SBP_OK)
+        return status;
+    sbp_solution_free(solution);
+    return sbp_fail(diag, status, "metropolis-hastings: out of memory");
+}

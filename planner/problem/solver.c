@@ -1,0 +1,206 @@
+#include "planner/problem/solver.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/text.h"
+#include "planner/problem/solver_run.h"
+
+/* The clock is read about this often, and the caller told of progress. */
+#define CHECK_INTERVAL_S    5e-3
+#define PROGRESS_INTERVAL_S 0.1
+
+#define FIRST_CHECK_EVALUATIONS 16
+#define MOST_CHECK_EVALUATIONS  ((int64_t)1 << 24)
+
+const struct sbp_solver sbp_solvers[] = {
+    {"exact", "variable elimination with Pareto labels under a capacity; proves its answer",
+     sbp_solve_exact},
+    {"exhaustive", "every assignment, vectorised; proves its answer", sbp_solve_exhaustive},
+    {"ilp", "GLPK on the linearised problem; proves its answer or gives a bound", sbp_solve_ilp},
+    {"coordinate-descent", "best value of one variable at a time, restarted",
+     sbp_solve_coordinate_descent},
+    {"metropolis-hastings", "random changes of one variable, worse ones with small probability",
+     sbp_solve_metropolis_hastings},
+    {"random", "independent random assignments", sbp_solve_random},
+    {NULL, NULL, NULL},
+};
+
+const struct sbp_solver *sbp_solver_find(const char *name)
+{
+    for (const struct sbp_solver *solver = sbp_solvers; solver->name != NULL; solver++)
+        if (strcmp(solver->name, name) == 0)
+            return solver;
+    return NULL;
+}
+
+enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                          const struct sbp_solver_options *options, struct sbp_solution *solution,
+                          const struct sbp_solver **used, struct sbp_diag *diag)
+{
+    struct sbp_diag refusal = {0};
+    *used = solver != NULL ? solver : sbp_solver_find("exact");
+    enum sbp_status status = (*used)->solve(problem, options, solution, &refusal);
+    if (status == SBP_E_UNSUPPORTED && solver == NULL) {
+        *used = sbp_solver_find("coordinate-descent");
+        refusal = (struct sbp_diag){0};
+        status = (*used)->solve(problem, options, solution, &refusal);
+    }
+    return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
+}
+
+const char *sbp_plan_status_name(enum sbp_plan_status status)
+{
+    static const char *const names[] = {
+        [SBP_PLAN_OPTIMAL] = "optimal",           [SBP_PLAN_FEASIBLE] = "feasible",
+        [SBP_PLAN_INFEASIBLE] = "infeasible",     [SBP_PLAN_TIME_LIMIT] = "time_limit",
+        [SBP_PLAN_NONE_CHEAPER] = "none_cheaper",
+    };
+    const size_t index = (size_t)status;
+    return index < sizeof names / sizeof *names ? names[index] : "unknown";
+}
+
+void sbp_solution_free(struct sbp_solution *solution)
+{
+    if (solution == NULL)
+        return;
+    free(solution->choice);
+    solution->choice = NULL;
+}
+
+enum sbp_status sbp_search_begin(struct sbp_search *search, const struct sbp_problem *problem,
+                                 const struct sbp_solver_options *options,
+                                 struct sbp_solution *solution)
+{
+    *solution = (struct sbp_solution){
+        .status = SBP_PLAN_TIME_LIMIT, .cost = INFINITY, .lower_bound = -INFINITY};
+    const double now_s = sbp_clock_s();
+    *search = (struct sbp_search){
+        .problem = problem,
+        .options = options,
+        .solution = solution,
+        .most_evaluations = options->max_evaluations,
+        .upper_bound =
+            options->upper_bound > 0 || options->upper_bound < 0 ? options->upper_bound : INFINITY,
+        .check_every = FIRST_CHECK_EVALUATIONS,
+        .start_s = now_s,
+        .check_s = now_s,
+        .shown_s = now_s,
+    };
+    solution->choice = calloc((size_t)problem->variable_count + 1, sizeof *solution->choice);
+    return solution->choice == NULL ? SBP_E_MEMORY : SBP_OK;
+}
+
+/* Aims the next look at the clock: evaluations differ in cost by a factor of a million. */
+static void plan_next_check(struct sbp_search *search, double now_s)
+{
+    const double since_s = now_s - search->check_s;
+    if (since_s < CHECK_INTERVAL_S / 2 && search->check_every < MOST_CHECK_EVALUATIONS)
+        search->check_every *= 2;
+    else if (since_s > CHECK_INTERVAL_S * 2 && search->check_every > 1)
+        search->check_every /= 2;
+    search->check_s = now_s;
+    search->check_at = search->solution->evaluations + search->check_every;
+    if (search->most_evaluations > 0 && search->check_at > search->most_evaluations)
+        search->check_at = search->most_evaluations;
+}
+
+bool sbp_search_check(struct sbp_search *search)
+{
+    const struct sbp_solver_options *options = search->options;
+    struct sbp_solution *solution = search->solution;
+    const double now_s = sbp_clock_s();
+    plan_next_check(search, now_s);
+    if (options->progress != NULL && now_s - search->shown_s >= PROGRESS_INTERVAL_S) {
+        search->shown_s = now_s;
+        options->progress(options->progress_context, solution->evaluations, solution->cost,
+                          now_s - search->start_s);
+    }
+    if ((options->stop != NULL && *options->stop != 0) ||
+        (options->time_limit_s > 0 && now_s - search->start_s >= options->time_limit_s) ||
+        (search->most_evaluations > 0 && solution->evaluations >= search->most_evaluations))
+        solution->stopped = true;
+    return solution->stopped;
+}
+
+/* Every other point goes when the curve is full: the spacing doubles, the newest stays. */
+static void thin_curve(struct sbp_solution *solution)
+{
+    int kept = 0;
+    for (int i = 1; i < solution->curve_count; i += 2)
+        solution->curve[kept++] = solution->curve[i];
+    solution->curve_count = kept;
+}
+
+void sbp_search_note(struct sbp_search *search, double cost)
+{
+    struct sbp_solution *solution = search->solution;
+    solution->cost = cost;
+    if (solution->curve_count == SBP_CURVE_POINTS)
+        thin_curve(solution);
+    solution->curve[solution->curve_count++] = (struct sbp_curve_point){
+        .evaluations = solution->evaluations,
+        .elapsed_s = sbp_clock_s() - search->start_s,
+        .best = cost,
+    };
+}
+
+void sbp_search_offer(struct sbp_search *search, const int *choice, double cost)
+{
+    if (!(cost < search->solution->cost) || !(cost < search->upper_bound))
+        return;
+    memcpy(search->solution->choice, choice,
+           (size_t)search->problem->variable_count * sizeof *choice);
+    sbp_search_note(search, cost);
+}
+
+/* What it means that there is no choice. */
+static enum sbp_plan_status empty_status(const struct sbp_search *search, bool proved)
+{
+    if (!proved)
+        return SBP_PLAN_TIME_LIMIT;
+    return search->upper_bound < INFINITY ? SBP_PLAN_NONE_CHEAPER : SBP_PLAN_INFEASIBLE;
+}
+
+void sbp_search_end(struct sbp_search *search, bool proved)
+{
+    struct sbp_solution *solution = search->solution;
+    if (solution->cost < INFINITY)
+        solution->cost = sbp_problem_cost(search->problem, solution->choice);
+    if (solution->cost < SBP_FORBIDDEN && solution->cost < search->upper_bound) {
+        if (proved)
+            solution->lower_bound = solution->cost;
+        const bool met = solution->cost <= solution->lower_bound;
+        solution->status = met ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    } else {
+        solution->cost = INFINITY;
+        free(solution->choice);
+        solution->choice = NULL;
+        solution->status = empty_status(search, proved);
+        if (solution->status == SBP_PLAN_NONE_CHEAPER)
+            solution->lower_bound = fmax(solution->lower_bound, search->upper_bound);
+    }
+    solution->wall_s = sbp_clock_s() - search->start_s;
+}
+
+static double least_entry(const double *cost, size_t count)
+{
+    double least = INFINITY;
+    for (size_t i = 0; i < count; i++)
+        least = cost[i] < least ? cost[i] : least;
+    return least;
+}
+
+double sbp_search_trivial_bound(const struct sbp_problem *problem)
+{
+    double sum = 0;
+    for (int v = 0; v < problem->variable_count; v++)
+        sum += least_entry(problem->variable[v].cost, (size_t)problem->variable[v].domain);
+    for (int e = 0; e < problem->edge_count; e++) {
+        const struct sbp_edge *edge = &problem->edge[e];
+        sum += least_entry(edge->cost, (size_t)problem->variable[edge->a].domain *
+                                           (size_t)problem->variable[edge->b].domain);
+    }
+    return sum;
+}

@@ -1,0 +1,535 @@
+#include "planner/report/report.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/text.h"
+#include "planner/json_out.h"
+#include "planner/plan/roles.h"
+
+#define UNIT_BYTES 32
+
+/* --- adding up --- */
+
+static struct sbp_site_cost *site_of(struct sbp_report *report, int op)
+{
+    return &report->site[report->plan->graph.op[op].site];
+}
+
+int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr)
+{
+    return instr->section == SBP_SECTION_STEP ? 1 : report->summary.micro_batches;
+}
+
+/* Operators of all stages; pieces that share a program are as many times its work. */
+static void add_sites(struct sbp_report *report, const struct sbp_program *program)
+{
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const double times = (double)sbp_report_times(report, instr);
+        const int op = instr->op;
+        struct sbp_site_cost *cost = op < 0 ? &report->whole : site_of(report, op);
+        cost->compute_s += times * instr->compute_s;
+        cost->communication_s += times * instr->communication_s;
+    }
+}
+
+/* A tied weight is its first user's. */
+static bool is_first_user(const struct sbp_graph *graph, int op, int weight)
+{
+    for (int other = 0; other < op; other++)
+        for (int w = 0; w < graph->op[other].weight_count; w++)
+            if (graph->op[other].weight[w] == graph->op[op].weight[weight])
+                return false;
+    return true;
+}
+
+/* What the operators are, whatever the plan: flops and parameters. */
+static void add_operators(struct sbp_report *report)
+{
+    const struct sbp_graph *graph = &report->plan->graph;
+    const double batches = (double)report->summary.micro_batches;
+    for (int op = 0; op < graph->op_count; op++) {
+        site_of(report, op)->forward_flops += batches * sbp_op_forward_flops(graph, op);
+        site_of(report, op)->backward_flops += batches * sbp_op_backward_flops(graph, op);
+        for (int w = 0; w < graph->op[op].weight_count; w++)
+            if (is_first_user(graph, op, w))
+                site_of(report, op)->parameters +=
+                    (double)sbp_tensor_parameters(&graph->tensor[graph->op[op].weight[w]]);
+    }
+}
+
+/* Buffers that are older than backward and that it reads; what an operator's own collectives of the
+ * backward pass bring in is not. */
+static enum sbp_status add_kept(struct sbp_report *report, const struct sbp_program *program)
+{
+    bool *counted = SBP_NEW(&report->arena, bool, program->buffer_count + 1);
+    int backward = 0;
+    if (counted == NULL)
+        return SBP_E_MEMORY;
+    while (backward < program->instr_count &&
+           program->instr[backward].section == SBP_SECTION_FORWARD)
+        backward++;
+    for (int i = backward; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        for (int k = 0; instr->kind == SBP_INSTR_BACKWARD && k < SBP_INSTR_BUFFERS; k++) {
+            const int b = instr->buffer[k];
+            if (b < 0 || counted[b] || k == SBP_AT_DY || sbp_buffer_persists(&program->buffer[b]) ||
+                program->buffer[b].first >= backward)
+                continue;
+            counted[b] = true;
+            site_of(report, instr->op)->kept_bytes += (double)sbp_program_buffer_bytes(program, b);
+        }
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status add_up(struct sbp_report *report)
+{
+    const struct sbp_step *step = &report->step;
+    report->site = SBP_NEW(&report->arena, struct sbp_site_cost, report->plan->graph.op_count);
+    if (report->site == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < step->pieces; piece++) {
+        const struct sbp_program *program = &step->program[step->program_of[piece]];
+        add_sites(report, program);
+        SBP_TRY(add_kept(report, program));
+    }
+    add_operators(report);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *report,
+                                struct sbp_diag *diag)
+{
+    *report = (struct sbp_report){.plan = plan};
+    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &report->step, diag));
+    report->summary = sbp_summary_make(plan, &report->step);
+    if (add_up(report) == SBP_OK)
+        return SBP_OK;
+    sbp_report_free(report);
+    return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+}
+
+void sbp_report_free(struct sbp_report *report)
+{
+    if (report == NULL)
+        return;
+    sbp_step_free(&report->step);
+    sbp_arena_free(&report->arena);
+    *report = (struct sbp_report){0};
+}
+
+/* --- text --- */
+
+#define PRINT(...)                                                                                 \
+    do {                                                                                           \
+        if (fprintf(out, __VA_ARGS__) < 0)                                                         \
+            return SBP_E_IO;                                                                       \
+    } while (0)
+
+const char *sbp_precise_seconds(double seconds, char *buffer)
+{
+    if (seconds >= 1 || seconds <= 0)
+        (void)snprintf(buffer, UNIT_BYTES, "%.9g s", seconds);
+    else if (seconds >= 1e-3)
+        (void)snprintf(buffer, UNIT_BYTES, "%.9g ms", seconds * 1e3);
+    else
+        (void)snprintf(buffer, UNIT_BYTES, "%.9g us", seconds * 1e6);
+    return buffer;
+}
+
+static const char *precision_text(const struct sbp_precision *precision, char *buffer, size_t size)
+{
+    const char *param = sbp_type_name(precision->param);
+    if (precision->has_master)
+        (void)snprintf(buffer, size, "%s with %s master copies", param,
+                       sbp_type_name(precision->master));
+    else
+        (void)snprintf(buffer, size, "%s", param);
+    return buffer;
+}
+
+/* What of a cut is not as in a plain step. */
+static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const int64_t batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    if (sbp_parallel_is_plain(parallel, &plan->graph))
+        return SBP_OK;
+    PRINT("parallel   %lld stage%s of %lld device%s, %lld micro-batch%s of %lld",
+          (long long)parallel->pipeline, parallel->pipeline == 1 ? "" : "s",
+          (long long)plan->mesh.devices, plan->mesh.devices == 1 ? "" : "s", (long long)batches,
+          batches == 1 ? "" : "es", (long long)parallel->micro_batch);
+    if (parallel->pipeline > 1 || batches > 1)
+        PRINT(", %s", sbp_schedule_name(parallel->schedule));
+    if (parallel->chunks > 1)
+        PRINT(" in %lld chunks", (long long)parallel->chunks);
+    if (parallel->zero > 0)
+        PRINT(", ZeRO %lld", (long long)parallel->zero);
+    if (parallel->recompute != SBP_RECOMPUTE_NONE)
+        PRINT(", %s recompute", sbp_recompute_name(parallel->recompute));
+    if (parallel->recompute == SBP_RECOMPUTE_FULL && parallel->recompute_every > 1)
+        PRINT(" of every %lld blocks", (long long)parallel->recompute_every);
+    if (parallel->owner != SBP_OWNER_NONE)
+        PRINT(", states at one owner (%s)", sbp_owner_name(parallel->owner));
+    if (parallel->offload)
+        PRINT(", optimizer states in host memory");
+    PRINT("\n");
+    if (sbp_schedule_delays_gradients(parallel->schedule))
+        PRINT("           gradients are delayed by one step\n");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
+{
+    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_cluster *cluster = &plan->cluster;
+    char count[UNIT_BYTES], precision[64], bytes[UNIT_BYTES];
+    PRINT("model      %s: %s parameters, batch %lld", graph->name,
+          sbp_format_count((double)graph->parameters, count), (long long)graph->global_batch);
+    if (graph->sequence > 1)
+        PRINT(" x sequence %lld", (long long)graph->sequence);
+    PRINT(", %s\n", precision_text(&graph->precision, precision, sizeof precision));
+    const int64_t devices = sbp_plan_devices(plan);
+    PRINT("cluster    %s: %lld device%s", cluster->name, (long long)devices,
+          devices == 1 ? "" : "s");
+    if (cluster->level_count > 1)
+        for (int i = 0; i < cluster->level_count; i++)
+            PRINT("%s%s %lld", i == 0 ? " = " : " x ", cluster->level[i].name,
+                  (long long)cluster->level[i].size);
+    PRINT(", %s each\n", sbp_format_bytes((double)cluster->memory_bytes, bytes));
+    return print_parallel(plan, out);
+}
+
+/* The parts of a device's memory, in the order in which they are told. */
+enum { PARTS = 8 };
+struct part {
+    const char *name;
+    int64_t bytes;
+};
+
+static void parts_of(const struct sbp_summary *summary, struct part part[PARTS])
+{
+    const struct sbp_stage_memory *memory = &summary->memory;
+    part[0] = (struct part){"parameters", memory->weight_bytes};
+    part[1] = (struct part){"gradients", memory->gradient_bytes};
+    part[2] = (struct part){"master copies", memory->master_bytes};
+    part[3] = (struct part){"moments", memory->moment_bytes};
+    part[4] = (struct part){"offload bucket", memory->bucket_bytes};
+    part[5] = (struct part){"activations", summary->activation_bytes};
+    part[6] = (struct part){"token ids", summary->index_bytes};
+    part[7] = (struct part){"reserve", summary->reserve_bytes};
+}
+
+const char *sbp_report_memory_parts(const struct sbp_summary *summary, char *buffer)
+{
+    struct part part[PARTS];
+    int used = 0;
+    buffer[0] = '\0';
+    parts_of(summary, part);
+    for (int i = 0; i < PARTS && used < SBP_PARTS_BYTES; i++) {
+        char bytes[UNIT_BYTES];
+        if (part[i].bytes > 0)
+            used += snprintf(buffer + used, (size_t)(SBP_PARTS_BYTES - used), "%s%s %s",
+                             used > 0 ? ", " : "", part[i].name,
+                             sbp_format_bytes((double)part[i].bytes, bytes));
+    }
+    return buffer;
+}
+
+const char *sbp_report_largest_part(const struct sbp_summary *summary)
+{
+    struct part part[PARTS];
+    int largest = 0;
+    parts_of(summary, part);
+    for (int i = 1; i < PARTS; i++)
+        if (part[i].bytes > part[largest].bytes)
+            largest = i;
+    return part[largest].name;
+}
+
+static double samples_per_s(const struct sbp_report *report)
+{
+    return report->summary.tokens_per_s / (double)report->plan->graph.sequence;
+}
+
+const char *sbp_report_rate(const struct sbp_report *report, char *buffer)
+{
+    const struct sbp_graph *graph = &report->plan->graph;
+    bool images = false;
+    char count[UNIT_BYTES];
+    for (int op = 0; op < graph->op_count; op++)
+        images |=
+            graph->op[op].kind == SBP_OP_CONV2D || graph->op[op].kind == SBP_OP_PATCH_EMBEDDING;
+    if (images || graph->sequence == 1)
+        (void)snprintf(buffer, SBP_RATE_BYTES, "%s %s/s",
+                       sbp_format_count(samples_per_s(report), count),
+                       images ? "images" : "samples");
+    else
+        (void)snprintf(buffer, SBP_RATE_BYTES, "%s tokens/s",
+                       sbp_format_count(report->summary.tokens_per_s, count));
+    return buffer;
+}
+
+/* A sum where a device does one thing after the other; else its parts. */
+static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
+{
+    const struct sbp_step_totals *totals = &summary->totals;
+    char step[UNIT_BYTES], work[UNIT_BYTES], communication[UNIT_BYTES], bubble[UNIT_BYTES];
+    (void)sbp_precise_seconds(totals->step_s, step);
+    (void)sbp_precise_seconds(sbp_summary_work_s(summary), work);
+    if (summary->stages == 1 && totals->hidden_s <= 0) {
+        PRINT("step       %s = compute %s + communication %s\n", step, work,
+              sbp_precise_seconds(totals->communication_s, communication));
+        return SBP_OK;
+    }
+    PRINT("step       %s: compute %s, communication %s that shows", step, work,
+          sbp_precise_seconds(totals->exposed_s, communication));
+    if (summary->stages > 1)
+        PRINT(", bubble %s (mean of stages)", sbp_precise_seconds(totals->bubble_s, bubble));
+    PRINT("\n");
+    return SBP_OK;
+}
+
+enum sbp_status sbp_report_print_cost(const struct sbp_report *report,
+                                      const struct sbp_report_options *options, FILE *out)
+{
+    const struct sbp_summary *summary = &report->summary;
+    const struct sbp_step_totals *totals = &summary->totals;
+    const int64_t limit =
+        options->memory_limit_bytes > 0 ? options->memory_limit_bytes : summary->memory_bytes;
+    char rate[SBP_RATE_BYTES], used[UNIT_BYTES], most[UNIT_BYTES], parts[SBP_PARTS_BYTES];
+    SBP_TRY(print_step(summary, out));
+    PRINT("           %s, MFU %.1f %%, %.4g GPU-hours a thousand steps\n",
+          sbp_report_rate(report, rate), 100 * summary->mfu, 1000 * summary->gpu_hours_per_step);
+    if (options->tokens > 0) {
+        const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
+        char tokens[UNIT_BYTES], steps[UNIT_BYTES], hours[UNIT_BYTES];
+        PRINT("training   %s tokens: %s steps, %.4g days, %s GPU-hours\n",
+              sbp_format_count(options->tokens, tokens), sbp_format_count(cost.steps, steps),
+              cost.days, sbp_format_count(cost.gpu_hours, hours));
+    }
+    PRINT("memory     %s of %s a device%s%s: %s\n",
+          sbp_format_bytes((double)totals->device_bytes, used),
+          sbp_format_bytes((double)limit, most), summary->stages > 1 ? " of the fullest stage" : "",
+          totals->device_bytes > limit ? ", which is too much" : "",
+          sbp_report_memory_parts(summary, parts));
+    if (totals->host_bytes > 0)
+        PRINT("host       %s a device for optimizer states%s\n",
+              sbp_format_bytes((double)totals->host_bytes, used),
+              totals->fits_host ? "" : ", which is too much");
+    return SBP_OK;
+}
+
+/* --- tables of a step --- */
+
+static void time_row(struct sbp_table *table, const char *what, double seconds, double step_s)
+{
+    char text[UNIT_BYTES];
+    sbp_table_cell(table, "%s", what);
+    sbp_table_cell(table, "%s", sbp_format_seconds(seconds, text));
+    sbp_table_cell(table, "%.1f %%", step_s > 0 ? 100 * seconds / step_s : 0);
+}
+
+/* Communication that shows, or hides, and under it its causes. */
+static void communication_rows(struct sbp_table *table, const char *what,
+                               const struct sbp_step_totals *totals, bool hidden)
+{
+    time_row(table, what, hidden ? totals->hidden_s : totals->exposed_s, totals->step_s);
+    for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++) {
+        char name[64];
+        const double hidden_s = totals->hidden_by_cause_s[cause];
+        const double seconds = hidden ? hidden_s : totals->by_cause_s[cause] - hidden_s;
+        (void)snprintf(name, sizeof name, "  %s", sbp_cause_name((enum sbp_cause)cause));
+        if (seconds > 1e-9 * totals->communication_s) /* less is rounding */
+            time_row(table, name, seconds, totals->step_s);
+    }
+}
+
+enum sbp_status sbp_report_print_time(const struct sbp_report *report, FILE *out)
+{
+    static const char *const TITLES[] = {"time of a device", "a step", "share"};
+    const struct sbp_step_totals *totals = &report->summary.totals;
+    const double step_s = totals->step_s;
+    struct sbp_table table;
+    sbp_table_init(&table, 3, TITLES);
+    time_row(&table, "compute", totals->compute_s, step_s);
+    if (totals->recompute_s > 0)
+        time_row(&table, "recompute", totals->recompute_s, step_s);
+    time_row(&table, "optimizer", totals->optimizer_s, step_s);
+    communication_rows(&table, "communication that shows", totals, false);
+    if (report->summary.stages > 1)
+        time_row(&table, "bubble", totals->bubble_s, step_s);
+    if (totals->hidden_s > 0)
+        communication_rows(&table, "communication that hides", totals, true);
+    const enum sbp_status status = sbp_table_print(&table, out, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+static bool same_programs(const struct sbp_step *step, int a, int b)
+{
+    for (int piece = 0; piece < step->pieces; piece += step->stages)
+        if (step->program_of[piece + a] != step->program_of[piece + b])
+            return false;
+    return true;
+}
+
+/* "12.0 GiB", or from the first stage's to the last one's: "12.0 GiB .. 4.00 GiB". */
+static void bytes_cell(struct sbp_table *table, int64_t from, int64_t to)
+{
+    char a[UNIT_BYTES], b[UNIT_BYTES];
+    if (from == to)
+        sbp_table_cell(table, "%s", sbp_format_bytes((double)from, a));
+    else
+        sbp_table_cell(table, "%s .. %s", sbp_format_bytes((double)from, a),
+                       sbp_format_bytes((double)to, b));
+}
+
+static void stage_row(struct sbp_table *table, const struct sbp_step *step, int from, int to)
+{
+    const struct sbp_stage_memory *a = &step->memory[from], *b = &step->memory[to];
+    char count[UNIT_BYTES], seconds[UNIT_BYTES];
+    if (from == to)
+        sbp_table_cell(table, "%d", from);
+    else
+        sbp_table_cell(table, "%d-%d", from, to);
+    sbp_table_cell(table, "%s", sbp_format_count((double)a->parameters, count));
+    bytes_cell(table, a->weight_bytes, b->weight_bytes);
+    bytes_cell(table, a->gradient_bytes, b->gradient_bytes);
+    bytes_cell(table, a->moment_bytes + a->master_bytes + a->bucket_bytes,
+               b->moment_bytes + b->master_bytes + b->bucket_bytes);
+    bytes_cell(table, a->kept_bytes, b->kept_bytes);
+    if (a->in_flight == b->in_flight)
+        sbp_table_cell(table, "%d", a->in_flight);
+    else
+        sbp_table_cell(table, "%d .. %d", a->in_flight, b->in_flight);
+    bytes_cell(table, a->transient_bytes, b->transient_bytes);
+    bytes_cell(table, a->reserve_bytes, b->reserve_bytes);
+    bytes_cell(table, a->device_bytes, b->device_bytes);
+    bytes_cell(table, a->host_bytes, b->host_bytes);
+    sbp_table_cell(table, "%s", sbp_format_seconds(step->timeline.device[from].compute_s, seconds));
+    sbp_table_cell(table, "%s", sbp_format_seconds(step->timeline.device[to].bubble_s, seconds));
+}
+
+enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *out)
+{
+    static const char *const TITLES[] = {"stage", "parameters", "weights", "gradients", "states",
+                                         "kept",  "in flight",  "buffers", "reserve",   "device",
+                                         "host",  "work",       "bubble"};
+    const struct sbp_step *step = &report->step;
+    struct sbp_table table;
+    sbp_table_init(&table, 13, TITLES);
+    for (int from = 0, to; from < step->stages; from = to + 1) {
+        to = from;
+        while (to + 1 < step->stages && same_programs(step, from, to + 1))
+            to++;
+        stage_row(&table, step, from, to);
+    }
+    const enum sbp_status status = sbp_table_print(&table, out, 0);
+    sbp_table_free(&table);
+    return status;
+}
+
+/* Followers that move nothing say nothing. */
+static bool is_shown(const struct sbp_report *report, int op)
+{
+    const struct sbp_op_node *node = &report->plan->graph.op[op];
+    return node->site == op && (!node->entry->follows || report->site[op].communication_s > 0);
+}
+
+static void name_cell(struct sbp_table *table, const struct sbp_op_node *node)
+{
+    if (node->repeats > 1)
+        sbp_table_cell(table, "%s x%d", node->name, node->repeats);
+    else
+        sbp_table_cell(table, "%s", node->name);
+}
+
+enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *out)
+{
+    static const char *const TITLES[] = {"layer", "op", "roles", "compute ms", "communication ms"};
+    struct sbp_table table;
+    sbp_table_init(&table, 5, TITLES);
+    for (int op = 0; op < report->plan->graph.op_count; op++) {
+        const struct sbp_op_node *node = &report->plan->graph.op[op];
+        char roles[SBP_ROLES_BYTES];
+        if (!is_shown(report, op))
+            continue;
+        name_cell(&table, node);
+        sbp_table_cell(&table, "%s", node->entry->name);
+        sbp_table_cell(&table, "%s", sbp_roles_text(report->plan, op, roles));
+        sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].compute_s);
+        sbp_table_cell(&table, "%.6g", 1e3 * report->site[op].communication_s);
+    }
+    if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
+        sbp_table_cell(&table, "(whole step)");
+        sbp_table_cell(&table, "%s", report->summary.stages > 1 ? "messages, norm" : "norm");
+        sbp_table_cell(&table, "-");
+        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.compute_s);
+        sbp_table_cell(&table, "%.6g", 1e3 * report->whole.communication_s);
+    }
+    const enum sbp_status status = sbp_table_print(&table, out, 0);
+    sbp_table_free(&table);
+    SBP_TRY(status);
+    if (report->summary.stages > 1)
+        PRINT("(times of a step, summed over repeats, which lie on several stages)\n");
+    return SBP_OK;
+}
+
+/* --- JSON --- */
+
+void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed)
+{
+    const struct sbp_graph *graph = &report->plan->graph;
+    struct cJSON *layers = sbp_put_array(json, "layers", failed);
+    for (int op = 0; op < graph->op_count && !*failed; op++) {
+        const struct sbp_op_node *node = &graph->op[op];
+        if (node->site != op)
+            continue;
+        struct cJSON *layer = sbp_push_object(layers, failed);
+        sbp_put_text(layer, "name", node->name, failed);
+        sbp_put_text(layer, "op", node->entry->name, failed);
+        sbp_put_number(layer, "repeats", node->repeats, failed);
+        if (node->entry->follows)
+            sbp_put_bool(layer, "follows", true, failed);
+        sbp_put_item(layer, "roles", sbp_roles_json(report->plan, op), failed);
+        if (report->plan->strategy.zero[op] != SBP_ZERO_DEFAULT)
+            sbp_put_number(layer, "zero", report->plan->strategy.zero[op], failed);
+        sbp_put_number(layer, "compute_s", report->site[op].compute_s, failed);
+        sbp_put_number(layer, "communication_s", report->site[op].communication_s, failed);
+        sbp_put_number(layer, "forward_flops", report->site[op].forward_flops, failed);
+        sbp_put_number(layer, "backward_flops", report->site[op].backward_flops, failed);
+        sbp_put_number(layer, "parameters", report->site[op].parameters, failed);
+        sbp_put_number(layer, "kept_bytes", report->site[op].kept_bytes, failed);
+    }
+}
+
+void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
+                    const struct sbp_report_options *options, bool *failed)
+{
+    const struct sbp_summary *summary = &report->summary;
+    const struct sbp_cluster *cluster = &report->plan->cluster;
+    sbp_put_model(json, &report->plan->graph, failed);
+    struct cJSON *member = sbp_put_object(json, "cluster", failed);
+    sbp_put_text(member, "name", cluster->name, failed);
+    sbp_put_number(member, "devices", (double)summary->devices, failed);
+    sbp_put_cost(json, summary, failed);
+    sbp_put_number(cJSON_GetObjectItemCaseSensitive(json, "cost"), "samples_per_s",
+                   samples_per_s(report), failed);
+    if (options->tokens > 0) {
+        const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
+        struct cJSON *training = sbp_put_object(json, "training", failed);
+        sbp_put_number(training, "tokens", options->tokens, failed);
+        sbp_put_number(training, "steps", cost.steps, failed);
+        sbp_put_number(training, "days", cost.days, failed);
+        sbp_put_number(training, "gpu_hours", cost.gpu_hours, failed);
+    }
+    sbp_put_memory(json, summary, failed);
+    sbp_put_parallel(json, &report->plan->parallel, failed);
+    sbp_put_stages(json, &report->step, failed);
+    sbp_report_put_layers(json, report, failed);
+}

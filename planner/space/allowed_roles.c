@@ -1,0 +1,206 @@
+/* What a variable may play: roles that the space knows, rests that operators and their readers go
+ * with, what a request fixes, and the last resorts where sizes leave nothing else.
+ */
+#include <string.h>
+
+#include "planner/space/domain_build.h"
+#include "planner/space/space_table.h"
+
+/* ---- what a request asks for ---------------------------------------------------------------- */
+
+const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
+{
+    for (int i = 0; op >= 0 && i < space->request->fix_count; i++)
+        if (strcmp(space->request->fix[i].layer, space->graph->op[op].name) == 0)
+            return &space->request->fix[i];
+    return NULL;
+}
+
+const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int variable)
+{
+    const struct sbp_list *keeps = &space->links.keeps;
+    for (int k = keeps->first[variable]; k >= 0; k = keeps->next[k]) {
+        const struct sbp_fix *fix = sbp_space_fix(space, space->keep[k].op);
+        if (fix != NULL && fix->rests)
+            return fix;
+    }
+    return NULL;
+}
+
+/* An operator's own roles that a fix asks for; bit r for role r. */
+static unsigned fixed_roles(const struct sbp_space *space, int op)
+{
+    const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
+    unsigned roles = 0;
+    for (int r = 0; fix != NULL && r < sbp_space_entry(space->graph, op)->role_count; r++)
+        for (int level = 0; level < space->mesh->level_count; level++)
+            if (fix->factor[r][level] > 1)
+                roles |= 1u << r;
+    return roles;
+}
+
+int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
+{
+    const struct sbp_fix *own = sbp_space_fix(space, op); /* repeats of followers may differ */
+    const struct sbp_fix *fix = own != NULL ? own : sbp_space_fix(space, space->graph->op[op].site);
+    if (fix != NULL && fix->zero != SBP_ANY)
+        return fix->zero;
+    return space->request->zero_is_free ? chosen : (int)space->parallel->zero;
+}
+
+/* ---- roles ---------------------------------------------------------------------------------- */
+
+static bool is_asked_for(const struct sbp_space *space, int op, int role)
+{
+    return space->request->space == SBP_SPACE_FULL && (fixed_roles(space, op) >> role & 1) != 0;
+}
+
+/* Whether an operator may go on with partial sums in a role. */
+static bool goes_on(const struct sbp_space *space, int op, int role)
+{
+    const struct sbp_op_node *node = &space->graph->op[op];
+    return space->goes_on[node->site] && sbp_space_sum_role(node->entry, node->input_count) == role;
+}
+
+bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
+{
+    return sbp_space_rule(space->request->space)->plays(sbp_space_entry(space->graph, op), role) ||
+           goes_on(space, op, role) || is_asked_for(space, op, role);
+}
+
+bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query)
+{
+    *head = sbp_op_role(node->entry, "head");
+    *query = sbp_op_role(node->entry, "query");
+    return node->kind == SBP_OP_GROUPED_ATTENTION;
+}
+
+/* Roles of a variable that all its operators have and a rule takes. */
+static unsigned common_roles(const struct sbp_space *space, int variable,
+                             bool (*takes)(const struct sbp_op_entry *entry, int role))
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_list *ops = &space->links.ops;
+    unsigned roles = (1u << v->role_count) - 1;
+    for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
+        for (int r = 0; r < v->role_count; r++)
+            if (!takes(sbp_space_entry(space->graph, op), space->op_role[op][r]))
+                roles &= ~(1u << r);
+    return roles;
+}
+
+unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    unsigned allowed = common_roles(space, variable, sbp_space_rule(space->request->space)->plays);
+    const struct sbp_list *ops = &space->links.ops;
+    for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
+        for (int r = 0; r < v->role_count; r++)
+            if (is_asked_for(space, op, space->op_role[op][r]) ||
+                goes_on(space, op, space->op_role[op][r]))
+                allowed |= 1u << r;
+    return allowed;
+}
+
+unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable)
+{
+    return common_roles(space, variable, sbp_space_rule(space->request->space)->divides);
+}
+
+/* ---- rests ---------------------------------------------------------------------------------- */
+
+/* Whether an operator can run where its input rests in a state. */
+static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
+{
+    for (int r = 0; r < entry->role_count; r++)
+        if (sbp_state_equal(entry->role[r].input[0], state))
+            return true;
+    return false;
+}
+
+/* Whether a variable's operators may leave what rests in `slot` in a state. */
+static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
+{
+    const struct sbp_list *keeps = &space->links.keeps;
+    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k]) {
+        const struct sbp_keep *keep = &space->keep[k];
+        const struct sbp_space_variable *v = &space->variable[keep->op_variable];
+        for (int r = 0; r < v->role_count; r++)
+            if (v->allowed >> r & 1 && sbp_space_output_state(space, keep->op, r).kind == kind)
+                return true;
+    }
+    return false;
+}
+
+/* Whether a reader may take partial sums in a role of its space or one that a fix asks for. */
+static bool is_read_partial(const struct sbp_space *space, int slot)
+{
+    const struct sbp_list *readers = &space->links.readers;
+    for (int i = readers->first[slot]; i >= 0; i = readers->next[i]) {
+        const struct sbp_transfer *transfer = &space->transfer[i];
+        const struct sbp_space_variable *v = &space->variable[transfer->to];
+        const struct sbp_op_entry *entry = sbp_space_entry(space->graph, transfer->op);
+        for (int r = 0; r < v->role_count; r++)
+            if (v->allowed >> r & 1 &&
+                entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
+                    SBP_PARTIAL &&
+                !goes_on(space, transfer->op, space->op_role[transfer->op][r]))
+                return true;
+    }
+    return false;
+}
+
+/* States in which every operator that follows its input can run; bit r for a rest's state r. */
+static unsigned followed_states(const struct sbp_space *space, int slot)
+{
+    const struct sbp_list *followers = &space->links.followers;
+    unsigned states = ~0u;
+    for (int op = followers->first[slot]; op >= 0; op = followers->next[op])
+        for (int r = 0; r < SBP_REST_STATES; r++)
+            if (!follows_in(sbp_space_entry(space->graph, op), space->variable[slot].state[r]))
+                states &= ~(1u << r);
+    return states;
+}
+
+/* B and P where the space searches them. */
+static unsigned searched_rests(const struct sbp_space *space, int slot)
+{
+    const struct sbp_list *keeps = &space->links.keeps;
+    unsigned states = 0;
+    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k])
+        states |= space->rests[space->graph->op[space->keep[k].op].output];
+    return states;
+}
+
+unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
+{
+    unsigned allowed = sbp_space_rule(space->request->space)->splits | searched_rests(space, slot);
+    if (is_left_in(space, slot, SBP_BROADCAST))
+        allowed |= 1u << SBP_REST_WHOLE;
+    if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
+        allowed |= 1u << SBP_REST_PARTIAL;
+    if (sbp_space_rest_fix(space, slot) != NULL)
+        allowed = (1u << SBP_REST_STATES) - 1;
+    return allowed & followed_states(space, slot);
+}
+
+/* ---- where nothing divides ------------------------------------------------------------------ */
+
+unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const struct sbp_space_rule *rule = sbp_space_rule(space->request->space);
+    unsigned roles = 0;
+    if (rule->resorts == NULL)
+        return 0;
+    if (v->op < 0)
+        return sbp_space_rest_fix(space, variable) == NULL
+                   ? 1u << SBP_REST_WHOLE & followed_states(space, variable)
+                   : 0;
+    if (sbp_space_fix(space, v->op) != NULL)
+        return 0;
+    for (int r = 0; r < v->role_count; r++)
+        if (rule->resorts(sbp_space_entry(space->graph, v->op), r))
+            roles |= 1u << r;
+    return roles;
+}

@@ -1,0 +1,267 @@
+/* Domains: every legal way to hand the axes of the mesh to the roles that a variable may play. */
+#include <stdio.h>
+#include <string.h>
+
+#include "planner/space/domain_build.h"
+
+/* ---- tuples --------------------------------------------------------------------------------- */
+
+/* Grows a domain by the tuple in its trial row, once per tag. */
+static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable, int *capacity)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_space_variable *v = &space->variable[variable];
+    const bool tags = space->request->boxing == SBP_BOXING_PAPER && v->op < 0;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    for (int tag = tags ? SBP_REST_FEATURE : SBP_REST_ANY;
+         tag <= (tags ? SBP_REST_BATCH : SBP_REST_ANY); tag++) {
+        if (v->tuple_count + 2 > *capacity) {
+            *capacity = 2 * *capacity + 64;
+            uint8_t *count = SBP_NEW(&space->arena, uint8_t, (size_t)*capacity * row + 1);
+            uint8_t *tag_of = SBP_NEW(&space->arena, uint8_t, *capacity);
+            if (count == NULL || tag_of == NULL)
+                return SBP_E_MEMORY;
+            memcpy(count, v->count, (size_t)(v->tuple_count + 1) * row);
+            memcpy(tag_of, v->tag, (size_t)v->tuple_count);
+            v->count = count;
+            v->tag = tag_of;
+        }
+        v->tag[v->tuple_count] = (uint8_t)tag;
+        memcpy(v->count + (size_t)(v->tuple_count + 1) * row,
+               v->count + (size_t)v->tuple_count * row, row);
+        v->tuple_count++;
+    }
+    return SBP_OK;
+}
+
+enum { LOOKS_A_CLOCK = 256 };
+
+static bool is_interrupted(struct sbp_space_maker *maker)
+{
+    return ++maker->looked_at % LOOKS_A_CLOCK == 0 && sbp_space_interrupted(maker->space);
+}
+
+/* All ways to hand the axes of family f and later ones to the allowed roles, cut where what is
+ * handed out no longer divides. */
+static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                 int family, int role, int left, int *capacity)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_space_variable *v = &space->variable[variable];
+    if (is_interrupted(maker))
+        return SBP_STOPPED;
+    if (family == space->mesh->family_count)
+        return sbp_space_is_legal(space, variable, &maker->legality)
+                   ? accept_tuple(maker, variable, capacity)
+                   : SBP_OK;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    const size_t at = (size_t)family * SBP_MAX_ROLES + (size_t)role;
+    const bool last = allowed >> role >> 1 == 0;
+    const int next_family = last ? family + 1 : family;
+    const int next_role = last ? 0 : role + 1;
+    for (int count = last ? left : 0; count <= left; count++) {
+        if (count > 0 && !(allowed >> role & 1))
+            break;
+        v->count[(size_t)v->tuple_count * row + at] = (uint8_t)count;
+        if (count > 0 && !sbp_space_divides(space, variable, &maker->legality, 1u << role))
+            break;
+        if (last && !sbp_space_obeys_batch(space, variable, &maker->legality, family))
+            break; /* the last role takes what is left */
+        const int next_left =
+            last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
+                                                            : 0)
+                 : left - count;
+        SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
+    }
+    v->count[(size_t)v->tuple_count * row + at] = 0;
+    return SBP_OK;
+}
+
+static int axes_of_family(const struct sbp_mesh *mesh, int family)
+{
+    return family < mesh->family_count ? mesh->family[family].count : 0;
+}
+
+static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                     int *capacity)
+{
+    maker->space->variable[variable].allowed = allowed;
+    return enumerate(maker, variable, allowed, 0, 0, axes_of_family(maker->space->mesh, 0),
+                     capacity);
+}
+
+static enum sbp_status single_megatron_tuple(struct sbp_space_maker *maker, int variable,
+                                             int *capacity)
+{
+    struct sbp_space *space = maker->space;
+    for (int way = 0; way < SBP_MEGATRON_WAYS; way++) {
+        if (!sbp_megatron_goes(maker, variable, (enum sbp_megatron_way)way))
+            continue;
+        sbp_megatron_choose(maker, variable, (enum sbp_megatron_way)way,
+                            space->variable[variable].count);
+        if (sbp_space_divides(space, variable, &maker->legality, ~0u) &&
+            sbp_space_is_legal(space, variable, &maker->legality))
+            return accept_tuple(maker, variable, capacity);
+    }
+    return SBP_OK;
+}
+
+/* Whether sizes alone, without limits on classes or the batch's axes, leave nothing but the last
+ * resorts. */
+static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable, unsigned allowed,
+                                    int *capacity, bool *lacks)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_class_limit *const limits = space->class_limit;
+    const struct sbp_request *const request = space->request;
+    struct sbp_request unbound = *request;
+    unbound.batch_axes = NULL;
+    space->request = &unbound;
+    space->class_limit = maker->unlimited;
+    const enum sbp_status status = enumerate_all(maker, variable, allowed, capacity);
+    space->class_limit = limits;
+    space->request = request;
+    *lacks = space->variable[variable].tuple_count == 0;
+    space->variable[variable].tuple_count = 0;
+    memset(space->variable[variable].count, 0, (size_t)space->mesh->family_count * SBP_MAX_ROLES);
+    return status;
+}
+
+/* ---- refusals ------------------------------------------------------------------------------- */
+
+/* "batch 4, sequence 64, hidden 768". */
+struct sizes {
+    char text[128];
+    int used, count;
+    int dim_class[SBP_MAX_DIMS * SBP_MAX_ROLES]; /* (count) */
+};
+
+/* The size of what a state splits, once for each class. */
+static void add_size(const struct sbp_graph *graph, int tensor, struct sbp_state state,
+                     struct sizes *sizes)
+{
+    const int room = (int)sizeof sizes->text - sizes->used;
+    if (tensor < 0 || state.kind != SBP_SPLIT || room <= 0)
+        return;
+    const struct sbp_shape *shape = &graph->tensor[tensor].shape;
+    const int dim_class = shape->dim_class[state.dim];
+    bool is_new = dim_class != SBP_NO_CLASS && sizes->count < SBP_MAX_DIMS * SBP_MAX_ROLES;
+    for (int i = 0; i < sizes->count; i++)
+        is_new &= sizes->dim_class[i] != dim_class;
+    if (!is_new)
+        return;
+    sizes->dim_class[sizes->count++] = dim_class;
+    sizes->used +=
+        snprintf(sizes->text + sizes->used, (size_t)room, "%s%s %lld", sizes->count > 1 ? ", " : "",
+                 graph->dim_class[dim_class].name, (long long)shape->size[state.dim]);
+}
+
+/* What the roles that a variable may play split; of a rest, its tensor. */
+static void list_sizes(const struct sbp_space *space, int variable, struct sizes *sizes)
+{
+    const struct sbp_space_variable *v = &space->variable[variable];
+    for (int r = 0; r < v->role_count; r++) {
+        if (!(v->allowed >> r & 1))
+            continue;
+        if (v->op < 0) {
+            add_size(space->graph, v->tensor, v->state[r], sizes);
+            continue;
+        }
+        const struct sbp_op_node *node = &space->graph->op[v->op];
+        const struct sbp_role *role = &node->entry->role[space->op_role[v->op][r]];
+        for (int i = 0; i < node->input_count; i++)
+            add_size(space->graph, node->input[i], role->input[i], sizes);
+        add_size(space->graph, node->output, role->output, sizes);
+    }
+}
+
+static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int variable)
+{
+    const struct sbp_space *space = maker->space;
+    const struct sbp_space_variable *v = &space->variable[variable];
+    const char *name =
+        v->op >= 0 ? space->graph->op[v->op].name : space->graph->tensor[v->tensor].name;
+    const struct sbp_fix *fix = sbp_space_fix(space, v->op);
+    if (sbp_space_rest_fix(space, variable) != NULL)
+        return sbp_fail(maker->diag, SBP_E_INPUT,
+                        "fix: %s: its output cannot rest like this: a level's factors multiply to "
+                        "its size, splits divide the output's sizes, and operators that follow it "
+                        "run on splits and B",
+                        sbp_space_rest_fix(space, variable)->layer);
+    if (fix != NULL)
+        return sbp_fail(maker->diag, SBP_E_INPUT,
+                        "fix: %s: no legal strategy of space %s has these factors; a level's "
+                        "factors multiply to its size and divide the layer's dimensions, and "
+                        "layers that share a weight split it alike",
+                        name, sbp_space_name(space->request->space));
+    struct sizes sizes = {.text = ""};
+    list_sizes(space, variable, &sizes);
+    return sbp_fail(maker->diag, SBP_E_INPUT,
+                    "%s: %s: no strategy of space %s splits it over %lld devices: the parts that a "
+                    "split makes must divide the size (%s)",
+                    space->graph->name, name, sbp_space_name(space->request->space),
+                    (long long)space->mesh->devices, sizes.text);
+}
+
+/* ---- a variable's domain -------------------------------------------------------------------- */
+
+/* The allowed roles, with the last resorts where none that divides gives a tuple. */
+static enum sbp_status enumerate_domain(struct sbp_space_maker *maker, int variable,
+                                        unsigned allowed, unsigned resorts, int *capacity)
+{
+    const struct sbp_space_variable *v = &maker->space->variable[variable];
+    unsigned dividing = allowed;
+    bool lacks = false;
+    if (resorts != 0)
+        dividing = v->op >= 0 ? sbp_space_dividing_roles(maker->space, variable)
+                              : allowed & ((1u << SBP_SPLIT_RESTS) - 1);
+    /* Roles that divide nothing, as going on with sums, always give a tuple. */
+    if ((allowed & ~dividing) == 0) {
+        SBP_TRY(enumerate_all(maker, variable, allowed, capacity));
+        if (v->tuple_count > 0 || resorts == 0)
+            return SBP_OK;
+    }
+    SBP_TRY(lacks_tuples(maker, variable, dividing, capacity, &lacks));
+    if (!lacks && (allowed & ~dividing) == 0)
+        return SBP_OK;
+    return enumerate_all(maker, variable, lacks ? allowed | resorts : allowed, capacity);
+}
+
+static enum sbp_status make_domain(struct sbp_space_maker *maker, int variable)
+{
+    struct sbp_space *space = maker->space;
+    struct sbp_space_variable *v = &space->variable[variable];
+    int capacity = 64;
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    v->count = SBP_NEW(&space->arena, uint8_t, (size_t)capacity * row + 1);
+    v->tag = SBP_NEW(&space->arena, uint8_t, capacity);
+    if (v->count == NULL || v->tag == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_space_make_legality(space, variable, &maker->legality));
+    const unsigned allowed = v->op >= 0 ? sbp_space_allowed_roles(space, variable)
+                                        : sbp_space_allowed_rests(space, variable);
+    const unsigned resorts =
+        maker->megatron != NULL ? 0 : sbp_space_last_resorts(space, variable) & ~allowed;
+    if (v->op < 0 && (allowed | resorts) >> SBP_SPLIT_RESTS != 0)
+        v->role_count = SBP_REST_STATES;
+    if (maker->megatron != NULL) {
+        v->allowed = allowed;
+        SBP_TRY(single_megatron_tuple(maker, variable, &capacity));
+    } else {
+        SBP_TRY(enumerate_domain(maker, variable, allowed, resorts, &capacity));
+    }
+    if (v->op < 0 && v->allowed >> SBP_SPLIT_RESTS == 0)
+        v->role_count = SBP_SPLIT_RESTS;
+    for (int r = 0; r < v->role_count; r++)
+        v->rests_whole |= v->allowed >> r & 1 && v->state[r].kind != SBP_SPLIT;
+    return v->tuple_count > 0 ? SBP_OK : refuse_empty(maker, variable);
+}
+
+enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int v = 0; v < maker->space->variable_count; v++)
+            if ((maker->space->variable[v].op >= 0) == (pass == 0))
+                SBP_TRY(make_domain(maker, v));
+    return SBP_OK;
+}

@@ -1,0 +1,36 @@
+/* Groups of devices by how many axes of each family they take, and what collectives over them cost.
+ *
+ * A shape is a number: a mixed-radix code with a digit per family, so that shapes of disjoint sets
+ * of axes add up. There are few of them, and searches ask for the same collectives again and again:
+ * prices are remembered.
+ */
+#ifndef SBP_PLANNER_SPACE_GROUP_PRICES_H
+#define SBP_PLANNER_SPACE_GROUP_PRICES_H
+
+#include "base/arena.h"
+#include "costmodel/cluster/collective.h"
+#include "costmodel/cluster/mesh.h"
+
+struct sbp_shape_price; /* a remembered price */
+
+struct sbp_shapes {
+    const struct sbp_cluster *cluster;
+    int family_count, stride[SBP_MAX_AXES]; /* of a family's digit */
+    int count;
+    double *size;            /* (count) members of a group */
+    struct sbp_group *group; /* (count) by level */
+    struct sbp_shape_price *price;
+};
+
+/* All of it out of the arena; the cluster must outlive it. NULL when memory is out. */
+struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
+                                   struct sbp_arena *arena);
+
+/* The shape of a set of the mesh's axes. */
+int sbp_shape_of(const struct sbp_shapes *shapes, const struct sbp_mesh *mesh, sbp_axes axes);
+
+/* sbp_collective_group_s of a group of that shape, to the bit. */
+double sbp_shape_collective_s(struct sbp_shapes *shapes, enum sbp_collective kind, int shape,
+                              double bytes);
+
+#endif

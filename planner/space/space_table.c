@@ -1,0 +1,315 @@
+#include "planner/space/space_table.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include <cjson/cJSON.h>
+
+#include "planner/space/space.h"
+
+/* ---- roles ---------------------------------------------------------------------------------- */
+
+static bool plays_any(const struct sbp_op_entry *entry, int role)
+{
+    return !entry->role[role].spare;
+}
+
+static bool plays_paper(const struct sbp_op_entry *entry, int role)
+{
+    return entry->role[role].paper;
+}
+
+static bool plays_batch(const struct sbp_op_entry *entry, int role)
+{
+    return strcmp(entry->role[role].name, "batch") == 0;
+}
+
+/* The residual stream between products is split by tokens. */
+static bool plays_megatron_3d(const struct sbp_op_entry *entry, int role)
+{
+    return entry->role[role].paper || strcmp(entry->role[role].name, "sequence") == 0;
+}
+
+/* Neither takes nor leaves partial sums. The loss is one always: every program sums it. */
+static bool plays_whole(const struct sbp_op_entry *entry, int role)
+{
+    const struct sbp_role *played = &entry->role[role];
+    bool partial = played->output.kind == SBP_PARTIAL && entry != sbp_op(SBP_OP_CROSS_ENTROPY);
+    for (int i = 0; i < entry->inputs; i++)
+        partial |= played->input[i].kind == SBP_PARTIAL;
+    return !partial && !played->spare;
+}
+
+/* Linears with weights of their own on SUMMA's grid, other operators as it suits them. */
+static bool plays_grid(const struct sbp_op_entry *entry, int role)
+{
+    const char *name = entry->role[role].name;
+    if (entry == sbp_op(SBP_OP_SUMMA_LINEAR))
+        return strcmp(name, "grid_row") == 0 || strcmp(name, "grid_column") == 0;
+    return !entry->role[role].spare;
+}
+
+static bool resorts_to_spare(const struct sbp_op_entry *entry, int role)
+{
+    return entry->role[role].spare && entry->role[role].output.kind != SBP_PARTIAL;
+}
+
+/* Replicas of a grid that its layer's sizes keep from taking all devices. */
+static bool resorts_to_grids(const struct sbp_op_entry *entry, int role)
+{
+    if (entry == sbp_op(SBP_OP_SUMMA_LINEAR))
+        return plays_batch(entry, role);
+    return resorts_to_spare(entry, role);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define SPLIT(dim)   (1u << SBP_DIM_##dim)
+#define BY_BATCH     SPLIT(BATCH)
+#define BY_FEATURES  (SPLIT(BATCH) | SPLIT(FEATURE))
+#define BY_ALL       (SPLIT(BATCH) | SPLIT(SEQUENCE) | SPLIT(FEATURE))
+#define LEVEL(z)     (1u << (z))
+#define SCHEDULE(s)  (1u << SBP_##s)
+#define BATCH_STAGES .least_stages = 1, .micro_batch = true, .recompute = true
+
+static const struct sbp_space_rule rules[SBP_SPACES] = {
+    [SBP_SPACE_FULL] = {.summary = "every role of every operator: batch, sequence, column, row, "
+                                   "head, vocab",
+                        .plays = plays_any,
+                        .splits = BY_ALL,
+                        .resorts = resorts_to_spare,
+                        .divides = plays_any,
+                        .rests_freely = true,
+                        .outer = {BATCH_STAGES, .pipeline = true, .offload = true,
+                                  .zero_levels = LEVEL(0) | LEVEL(1) | LEVEL(2) | LEVEL(3),
+                                  .per_layer_zero = true,
+                                  .schedules = SCHEDULE(ONE_F_ONE_B) | SCHEDULE(INTERLEAVED) |
+                                               SCHEDULE(ZERO_BUBBLE) | SCHEDULE(GPIPE) |
+                                               SCHEDULE(MESSAGE_DRIVEN)}},
+    [SBP_SPACE_AUTODDL] = {.summary = "AutoDDL's (p0, p1, p2) a layer: batch, column, row; outputs "
+                                      "split",
+                           .plays = plays_paper,
+                           .splits = BY_FEATURES,
+                           .outer = {.least_stages = 1, .zero_levels = LEVEL(0)}},
+    [SBP_SPACE_DATA_PARALLEL] = {.summary = "batch splits alone",
+                                 .plays = plays_batch,
+                                 .splits = BY_BATCH,
+                                 .outer = {BATCH_STAGES, .zero_levels = LEVEL(0)}},
+    [SBP_SPACE_ZERO] = {.summary = "batch splits alone, states sharded by the best ZeRO level",
+                        .plays = plays_batch,
+                        .splits = BY_BATCH,
+                        .outer = {BATCH_STAGES, .zero_levels = LEVEL(1) | LEVEL(2) | LEVEL(3)}},
+    [SBP_SPACE_ZERO_1] = {.summary = "batch splits alone, optimizer states sharded",
+                          .plays = plays_batch,
+                          .splits = BY_BATCH,
+                          .outer = {BATCH_STAGES, .zero_levels = LEVEL(1)}},
+    [SBP_SPACE_ZERO_2] = {.summary = "batch splits alone, gradients sharded as well",
+                          .plays = plays_batch,
+                          .splits = BY_BATCH,
+                          .outer = {BATCH_STAGES, .zero_levels = LEVEL(2)}},
+    [SBP_SPACE_ZERO_3] = {.summary = "batch splits alone, parameters sharded as well",
+                          .plays = plays_batch,
+                          .splits = BY_BATCH,
+                          .outer = {BATCH_STAGES, .zero_levels = LEVEL(3)}},
+    [SBP_SPACE_MEGATRON] = {.summary = "one tensor x data mesh, the best: column-split, then "
+                                       "row-split layers",
+                            .plays = plays_paper,
+                            .splits = BY_FEATURES,
+                            .mesh = SBP_MESH_BEST,
+                            .outer = {BATCH_STAGES, .zero_levels = LEVEL(0)}},
+    [SBP_SPACE_MEGATRON_NODE] = {.summary = "that mesh as it is mostly run: tensor parallelism "
+                                            "inside a node, data parallelism across nodes",
+                                 .plays = plays_paper,
+                                 .splits = BY_FEATURES,
+                                 .mesh = SBP_MESH_NODE,
+                                 .outer = {BATCH_STAGES, .zero_levels = LEVEL(0)}},
+    [SBP_SPACE_MEGATRON_3D] = {.summary = "tensor x data x pipeline, tokens split between products "
+                                          "(sequence parallelism), optimizer sharded",
+                               .plays = plays_megatron_3d,
+                               .splits = BY_ALL,
+                               .mesh = SBP_MESH_BEST,
+                               .splits_tokens = true,
+                               .outer = {BATCH_STAGES, .pipeline = true,
+                                         .zero_levels = LEVEL(0) | LEVEL(1),
+                                         .schedules =
+                                             SCHEDULE(ONE_F_ONE_B) | SCHEDULE(INTERLEAVED)}},
+    [SBP_SPACE_GSHARD] = {.summary = "no operator takes or leaves partial sums: no row, no vocab",
+                          .plays = plays_whole,
+                          .splits = BY_ALL,
+                          .resorts = resorts_to_spare,
+                          /* as full, which so holds every plan of this space */
+                          .divides = plays_any,
+                          .outer = {BATCH_STAGES, .zero_levels = LEVEL(0)}},
+    [SBP_SPACE_SUMMA] = {.summary = "every linear on a 2D grid, by panels of both operands; other "
+                                    "operators as in full",
+                         .plays = plays_grid,
+                         .resorts = resorts_to_grids,
+                         .divides = plays_grid,
+                         .splits = BY_ALL,
+                         .linears_on_grid = true,
+                         .outer = {BATCH_STAGES, .zero_levels = LEVEL(0)}},
+    [SBP_SPACE_MYELIN] = {.summary = "pipeline x data, message-driven; optimizer states may be in "
+                                     "host memory",
+                          .plays = plays_batch,
+                          .splits = BY_BATCH,
+                          .outer = {BATCH_STAGES, .pipeline = true, .offload = true,
+                                    .zero_levels = LEVEL(0),
+                                    .schedules = SCHEDULE(MESSAGE_DRIVEN)}},
+    [SBP_SPACE_CDP] = {.summary = "pipeline x data, cyclic: gradients are a step late",
+                       .plays = plays_batch,
+                       .splits = BY_BATCH,
+                       .outer = {.least_stages = 2,
+                                 .micro_batch = true,
+                                 .recompute = true,
+                                 .pipeline = true,
+                                 .zero_levels = LEVEL(0),
+                                 .schedules = SCHEDULE(CDP_V1) | SCHEDULE(CDP_V2),
+                                 .allow_delayed_gradients = true}},
+};
+
+const struct sbp_space_rule *sbp_space_rule(enum sbp_space_kind kind)
+{
+    return &rules[kind];
+}
+
+bool sbp_space_is_part_of_full(enum sbp_space_kind kind)
+{
+    return !rules[kind].linears_on_grid && !rules[kind].outer.allow_delayed_gradients;
+}
+
+const char *sbp_space_summary(enum sbp_space_kind kind)
+{
+    return rules[kind].summary;
+}
+
+/* ---- the model ------------------------------------------------------------------------------ */
+
+static bool has_grid(const struct sbp_graph *graph)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        if (graph->op[op].kind == SBP_OP_SUMMA_LINEAR)
+            return true;
+    return false;
+}
+
+/* Reads the plan's model again, its linears as SUMMA's. */
+static enum sbp_status begin_grid(struct sbp_plan *plan, struct sbp_diag *diag)
+{
+    struct sbp_json at;
+    cJSON_DeleteItemFromObjectCaseSensitive(plan->model_json, "linears");
+    if (cJSON_AddStringToObject(plan->model_json, "linears", "summa") == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    sbp_json_at(plan->model_json, "model", diag, &at);
+    sbp_graph_free(&plan->graph);
+    SBP_TRY(sbp_graph_read(&at, &plan->graph));
+    if (has_grid(&plan->graph))
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INPUT,
+                    "model: layers: no linear with weights of its own, space summa is of such");
+}
+
+/* ---- the step around the strategy ----------------------------------------------------------- */
+
+bool sbp_request_gives(const struct sbp_request *request, const char *key)
+{
+    const char *const *keys = sbp_parallel_keys();
+    for (int i = 0; keys[i] != NULL; i++)
+        if (strcmp(keys[i], key) == 0)
+            return request->given >> i & 1;
+    return false;
+}
+
+static int lowest(unsigned bits)
+{
+    int bit = 0;
+    while (!(bits >> bit & 1))
+        bit++;
+    return bit;
+}
+
+/* A space that ZeRO gives its name has the levels that it names. */
+static enum sbp_status begin_zero(const struct sbp_request *request, struct sbp_parallel *parallel,
+                                  struct sbp_diag *diag)
+{
+    const unsigned levels = sbp_space_rule(request->space)->outer.zero_levels;
+    if (!sbp_request_gives(request, "zero")) {
+        parallel->zero = lowest(levels);
+        return SBP_OK;
+    }
+    if ((levels & LEVEL(0)) != 0 || (levels >> parallel->zero & 1) != 0)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INPUT,
+                    "parallel: zero: level %lld is not of space %s, legal is %d%s",
+                    (long long)parallel->zero, sbp_space_name(request->space), lowest(levels),
+                    (levels & (levels - 1)) != 0 ? " and more" : "");
+}
+
+static enum sbp_status begin_schedule(const struct sbp_request *request,
+                                      struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    const struct sbp_outer *outer = &sbp_space_rule(request->space)->outer;
+    parallel->allow_delayed_gradients |= outer->allow_delayed_gradients;
+    if (outer->schedules == 0 || (outer->schedules >> parallel->schedule & 1) != 0)
+        return SBP_OK;
+    if (!sbp_request_gives(request, "schedule")) {
+        parallel->schedule = (enum sbp_schedule)lowest(outer->schedules);
+        return SBP_OK;
+    }
+    /* The free search takes whatever is given. */
+    if (request->space == SBP_SPACE_FULL)
+        return SBP_OK;
+    return sbp_fail(diag, SBP_E_INPUT, "parallel: schedule: %s is none of space %s, %s is",
+                    sbp_schedule_name(parallel->schedule), sbp_space_name(request->space),
+                    sbp_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
+}
+
+/* The least divisor that is not below `least`; 0: none. */
+static int64_t next_divisor(int64_t number, int64_t least)
+{
+    for (int64_t divisor = least; divisor <= number; divisor++)
+        if (number % divisor == 0)
+            return divisor;
+    return 0;
+}
+
+/* The fewest stages that share out the outermost level with more than one member, and micro-batches
+ * for all of them. */
+static enum sbp_status begin_stages(const struct sbp_request *request, const struct sbp_plan *plan,
+                                    struct sbp_parallel *parallel, struct sbp_diag *diag)
+{
+    const int least = sbp_space_rule(request->space)->outer.least_stages;
+    int level = 0;
+    if (parallel->pipeline < least && sbp_request_gives(request, "pipeline"))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "parallel: pipeline: space %s is of pipelines, %d stages and more are "
+                        "legal",
+                        sbp_space_name(request->space), least);
+    while (level + 1 < plan->cluster.level_count && plan->cluster.level[level].size == 1)
+        level++;
+    if (parallel->pipeline < least)
+        parallel->pipeline = next_divisor(plan->cluster.level[level].size, least);
+    if (parallel->pipeline == 0)
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "cluster: levels: space %s is of pipelines, %d devices and more are legal",
+                        sbp_space_name(request->space), least);
+    const int64_t batch = plan->graph.global_batch;
+    const int64_t micro_batches = next_divisor(batch, parallel->pipeline);
+    if (least > 1 && micro_batches > 0 && !sbp_request_gives(request, "micro_batch"))
+        parallel->micro_batch = batch / micro_batches;
+    return SBP_OK;
+}
+
+enum sbp_status sbp_space_begin(const struct sbp_request *request, struct sbp_plan *plan,
+                                struct sbp_diag *diag)
+{
+    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_megatron_mesh mesh;
+    if (sbp_space_rule(request->space)->linears_on_grid)
+        SBP_TRY(begin_grid(plan, diag));
+    if (sbp_space_rule(request->space)->mesh == SBP_MESH_NODE)
+        SBP_TRY(sbp_megatron_node_mesh(plan, &mesh, diag));
+    SBP_TRY(begin_zero(request, &parallel, diag));
+    SBP_TRY(begin_schedule(request, &parallel, diag));
+    SBP_TRY(begin_stages(request, plan, &parallel, diag));
+    return sbp_plan_set_parallel(plan, &parallel, diag);
+}

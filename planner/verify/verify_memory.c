@@ -1,0 +1,398 @@
+/* Bytes: states of parameters tensor by tensor, buffers by when they live, and a device's total. */
+#include <stdlib.h>
+
+#include "planner/verify/verify_parts.h"
+
+/* ---- states of parameters ------------------------------------------------------------------- */
+
+/* Buffers begin at multiples of 64. */
+static int64_t slot(int64_t elements, int64_t element_bytes)
+{
+    return (elements * element_bytes + 63) / 64 * 64;
+}
+
+/* Momentum keeps one number a parameter, Adam two. */
+static int moments_of(const struct sbp_checker *c)
+{
+    const struct sbp_update *update = &c->graph->training.update;
+    if (update->optimizer == SBP_SGD)
+        return update->momentum > 0 ? 1 : 0;
+    return 2;
+}
+
+/* Beside each other on a device; Rajbhandari et al. (ZeRO, 2020, section 5): level 1 shards
+ * optimizer states, 2 gradients, 3 parameters. */
+static void add_weight(const struct sbp_checker *c, const struct sbp_held_weight *held,
+                       struct sbp_stage_memory *memory)
+{
+    const struct sbp_element_bytes *bytes = &c->bytes;
+    const int64_t gradients = held->level < 2 ? held->local : held->shard;
+    memory->parameters += held->local;
+    memory->weight_bytes += slot(held->level < 3 ? held->local : held->shard, bytes->weight);
+    memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
+    if (c->plan->parallel.offload)
+        return;
+    memory->master_bytes += slot(held->shard, bytes->master) +
+                            (bytes->gradient_master > 0 ? slot(held->shard, bytes->master) : 0);
+    memory->moment_bytes += moments_of(c) * slot(held->shard, bytes->moment);
+}
+
+/* Offloaded states, and the bucket that they pass through (Myelin, section V.B). */
+static void add_hosted(const struct sbp_checker *c, int64_t updated,
+                       struct sbp_stage_memory *memory)
+{
+    const struct sbp_element_bytes *bytes = &c->bytes;
+    const int64_t hosted = bytes->master + moments_of(c) * bytes->moment;
+    const int64_t most = c->plan->parallel.bucket_parameters;
+    if (!c->plan->parallel.offload)
+        return;
+    memory->host_bytes += updated * hosted;
+    const int64_t bucket =
+        hosted == 0 ? 0 : slot(updated < most ? updated : most, hosted + bytes->gradient_master);
+    if (bucket > memory->bucket_bytes)
+        memory->bucket_bytes = bucket;
+}
+
+static enum sbp_status add_piece(struct sbp_checker *c, int piece, struct sbp_stage_memory *memory)
+{
+    const struct sbp_arena_mark mark = sbp_arena_mark(&c->scratch);
+    struct sbp_held_weight *held =
+        SBP_NEW(&c->scratch, struct sbp_held_weight, c->graph->tensor_count);
+    int64_t updated = 0;
+    if (held == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_check_hold(c, c->step->first[piece], c->step->first[piece + 1], held));
+    for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
+        if (held[tensor].op >= 0) {
+            add_weight(c, &held[tensor], memory);
+            updated += held[tensor].shard;
+        }
+    add_hosted(c, updated, memory);
+    sbp_arena_release(&c->scratch, mark);
+    return SBP_OK;
+}
+
+static enum sbp_status check_states(const struct sbp_checker *c, int stage,
+                                    const struct sbp_stage_memory *mine)
+{
+    const struct sbp_stage_memory *given = &c->step->memory[stage];
+    const struct {
+        const char *name;
+        int64_t mine, given;
+    } part[] = {{"parameters", mine->weight_bytes, given->weight_bytes},
+                {"gradients", mine->gradient_bytes, given->gradient_bytes},
+                {"moments", mine->moment_bytes, given->moment_bytes},
+                {"master copies", mine->master_bytes, given->master_bytes},
+                {"offload bucket", mine->bucket_bytes, given->bucket_bytes},
+                {"reserve", mine->reserve_bytes, given->reserve_bytes},
+                {"host memory", mine->host_bytes, given->host_bytes},
+                {"parameters in number", mine->parameters, given->parameters}};
+    for (size_t i = 0; i < sizeof part / sizeof *part; i++)
+        if (part[i].mine != part[i].given)
+            return sbp_check_refuse(c, "stage %d: memory: %s are %lld, the plan says %lld", stage,
+                                    part[i].name, (long long)part[i].mine,
+                                    (long long)part[i].given);
+    return SBP_OK;
+}
+
+/* ---- buffers -------------------------------------------------------------------------------- */
+
+/* A buffer's place in time (instructions, both included) and in the arena. */
+struct place {
+    int first, last;
+    int64_t begin, end;
+};
+
+static int64_t element_of(const struct sbp_checker *c, const struct sbp_buffer *buffer)
+{
+    const struct sbp_element_bytes *b = &c->bytes;
+    const bool computed = buffer->use == SBP_USE_GATHERED || buffer->use == SBP_USE_UNREDUCED;
+    switch (buffer->type) {
+    case SBP_BUFFER_INT32:
+        return 4;
+    case SBP_BUFFER_BYTE:
+        return 1;
+    case SBP_BUFFER_LOSS:
+        return b->loss;
+    default:
+        break;
+    }
+    if (computed && b->compute > 0)
+        return b->compute;
+    switch (buffer->use) {
+    case SBP_USE_WEIGHT:
+    case SBP_USE_GATHERED:
+        return b->weight;
+    case SBP_USE_GRADIENT:
+    case SBP_USE_UNREDUCED:
+        return b->gradient;
+    case SBP_USE_SUM:
+        return b->sum;
+    case SBP_USE_MOMENT:
+        return b->moment;
+    case SBP_USE_MASTER:
+        return b->master;
+    case SBP_USE_BUCKET:
+        return b->master + b->gradient_master + moments_of(c) * b->moment;
+    default:
+        return b->activation;
+    }
+}
+
+static bool persists(const struct sbp_buffer *buffer)
+{
+    return buffer->use != SBP_USE_ACTIVATION && buffer->use != SBP_USE_WORK &&
+           buffer->use != SBP_USE_GATHERED && buffer->use != SBP_USE_UNREDUCED;
+}
+
+/* From the first to the last instruction that names a buffer; buffers of a group end together, and
+ * the loss is read after the step. */
+static void find_times(const struct sbp_program *program, int *group_end, struct place *place)
+{
+    const int end = program->instr_count - 1;
+    for (int b = 0; b < program->buffer_count; b++)
+        place[b] = (struct place){.first = -1, .last = -1};
+    for (int i = 0; i <= end; i++)
+        for (int k = 0; k < SBP_INSTR_BUFFERS; k++) {
+            const int b = program->instr[i].buffer[k];
+            if (b < 0)
+                continue;
+            place[b].first = place[b].first < 0 ? i : place[b].first;
+            place[b].last = i;
+        }
+    if (program->loss_buffer >= 0)
+        place[program->loss_buffer].last = end;
+    for (int b = 0; b < program->buffer_count; b++)
+        if (place[b].last > group_end[program->buffer[b].group])
+            group_end[program->buffer[b].group] = place[b].last;
+    for (int b = 0; b < program->buffer_count; b++) {
+        if (program->buffer[b].group > 0 && place[b].first >= 0)
+            place[b].last = group_end[program->buffer[b].group];
+        if (persists(&program->buffer[b]))
+            place[b] = (struct place){.first = 0, .last = end};
+    }
+}
+
+/* What lives at a time, in the order of the arena. */
+struct shelf {
+    struct place *held; /* by begin */
+    int count;
+};
+
+/* Place of the first one that begins at or after an offset. */
+static int find_place(const struct shelf *shelf, int64_t begin)
+{
+    int low = 0, high = shelf->count;
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        if (shelf->held[middle].begin < begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool put(struct shelf *shelf, const struct place *place)
+{
+    const int at = find_place(shelf, place->begin);
+    if ((at > 0 && shelf->held[at - 1].end > place->begin) ||
+        (at < shelf->count && shelf->held[at].begin < place->end))
+        return false;
+    for (int i = shelf->count++; i > at; i--)
+        shelf->held[i] = shelf->held[i - 1];
+    shelf->held[at] = *place;
+    return true;
+}
+
+static void take(struct shelf *shelf, const struct place *place)
+{
+    const int at = find_place(shelf, place->begin);
+    for (int i = at; i + 1 < shelf->count; i++)
+        shelf->held[i] = shelf->held[i + 1];
+    shelf->count--;
+}
+
+static int by_first(const void *a, const void *b)
+{
+    const struct place *one = a, *two = b;
+    return (one->first > two->first) - (one->first < two->first);
+}
+
+static int by_last(const void *a, const void *b)
+{
+    const struct place *one = a, *two = b;
+    return (one->last > two->last) - (one->last < two->last);
+}
+
+/* No two buffers that live at the same time overlap. born, died: the same places. */
+static bool lie_apart(struct place *born, struct place *died, int count, struct shelf *shelf)
+{
+    qsort(born, (size_t)count, sizeof *born, by_first);
+    qsort(died, (size_t)count, sizeof *died, by_last);
+    for (int i = 0, d = 0; i < count; i++) {
+        for (; died[d].last < born[i].first; d++)
+            take(shelf, &died[d]);
+        if (!put(shelf, &born[i]))
+            return false;
+    }
+    return true;
+}
+
+/* What a program's buffers take of a device. */
+struct room {
+    int64_t persistent_bytes; /* token ids left out: each micro-batch has its own */
+    int64_t kept_bytes;       /* between the passes of a micro-batch, token ids included */
+    int64_t arena_bytes;
+};
+
+static struct room add_up(const struct sbp_program *program, const struct place *place)
+{
+    struct room room = {0};
+    int turn = 0; /* the first instruction that is not of the forward pass */
+    while (turn < program->instr_count && program->instr[turn].section == SBP_SECTION_FORWARD)
+        turn++;
+    for (int b = 0; b < program->buffer_count; b++) {
+        const int64_t bytes = place[b].end - place[b].begin;
+        const bool index = program->buffer[b].use == SBP_USE_INDEX;
+        if (persists(&program->buffer[b]) && !index)
+            room.persistent_bytes += bytes;
+        else if (index || (place[b].first >= 0 && place[b].first < turn && place[b].last >= turn))
+            room.kept_bytes += bytes;
+        if (place[b].first >= 0 && place[b].end > room.arena_bytes)
+            room.arena_bytes = place[b].end;
+    }
+    return room;
+}
+
+static enum sbp_status check_layout(struct sbp_checker *c, const struct sbp_program *program,
+                                    struct room *room)
+{
+    const int buffers = program->buffer_count;
+    struct place *place = SBP_NEW(&c->scratch, struct place, 4 * (size_t)buffers + 1);
+    int *group_end = SBP_NEW(&c->scratch, int, program->groups + 1);
+    if (place == NULL || group_end == NULL)
+        return SBP_E_MEMORY;
+    struct place *born = place + buffers, *died = born + buffers;
+    struct shelf shelf = {.held = died + buffers};
+    int used = 0;
+    find_times(program, group_end, place);
+    for (int b = 0; b < buffers; b++) {
+        const struct sbp_buffer *buffer = &program->buffer[b];
+        place[b].begin = buffer->offset_bytes;
+        place[b].end = place[b].begin + slot(buffer->elements, element_of(c, buffer));
+        if (place[b].first != buffer->first || place[b].last != buffer->last ||
+            place[b].begin % 64 != 0)
+            return sbp_check_refuse(c, "buffer %d lives from %d to %d at %lld, not from %d to %d",
+                                    b, buffer->first, buffer->last, (long long)place[b].begin,
+                                    place[b].first, place[b].last);
+        if (place[b].first >= 0 && place[b].end > place[b].begin)
+            born[used] = died[used] = place[b], used++;
+    }
+    if (!lie_apart(born, died, used, &shelf))
+        return sbp_check_refuse(c, "two buffers that live at the same time overlap");
+    *room = add_up(program, place);
+    if (room->arena_bytes != program->arena_bytes || room->kept_bytes != program->kept_bytes)
+        return sbp_check_refuse(c,
+                                "the arena has %lld bytes and keeps %lld, the program says %lld "
+                                "and %lld",
+                                (long long)room->arena_bytes, (long long)room->kept_bytes,
+                                (long long)program->arena_bytes, (long long)program->kept_bytes);
+    return SBP_OK;
+}
+
+/* ---- a device ------------------------------------------------------------------------------- */
+
+/* Micro-batches that a stage holds at most, where the schedule's order alone decides; 0: elsewhere.
+ */
+static int in_flight_of(const struct sbp_checker *c, int stage)
+{
+    const int64_t behind = c->step->stages - stage;
+    switch (c->plan->parallel.schedule) {
+    case SBP_GPIPE:
+        return (int)c->micro_batches;
+    case SBP_ONE_F_ONE_B:
+        return (int)(behind < c->micro_batches ? behind : c->micro_batches);
+    default:
+        return 0;
+    }
+}
+
+/* Always held, what micro-batches in flight keep, and the rest of the one that is worked on. With
+ * several chunks or without a flush the timeline knows when each of them is: then no less than what
+ * is always held. */
+static enum sbp_status check_device(const struct sbp_checker *c, int stage,
+                                    const struct room *room /* (chunks) */)
+{
+    const struct sbp_stage_memory *given = &c->step->memory[stage];
+    const int chunks = c->step->pieces / c->step->stages;
+    const int expected = in_flight_of(c, stage);
+    int64_t always = given->reserve_bytes + room[0].persistent_bytes;
+    if (chunks > 1)
+        always = given->reserve_bytes + given->bucket_bytes + given->weight_bytes +
+                 given->gradient_bytes + given->moment_bytes + given->master_bytes;
+    const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
+    const int64_t total = always + work + (given->in_flight - 1) * room[0].kept_bytes;
+    const bool exact = chunks == 1 && !sbp_schedule_delays_gradients(c->plan->parallel.schedule);
+    if (expected > 0 && given->in_flight != expected)
+        return sbp_check_refuse(c, "stage %d holds %d micro-batches, its schedule has %d in flight",
+                                stage, given->in_flight, expected);
+    if (given->in_flight < 1 ||
+        (exact ? given->device_bytes != total : given->device_bytes < always))
+        return sbp_check_refuse(c,
+                                "stage %d: memory: a device holds %lld bytes, the plan says %lld",
+                                stage, (long long)total, (long long)given->device_bytes);
+    return SBP_OK;
+}
+
+static enum sbp_status check_stage(struct sbp_checker *c, int stage, const struct room *program)
+{
+    const int chunks = c->step->pieces / c->step->stages;
+    struct sbp_stage_memory mine = {.reserve_bytes = c->plan->cluster.reserve_bytes};
+    struct room *room = SBP_NEW(&c->scratch, struct room, chunks);
+    if (room == NULL)
+        return SBP_E_MEMORY;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const int piece = chunk * c->step->stages + stage;
+        SBP_TRY(add_piece(c, piece, &mine));
+        room[chunk] = program[c->step->program_of[piece]];
+    }
+    SBP_TRY(check_states(c, stage, &mine));
+    return check_device(c, stage, room);
+}
+
+static enum sbp_status check_limit(const struct sbp_checker *c)
+{
+    const struct sbp_step_totals *totals = &c->step->totals;
+    const struct sbp_cluster *cluster = &c->plan->cluster;
+    const bool asked = c->request != NULL && c->request->memory_limit_bytes > 0;
+    const int64_t limit = asked ? c->request->memory_limit_bytes : cluster->memory_bytes;
+    int64_t device = 0, host = 0;
+    for (int stage = 0; stage < c->step->stages; stage++) {
+        const struct sbp_stage_memory *memory = &c->step->memory[stage];
+        device = memory->device_bytes > device ? memory->device_bytes : device;
+        host = memory->host_bytes > host ? memory->host_bytes : host;
+    }
+    if (device != totals->device_bytes || host != totals->host_bytes)
+        return sbp_check_refuse(c, "memory: the fullest stage holds %lld bytes, the plan says %lld",
+                                (long long)device, (long long)totals->device_bytes);
+    if (device > limit)
+        return sbp_check_refuse(c, "memory: a device holds %lld bytes and has %lld",
+                                (long long)device, (long long)limit);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_check_memory(struct sbp_checker *c)
+{
+    struct room *room = SBP_NEW(&c->scratch, struct room, c->step->program_count);
+    if (room == NULL)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < c->step->program_count; i++) {
+        const struct sbp_arena_mark mark = sbp_arena_mark(&c->scratch);
+        SBP_TRY(check_layout(c, &c->step->program[i], &room[i]));
+        sbp_arena_release(&c->scratch, mark);
+    }
+    for (int stage = 0; stage < c->step->stages; stage++)
+        SBP_TRY(check_stage(c, stage, room));
+    return check_limit(c);
+}

@@ -1,0 +1,88 @@
+/* The parts of the second opinion (planner/verify/verify.h) and what they have in common. Internal.
+ */
+#ifndef SBP_PLANNER_VERIFY_VERIFY_PARTS_H
+#define SBP_PLANNER_VERIFY_VERIFY_PARTS_H
+
+#include "planner/verify/verify.h"
+
+/* Times may differ in the last digits: sums are formed in another order here. */
+#define SBP_CHECK_TOLERANCE 1e-9
+
+struct sbp_checker {
+    const struct sbp_plan *plan;
+    const struct sbp_graph *graph;
+    const struct sbp_strategy *strategy;
+    const struct sbp_mesh *mesh;
+    const struct sbp_step *step;
+    const struct sbp_request *request; /* may be NULL */
+    const struct sbp_outcome *outcome; /* may be NULL */
+    struct sbp_element_bytes bytes;
+    int64_t micro_batches;
+    struct sbp_arena scratch;
+    struct sbp_diag *diag;
+    uint8_t (*role)[SBP_MAX_AXES]; /* (op_count) of every axis, followers' included */
+    sbp_axes *split;               /* (class_count) axes that were seen to split a class */
+    int *holders;                  /* (tensor_count) stages that hold a weight */
+};
+
+/* E_INTERNAL with the text, and that no plan is written. */
+enum sbp_status sbp_check_refuse(const struct sbp_checker *c, const char *format, ...)
+    SBP_PRINTF(2, 3);
+
+/* ---- states (verify_states.c) --------------------------------------------------------------- */
+
+/* Distributions of operands by the roles alone; a tied weight's as it is stored. */
+struct sbp_dist sbp_check_input(const struct sbp_checker *c, int op, int input);
+struct sbp_dist sbp_check_weight(const struct sbp_checker *c, int op, int weight);
+struct sbp_dist sbp_check_output(const struct sbp_checker *c, int op);
+struct sbp_dist sbp_check_dual(const struct sbp_dist *dist);
+bool sbp_check_same(const struct sbp_checker *c, const struct sbp_dist *a,
+                    const struct sbp_dist *b);
+/* Members of a group over axes. */
+int64_t sbp_check_members(const struct sbp_checker *c, sbp_axes axes);
+/* Elements of a device's block; E_INTERNAL unless its parts make up the whole. */
+enum sbp_status sbp_check_block(const struct sbp_checker *c, int tensor,
+                                const struct sbp_dist *dist, int64_t *elements) SBP_MUST_USE;
+/* Notes which axes split which class; E_INTERNAL for a dimension that cannot be split. */
+enum sbp_status sbp_check_note(struct sbp_checker *c, int tensor,
+                               const struct sbp_dist *dist) SBP_MUST_USE;
+/* Ways that each role splits an operator. */
+struct sbp_factor sbp_check_factor(const struct sbp_checker *c, int op);
+/* Whether the tensor comes in whatever distribution its readers want. */
+bool sbp_check_is_free(const struct sbp_checker *c, int tensor);
+/* Activations that are made before an operator and read by it or later; *one is one of them, -1
+ * where there is none. */
+int sbp_check_crossings(const struct sbp_checker *c, int op, int *one);
+
+/* How a weight is held by a device that works on operators first .. end - 1: by the first of them
+ * that reads it. */
+struct sbp_held_weight {
+    int op, index; /* that operator, and which of its weights; op -1: not read there */
+    int uses;
+    int level;       /* ZeRO */
+    sbp_axes shared; /* the gradient is partial there */
+    int64_t members, local, shard;
+};
+/* held: (tensor_count) */
+enum sbp_status sbp_check_hold(struct sbp_checker *c, int first, int end,
+                               struct sbp_held_weight *held) SBP_MUST_USE;
+
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+enum sbp_status sbp_check_states(struct sbp_checker *c) SBP_MUST_USE;
+/* Notes what transfers pass through, and checks the digits of the whole plan. */
+enum sbp_status sbp_check_flow(struct sbp_checker *c) SBP_MUST_USE;
+enum sbp_status sbp_check_digits(const struct sbp_checker *c) SBP_MUST_USE;
+enum sbp_status sbp_check_memory(struct sbp_checker *c) SBP_MUST_USE;
+enum sbp_status sbp_check_price(struct sbp_checker *c) SBP_MUST_USE;
+enum sbp_status sbp_check_time(struct sbp_checker *c) SBP_MUST_USE;
+
+/* Equal up to rounding. */
+bool sbp_check_near(double a, double b);
+/* The program of a piece, and pieces of a stage: chunk 0, 1, ... */
+const struct sbp_program *sbp_check_program(const struct sbp_checker *c, int stage, int chunk);
+/* Whether a device does an instruction for every chunk of its stage: scalars of the whole step are
+ * summed once. */
+bool sbp_check_counts(const struct sbp_instr *instr, int chunk);
+
+#endif

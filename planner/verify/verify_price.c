@@ -1,0 +1,413 @@
+/* Seconds of transfers and operators, by the formulas written down anew, and their sums. */
+#include <math.h>
+
+#include "planner/verify/verify_parts.h"
+
+/* ---- transfers ------------------------------------------------------------------------------ */
+
+/* Members at each level, with those in other stages: all stages, or so many along the outermost
+ * level that stages are parted at. */
+static void group_of(const struct sbp_checker *c, const struct sbp_instr *instr,
+                     struct sbp_group *group)
+{
+    const struct sbp_cluster *whole = &c->plan->cluster, *stage = &c->step->cluster;
+    for (int level = 0; level < SBP_MAX_LEVELS; level++)
+        group->members[level] = 1;
+    for (int axis = 0; axis < c->mesh->axis_count; axis++)
+        if ((instr->box.axes >> axis & 1) != 0)
+            group->members[c->mesh->axis[axis].level] *= (double)c->mesh->axis[axis].size;
+    if (instr->stages <= 1)
+        return;
+    const bool all = instr->stages == c->step->stages;
+    for (int level = 0; level < whole->level_count; level++) {
+        const int64_t parts = whole->level[level].size / stage->level[level].size;
+        if (all)
+            group->members[level] *= (double)parts;
+        if (!all && parts > 1) {
+            group->members[level] *= instr->stages;
+            return;
+        }
+    }
+}
+
+/* AutoDDL, table 2: g members, n bytes. */
+static double alpha_beta_s(enum sbp_collective kind, double g, double n, double alpha, double beta)
+{
+    switch (kind) {
+    case SBP_ALL_REDUCE:
+        return 2 * (g - 1) * alpha + 2 * (g - 1) / g * n * beta;
+    case SBP_ALL_GATHER:
+    case SBP_REDUCE_SCATTER:
+    case SBP_ALL_TO_ALL:
+        return (g - 1) * alpha + (g - 1) / g * n * beta;
+    case SBP_BROADCAST_COLL:
+        return (g - 1) * alpha + n * beta;
+    case SBP_SEND_RECV:
+        return alpha + n * beta;
+    default:
+        return 0;
+    }
+}
+
+/* By how much a level's ports stretch beta: devices of a member that send at the same time, over
+ * ports; of a group's own only one crosses, but in an all-to-all. */
+static double crowding(const struct sbp_cluster *net, const struct sbp_group *group, int level,
+                       enum sbp_collective kind)
+{
+    double sending = 1;
+    for (int inner = level + 1; inner < net->level_count; inner++)
+        sending *=
+            (double)net->level[inner].size / (kind == SBP_ALL_TO_ALL ? 1 : group->members[inner]);
+    return net->level[level].ports > 0 ? fmax(1, sending / net->level[level].ports) : 1;
+}
+
+/* One ring whose links are all taken for the slowest level's. */
+static double ring_s(const struct sbp_cluster *net, const struct sbp_group *group,
+                     enum sbp_collective kind, double bytes)
+{
+    double members = 1, alpha = 0, beta = -1;
+    for (int level = 0; level < net->level_count; level++) {
+        if (group->members[level] <= 1)
+            continue;
+        const double own_alpha = net->level[level].alpha_s;
+        const double own_beta =
+            net->level[level].beta_s_per_byte * crowding(net, group, level, kind);
+        members *= group->members[level];
+        if (own_beta > beta || (own_beta >= beta && own_alpha > alpha)) {
+            alpha = own_alpha;
+            beta = own_beta;
+        }
+    }
+    return members > 1 ? alpha_beta_s(kind, members, bytes, alpha, beta) : 0;
+}
+
+/* n of the cost formula: gradients of weights in the type that they are summed in, weights in the
+ * one that they are gathered in, all else as activations. */
+static double bytes_of(const struct sbp_checker *c, const struct sbp_program *program,
+                       const struct sbp_instr *instr)
+{
+    const double elements =
+        instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
+    if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
+        return elements * (double)c->bytes.reduce;
+    if (instr->cause != SBP_CAUSE_WEIGHT)
+        return elements * (double)c->bytes.activation;
+    const struct sbp_buffer *out = &program->buffer[instr->buffer[SBP_AT_OUT]];
+    const bool computed = c->bytes.compute > 0 && out->use == SBP_USE_GATHERED;
+    return elements * (double)(computed ? c->bytes.compute : c->bytes.weight);
+}
+
+/* Measured curves and rings of rings are the cluster's own business: its public function. */
+static double transfer_s(const struct sbp_checker *c, const struct sbp_program *program,
+                         const struct sbp_instr *instr)
+{
+    const struct sbp_cluster *net = instr->stages > 1 ? &c->plan->cluster : &c->step->cluster;
+    const double bytes = bytes_of(c, program, instr);
+    struct sbp_group group;
+    group_of(c, instr, &group);
+    if (net->curves.curve_count > 0 || sbp_network_is_given(&net->network) ||
+        net->collectives != SBP_MODEL_RING)
+        return instr->times * sbp_collective_group_s(net, instr->box.kind, &group, bytes);
+    return instr->times * ring_s(net, &group, instr->box.kind, bytes);
+}
+
+static bool is_transfer(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_BOX || instr->kind == SBP_INSTR_REDUCE ||
+           instr->kind == SBP_INSTR_INNER || instr->kind == SBP_INSTR_GATHER ||
+           instr->kind == SBP_INSTR_SCATTER || instr->kind == SBP_INSTR_SEND;
+}
+
+/* ---- operators ------------------------------------------------------------------------------ */
+
+static enum sbp_type arithmetic(const struct sbp_checker *c)
+{
+    return c->bytes.activation == 8   ? SBP_FP64
+           : c->bytes.activation == 4 ? SBP_FP32
+                                      : c->graph->precision.activation;
+}
+
+/* Seconds of a kernel: arithmetic or memory, whichever is slower (design, section 5). */
+static double kernel_s(const struct sbp_checker *c, double flops, double bytes)
+{
+    const struct sbp_cluster *device = &c->plan->cluster;
+    const double one_s = sbp_cluster_kernel_s(device, arithmetic(c), 1, 0); /* 1 / peak */
+    return fmax(flops * one_s, bytes / device->memory_bytes_per_s);
+}
+
+/* (m, k) x (k, n); where efficiencies were measured, by the cluster's interpolation. */
+static double product_s(const struct sbp_checker *c, const struct sbp_product *product)
+{
+    const double m = product->m, n = product->n, k = product->k;
+    const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
+    if (c->plan->cluster.efficiency_count > 0)
+        return sbp_cluster_product_s(&c->plan->cluster, arithmetic(c), m, n, k, elements);
+    return kernel_s(c, 2 * m * n * k, elements * (double)sbp_type_bytes(arithmetic(c)));
+}
+
+/* Y = XW out of the shapes: m rows of tokens, k features in, n out, each divided by its axes. */
+static void linear_product(const struct sbp_checker *c, int op, enum sbp_pass pass,
+                           struct sbp_product *product)
+{
+    const struct sbp_op_node *node = &c->graph->op[op];
+    const int64_t *x = c->graph->tensor[node->input[0]].shape.size;
+    const int64_t *y = c->graph->tensor[node->output].shape.size;
+    const struct sbp_dist in = sbp_check_input(c, op, 0), out = sbp_check_output(c, op);
+    double m = (double)x[SBP_DIM_BATCH] * (double)x[SBP_DIM_SEQUENCE];
+    double k = (double)x[SBP_DIM_FEATURE] * (double)x[SBP_DIM_INNER];
+    double n = (double)y[SBP_DIM_FEATURE] * (double)y[SBP_DIM_INNER];
+    for (int axis = 0; axis < c->mesh->axis_count; axis++) {
+        const double parts = (double)c->mesh->axis[axis].size;
+        const struct sbp_state read = in.axis[axis], made = out.axis[axis];
+        if (read.kind == SBP_SPLIT)
+            *(read.dim == SBP_DIM_FEATURE ? &k : &m) /= parts;
+        if (made.kind == SBP_SPLIT && made.dim == SBP_DIM_FEATURE)
+            n /= parts;
+    }
+    *product = pass == SBP_PASS_FORWARD ? (struct sbp_product){.count = 1, .m = m, .n = n, .k = k}
+               : pass == SBP_PASS_INPUT_GRADIENT
+                   ? (struct sbp_product){.count = 1, .m = m, .n = k, .k = n}
+                   : (struct sbp_product){.count = 1, .m = k, .n = n, .k = m};
+}
+
+/* A pass of an operator over a device's blocks. What an operator other than a linear does is what
+ * the catalogue says of it. */
+static double pass_s(const struct sbp_checker *c, int op, enum sbp_pass pass)
+{
+    const struct sbp_factor factor = sbp_check_factor(c, op);
+    const struct sbp_op_node *node = &c->graph->op[op];
+    struct sbp_work work = {.product_count = 1};
+    if (pass == SBP_PASS_WEIGHT_GRADIENT && node->weight_count == 0)
+        return 0;
+    if (node->kind == SBP_OP_LINEAR)
+        linear_product(c, op, pass, &work.product[0]);
+    else
+        work = sbp_op_work(c->graph, op, &factor, pass);
+    if (work.time_s > 0)
+        return work.time_s;
+    const double bytes = work.elements * (double)c->bytes.activation +
+                         work.gradient_elements * (double)c->bytes.gradient + work.bytes;
+    double seconds = kernel_s(c, work.flops, bytes);
+    double launches = work.flops > 0 || bytes > 0;
+    for (int i = 0; i < work.product_count; i++) {
+        seconds += work.product[i].count * product_s(c, &work.product[i]);
+        launches += work.product[i].count;
+    }
+    return seconds + launches * c->plan->cluster.kernel_launch_s;
+}
+
+/* ---- one program ---------------------------------------------------------------------------- */
+
+/* Seconds of a program, by what they are for. */
+struct ledger {
+    struct sbp_checker *c;
+    const struct sbp_program *program;
+    double *section[SBP_SECTIONS]; /* (op_count) work of each operator as the program has it */
+    bool *again;                   /* (op_count) formed again */
+};
+
+static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
+{
+    const struct sbp_checker *c = l->c;
+    const struct sbp_buffer *buffer = l->program->buffer;
+    double bytes = 0;
+    if (instr->kind == SBP_INSTR_ADD_GRADIENT)
+        bytes =
+            3 * (double)buffer[instr->buffer[SBP_AT_OUT]].elements * (double)c->bytes.activation;
+    if (instr->kind == SBP_INSTR_CONVERT)
+        bytes = (double)buffer[instr->buffer[SBP_AT_OUT]].elements *
+                (double)(c->bytes.weight + c->bytes.compute);
+    for (int t = 0; instr->kind == SBP_INSTR_NORM && t < c->graph->tensor_count; t++)
+        bytes += (double)l->program->updated[t] * (double)c->bytes.gradient;
+    return kernel_s(c, 0, bytes);
+}
+
+/* Gradient and weight read, weight written, and so for the master copy and every moment. */
+static double update_s(const struct ledger *l, const struct sbp_instr *instr)
+{
+    const struct sbp_checker *c = l->c;
+    const struct sbp_update *update = &c->graph->training.update;
+    const int moments = update->optimizer != SBP_SGD ? 2 : update->momentum > 0 ? 1 : 0;
+    const int64_t a_parameter = c->bytes.gradient + 2 * c->bytes.weight + 2 * c->bytes.master +
+                                2 * moments * c->bytes.moment;
+    return kernel_s(c, 0, (double)l->program->updated[instr->tensor] * (double)a_parameter) +
+           c->plan->cluster.kernel_launch_s;
+}
+
+static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *instr)
+{
+    const struct sbp_checker *c = l->c;
+    double compute_s = 0, communication_s = 0;
+    if (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) {
+        l->section[instr->section][instr->op] += instr->compute_s;
+        l->again[instr->op] |= instr->section == SBP_SECTION_RECOMPUTE;
+        compute_s = instr->compute_s; /* summed up by operator */
+    } else if (is_transfer(instr)) {
+        communication_s = transfer_s(c, l->program, instr);
+    } else if (instr->kind == SBP_INSTR_UPDATE) {
+        compute_s = update_s(l, instr);
+    } else {
+        compute_s = moved_s(l, instr);
+    }
+    if (!sbp_check_near(communication_s, instr->communication_s) ||
+        !sbp_check_near(compute_s, instr->compute_s))
+        return sbp_check_refuse(
+            c, "%s: price: %s %s of %g elements takes %.12g s, the plan says %.12g s",
+            instr->op >= 0 ? c->graph->op[instr->op].name : "the step", sbp_instr_name(instr->kind),
+            is_transfer(instr) ? sbp_collective_name(instr->box.kind) : "",
+            instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements,
+            communication_s + compute_s, instr->communication_s + instr->compute_s);
+    return SBP_OK;
+}
+
+static enum sbp_status check_passes(const struct ledger *l, int op)
+{
+    const struct sbp_checker *c = l->c;
+    const bool phases = sbp_op_has_weight_phase(c->graph, op);
+    const bool inputs = sbp_op_forms_input_gradient(c->graph, op);
+    const bool works = inputs || c->graph->op[op].weight_count > 0;
+    const bool half =
+        phases && c->plan->parallel.recompute == SBP_RECOMPUTE_SELECTIVE; /* the rest is kept */
+    const double forward_s = pass_s(c, op, SBP_PASS_FORWARD);
+    const double input_s = (phases ? inputs : works) ? pass_s(c, op, SBP_PASS_INPUT_GRADIENT) : 0;
+    const double weight_s = works ? pass_s(c, op, SBP_PASS_WEIGHT_GRADIENT) : 0;
+    const double given_s[] = {
+        l->section[SBP_SECTION_FORWARD][op], l->section[SBP_SECTION_RECOMPUTE][op],
+        l->section[SBP_SECTION_BACKWARD][op], l->section[SBP_SECTION_BACKWARD_WEIGHT][op]};
+    const double mine_s[] = {forward_s, l->again[op] ? forward_s / (half ? 2 : 1) : 0,
+                             phases ? input_s : input_s + weight_s, phases ? weight_s : 0};
+    static const char *const names[] = {"forward", "recompute", "backward", "backward-weight"};
+    for (int i = 0; i < 4; i++)
+        if (!sbp_check_near(mine_s[i], given_s[i]))
+            return sbp_check_refuse(c, "%s: price: %s takes %.12g s, the plan says %.12g s",
+                                    c->graph->op[op].name, names[i], mine_s[i], given_s[i]);
+    return SBP_OK;
+}
+
+/* The list of collectives that the plan file carries says the same: a member's share of n, but
+ * where all members have all of it. Those inside operators need not come out whole. */
+static enum sbp_status check_calls(struct sbp_checker *c, const struct sbp_program *program)
+{
+    struct sbp_call *calls = NULL;
+    int count = 0, at = 0;
+    SBP_TRY(sbp_program_calls(program, &c->scratch, &calls, &count));
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const enum sbp_collective kind = instr->box.kind;
+        const bool all =
+            kind == SBP_ALL_REDUCE || kind == SBP_SEND_RECV || kind == SBP_BROADCAST_COLL;
+        const double share = all ? 1 : (double)sbp_check_members(c, instr->box.axes);
+        const double n =
+            instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
+        for (int k = 0; is_transfer(instr) && kind != SBP_LOCAL && k < instr->times; k++, at++)
+            if (at >= count || calls[at].kind != kind || calls[at].axes != instr->box.axes ||
+                fabs((double)calls[at].count * share - n) > share)
+                return sbp_check_refuse(c,
+                                        "collective %d of the list is not instruction %d, %s of "
+                                        "%g elements",
+                                        at, i, sbp_collective_name(kind), n);
+    }
+    return at == count ? SBP_OK
+                       : sbp_check_refuse(c, "%d collectives are listed, %d are called", count, at);
+}
+
+static enum sbp_status check_program(struct sbp_checker *c, const struct sbp_program *program)
+{
+    struct ledger ledger = {.c = c, .program = program};
+    ledger.again = SBP_NEW(&c->scratch, bool, c->graph->op_count);
+    bool complete = ledger.again != NULL;
+    for (int s = 0; s < SBP_SECTIONS; s++) {
+        ledger.section[s] = SBP_NEW(&c->scratch, double, c->graph->op_count);
+        complete = complete && ledger.section[s] != NULL;
+    }
+    if (!complete)
+        return SBP_E_MEMORY;
+    for (int i = 0; i < program->instr_count; i++)
+        SBP_TRY(check_instr(&ledger, &program->instr[i]));
+    for (int op = program->scope.first_op; op < program->scope.end_op; op++)
+        SBP_TRY(check_passes(&ledger, op));
+    return check_calls(c, program);
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* What a device does in a step, the mean over stages. */
+struct sums {
+    double compute_s, recompute_s, optimizer_s, bytes;
+    double by_cause_s[SBP_CAUSES];
+};
+
+static double sent_bytes(const struct sbp_checker *c, const struct sbp_program *program,
+                         const struct sbp_instr *instr)
+{
+    struct sbp_group group;
+    group_of(c, instr, &group);
+    double g = 1;
+    for (int level = 0; level < SBP_MAX_LEVELS; level++)
+        g *= group.members[level];
+    if (g <= 1 || !is_transfer(instr))
+        return 0;
+    return instr->times * alpha_beta_s(instr->box.kind, g, bytes_of(c, program, instr), 0, 1);
+}
+
+static void add_piece(const struct sbp_checker *c, const struct sbp_program *program, int chunk,
+                      struct sums *sums)
+{
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const bool once = instr->section == SBP_SECTION_STEP;
+        const double times = once ? 1 : (double)c->micro_batches;
+        if (!sbp_check_counts(instr, chunk))
+            continue;
+        *(once                                      ? &sums->optimizer_s
+          : instr->section == SBP_SECTION_RECOMPUTE ? &sums->recompute_s
+                                                    : &sums->compute_s) += times * instr->compute_s;
+        sums->by_cause_s[instr->cause] += times * instr->communication_s;
+        sums->bytes += times * sent_bytes(c, program, instr);
+    }
+}
+
+static enum sbp_status check_totals(const struct sbp_checker *c, struct sums *sums)
+{
+    const struct sbp_step_totals *totals = &c->step->totals;
+    const double stages = c->step->stages;
+    double communication_s = 0;
+    for (int cause = 0; cause < SBP_CAUSES; cause++) {
+        communication_s += sums->by_cause_s[cause] / stages;
+        if (!sbp_check_near(sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]))
+            return sbp_check_refuse(c, "price: %s makes %.12g s, the plan says %.12g s",
+                                    sbp_cause_name((enum sbp_cause)cause),
+                                    sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]);
+    }
+    const struct {
+        const char *name;
+        double mine, given;
+    } total[] = {{"communication", communication_s, totals->communication_s},
+                 {"compute", sums->compute_s / stages, totals->compute_s},
+                 {"recompute", sums->recompute_s / stages, totals->recompute_s},
+                 {"optimizer", sums->optimizer_s / stages, totals->optimizer_s},
+                 {"communication in bytes", sums->bytes / stages, totals->communication_bytes}};
+    for (size_t i = 0; i < sizeof total / sizeof *total; i++)
+        if (!sbp_check_near(total[i].mine, total[i].given))
+            return sbp_check_refuse(c, "price: %s adds up to %.12g, the plan says %.12g",
+                                    total[i].name, total[i].mine, total[i].given);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_check_price(struct sbp_checker *c)
+{
+    struct sums sums = {0};
+    for (int i = 0; i < c->step->program_count; i++) {
+        const struct sbp_arena_mark mark = sbp_arena_mark(&c->scratch);
+        SBP_TRY(check_program(c, &c->step->program[i]));
+        sbp_arena_release(&c->scratch, mark);
+    }
+    for (int piece = 0; piece < c->step->pieces; piece++)
+        add_piece(c, &c->step->program[c->step->program_of[piece]], piece / c->step->stages, &sums);
+    /* Offloaded states come to the device and go back. */
+    for (int stage = 0; stage < c->step->stages; stage++)
+        if (c->step->memory[stage].host_bytes > 0)
+            sums.optimizer_s += 2 * (double)c->step->memory[stage].host_bytes /
+                                c->plan->cluster.host_link_bytes_per_s;
+    return check_totals(c, &sums);
+}

@@ -1,0 +1,300 @@
+/* The step in time: what each stage does, and how long all of it takes together. */
+#include <math.h>
+
+#include "planner/verify/verify_parts.h"
+
+/* Cells of a play that are looked at by hand; longer ones are simulated anew. */
+#define MOST_CELLS (INT64_C(1) << 22)
+
+/* ---- costs of stages ------------------------------------------------------------------------ */
+
+/* One micro-batch on one chunk of a stage. */
+static struct sbp_stage_cost cost_of(const struct sbp_program *program)
+{
+    struct sbp_stage_cost cost = {0};
+    for (int i = 0; i < program->instr_count; i++) {
+        const struct sbp_instr *instr = &program->instr[i];
+        const double seconds = instr->compute_s + instr->communication_s;
+        const bool forward = instr->section == SBP_SECTION_FORWARD;
+        if (instr->kind == SBP_INSTR_SEND)
+            *(forward ? &cost.send_forward_s : &cost.send_backward_s) += seconds;
+        else if (forward)
+            cost.forward_s += seconds;
+        else if (instr->section == SBP_SECTION_RECOMPUTE)
+            cost.recompute_s += seconds;
+        else if (instr->section == SBP_SECTION_BACKWARD)
+            cost.backward_input_s += seconds;
+        else if (instr->section == SBP_SECTION_BACKWARD_WEIGHT)
+            cost.backward_weight_s += seconds;
+    }
+    return cost;
+}
+
+static double work_s(const struct sbp_stage_cost *cost)
+{
+    return cost->forward_s + cost->recompute_s + cost->backward_input_s + cost->backward_weight_s;
+}
+
+static enum sbp_status check_cost(const struct sbp_checker *c, int stage, int chunk)
+{
+    const int chunks = c->step->pieces / c->step->stages;
+    const struct sbp_stage_cost *given = &c->step->cost[stage * chunks + chunk];
+    const struct sbp_stage_cost mine = cost_of(sbp_check_program(c, stage, chunk));
+    if (!sbp_check_near(mine.forward_s, given->forward_s) ||
+        !sbp_check_near(mine.recompute_s, given->recompute_s) ||
+        !sbp_check_near(mine.backward_input_s, given->backward_input_s) ||
+        !sbp_check_near(mine.backward_weight_s, given->backward_weight_s) ||
+        !sbp_check_near(mine.send_forward_s, given->send_forward_s) ||
+        !sbp_check_near(mine.send_backward_s, given->send_backward_s))
+        return sbp_check_refuse(c,
+                                "stage %d: a micro-batch is %.12g s of work, its timeline has "
+                                "%.12g s",
+                                stage, work_s(&mine), work_s(given));
+    return SBP_OK;
+}
+
+/* What follows the last backward pass: sums of gradients, and the rest. With chunks of buckets the
+ * sums over replicas are the buckets'. */
+static enum sbp_status check_end(const struct sbp_checker *c, int stage)
+{
+    const struct sbp_stage_end *given = &c->step->end[stage];
+    const int chunks = c->step->pieces / c->step->stages;
+    double sync_s = 0, optimizer_s = 0;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        const struct sbp_program *program = sbp_check_program(c, stage, chunk);
+        for (int i = 0; i < program->instr_count; i++) {
+            const struct sbp_instr *instr = &program->instr[i];
+            if (instr->section != SBP_SECTION_STEP || !sbp_check_counts(instr, chunk))
+                continue;
+            const bool sum = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
+                             (instr->stages == 1 || c->plan->parallel.chunk_factor == 0);
+            *(sum ? &sync_s : &optimizer_s) += instr->compute_s + instr->communication_s;
+        }
+    }
+    if (!sbp_check_near(sync_s, given->sync_s) || !sbp_check_near(optimizer_s, given->optimizer_s))
+        return sbp_check_refuse(c,
+                                "stage %d: gradients are summed in %.12g s and the optimizer takes "
+                                "%.12g s, its timeline has %.12g s and %.12g s",
+                                stage, sync_s, optimizer_s, given->sync_s, given->optimizer_s);
+    return SBP_OK;
+}
+
+/* Of what follows, what one device does one thing after the other: sums of gradients may hide.
+ * Offloaded, states come in buckets, with a launch for each of them instead of each weight. */
+static double steady_end_s(const struct sbp_stage_end *end)
+{
+    const struct sbp_offload *offload = &end->offload;
+    return offload->buckets > 0
+               ? offload->buckets * (offload->in_s + offload->step_s + offload->out_s)
+               : end->optimizer_s;
+}
+
+static enum sbp_status check_buckets(const struct sbp_checker *c, int stage)
+{
+    const struct sbp_stage_end *given = &c->step->end[stage];
+    const struct sbp_cluster *cluster = &c->plan->cluster;
+    int launches = given->offload.buckets;
+    if (launches == 0)
+        return SBP_OK;
+    for (int chunk = 0; chunk < c->step->pieces / c->step->stages; chunk++) {
+        const struct sbp_program *program = sbp_check_program(c, stage, chunk);
+        for (int i = 0; i < program->instr_count; i++)
+            launches -= program->instr[i].kind == SBP_INSTR_UPDATE;
+    }
+    const double seconds =
+        given->optimizer_s + launches * cluster->kernel_launch_s +
+        2 * (double)c->step->memory[stage].host_bytes / cluster->host_link_bytes_per_s;
+    if (!sbp_check_near(seconds, steady_end_s(given)))
+        return sbp_check_refuse(c, "stage %d: its states pass in %.12g s, its timeline has %.12g s",
+                                stage, seconds, steady_end_s(given));
+    return SBP_OK;
+}
+
+/* ---- 1F1B and GPipe by hand ------------------------------------------------------------------ */
+
+/* A stage works through its list, forward and backward passes; a pass begins when the stage is free
+ * and its message is there; a link carries one message after the other. */
+struct stage {
+    int next_forward, next_backward; /* passes done so far */
+    double free_s, link_s[2];        /* links to the next and to the previous stage */
+    double backward_from_s;          /* begin of the last backward pass */
+};
+
+struct play {
+    const struct sbp_checker *c;
+    int stages, count;
+    struct stage *stage;
+    double *forward_s,
+        *backward_s; /* (stages, count) when a pass's message is there; < 0: not yet */
+};
+
+/* Whether the next pass of a stage is a forward one: GPipe does all of them first, 1F1B runs ahead
+ * by as many as stages follow. */
+static bool forward_is_next(const struct play *p, int s)
+{
+    const struct stage *stage = &p->stage[s];
+    const int ahead = p->c->plan->parallel.schedule == SBP_GPIPE ? p->count : p->stages - s;
+    return stage->next_forward < p->count && stage->next_forward < stage->next_backward + ahead;
+}
+
+/* GPipe takes the last micro-batch back first. */
+static int backward_at(const struct play *p, int s)
+{
+    const int next = p->stage[s].next_backward;
+    return p->c->plan->parallel.schedule == SBP_GPIPE ? p->count - 1 - next : next;
+}
+
+static void send(double *link_s, double at_s, double seconds, double *arrival_s)
+{
+    *link_s = fmax(*link_s, at_s) + seconds;
+    *arrival_s = *link_s;
+}
+
+/* The next pass of a stage; false while its message is not there. */
+static bool advance(struct play *p, int s)
+{
+    struct stage *stage = &p->stage[s];
+    const struct sbp_stage_cost *cost = &p->c->step->cost[s];
+    const bool forward = forward_is_next(p, s);
+    const int batch = forward ? stage->next_forward : backward_at(p, s);
+    if (!forward && stage->next_backward == p->count)
+        return false;
+    const int64_t cell = (int64_t)s * p->count + batch;
+    const double there_s = forward ? p->forward_s[cell] : p->backward_s[cell];
+    if (there_s < 0)
+        return false;
+    const double begin_s = fmax(stage->free_s, there_s);
+    if (forward) {
+        stage->next_forward++;
+        stage->free_s = begin_s + cost->forward_s;
+        if (s + 1 < p->stages)
+            send(&stage->link_s[0], stage->free_s, cost->send_forward_s,
+                 &p->forward_s[cell + p->count]);
+        else
+            p->backward_s[cell] = stage->free_s;
+        return true;
+    }
+    stage->next_backward++;
+    stage->backward_from_s = begin_s;
+    stage->free_s = begin_s + work_s(cost) - cost->forward_s;
+    if (s > 0)
+        send(&stage->link_s[1], stage->free_s, cost->send_backward_s,
+             &p->backward_s[cell - p->count]);
+    return true;
+}
+
+/* The sum of gradients hides behind the last backward pass as far as it may and can. */
+static double end_s(const struct play *p, int s)
+{
+    const struct sbp_stage_end *end = &p->c->step->end[s];
+    const struct stage *stage = &p->stage[s];
+    const double window_s = stage->free_s - stage->backward_from_s;
+    const double shows_s = fmax((1 - end->sync_overlap) * end->sync_s, end->sync_s - window_s);
+    return stage->free_s + shows_s + end->optimizer_s;
+}
+
+static double play_s(struct play *p)
+{
+    bool moved = true;
+    double step_s = 0;
+    while (moved) {
+        moved = false;
+        for (int s = 0; s < p->stages; s++)
+            while (advance(p, s))
+                moved = true;
+    }
+    for (int s = 0; s < p->stages; s++) {
+        if (p->stage[s].next_backward < p->count)
+            return INFINITY;
+        step_s = fmax(step_s, end_s(p, s));
+    }
+    return step_s;
+}
+
+static enum sbp_status play_by_hand(struct sbp_checker *c, double *step_s)
+{
+    struct play play = {.c = c, .stages = c->step->stages, .count = (int)c->micro_batches};
+    const int64_t cells = (int64_t)play.stages * play.count;
+    play.stage = SBP_NEW(&c->scratch, struct stage, play.stages);
+    play.forward_s = SBP_NEW(&c->scratch, double, cells);
+    play.backward_s = SBP_NEW(&c->scratch, double, cells);
+    if (play.stage == NULL || play.forward_s == NULL || play.backward_s == NULL)
+        return SBP_E_MEMORY;
+    for (int64_t i = 0; i < cells; i++) {
+        play.forward_s[i] = i < play.count ? 0 : -1;
+        play.backward_s[i] = -1;
+    }
+    *step_s = play_s(&play);
+    return SBP_OK;
+}
+
+/* ---- other schedules ------------------------------------------------------------------------ */
+
+static enum sbp_status simulate(struct sbp_checker *c, double *step_s)
+{
+    const struct sbp_parallel *parallel = &c->plan->parallel;
+    const struct sbp_timeline_request request = {.schedule = parallel->schedule,
+                                                 .stages = c->step->stages,
+                                                 .micro_batches = (int)c->micro_batches,
+                                                 .chunks = (int)parallel->chunks,
+                                                 .pipeline_limit = (int)parallel->pipeline_limit,
+                                                 .stage = c->step->cost,
+                                                 .end = c->step->end};
+    struct sbp_timeline timeline;
+    SBP_TRY(sbp_timeline_simulate(&request, &c->scratch, &timeline, c->diag));
+    *step_s = timeline.makespan_s;
+    return SBP_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* Nothing that a stage does one after the other takes longer than the step. What hides, and what
+ * the next step may overlap with, is left out. */
+static enum sbp_status check_stage(const struct sbp_checker *c, int stage)
+{
+    const int chunks = c->step->pieces / c->step->stages;
+    double least_s = 0;
+    for (int chunk = 0; chunk < chunks; chunk++) {
+        SBP_TRY(check_cost(c, stage, chunk));
+        least_s += (double)c->micro_batches * work_s(&c->step->cost[stage * chunks + chunk]);
+    }
+    SBP_TRY(check_end(c, stage));
+    SBP_TRY(check_buckets(c, stage));
+    if (!sbp_schedule_delays_gradients(c->plan->parallel.schedule))
+        least_s += steady_end_s(&c->step->end[stage]);
+    if (c->step->totals.step_s < least_s * (1 - SBP_CHECK_TOLERANCE))
+        return sbp_check_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
+                                least_s, c->step->totals.step_s);
+    return SBP_OK;
+}
+
+/* One device after the other does everything: with one stage and nothing that hides a sum. */
+static enum sbp_status check_sum(const struct sbp_checker *c)
+{
+    const struct sbp_step_totals *totals = &c->step->totals;
+    const double sum_s =
+        totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
+    if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) && !c->plan->parallel.offload &&
+        !sbp_schedule_delays_gradients(c->plan->parallel.schedule) &&
+        !sbp_check_near(sum_s, totals->step_s))
+        return sbp_check_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
+                                totals->step_s);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_check_time(struct sbp_checker *c)
+{
+    const struct sbp_parallel *parallel = &c->plan->parallel;
+    const bool by_hand =
+        (parallel->schedule == SBP_GPIPE || parallel->schedule == SBP_ONE_F_ONE_B) &&
+        !parallel->offload && c->step->pieces * c->micro_batches <= MOST_CELLS;
+    double step_s = 0;
+    for (int stage = 0; stage < c->step->stages; stage++)
+        SBP_TRY(check_stage(c, stage));
+    SBP_TRY(check_sum(c));
+    SBP_TRY(by_hand ? play_by_hand(c, &step_s) : simulate(c, &step_s));
+    if (!sbp_check_near(step_s, c->step->totals.step_s))
+        return sbp_check_refuse(c, "played once more the step takes %.17g s, the plan says %.17g s",
+                                step_s, c->step->totals.step_s);
+    return SBP_OK;
+}

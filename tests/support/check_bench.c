@@ -1,0 +1,153 @@
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+
+#include "tests/support/check_bench.h"
+
+#define TWO                                                                                        \
+    "{\"name\": \"two\", \"levels\": [" LEVEL(                                                     \
+        "node", 2, "\"beta_s_per_byte\": 1e-9, \"ports\": 1") ", " LEVEL("rank", 4,                \
+                                                                         "\"beta_s_per_byte\": "   \
+                                                                         "1e-10") "], " DEVICE "}"
+/* Launches take longer than the states' way to the host and back. */
+#define LAUNCHING                                                                                  \
+    "{\"name\": \"launching\", \"levels\": [" LEVEL(                                               \
+        "rank", 4,                                                                                 \
+        "\"beta_s_per_byte\": 1e-9") "], "                                                         \
+                                     "\"device\": {\"memory_bytes\": 1e12, \"flops\": {\"fp32\": " \
+                                     "1e12, \"bf16\": 4e12},"                                      \
+                                     "\"memory_bytes_per_s\": 1e11, \"host_link_bytes_per_s\": "   \
+                                     "1e10, \"kernel_launch_s\": 1e-3}}"
+#define SIX                                                                                        \
+    "{\"name\": \"six\", \"collectives\": \"hierarchical\", \"levels\": [" LEVEL(                  \
+        "node", 2,                                                                                 \
+        "\"beta_s_per_byte\": 1e-9") ", " LEVEL("rank", 3,                                         \
+                                                "\"beta_s_per_byte\": 1e-10") "], " DEVICE "}"
+
+#define GPT(layers)                                                                                \
+    "{\"name\": \"gpt\", \"architecture\": \"gpt\", \"layers\": " #layers ", \"hidden\": 24,"      \
+    "\"heads\": 12, \"sequence\": 12, \"vocab\": 48, \"global_batch\": 48, \"dropout\": 0.1,"      \
+    "\"precision\": \"mixed\", \"clip_norm\": 1}"
+#define MIXTRAL                                                                                    \
+    "{\"name\": \"mixtral\", \"architecture\": \"mixtral\", \"layers\": 2, \"hidden\": 24,"        \
+    "\"heads\": 12, \"kv_heads\": 12, \"ffn\": 48, \"experts\": 12, \"top_k\": 2,"                 \
+    "\"sequence\": 12, \"vocab\": 48, \"global_batch\": 24}"
+#define DEEPSEEK                                                                                   \
+    "{\"name\": \"deepseek\", \"architecture\": \"deepseek\", \"layers\": 2, \"hidden\": 24,"      \
+    "\"heads\": 12, \"kv_rank\": 12, \"nope\": 4, \"rope\": 2, \"value\": 4, \"ffn\": 48,"         \
+    "\"experts\": 12, \"top_k\": 2, \"expert_ffn\": 12, \"shared_experts\": 1, \"sequence\": 12,"  \
+    "\"vocab\": 48, \"global_batch\": 24}"
+#define GRID                                                                                       \
+    "{\"name\": \"grid\", \"global_batch\": 48, \"optimizer\": \"sgd\", \"layers\": ["             \
+    "{\"op\": \"summa_linear\", \"in\": 48, \"out\": 48, \"bias\": true}, {\"op\": \"gelu\"},"     \
+    "{\"op\": \"linear\", \"name\": \"a\", \"in\": 48, \"out\": 48},"                              \
+    "{\"op\": \"linear\", \"name\": \"b\", \"in\": 48, \"out\": 48},"                              \
+    "{\"op\": \"add\", \"inputs\": [\"a\", \"b\"]}]}"
+
+static const struct setting SETTINGS[] = {
+    {SBP_BOXING_FULL, GPT(2), FLAT, "{}"},
+    {SBP_BOXING_FULL, GPT(2), TWO, "{\"zero\": 1, \"micro_batch\": 24, \"gradient_overlap\": 0.5}"},
+    {SBP_BOXING_FULL, GPT(4), TWO, "{\"pipeline\": 2, \"micro_batch\": 12, \"zero\": 2}"},
+    {SBP_BOXING_FULL, GPT(4), TWO,
+     "{\"pipeline\": 4, \"micro_batch\": 12, \"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, GPT(4), TWO,
+     "{\"pipeline\": 2, \"micro_batch\": 12, \"schedule\": \"gpipe\", \"zero\": 3}"},
+    {SBP_BOXING_FULL, GPT(4), TWO,
+     "{\"pipeline\": 2, \"micro_batch\": 12, \"schedule\": \"interleaved\", \"chunks\": 2}"},
+    {SBP_BOXING_FULL, GPT(2), TWO,
+     "{\"zero\": 3, \"gather_blocks\": true, \"recompute\": \"selective\"}"},
+    {SBP_BOXING_FULL, GPT(2), TWO,
+     "{\"offload\": true, \"bucket_parameters\": 1000, \"regather\": true}"},
+    {SBP_BOXING_FULL, GPT(2), LAUNCHING, "{\"offload\": true}"},
+    {SBP_BOXING_FULL, GPT(2), TWO,
+     "{\"pipeline\": 2, \"micro_batch\": 12, \"schedule\": \"zero-bubble\"}"},
+    {SBP_BOXING_FULL, GPT(2), TWO,
+     "{\"pipeline\": 2, \"micro_batch\": 12, \"schedule\": \"message-driven\"}"},
+    {SBP_BOXING_FULL, GPT(2), FLAT,
+     "{\"pipeline\": 2, \"micro_batch\": 24, \"schedule\": \"cdp-v2\","
+     "\"allow_delayed_gradients\": true, \"owner\": \"broadcast\"}"},
+    {SBP_BOXING_FULL, LLAMA, TWO, "{\"recompute\": \"attention\"}"},
+    {SBP_BOXING_FULL, LLAMA, SIX, "{\"zero\": 1}"},
+    {SBP_BOXING_FULL, MIXTRAL, TWO, "{}"},
+    {SBP_BOXING_FULL, DEEPSEEK, SIX, "{\"micro_batch\": 12}"},
+    {SBP_BOXING_FULL, MIXTRAL, TWO, "{\"zero\": 2, \"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, DEEPSEEK, SIX,
+     "{\"micro_batch\": 12, \"recompute\": \"selective\", \"zero\": 3}"},
+    {SBP_BOXING_FULL, IMAGES, TWO, "{}"},
+    {SBP_BOXING_FULL, IMAGES, SIX, "{\"zero\": 2}"},
+    {SBP_BOXING_FULL, GRID, TWO, "{}"},
+    {SBP_BOXING_FULL, GRID, FLAT, "{\"recompute\": \"full\"}"},
+    {SBP_BOXING_FULL, IMAGES, TWO, "{\"micro_batch\": 12, \"recompute\": \"full\"}"},
+    {SBP_BOXING_PATH, GPT(2), TWO, "{}"},
+    {SBP_BOXING_PATH, GPT(4), TWO, "{\"pipeline\": 2, \"micro_batch\": 12}"},
+    {SBP_BOXING_PATH, LLAMA, SIX, "{}"},
+    {SBP_BOXING_PAPER, GRID, TWO, "{}"},
+};
+int setting_count(void)
+{
+    return (int)(sizeof SETTINGS / sizeof *SETTINGS);
+}
+
+struct cJSON *parsed(const char *text)
+{
+    struct cJSON *json = cJSON_Parse(text);
+    if (json == NULL)
+        fail_msg("no JSON: %s", text);
+    return json;
+}
+
+static void set_parallel(struct bench *b)
+{
+    struct sbp_diag diag = {0};
+    struct cJSON *json = parsed(b->setting->parallel);
+    struct sbp_json at;
+    struct sbp_parallel parallel = b->plan.parallel;
+    sbp_json_at(json, "parallel", &diag, &at);
+    if (sbp_parallel_read(&at, &parallel) != SBP_OK ||
+        sbp_plan_set_parallel(&b->plan, &parallel, &diag) != SBP_OK)
+        fail_msg("%s: %s", b->setting->parallel, diag.text);
+    cJSON_Delete(json);
+}
+
+bool bench_open(struct bench *b, int setting, uint64_t seed)
+{
+    struct sbp_diag diag = {0};
+    *b = (struct bench){.setting = &SETTINGS[setting], .seed = seed};
+    if (sbp_plan_begin(parsed(b->setting->model), "model", parsed(b->setting->cluster), "cluster",
+                       &b->plan, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    set_parallel(b);
+    const bool paper = b->setting->boxing == SBP_BOXING_PAPER;
+    b->request = (struct sbp_request){.space = paper ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL,
+                                      .boxing = b->setting->boxing,
+                                      .solver = sbp_solver_find("random"),
+                                      .solver_options = {.seed = seed, .max_evaluations = 1}};
+    if (sbp_optimise(&b->plan, &b->request, &b->outcome, &diag) != SBP_OK)
+        fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
+    if (b->outcome.status != SBP_PLAN_OPTIMAL && b->outcome.status != SBP_PLAN_FEASIBLE) {
+        sbp_plan_free(&b->plan);
+        return false;
+    }
+    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    sbp_random_seed(&b->random, seed);
+    return true;
+}
+
+void bench_close(struct bench *b)
+{
+    sbp_step_free(&b->step);
+    sbp_plan_free(&b->plan);
+}
+
+enum sbp_status check(const struct bench *b, struct sbp_diag *diag)
+{
+    const struct sbp_claim claim = {
+        .plan = &b->plan, .step = &b->step, .request = &b->request, .outcome = &b->outcome};
+    *diag = (struct sbp_diag){0};
+    return sbp_check_plan(&claim, diag);
+}

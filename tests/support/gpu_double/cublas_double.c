@@ -1,0 +1,89 @@
+/* Products take a made-up time and leave their result alone: nobody reads it. What is checked is
+ * that they stay inside their matrices, in types that go together. */
+#include <cublas_v2.h>
+#include <stdlib.h>
+
+#include "tests/support/gpu_double/gpu_double.h"
+
+struct cublasContext {
+    cudaStream_t stream;
+};
+
+cublasStatus_t cublasCreate(cublasHandle_t *handle)
+{
+    if (double_fails("cublasCreate"))
+        return CUBLAS_STATUS_NOT_INITIALIZED;
+    *handle = calloc(1, sizeof **handle);
+    return *handle != NULL ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_ALLOC_FAILED;
+}
+
+cublasStatus_t cublasDestroy(cublasHandle_t handle)
+{
+    free(handle);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasSetStream(cublasHandle_t handle, cudaStream_t stream)
+{
+    handle->stream = stream;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+const char *cublasGetStatusString(cublasStatus_t status)
+{
+    return status == CUBLAS_STATUS_SUCCESS ? "success" : "a failure of the stand-in";
+}
+
+static const struct kind {
+    cudaDataType_t data;
+    cublasComputeType_t sum;
+    size_t bytes;
+    double flops;
+} kinds[] = {
+    {CUDA_R_32F, CUBLAS_COMPUTE_32F, 4, DOUBLE_FP32_FLOPS},
+    {CUDA_R_64F, CUBLAS_COMPUTE_64F, 8, DOUBLE_FP64_FLOPS},
+    {CUDA_R_16BF, CUBLAS_COMPUTE_32F, 2, DOUBLE_BF16_FLOPS},
+    {CUDA_R_16F, CUBLAS_COMPUTE_32F, 2, DOUBLE_FP16_FLOPS},
+};
+
+/* Of a matrix stored by columns. */
+static bool is_matrix(const void *matrix, int rows, int columns, int stride, size_t bytes)
+{
+    return rows > 0 && columns > 0 && stride >= rows &&
+           double_is_device(matrix,
+                            ((size_t)stride * (size_t)(columns - 1) + (size_t)rows) * bytes);
+}
+
+static void run_nothing(void *argument)
+{
+    (void)argument;
+}
+
+cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t transa,
+                            cublasOperation_t transb, int m, int n, int k, const void *alpha,
+                            const void *A, cudaDataType Atype, int lda, const void *B,
+                            cudaDataType Btype, int ldb, const void *beta, void *C,
+                            cudaDataType Ctype, int ldc, cublasComputeType_t computeType,
+                            cublasGemmAlgo_t algo)
+{
+    const struct kind *kind = NULL;
+    if (double_fails("cublasGemmEx"))
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (kinds[i].data == Atype)
+            kind = &kinds[i];
+    if (kind == NULL || kind->sum != computeType || Btype != Atype || Ctype != Atype ||
+        handle->stream == NULL || transa != CUBLAS_OP_N || transb != CUBLAS_OP_N || alpha == NULL ||
+        beta == NULL || algo != CUBLAS_GEMM_DEFAULT)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (kind->bytes == 8 ? *(const double *)alpha != 1 : *(const float *)alpha != 1)
+        return CUBLAS_STATUS_INVALID_VALUE; /* read as the type of the sum */
+    if (!is_matrix(A, m, k, lda, kind->bytes) || !is_matrix(B, k, n, ldb, kind->bytes) ||
+        !is_matrix(C, m, n, ldc, kind->bytes))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    const double time_s = DOUBLE_LAUNCH_S + 2.0 * m * n * k / kind->flops;
+    return double_enqueue(handle->stream, run_nothing, &time_s, sizeof time_s, time_s) ==
+                   cudaSuccess
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
+}

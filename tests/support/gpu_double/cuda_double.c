@@ -1,0 +1,571 @@
+#include "tests/support/gpu_double/gpu_double.h"
+
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LARGE   ((size_t)1 << 20) /* beyond, copies move their first and last bytes alone */
+#define EDGE    ((size_t)64 << 10)
+#define POISON  0xa5
+#define WORK_NS 50000 /* what any work takes: long enough to be seen by who does not wait */
+
+/* --- what fails --- */
+
+struct trap {
+    const char *variable;
+    int seen;
+};
+
+static pthread_mutex_t trap_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* "CALL:N" or "CALL:N@RANK" */
+static bool springs(struct trap *trap, const char *call)
+{
+    const char *text = getenv(trap->variable), *own_rank = getenv("OMPI_COMM_WORLD_RANK");
+    const size_t length = strlen(call);
+    if (text == NULL || strncmp(text, call, length) != 0 || text[length] != ':')
+        return false;
+    char *end;
+    const long wanted = strtol(text + length + 1, &end, 10);
+    if (*end == '@' && own_rank != NULL && strcmp(end + 1, own_rank) != 0)
+        return false;
+    (void)pthread_mutex_lock(&trap_lock);
+    const bool now = ++trap->seen == wanted;
+    (void)pthread_mutex_unlock(&trap_lock);
+    return now;
+}
+
+bool double_fails(const char *call)
+{
+    static struct trap trap = {"SBP_DOUBLE_FAIL", 0};
+    return springs(&trap, call);
+}
+
+bool double_stalls(const char *call)
+{
+    static struct trap trap = {"SBP_DOUBLE_STALL", 0};
+    return springs(&trap, call);
+}
+
+#define MAY_FAIL(call, code)                                                                       \
+    do {                                                                                           \
+        if (double_fails(call))                                                                    \
+            return (code);                                                                         \
+    } while (0)
+
+/* --- memory --- */
+
+struct block {
+    struct block *next;
+    unsigned char *at;
+    size_t bytes;
+};
+
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct block *blocks;
+static size_t used_bytes;
+
+bool double_is_device(const void *memory, size_t bytes)
+{
+    const uintptr_t at = (uintptr_t)memory;
+    bool found = false;
+    (void)pthread_mutex_lock(&memory_lock);
+    for (const struct block *block = blocks; block != NULL && !found; block = block->next) {
+        const uintptr_t first = (uintptr_t)block->at;
+        found = at >= first && at - first <= block->bytes && bytes <= block->bytes - (at - first);
+    }
+    (void)pthread_mutex_unlock(&memory_lock);
+    return found;
+}
+
+static cudaError_t allocate(void **memory, size_t bytes)
+{
+    if (bytes > DOUBLE_MEMORY_BYTES)
+        return cudaErrorMemoryAllocation;
+    struct block *block = malloc(sizeof *block);
+    unsigned char *at = bytes > LARGE ? calloc(1, bytes) : malloc(bytes > 0 ? bytes : 1);
+    (void)pthread_mutex_lock(&memory_lock);
+    const bool fits = block != NULL && at != NULL && bytes <= DOUBLE_MEMORY_BYTES - used_bytes;
+    if (fits) {
+        *block = (struct block){blocks, at, bytes};
+        blocks = block;
+        used_bytes += bytes;
+    }
+    (void)pthread_mutex_unlock(&memory_lock);
+    if (!fits) {
+        free(at);
+        free(block);
+        return cudaErrorMemoryAllocation;
+    }
+    if (bytes <= LARGE)
+        memset(at, POISON, bytes);
+    *memory = at;
+    return cudaSuccess;
+}
+
+static cudaError_t release(void *memory)
+{
+    struct block *found = NULL;
+    (void)pthread_mutex_lock(&memory_lock);
+    for (struct block **at = &blocks; *at != NULL && found == NULL; at = &(*at)->next)
+        if ((*at)->at == memory) {
+            found = *at;
+            *at = found->next;
+            used_bytes -= found->bytes;
+            break;
+        }
+    (void)pthread_mutex_unlock(&memory_lock);
+    if (found == NULL)
+        return cudaErrorInvalidValue;
+    free(found->at);
+    free(found);
+    return cudaSuccess;
+}
+
+/* --- streams --- */
+
+struct work {
+    struct work *next;
+    void (*run)(void *argument);
+    _Alignas(16) unsigned char argument[];
+};
+
+struct CUstream_st {
+    struct CUstream_st *next; /* of all */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t worker;
+    struct work *first, **end;
+    uint64_t issued, finished;
+    double clock_s;
+    bool closing;
+};
+
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct CUstream_st *streams;
+static struct CUstream_st *default_stream;
+
+static void *work_off(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    const struct timespec pause = {.tv_nsec = WORK_NS};
+    (void)pthread_mutex_lock(&stream->lock);
+    for (;;) {
+        while (stream->first == NULL && !stream->closing)
+            (void)pthread_cond_wait(&stream->changed, &stream->lock);
+        struct work *work = stream->first;
+        if (work == NULL)
+            break;
+        (void)pthread_mutex_unlock(&stream->lock);
+        (void)nanosleep(&pause, NULL);
+        work->run(work->argument);
+        (void)pthread_mutex_lock(&stream->lock);
+        stream->first = work->next;
+        if (stream->first == NULL)
+            stream->end = &stream->first;
+        stream->finished++;
+        free(work);
+        (void)pthread_cond_broadcast(&stream->changed);
+    }
+    (void)pthread_mutex_unlock(&stream->lock);
+    return NULL;
+}
+
+static struct CUstream_st *make_stream(void)
+{
+    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    stream->end = &stream->first;
+    if (pthread_mutex_init(&stream->lock, NULL) != 0 ||
+        pthread_cond_init(&stream->changed, NULL) != 0 ||
+        pthread_create(&stream->worker, NULL, work_off, stream) != 0) {
+        free(stream);
+        return NULL;
+    }
+    return stream;
+}
+
+static void add_stream(struct CUstream_st *stream)
+{
+    stream->next = streams;
+    streams = stream;
+}
+
+/* The stream of a handle; NULL: it is none, or was destroyed. */
+static struct CUstream_st *find_stream(cudaStream_t handle)
+{
+    struct CUstream_st *found;
+    (void)pthread_mutex_lock(&streams_lock);
+    if (handle == NULL && default_stream == NULL) {
+        default_stream = make_stream();
+        if (default_stream != NULL)
+            add_stream(default_stream);
+    }
+    found = streams;
+    while (found != NULL && found != (handle == NULL ? default_stream : handle))
+        found = found->next;
+    (void)pthread_mutex_unlock(&streams_lock);
+    return found;
+}
+
+cudaError_t double_enqueue(cudaStream_t handle, void (*run)(void *argument), const void *argument,
+                           size_t size, double time_s)
+{
+    struct CUstream_st *stream = find_stream(handle);
+    struct work *work = malloc(sizeof *work + size);
+    if (stream == NULL || work == NULL) {
+        free(work);
+        return cudaErrorInvalidResourceHandle;
+    }
+    work->next = NULL;
+    work->run = run;
+    memcpy(work->argument, argument, size);
+    (void)pthread_mutex_lock(&stream->lock);
+    *stream->end = work;
+    stream->end = &work->next;
+    stream->issued++;
+    stream->clock_s += time_s;
+    (void)pthread_cond_broadcast(&stream->changed);
+    (void)pthread_mutex_unlock(&stream->lock);
+    return cudaSuccess;
+}
+
+static void wait_until(struct CUstream_st *stream, uint64_t finished)
+{
+    (void)pthread_mutex_lock(&stream->lock);
+    while (stream->finished < finished)
+        (void)pthread_cond_wait(&stream->changed, &stream->lock);
+    (void)pthread_mutex_unlock(&stream->lock);
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags)
+{
+    MAY_FAIL("cudaStreamCreateWithFlags", cudaErrorMemoryAllocation);
+    if (flags != cudaStreamNonBlocking) /* others wait for the default one, which these do not */
+        return cudaErrorInvalidValue;
+    *stream = make_stream();
+    if (*stream == NULL)
+        return cudaErrorMemoryAllocation;
+    (void)pthread_mutex_lock(&streams_lock);
+    add_stream(*stream);
+    (void)pthread_mutex_unlock(&streams_lock);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    if (stream == NULL || find_stream(stream) == NULL)
+        return cudaErrorInvalidResourceHandle;
+    (void)pthread_mutex_lock(&streams_lock);
+    struct CUstream_st **at = &streams;
+    while (*at != stream)
+        at = &(*at)->next;
+    *at = stream->next;
+    (void)pthread_mutex_unlock(&streams_lock);
+    (void)pthread_mutex_lock(&stream->lock);
+    stream->closing = true;
+    (void)pthread_cond_broadcast(&stream->changed);
+    (void)pthread_mutex_unlock(&stream->lock);
+    (void)pthread_join(stream->worker, NULL);
+    (void)pthread_cond_destroy(&stream->changed);
+    (void)pthread_mutex_destroy(&stream->lock);
+    free(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamQuery(cudaStream_t handle)
+{
+    MAY_FAIL("cudaStreamQuery", cudaErrorIllegalAddress);
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL)
+        return cudaErrorInvalidResourceHandle;
+    (void)pthread_mutex_lock(&stream->lock);
+    const bool done = stream->finished == stream->issued;
+    (void)pthread_mutex_unlock(&stream->lock);
+    return done ? cudaSuccess : cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t handle)
+{
+    MAY_FAIL("cudaStreamSynchronize", cudaErrorIllegalAddress);
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL)
+        return cudaErrorInvalidResourceHandle;
+    wait_until(stream, stream->issued);
+    return cudaSuccess;
+}
+
+/* --- events --- */
+
+struct CUevent_st {
+    struct CUstream_st *stream; /* NULL: not recorded */
+    uint64_t ticket;
+    double at_s;
+};
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    MAY_FAIL("cudaEventCreate", cudaErrorMemoryAllocation);
+    *event = calloc(1, sizeof **event);
+    return *event != NULL ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    free(event);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t handle)
+{
+    MAY_FAIL("cudaEventRecord", cudaErrorIllegalAddress);
+    struct CUstream_st *stream = find_stream(handle);
+    if (stream == NULL)
+        return cudaErrorInvalidResourceHandle;
+    *event = (struct CUevent_st){stream, stream->issued, stream->clock_s};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    MAY_FAIL("cudaEventSynchronize", cudaErrorIllegalAddress);
+    if (event->stream != NULL)
+        wait_until(event->stream, event->ticket);
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventElapsedTime(float *time_ms, cudaEvent_t start, cudaEvent_t end)
+{
+    MAY_FAIL("cudaEventElapsedTime", cudaErrorIllegalAddress);
+    if (start->stream == NULL || end->stream != start->stream)
+        return cudaErrorInvalidResourceHandle;
+    (void)pthread_mutex_lock(&end->stream->lock);
+    const bool done = end->stream->finished >= end->ticket;
+    (void)pthread_mutex_unlock(&end->stream->lock);
+    if (!done)
+        return cudaErrorNotReady;
+    *time_ms = (float)((end->at_s - start->at_s) * 1e3);
+    return cudaSuccess;
+}
+
+/* --- copies --- */
+
+struct move {
+    unsigned char *to;
+    const unsigned char *from; /* NULL: `value` instead */
+    int value;
+    size_t bytes;
+};
+
+static void move_piece(const struct move *move, size_t first, size_t bytes)
+{
+    if (move->from != NULL)
+        memmove(move->to + first, move->from + first, bytes);
+    else
+        memset(move->to + first, move->value, bytes);
+}
+
+static void run_move(void *argument)
+{
+    const struct move *move = argument;
+    if (move->bytes <= LARGE) {
+        move_piece(move, 0, move->bytes);
+        return;
+    }
+    move_piece(move, 0, EDGE);
+    move_piece(move, move->bytes - EDGE, EDGE);
+}
+
+static bool fits_kind(const void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    const bool to_device = double_is_device(to, bytes), from_device = double_is_device(from, bytes);
+    return (kind == cudaMemcpyHostToDevice && to_device && !from_device) ||
+           (kind == cudaMemcpyDeviceToHost && !to_device && from_device) ||
+           (kind == cudaMemcpyDeviceToDevice && to_device && from_device);
+}
+
+/* Waits for the default stream alone, as streams that do not block want it. */
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    MAY_FAIL("cudaMemcpy", cudaErrorIllegalAddress);
+    struct CUstream_st *stream = find_stream(NULL);
+    if (stream == NULL || !fits_kind(to, from, bytes, kind))
+        return cudaErrorInvalidValue;
+    wait_until(stream, stream->issued);
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream)
+{
+    MAY_FAIL("cudaMemcpyAsync", cudaErrorIllegalAddress);
+    const struct move move = {to, from, 0, bytes};
+    if (kind != cudaMemcpyDeviceToDevice || !fits_kind(to, from, bytes, kind))
+        return cudaErrorInvalidValue;
+    return double_enqueue(stream, run_move, &move, sizeof move,
+                          2 * (double)bytes / DOUBLE_COPY_BYTES_PER_S);
+}
+
+cudaError_t cudaMemset(void *memory, int value, size_t bytes)
+{
+    MAY_FAIL("cudaMemset", cudaErrorIllegalAddress);
+    const struct move move = {memory, NULL, value, bytes};
+    if (!double_is_device(memory, bytes))
+        return cudaErrorInvalidValue;
+    return double_enqueue(NULL, run_move, &move, sizeof move, 0);
+}
+
+/* --- allocation --- */
+
+cudaError_t cudaMalloc(void **memory, size_t bytes)
+{
+    MAY_FAIL("cudaMalloc", cudaErrorMemoryAllocation);
+    return allocate(memory, bytes);
+}
+
+/* Waits for all streams, as it does on a device. */
+cudaError_t cudaFree(void *memory)
+{
+    if (memory == NULL)
+        return cudaSuccess;
+    (void)pthread_mutex_lock(&streams_lock);
+    for (struct CUstream_st *stream = streams; stream != NULL; stream = stream->next)
+        wait_until(stream, stream->issued);
+    (void)pthread_mutex_unlock(&streams_lock);
+    return release(memory);
+}
+
+cudaError_t cudaMallocAsync(void **memory, size_t bytes, cudaStream_t stream)
+{
+    MAY_FAIL("cudaMallocAsync", cudaErrorMemoryAllocation);
+    return find_stream(stream) == NULL ? cudaErrorInvalidResourceHandle : allocate(memory, bytes);
+}
+
+static void run_release(void *argument)
+{
+    void **memory = argument;
+    if (release(*memory) != cudaSuccess)
+        abort(); /* it was the device's when it was handed over */
+}
+
+cudaError_t cudaFreeAsync(void *memory, cudaStream_t stream)
+{
+    MAY_FAIL("cudaFreeAsync", cudaErrorInvalidValue);
+    if (!double_is_device(memory, 0))
+        return cudaErrorInvalidValue;
+    return double_enqueue(stream, run_release, &memory, sizeof memory, 0);
+}
+
+/* --- devices --- */
+
+static _Thread_local int current_device;
+
+static int device_count(void)
+{
+    const char *text = getenv("SBP_DOUBLE_DEVICES");
+    return text != NULL ? atoi(text) : 4;
+}
+
+/* On the bus. */
+static int first_device(void)
+{
+    const char *text = getenv("SBP_DOUBLE_FIRST");
+    return text != NULL ? atoi(text) : 0;
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    MAY_FAIL("cudaGetDeviceCount", cudaErrorInsufficientDriver);
+    *count = device_count();
+    return *count > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    MAY_FAIL("cudaSetDevice", cudaErrorDevicesUnavailable);
+    if (device < 0 || device >= device_count())
+        return cudaErrorInvalidDevice;
+    current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current_device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *address, int length, int device)
+{
+    MAY_FAIL("cudaDeviceGetPCIBusId", cudaErrorInvalidDevice);
+    (void)snprintf(address, (size_t)length, "0000:%02x:00.0", 0x10 + first_device() + device);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
+{
+    MAY_FAIL("cudaGetDeviceProperties", cudaErrorInvalidDevice);
+    (void)device;
+    memset(properties, 0, sizeof *properties);
+    (void)snprintf(properties->name, sizeof properties->name, "%s", DOUBLE_NAME);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
+{
+    MAY_FAIL("cudaMemGetInfo", cudaErrorIllegalAddress);
+    *free_bytes = *total_bytes = DOUBLE_MEMORY_BYTES;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device)
+{
+    (void)device;
+    *pool = NULL;
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, enum cudaMemPoolAttr attribute, void *value)
+{
+    MAY_FAIL("cudaMemPoolSetAttribute", cudaErrorNotSupported);
+    (void)pool, (void)value;
+    return attribute == cudaMemPoolAttrReleaseThreshold ||
+                   attribute == cudaMemPoolReuseAllowInternalDependencies
+               ? cudaSuccess
+               : cudaErrorInvalidValue;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = 13000;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return "no error";
+    case cudaErrorNoDevice:
+        return "no CUDA-capable device is detected";
+    case cudaErrorMemoryAllocation:
+        return "out of memory";
+    case cudaErrorInvalidValue:
+        return "invalid argument";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
+    default:
+        return "another error of the stand-in";
+    }
+}

@@ -1,0 +1,467 @@
+/* NCCL between processes of one machine: members of a communicator meet in a segment of shared
+ * memory that its unique id names, and move pieces through it. */
+#include <fcntl.h>
+#include <nccl.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/support/gpu_double/gpu_double.h"
+
+/* The header has these without a prototype. */
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
+
+enum { MOST_MEMBERS = 16, PIECE_BYTES = 32 << 10, BOX_BYTES = 4 << 10, MOST_GROUPED = 64 };
+
+enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST };
+
+/* What a member is about to do; members must agree. */
+struct call {
+    int kind, type, reduction, root;
+    uint64_t count;
+};
+
+/* A piece on its way from one member to another. */
+struct box {
+    atomic_int full;
+    uint64_t total; /* of the whole message */
+    uint64_t bytes;
+    unsigned char data[BOX_BYTES];
+};
+
+struct segment {
+    atomic_int joined, ready, arrived, generation;
+    atomic_int device[MOST_MEMBERS]; /* and 1; 0: not there yet */
+    struct call call[MOST_MEMBERS];
+    unsigned char piece[MOST_MEMBERS][PIECE_BYTES];
+    struct box box[MOST_MEMBERS][MOST_MEMBERS]; /* from, to */
+};
+
+struct ncclComm {
+    struct segment *segment;
+    int rank, size;
+    atomic_int error;   /* ncclResult_t that work came to */
+    atomic_int pending; /* work that was enqueued */
+};
+
+static _Thread_local char last_error[256];
+
+static ncclResult_t refuse(ncclResult_t code, const char *what)
+{
+    (void)snprintf(last_error, sizeof last_error, "stand-in: %s", what);
+    return code;
+}
+
+static void nap(void)
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    (void)nanosleep(&pause, NULL);
+}
+
+/* --- communicators --- */
+
+ncclResult_t ncclGetVersion(int *version)
+{
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t code)
+{
+    switch (code) {
+    case ncclSuccess:
+        return "no error";
+    case ncclInvalidArgument:
+        return "invalid argument";
+    case ncclInvalidUsage:
+        return "invalid usage";
+    case ncclRemoteError:
+        return "remote process exited or there was a network error";
+    default:
+        return "unhandled error of the stand-in";
+    }
+}
+
+const char *ncclGetLastError(ncclComm_t comm)
+{
+    (void)comm;
+    return last_error;
+}
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
+{
+    static atomic_int made;
+    if (double_fails("ncclGetUniqueId"))
+        return refuse(ncclSystemError, "no id");
+    const char *run = getenv("SBP_DOUBLE_RUN");
+    memset(id, 0, sizeof *id);
+    (void)snprintf(id->internal, sizeof id->internal, "/nccl-double-%s-%ld-%d",
+                   run != NULL ? run : "0", (long)getpid(), atomic_fetch_add(&made, 1));
+    return ncclSuccess;
+}
+
+static struct segment *open_segment(const char *name)
+{
+    const int file = shm_open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file < 0)
+        return NULL;
+    void *at = MAP_FAILED;
+    if (ftruncate(file, sizeof(struct segment)) == 0)
+        at = mmap(NULL, sizeof(struct segment), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    (void)close(file);
+    return at == MAP_FAILED ? NULL : at;
+}
+
+/* All members are there, on devices of their own. */
+static ncclResult_t meet(struct segment *segment, int size, int rank)
+{
+    char bus[32];
+    int device, nobody = 0;
+    if (cudaGetDevice(&device) != cudaSuccess ||
+        cudaDeviceGetPCIBusId(bus, sizeof bus, device) != cudaSuccess)
+        return ncclUnhandledCudaError;
+    device = (int)strtol(bus + 5, NULL, 16);
+    if (!atomic_compare_exchange_strong(&segment->device[rank], &nobody, device + 1))
+        return refuse(ncclInvalidUsage, "two members have the same rank");
+    (void)atomic_fetch_add(&segment->joined, 1);
+    while (atomic_load(&segment->joined) < size)
+        nap();
+    for (int a = 0; a < size; a++)
+        for (int b = 0; b < a; b++)
+            if (atomic_load(&segment->device[a]) == atomic_load(&segment->device[b]))
+                return refuse(ncclInvalidUsage, "two members have the same device");
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t *comm, int size, ncclUniqueId id, int rank)
+{
+    if (double_fails("ncclCommInitRank"))
+        return refuse(ncclSystemError, "no communicator");
+    if (size < 1 || size > MOST_MEMBERS || rank < 0 || rank >= size || id.internal[0] != '/')
+        return refuse(ncclInvalidArgument, "no such member");
+    struct segment *segment = open_segment(id.internal);
+    *comm = calloc(1, sizeof **comm);
+    if (segment == NULL || *comm == NULL)
+        return refuse(ncclSystemError, "no shared memory");
+    **comm = (struct ncclComm){.segment = segment, .rank = rank, .size = size};
+    const ncclResult_t result = meet(segment, size, rank);
+    if (atomic_fetch_add(&segment->ready, 1) + 1 == size)
+        (void)shm_unlink(id.internal); /* all have it open */
+    return result;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm)
+{
+    if (double_fails("ncclCommDestroy"))
+        return refuse(ncclInternalError, "not destroyed");
+    if (atomic_load(&comm->pending) > 0)
+        return refuse(ncclInvalidUsage, "destroyed while work is under way");
+    (void)munmap(comm->segment, sizeof *comm->segment);
+    free(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
+{
+    *error = (ncclResult_t)atomic_load(&comm->error);
+    return ncclSuccess;
+}
+
+/* --- work --- */
+
+/* Members of a communicator, in the threads that do its work. */
+static void together(const struct ncclComm *comm)
+{
+    struct segment *segment = comm->segment;
+    const int generation = atomic_load(&segment->generation);
+    if (atomic_fetch_add(&segment->arrived, 1) + 1 == comm->size) {
+        atomic_store(&segment->arrived, 0);
+        (void)atomic_fetch_add(&segment->generation, 1);
+        return;
+    }
+    while (atomic_load(&segment->generation) == generation)
+        nap();
+}
+
+static void stall(struct ncclComm *comm)
+{
+    atomic_store(&comm->error, (int)ncclRemoteError);
+    for (;;)
+        nap();
+}
+
+static size_t type_bytes(ncclDataType_t type)
+{
+    return type == ncclFloat32 ? sizeof(float) : type == ncclFloat64 ? sizeof(double) : 1;
+}
+
+struct work {
+    ncclComm_t comm;
+    struct call call;
+    const unsigned char *send;
+    unsigned char *receive;
+    bool stalls;
+};
+
+static bool is_agreed(const struct work *work)
+{
+    const struct ncclComm *comm = work->comm;
+    comm->segment->call[comm->rank] = work->call;
+    together(comm);
+    bool same = true;
+    for (int r = 0; r < comm->size; r++)
+        same = same && memcmp(&comm->segment->call[r], &work->call, sizeof work->call) == 0;
+    together(comm);
+    return same;
+}
+
+/* Element i of every member's piece, in order. */
+static void reduce(const struct work *work, size_t i, unsigned char *into)
+{
+    const struct ncclComm *comm = work->comm;
+    const bool is_single = work->call.type == (int)ncclFloat32;
+    double result = 0;
+    for (int r = 0; r < comm->size; r++) {
+        const unsigned char *piece = comm->segment->piece[r];
+        const double x = is_single ? (double)((const float *)piece)[i] : ((const double *)piece)[i];
+        if (r == 0)
+            result = x;
+        else if (work->call.reduction == (int)ncclMax)
+            result = x > result ? x : result;
+        else
+            result = is_single ? (double)((float)result + (float)x) : result + x;
+    }
+    if (is_single)
+        *(float *)into = (float)result;
+    else
+        *(double *)into = result;
+}
+
+/* What a member takes of the pieces [first, first + count) of everybody's send buffers. */
+static void take(const struct work *work, uint64_t first, uint64_t count)
+{
+    const struct ncclComm *comm = work->comm;
+    const size_t bytes = type_bytes((ncclDataType_t)work->call.type);
+    const uint64_t block = work->call.count;
+    switch (work->call.kind) {
+    case ALL_REDUCE:
+        for (uint64_t i = 0; i < count; i++)
+            reduce(work, i, work->receive + (first + i) * bytes);
+        break;
+    case REDUCE_SCATTER:
+        for (uint64_t i = 0; i < count; i++)
+            if ((first + i) / block == (uint64_t)comm->rank)
+                reduce(work, i, work->receive + (first + i) % block * bytes);
+        break;
+    case ALL_GATHER:
+        for (int r = 0; r < comm->size; r++)
+            memcpy(work->receive + ((uint64_t)r * block + first) * bytes, comm->segment->piece[r],
+                   count * bytes);
+        break;
+    default:
+        memcpy(work->receive + first * bytes, comm->segment->piece[work->call.root], count * bytes);
+    }
+}
+
+static void run_collective(void *argument)
+{
+    const struct work *work = argument;
+    struct ncclComm *comm = work->comm;
+    const size_t bytes = type_bytes((ncclDataType_t)work->call.type);
+    const uint64_t step = PIECE_BYTES / bytes;
+    uint64_t total = work->call.count;
+    if (work->stalls)
+        stall(comm);
+    if (!is_agreed(work)) {
+        atomic_store(&comm->error, (int)ncclInvalidUsage);
+        stall(comm); /* as calls that differ do */
+    }
+    if (work->call.kind == REDUCE_SCATTER)
+        total *= (uint64_t)comm->size;
+    for (uint64_t first = 0; first < total; first += step) {
+        const uint64_t count = total - first < step ? total - first : step;
+        memcpy(comm->segment->piece[comm->rank], work->send + first * bytes, count * bytes);
+        together(comm);
+        take(work, first, count);
+        together(comm);
+    }
+    (void)atomic_fetch_sub(&comm->pending, 1);
+}
+
+static ncclResult_t enqueue(const char *name, ncclComm_t comm, struct call call, const void *send,
+                            uint64_t sends, void *receive, uint64_t receives, cudaStream_t stream)
+{
+    const size_t bytes = type_bytes((ncclDataType_t)call.type);
+    if (double_fails(name))
+        return refuse(ncclInternalError, name);
+    if (call.type != (int)ncclFloat32 && call.type != (int)ncclFloat64)
+        return refuse(ncclInvalidArgument, "element type");
+    if (call.count > 0 &&
+        (!double_is_device(send, sends * bytes) || !double_is_device(receive, receives * bytes)))
+        return refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
+    const struct work work = {comm, call, send, receive, double_stalls(name)};
+    (void)atomic_fetch_add(&comm->pending, 1);
+    return double_enqueue(stream, run_collective, &work, sizeof work, 0) == cudaSuccess
+               ? ncclSuccess
+               : refuse(ncclUnhandledCudaError, "no such stream");
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = {ALL_REDUCE, (int)type, (int)op, 0, count};
+    return enqueue("ncclAllReduce", comm, call, send, count, receive, count, stream);
+}
+
+ncclResult_t ncclAllGather(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = {ALL_GATHER, (int)type, 0, 0, count};
+    return enqueue("ncclAllGather", comm, call, send, count, receive, count * (size_t)comm->size,
+                   stream);
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = {REDUCE_SCATTER, (int)type, (int)op, 0, count};
+    return enqueue("ncclReduceScatter", comm, call, send, count * (size_t)comm->size, receive,
+                   count, stream);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream)
+{
+    const struct call call = {BROADCAST, (int)type, 0, root, count};
+    if (root < 0 || root >= comm->size)
+        return refuse(ncclInvalidArgument, "root");
+    return enqueue("ncclBroadcast", comm, call, send, count, receive, count, stream);
+}
+
+/* --- messages --- */
+
+struct message {
+    bool sends;
+    int peer;
+    unsigned char *data;
+    uint64_t total, moved;
+};
+
+/* Messages of one communicator that go at the same time. */
+struct bundle {
+    ncclComm_t comm;
+    cudaStream_t stream;
+    bool stalls;
+    int count;
+    struct message message[MOST_GROUPED];
+};
+
+static _Thread_local int group_depth;
+static _Thread_local struct bundle grouped;
+
+/* Moves a piece if it can; false: it cannot. */
+static bool advance(struct ncclComm *comm, struct message *message)
+{
+    struct box *box = message->sends ? &comm->segment->box[comm->rank][message->peer]
+                                     : &comm->segment->box[message->peer][comm->rank];
+    if (atomic_load(&box->full) == message->sends)
+        return false;
+    if (message->sends) {
+        const uint64_t left = message->total - message->moved;
+        box->total = message->total;
+        box->bytes = left < BOX_BYTES ? left : BOX_BYTES;
+        memcpy(box->data, message->data + message->moved, box->bytes);
+    } else if (box->total != message->total) {
+        atomic_store(&comm->error, (int)ncclInvalidUsage);
+        stall(comm);
+    } else {
+        memcpy(message->data + message->moved, box->data, box->bytes);
+    }
+    message->moved += box->bytes;
+    atomic_store(&box->full, message->sends);
+    return true;
+}
+
+static void run_bundle(void *argument)
+{
+    struct bundle *bundle = argument;
+    if (bundle->stalls)
+        stall(bundle->comm);
+    for (bool done = false; !done;) {
+        bool moved = false;
+        done = true;
+        for (int i = 0; i < bundle->count; i++) {
+            struct message *message = &bundle->message[i];
+            if (message->moved < message->total)
+                moved = advance(bundle->comm, message) || moved;
+            done = done && message->moved == message->total;
+        }
+        if (!moved && !done)
+            nap();
+    }
+    (void)atomic_fetch_sub(&bundle->comm->pending, 1);
+}
+
+static ncclResult_t issue(struct bundle *bundle)
+{
+    if (bundle->count == 0)
+        return ncclSuccess;
+    (void)atomic_fetch_add(&bundle->comm->pending, 1);
+    const cudaError_t code = double_enqueue(bundle->stream, run_bundle, bundle, sizeof *bundle, 0);
+    bundle->count = 0;
+    bundle->stalls = false;
+    return code == cudaSuccess ? ncclSuccess : refuse(ncclUnhandledCudaError, "no such stream");
+}
+
+static ncclResult_t add(const char *name, bool sends, void *data, size_t count, ncclDataType_t type,
+                        int peer, ncclComm_t comm, cudaStream_t stream)
+{
+    const uint64_t bytes = count * type_bytes(type);
+    if (double_fails(name))
+        return refuse(ncclInternalError, name);
+    if (peer < 0 || peer >= comm->size || count == 0)
+        return refuse(ncclInvalidArgument, "peer or count");
+    if (peer == comm->rank && group_depth == 0)
+        return refuse(ncclInvalidUsage, "a message to oneself outside of a group");
+    if (!double_is_device(data, bytes))
+        return refuse(ncclInvalidArgument, "a buffer is not the device's, or too short");
+    if (grouped.count == MOST_GROUPED ||
+        (grouped.count > 0 && (grouped.comm != comm || grouped.stream != stream)))
+        return refuse(ncclInvalidUsage, "more than the stand-in groups");
+    grouped.comm = comm;
+    grouped.stream = stream;
+    grouped.stalls = double_stalls(name) || grouped.stalls;
+    grouped.message[grouped.count++] = (struct message){sends, peer, data, bytes, 0};
+    return group_depth > 0 ? ncclSuccess : issue(&grouped);
+}
+
+ncclResult_t ncclSend(const void *data, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream)
+{
+    return add("ncclSend", true, (void *)(uintptr_t)data, count, type, peer, comm, stream);
+}
+
+ncclResult_t ncclRecv(void *data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream)
+{
+    return add("ncclRecv", false, data, count, type, peer, comm, stream);
+}
+
+ncclResult_t ncclGroupStart(void)
+{
+    group_depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void)
+{
+    if (double_fails("ncclGroupEnd"))
+        return refuse(ncclInternalError, "ncclGroupEnd");
+    return --group_depth > 0 ? ncclSuccess : issue(&grouped);
+}

@@ -1,0 +1,217 @@
+/* From samples to files: what is written reads back as a cluster, and failures leave nothing. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "calib/output/cluster_file.h"
+
+#define ALPHA_S 4e-6
+#define BETA    2.5e-10
+
+struct folder {
+    char path[64];
+};
+
+static int make_folder(void **state)
+{
+    struct folder *folder = malloc(sizeof *folder);
+    if (folder == NULL)
+        return -1;
+    (void)snprintf(folder->path, sizeof folder->path, "/tmp/sbplan-calib-XXXXXX");
+    *state = folder;
+    return mkdtemp(folder->path) == NULL ? -1 : 0;
+}
+
+/* Fails when a test left something behind. */
+static int remove_folder(void **state)
+{
+    struct folder *folder = *state;
+    const int status = rmdir(folder->path);
+    free(folder);
+    return status;
+}
+
+static void repeat(struct sbp_samples *samples, double time_s)
+{
+    const double times[] = {time_s, time_s * 1.01, time_s * 0.99, time_s, time_s};
+    sbp_samples_add(samples, times, 5);
+    sbp_samples_add(samples, times, 5);
+}
+
+/* Samples of a machine that follows the formulas: 4 ranks, 2 cores, 10 GFLOP/s on one shape and
+ * half of it on the other, 4 GB/s. */
+static void make_calibration(struct sbp_calibration *calibration)
+{
+    *calibration = (struct sbp_calibration){
+        .samples_path = "x/c.samples.jsonl",
+        .origin = {.name = "test-4-ranks", .host = "test", .date = "now", .backend = "threads"},
+        .compute = {
+            .gemm_count = 3,
+            .gemm = {{SBP_FP32, 100, 100, 100}, {SBP_FP32, 10, 10, 10}, {SBP_FP64, 8, 8, 8}},
+            .copy_bytes = 1000000}};
+    struct sbp_calibration_origin *origin = &calibration->origin;
+    origin->version = "0";
+    origin->command = "test \"quoted\"";
+    origin->ranks = origin->ranks_per_host = 4;
+    origin->hosts = 1;
+    origin->cores = 2;
+    origin->memory_bytes = 1 << 30;
+    repeat(&calibration->compute.samples[0], 2 * 1e6 / 4e9);
+    repeat(&calibration->compute.samples[1], 2e6 / 10e9);
+    repeat(&calibration->compute.samples[2], 2e3 / 5e9);
+    repeat(&calibration->compute.samples[3], 1024 / 1e9);
+    struct sbp_collective_times *times = &calibration->collectives;
+    assert_int_equal(sbp_collective_times_init(times, SBP_FIT_KINDS * 3 * 7, NULL), SBP_OK);
+    for (int i = 0; i < times->count; i++) {
+        const int members = 2 + i / SBP_FIT_KINDS % 3;
+        times->point[i] =
+            (struct sbp_collective_point){(enum sbp_collective)(i % SBP_FIT_KINDS), members,
+                                          (int64_t)1024 << i / SBP_FIT_KINDS / 3};
+        const struct sbp_fit_point point = {times->point[i].kind, members,
+                                            (double)times->point[i].bytes, 0};
+        repeat(&times->samples[i], sbp_fit_predict_s(ALPHA_S, BETA, &point));
+    }
+}
+
+static void expect_near(const char *what, double found, double expected)
+{
+    if (!(fabs(found / expected - 1) < 1e-5))
+        fail_msg("%s: %.9g, expected %.9g", what, found, expected);
+}
+
+static void path_in(const struct folder *folder, const char *name, char *path)
+{
+    (void)snprintf(path, 128, "%s/%s", folder->path, name);
+}
+
+static void expect_cluster(const char *path)
+{
+    struct cJSON *root;
+    struct sbp_json at;
+    struct sbp_diag diag = {0};
+    struct sbp_cluster cluster;
+    if (sbp_json_open(path, &root, &at, &diag) != SBP_OK ||
+        sbp_cluster_read(&at, &cluster) != SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_int_equal(cluster.level_count, 1);
+    assert_string_equal(cluster.level[0].name, "rank");
+    assert_int_equal(cluster.level[0].size, 4);
+    expect_near("alpha", cluster.level[0].alpha_s, ALPHA_S);
+    expect_near("beta", cluster.level[0].beta_s_per_byte, BETA);
+    expect_near("fp32", cluster.flops[SBP_FP32], 10e9);
+    expect_near("fp64", cluster.flops[SBP_FP64], 1e9);
+    expect_near("copy", cluster.memory_bytes_per_s, 4e9);
+    assert_int_equal(cluster.efficiency_count, 2);
+    expect_near("best shape", cluster.efficiency[0].share, 1);
+    expect_near("other shape", cluster.efficiency[1].share, 0.5);
+    const cJSON *measured = cJSON_GetObjectItem(root, "measured");
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(measured, "oversubscribed")));
+    assert_string_equal(cJSON_GetObjectItem(measured, "command")->valuestring, "test \"quoted\"");
+    assert_string_equal(cJSON_GetObjectItem(measured, "samples")->valuestring, "c.samples.jsonl");
+    cJSON_Delete(root);
+}
+
+static void test_file_reads_back(void **state)
+{
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
+    char path[128];
+    path_in(*state, "c.json", path);
+    assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, NULL), SBP_OK);
+    expect_cluster(path);
+    assert_int_equal(unlink(path), 0);
+    sbp_calibration_free(&calibration);
+}
+
+static void test_failures_name_the_file(void **state)
+{
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_SYMMETRIC, NULL, &calibrated, NULL),
+                     SBP_OK);
+    char path[128];
+    path_in(*state, "c.json", path);
+    assert_int_equal(mkdir(path, 0700), 0); /* cannot be written as a file, by nobody */
+    struct sbp_diag diag = {0};
+    assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, &diag), SBP_E_IO);
+    assert_non_null(strstr(diag.text, path));
+    assert_int_equal(rmdir(path), 0);
+    path_in(*state, "absent/c.json", path);
+    assert_int_equal(sbp_calibration_write(&calibration, &calibrated, path, NULL), SBP_E_IO);
+    sbp_calibration_free(&calibration);
+}
+
+/* Messages stand for collectives where none was measured. */
+static void test_messages_alone(void **state)
+{
+    (void)state;
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    for (int i = 0; i < calibration.collectives.count; i++)
+        if (calibration.collectives.point[i].kind != SBP_SEND_RECV)
+            calibration.collectives.samples[i] = (struct sbp_samples){0};
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+                     SBP_OK);
+    assert_true(calibrated.of_messages);
+    expect_near("alpha", calibrated.fit[SBP_FIT_RELATIVE].alpha_s, ALPHA_S);
+    expect_near("beta", calibrated.fit[SBP_FIT_RELATIVE].beta_s_per_byte, BETA);
+    sbp_calibration_free(&calibration);
+}
+
+static void test_too_few_samples_are_refused(void **state)
+{
+    (void)state;
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    for (int i = 1; i < calibration.collectives.count; i++)
+        calibration.collectives.samples[i] = (struct sbp_samples){0};
+    struct sbp_diag diag = {0};
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
+                     SBP_E_INPUT);
+    assert_true(diag.text[0] != '\0');
+    sbp_calibration_free(&calibration);
+}
+
+/* What was measured before the copies says nothing of memory. */
+static void test_missing_compute_is_named(void **state)
+{
+    (void)state;
+    struct sbp_calibration calibration;
+    make_calibration(&calibration);
+    struct sbp_calibrated calibrated;
+    struct sbp_diag diag = {0};
+    calibration.compute.samples[0] = (struct sbp_samples){0};
+    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
+                     SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "no copy has a time"));
+    sbp_calibration_free(&calibration);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_file_reads_back, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(test_failures_name_the_file, make_folder, remove_folder),
+        cmocka_unit_test(test_messages_alone),
+        cmocka_unit_test(test_too_few_samples_are_refused),
+        cmocka_unit_test(test_missing_compute_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,718 @@
+/* What operators do on a device and keep, against counting in nested loops on small sizes, what
+ * autograd keeps, and the volumes that the literature gives for collectives inside operators.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/random.h"
+#include "tests/support/op_bench.h"
+
+#define SEED UINT64_C(60417)
+
+/* --- products: the whole is shared out, or repeated, exactly --- */
+
+static void make_linear(struct bench *bench)
+{
+    bench_open(bench, SBP_OP_LINEAR);
+    bench_input(bench, 8, 12, 24, 2);
+    bench_weight(bench, 24, 2, 36, 1);
+    bench_output(bench, 8, 12, 36, 1);
+}
+
+static void test_linear(void **state)
+{
+    (void)state;
+    struct bench bench;
+    double flops = 0;
+    make_linear(&bench);
+    for (int token = 0; token < 8 * 12; token++)
+        for (int in = 0; in < 48; in++)
+            for (int out = 0; out < 36; out++)
+                flops += 2;
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        const struct sbp_work work = work_of(&bench, (enum sbp_pass)pass, WHOLE);
+        must_equal("linear", products_flops(&work), flops);
+    }
+    const struct share rows[] = {
+        {"batch x row", {{"batch", 4}, {"row", 3}}, 1},
+        {"sequence x column", {{"sequence", 6}, {"column", 4}}, 1},
+        {"partial", {{"partial", 2}, {"column", 2}}, 2},
+        {"replicate", {{"replicate", 5}, {"row", 2}}, 5},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        must_share(&bench, &rows[i]);
+    /* One call of a library a pass: (tokens, in) x (in, out) and its two derivatives. */
+    const struct ways *ways = WAYS({"batch", 4}, {"row", 3});
+    struct sbp_work work = work_of(&bench, SBP_PASS_FORWARD, ways);
+    must_be_product("Y = XW", &work, 0, 1, 24, 36, 16);
+    work = work_of(&bench, SBP_PASS_INPUT_GRADIENT, ways);
+    must_be_product("dX = dY W'", &work, 0, 1, 24, 16, 36);
+    work = work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, ways);
+    must_be_product("dW = X' dY", &work, 0, 1, 16, 36, 24);
+    must_equal("kept", kept_of(&bench, ways).elements + kept_of(&bench, ways).bytes, 0);
+}
+
+/* --- convolutions --- */
+
+struct conv {
+    int64_t batch, height, width, in, out, kernel, stride, padding;
+};
+
+static int64_t windows(int64_t size, const struct conv *c)
+{
+    return (size + 2 * c->padding - c->kernel) / c->stride + 1;
+}
+
+static void make_conv(struct bench *bench, const struct conv *c)
+{
+    bench_open(bench, SBP_OP_CONV2D);
+    bench_input(bench, c->batch, c->height, c->in, c->width);
+    bench_weight(bench, c->in, c->kernel * c->kernel, c->out, 1);
+    bench_weight(bench, 1, 1, c->out, 1);
+    bench_output(bench, c->batch, windows(c->height, c), c->out, windows(c->width, c));
+    for (int side = 0; side < 2; side++) {
+        bench->node.window.kernel[side] = c->kernel;
+        bench->node.window.stride[side] = c->stride;
+        bench->node.window.padding[side] = c->padding;
+    }
+}
+
+/* Every window of the padded image, as published counts of multiply-adds take them. */
+static double conv_flops(const struct conv *c)
+{
+    double flops = 0;
+    for (int64_t h = -c->padding; h + c->kernel <= c->height + c->padding; h += c->stride)
+        for (int64_t w = -c->padding; w + c->kernel <= c->width + c->padding; w += c->stride)
+            for (int64_t k = 0; k < c->kernel * c->kernel; k++)
+                flops += 2 * (double)(c->batch * c->in * c->out);
+    return flops;
+}
+
+static void test_conv2d(void **state)
+{
+    (void)state;
+    const struct conv rows[] = {
+        {6, 8, 8, 4, 6, 3, 1, 1}, {2, 16, 8, 4, 6, 3, 2, 1}, {2, 16, 16, 4, 6, 7, 2, 3},
+        {2, 8, 8, 4, 6, 1, 2, 0}, {2, 10, 9, 4, 6, 3, 1, 0}, {1, 1, 1, 1, 1, 1, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bench bench;
+        make_conv(&bench, &rows[i]);
+        for (int pass = 0; pass < SBP_PASSES; pass++) {
+            const struct sbp_work work = work_of(&bench, (enum sbp_pass)pass, WHOLE);
+            must_equal("conv2d", products_flops(&work), conv_flops(&rows[i]));
+            must_equal("conv2d", work.model_flops,
+                       pass == SBP_PASS_FORWARD ? conv_flops(&rows[i]) : work.model_flops);
+            /* Each operand moves once, the input as it lies and not window by window. */
+            const struct conv *c = &rows[i];
+            must_equal("elements", work.product[0].elements,
+                       (double)(c->batch * c->in * c->height * c->width +
+                                c->in * c->kernel * c->kernel * c->out +
+                                c->batch * c->out * windows(c->height, c) * windows(c->width, c)));
+        }
+    }
+    struct bench bench;
+    make_conv(&bench, &rows[0]);
+    const struct share shares[] = {{"conv batch x height", {{"batch", 3}, {"height", 4}}, 1},
+                                   {"conv row x column", {{"row", 2}, {"column", 3}}, 1},
+                                   {"conv replicate", {{"replicate", 2}, {"row", 2}}, 2}};
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++)
+        must_share(&bench, &shares[i]);
+    const struct sbp_work work =
+        work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, WAYS({"height", 2}, {"column", 3}));
+    must_be_product("dK", &work, 0, 1, 4 * 9, 2, 6 * 4 * 8);
+}
+
+/* Input rows that each rank's windows read and that others hold, one by one; the rank that misses
+ * most, and in how many messages they come: one from each rank that has some. */
+struct missing {
+    int64_t rows, messages;
+};
+
+static struct missing missing_rows(const struct conv *c, int64_t ways)
+{
+    const int64_t own = c->height / ways, out = windows(c->height, c) / ways;
+    struct missing worst = {0, 0};
+    for (int64_t rank = 0; rank < ways; rank++) {
+        struct missing here = {0, 0};
+        for (int64_t other = 0; other < ways; other++) {
+            int64_t rows = 0;
+            for (int64_t row = other * own; row < (other + 1) * own && other != rank; row++) {
+                bool read = false;
+                for (int64_t o = rank * out; o < (rank + 1) * out; o++)
+                    read |= row >= o * c->stride - c->padding &&
+                            row < o * c->stride - c->padding + c->kernel;
+                rows += read;
+            }
+            here.rows += rows;
+            here.messages += rows > 0;
+        }
+        if (here.rows > worst.rows)
+            worst = here;
+    }
+    return worst;
+}
+
+static void must_have_halo(const struct conv *c, int64_t ways)
+{
+    struct bench bench;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const struct missing missing = missing_rows(c, ways);
+    const double row = (double)(c->batch * c->in * c->width);
+    make_conv(&bench, c);
+    const struct ways *height = WAYS({"height", (double)ways});
+    const struct sbp_factor factor = factor_of(&bench, height);
+    const int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
+    double elements[SBP_PASSES] = {0}, messages[SBP_PASSES] = {0};
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(inner[i].kind, SBP_SEND_RECV);
+        assert_int_equal(inner[i].roles, 1u << sbp_op_role(bench.node.entry, "height"));
+        elements[inner[i].pass] += inner[i].count * inner[i].elements;
+        messages[inner[i].pass] += inner[i].count;
+    }
+    /* dX's rows go back the way that X's came; dW reads X's, which are kept. */
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        const bool moves = pass != SBP_PASS_WEIGHT_GRADIENT;
+        must_equal("halo", elements[pass], moves ? (double)missing.rows * row : 0);
+        must_equal("messages", messages[pass], moves ? (double)missing.messages : 0);
+    }
+    must_equal("kept halo", kept_of(&bench, height).elements, (double)missing.rows * row);
+    assert_int_equal(kept_of(&bench, height).inputs, 1);
+    must_equal("halo's gradients",
+               sbp_op_scratch_elements(&bench.graph, 0, &factor, SBP_PASS_INPUT_GRADIENT),
+               (double)missing.rows * row);
+}
+
+static void test_halo(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    int cases = 0;
+    sbp_random_seed(&random, SEED);
+    print_message("seed %llu\n", (unsigned long long)SEED);
+    while (cases < 2000) {
+        const int64_t kernel = 1 + (int64_t)sbp_random_below(&random, 9);
+        struct conv c = {1 + (int64_t)sbp_random_below(&random, 3),
+                         1 + (int64_t)sbp_random_below(&random, 48),
+                         9,
+                         3,
+                         2,
+                         kernel,
+                         1 + (int64_t)sbp_random_below(&random, (uint64_t)kernel),
+                         (int64_t)sbp_random_below(&random, (uint64_t)kernel)};
+        const int64_t ways = 1 + (int64_t)sbp_random_below(&random, 8);
+        if (c.height + 2 * c.padding < kernel || c.height % ways != 0 ||
+            windows(c.height, &c) % ways != 0)
+            continue;
+        must_have_halo(&c, ways);
+        cases++;
+    }
+    /* VGG's: a row from each neighbour; of two ranks, each has one neighbour. */
+    const struct conv vgg = {1, 224, 9, 3, 2, 3, 1, 1};
+    assert_int_equal(missing_rows(&vgg, 4).rows, 2);
+    assert_int_equal(missing_rows(&vgg, 2).rows, 1);
+    must_have_halo(&vgg, 4);
+    must_have_halo(&vgg, 2);
+    /* The stride leaves the row below to the next window. */
+    const struct conv strided = {1, 56, 9, 3, 2, 3, 2, 1};
+    assert_int_equal(missing_rows(&strided, 4).rows, 1);
+    must_have_halo(&strided, 4);
+    /* A kernel that reaches past the neighbours: 3 rows, a row from each of three, on both sides.
+     */
+    const struct conv wide = {1, 8, 9, 3, 2, 7, 1, 3};
+    assert_int_equal(missing_rows(&wide, 8).rows, 6);
+    assert_int_equal(missing_rows(&wide, 8).messages, 6);
+    must_have_halo(&wide, 8);
+}
+
+/* The first layer of a model whose images lie anywhere forms no gradient of them. */
+static void test_free_input(void **state)
+{
+    (void)state;
+    const struct conv c = {1, 8, 9, 3, 2, 3, 1, 1};
+    struct bench bench;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    make_conv(&bench, &c);
+    const struct sbp_factor factor = factor_of(&bench, WAYS({"height", 4}));
+    bench.graph.input = 0;
+    int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
+    for (int i = 0; i < count; i++)
+        assert_int_equal(inner[i].pass, SBP_PASS_FORWARD);
+    bench.graph.input_split = true;
+    count = sbp_op_inner(&bench.graph, 0, &factor, inner);
+    assert_int_equal(count, 4);
+}
+
+/* --- patches --- */
+
+/* ViT-B/16's: 14 x 14 patches of 16 x 16 x 3 pixels, and a class token that is no patch. */
+static void test_patch_embedding(void **state)
+{
+    (void)state;
+    struct bench bench;
+    double flops = 0;
+    bench_open(&bench, SBP_OP_PATCH_EMBEDDING);
+    bench_weight(&bench, 768, 1, 24, 1);
+    bench_weight(&bench, 1, 1, 24, 1);
+    bench_weight(&bench, 1, 1, 24, 1);
+    bench_weight(&bench, 197, 1, 24, 1);
+    bench_output(&bench, 4, 197, 24, 1);
+    bench.node.patches = 196;
+    for (int patch = 0; patch < 4 * 14 * 14; patch++)
+        for (int pixel = 0; pixel < 16 * 16 * 3; pixel++)
+            flops += 2 * 24;
+    const struct sbp_work forward = work_of(&bench, SBP_PASS_FORWARD, WHOLE);
+    const struct sbp_work weights = work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, WHOLE);
+    const struct sbp_work input = work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE);
+    must_equal("patches", products_flops(&forward), flops);
+    must_equal("patches", products_flops(&weights), flops);
+    must_equal("patches", forward.model_flops, flops);
+    must_equal("images have no gradient", sbp_work_flops(&input), 0);
+    must_equal("images kept", kept_of(&bench, WHOLE).elements, 4 * 224 * 224 * 3);
+    const struct share shares[] = {
+        {"patches", {{"batch", 2}, {"column", 3}}, 1},
+        {"patches replicated", {{"batch", 2}, {"replicate", 3}}, 3},
+    };
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++)
+        must_share(&bench, &shares[i]);
+    /* Split by sequence, all but the first member have patches alone. */
+    bench.tensor[bench.node.output].shape.size[SBP_DIM_SEQUENCE] = 200;
+    bench.node.patches = 199;
+    const struct sbp_work split = work_of(&bench, SBP_PASS_FORWARD, WAYS({"sequence", 4}));
+    must_be_product("slowest member", &split, 0, 1, 4 * 50, 24, 768);
+}
+
+/* --- mixtures of experts --- */
+
+struct moe {
+    int64_t batch, sequence, hidden, ffn, gates, experts, top_k;
+    double capacity;
+};
+
+static void make_moe(struct bench *bench, const struct moe *m)
+{
+    bench_open(bench, SBP_OP_MOE);
+    bench_input(bench, m->batch, m->sequence, m->hidden, 1);
+    bench_weight(bench, m->hidden, 1, m->experts, 1);
+    bench_weight(bench, m->experts, m->hidden, m->ffn, m->gates);
+    bench_weight(bench, m->experts, m->ffn, m->hidden, 1);
+    bench_output(bench, m->batch, m->sequence, m->hidden, 1);
+    bench->node.moe.top_k = m->top_k;
+    bench->node.moe.capacity = m->capacity;
+}
+
+/* Slots that a member with `tokens` has for each expert: the least whole number that holds its
+ * share, found by trying. `capacity` is in hundredths, so that all is whole. */
+static int64_t slots_of(int64_t tokens, const struct moe *m)
+{
+    const int64_t hundredths = llround(m->capacity * 100);
+    int64_t slots = 0;
+    while (slots * m->experts * 100 < tokens * m->top_k * hundredths)
+        slots++;
+    return slots;
+}
+
+static void test_moe(void **state)
+{
+    (void)state;
+    const struct moe rows[] = {
+        {4, 6, 8, 12, 2, 8, 2, 1},    /* 24 x 2 / 8: whole */
+        {4, 6, 8, 12, 1, 8, 2, 1.25}, /* 7.5 slots: 8 */
+        {4, 6, 8, 12, 2, 8, 3, 1.1},  /* 9.9 */
+        {4, 5, 8, 12, 2, 8, 2, 1.1},  /* 5.5 */
+        {4, 10, 8, 12, 2, 4, 1, 1.1}, /* 11, and 10 x 1.1 is more in binary */
+        {4, 1, 1, 1, 1, 64, 1, 1},    /* fewer tokens than experts: a slot each */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        for (int64_t ep = 1; ep <= 4; ep *= 2) {
+            const struct moe *m = &rows[i];
+            struct bench bench;
+            make_moe(&bench, m);
+            const int64_t tokens = m->batch * m->sequence / ep;
+            const double own = (double)(m->experts / ep);
+            const double slots = (double)slots_of(tokens, m), sent = slots * (double)m->experts;
+            const double received = slots * (double)ep; /* for each expert here */
+            const double t = (double)tokens, h = (double)m->hidden, f = (double)m->ffn;
+            const double e = (double)m->experts, g = (double)m->gates;
+            const struct ways *expert = WAYS({"expert", (double)ep});
+            struct sbp_work work = work_of(&bench, SBP_PASS_FORWARD, expert);
+            must_be_product("router", &work, 0, 1, t, e, h);
+            must_be_product("first", &work, 1, own, received, f * g, h);
+            must_be_product("second", &work, 2, own, received, h, f);
+            must_equal("model", work.model_flops,
+                       2 * t * (h * e + (double)m->top_k * h * f * (g + 1)));
+            /* Tokens in and slots out, slots in and tokens out; between, g f in and f out. */
+            must_equal("forward", work.elements, 2 * (t * h + sent * h) + sent * f * (g + 1));
+            work = work_of(&bench, SBP_PASS_INPUT_GRADIENT, expert);
+            must_be_product("d first", &work, 1, own, received, h, f * g);
+            /* The same and the experts' outputs for the router; f and g f in, g f out. */
+            must_equal("backward", work.elements,
+                       2 * (t * h + sent * h) + sent * h + sent * f * (2 * g + 1));
+            work = work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, expert);
+            must_be_product("dW second", &work, 2, own, f, h, received);
+            /* Dispatch and combine, forward and backward: as many copies leave as arrive. */
+            must_move("out and back",
+                      moved_by(&bench, expert, "expert", SBP_PASS_FORWARD, SBP_ALL_TO_ALL),
+                      ep > 1 ? 2 * sent * h : 0, ep > 1 ? 2 : 0);
+            must_move("gradients",
+                      moved_by(&bench, expert, "expert", SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL),
+                      ep > 1 ? 2 * sent * h : 0, ep > 1 ? 2 : 0);
+            /* Kept: copies sent, first product, activation, second product; probabilities. */
+            must_equal("kept", kept_of(&bench, expert).elements,
+                       sent * (h + f * g + f + h) + t * e);
+            must_equal("indices", kept_of(&bench, expert).bytes, 8 * t * (double)m->top_k);
+        }
+    struct bench bench;
+    const struct moe even = {4, 8, 8, 12, 2, 8, 2, 1}; /* whole numbers of slots on 4 devices */
+    make_moe(&bench, &even);
+    const struct share shares[] = {{"sequence", {{"sequence", 4}}, 1},
+                                   {"batch x expert", {{"batch", 2}, {"expert", 2}}, 1},
+                                   {"replicate", {{"replicate", 3}, {"expert", 2}}, 3}};
+    for (size_t i = 0; i < sizeof shares / sizeof shares[0]; i++)
+        must_share(&bench, &shares[i]);
+    /* Column: the experts' products are shared out, the router's is repeated. */
+    make_moe(&bench, &rows[0]);
+    const struct sbp_work column = work_of(&bench, SBP_PASS_FORWARD, WAYS({"column", 3}));
+    must_be_product("router", &column, 0, 1, 24, 8, 8);
+    must_be_product("first", &column, 1, 8, 6, 8, 8);
+    must_be_product("second", &column, 2, 8, 6, 8, 4);
+    /* A free input: the output's gradient goes to the experts, nothing comes back. */
+    bench.graph.input = 0;
+    must_move(
+        "free",
+        moved_by(&bench, WAYS({"expert", 2}), "expert", SBP_PASS_WEIGHT_GRADIENT, SBP_ALL_TO_ALL),
+        (double)slots_of(12, &rows[0]) * 8 * 8, 1);
+    must_move(
+        "free",
+        moved_by(&bench, WAYS({"expert", 2}), "expert", SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL), 0,
+        0);
+}
+
+/* --- SUMMA --- */
+
+/* Each pass by steps: for every panel of inner features, as many as the longer side of the grid has
+ * members, a member's rank-k update. */
+static void test_summa(void **state)
+{
+    (void)state;
+    const int64_t tokens = 24, in = 48, out = 36;
+    struct bench bench;
+    bench_open(&bench, SBP_OP_SUMMA_LINEAR);
+    bench_input(&bench, tokens, 1, in, 1);
+    bench_weight(&bench, in, 1, out, 1);
+    bench_output(&bench, tokens, 1, out, 1);
+    for (int64_t r = 1; r <= 4; r++)
+        for (int64_t c = 1; c <= 4; c++) {
+            if (c == 4 && r == 3) /* as uneven as the rest */
+                continue;
+            const struct ways *grid =
+                WAYS({"grid_row", (double)r}, {"grid_column", (double)c}, {"batch", 2});
+            const int64_t steps = r > c ? r : c;
+            const double panels = (double)steps, width = (double)in / panels;
+            const double m = (double)tokens / 2 / (double)r, n = (double)out / (double)c;
+            double x_bytes = 0, w_bytes = 0;
+            struct sbp_work work = work_of(&bench, SBP_PASS_FORWARD, grid);
+            must_be_product("Y", &work, 0, panels, m, n, width);
+            must_equal("model", work.model_flops * (double)(r * c) * 2,
+                       2 * (double)(tokens * in * out));
+            work = work_of(&bench, SBP_PASS_INPUT_GRADIENT, grid);
+            must_be_product("dX", &work, 0, panels, m, width, n);
+            work = work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, grid);
+            must_be_product("dW", &work, 0, panels, width, n, m);
+            for (int64_t panel = 0; panel < steps; panel++) {
+                x_bytes += m * width;
+                w_bytes += width * n;
+            }
+            /* Optimus, section 3.1: all of X's row of blocks and all of W's column of them. */
+            must_equal("X's row", x_bytes, m * (double)in);
+            for (int pass = 0; pass < SBP_PASSES; pass++) {
+                must_move(
+                    "X",
+                    moved_by(&bench, grid, "grid_column", (enum sbp_pass)pass, SBP_BROADCAST_COLL),
+                    c > 1 ? x_bytes : 0, c > 1 ? (int)steps : 0);
+                must_move(
+                    "W",
+                    moved_by(&bench, grid, "grid_row", (enum sbp_pass)pass, SBP_BROADCAST_COLL),
+                    r > 1 ? w_bytes : 0, r > 1 ? (int)steps : 0);
+            }
+            const struct sbp_factor factor = factor_of(&bench, grid);
+            must_equal("panels",
+                       sbp_op_scratch_elements(&bench.graph, 0, &factor, SBP_PASS_FORWARD),
+                       m * width + width * n);
+        }
+    /* Its price on one level, by the formula there: panels (r - 1 + c - 1) alpha and the blocks'
+     * bytes times beta. */
+    const double alpha = 1e-5, beta = 1e-9;
+    double seconds = 0;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    const struct sbp_factor factor = factor_of(&bench, WAYS({"grid_row", 2}, {"grid_column", 3}));
+    const int count = sbp_op_inner(&bench.graph, 0, &factor, inner);
+    for (int i = 0; i < count; i++) {
+        const double members =
+            inner[i].roles == 1u << sbp_op_role(bench.node.entry, "grid_row") ? 2 : 3;
+        if (inner[i].pass == SBP_PASS_FORWARD)
+            seconds += inner[i].count * (sbp_collective_steps(inner[i].kind, members) * alpha +
+                                         sbp_collective_share(inner[i].kind, members) * 4 *
+                                             inner[i].elements * beta);
+    }
+    must_equal("seconds", seconds,
+               3 * (1 + 2) * alpha + 4 * (24.0 / 2 * 48 + 48 * 36.0 / 3) * beta);
+}
+
+/* --- norms, losses, what streams --- */
+
+static void make_single(struct bench *bench, enum sbp_op_kind kind, int64_t inner)
+{
+    bench_open(bench, kind);
+    bench_input(bench, 4, 6, 12, inner);
+    if (kind == SBP_OP_CROSS_ENTROPY) {
+        bench->node.output = -1;
+        return;
+    }
+    for (int w = 0; w < sbp_op(kind)->weights; w++)
+        bench_weight(bench, 1, 1, 12, 1);
+    bench_output(bench, 4, 6, 12, 1);
+}
+
+/* Scalars a token: layer norm (sum, sum of squares), rms norm the squares; backward as many.
+ * Cross-entropy: a maximum, then the sum of exponentials and the target's logit. */
+static void test_statistics(void **state)
+{
+    (void)state;
+    const struct {
+        enum sbp_op_kind kind;
+        const char *role;
+        double forward, backward;
+        int calls;
+    } rows[] = {{SBP_OP_LAYERNORM, "hidden", 2, 2, 1},
+                {SBP_OP_RMSNORM, "hidden", 1, 1, 1},
+                {SBP_OP_CROSS_ENTROPY, "vocab", 3, 0, 2}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bench bench;
+        make_single(&bench, rows[i].kind, 1);
+        const struct ways *ways = WAYS({"batch", 2}, {rows[i].role, 3});
+        must_move("forward", moved_by(&bench, ways, rows[i].role, SBP_PASS_FORWARD, SBP_ALL_REDUCE),
+                  rows[i].forward * 12, rows[i].calls);
+        must_move("backward",
+                  moved_by(&bench, ways, rows[i].role, SBP_PASS_INPUT_GRADIENT, SBP_ALL_REDUCE),
+                  rows[i].backward * 12, rows[i].backward > 0 ? 1 : 0);
+        must_move(
+            "tokens alone",
+            moved_by(&bench, WAYS({"batch", 4}), rows[i].role, SBP_PASS_FORWARD, SBP_ALL_REDUCE), 0,
+            0);
+    }
+    /* Statistics of batch norm are the device's own: nothing is said. */
+    struct bench bench;
+    struct sbp_op_inner inner[SBP_MAX_INNER];
+    make_single(&bench, SBP_OP_BATCHNORM, 5);
+    const struct sbp_factor factor = factor_of(&bench, WAYS({"batch", 2}, {"channel", 3}));
+    assert_int_equal(sbp_op_inner(&bench.graph, 0, &factor, inner), 0);
+}
+
+/* Elements in and out of memory: what a kernel of its own reads and writes. */
+static void test_streams(void **state)
+{
+    (void)state;
+    const double n = 4 * 6 * 12;
+    const struct {
+        enum sbp_op_kind kind;
+        int64_t inner;
+        double forward, backward, mask;
+    } rows[] = {
+        {SBP_OP_RELU, 1, n + n, 2 * n + n, 0},           /* x, y; x, dy, dx */
+        {SBP_OP_SWIGLU, 2, 2 * n + n, 3 * n + 2 * n, 0}, /* {gate, up}, y; those, dy, their d */
+        {SBP_OP_RMSNORM, 1, 2 * n + n, 4 * n + n, 0},    /* x twice, y; x, dy twice, dx */
+        {SBP_OP_BATCHNORM, 1, 2 * n + n, 4 * n + n, 0},
+        {SBP_OP_DROPOUT, 1, n + n, n + n, n}, /* and a byte an element */
+        {SBP_OP_FLATTEN, 1, n + n, n + n, 0},
+        {SBP_OP_TANH, 1, n + n, 2 * n + n, 0}, /* backward: y, dy, dx */
+        {SBP_OP_ROTARY, 1, 0, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bench bench;
+        make_single(&bench, rows[i].kind, rows[i].inner);
+        const struct sbp_work forward = work_of(&bench, SBP_PASS_FORWARD, WAYS({"batch", 2}));
+        const struct sbp_work backward = work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE);
+        must_equal("forward", forward.elements * 2, rows[i].forward);
+        must_equal("backward", backward.elements, rows[i].backward);
+        must_equal("mask", forward.bytes * 2, rows[i].mask);
+        must_equal("mask", backward.bytes, rows[i].mask);
+        must_equal("with the input's", work_of(&bench, SBP_PASS_WEIGHT_GRADIENT, WHOLE).elements,
+                   0);
+    }
+}
+
+static void make_pool(struct bench *bench, enum sbp_op_kind kind, int64_t kernel)
+{
+    bench_open(bench, kind);
+    bench_input(bench, 4, 18, 6, 18);
+    bench_output(bench, 4, 18 / kernel, 6, 18 / kernel);
+    for (int side = 0; side < 2; side++)
+        bench->node.window.kernel[side] = bench->node.window.stride[side] = kernel;
+}
+
+static void test_pools(void **state)
+{
+    (void)state;
+    const double in = 4 * 18 * 6 * 18;
+    struct bench bench;
+    make_pool(&bench, SBP_OP_MAXPOOL, 3);
+    struct sbp_work work = work_of(&bench, SBP_PASS_FORWARD, WAYS({"batch", 2}, {"channel", 3}));
+    must_equal("comparisons", work.vector_flops * 6, in); /* windows side by side */
+    must_equal("elements", work.elements * 6, in + in / 9);
+    must_equal("indices", work.bytes * 6, in / 9);
+    must_equal("kept", kept_of(&bench, WHOLE).bytes, in / 9);
+    work = work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE);
+    must_equal("one element a window", work.vector_flops, in / 9);
+    make_pool(&bench, SBP_OP_MAXPOOL, 18); /* 324 places do not fit a byte */
+    must_equal("kept", kept_of(&bench, WHOLE).bytes, 4 * in / 324);
+    make_pool(&bench, SBP_OP_AVGPOOL, 3);
+    must_equal("additions", work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE).vector_flops, in);
+    must_equal("kept", kept_of(&bench, WHOLE).bytes, 0);
+}
+
+/* --- what is kept --- */
+
+/* Against PyTorch's autograd (tools/autograd/derivatives.yaml), per element n of the input, row t
+ * of it (batch x sequence) and channel c; inputs as in `inputs`.
+ *
+ *   operator        PyTorch keeps                     here
+ *   relu            result                            input: as large, not shared with its reader
+ *   gelu            self                              the same
+ *   dropout         mask (bool)                       the same
+ *   layernorm       input, mean, rstd                 the same
+ *   rmsnorm         input, rstd (fused)               the same
+ *   batchnorm       input, save_mean, save_invstd     the same
+ *   swiglu          gate, up, silu(gate) (two ops)    gate, up: one kernel (Megatron-LM's)
+ *   maxpool         self, indices (8 bytes)           a byte an output: its place in the window
+ *   avgpool         self (for its shape)              nothing
+ *   flatten, add    nothing                           the same
+ *   rotary          cosines and sines (a table)       nothing
+ *   cross_entropy   log_softmax result                logits, as large; three numbers a row
+ *   linear, conv2d  input, weight                     the same (conv2d: halo rows besides)
+ *   attention       q, k, v, probabilities; mask and  the same, and the output, which the next
+ *                   their product with dropout        linear keeps anyway
+ *   flash           q, k, v, output, log-sum-exp      the same
+ */
+static void test_kept(void **state)
+{
+    (void)state;
+    const double n = 4 * 6 * 12, t = 4 * 6, c = 12;
+    const struct {
+        enum sbp_op_kind kind;
+        int64_t inner;
+        unsigned inputs;
+        double elements, bytes;
+    } rows[] = {
+        {SBP_OP_RELU, 1, 1, 0, 0},    {SBP_OP_GELU, 1, 1, 0, 0},
+        {SBP_OP_DROPOUT, 1, 0, 0, n}, {SBP_OP_LAYERNORM, 1, 1, 2 * t, 0},
+        {SBP_OP_RMSNORM, 1, 1, t, 0}, {SBP_OP_BATCHNORM, 5, 1, 2 * c, 0},
+        {SBP_OP_SWIGLU, 2, 1, 0, 0},  {SBP_OP_AVGPOOL, 1, 0, 0, 0},
+        {SBP_OP_FLATTEN, 1, 0, 0, 0}, {SBP_OP_ROTARY, 1, 0, 0, 0},
+        {SBP_OP_ADD, 1, 0, 0, 0},     {SBP_OP_CROSS_ENTROPY, 1, 1, 3 * t, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct bench bench;
+        make_single(&bench, rows[i].kind, rows[i].inner);
+        const struct sbp_op_kept whole = kept_of(&bench, WHOLE);
+        const struct sbp_op_kept half = kept_of(&bench, WAYS({"batch", 2}));
+        assert_int_equal(whole.inputs, rows[i].inputs);
+        assert_false(whole.output);
+        must_equal(sbp_op(rows[i].kind)->name, whole.elements, rows[i].elements);
+        must_equal(sbp_op(rows[i].kind)->name, whole.bytes, rows[i].bytes);
+        if (rows[i].kind != SBP_OP_BATCHNORM) /* numbers a channel do not share out */
+            must_equal(sbp_op(rows[i].kind)->name, half.elements * 2, rows[i].elements);
+    }
+}
+
+/* A root a head and token; tanh's derivative is 1 - y^2. */
+static void test_kept_others(void **state)
+{
+    (void)state;
+    struct bench bench;
+    make_single(&bench, SBP_OP_HEAD_NORM, 5);
+    struct sbp_op_kept kept = kept_of(&bench, WAYS({"head", 3}));
+    assert_int_equal(kept.inputs, 1);
+    must_equal("head norm", kept.elements, 4 * 6 * 12 / 3.0);
+    make_single(&bench, SBP_OP_TANH, 1);
+    kept = kept_of(&bench, WHOLE);
+    assert_true(kept.output && kept.inputs == 0);
+    make_single(&bench, SBP_OP_FIRST_TOKEN, 1);
+    bench.tensor[bench.node.output].shape.size[SBP_DIM_SEQUENCE] = 1;
+    kept = kept_of(&bench, WHOLE);
+    assert_true(!kept.output && kept.inputs == 0);
+    must_equal("copy a token", work_of(&bench, SBP_PASS_FORWARD, WHOLE).elements, 2 * 4 * 12);
+    must_equal("among zeros", work_of(&bench, SBP_PASS_INPUT_GRADIENT, WHOLE).elements,
+               4 * 12 + 4 * 6 * 12);
+}
+
+/* --- a user's own operator --- */
+
+/* Split by `rows` and by `columns`; `copies` splits nothing. A collective's bytes are divided by
+ * the parts that the other roles make. */
+static void test_custom(void **state)
+{
+    (void)state;
+    struct sbp_custom custom = {.flops = {1200, 2400, 600},
+                                .bytes = {120, 240, 60},
+                                .saved_bytes = 480,
+                                .collective_count = 3};
+    const char *names[] = {"rows", "columns", "copies"};
+    custom.entry = (struct sbp_op_entry){.name = "own", .inputs = 1, .role_count = 3};
+    for (int r = 0; r < 3; r++) {
+        struct sbp_role *role = &custom.entry.role[r];
+        const struct sbp_state splits[] = {SBP_STATE_S(0), SBP_STATE_S(2), SBP_STATE_B};
+        role->name = names[r];
+        role->input[0] = role->output = splits[r];
+        custom.collective[r].role = r;
+        custom.collective[r].kind = SBP_ALL_REDUCE;
+        custom.collective[r].bytes = 240;
+        custom.collective[r].divided = true;
+    }
+    struct bench bench;
+    bench_open(&bench, SBP_OP_CUSTOM);
+    bench_input(&bench, 4, 6, 12, 1);
+    bench_weight(&bench, 1, 1, 12, 1);
+    bench_output(&bench, 4, 6, 12, 1);
+    bench.node.entry = &custom.entry;
+    bench.node.custom = &custom;
+    bench.graph.precision.activation = SBP_FP32;
+    const struct ways *ways = WAYS({"rows", 2}, {"columns", 3}, {"copies", 5});
+    for (int pass = 0; pass < SBP_PASSES; pass++) {
+        const struct sbp_work work = work_of(&bench, (enum sbp_pass)pass, ways);
+        must_equal("flops", work.flops, custom.flops[pass] / 6);
+        must_equal("bytes", work.bytes, custom.bytes[pass] / 6);
+    }
+    must_equal("kept", kept_of(&bench, ways).bytes, 480.0 / 6);
+    must_move("rows", moved_by(&bench, ways, "rows", SBP_PASS_FORWARD, SBP_ALL_REDUCE),
+              240.0 / 3 / 4, 1);
+    must_move("columns", moved_by(&bench, ways, "columns", SBP_PASS_FORWARD, SBP_ALL_REDUCE),
+              240.0 / 2 / 4, 1);
+    must_move("copies", moved_by(&bench, ways, "copies", SBP_PASS_FORWARD, SBP_ALL_REDUCE),
+              240.0 / 6 / 4, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_conv2d),
+        cmocka_unit_test(test_halo),
+        cmocka_unit_test(test_free_input),
+        cmocka_unit_test(test_patch_embedding),
+        cmocka_unit_test(test_moe),
+        cmocka_unit_test(test_summa),
+        cmocka_unit_test(test_statistics),
+        cmocka_unit_test(test_streams),
+        cmocka_unit_test(test_pools),
+        cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_kept_others),
+        cmocka_unit_test(test_custom),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,920 @@
+/* Whole steps: one stage is the program itself; stages, ZeRO, recompute and offload against the
+ * formulas of the papers.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "costmodel/program/price.h"
+#include "costmodel/program/step.h"
+#include "tests/support/program_oracle.h"
+
+#define SEED UINT64_C(4233)
+
+/* A model, a cluster, and a step of them. */
+struct bench {
+    struct oracle_model model;
+    struct sbp_cluster cluster, stage;
+    struct sbp_mesh mesh;
+    struct sbp_arena arena;
+    struct sbp_strategy strategy;
+    struct sbp_parallel parallel;
+    struct sbp_element_bytes bytes;
+    const int *first; /* of pieces; NULL: as the model is cut */
+    struct sbp_step step;
+};
+
+/* Sets the micro-batch and an empty strategy on a stage's mesh; the caller labels it. */
+static void bench_open(struct bench *b, const char *text, const struct sbp_cluster *cluster,
+                       const struct sbp_parallel *parallel)
+{
+    struct sbp_diag diag = {{0}};
+    int level;
+    oracle_model_read(&b->model, text);
+    b->cluster = *cluster;
+    b->parallel = parallel == NULL ? sbp_parallel_default(&b->model.graph) : *parallel;
+    b->bytes = sbp_element_bytes_of(&b->model.graph.precision);
+    if (sbp_graph_set_micro_batch(&b->model.graph, b->parallel.micro_batch, &diag) != SBP_OK ||
+        sbp_parallel_stage_cluster(&b->parallel, cluster, &b->stage, &level, &diag) != SBP_OK ||
+        sbp_mesh_make(&b->stage, &b->mesh, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    sbp_arena_init(&b->arena);
+    assert_int_equal(sbp_strategy_alloc(&b->model.graph, &b->arena, &b->strategy), SBP_OK);
+    for (int t = 0; t < b->model.graph.tensor_count; t++)
+        b->strategy.rest[t] = sbp_dist_all(SBP_STATE_S(SBP_DIM_BATCH));
+}
+
+static void bench_run(struct bench *b)
+{
+    struct sbp_diag diag = {{0}};
+    const struct sbp_step_request request = {.graph = &b->model.graph,
+                                             .cluster = &b->cluster,
+                                             .parallel = &b->parallel,
+                                             .strategy = &b->strategy,
+                                             .bytes = &b->bytes,
+                                             .first = b->first};
+    if (sbp_strategy_close(&b->model.graph, &b->mesh, &b->strategy, &diag) != SBP_OK ||
+        sbp_step_make(&request, &b->step, &diag) != SBP_OK)
+        fail_msg("%s: %s", b->model.graph.name, diag.text);
+}
+
+static void bench_close(struct bench *b)
+{
+    sbp_step_free(&b->step);
+    sbp_arena_free(&b->arena);
+    oracle_model_drop(&b->model);
+}
+
+static struct sbp_cluster flat(int64_t devices)
+{
+    struct sbp_cluster cluster = oracle_cluster(1, (int64_t[]){devices});
+    cluster.level[0].alpha_s = 1e-5;
+    cluster.level[0].beta_s_per_byte = 1e-10;
+    cluster.level[0].ports = 0;
+    return cluster;
+}
+
+static int64_t slot(int64_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+/* --- one stage, one micro-batch --- */
+
+static void test_plain_step(void **state)
+{
+    (void)state;
+    struct sbp_random random;
+    sbp_random_seed(&random, SEED);
+    print_message("seed %llu\n", (unsigned long long)SEED);
+    int checked = 0;
+    for (int round = 0; round < 200; round++) {
+        struct bench b = {0};
+        struct sbp_diag diag = {{0}};
+        struct sbp_cluster cluster =
+            oracle_cluster(3, oracle_meshes[oracle_below(&random, ORACLE_MESHES)]);
+        const int model = (int)oracle_below(&random, ORACLE_MODELS + ORACLE_WIDE_MODELS);
+        cluster.reserve_bytes = 1000;
+        bench_open(&b,
+                   model < ORACLE_MODELS ? oracle_models[model]
+                                         : oracle_wide_models[model - ORACLE_MODELS],
+                   &cluster, NULL);
+        (round % 2 == 0 ? oracle_draw : oracle_draw_wide)(&random, &b.model.graph, &b.mesh,
+                                                          &b.strategy);
+        if (sbp_strategy_close(&b.model.graph, &b.mesh, &b.strategy, &diag) == SBP_OK) {
+            struct sbp_program program;
+            bench_run(&b);
+            assert_int_equal(sbp_program_make(&b.model.graph, &cluster, &b.mesh, &b.strategy,
+                                              &b.bytes, &program, &diag),
+                             SBP_OK);
+            const struct sbp_totals plain = sbp_program_totals(&program, &cluster);
+            const struct sbp_step_totals *totals = &b.step.totals;
+            oracle_near("step", totals->step_s, plain.step_s);
+            oracle_near("compute", totals->compute_s + totals->optimizer_s, plain.compute_s);
+            oracle_near("communication", totals->communication_s, plain.communication_s);
+            if (fabs(totals->exposed_s - plain.communication_s) > 1e-11 * plain.step_s)
+                fail_msg("exposed %.17g of %.17g", totals->exposed_s, plain.communication_s);
+            oracle_near("bytes", totals->communication_bytes, plain.communication_bytes);
+            assert_int_equal(totals->device_bytes, plain.device_bytes);
+            assert_true(totals->bubble_s == 0);
+            assert_int_equal(b.step.program_count, 1);
+            assert_int_equal(b.step.memory[0].in_flight, 1);
+            sbp_program_free(&program);
+            checked++;
+        }
+        bench_close(&b);
+    }
+    assert_true(checked > 80);
+}
+
+/* Gradient accumulation: the passes as often as there are micro-batches, the end once. */
+static void test_accumulation(void **state)
+{
+    (void)state;
+    const char *text = oracle_models[4];
+    const struct sbp_cluster cluster = flat(4);
+    struct bench b = {0}, one = {0};
+    struct sbp_parallel parallel = {0};
+    bench_open(&one, text, &cluster, NULL);
+    parallel = one.parallel;
+    parallel.micro_batch = 4;
+    bench_open(&b, text, &cluster, &parallel);
+    bench_run(&b);
+    bench_run(&one);
+    const struct sbp_stage_cost *cost = &b.step.cost[0];
+    const struct sbp_stage_end *end = &b.step.end[0];
+    oracle_near("step", b.step.totals.step_s,
+                6 * (cost->forward_s + cost->backward_input_s + cost->backward_weight_s) +
+                    end->sync_s + end->optimizer_s);
+    oracle_near("synchronised once", end->sync_s, one.step.end[0].sync_s);
+    oracle_near("updated once", end->optimizer_s, one.step.end[0].optimizer_s);
+    assert_true(b.step.totals.device_bytes < one.step.totals.device_bytes);
+    bench_close(&b);
+    bench_close(&one);
+}
+
+/* A share f of gradient communication hides behind the backward pass, as long as that is. */
+static void test_overlap(void **state)
+{
+    (void)state;
+    static const double shares[] = {0, 0.25, 0.75, 1};
+    static const double betas[] = {1e-12, 1e-10, 1e-7};
+    for (int i = 0; i < 12; i++) {
+        struct bench b = {0};
+        struct sbp_cluster cluster = flat(4);
+        cluster.level[0].beta_s_per_byte = betas[i % 3];
+        bench_open(&b, oracle_models[4], &cluster, NULL);
+        b.parallel.gradient_overlap = shares[i / 3];
+        bench_run(&b);
+        const struct sbp_stage_cost *cost = &b.step.cost[0];
+        const double sync_s = b.step.end[0].sync_s;
+        const double backward_s = cost->backward_input_s + cost->backward_weight_s;
+        const double exposed_s = fmax((1 - shares[i / 3]) * sync_s, sync_s - backward_s);
+        assert_true(sync_s > 0);
+        oracle_near("step", b.step.totals.step_s,
+                    cost->forward_s + backward_s + exposed_s + b.step.end[0].optimizer_s);
+        if (fabs(b.step.totals.hidden_s - (sync_s - exposed_s)) > 1e-9 * sync_s)
+            fail_msg("hidden %.17g, expected %.17g", b.step.totals.hidden_s, sync_s - exposed_s);
+        const double *by_cause_s = b.step.totals.hidden_by_cause_s; /* one stage sends nothing */
+        if (fabs(by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT] - (sync_s - exposed_s)) > 1e-9 * sync_s ||
+            by_cause_s[SBP_CAUSE_STAGE] != 0)
+            fail_msg("hidden sums of gradients %.17g, messages %.17g, expected %.17g and 0",
+                     by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT], by_cause_s[SBP_CAUSE_STAGE],
+                     sync_s - exposed_s);
+        bench_close(&b);
+    }
+}
+
+/* --- ZeRO (Rajbhandari et al., 2020, sections 5 and 7) --- */
+
+#define LAYER(extent)                                                                              \
+    "{\"name\": \"m\", \"global_batch\": 16, \"precision\": {\"param\": \"bf16\", \"master\": "    \
+    "\"fp32\"}, \"input\": \"split\", \"layers\": [{\"op\": \"linear\", \"in\": " extent           \
+    ", \"out\": " extent "}]}"
+
+/* 16 bytes a parameter become 4 + 12/N, 2 + 14/N, 16/N; what does not divide is rounded up. */
+static void test_zero_memory(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int64_t extent;
+    } sizes[] = {{LAYER("64"), 64}, {LAYER("30"), 30}};
+    for (int i = 0; i < 2; i++)
+        for (int level = 0; level <= 3; level++) {
+            struct bench b = {0};
+            const struct sbp_cluster cluster = flat(8);
+            bench_open(&b, sizes[i].text, &cluster, NULL);
+            b.bytes.gradient_master = 0; /* the paper's 12: master and two moments */
+            b.parallel.zero = level;
+            bench_run(&b);
+            const int64_t whole = sizes[i].extent * sizes[i].extent, shard = (whole + 7) / 8;
+            const struct sbp_stage_memory *memory = &b.step.memory[0];
+            assert_int_equal(memory->weight_bytes, slot(2 * (level < 3 ? whole : shard)));
+            assert_int_equal(memory->gradient_bytes, slot(2 * (level < 2 ? whole : shard)));
+            assert_int_equal(memory->master_bytes, slot(4 * (level < 1 ? whole : shard)));
+            assert_int_equal(memory->moment_bytes, 2 * slot(4 * (level < 1 ? whole : shard)));
+            assert_int_equal(memory->parameters, whole);
+            if (i == 0) {
+                const double n = 8, formula[] = {16, 4 + 12 / n, 2 + 14 / n, 16 / n};
+                oracle_near("bytes a parameter",
+                            (double)(memory->weight_bytes + memory->gradient_bytes +
+                                     memory->master_bytes + memory->moment_bytes) /
+                                (double)whole,
+                            formula[level]);
+            }
+            bench_close(&b);
+        }
+}
+
+/* Levels 1 and 2 send what data parallelism sends, level 3 half as much again; with m micro-batches
+ * level 2 reduces every one, and level 3 gathers twice for every one. */
+static void test_zero_traffic(void **state)
+{
+    (void)state;
+    for (int m = 1; m <= 4; m *= 2)
+        for (int level = 0; level <= 3; level++) {
+            struct bench b = {0};
+            const struct sbp_cluster cluster = flat(4);
+            struct sbp_parallel parallel = {.pipeline = 1,
+                                            .chunks = 1,
+                                            .micro_batch = 16 / m,
+                                            .schedule = SBP_ONE_F_ONE_B,
+                                            .zero = level,
+                                            .recompute_every = 1,
+                                            .bucket_parameters = 1};
+            bench_open(&b, LAYER("64"), &cluster, &parallel);
+            bench_run(&b);
+            const double share = 0.75 * 64 * 64 * 2;
+            const double parts[] = {2, 2, m + 1.0, 3.0 * m};
+            oracle_near("bytes", b.step.totals.communication_bytes, parts[level] * share);
+            const double alphas[] = {6, 6, 3.0 * (m + 1), 9.0 * m};
+            oracle_near("seconds", b.step.totals.communication_s,
+                        alphas[level] * 1e-5 + parts[level] * share * 1e-10);
+            bench_close(&b);
+        }
+}
+
+/* A layer may have a level of its own. */
+static void test_zero_by_layer(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    const struct sbp_cluster cluster = flat(4);
+    bench_open(&b,
+               "{\"name\": \"m\", \"global_batch\": 16, \"precision\": \"fp32\", \"layers\": ["
+               "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+               &cluster, NULL);
+    b.parallel.zero = 1;
+    b.strategy.zero[1] = 3;
+    bench_run(&b);
+    assert_int_equal(b.step.memory[0].weight_bytes, 4 * 64 * 64 + 4 * 64 * 16);
+    assert_int_equal(b.step.memory[0].gradient_bytes, 4 * 64 * 64 + 4 * 64 * 16);
+    assert_int_equal(b.step.memory[0].moment_bytes, 2 * 2 * 4 * 64 * 16);
+    bench_close(&b);
+}
+
+/* One owner for every layer (CDP, section 4.4): states as sharded, weights come twice, gradients go
+ * once, as broadcasts or from hand to hand. */
+static void test_owner(void **state)
+{
+    (void)state;
+    for (int hand = 0; hand < 2; hand++) {
+        struct bench b = {0};
+        const struct sbp_cluster cluster = flat(4);
+        bench_open(&b, LAYER("64"), &cluster, NULL);
+        b.parallel.owner = hand ? SBP_OWNER_HAND_OVER : SBP_OWNER_BROADCAST;
+        bench_run(&b);
+        assert_int_equal(b.step.memory[0].weight_bytes, 2 * 64 * 16);
+        assert_int_equal(b.step.memory[0].moment_bytes, 2 * 4 * 64 * 16);
+        oracle_near("seconds", b.step.totals.communication_s,
+                    3 * ((hand ? 1 : 3) * 1e-5 + 64 * 64 * 2 * 1e-10));
+        bench_close(&b);
+    }
+}
+
+/* --- activations (Korthikanti et al., 2022, sections 4 and 5) --- */
+
+enum { S = 64, B = 4, H = 96, A = 12 };
+
+static const char *transformer(int layers, char *text, size_t size)
+{
+    (void)snprintf(text, size,
+                   "{\"name\": \"t\", \"architecture\": \"gpt\", \"layers\": %d, \"hidden\": %d,"
+                   "\"heads\": %d, \"sequence\": %d, \"vocab\": 96, \"global_batch\": %d,"
+                   "\"dropout\": 0.1, \"attention_dropout\": 0.1, \"precision\": \"mixed\"}",
+                   layers, H, A, S, B);
+    return text;
+}
+
+enum stream { STREAM_BATCH, STREAM_WHOLE, STREAM_SEQUENCE };
+
+/* Tensor parallelism over all axes: heads and columns, then rows; the stream whole or split by
+ * sequence. Without axes it does not matter. */
+static void label_megatron(struct bench *b, enum stream stream)
+{
+    const struct sbp_graph *graph = &b->model.graph;
+    const struct sbp_state rest =
+        stream == STREAM_WHOLE ? SBP_STATE_B : SBP_STATE_S(SBP_DIM_SEQUENCE);
+    for (int axis = 0; axis < b->mesh.axis_count; axis++)
+        for (int op = 0; op < graph->op_count; op++) {
+            const struct sbp_op_node *node = &graph->op[op];
+            const bool narrows =
+                strstr(node->name, "projection") != NULL || strstr(node->name, "down") != NULL;
+            const char *role = stream == STREAM_WHOLE ? "replicate" : "sequence";
+            if (node->kind == SBP_OP_LINEAR)
+                role = narrows ? "row" : "column";
+            else if (node->kind == SBP_OP_ATTENTION)
+                role = "head";
+            else if (node->kind == SBP_OP_EMBEDDING)
+                role = "vocab";
+            if (!node->entry->follows)
+                b->strategy.op[op].role[axis] = (uint8_t)oracle_role_named(node->kind, role);
+            if (node->output < 0)
+                continue;
+            const struct sbp_role *plays = oracle_role(graph, &b->strategy, op, axis);
+            b->strategy.rest[node->output].axis[axis] =
+                plays->output.kind == SBP_PARTIAL ? rest : plays->output;
+        }
+}
+
+/* Bytes that a micro-batch keeps for one more layer. */
+static double kept_a_layer(int64_t t, enum stream stream, enum sbp_recompute recompute,
+                           bool regather)
+{
+    double kept[2];
+    for (int layers = 2; layers <= 3; layers++) {
+        struct bench b = {0};
+        char text[512];
+        const struct sbp_cluster cluster = flat(t);
+        bench_open(&b, transformer(layers, text, sizeof text), &cluster, NULL);
+        b.parallel.recompute = recompute;
+        b.parallel.regather = regather;
+        label_megatron(&b, stream);
+        bench_run(&b);
+        kept[layers - 2] = (double)b.step.memory[0].kept_bytes;
+        bench_close(&b);
+    }
+    return kept[1] - kept[0];
+}
+
+/* 34 s b h + 5 a s^2 b, and what the paper leaves out: two sums a token of each norm. */
+static void test_activations(void **state)
+{
+    (void)state;
+    const double sbh = S * B * H, scores = 5.0 * A * S * S * B, sums = 2 * 2 * 2.0 * S * B;
+    oracle_near("whole", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_NONE, false),
+                34 * sbh + scores + sums);
+    oracle_near("without scores", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_ATTENTION, false),
+                34 * sbh + sums);
+    oracle_near("recomputed", kept_a_layer(1, STREAM_BATCH, SBP_RECOMPUTE_FULL, false), 2 * sbh);
+    for (int t = 2; t <= 4; t *= 2) {
+        oracle_near("tensor parallel", kept_a_layer(t, STREAM_WHOLE, SBP_RECOMPUTE_NONE, false),
+                    sbh * (10 + 24.0 / t) + scores / t + sums);
+        oracle_near("recomputed, tensor parallel",
+                    kept_a_layer(t, STREAM_WHOLE, SBP_RECOMPUTE_FULL, false), 2 * sbh);
+        oracle_near("sequence parallel", kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_NONE, true),
+                    (34 * sbh + scores + sums) / t);
+        /* Unless they are gathered again, the inputs of two products are kept as they were read. */
+        oracle_near("sequence parallel, gathered once",
+                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_NONE, false),
+                    sbh * (4 + 30.0 / t) + (scores + sums) / t);
+        oracle_near("without scores, sequence parallel",
+                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_ATTENTION, true),
+                    (34 * sbh + sums) / t);
+        oracle_near("recomputed, sequence parallel",
+                    kept_a_layer(t, STREAM_SEQUENCE, SBP_RECOMPUTE_FULL, false), 2 * sbh / t);
+    }
+}
+
+/* A chain of convolutions keeps their inputs, not what lies between them; the model's own is loaded
+ * once more. */
+static void test_recompute_chain(void **state)
+{
+    (void)state;
+    static const char *const text =
+        "{\"name\": \"c\", \"global_batch\": 4, \"precision\": \"fp32\", \"input\": {\"height\": "
+        "16,"
+        "\"width\": 16, \"channels\": 4}, \"layers\": [{\"op\": \"conv2d\", \"out\": 8, "
+        "\"kernel\": 3,"
+        "\"padding\": 1}, {\"op\": \"relu\"}, {\"op\": \"maxpool\", \"kernel\": 2, \"stride\": 2},"
+        "{\"op\": \"conv2d\", \"out\": 8, \"kernel\": 3, \"padding\": 1}, {\"op\": \"relu\"}]}";
+    const struct sbp_cluster cluster = flat(4);
+    struct bench b = {0}, plain = {0};
+    bench_open(&b, text, &cluster, NULL);
+    bench_open(&plain, text, &cluster, NULL);
+    b.parallel.recompute = SBP_RECOMPUTE_FULL;
+    bench_run(&b);
+    bench_run(&plain);
+    assert_int_equal(b.step.memory[0].kept_bytes, 4 * 8 * 8 * 8); /* of an image */
+    assert_true(plain.step.memory[0].kept_bytes > 4 * 8 * 8 * 8);
+    bench_close(&b);
+    bench_close(&plain);
+}
+
+/* What recompute costs: the forward pass of the blocks once more, without the last sum of each
+ * segment, which the next one holds. */
+static void test_recompute_time(void **state)
+{
+    (void)state;
+    for (int every = 1; every <= 2; every++) {
+        struct bench b = {0}, plain = {0};
+        char text[512];
+        const struct sbp_cluster cluster = flat(1);
+        bench_open(&b, transformer(4, text, sizeof text), &cluster, NULL);
+        bench_open(&plain, text, &cluster, NULL);
+        b.parallel.recompute = SBP_RECOMPUTE_FULL;
+        b.parallel.recompute_every = every;
+        bench_run(&b);
+        bench_run(&plain);
+        double blocks_s = 0;
+        const struct sbp_graph *graph = &b.model.graph;
+        for (int i = 0; i < plain.step.program[0].instr_count; i++) {
+            const struct sbp_instr *instr = &plain.step.program[0].instr[i];
+            if (instr->kind != SBP_INSTR_FORWARD || strncmp(graph->op[instr->op].name, "block", 5))
+                continue;
+            const int block = atoi(graph->op[instr->op].name + 5);
+            const bool last = strstr(graph->op[instr->op].name, "add2") != NULL;
+            if (!last || block % every != every - 1)
+                blocks_s += instr->compute_s;
+        }
+        oracle_near("again", b.step.totals.recompute_s, blocks_s);
+        oracle_near("step", b.step.totals.step_s, plain.step.totals.step_s + blocks_s);
+        assert_true(b.step.totals.device_bytes < plain.step.totals.device_bytes);
+        bench_close(&b);
+        bench_close(&plain);
+    }
+}
+
+/* --- stages --- */
+
+/* Every stage of one device: together they do what one device does, and the messages between them
+ * carry the stream there and its gradient back. */
+static void test_stages_share_the_work(void **state)
+{
+    (void)state;
+    static const char *const text =
+        "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 48, \"heads\": 12,"
+        "\"sequence\": 24, \"vocab\": 48, \"global_batch\": 24, \"tied\": false}";
+    const struct sbp_cluster alone = flat(1), cluster = flat(4);
+    struct sbp_parallel parallel = {0};
+    struct bench one = {0}, four = {0};
+    bench_open(&one, text, &alone, NULL);
+    parallel = one.parallel;
+    parallel.micro_batch = 3;
+    bench_close(&one);
+    one = (struct bench){0};
+    bench_open(&one, text, &alone, &parallel);
+    parallel.pipeline = 4;
+    bench_open(&four, text, &cluster, &parallel);
+    bench_run(&one);
+    bench_run(&four);
+    oracle_near("compute", 4 * four.step.totals.compute_s, one.step.totals.compute_s);
+    oracle_near("optimizer", 4 * four.step.totals.optimizer_s, one.step.totals.optimizer_s);
+    oracle_near("messages", 4 * four.step.totals.by_cause_s[SBP_CAUSE_STAGE],
+                8 * 3 * 2 * (1e-5 + 3 * 24 * 48 * 4 * 1e-10));
+    int64_t parameters = 0;
+    for (int stage = 0; stage < 4; stage++)
+        parameters += four.step.memory[stage].parameters;
+    assert_int_equal(parameters, four.model.graph.parameters);
+    assert_int_equal(parameters, one.step.memory[0].parameters);
+    assert_int_equal(four.step.program_count, 3); /* the inner two are alike */
+    /* 1F1B: stage i holds as many micro-batches as there are stages from it on. */
+    for (int stage = 0; stage < 4; stage++) {
+        const struct sbp_stage_memory *memory = &four.step.memory[stage];
+        const struct sbp_program *program = &four.step.program[four.step.program_of[stage]];
+        assert_int_equal(memory->in_flight, 4 - stage);
+        assert_int_equal(memory->device_bytes, program->arena_bytes +
+                                                   (memory->in_flight - 1) * program->kept_bytes +
+                                                   four.cluster.reserve_bytes);
+    }
+    bench_close(&one);
+    bench_close(&four);
+}
+
+/* A tied table stands on the first and the last stage, which add up its gradients once a step. */
+static void test_tied_stages(void **state)
+{
+    (void)state;
+    const struct sbp_cluster cluster = flat(4);
+    struct sbp_parallel parallel = {0};
+    struct bench b = {0};
+    bench_open(&b, oracle_models[3], &cluster, NULL);
+    parallel = b.parallel;
+    parallel.pipeline = 2;
+    parallel.micro_batch = 8;
+    bench_close(&b);
+    b = (struct bench){0};
+    bench_open(&b, oracle_models[3], &cluster, &parallel);
+    bench_run(&b);
+    const int table = b.model.graph.op[0].weight[0];
+    assert_int_equal(b.step.holders[table], 2);
+    const double n = 48 * 48 * 4; /* within a stage, among its two replicas, and between stages */
+    double tied_s = 0;
+    int calls = 0;
+    for (int p = 0; p < b.step.program_count; p++)
+        for (int i = 0; i < b.step.program[p].instr_count; i++) {
+            const struct sbp_instr *instr = &b.step.program[p].instr[i];
+            if (instr->kind == SBP_INSTR_INNER && instr->tensor == table) {
+                assert_int_equal(instr->section, SBP_SECTION_STEP);
+                tied_s += instr->communication_s;
+                calls++;
+            }
+        }
+    assert_int_equal(calls, 2);
+    oracle_near("sum between stages", tied_s, 2 * (2 * 1e-5 + n * 1e-10));
+    /* The norm of all gradients is a sum over all devices of all stages. */
+    oracle_near("norm and loss", 2 * b.step.totals.by_cause_s[SBP_CAUSE_SCALAR],
+                2 * (6 * 1e-5 + 1.5 * 4 * 1e-10) + 3 * (2 * 1e-5 + 4 * 1e-10));
+    bench_close(&b);
+}
+
+/* p stages that are alike and m micro-batches: (p - 1) / m of the work is bubble. Messages that
+ * nothing hides add to what shows before they add to the bubble, and all parts make the step. */
+static void test_bubble(void **state)
+{
+    (void)state;
+    static const double betas[] = {0, 1e-10, 1e-8};
+    enum { P = 4, M = 6 };
+    double bubble_s = 0;
+    for (int i = 0; i < 3; i++) {
+        struct bench b = {0};
+        struct sbp_cluster cluster = flat(P);
+        cluster.level[0].alpha_s = 0;
+        cluster.level[0].beta_s_per_byte = betas[i];
+        struct sbp_parallel parallel = {.pipeline = P,
+                                        .chunks = 1,
+                                        .micro_batch = 8,
+                                        .schedule = SBP_GPIPE,
+                                        .recompute_every = 1,
+                                        .bucket_parameters = 1};
+        bench_open(&b,
+                   "{\"name\": \"m\", \"global_batch\": 48, \"precision\": \"fp32\","
+                   "\"input\": \"split\", \"layers\": [{\"op\": \"linear\", \"in\": 64,"
+                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}, {\"op\": \"linear\","
+                   "\"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+                   &cluster, &parallel);
+        bench_run(&b);
+        const struct sbp_step_totals *totals = &b.step.totals;
+        bubble_s = i == 0 ? totals->bubble_s : bubble_s;
+        if (i == 0)
+            oracle_near("bubble", totals->bubble_s, (P - 1) * totals->compute_s / M);
+        if (i == 1)
+            oracle_near("the same", totals->bubble_s, bubble_s);
+        if (i == 2) { /* the way through all stages is longer than what one device sends */
+            oracle_near("all of it", totals->exposed_s, totals->communication_s);
+            assert_true(totals->bubble_s > bubble_s);
+        }
+        assert_true((totals->exposed_s > 0) == (i > 0));
+        oracle_near("parts", totals->step_s,
+                    totals->compute_s + totals->optimizer_s + totals->exposed_s + totals->bubble_s);
+        bench_close(&b);
+    }
+}
+
+/* Messages cross the outermost level that stages take. */
+static void test_message_level(void **state)
+{
+    (void)state;
+    struct sbp_cluster cluster = oracle_cluster(2, (int64_t[]){4, 2});
+    cluster.level[0].alpha_s = 1e-4;
+    cluster.level[1].alpha_s = 1e-6;
+    cluster.level[0].beta_s_per_byte = 1e-9;
+    cluster.level[1].beta_s_per_byte = 1e-10;
+    cluster.level[0].ports = cluster.level[1].ports = 0;
+    struct bench b = {0};
+    struct sbp_parallel parallel = {.pipeline = 2,
+                                    .chunks = 1,
+                                    .micro_batch = 24,
+                                    .schedule = SBP_GPIPE,
+                                    .recompute_every = 1,
+                                    .bucket_parameters = 1};
+    bench_open(&b, oracle_models[4], &cluster, &parallel);
+    parallel = b.parallel;
+    bench_close(&b);
+    b = (struct bench){0};
+    bench_open(&b,
+               "{\"name\": \"mlp\", \"global_batch\": 48, \"precision\": \"fp32\", \"layers\": ["
+               "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+               &cluster, &parallel);
+    bench_run(&b);
+    assert_int_equal(b.stage.level[0].size, 2);
+    oracle_near("message", b.step.cost[0].send_forward_s,
+                1e-4 + 24 / 4 * 64 * 4 * 1e-9); /* four devices of a stage share the block */
+    oracle_near("and back", b.step.cost[1].send_backward_s, b.step.cost[0].send_forward_s);
+    bench_close(&b);
+}
+
+/* Chunks: pieces i and i + stages on one device. */
+static void test_interleaved(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    const struct sbp_cluster cluster = flat(2);
+    struct sbp_parallel parallel = {.pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batch = 3,
+                                    .schedule = SBP_INTERLEAVED,
+                                    .recompute_every = 1,
+                                    .bucket_parameters = 1};
+    bench_open(&b,
+               "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 48,"
+               "\"heads\": 12, \"sequence\": 24, \"vocab\": 48, \"global_batch\": 24,"
+               "\"tied\": false, \"clip_norm\": 1}",
+               &cluster, &parallel);
+    bench_run(&b);
+    assert_int_equal(b.step.pieces, 4);
+    /* One sum of the norm, whatever the chunks. */
+    oracle_near("norm", 2 * b.step.totals.by_cause_s[SBP_CAUSE_SCALAR], 2 * (2 * 1e-5 + 4 * 1e-10));
+    assert_int_equal(b.step.memory[0].parameters + b.step.memory[1].parameters,
+                     b.model.graph.parameters);
+    /* Narayanan et al., 2021: a device warms up with 2 (p - i - 1) + (v - 1) p forward passes. */
+    assert_int_equal(b.step.memory[0].in_flight, 2 * 1 + 2 + 1);
+    assert_int_equal(b.step.memory[1].in_flight, 2 + 1);
+    bench_close(&b);
+}
+
+/* --- memory alone --- */
+
+/* The same bytes as of the whole step, though few of its 96 or 192 micro-batches are played. */
+static void check_memory_alone(const struct sbp_parallel *parallel, enum sbp_recompute recompute)
+{
+    struct bench b = {0};
+    struct sbp_step alone;
+    struct sbp_diag diag = {{0}};
+    struct sbp_cluster cluster = flat(8);
+    struct sbp_parallel own = *parallel;
+    own.recompute = recompute;
+    own.recompute_every = 1;
+    own.bucket_parameters = 1000;
+    own.offload = recompute == SBP_RECOMPUTE_FULL;
+    cluster.host_link_bytes_per_s = 1e9;
+    bench_open(&b,
+               "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 64,"
+               "\"heads\": 16, \"sequence\": 24, \"vocab\": 48, \"global_batch\": 192}",
+               &cluster, &own);
+    label_megatron(&b, STREAM_SEQUENCE);
+    bench_run(&b);
+    const struct sbp_step_request request = {.graph = &b.model.graph,
+                                             .cluster = &b.cluster,
+                                             .parallel = &b.parallel,
+                                             .strategy = &b.strategy,
+                                             .bytes = &b.bytes,
+                                             .is_brief = true,
+                                             .memory_alone = true};
+    if (sbp_step_make(&request, &alone, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_int_equal(alone.totals.device_bytes, b.step.totals.device_bytes);
+    assert_int_equal(alone.totals.host_bytes, b.step.totals.host_bytes);
+    assert_int_equal(alone.stages, b.step.stages);
+    for (int stage = 0; stage < alone.stages; stage++) {
+        const struct sbp_stage_memory *one = &alone.memory[stage], *all = &b.step.memory[stage];
+        assert_int_equal(one->device_bytes, all->device_bytes);
+        assert_int_equal(one->in_flight, all->in_flight);
+        assert_int_equal(one->kept_bytes, all->kept_bytes);
+        assert_int_equal(one->transient_bytes, all->transient_bytes);
+    }
+    sbp_step_free(&alone);
+    bench_close(&b);
+}
+
+static void test_memory_alone(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
+    for (int s = 0; s < 5; s++)
+        for (int pipeline = 1; pipeline <= 8; pipeline *= 2)
+            for (int chunks = 2; chunks <= (schedules[s] == SBP_INTERLEAVED ? 8 : 2); chunks *= 2)
+                for (int limit = 0; limit <= 13; limit += 13) {
+                    const bool takes_limit =
+                        schedules[s] == SBP_ZERO_BUBBLE || schedules[s] == SBP_MESSAGE_DRIVEN;
+                    const bool is_interleaved = schedules[s] == SBP_INTERLEAVED;
+                    struct sbp_parallel parallel = {.pipeline = pipeline,
+                                                    .chunks = is_interleaved ? chunks : 1,
+                                                    .micro_batch = 1 + limit % 2,
+                                                    .pipeline_limit = takes_limit ? limit : 0,
+                                                    .schedule = schedules[s]};
+                    if ((is_interleaved && (pipeline == 1 || pipeline * chunks > 8)) ||
+                        (takes_limit && limit > 0 && limit < pipeline))
+                        continue;
+                    check_memory_alone(&parallel, SBP_RECOMPUTE_NONE);
+                    check_memory_alone(&parallel, SBP_RECOMPUTE_FULL);
+                }
+}
+
+/* --- offload (Myelin, section V.B) --- */
+
+/* 20 bytes a parameter become 4 + 16 bucket / parameters; 12 go to the host. */
+static void test_offload(void **state)
+{
+    (void)state;
+    static const char *const text =
+        "{\"name\": \"m\", \"global_batch\": 16, \"precision\": \"mixed\", \"layers\": ["
+        "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}";
+    for (int chunk = 0; chunk <= 3; chunk++) {
+        struct bench b = {0};
+        struct sbp_cluster cluster = flat(4);
+        cluster.host_link_bytes_per_s = 1e9;
+        cluster.host_memory_bytes = 8192 * 12 - (chunk == 3);
+        bench_open(&b, text, &cluster, NULL);
+        b.parallel.offload = true;
+        b.parallel.bucket_parameters = 1024;
+        b.parallel.chunk_factor = chunk;
+        bench_run(&b);
+        const struct sbp_stage_memory *memory = &b.step.memory[0];
+        assert_int_equal(memory->weight_bytes + memory->gradient_bytes, 4 * 8192);
+        assert_int_equal(memory->bucket_bytes, 16 * 1024);
+        assert_int_equal(memory->master_bytes + memory->moment_bytes, 0);
+        assert_int_equal(memory->host_bytes, 12 * 8192);
+        assert_int_equal(b.step.totals.fits_host, chunk != 3);
+        const struct sbp_offload *offload = &b.step.end[0].offload;
+        assert_int_equal(offload->buckets, 8);
+        oracle_near("in", offload->in_s, 12 * 1024 / 1e9);
+        oracle_near("out", offload->out_s, 12 * 1024 / 1e9);
+        assert_int_equal(offload->chunk_buckets, chunk);
+        if (chunk > 0)
+            oracle_near("chunk", offload->chunk_sync_s, 6e-5 + 1.5 * chunk * 1024 * 2 * 1e-10);
+        if (chunk == 3)
+            oracle_near("rest", offload->last_chunk_sync_s, 6e-5 + 1.5 * 2 * 1024 * 2 * 1e-10);
+        bench_close(&b);
+    }
+}
+
+/* Two chunks on a device: their buckets pass one after the other through one buffer. */
+static void test_offload_chunks(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    struct sbp_cluster cluster = flat(2);
+    cluster.host_link_bytes_per_s = 1e9;
+    struct sbp_parallel parallel = {.pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batch = 8,
+                                    .schedule = SBP_INTERLEAVED,
+                                    .recompute_every = 1,
+                                    .offload = true,
+                                    .bucket_parameters = 1000};
+    bench_open(&b,
+               "{\"name\": \"m\", \"global_batch\": 16, \"precision\": \"mixed\", \"layers\": ["
+               "{\"op\": \"linear\", \"in\": 64, \"out\": 64}, {\"op\": \"linear\", \"out\": 8},"
+               "{\"op\": \"linear\", \"out\": 64}, {\"op\": \"linear\", \"out\": 64}]}",
+               &cluster, &parallel);
+    b.first = (const int[]){0, 1, 2, 3, 4};
+    bench_run(&b);
+    for (int stage = 0; stage < 2; stage++) {
+        const int64_t parameters = 64 * 64 + 64 * 8; /* one chunk of each size */
+        const struct sbp_stage_memory *memory = &b.step.memory[stage];
+        const struct sbp_stage_cost *cost = &b.step.cost[2 * stage];
+        const struct sbp_offload *offload = &b.step.end[stage].offload;
+        assert_int_equal(offload->buckets, 5 + 1);
+        oracle_near("in", offload->buckets * offload->in_s, 12.0 * (double)parameters / 1e9);
+        oracle_near("out", offload->buckets * offload->out_s, 12.0 * (double)parameters / 1e9);
+        assert_int_equal(memory->host_bytes, 12 * parameters);
+        assert_int_equal(memory->bucket_bytes, slot(16 * 1000));
+        assert_int_equal(cost[0].static_bytes + cost[1].static_bytes,
+                         4 * parameters + slot(16 * 1000));
+    }
+    bench_close(&b);
+}
+
+/* All-reduces of chunks of buckets are sums as they stand: over shards under ZeRO 1 they are
+ * reduce-scatters, and where each micro-batch has summed its own there are none left. */
+static void test_offload_sharded(void **state)
+{
+    (void)state;
+    for (int level = 0; level <= 2; level++)
+        for (int m = 1; m <= 2; m++) {
+            struct bench b = {0};
+            struct sbp_cluster cluster = flat(4);
+            cluster.host_link_bytes_per_s = 1e9;
+            struct sbp_parallel parallel = {.pipeline = 1,
+                                            .chunks = 1,
+                                            .micro_batch = 16 / m,
+                                            .schedule = SBP_ONE_F_ONE_B,
+                                            .zero = level,
+                                            .recompute_every = 1,
+                                            .offload = true,
+                                            .bucket_parameters = 256,
+                                            .chunk_factor = 2};
+            bench_open(&b, LAYER("64"), &cluster, &parallel);
+            bench_run(&b);
+            const double updated = level == 0 ? 4096 : 1024, buckets = updated / 256;
+            const double sums = level == 0 ? 2 : level == 1 || m == 1 ? 1 : 0;
+            const struct sbp_offload *offload = &b.step.end[0].offload;
+            assert_int_equal(offload->buckets, (int)buckets);
+            oracle_near("chunk of buckets", offload->chunk_sync_s,
+                        sums * (3e-5 + 0.75 * 4096 * 2 * (2 / buckets) * 1e-10));
+            bench_close(&b);
+        }
+}
+
+/* --- size --- */
+
+/* 96 layers on 64 stages: four different programs, whatever the number of stages. */
+static void test_large_pipeline(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    const struct sbp_cluster cluster = oracle_cluster(2, (int64_t[]){64, 8});
+    struct sbp_parallel parallel = {.pipeline = 64,
+                                    .chunks = 1,
+                                    .micro_batch = 8,
+                                    .schedule = SBP_ONE_F_ONE_B,
+                                    .recompute_every = 1,
+                                    .bucket_parameters = 1};
+    bench_open(&b,
+               "{\"name\": \"gpt3\", \"architecture\": \"gpt\", \"layers\": 96, \"hidden\": 12288,"
+               "\"heads\": 96, \"sequence\": 2048, \"vocab\": 51200, \"global_batch\": 1536,"
+               "\"precision\": \"mixed\"}",
+               &cluster, &parallel);
+    bench_run(&b);
+    assert_int_equal(b.step.program_count, 4);
+    assert_int_equal(b.step.timeline.devices, 64);
+    assert_true(b.step.totals.step_s > 0 && b.step.totals.bubble_s > 0);
+    bench_close(&b);
+}
+
+static void test_refused(void **state)
+{
+    (void)state;
+    struct bench b = {0};
+    struct sbp_diag diag = {{0}};
+    const struct sbp_cluster cluster = flat(2);
+    bench_open(&b, oracle_models[0], &cluster, NULL);
+    const struct sbp_step_request request = {.graph = &b.model.graph,
+                                             .cluster = &b.cluster,
+                                             .parallel = &b.parallel,
+                                             .strategy = &b.strategy,
+                                             .bytes = &b.bytes};
+    b.parallel.micro_batch = 12;
+    assert_int_equal(sbp_step_make(&request, &b.step, &diag), SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "micro_batch"));
+    diag.text[0] = '\0';
+    b.parallel.micro_batch = 24;
+    b.parallel.pipeline = 3;
+    assert_int_equal(sbp_step_make(&request, &b.step, &diag), SBP_E_INPUT);
+    assert_non_null(strstr(diag.text, "pipeline"));
+    bench_close(&b);
+}
+
+/* A group of three devices of a stage on 4 x 2 x 3 devices, where stages take whole outer levels
+ * first: alone, with its likes in all stages, with those of a stage on the other outermost part. */
+static void test_stage_groups(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t pipeline, stage[3];
+        int stages; /* that are in the group */
+        double members[3];
+    } rows[] = {
+        {2, {2, 2, 3}, 1, {1, 1, 3}}, {2, {2, 2, 3}, 2, {2, 1, 3}}, {4, {1, 2, 3}, 4, {4, 1, 3}},
+        {4, {1, 2, 3}, 2, {2, 1, 3}}, {8, {1, 1, 3}, 8, {4, 2, 3}}, {8, {1, 1, 3}, 2, {2, 1, 3}},
+    };
+    const struct sbp_cluster whole = oracle_cluster(3, (int64_t[]){4, 2, 3});
+    struct sbp_group own = sbp_group_one();
+    own.members[2] = 3;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const struct sbp_cluster stage = oracle_cluster(3, rows[i].stage);
+        const struct sbp_group group =
+            sbp_price_stage_group(&whole, &stage, rows[i].pipeline, rows[i].stages, own);
+        for (int level = 0; level < 3; level++)
+            oracle_near("members", group.members[level], rows[i].members[level]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain_step),
+        cmocka_unit_test(test_accumulation),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_zero_memory),
+        cmocka_unit_test(test_zero_traffic),
+        cmocka_unit_test(test_zero_by_layer),
+        cmocka_unit_test(test_owner),
+        cmocka_unit_test(test_activations),
+        cmocka_unit_test(test_recompute_time),
+        cmocka_unit_test(test_recompute_chain),
+        cmocka_unit_test(test_stages_share_the_work),
+        cmocka_unit_test(test_tied_stages),
+        cmocka_unit_test(test_stage_groups),
+        cmocka_unit_test(test_message_level),
+        cmocka_unit_test(test_bubble),
+        cmocka_unit_test(test_interleaved),
+        cmocka_unit_test(test_memory_alone),
+        cmocka_unit_test(test_offload),
+        cmocka_unit_test(test_offload_chunks),
+        cmocka_unit_test(test_offload_sharded),
+        cmocka_unit_test(test_large_pipeline),
+        cmocka_unit_test(test_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

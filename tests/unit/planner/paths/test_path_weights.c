@@ -1,0 +1,479 @@
+/* Views and paths of steps that are cut at random: what paths count of each operator, micro-batches
+ * that stages keep beside the timeline of the whole step, which stages can be the fullest; paths
+ * that no step is shorter than, whatever it takes. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#include <cjson/cJSON.h>
+
+#include "base/random.h"
+#include "costmodel/program/stages.h"
+#include "planner/inner/cut_solve.h"
+#include "planner/paths/path_weights.h"
+
+enum { DRAWS = 1000, DEVICES = 8, MOST_PIECES = 16, MOST_OPS = 256 };
+
+static void open_plan(int blocks, struct sbp_plan *plan)
+{
+    char model[256];
+    static const char *const cluster =
+        "{\"name\": \"c\", \"levels\": [{\"name\": \"n\", \"size\": 8, \"alpha_s\": 1e-5, "
+        "\"beta_s_per_byte\": 1e-10}], \"device\": {\"memory_bytes\": 1e12, \"flops\": {\"fp32\": "
+        "1e12}, \"memory_bytes_per_s\": 1e11}}";
+    struct sbp_diag diag = {{0}};
+    snprintf(model, sizeof model,
+             "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": %d, \"hidden\": 64, "
+             "\"heads\": 4, \"sequence\": 32, \"vocab\": 512, \"global_batch\": 48}",
+             blocks);
+    if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", plan, &diag) !=
+        SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_true(plan->graph.op_count <= MOST_OPS);
+}
+
+/* False: not legal. */
+static bool draw_cut(struct sbp_random *random, struct sbp_plan *plan)
+{
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
+    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_diag refusal = {{0}};
+    parallel.pipeline = INT64_C(1) << (1 + sbp_random_below(random, 3));
+    parallel.micro_batch = INT64_C(1) << sbp_random_below(random, 5);
+    parallel.schedule = schedules[sbp_random_below(random, 5)];
+    parallel.chunks = 1;
+    parallel.pipeline_limit = 0;
+    if (parallel.schedule == SBP_INTERLEAVED)
+        parallel.chunks = INT64_C(2) << sbp_random_below(random, 2);
+    if (parallel.schedule == SBP_ZERO_BUBBLE || parallel.schedule == SBP_MESSAGE_DRIVEN)
+        parallel.pipeline_limit = (int64_t)sbp_random_below(random, 20);
+    const int64_t pieces = parallel.pipeline * parallel.chunks;
+    return pieces <= MOST_PIECES && sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK &&
+           sbp_stages_cut(&plan->graph, (int)pieces, parallel.stage_cut, (int[MOST_PIECES + 1]){0},
+                          &refusal) == SBP_OK;
+}
+
+static void open_view(const struct sbp_plan *plan, struct sbp_random *random, struct sbp_path *path,
+                      struct sbp_view *view, struct sbp_arena *arena)
+{
+    struct sbp_diag diag = {{0}};
+    assert_int_equal(sbp_path_longest(plan, arena, path), SBP_OK);
+    for (int i = 0; i < 5 * path->pieces + path->stages; i++)
+        path->all[i] = (double)sbp_random_below(random, 100);
+    path->sent[path->pieces - 1] = path->returned[0] = 0;
+    if (sbp_view_make(plan, path, arena, view, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+/* ---- what counts ---------------------------------------------------------------------------- */
+
+static void check_path(const struct sbp_plan *plan, const struct sbp_path *path,
+                       const struct sbp_view *view)
+{
+    assert_int_equal(view->pieces, path->pieces);
+    assert_int_equal(view->first[0], 0);
+    assert_int_equal(view->first[view->pieces], plan->graph.op_count);
+    for (int piece = 0; piece < path->pieces; piece++) {
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+            assert_true(view->forward[op] == path->forward[piece]);
+            assert_true(view->backward[op] == path->backward[piece]);
+            assert_true(view->weight[op] == path->weight[piece]);
+            assert_true(view->end[op] == path->end[piece % path->stages]);
+        }
+        if (piece > 0)
+            assert_true(view->crossed[piece] == path->sent[piece - 1] + path->returned[piece]);
+    }
+}
+
+/* ---- what stages keep ----------------------------------------------------------------------- */
+
+/* Works take what they take, and micro-batches of chunks are of any size. */
+static void draw_costs(struct sbp_random *random, int count, struct sbp_stage_cost *cost)
+{
+    for (int i = 0; i < count; i++)
+        cost[i] =
+            (struct sbp_stage_cost){.forward_s = sbp_random_unit(random),
+                                    .backward_input_s = sbp_random_unit(random),
+                                    .backward_weight_s = sbp_random_unit(random),
+                                    .send_forward_s = sbp_random_unit(random),
+                                    .send_backward_s = sbp_random_unit(random),
+                                    .kept_bytes = (int64_t)sbp_random_below(random, 1000),
+                                    .transient_bytes = (int64_t)sbp_random_below(random, 3000)};
+}
+
+static void complain(const struct sbp_plan *plan, int stage, double kept, int in_flight)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    fail_msg("%s, %" PRId64 " stages of %" PRId64 " chunks, micro-batch %" PRId64 ", limit %" PRId64
+             ": stage %d keeps %g, has %d in flight",
+             sbp_schedule_name(parallel->schedule), parallel->pipeline, parallel->chunks,
+             parallel->micro_batch, parallel->pipeline_limit, stage, kept, in_flight);
+}
+
+/* Of several chunks: a stage is as full as at the fullest of its moments, with what the chunk that
+ * works then needs besides. */
+static void check_moments(const struct sbp_plan *plan, const struct sbp_view *view,
+                          const struct sbp_stage_cost *cost, const struct sbp_timeline *timeline)
+{
+    const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
+    double most[DEVICES] = {0};
+    for (int i = 0; i < view->moment_count; i++) {
+        const struct sbp_moment *moment = &view->moment[i];
+        const int stage = moment->piece % stages, own = moment->piece / stages;
+        double bytes = (double)cost[stage * chunks + own].transient_bytes;
+        assert_true(moment->kept[own] >= 1);
+        for (int chunk = 0; chunk < chunks; chunk++)
+            bytes += moment->kept[chunk] * (double)cost[stage * chunks + chunk].kept_bytes;
+        most[stage] = fmax(most[stage], bytes);
+    }
+    for (int i = 0; i < view->points && chunks > 1; i++)
+        assert_true(most[view->stage[i]] == (double)timeline->device[view->stage[i]].peak_bytes);
+    assert_true(chunks > 1 || view->moment_count == 0);
+}
+
+/* As many as are in flight, but for stages that do what has come: these may have less. */
+static void check_kept(const struct sbp_plan *plan, const struct sbp_view *view,
+                       struct sbp_random *random, struct sbp_arena *arena)
+{
+    const struct sbp_parallel *parallel = &plan->parallel;
+    const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
+    struct sbp_stage_cost cost[MOST_PIECES];
+    struct sbp_timeline timeline;
+    struct sbp_diag diag = {{0}};
+    draw_costs(random, stages * chunks, cost);
+    struct sbp_timeline_request request =
+        sbp_plan_timeline(plan, sbp_parallel_micro_batches(parallel, &plan->graph), cost);
+    request.is_brief = true;
+    if (sbp_timeline_simulate(&request, arena, &timeline, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    for (int stage = 0; stage < stages; stage++) {
+        const struct sbp_device_timeline *device = &timeline.device[stage];
+        double kept = 0, bytes = 0;
+        for (int chunk = 0; chunk < chunks; chunk++) {
+            const double each = view->kept[view->first[chunk * stages + stage]];
+            kept += each;
+            bytes += each * (double)cost[stage * chunks + chunk].kept_bytes;
+        }
+        const bool is_free = parallel->schedule == SBP_MESSAGE_DRIVEN && stage > 0;
+        if (is_free ? kept < 1 || kept > device->in_flight : kept != device->in_flight)
+            complain(plan, stage, kept, device->in_flight);
+        assert_true(bytes <= (double)device->peak_bytes);
+    }
+    check_moments(plan, view, cost, &timeline);
+}
+
+/* ---- stages that can be the fullest --------------------------------------------------------- */
+
+struct load {
+    double held[MOST_OPS], kept[MOST_OPS]; /* by site */
+};
+
+static void load_stages(const struct sbp_plan *plan, const struct sbp_view *view, struct load *load)
+{
+    for (int stage = 0; stage < plan->parallel.pipeline; stage++)
+        load[stage] = (struct load){.held = {0}};
+    for (int piece = 0; piece < view->pieces; piece++)
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+            struct load *of = &load[piece % plan->parallel.pipeline];
+            of->held[plan->graph.op[op].site] += 1;
+            of->kept[plan->graph.op[op].site] += view->kept[op];
+        }
+}
+
+static bool covers(const struct load *a, const struct load *b)
+{
+    bool covers = true;
+    for (int op = 0; op < MOST_OPS; op++)
+        covers &= a->held[op] >= b->held[op] && a->kept[op] >= b->kept[op];
+    return covers;
+}
+
+static void check_points(const struct sbp_plan *plan, const struct sbp_view *view)
+{
+    static struct load load[DEVICES];
+    const int stages = (int)plan->parallel.pipeline;
+    int point_of[DEVICES];
+    load_stages(plan, view, load);
+    for (int stage = 0; stage < stages; stage++) {
+        bool covered = false;
+        point_of[stage] = -1;
+        for (int i = 0; i < view->points; i++) {
+            const bool is_point = view->stage[i] == stage;
+            covered |= covers(&load[view->stage[i]], &load[stage]);
+            point_of[stage] = is_point ? i : point_of[stage];
+            for (int k = 0; is_point && k < view->points; k++)
+                assert_int_equal(covers(&load[view->stage[k]], &load[stage]), k == i);
+        }
+        assert_true(covered);
+    }
+    for (int piece = 0; piece < view->pieces; piece++)
+        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+            assert_int_equal(view->point[op], point_of[piece % stages]);
+}
+
+/* Blocks that stages share evenly, or not. */
+static void run_cuts(int blocks, int *seen)
+{
+    struct sbp_plan plan;
+    open_plan(blocks, &plan);
+    for (uint64_t seed = 0; seed < DRAWS; seed++) {
+        struct sbp_random random;
+        struct sbp_arena arena;
+        struct sbp_path path;
+        struct sbp_view view;
+        sbp_random_seed(&random, seed);
+        if (!draw_cut(&random, &plan))
+            continue;
+        sbp_arena_init(&arena);
+        open_view(&plan, &random, &path, &view, &arena);
+        check_path(&plan, &path, &view);
+        check_kept(&plan, &view, &random, &arena);
+        check_points(&plan, &view);
+        sbp_arena_free(&arena);
+        seen[plan.parallel.schedule]++;
+    }
+    sbp_plan_free(&plan);
+}
+
+static void test_cuts(void **state)
+{
+    (void)state;
+    int seen[SBP_SCHEDULES] = {0};
+    for (int blocks = 5; blocks <= 8; blocks++)
+        run_cuts(blocks, seen);
+    for (int schedule = 0; schedule <= SBP_MESSAGE_DRIVEN; schedule++)
+        assert_true(seen[schedule] >= DRAWS / 20);
+}
+
+/* ---- paths ---------------------------------------------------------------------------------- */
+
+/* What works, messages and ends take, for the timeline and in the shape of a path. */
+struct times {
+    struct sbp_stage_cost cost[MOST_PIECES];
+    struct sbp_stage_end end[DEVICES];
+    struct sbp_path path;
+};
+
+/* Some take nothing, some long. */
+static double draw_s(struct sbp_random *random)
+{
+    const double seconds = sbp_random_unit(random);
+    return sbp_random_below(random, 4) == 0 ? 0 : seconds * seconds * seconds;
+}
+
+static void set_costs(const struct sbp_plan *plan, struct times *times)
+{
+    const struct sbp_path *path = &times->path;
+    const int chunks = (int)plan->parallel.chunks;
+    for (int piece = 0; piece < path->pieces; piece++)
+        times->cost[piece % path->stages * chunks + piece / path->stages] =
+            (struct sbp_stage_cost){.forward_s = path->forward[piece],
+                                    .backward_input_s = path->backward[piece],
+                                    .backward_weight_s = path->weight[piece],
+                                    .send_forward_s = path->sent[piece],
+                                    .send_backward_s = path->returned[piece]};
+    for (int stage = 0; stage < path->stages; stage++)
+        times->end[stage] = (struct sbp_stage_end){.optimizer_s = path->end[stage]};
+}
+
+static void draw_times(const struct sbp_plan *plan, struct sbp_random *random,
+                       struct sbp_arena *arena, struct times *times)
+{
+    struct sbp_path *path = &times->path;
+    assert_int_equal(sbp_path_longest(plan, arena, path), SBP_OK);
+    for (int piece = 0; piece < path->pieces; piece++) {
+        const bool is_last = piece == path->pieces - 1;
+        path->forward[piece] = draw_s(random);
+        path->backward[piece] = draw_s(random);
+        path->weight[piece] = draw_s(random);
+        path->sent[piece] = is_last ? 0 : draw_s(random);
+        path->returned[piece] = piece == 0 ? 0 : draw_s(random);
+    }
+    for (int stage = 0; stage < path->stages; stage++)
+        path->end[stage] = 5 * draw_s(random);
+    set_costs(plan, times);
+}
+
+static double step_s(const struct sbp_plan *plan, const struct times *times,
+                     struct sbp_arena *arena)
+{
+    struct sbp_timeline timeline;
+    struct sbp_diag diag = {{0}};
+    struct sbp_timeline_request request = sbp_plan_timeline(
+        plan, sbp_parallel_micro_batches(&plan->parallel, &plan->graph), times->cost);
+    request.end = times->end;
+    request.is_brief = true;
+    if (sbp_timeline_simulate(&request, arena, &timeline, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    return timeline.makespan_s;
+}
+
+/* Returns whether one of the two is as long as the step. */
+static bool check_paths(const struct sbp_plan *plan, struct sbp_random *random,
+                        struct sbp_arena *arena)
+{
+    struct sbp_path longest, expected;
+    struct sbp_diag diag = {{0}};
+    struct times times;
+    draw_times(plan, random, arena, &times);
+    assert_int_equal(sbp_path_longest(plan, arena, &longest), SBP_OK);
+    const size_t used_bytes = arena->used_bytes;
+    assert_int_equal(sbp_path_longest(plan, arena, &expected), SBP_OK);
+    const size_t path_bytes = arena->used_bytes - used_bytes;
+    if (sbp_path_expected(plan, arena, &expected, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    assert_int_equal(arena->used_bytes, used_bytes + 2 * path_bytes); /* the path alone is kept */
+    const double seconds = step_s(plan, &times, arena);
+    const double one_s = sbp_path_length_s(&longest, &times.path);
+    const double other_s = sbp_path_length_s(&expected, &times.path);
+    if (!(one_s <= seconds * (1 + 1e-9) && other_s <= seconds * (1 + 1e-9)))
+        fail_msg("%s, %d stages: paths of %.12g and %.12g, a step of %.12g",
+                 sbp_schedule_name(plan->parallel.schedule), longest.stages, one_s, other_s,
+                 seconds);
+    return fmax(one_s, other_s) >= seconds * (1 - 1e-9);
+}
+
+/* Where the last stage and the end after the path take longest, its path is the step. */
+static void check_longest(const struct sbp_plan *plan, struct sbp_random *random,
+                          struct sbp_arena *arena)
+{
+    struct sbp_path longest;
+    struct times times;
+    assert_int_equal(sbp_path_longest(plan, arena, &longest), SBP_OK);
+    draw_times(plan, random, arena, &times);
+    const int last = longest.stages - 1;
+    for (int piece = last; piece < longest.pieces; piece += longest.stages) {
+        times.path.forward[piece] = times.path.backward[piece] = 10;
+        times.path.weight[piece] = plan->parallel.schedule == SBP_ZERO_BUBBLE ? 50 : 10;
+    }
+    for (int stage = 0; stage <= last; stage++)
+        times.path.end[stage] = longest.end[stage] * 100;
+    set_costs(plan, &times);
+    const double length_s = sbp_path_length_s(&longest, &times.path);
+    const double seconds = step_s(plan, &times, arena);
+    if (!(fabs(length_s / seconds - 1) < 1e-9))
+        fail_msg("%s, %d stages: a path of %.12g, a step of %.12g",
+                 sbp_schedule_name(plan->parallel.schedule), longest.stages, length_s, seconds);
+}
+
+static void test_paths(void **state)
+{
+    (void)state;
+    int seen[SBP_SCHEDULES] = {0}, met[SBP_SCHEDULES] = {0};
+    struct sbp_plan plan;
+    open_plan(8, &plan);
+    for (uint64_t seed = 0; seed < 4 * DRAWS; seed++) {
+        struct sbp_random random;
+        struct sbp_arena arena;
+        sbp_random_seed(&random, seed);
+        if (!draw_cut(&random, &plan))
+            continue;
+        sbp_arena_init(&arena);
+        met[plan.parallel.schedule] += check_paths(&plan, &random, &arena);
+        if (plan.parallel.chunks == 1 && plan.parallel.schedule != SBP_MESSAGE_DRIVEN)
+            check_longest(&plan, &random, &arena);
+        seen[plan.parallel.schedule]++;
+        sbp_arena_free(&arena);
+    }
+    for (int schedule = 0; schedule <= SBP_MESSAGE_DRIVEN; schedule++) {
+        print_message("%-14s %4d steps, %d as long as a path\n",
+                      sbp_schedule_name((enum sbp_schedule)schedule), seen[schedule],
+                      met[schedule]);
+        assert_true(seen[schedule] >= DRAWS / 20 && met[schedule] > 0);
+    }
+    sbp_plan_free(&plan);
+}
+
+/* A plan's own path is as long as its step, whether some of its end hides or is in host memory. */
+static void check_step(struct sbp_plan *plan, const struct sbp_parallel *how)
+{
+    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_outcome found;
+    struct sbp_step step;
+    struct sbp_path path, times;
+    struct sbp_diag diag = {{0}};
+    parallel.pipeline = how->pipeline;
+    parallel.micro_batch = 4;
+    parallel.schedule = how->schedule;
+    parallel.chunks = how->chunks;
+    parallel.gradient_overlap = how->gradient_overlap;
+    parallel.offload = how->offload;
+    if (sbp_plan_set_parallel(plan, &parallel, &diag) != SBP_OK ||
+        sbp_optimise(plan, &request, &found, &diag) != SBP_OK ||
+        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK ||
+        sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &times, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    const double length_s = sbp_path_length_s(&path, &times);
+    if (!(fabs(length_s / step.totals.step_s - 1) < 1e-9))
+        fail_msg("%s, %" PRId64 " stages, overlap %g, offload %d: a path of %.12g, a step of %.12g",
+                 sbp_schedule_name(how->schedule), how->pipeline, how->gradient_overlap,
+                 how->offload, length_s, step.totals.step_s);
+    sbp_step_free(&step);
+}
+
+static void test_steps(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                                  SBP_ZERO_BUBBLE};
+    struct sbp_plan plan;
+    open_plan(8, &plan);
+    plan.cluster.host_link_bytes_per_s = 1e10;
+    for (int i = 0; i < 4; i++)
+        for (int variant = 0; variant < 4; variant++)
+            check_step(&plan,
+                       &(struct sbp_parallel){.pipeline = 4,
+                                              .schedule = schedules[i],
+                                              .chunks = schedules[i] == SBP_INTERLEAVED ? 2 : 1,
+                                              .gradient_overlap = variant % 2 == 0 ? 0 : 0.01,
+                                              .offload = variant / 2 == 1});
+    sbp_plan_free(&plan);
+}
+
+/* ---- the mean ------------------------------------------------------------------------------- */
+
+/* What a device does: its share of all works and messages, on all stages alike. */
+static void test_mean(void **state)
+{
+    (void)state;
+    struct sbp_plan plan;
+    struct sbp_arena arena;
+    struct sbp_view view;
+    struct sbp_diag diag = {{0}};
+    open_plan(8, &plan);
+    struct sbp_parallel parallel = plan.parallel;
+    parallel.pipeline = 4;
+    parallel.micro_batch = 4; /* 12 of them */
+    sbp_arena_init(&arena);
+    assert_int_equal(sbp_plan_set_parallel(&plan, &parallel, &diag), SBP_OK);
+    assert_int_equal(sbp_view_mean(&plan, &arena, &view, &diag), SBP_OK);
+    double messages_s = 0;
+    for (int piece = 1; piece < 4; piece++) {
+        assert_true(view.crossed[piece] == 2 * 12 / 4.0);
+        messages_s += view.crossed[piece] *
+                      sbp_path_message_s(&plan, sbp_graph_crossing(&plan.graph, view.first[piece]),
+                                         (double)plan.mesh.devices);
+    }
+    assert_true(messages_s > 0 && fabs(view.message_s / messages_s - 1) < 1e-12);
+    for (int op = 0; op < plan.graph.op_count; op++) {
+        assert_true(view.forward[op] == 3 && view.backward[op] == 3 && view.weight[op] == 3);
+        assert_true(view.end[op] == 0.25);
+    }
+    sbp_arena_free(&arena);
+    sbp_plan_free(&plan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_cuts), cmocka_unit_test(test_paths),
+                                       cmocka_unit_test(test_steps), cmocka_unit_test(test_mean)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,342 @@
+/* Prices of a space with several stages: the sum along any path of a step bounds it, and along its
+ * critical path is the step. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/support/space_bench.h"
+
+#define TWO_LEVELS LEVEL("o", 12) ", " LEVEL("i", 2)
+
+/* A cut of a step at random; refused where it does not fit the model. */
+static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
+{
+    static const int64_t stages[] = {1, 2, 2, 3, 4, 4};
+    struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
+    struct sbp_diag refusal = {{0}};
+    parallel.pipeline = stages[sbp_random_below(random, 6)];
+    parallel.micro_batch = plan->graph.global_batch / (1 + (int64_t)sbp_random_below(random, 12));
+    parallel.schedule = (enum sbp_schedule)sbp_random_below(random, SBP_MESSAGE_DRIVEN + 1);
+    parallel.stage_cut = (enum sbp_stage_cut)sbp_random_below(random, SBP_STAGE_CUTS);
+    if (parallel.schedule == SBP_INTERLEAVED)
+        parallel.chunks = 2 + (int64_t)sbp_random_below(random, 2);
+    if (parallel.schedule == SBP_ZERO_BUBBLE || parallel.schedule == SBP_MESSAGE_DRIVEN)
+        parallel.pipeline_limit = (int64_t)sbp_random_below(random, 7);
+    parallel.zero = (int64_t)sbp_random_below(random, 4);
+    parallel.recompute = (enum sbp_recompute)sbp_random_below(random, SBP_RECOMPUTES);
+    parallel.recompute_every = 1 + (int64_t)sbp_random_below(random, 2);
+    parallel.offload = sbp_random_below(random, 3) == 0;
+    parallel.bucket_parameters = INT64_C(1) << (4 + sbp_random_below(random, 12));
+    parallel.gather_blocks = sbp_random_below(random, 4) == 0;
+    parallel.regather = sbp_random_below(random, 4) == 0;
+    parallel.keep_sent = sbp_random_below(random, 4) == 0;
+    parallel.gradient_overlap = 0.25 * (double)sbp_random_below(random, 4);
+    if (parallel.offload && sbp_random_below(random, 2) == 0) {
+        parallel.chunk_factor = 1 + (int64_t)sbp_random_below(random, 4);
+        parallel.gradient_overlap = 0;
+    }
+    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+}
+
+/* --- any path --- */
+
+/* Some choices along one path. */
+static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
+                       struct sbp_request request, uint64_t seed, struct prices *prices)
+{
+    struct bench bench;
+    struct sbp_diag diag = {{0}};
+    struct sbp_random random;
+    struct sbp_arena arena;
+    struct sbp_view view;
+    sbp_arena_init(&arena);
+    sbp_random_seed(&random, seed);
+    if (sbp_view_make(plan, path, &arena, &view, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    request.view = &view;
+    bench_open(&bench, plan, &request);
+    for (int i = 0; i < 3; i++)
+        if (bench_draw(&bench, &random))
+            check_price(plan, &bench, seed, prices);
+    bench_close(&bench);
+    sbp_arena_free(&arena);
+}
+
+/* Forward over the stages before `turn`, all works of that one, and back to `end`. */
+static struct sbp_path turn_at(const struct sbp_plan *plan, int turn, int end,
+                               struct sbp_arena *arena)
+{
+    const struct sbp_parallel *const parallel = &plan->parallel;
+    const int stages = (int)parallel->pipeline;
+    const double all = (double)sbp_parallel_micro_batches(parallel, &plan->graph);
+    struct sbp_path path;
+    assert_int_equal(sbp_path_longest(plan, arena, &path), SBP_OK);
+    memset(path.end, 0, (size_t)stages * sizeof *path.end);
+    path.end[end] = 1;
+    for (int piece = 0; piece < path.pieces; piece++) {
+        const int stage = piece % stages;
+        const bool passed = stage < turn && piece < stages;
+        const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
+        path.forward[piece] = stage == turn ? all : passed;
+        path.backward[piece] = stage == turn ? all : passed && stage >= end;
+        path.weight[piece] = late && end < turn ? stage == end : path.backward[piece];
+        path.sent[piece] = passed;
+        path.returned[piece] = piece < stages && stage > end && stage <= turn;
+    }
+    return path;
+}
+
+/* The sum along any path bounds the step, and the model's bytes those of every stage. */
+static void check_cut(struct sbp_plan *plan, struct sbp_request request, uint64_t seed,
+                      struct prices *prices)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_path path, times;
+    const int stages = (int)plan->parallel.pipeline;
+    for (int turn = 0; turn < stages; turn++)
+        for (int end = 0; end <= turn; end++) {
+            path = turn_at(plan, turn, end, &plan->arena);
+            check_path(plan, &path, request, seed, prices);
+        }
+    assert_int_equal(sbp_path_expected(plan, &plan->arena, &path, &diag), SBP_OK);
+    check_path(plan, &path, request, seed, prices);
+    if (sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &times, &diag) == SBP_OK)
+        check_path(plan, &path, request, seed, prices);
+    request.objective = SBP_COMMUNICATION;
+    check_path(plan, &path, request, seed, prices);
+}
+
+static void check_stages(const char *name, const char *model, bool bytes_alone, uint64_t first_seed,
+                         int draws)
+{
+    struct prices prices = {.bytes_alone = bytes_alone};
+    int cuts = 0;
+    for (uint64_t seed = first_seed; seed < first_seed + (uint64_t)draws; seed++) {
+        struct sbp_plan plan;
+        struct sbp_random random;
+        struct sbp_diag diag = {{0}};
+        struct sbp_view view;
+        open_plan(model, TWO_LEVELS, &plan);
+        sbp_random_seed(&random, seed);
+        const struct sbp_request request = {.space = SBP_SPACE_FULL,
+                                            .zero_is_free = sbp_random_below(&random, 2) == 0};
+        if (draw_parallel(&random, &plan) &&
+            sbp_view_mean(&plan, &plan.arena, &view, &diag) == SBP_OK) {
+            check_cut(&plan, request, seed, &prices);
+            cuts++;
+        }
+        sbp_plan_free(&plan);
+    }
+    print_message("%-12s %d cuts, %d plans, sums at most %.3g %% below the step\n", name, cuts,
+                  prices.run, 100 * prices.loosest);
+    assert_true(prices.run > draws);
+}
+
+static void test_stages(void **state)
+{
+    (void)state;
+    static const char *const mlp =
+        "{\"name\": \"m\", \"global_batch\": 144, \"features\": 144, \"layers\": [{\"op\": "
+        "\"linear\", \"out\": 288, \"bias\": true}, {\"op\": \"gelu\"}, {\"op\": \"linear\", "
+        "\"out\": 144}, {\"op\": \"layernorm\"}, {\"op\": \"linear\", \"out\": 144, \"bias\": "
+        "true}, "
+        "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 288}, {\"op\": "
+        "\"cross_entropy\"}]}";
+    check_stages("gpt", GPT(4, ", \"clip_norm\": 1"), false, 1, 15);
+    check_stages("gpt mixed", GPT(6, ", \"precision\": \"mixed\", \"dropout\": 0.1"), false, 1001,
+                 15);
+    check_stages("gpt untied", GPT(5, ", \"tied\": false, \"attention\": \"flash\""), false, 2001,
+                 15);
+    check_stages("mlp", mlp, false, 3001, 15);
+}
+
+/* What asks for no gradient, what never goes back, and what is only there to be formed again from:
+ * none of that lives as long as the rest. */
+static void test_short_lives(void **state)
+{
+    (void)state;
+    static const char *const given =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 144, \"precision\": \"mixed\", "
+        "\"input\": \"split\", "
+        "\"features\": 144, \"layers\": [{\"op\": \"linear\", \"out\": 288, \"bias\": true}, "
+        "{\"op\": "
+        "\"gelu\"}, {\"op\": \"linear\", \"out\": 144}, {\"op\": \"layernorm\"}, {\"op\": "
+        "\"linear\", \"out\": 144}, {\"op\": \"cross_entropy\"}]}";
+    static const char *const weightless =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
+        "[{\"op\": \"tanh\"}, {\"op\": \"relu\", \"name\": \"r\"}, {\"op\": \"linear\", \"out\": "
+        "144}, {\"op\": \"add\", \"inputs\": [\"r\", \"linear2\"]}, {\"op\": \"linear\", \"out\": "
+        "144}, "
+        "{\"op\": \"dropout\", \"p\": 0.1}, {\"op\": \"linear\", \"out\": 36}]}";
+    static const char *const pooled =
+        "{\"name\": \"m\", \"global_batch\": 72, \"input\": {\"height\": 24, \"width\": 24, "
+        "\"channels\": 3}, \"layers\": [{\"op\": \"conv2d\", \"out\": 48, \"kernel\": 3, "
+        "\"padding\": 1}, {\"op\": \"maxpool\", \"kernel\": 2}, {\"op\": \"dropout\", \"p\": 0.1}, "
+        "{\"op\": \"conv2d\", \"out\": 96, \"kernel\": 3, \"padding\": 1}, {\"op\": \"avgpool\", "
+        "\"kernel\": 2}, {\"op\": \"relu\"}, {\"op\": \"flatten\"}, {\"op\": \"linear\", \"out\": "
+        "48}, {\"op\": \"cross_entropy\"}]}";
+    static const char *const shrunk =
+        "{\"name\": \"m\", \"global_batch\": 72, \"input\": {\"height\": 24, \"width\": 24, "
+        "\"channels\": 3}, \"layers\": [{\"op\": \"maxpool\", \"kernel\": 4}, {\"op\": "
+        "\"dropout\", "
+        "\"p\": 0.1}, {\"op\": \"flatten\"}, {\"op\": \"linear\", \"out\": 12}]}";
+    static const char *const summed =
+        "{\"name\": \"m\", \"global_batch\": 144, \"sequence\": 4, \"features\": 144, \"layers\": "
+        "[{\"op\": \"linear\", \"out\": 144}, {\"op\": \"linear\", \"out\": 36}, {\"op\": "
+        "\"linear\", \"out\": 36}]}";
+    check_stages("given", given, true, 4001, 200);
+    check_stages("weightless", weightless, true, 5001, 40);
+    check_stages("pooled", pooled, true, 6001, 40);
+    check_stages("shrunk", shrunk, true, 7001, 40);
+    check_stages("summed", summed, true, 8001, 150);
+}
+
+/* --- critical paths --- */
+
+/* What the messages of a path take in a compiled step. */
+static double messages_of(const struct sbp_path *path, const struct sbp_step *step)
+{
+    const int chunks = step->pieces / step->stages;
+    double seconds = 0;
+    for (int piece = 0; piece < path->pieces; piece++) {
+        const struct sbp_stage_cost *const cost =
+            &step->cost[piece % step->stages * chunks + piece / step->stages];
+        seconds += path->sent[piece] * cost->send_forward_s +
+                   path->returned[piece] * cost->send_backward_s;
+    }
+    return seconds;
+}
+
+struct criticals {
+    int run, exact; /* of exact ones the path is the step, and the sum over operators the path */
+    double loosest; /* of the others */
+};
+
+/* What a choice costs along a path by the prices of its space, and what its labels add. */
+static double sum_along(struct sbp_plan *plan, const struct bench *drawn,
+                        const struct sbp_view *view, uint64_t seed)
+{
+    struct bench along;
+    struct sbp_labelling labelling;
+    struct sbp_request request = *drawn->space.request;
+    request.view = view;
+    bench_open(&along, plan, &request);
+    assert_true(label_choice(plan, &along.space, drawn->choice, seed, &labelling));
+    const double labels_add_s = labelling.transfer_s - promised_s(&along.space, drawn->choice);
+    const double sum_s = sbp_problem_cost(&along.problem, drawn->choice) + labels_add_s;
+    bench_close(&along);
+    return sum_s;
+}
+
+/* The sum along a plan's own critical path is its step, but for labels and messages that cost more
+ * than the least; the longest path that is known is never above it. */
+static void check_critical(struct sbp_plan *plan, const struct bench *bench, uint64_t seed,
+                           struct criticals *criticals)
+{
+    struct sbp_diag diag = {{0}};
+    struct sbp_labelling labelling;
+    struct sbp_path path, times;
+    struct sbp_view view;
+    struct sbp_step step;
+    if (!label_choice(plan, &bench->space, bench->choice, seed, &labelling))
+        return;
+    if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK ||
+        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK ||
+        sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &times, &diag) != SBP_OK ||
+        sbp_view_make(plan, &path, &plan->arena, &view, &diag) != SBP_OK)
+        fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
+    const double length_s = sbp_path_length_s(&path, &times), step_s = step.totals.step_s;
+    const double messages_s = messages_of(&path, &step);
+    sbp_step_free(&step);
+    criticals->run++;
+    criticals->loosest = fmax(criticals->loosest, 1 - length_s / step_s);
+    if (length_s > step_s * (1 + 1e-9))
+        fail_msg("seed %" PRIu64 ", %s: path %.15g, step %.15g", seed,
+                 sbp_schedule_name(plan->parallel.schedule), length_s, step_s);
+    if (fabs(length_s - step_s) > 1e-9 * step_s)
+        return; /* works that take no time leave gaps: the longest path instead */
+    const double sum_s = sum_along(plan, bench, &view, seed) + messages_s - view.message_s;
+    if (fabs(sum_s - step_s) > 1e-9 * step_s)
+        fail_msg("seed %" PRIu64 ", %s: sum along the critical path %.15g, step %.15g", seed,
+                 sbp_schedule_name(plan->parallel.schedule), sum_s, step_s);
+    criticals->exact++;
+}
+
+/* A random cut under a schedule, at least two stages, of what a critical path accounts for. */
+static bool draw_scheduled(struct sbp_random *random, enum sbp_schedule schedule,
+                           struct sbp_plan *plan)
+{
+    struct sbp_diag refusal = {{0}};
+    if (!draw_parallel(random, plan))
+        return false;
+    struct sbp_parallel parallel = plan->parallel;
+    parallel.schedule = schedule;
+    parallel.pipeline = parallel.pipeline > 1 ? parallel.pipeline : 2;
+    parallel.chunks = schedule == SBP_INTERLEAVED ? 2 : 1;
+    parallel.pipeline_limit = 0;
+    if (schedule == SBP_ZERO_BUBBLE && sbp_random_below(random, 2) > 0)
+        parallel.pipeline_limit = 2 * parallel.pipeline - 1;
+    if (schedule == SBP_MESSAGE_DRIVEN)
+        parallel.pipeline_limit = (int64_t)sbp_random_below(random, 7);
+    parallel.offload = parallel.gather_blocks = false;
+    parallel.chunk_factor = 0;
+    parallel.gradient_overlap = 0;
+    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+}
+
+static void check_criticals(const char *name, const char *model, enum sbp_schedule schedule,
+                            int draws)
+{
+    struct criticals criticals = {0, 0, 0};
+    for (uint64_t seed = 1; seed <= (uint64_t)draws; seed++) {
+        struct sbp_plan plan;
+        struct sbp_random random;
+        struct bench bench;
+        const struct sbp_request request = {.space = SBP_SPACE_FULL};
+        open_plan(model, TWO_LEVELS, &plan);
+        sbp_random_seed(&random, seed);
+        if (draw_scheduled(&random, schedule, &plan)) {
+            bench_open(&bench, &plan, &request);
+            if (bench_draw(&bench, &random))
+                check_critical(&plan, &bench, seed, &criticals);
+            bench_close(&bench);
+        }
+        sbp_plan_free(&plan);
+    }
+    print_message("%-12s %-14s %d plans, %d as long as the sum along their critical path, the path "
+                  "at most %.3g %% below the step\n",
+                  name, sbp_schedule_name(schedule), criticals.run, criticals.exact,
+                  100 * criticals.loosest);
+    assert_true(criticals.run > draws / 8);
+    if (schedule != SBP_MESSAGE_DRIVEN)
+        assert_int_equal(criticals.exact, criticals.run);
+}
+
+static void test_criticals(void **state)
+{
+    (void)state;
+    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
+                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
+    for (int i = 0; i < 5; i++) {
+        check_criticals("gpt", GPT(4, ", \"clip_norm\": 1"), schedules[i], 40);
+        check_criticals("gpt untied", GPT(6, ", \"tied\": false, \"precision\": \"mixed\""),
+                        schedules[i], 40);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_stages),
+        cmocka_unit_test(test_short_lives),
+        cmocka_unit_test(test_criticals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,852 @@
+/* The second opinion on plans: right plans pass, and every way of corrupting one is caught.
+ *
+ * Plans come from a seeded random search, so that they are no special ones. Each corruption changes
+ * one thing of a plan, of the step that it compiles to or of what is promised, and must be refused
+ * by the part of the check whose word it expects; one that finds nothing to corrupt in a plan waits
+ * for another plan, and all of them must have had their turn.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/support/check_bench.h"
+
+/* ---- right plans ---------------------------------------------------------------------------- */
+
+static void test_right_plans_pass(void **state)
+{
+    int plans = 0;
+    (void)state;
+    for (int setting = 0; setting < setting_count(); setting++) {
+        int here = 0;
+        for (uint64_t seed = SEED; seed < SEED + 60 && here < 6; seed++) {
+            struct bench b;
+            struct sbp_diag diag;
+            if (!bench_open(&b, setting, seed))
+                continue;
+            if (check(&b, &diag) != SBP_OK)
+                fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
+            bench_close(&b);
+            here++;
+        }
+        if (here == 0)
+            fail_msg("setting %d has no plan from seed %llu on", setting, (unsigned long long)SEED);
+        plans += here;
+    }
+    print_message("%d plans from seed %llu\n", plans, (unsigned long long)SEED);
+}
+
+/* ---- corruptions ---------------------------------------------------------------------------- */
+
+static int any(struct bench *b, int count)
+{
+    return (int)sbp_random_below(&b->random, (uint64_t)count);
+}
+
+/* An operator with a choice, and an axis. */
+static int any_op(struct bench *b)
+{
+    int op;
+    do
+        op = any(b, b->plan.graph.op_count);
+    while (b->plan.graph.op[op].entry->follows);
+    return op;
+}
+
+static int any_axis(struct bench *b)
+{
+    return any(b, b->plan.mesh.axis_count);
+}
+
+static int any_output(struct bench *b)
+{
+    int op;
+    do
+        op = any(b, b->plan.graph.op_count);
+    while (b->plan.graph.op[op].output < 0);
+    return b->plan.graph.op[op].output;
+}
+
+/* An instruction of the first program for which the caller's test holds; NULL: there is none. */
+typedef bool instr_test(const struct sbp_program *program, const struct sbp_instr *instr);
+static struct sbp_instr *find_instr(struct bench *b, instr_test *test)
+{
+    struct sbp_program *program = &b->step.program[0];
+    const int first = any(b, program->instr_count);
+    for (int i = 0; i < program->instr_count; i++) {
+        struct sbp_instr *instr = &program->instr[(first + i) % program->instr_count];
+        if (test(program, instr))
+            return instr;
+    }
+    return NULL;
+}
+
+static bool is_box(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_BOX;
+}
+
+static bool is_paid_box(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    return is_box(program, instr) && instr->communication_s > 0;
+}
+
+static bool is_sum(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->cause == SBP_CAUSE_WEIGHT_GRADIENT;
+}
+
+static bool is_forward(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_FORWARD && instr->compute_s > 0;
+}
+
+static bool is_update(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_UPDATE;
+}
+
+static bool is_inner(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->op >= 0 &&
+           (instr->kind == SBP_INSTR_REDUCE ||
+            (instr->kind == SBP_INSTR_INNER && instr->cause == SBP_CAUSE_OPERATOR));
+}
+
+static bool is_add(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_ADD_GRADIENT;
+}
+
+static bool is_send(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_SEND;
+}
+
+static bool is_exchange(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_SCATTER || instr->kind == SBP_INSTR_GATHER;
+}
+
+/* Leaves an instruction out. */
+static bool drop(struct bench *b, struct sbp_instr *instr)
+{
+    struct sbp_program *program = &b->step.program[0];
+    if (instr == NULL)
+        return false;
+    const int place = (int)(instr - program->instr);
+    memmove(instr, instr + 1, (size_t)(program->instr_count - place - 1) * sizeof *instr);
+    program->instr_count--;
+    return true;
+}
+
+/* Each changes one thing; false: there is nothing of the kind in this plan. */
+
+static bool other_role(struct bench *b)
+{
+    const int op = any_op(b), axis = any_axis(b), roles = b->plan.graph.op[op].entry->role_count;
+    uint8_t *role = &b->plan.strategy.op[op].role[axis];
+    *role = (uint8_t)((*role + 1 + any(b, roles - 1)) % roles);
+    return true;
+}
+
+static bool no_such_role(struct bench *b)
+{
+    const int op = any_op(b);
+    b->plan.strategy.op[op].role[any_axis(b)] = (uint8_t)b->plan.graph.op[op].entry->role_count;
+    return true;
+}
+
+static bool other_rest(struct bench *b)
+{
+    struct sbp_state *rest = &b->plan.strategy.rest[any_output(b)].axis[any_axis(b)];
+    const struct sbp_state states[] = {SBP_STATE_S(SBP_DIM_BATCH), SBP_STATE_S(SBP_DIM_FEATURE),
+                                       SBP_STATE_B, SBP_STATE_P};
+    const struct sbp_state other = states[any(b, 4)];
+    const bool changes = !sbp_state_equal(*rest, other);
+    *rest = other;
+    return changes;
+}
+
+static bool partial_of_a_split(struct bench *b)
+{
+    const int op = any_op(b), axis = any_axis(b);
+    const struct sbp_op_node *node = &b->plan.graph.op[op];
+    const struct sbp_role *role = &node->entry->role[b->plan.strategy.op[op].role[axis]];
+    if (node->output < 0 || role->output.kind == SBP_PARTIAL)
+        return false;
+    b->plan.strategy.rest[node->output].axis[axis] = SBP_STATE_P;
+    return true;
+}
+
+static bool digit_too_many(struct bench *b)
+{
+    const int dim_class = any(b, b->plan.graph.class_count);
+    const sbp_axes bit = (sbp_axes)1 << any_axis(b);
+    const bool changes = (b->plan.strategy.split[dim_class] & bit) == 0;
+    b->plan.strategy.split[dim_class] |= bit;
+    return changes;
+}
+
+static bool digit_missing(struct bench *b)
+{
+    const int dim_class = any(b, b->plan.graph.class_count);
+    const bool changes = b->plan.strategy.split[dim_class] != 0;
+    b->plan.strategy.split[dim_class] &= b->plan.strategy.split[dim_class] - 1;
+    return changes;
+}
+
+static bool other_zero(struct bench *b)
+{
+    const int op = any(b, b->plan.graph.op_count);
+    const struct sbp_op_node *node = &b->plan.graph.op[op];
+    const int level = b->plan.parallel.zero == 0 ? 1 : 0;
+    bool shared = false;
+    if (b->plan.parallel.owner != SBP_OWNER_NONE || node->weight_count == 0)
+        return false;
+    for (int axis = 0; axis < b->plan.mesh.axis_count; axis++) {
+        const int role = sbp_strategy_role(&b->plan.graph, &b->plan.strategy, op, axis);
+        shared |= node->entry->role[role].gradient[0].kind == SBP_PARTIAL;
+    }
+    b->plan.strategy.zero[op] = (uint8_t)level;
+    return shared && !node->transposed_weight; /* a tied weight is held as its first user says */
+}
+
+static bool no_such_zero(struct bench *b)
+{
+    b->plan.strategy.zero[any_op(b)] = 7;
+    return true;
+}
+
+static struct sbp_stage_memory *any_memory(struct bench *b)
+{
+    return &b->step.memory[any(b, b->step.stages)];
+}
+
+static bool fewer_parameters(struct bench *b)
+{
+    any_memory(b)->weight_bytes -= 64;
+    return true;
+}
+
+static bool more_gradients(struct bench *b)
+{
+    any_memory(b)->gradient_bytes += 64;
+    return true;
+}
+
+static bool fewer_moments(struct bench *b)
+{
+    any_memory(b)->moment_bytes /= 2;
+    return !b->plan.parallel.offload && b->plan.graph.training.update.optimizer != SBP_SGD;
+}
+
+static bool more_masters(struct bench *b)
+{
+    any_memory(b)->master_bytes += 4;
+    return true;
+}
+
+static bool smaller_device(struct bench *b)
+{
+    any_memory(b)->device_bytes -= 64;
+    return b->step.parallel.chunks == 1 &&
+           !sbp_schedule_delays_gradients(b->step.parallel.schedule);
+}
+
+static bool smaller_total(struct bench *b)
+{
+    b->step.totals.device_bytes--;
+    return true;
+}
+
+static bool lower_limit(struct bench *b)
+{
+    b->request.memory_limit_bytes = b->step.totals.device_bytes - 1;
+    return true;
+}
+
+static bool more_in_flight(struct bench *b)
+{
+    any_memory(b)->in_flight++;
+    return b->step.parallel.chunks == 1 &&
+           !sbp_schedule_delays_gradients(b->step.parallel.schedule);
+}
+
+/* Two activations at one place that live at the same time. */
+static bool overlapping_buffers(struct bench *b)
+{
+    struct sbp_program *program = &b->step.program[0];
+    for (int i = 0; i < program->buffer_count; i++)
+        for (int k = i + 1; k < program->buffer_count; k++) {
+            struct sbp_buffer *one = &program->buffer[i], *two = &program->buffer[k];
+            if (one->use != SBP_USE_ACTIVATION || two->use != SBP_USE_ACTIVATION ||
+                one->first < 0 || two->first > one->last || one->first > two->last ||
+                two->first < 0)
+                continue;
+            two->offset_bytes = one->offset_bytes;
+            return true;
+        }
+    return false;
+}
+
+static bool shorter_life(struct bench *b)
+{
+    struct sbp_program *program = &b->step.program[0];
+    for (int i = 0; i < program->buffer_count; i++)
+        if (program->buffer[i].last > program->buffer[i].first) {
+            program->buffer[i].last--;
+            return true;
+        }
+    return false;
+}
+
+static bool smaller_block(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_forward);
+    struct sbp_program *program = &b->step.program[0];
+    if (b->plan.graph.op[instr->op].output < 0)
+        return false;
+    program->buffer[instr->buffer[SBP_AT_OUT]].elements /= 2;
+    return true;
+}
+
+static bool other_state(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_forward);
+    struct sbp_program *program = &b->step.program[0];
+    if (b->plan.graph.op[instr->op].output < 0)
+        return false;
+    struct sbp_state *state = &program->buffer[instr->buffer[SBP_AT_OUT]].dist.axis[any_axis(b)];
+    state->kind = state->kind == SBP_BROADCAST ? SBP_PARTIAL : SBP_BROADCAST;
+    state->dim = 0;
+    return true;
+}
+
+static bool other_kind(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_paid_box);
+    if (instr == NULL)
+        return false;
+    instr->box.kind = instr->box.kind == SBP_ALL_GATHER ? SBP_REDUCE_SCATTER : SBP_ALL_GATHER;
+    return true;
+}
+
+static bool other_axes(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_box);
+    if (instr == NULL)
+        return false;
+    instr->box.axes ^= (sbp_axes)1 << any_axis(b);
+    return true;
+}
+
+static bool fewer_elements(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_box);
+    if (instr == NULL)
+        return false;
+    instr->box.elements /= 2;
+    return true;
+}
+
+static bool missing_transfer(struct bench *b)
+{
+    return drop(b, find_instr(b, is_box));
+}
+
+static bool missing_sum(struct bench *b)
+{
+    return drop(b, find_instr(b, is_sum));
+}
+
+static bool missing_update(struct bench *b)
+{
+    return drop(b, find_instr(b, is_update));
+}
+
+static bool missing_forward(struct bench *b)
+{
+    return drop(b, find_instr(b, is_forward));
+}
+
+static bool missing_inner(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_inner);
+    return instr != NULL && instr->section != SBP_SECTION_RECOMPUTE && drop(b, instr);
+}
+
+static bool missing_addition(struct bench *b)
+{
+    return drop(b, find_instr(b, is_add));
+}
+
+static bool message_to_more(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_send);
+    if (instr == NULL)
+        return false;
+    instr->stages = 3;
+    return true;
+}
+
+static bool narrower_exchange(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_exchange);
+    if (instr == NULL)
+        return false;
+    instr->box.axes &= instr->box.axes - 1;
+    return true;
+}
+
+/* Another buffer of the same size and use stands at a slot. */
+static bool swap_buffer(struct bench *b, instr_test *test, int slot)
+{
+    const struct sbp_program *program = &b->step.program[0];
+    struct sbp_instr *instr = find_instr(b, test);
+    if (instr == NULL || instr->buffer[slot] < 0)
+        return false;
+    const struct sbp_buffer *mine = &program->buffer[instr->buffer[slot]];
+    for (int i = 0; i < program->buffer_count; i++) {
+        const struct sbp_buffer *other = &program->buffer[i];
+        if (other->tensor != mine->tensor && other->use == mine->use &&
+            other->elements == mine->elements) {
+            instr->buffer[slot] = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool other_weight(struct bench *b)
+{
+    return swap_buffer(b, is_update, SBP_AT_W);
+}
+
+static bool other_gradient(struct bench *b)
+{
+    return swap_buffer(b, is_update, SBP_AT_DW);
+}
+
+static bool other_sum(struct bench *b)
+{
+    return swap_buffer(b, is_sum, SBP_AT_OUT);
+}
+
+static bool is_backward(const struct sbp_program *program, const struct sbp_instr *instr)
+{
+    (void)program;
+    return instr->kind == SBP_INSTR_BACKWARD && instr->section == SBP_SECTION_BACKWARD;
+}
+
+static bool weights_section(struct bench *b)
+{
+    find_instr(b, is_backward)->section = SBP_SECTION_STEP;
+    return true;
+}
+
+static bool sum_each_time(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_sum);
+    if (instr == NULL || instr->section != SBP_SECTION_STEP)
+        return false;
+    instr->section = SBP_SECTION_BACKWARD;
+    return b->plan.parallel.zero < 2;
+}
+
+static bool cheaper_transfer(struct bench *b)
+{
+    struct sbp_instr *instr = find_instr(b, is_paid_box);
+    if (instr == NULL)
+        return false;
+    instr->communication_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool cheaper_operator(struct bench *b)
+{
+    find_instr(b, is_forward)->compute_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool cheaper_update(struct bench *b)
+{
+    find_instr(b, is_update)->compute_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool less_communication(struct bench *b)
+{
+    b->step.totals.communication_s *= 1 - 1e-6;
+    return b->step.totals.communication_s > 0;
+}
+
+static bool less_by_cause(struct bench *b)
+{
+    double *seconds = &b->step.totals.by_cause_s[SBP_CAUSE_WEIGHT_GRADIENT];
+    *seconds *= 1 - 1e-6;
+    return *seconds > 0;
+}
+
+static bool less_compute(struct bench *b)
+{
+    b->step.totals.compute_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool fewer_bytes(struct bench *b)
+{
+    b->step.totals.communication_bytes -= 4;
+    return true;
+}
+
+static bool shorter_step(struct bench *b)
+{
+    b->step.totals.step_s *= 1 - 1e-6;
+    b->outcome.objective_s = b->step.totals.step_s;
+    b->outcome.lower_bound_s = -INFINITY;
+    b->outcome.status = SBP_PLAN_FEASIBLE;
+    return true;
+}
+
+static bool faster_stage(struct bench *b)
+{
+    b->step.cost[any(b, b->step.pieces)].forward_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool faster_end(struct bench *b)
+{
+    b->step.end[any(b, b->step.stages)].optimizer_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool faster_bucket(struct bench *b)
+{
+    struct sbp_offload *offload = &b->step.end[any(b, b->step.stages)].offload;
+    offload->step_s *= 1 - 1e-6;
+    return offload->buckets > 0;
+}
+
+static bool better_objective(struct bench *b)
+{
+    b->outcome.objective_s *= 1 - 1e-6;
+    return true;
+}
+
+static bool bound_above(struct bench *b)
+{
+    b->outcome.status = SBP_PLAN_FEASIBLE;
+    b->outcome.lower_bound_s = b->outcome.objective_s * (1 + 1e-6);
+    return true;
+}
+
+static bool optimal_without_proof(struct bench *b)
+{
+    b->outcome.status = SBP_PLAN_OPTIMAL;
+    b->outcome.lower_bound_s = b->outcome.objective_s * (1 - 1e-6);
+    return true;
+}
+
+static bool infeasible_plan(struct bench *b)
+{
+    b->outcome.status = SBP_PLAN_INFEASIBLE;
+    return true;
+}
+
+static bool other_boundary(struct bench *b)
+{
+    b->step.first[1] += any(b, 2) == 0 ? 1 : -1;
+    return b->step.pieces > 1;
+}
+
+static bool last_boundary(struct bench *b)
+{
+    b->step.first[b->step.pieces]--;
+    return true;
+}
+
+static bool other_program(struct bench *b)
+{
+    int *program = &b->step.program_of[any(b, b->step.pieces)];
+    *program = (*program + 1) % b->step.program_count;
+    return b->step.program_count > 1;
+}
+
+static bool other_holders(struct bench *b)
+{
+    b->step.holders[b->plan.graph.op[0].weight[0]]++;
+    return true;
+}
+
+static bool other_micro_batch(struct bench *b)
+{
+    b->plan.parallel.micro_batch /= 2;
+    return true;
+}
+
+static bool other_stages(struct bench *b)
+{
+    b->step.cluster.level[0].size *= 3;
+    return true;
+}
+
+static bool other_axis(struct bench *b)
+{
+    b->plan.mesh.axis[any_axis(b)].size = 5;
+    return true;
+}
+
+/* Asks for one operator, and leaves all of it open. */
+static struct sbp_fix *ask_for(struct bench *b, int op)
+{
+    struct sbp_fix *fix = &b->fix;
+    *fix = (struct sbp_fix){.zero = SBP_ANY};
+    (void)snprintf(fix->layer, sizeof fix->layer, "%s",
+                   b->plan.graph.op[b->plan.graph.op[op].site].name);
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            fix->factor[role][level] = SBP_ANY;
+    b->request.fix = fix;
+    b->request.fix_count = 1;
+    return fix;
+}
+
+static bool broken_fix(struct bench *b)
+{
+    const int op = any_op(b);
+    ask_for(b, op)->factor[any(b, b->plan.graph.op[op].entry->role_count)][0] = 5;
+    return true;
+}
+
+static bool broken_rest_fix(struct bench *b)
+{
+    const int op = any_op(b);
+    struct sbp_fix *fix = ask_for(b, op);
+    fix->rests = true;
+    fix->rest[any(b, SBP_REST_STATES)][0] = 5;
+    return b->plan.graph.op[op].output >= 0;
+}
+
+static int level_of(const struct bench *b, int op)
+{
+    const int level = b->plan.strategy.zero[op];
+    return level == SBP_ZERO_DEFAULT ? (int)b->plan.parallel.zero : level;
+}
+
+static bool broken_zero_fix(struct bench *b)
+{
+    const int op = any_op(b);
+    ask_for(b, op)->zero = (level_of(b, op) + 1) % 4;
+    return true;
+}
+
+/* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
+static int any_repeat_of_follower(struct bench *b)
+{
+    const struct sbp_graph *graph = &b->plan.graph;
+    const int from = any(b, graph->op_count);
+    for (int i = 0; i < graph->op_count; i++) {
+        const int op = (from + i) % graph->op_count;
+        if (graph->op[op].entry->follows && graph->op[op].site != op)
+            return op;
+    }
+    return -1;
+}
+
+/* The site keeps to the fix, its repeat does not. */
+static bool broken_repeat(struct bench *b)
+{
+    const int op = any_repeat_of_follower(b);
+    if (op < 0)
+        return false;
+    struct sbp_fix *const fix = ask_for(b, op);
+    fix->zero = level_of(b, b->plan.graph.op[op].site);
+    b->plan.strategy.zero[op] = (uint8_t)((fix->zero + 1) % 4);
+    return true;
+}
+
+static const struct corruption {
+    const char *name;
+    bool (*corrupt)(struct bench *b);
+    const char *word; /* of the refusal; NULL: whichever part notices first */
+} CORRUPTIONS[] = {
+    {"another role", other_role, NULL},
+    {"a role that is none", no_such_role, "no such role"},
+    {"another rest", other_rest, NULL},
+    {"a split that rests partial", partial_of_a_split, NULL},
+    {"a digit too many", digit_too_many, "axes"},
+    {"a digit missing", digit_missing, "axes"},
+    {"another ZeRO level", other_zero, NULL},
+    {"a ZeRO level that is none", no_such_zero, "ZeRO level"},
+    {"fewer parameters", fewer_parameters, "memory: parameters"},
+    {"more gradients", more_gradients, "memory: gradients"},
+    {"fewer moments", fewer_moments, "memory: moments"},
+    {"more master copies", more_masters, "memory: master copies"},
+    {"a smaller device", smaller_device, "memory: a device holds"},
+    {"a smaller total", smaller_total, "memory: the fullest stage"},
+    {"a lower limit", lower_limit, "and has"},
+    {"more in flight", more_in_flight, "stage"},
+    {"overlapping buffers", overlapping_buffers, NULL},
+    {"a shorter life", shorter_life, "lives from"},
+    {"a smaller block", smaller_block, "its share is"},
+    {"a block in another state", other_state, NULL},
+    {"another kind of transfer", other_kind, "no legal transition"},
+    {"other axes of a transfer", other_axes, "no legal transition"},
+    {"fewer elements of a transfer", fewer_elements, "it is counted as"},
+    {"a missing transfer", missing_transfer, NULL},
+    {"a missing sum of a gradient", missing_sum, NULL},
+    {"a missing update", missing_update, NULL},
+    {"a missing forward pass", missing_forward, NULL},
+    {"a missing collective inside", missing_inner, "inside it is missing"},
+    {"a missing addition", missing_addition, NULL},
+    {"a message to more stages", message_to_more, "to one other"},
+    {"a narrower exchange of states", narrower_exchange, "of its states"},
+    {"an update of another weight", other_weight, "another buffer in place of"},
+    {"an update by another gradient", other_gradient, "another buffer in place of"},
+    {"another gradient's sum", other_sum, "another buffer in place of"},
+    {"a backward pass once a step", weights_section, "in section step"},
+    {"a sum for every micro-batch", sum_each_time, "in section backward"},
+    {"a cheaper transfer", cheaper_transfer, "price"},
+    {"a cheaper operator", cheaper_operator, "price"},
+    {"a cheaper update", cheaper_update, "price"},
+    {"less communication", less_communication, "price: communication"},
+    {"less for one cause", less_by_cause, "price: weight-gradient"},
+    {"less compute", less_compute, "price: compute"},
+    {"fewer bytes sent", fewer_bytes, "price: communication in bytes"},
+    {"a shorter step", shorter_step, "step takes"},
+    {"a faster stage", faster_stage, "a micro-batch is"},
+    {"a faster end", faster_end, "the optimizer takes"},
+    {"a faster bucket", faster_bucket, "its states pass"},
+    {"a better objective", better_objective, "promises"},
+    {"a bound above the plan", bound_above, "above its"},
+    {"optimal without a proof", optimal_without_proof, "called optimal"},
+    {"infeasible with a plan", infeasible_plan, "status"},
+    {"another boundary", other_boundary, NULL},
+    {"a boundary too early", last_boundary, "pieces cover"},
+    {"another program", other_program, "other work"},
+    {"other holders", other_holders, "hold it"},
+    {"another micro-batch", other_micro_batch, "cut in time otherwise"},
+    {"other stages", other_stages, "members of level"},
+    {"an axis of another size", other_axis, "is none of the cluster's"},
+    {"a fix that is not kept", broken_fix, "is fixed to"},
+    {"a rest that is not kept", broken_rest_fix, "to rest otherwise"},
+    {"a ZeRO level that is not kept", broken_zero_fix, "ZeRO is fixed to"},
+    {"a repeat that is not kept", broken_repeat, "ZeRO is fixed to"},
+};
+enum { CORRUPTION_COUNT = sizeof CORRUPTIONS / sizeof *CORRUPTIONS };
+
+/* Returns whether there was something to corrupt. */
+static bool corrupt(int index, int setting, uint64_t seed)
+{
+    const struct corruption *corruption = &CORRUPTIONS[index];
+    struct bench b;
+    struct sbp_diag diag;
+    if (!bench_open(&b, setting, seed))
+        return false;
+    const bool changed = corruption->corrupt(&b);
+    if (changed && check(&b, &diag) != SBP_E_INTERNAL)
+        fail_msg("setting %d seed %llu: %s was not noticed", setting, (unsigned long long)seed,
+                 corruption->name);
+    if (changed && strstr(diag.text, "no plan is written") == NULL)
+        fail_msg("%s: \"%s\"", corruption->name, diag.text);
+    if (changed && corruption->word != NULL && strstr(diag.text, corruption->word) == NULL)
+        fail_msg("setting %d seed %llu: %s: \"%s\" where \"%s\" is expected", setting,
+                 (unsigned long long)seed, corruption->name, diag.text, corruption->word);
+    bench_close(&b);
+    return changed;
+}
+
+static void test_corruptions_are_caught(void **state)
+{
+    int all = 0;
+    (void)state;
+    for (int index = 0; index < CORRUPTION_COUNT; index++) {
+        int done = 0;
+        for (int setting = 0; setting < setting_count(); setting++)
+            for (uint64_t seed = SEED; seed < SEED + 4; seed++)
+                done += corrupt(index, setting, seed);
+        if (done == 0)
+            fail_msg("%s: no plan has anything of the kind", CORRUPTIONS[index].name);
+        all += done;
+    }
+    print_message("%d kinds of corruption, %d of them tried\n", CORRUPTION_COUNT, all);
+}
+
+/* ---- fixes that repeats have of their own --------------------------------------------------- */
+
+/* The plan with another ZeRO level of one operator, and what is then claimed of it. */
+static void set_level(struct bench *b, int op, int level)
+{
+    struct sbp_diag diag = {{0}};
+    b->plan.strategy.zero[op] = (uint8_t)level;
+    sbp_step_free(&b->step);
+    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    b->outcome.status = SBP_PLAN_FEASIBLE;
+    b->outcome.objective_s = b->step.totals.step_s;
+    b->outcome.lower_bound_s = -INFINITY;
+}
+
+/* A repeat of a follower keeps to its own fix, not to its site's. */
+static bool check_own_fix(int setting, uint64_t seed)
+{
+    struct bench b;
+    struct sbp_diag diag;
+    if (!bench_open(&b, setting, seed))
+        return false;
+    const int op = any_repeat_of_follower(&b);
+    const bool tries = op >= 0 && b.plan.parallel.owner == SBP_OWNER_NONE;
+    if (tries) {
+        struct sbp_fix fix[2];
+        fix[0] = fix[1] = *ask_for(&b, op);
+        fix[0].zero = level_of(&b, b.plan.graph.op[op].site);
+        fix[1].zero = (fix[0].zero + 1) % 4;
+        (void)snprintf(fix[1].layer, sizeof fix[1].layer, "%s", b.plan.graph.op[op].name);
+        b.request.fix = fix;
+        b.request.fix_count = 2;
+        set_level(&b, op, fix[1].zero);
+        if (check(&b, &diag) != SBP_OK)
+            fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
+        set_level(&b, op, fix[0].zero);
+        assert_int_equal(check(&b, &diag), SBP_E_INTERNAL);
+    }
+    bench_close(&b);
+    return tries;
+}
+
+static void test_own_fixes_of_repeats(void **state)
+{
+    int tried = 0;
+    (void)state;
+    for (int setting = 0; setting < setting_count(); setting++)
+        for (uint64_t seed = SEED; seed < SEED + 4; seed++)
+            tried += check_own_fix(setting, seed);
+    print_message("%d plans\n", tried);
+    assert_true(tried > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_right_plans_pass),
+        cmocka_unit_test(test_corruptions_are_caught),
+        cmocka_unit_test(test_own_fixes_of_repeats),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

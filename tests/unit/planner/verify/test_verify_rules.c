@@ -1,0 +1,178 @@
+/* The second opinion on plans that no compiler would make: with an instruction too few, or by rules
+ * that only the whole of a plan can break.
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "tests/support/check_bench.h"
+
+/* A compiler that forgets an instruction lays its buffers out for what is left, and prices that: so
+ * it is what flows that must miss it, not the lives of buffers or the sums of prices. */
+static void expect_missed(const struct bench *b, const struct sbp_instr *dropped)
+{
+    static const char *const LATER[] = {"lives from", "arena", "price", "is work", "takes"};
+    struct sbp_diag diag;
+    if (check(b, &diag) != SBP_E_INTERNAL)
+        fail_msg("%s seed %llu: %s in section %s is not missed", b->plan.graph.name,
+                 (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
+                 sbp_section_name(dropped->section));
+    for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
+        if (strstr(diag.text, LATER[i]) != NULL)
+            fail_msg("%s seed %llu: %s in section %s is missed too late: %s", b->plan.graph.name,
+                     (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
+                     sbp_section_name(dropped->section), diag.text);
+}
+
+/* Leaves one instruction after the other out of a program. */
+static int drop_each(struct bench *b, struct sbp_program *program)
+{
+    const int count = program->instr_count;
+    for (int i = 0; i < count; i++) {
+        const struct sbp_instr dropped = program->instr[i];
+        struct sbp_instr *place = &program->instr[i];
+        const size_t bytes = (size_t)(count - i - 1) * sizeof dropped;
+        memmove(place, place + 1, bytes);
+        program->instr_count--;
+        expect_missed(b, &dropped);
+        memmove(place + 1, place, bytes);
+        *place = dropped;
+        program->instr_count++;
+    }
+    return count;
+}
+
+static void test_every_instruction_is_needed(void **state)
+{
+    int dropped = 0;
+    (void)state;
+    for (int setting = 0; setting < setting_count(); setting++) {
+        struct bench b;
+        uint64_t seed = SEED;
+        while (seed < SEED + 60 && !bench_open(&b, setting, seed))
+            seed++;
+        if (seed == SEED + 60)
+            fail_msg("setting %d has no plan from seed %llu on", setting, (unsigned long long)SEED);
+        for (int i = 0; i < b.step.program_count; i++)
+            dropped += drop_each(&b, &b.step.program[i]);
+        bench_close(&b);
+    }
+    print_message("%d instructions left out, seed %llu\n", dropped, (unsigned long long)SEED);
+}
+
+static int op_named(const struct sbp_graph *graph, const char *name)
+{
+    for (int op = 0; op < graph->op_count; op++)
+        if (strcmp(graph->op[op].name, name) == 0)
+            return op;
+    fail_msg("no operator %s", name);
+    return -1;
+}
+
+static void begin(struct bench *b, const char *model, const char *cluster)
+{
+    struct sbp_diag diag = {0};
+    *b = (struct bench){0};
+    if (sbp_plan_begin(parsed(model), "model", parsed(cluster), "cluster", &b->plan, &diag) !=
+            SBP_OK ||
+        sbp_strategy_alloc(&b->plan.graph, &b->plan.arena, &b->plan.strategy) != SBP_OK)
+        fail_msg("%s", diag.text);
+}
+
+/* Compiles a strategy that the planner itself refuses, and expects the same of the check. */
+static void expect_refusal(struct bench *b, const char *word)
+{
+    struct sbp_diag diag = {0};
+    assert_int_equal(sbp_strategy_close(&b->plan.graph, &b->plan.mesh, &b->plan.strategy, &diag),
+                     SBP_E_INPUT);
+    diag = (struct sbp_diag){0};
+    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+        fail_msg("%s", diag.text);
+    const struct sbp_claim claim = {.plan = &b->plan, .step = &b->step};
+    assert_int_equal(sbp_check_plan(&claim, &diag), SBP_E_INTERNAL);
+    if (strstr(diag.text, word) == NULL)
+        fail_msg("\"%s\" where \"%s\" is expected", diag.text, word);
+    sbp_step_free(&b->step);
+    sbp_plan_free(&b->plan);
+}
+
+/* Every layer's parts divide a batch of 2, and all axes that split it anywhere do not. */
+static void test_digits_of_the_whole_plan(void **state)
+{
+    static const char *const MODEL =
+        "{\"name\": \"m\", \"global_batch\": 2, \"layers\": ["
+        "{\"op\": \"linear\", \"name\": \"a\", \"in\": 16, \"out\": 16},"
+        "{\"op\": \"linear\", \"name\": \"b\", \"in\": 16, \"out\": 16}]}";
+    struct bench b;
+    (void)state;
+    begin(&b, MODEL, FLAT);
+    const int batch = sbp_op_role(sbp_op(SBP_OP_LINEAR), "batch");
+    const int column = sbp_op_role(sbp_op(SBP_OP_LINEAR), "column");
+    for (int layer = 0; layer < 2; layer++) {
+        const int op = op_named(&b.plan.graph, layer == 0 ? "a" : "b");
+        for (int axis = 0; axis < 2; axis++) {
+            const bool by_batch = axis == layer;
+            b.plan.strategy.op[op].role[axis] = (uint8_t)(by_batch ? batch : column);
+            if (layer == 1) /* what the first one leaves rests whole: no transfer meets both */
+                b.plan.strategy.rest[b.plan.graph.op[op].output].axis[axis] =
+                    SBP_STATE_S((uint8_t)(by_batch ? SBP_DIM_BATCH : SBP_DIM_FEATURE));
+        }
+    }
+    expect_refusal(&b, "make 4 parts of 2");
+}
+
+/* 12 heads read 6 pairs of keys and values: on an axis that splits heads alone, outside of one that
+ * splits both, a device's heads lie with another device's keys. */
+static void test_heads_lie_with_keys(void **state)
+{
+    struct bench b;
+    (void)state;
+    begin(&b, LLAMA, FLAT);
+    const struct sbp_graph *graph = &b.plan.graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_entry *entry = graph->op[op].entry;
+        const int whole = sbp_op_role(entry, "replicate");
+        for (int axis = 0; axis < 2; axis++) {
+            b.plan.strategy.op[op].role[axis] = (uint8_t)whole;
+            if (graph->op[op].kind == SBP_OP_GROUPED_ATTENTION)
+                b.plan.strategy.op[op].role[axis] =
+                    (uint8_t)sbp_op_role(entry, axis == 0 ? "query" : "head");
+        }
+    }
+    expect_refusal(&b, "lies with another device");
+}
+
+/* Rows of images split inside of an axis that splits them elsewhere in the plan. */
+static void test_rows_lie_in_runs(void **state)
+{
+    struct bench b;
+    bool first = true;
+    (void)state;
+    begin(&b, IMAGES, FLAT);
+    const struct sbp_graph *graph = &b.plan.graph;
+    for (int op = 0; op < graph->op_count; op++) {
+        const struct sbp_op_entry *entry = graph->op[op].entry;
+        for (int axis = 0; axis < 2; axis++)
+            b.plan.strategy.op[op].role[axis] = (uint8_t)sbp_op_role(entry, "replicate");
+        if (graph->op[op].kind != SBP_OP_CONV2D)
+            continue;
+        b.plan.strategy.op[op].role[first ? 0 : 1] = (uint8_t)sbp_op_role(entry, "height");
+        first = false;
+    }
+    expect_refusal(&b, "lies before a row");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_instruction_is_needed),
+        cmocka_unit_test(test_digits_of_the_whole_plan),
+        cmocka_unit_test(test_heads_lie_with_keys),
+        cmocka_unit_test(test_rows_lie_in_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

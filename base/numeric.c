@@ -13,12 +13,6 @@ static int64_t plus(int64_t a, int64_t b)
     return __builtin_add_overflow(a, b, &sum) ? INT64_MAX : sum;
 }
 
-int64_t sbp_attention_saved_elements(const struct sbp_attention_shape *shape)
-{
-    const int64_t rows = times(times(shape->batch, shape->heads), shape->sequence);
-    return shape->kind == SBP_ATTENTION_FLASH ? rows : times(rows, shape->sequence);
-}
-
 int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape)
 {
     const int64_t sequence = shape->sequence;

@@ -28,8 +28,6 @@ struct sbp_attention_shape {
     bool causal;
     enum sbp_attention_kind kind;
 };
-/* Elements that forward must keep for backward: B*H*S*S probabilities or B*H*S log-sum-exps. */
-int64_t sbp_attention_saved_elements(const struct sbp_attention_shape *shape);
 /* Elements of scratch that forward or backward needs at most, the same for both element types. */
 int64_t sbp_attention_scratch_elements(const struct sbp_attention_shape *shape);
 /* Rows of queries (and columns of keys) that attention handles at a time. */

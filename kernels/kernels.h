@@ -100,8 +100,8 @@ struct sbp_kernels {
                                int64_t in, int64_t position_rows,
                                const struct sbp_digits *vocabulary, bool accumulate);
 
-    /* qkv(B,S,H,3,D) -> y(B,S,H,D); saved and scratch are sized by the functions in
-     * base/numeric.h. */
+    /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*S probabilities or, of flash attention, B*H*S
+     * log-sum-exps; scratch: sbp_attention_scratch_elements (base/numeric.h). */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_shape *shape);
     void (*attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,

@@ -150,7 +150,7 @@ static void take_said_lines(struct sbp_log_scan *scan, char *text)
     }
 }
 
-enum sbp_status sbp_log_scan_text(struct sbp_log_scan *scan, char *text, size_t length)
+static enum sbp_status scan_text(struct sbp_log_scan *scan, char *text, size_t length)
 {
     struct readers readers = {.csv = {.is_on = false}};
     for (size_t i = 0; i < length; i++)
@@ -221,7 +221,7 @@ static enum sbp_status read_one(struct sbp_logs *logs, const char *name, char *t
     logs->file[file] = sbp_arena_strdup(&logs->arena, name);
     enum sbp_status status = logs->file[file] == NULL ? SBP_E_MEMORY : SBP_OK;
     if (status == SBP_OK)
-        status = sbp_log_scan_text(&scan, text, length);
+        status = scan_text(&scan, text, length);
     if (status == SBP_OK)
         status = sbp_log_check(logs, file, &scan, options);
     sbp_arena_free(&scan.arena);

@@ -163,8 +163,6 @@ bool sbp_log_add_device(struct sbp_log_scan *scan, struct sbp_log_run *run,
 
 /* --- readers; E_MEMORY. Lines are untagged. --- */
 
-/* The whole text, whose bytes it may change; ends in NUL. */
-enum sbp_status sbp_log_scan_text(struct sbp_log_scan *scan, char *text, size_t length);
 /* log_json.c */
 bool sbp_log_is_json(const char *text);
 enum sbp_status sbp_log_scan_json(struct sbp_log_scan *scan, const char *text);

@@ -24,8 +24,8 @@ void sbp_calibration_free(struct sbp_calibration *calibration)
     calibration->collectives = (struct sbp_collective_times){0};
 }
 
-enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, int count,
-                                          struct sbp_diag *diag)
+static enum sbp_status make_room(struct sbp_collective_times *times, int count,
+                                 struct sbp_diag *diag)
 {
     const size_t room = (size_t)count + 1;
     *times = (struct sbp_collective_times){.count = count,
@@ -50,7 +50,7 @@ static enum sbp_status take_points(const struct sbp_measured *measured,
 {
     const int ranks_per_node = calibration->origin.least_ranks_per_host;
     struct sbp_collective_times *times = &calibration->collectives;
-    SBP_TRY(sbp_collective_times_init(times, measured->count, diag));
+    SBP_TRY(make_room(times, measured->count, diag));
     times->count = 0;
     for (int i = 0; i < measured->count; i++) {
         const struct sbp_measured_point *point = &measured->point[i];

@@ -26,9 +26,6 @@ struct sbp_collective_times {
     struct sbp_collective_point *point; /* (count), owned */
     struct sbp_samples *samples;        /* (count), owned: a run's median each; of 0: not timed */
 };
-/* Room for so many points, empty. E_MEMORY. */
-enum sbp_status sbp_collective_times_init(struct sbp_collective_times *times, int count,
-                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 struct sbp_calibration {
     struct sbp_calibration_origin origin;

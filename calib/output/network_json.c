@@ -115,7 +115,7 @@ struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
     return done(levels, failed || levels == NULL);
 }
 
-struct cJSON *sbp_preset_json(const struct sbp_preset *preset)
+static struct cJSON *device_json(const struct sbp_preset *preset)
 {
     bool failed = false;
     struct cJSON *root = cJSON_CreateObject();
@@ -238,7 +238,7 @@ enum sbp_status sbp_network_file_text(const struct sbp_network_fit *fit,
     sbp_json_put_text(root, "collectives", has_network ? "hierarchical" : "ring", &failed);
     sbp_json_put(root, "levels", sbp_network_levels_json(fit, file->preset, file->nodes, "gpu"),
                  &failed);
-    sbp_json_put(root, "device", sbp_preset_json(file->preset), &failed);
+    sbp_json_put(root, "device", device_json(file->preset), &failed);
     if (has_network)
         sbp_json_put(root, "network", sbp_network_json(fit), &failed);
     struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);

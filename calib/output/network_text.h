@@ -24,8 +24,6 @@ struct cJSON *sbp_network_json(const struct sbp_network_fit *fit);
  * innermost level's name. */
 struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
                                       const struct sbp_preset *link, int nodes, const char *device);
-/* The `device` of a preset; NULL: out of memory. */
-struct cJSON *sbp_preset_json(const struct sbp_preset *preset);
 
 /* What a cluster file of fitted logs says beside the fit. */
 struct sbp_network_file {

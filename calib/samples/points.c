@@ -319,14 +319,6 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
     return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", record->path);
 }
 
-int sbp_points_settled(const struct sbp_record *record)
-{
-    int settled = 0;
-    for (int i = 0; i < record->result_count; i++)
-        settled += record->result[i].cell.work == SBP_WORK_COLLECTIVE && record->result[i].settled;
-    return settled;
-}
-
 /* --- compute --- */
 
 static struct sbp_samples *find_product(const struct sbp_cell *cell,

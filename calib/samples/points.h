@@ -48,7 +48,4 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
 void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *runs,
                         struct sbp_compute_times *times);
 
-/* Collectives of all runs that settled; of all in all: as a report counts them. */
-int sbp_points_settled(const struct sbp_record *record);
-
 #endif

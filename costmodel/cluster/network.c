@@ -317,11 +317,3 @@ double sbp_bound_s(enum sbp_bound bound, double seconds, double error)
            : bound == SBP_HIGHEST ? seconds * (1 + error)
                                   : seconds / (1 + error);
 }
-
-double sbp_network_s(const struct sbp_network *network, enum sbp_collective kind, double nodes,
-                     double ranks_per_node, double bytes)
-{
-    const struct sbp_network_price price =
-        sbp_network_price(network, kind, nodes, ranks_per_node, bytes);
-    return sbp_bound_s(network->bound, price.seconds, price.error);
-}

@@ -136,9 +136,7 @@ bool sbp_network_sets_aside(const struct sbp_network *network, const struct sbp_
 struct sbp_network_price sbp_network_price(const struct sbp_network *network,
                                            enum sbp_collective kind, double nodes,
                                            double ranks_per_node, double bytes);
-/* The price at the network's bound. */
-double sbp_network_s(const struct sbp_network *network, enum sbp_collective kind, double nodes,
-                     double ranks_per_node, double bytes);
+/* The seconds of a price at a bound. */
 double sbp_bound_s(enum sbp_bound bound, double seconds, double error);
 
 #endif

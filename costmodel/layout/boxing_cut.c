@@ -16,20 +16,6 @@ static int count_in(const struct sbp_cut_prices *prices, int set, int family)
     return prices->count[(size_t)set * (size_t)prices->mesh->family_count + (size_t)family];
 }
 
-int sbp_cut_set(const struct sbp_cut_prices *prices, const struct sbp_group *group)
-{
-    int set = 0;
-    for (int f = 0; f < prices->mesh->family_count; f++) {
-        const struct sbp_family *family = &prices->mesh->family[f];
-        double left = group->members[family->level];
-        for (int k = 0; k < family->count && fmod(left, (double)family->prime) == 0; k++) {
-            left /= (double)family->prime;
-            set += prices->stride[f];
-        }
-    }
-    return set;
-}
-
 static struct sbp_group group_of(const struct sbp_cut_prices *prices, int set)
 {
     struct sbp_group group = sbp_group_one();
@@ -291,11 +277,6 @@ static struct trial find_best(const struct sbp_cut_prices *prices, const struct 
 static bool is_local(const struct sbp_cut_task *task)
 {
     return task->sum + task->rest + task->leave + task->move + task->gather == 0;
-}
-
-double sbp_cut_s(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task)
-{
-    return is_local(task) ? 0 : find_best(prices, task).seconds;
 }
 
 /* --- the list --- */

@@ -47,9 +47,6 @@ enum sbp_status sbp_cut_prices_make(const struct sbp_cluster *cluster, const str
                                     struct sbp_arena *arena,
                                     struct sbp_cut_prices *prices) SBP_MUST_USE;
 
-/* The set of a group's axes: members at each level, which must be products of the mesh's. */
-int sbp_cut_set(const struct sbp_cut_prices *prices, const struct sbp_group *group);
-
 /* What has to change, by sets of axes; together they are no more than the mesh has. */
 struct sbp_cut_task {
     int sum;      /* P -> B with nothing to be split by in between: all-reduced */
@@ -77,7 +74,5 @@ struct sbp_cut {
 /* The cheapest list; among equal ones a short one. */
 void sbp_cut_make(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task,
                   struct sbp_cut *cut);
-/* Its seconds alone. */
-double sbp_cut_s(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task);
 
 #endif

@@ -201,8 +201,8 @@ static enum sbp_status read_stage_cut(const struct sbp_json *value, enum sbp_sta
     return SBP_OK;
 }
 
-enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *key,
-                                      struct sbp_parallel *parallel, bool *known)
+static enum sbp_status read_key(const struct sbp_json *value, const char *key,
+                                struct sbp_parallel *parallel, bool *known)
 {
     *known = true;
     for (int i = 0; i < WHOLES; i++)
@@ -237,7 +237,7 @@ enum sbp_status sbp_parallel_read(const struct sbp_json *object, struct sbp_para
         if (!sbp_json_has(object, keys[i]))
             continue;
         SBP_TRY(sbp_json_member(object, keys[i], &value));
-        SBP_TRY(sbp_parallel_read_key(&value, keys[i], &read, &known));
+        SBP_TRY(read_key(&value, keys[i], &read, &known));
     }
     *parallel = read;
     return SBP_OK;

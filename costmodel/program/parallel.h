@@ -100,9 +100,6 @@ const char *const *sbp_parallel_keys(void);
  */
 enum sbp_status sbp_parallel_read(const struct sbp_json *object,
                                   struct sbp_parallel *parallel) SBP_MUST_USE;
-/* One key, the cursor on its value. *known: whether there is such a key; false: SBP_OK. */
-enum sbp_status sbp_parallel_read_key(const struct sbp_json *value, const char *key,
-                                      struct sbp_parallel *parallel, bool *known) SBP_MUST_USE;
 /* Adds all members to an object; *failed is set when memory is out. */
 void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *parallel, bool *failed);
 

@@ -88,7 +88,7 @@ static int64_t bytes_of_use(const struct sbp_program *program, enum sbp_buffer_u
     return bytes;
 }
 
-struct sbp_stage_cost sbp_stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes)
+static struct sbp_stage_cost stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes)
 {
     struct sbp_stage_cost cost = {0};
     double *const seconds[SBP_SECTIONS] = {
@@ -246,7 +246,7 @@ static void set_stage_costs(const struct job *job, int stage)
         const int64_t bytes = bytes_of_use(program, SBP_USE_BUCKET);
         const int64_t shared = bytes < bucket_bytes ? bytes : bucket_bytes;
         step->cost[stage * chunks + chunk] =
-            sbp_stage_cost_of(program, (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
+            stage_cost_of(program, (chunk == 0 ? step->cluster.reserve_bytes : 0) - shared);
         bucket_bytes += bytes - shared;
         extra_s += add_end(job, program, chunk, end);
     }

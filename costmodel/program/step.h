@@ -84,8 +84,4 @@ enum sbp_status sbp_step_make(const struct sbp_step_request *request, struct sbp
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_step_free(struct sbp_step *step);
 
-/* Times of a program's sections, and bytes, as the timeline wants them; reserve_bytes: added to
- * what is always held. */
-struct sbp_stage_cost sbp_stage_cost_of(const struct sbp_program *program, int64_t reserve_bytes);
-
 #endif

@@ -35,16 +35,6 @@ const char *sbp_schedule_name(enum sbp_schedule schedule)
     return schedule_names[schedule];
 }
 
-bool sbp_schedule_find(const char *name, enum sbp_schedule *schedule)
-{
-    for (int i = 0; i < SBP_SCHEDULES; i++)
-        if (strcmp(schedule_names[i], name) == 0) {
-            *schedule = (enum sbp_schedule)i;
-            return true;
-        }
-    return false;
-}
-
 bool sbp_schedule_delays_gradients(enum sbp_schedule schedule)
 {
     return schedules[schedule]->simulate != NULL;
@@ -58,16 +48,6 @@ const char *sbp_placement_name(enum sbp_placement placement)
 #undef SBP_PLACEMENT_TEXT
     };
     return names[placement];
-}
-
-const char *sbp_interval_kind_name(enum sbp_interval_kind kind)
-{
-    static const char *const names[SBP_INTERVAL_KINDS] = {
-#define SBP_INTERVAL_TEXT(symbol, name) [SBP_INTERVAL_##symbol] = (name),
-        SBP_INTERVAL_MAP(SBP_INTERVAL_TEXT)
-#undef SBP_INTERVAL_TEXT
-    };
-    return names[kind];
 }
 
 /* --- requests --- */
@@ -308,7 +288,7 @@ enum sbp_status sbp_run_restart(struct sbp_run *run)
     return status;
 }
 
-double sbp_run_finish(struct sbp_run *run)
+static double finish(struct sbp_run *run)
 {
     double makespan_s = 0;
     for (int d = 0; d < run->devices; d++) {
@@ -350,10 +330,10 @@ static void finish_both(struct sbp_run *run, double *without_sync_s, double *wit
     const bool recording = run->recording;
     run->recording = false;
     run->free_sync = true;
-    *without_sync_s = sbp_run_finish(run);
+    *without_sync_s = finish(run);
     run->recording = recording;
     run->free_sync = false;
-    *with_sync_s = sbp_run_finish(run);
+    *with_sync_s = finish(run);
 }
 
 static void report(const struct sbp_run *run, struct sbp_timeline *timeline)

@@ -43,8 +43,6 @@ enum sbp_schedule {
         SBP_SCHEDULES
 };
 const char *sbp_schedule_name(enum sbp_schedule schedule);
-/* False when no schedule has that name. */
-bool sbp_schedule_find(const char *name, enum sbp_schedule *schedule);
 /* Whether it has no flush, so that a step updates with gradients of an older state, too: another
  * training than the other schedules'. */
 bool sbp_schedule_delays_gradients(enum sbp_schedule schedule);
@@ -122,23 +120,17 @@ struct sbp_timeline_request {
     const struct sbp_stage_end *end;    /* (stages); NULL: a step ends with its last work */
 };
 
-#define SBP_INTERVAL_MAP(X)                                                                        \
-    X(FORWARD, "forward")                                                                          \
-    X(BACKWARD, "backward")                                                                        \
-    X(BACKWARD_WEIGHT, "backward-weight")                                                          \
-    X(RECOMPUTE, "recompute")                                                                      \
-    X(SEND, "send")                                                                                \
-    X(SYNC, "sync")                                                                                \
-    X(OFFLOAD, "offload")                                                                          \
-    X(OPTIMIZER, "optimizer")
-
 enum sbp_interval_kind {
-#define SBP_INTERVAL_ENUM(symbol, name) SBP_INTERVAL_##symbol,
-    SBP_INTERVAL_MAP(SBP_INTERVAL_ENUM)
-#undef SBP_INTERVAL_ENUM
-        SBP_INTERVAL_KINDS
+    SBP_INTERVAL_FORWARD,
+    SBP_INTERVAL_BACKWARD,
+    SBP_INTERVAL_BACKWARD_WEIGHT,
+    SBP_INTERVAL_RECOMPUTE,
+    SBP_INTERVAL_SEND,
+    SBP_INTERVAL_SYNC,
+    SBP_INTERVAL_OFFLOAD,
+    SBP_INTERVAL_OPTIMIZER,
+    SBP_INTERVAL_KINDS
 };
-const char *sbp_interval_kind_name(enum sbp_interval_kind kind);
 
 /* backward: input gradients and, unless zero-bubble parts them, weight gradients. A send stands
  * with its sender and with the micro-batch and chunk that it leaves. Works of a device stand in

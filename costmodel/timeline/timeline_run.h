@@ -106,8 +106,6 @@ enum sbp_status sbp_run_restart(struct sbp_run *run) SBP_MUST_USE;
 /* From now on intervals and memory go into the timeline. */
 enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *arena,
                                         struct sbp_timeline *timeline) SBP_MUST_USE;
-/* Makespan of the step that was played, with all that follows the last works. */
-double sbp_run_finish(struct sbp_run *run);
 /* The device that does a micro-batch on a virtual stage. */
 static inline int sbp_run_device(const struct sbp_run *run, int stage, int micro_batch)
 {

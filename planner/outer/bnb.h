@@ -126,8 +126,6 @@ void sbp_explorer_note_outcome(struct sbp_explorer *e, const struct sbp_outcome 
  * candidate has none. Interrupted, it is as good as before and stays open. */
 enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node,
                                    bool *legal) SBP_MUST_USE;
-/* Whether a candidate is to be solved without the limit of memory first. */
-bool sbp_explorer_is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node);
 /* What a candidate's plan may cost that is looked for. Before any plan is known, looking for the
  * cheapest of a candidate that memory binds may take long and end at a poor one: first only good
  * ones are looked for. INFINITY: any. */

@@ -18,7 +18,7 @@ static struct sbp_solver_options options_left(const struct sbp_explorer *e)
                                    e->out->evaluations);
 }
 
-bool sbp_explorer_is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node)
+static bool is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node)
 {
     return node->knowledge == SBP_BOUNDED && sbp_explorer_proves(e) &&
            node->bound_s <= MOST_RELAXED * node->time_s;
@@ -30,7 +30,7 @@ struct sbp_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp
     sbp_space_store_trim(&e->store);
     request.part = node->part;
     request.store = &e->store;
-    request.puts_memory_off = sbp_explorer_is_to_relax(e, node);
+    request.puts_memory_off = is_to_relax(e, node);
     return request;
 }
 
@@ -137,7 +137,7 @@ enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node
 double sbp_explorer_ceiling_s(const struct sbp_explorer *e, const struct sbp_node *node)
 {
     const bool is_first = node->knowledge < SBP_TRIED && sbp_explorer_proves(e) &&
-                          !sbp_explorer_is_to_relax(e, node) && isinf(sbp_explorer_goal_s(e));
+                          !is_to_relax(e, node) && isinf(sbp_explorer_goal_s(e));
     return is_first ? FIRST_TRY * node->bound_s : INFINITY;
 }
 
@@ -190,7 +190,7 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
  * too. Returns the bound. */
 static double raise_bound(const struct sbp_explorer *e, struct sbp_node *node, double proved_s)
 {
-    if (sbp_explorer_is_to_relax(e, node))
+    if (is_to_relax(e, node))
         node->time_s = fmax(node->time_s, proved_s);
     node->bound_s = fmax(node->bound_s, proved_s);
     return node->bound_s;
@@ -255,8 +255,8 @@ static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *
     struct sbp_request request = e->asked;
     struct sbp_optimise_bound bound;
     struct sbp_diag refusal = {{0}};
-    if (node->knowledge >= SBP_TRIED || sbp_explorer_is_to_relax(e, node) ||
-        !sbp_explorer_proves(e) || node->least_bytes < TIGHT_SHARE * limit_bytes)
+    if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_explorer_proves(e) ||
+        node->least_bytes < TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     request.leanest = request.every_level = true;
     const enum sbp_status status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);

@@ -133,7 +133,7 @@ static void thin_curve(struct sbp_solution *solution)
     solution->curve_count = kept;
 }
 
-void sbp_search_note(struct sbp_search *search, double cost)
+static void note_cost(struct sbp_search *search, double cost)
 {
     struct sbp_solution *solution = search->solution;
     solution->cost = cost;
@@ -152,7 +152,7 @@ void sbp_search_offer(struct sbp_search *search, const int *choice, double cost)
         return;
     memcpy(search->solution->choice, choice,
            (size_t)search->problem->variable_count * sizeof *choice);
-    sbp_search_note(search, cost);
+    note_cost(search, cost);
 }
 
 /* What it means that there is no choice. */

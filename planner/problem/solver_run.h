@@ -34,8 +34,6 @@ static inline bool sbp_search_over(struct sbp_search *search)
 
 /* Takes a feasible choice when it costs less than the best so far and than the upper bound. */
 void sbp_search_offer(struct sbp_search *search, const int *choice, double cost);
-/* The two halves of offer, for searches that copy lazily: notes the cost on the curve only. */
-void sbp_search_note(struct sbp_search *search, double cost);
 
 /* Prices the best choice anew, fills in wall_s and status: optimal when `proved` or when the cost
  * meets the lower bound, else feasible; without a choice infeasible, or nothing cheaper than the

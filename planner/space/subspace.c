@@ -41,7 +41,7 @@ struct sbp_splits *sbp_plan_splits(const struct sbp_plan *plan, struct sbp_arena
     return splits;
 }
 
-bool sbp_split_equal(const struct sbp_split *a, const struct sbp_split *b)
+static bool is_same_split(const struct sbp_split *a, const struct sbp_split *b)
 {
     return a->op == b->op && memcmp(a->factor, b->factor, sizeof a->factor) == 0;
 }
@@ -50,7 +50,7 @@ bool sbp_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b)
 {
     bool equal = a->count == b->count;
     for (int i = 0; equal && i < a->count; i++)
-        equal = sbp_split_equal(&a->layer[i], &b->layer[i]);
+        equal = is_same_split(&a->layer[i], &b->layer[i]);
     return equal;
 }
 
@@ -87,9 +87,9 @@ bool sbp_part_has(const struct sbp_part *part, const struct sbp_split *split)
     while (at < part->plan->count && part->plan->layer[at].op != split->op)
         at++;
     if (at < part->at)
-        return sbp_split_equal(split, &part->plan->layer[at]);
+        return is_same_split(split, &part->plan->layer[at]);
     for (int i = 0; at == part->at && i < part->without_count; i++)
-        if (sbp_split_equal(split, &part->without[i]))
+        if (is_same_split(split, &part->without[i]))
             return false;
     return true;
 }

@@ -31,7 +31,6 @@ struct sbp_part {
 
 /* Out of the arena; NULL when memory is out. */
 struct sbp_splits *sbp_plan_splits(const struct sbp_plan *plan, struct sbp_arena *arena);
-bool sbp_split_equal(const struct sbp_split *a, const struct sbp_split *b);
 /* Whether two plans split every layer alike. */
 bool sbp_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b);
 

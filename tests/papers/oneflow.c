@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "costmodel/layout/boxing.h"
-#include "costmodel/layout/boxing_disjoint.h"
+#include "tests/papers/boxing_disjoint.h"
 #include "costmodel/model/op.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/setting.h"

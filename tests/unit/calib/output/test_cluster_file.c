@@ -72,7 +72,10 @@ static void make_calibration(struct sbp_calibration *calibration)
     repeat(&calibration->compute.samples[2], 2e3 / 5e9);
     repeat(&calibration->compute.samples[3], 1024 / 1e9);
     struct sbp_collective_times *times = &calibration->collectives;
-    assert_int_equal(sbp_collective_times_init(times, SBP_FIT_KINDS * 3 * 7, NULL), SBP_OK);
+    times->count = SBP_FIT_KINDS * 3 * 7;
+    times->point = calloc((size_t)times->count, sizeof *times->point);
+    times->samples = calloc((size_t)times->count, sizeof *times->samples);
+    assert_true(times->point != NULL && times->samples != NULL);
     for (int i = 0; i < times->count; i++) {
         const int members = 2 + i / SBP_FIT_KINDS % 3;
         times->point[i] =

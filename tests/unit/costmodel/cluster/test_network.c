@@ -120,10 +120,8 @@ static void test_curve(void **state)
     near(inside.error, 0.1);
     assert_int_equal(outside.basis, SBP_BASIS_OTHER_SIZE);
     near(outside.error, 0.3);
-    network.bound = SBP_HIGHEST;
-    near(sbp_network_s(&network, SBP_ALL_GATHER, 2, 4, 100), 2 * 1.1);
-    network.bound = SBP_LOWEST;
-    near(sbp_network_s(&network, SBP_ALL_GATHER, 2, 4, 100), 2 / 1.1);
+    near(sbp_bound_s(SBP_HIGHEST, 2, 0.1), 2 * 1.1);
+    near(sbp_bound_s(SBP_LOWEST, 2, 0.1), 2 / 1.1);
 }
 
 /* The factors that the header gives, written down again for 8 nodes of 4, and 2 ports. */

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "costmodel/layout/boxing_disjoint.h"
+#include "tests/papers/boxing_disjoint.h"
 #include "tests/support/sbp_oracle.h"
 
 #define SEED         UINT64_C(4216)

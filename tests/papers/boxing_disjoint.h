@@ -10,8 +10,8 @@
  * Splits change nothing, and a partial target takes slices between zeros: (p + b - 1) T in all.
  * Sizes need not divide; then these are what an even split would move.
  */
-#ifndef SBP_COSTMODEL_LAYOUT_BOXING_DISJOINT_H
-#define SBP_COSTMODEL_LAYOUT_BOXING_DISJOINT_H
+#ifndef SBP_TESTS_PAPERS_BOXING_DISJOINT_H
+#define SBP_TESTS_PAPERS_BOXING_DISJOINT_H
 
 #include "costmodel/cluster/collective.h"
 #include "costmodel/layout/distribution.h"

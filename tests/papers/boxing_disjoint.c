@@ -1,4 +1,4 @@
-#include "costmodel/layout/boxing_disjoint.h"
+#include "tests/papers/boxing_disjoint.h"
 
 #include <math.h>
 

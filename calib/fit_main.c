@@ -7,12 +7,10 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/file.h"
+#include "base/json_write.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "calib/output/compare.h"
 #include "calib/output/fit_and_write.h"
-#include "calib/json_put.h"
 #include "calib/logs/log.h"
 #include "calib/output/network_text.h"
 
@@ -197,21 +195,16 @@ static enum sbp_status write_cluster(const struct options *options, const struct
                                      const struct sbp_measured *measured,
                                      const struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
-    char name[NAME_BYTES], *json;
-    struct sbp_text text = {0};
+    char name[NAME_BYTES];
     name_of(&options->finish, name);
     const struct sbp_network_file file = {.name = name,
                                           .preset = options->preset,
                                           .nodes = options->cluster_nodes,
                                           .measured = measured,
                                           .logs = logs};
-    SBP_TRY(sbp_network_file_text(fit, &file, &json, diag));
-    sbp_text_add(&text, "%s\n", json);
-    free(json);
-    const enum sbp_status status =
-        text.failed ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", options->finish.output)
-                    : sbp_file_write(options->finish.output, text.bytes, text.length, diag);
-    sbp_text_free(&text);
+    struct cJSON *json = sbp_network_file_json(fit, &file);
+    const enum sbp_status status = sbp_json_write(json, options->finish.output, diag);
+    cJSON_Delete(json);
     return status;
 }
 

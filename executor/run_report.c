@@ -4,12 +4,11 @@
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_write.h"
 #include "base/text.h"
-#include "planner/json_out.h"
 
 /* Where ranks outnumber cores they take turns: wall time then says nothing about the plan. The
  * replay does: the slowest rank's own computing plus what the plan expects of the network. */
@@ -130,46 +129,46 @@ enum sbp_status sbp_run_print(const struct sbp_run_report *report, struct sbp_di
 static void put_steps(const struct sbp_run_report *report, const struct sbp_totals *totals,
                       struct cJSON *root, bool *failed)
 {
-    struct cJSON *steps = sbp_put_array(root, "steps", failed);
+    struct cJSON *steps = sbp_json_put_array(root, "steps", failed);
     for (int i = 0; i < report->result->steps; i++) {
         const struct sbp_run_step *step = &report->result->step[i];
-        struct cJSON *entry = sbp_push_object(steps, failed);
-        sbp_put_number(entry, "loss", step->loss, failed);
-        sbp_put_number(entry, "grad_norm", step->grad_norm >= 0 ? step->grad_norm : (double)NAN,
-                       failed);
-        sbp_put_number(entry, "compute_s", step->compute_s, failed);
-        sbp_put_number(entry, "communication_wall_s", step->communication_s, failed);
-        sbp_put_number(entry, "replay_s", replay_s(report, totals, i), failed);
-        sbp_put_number(entry, "wall_s", step->wall_s, failed);
+        struct cJSON *entry = sbp_json_push_object(steps, failed);
+        sbp_json_put_number(entry, "loss", step->loss, failed);
+        sbp_json_put_number(entry, "grad_norm",
+                            step->grad_norm >= 0 ? step->grad_norm : (double)NAN, failed);
+        sbp_json_put_number(entry, "compute_s", step->compute_s, failed);
+        sbp_json_put_number(entry, "communication_wall_s", step->communication_s, failed);
+        sbp_json_put_number(entry, "replay_s", replay_s(report, totals, i), failed);
+        sbp_json_put_number(entry, "wall_s", step->wall_s, failed);
     }
-    struct cJSON *predicted = sbp_put_object(root, "predicted", failed);
-    sbp_put_number(predicted, "step_s", totals->step_s, failed);
-    sbp_put_number(predicted, "compute_s", totals->compute_s, failed);
-    sbp_put_number(predicted, "communication_s", totals->communication_s, failed);
+    struct cJSON *predicted = sbp_json_put_object(root, "predicted", failed);
+    sbp_json_put_number(predicted, "step_s", totals->step_s, failed);
+    sbp_json_put_number(predicted, "compute_s", totals->compute_s, failed);
+    sbp_json_put_number(predicted, "communication_s", totals->communication_s, failed);
 }
 
 static void put_verification(const struct sbp_run_result *result, struct cJSON *root, bool *failed)
 {
-    struct cJSON *verification = sbp_put_object(root, "verification", failed);
+    struct cJSON *verification = sbp_json_put_object(root, "verification", failed);
     const struct sbp_finding *finding = &result->finding;
-    sbp_put_text(verification, "status",
-                 !result->verified ? "off"
-                 : finding->found  ? "failed"
-                                   : "passed",
-                 failed);
+    sbp_json_put_text(verification, "status",
+                      !result->verified ? "off"
+                      : finding->found  ? "failed"
+                                        : "passed",
+                      failed);
     if (result->verified)
-        sbp_put_number(verification, "worst_ratio", result->worst_ratio, failed);
+        sbp_json_put_number(verification, "worst_ratio", result->worst_ratio, failed);
     if (!finding->found)
         return;
-    struct cJSON *first = sbp_put_object(verification, "first", failed);
-    sbp_put_number(first, "step", (double)finding->step, failed);
-    sbp_put_text(first, "what", finding->what, failed);
-    sbp_put_text(first, "tensor", finding->tensor, failed);
-    sbp_put_number(first, "index", (double)finding->index, failed);
-    sbp_put_number(first, "rank", (double)finding->rank, failed);
-    sbp_put_number(first, "run", finding->run, failed);
-    sbp_put_number(first, "reference", finding->reference, failed);
-    sbp_put_number(first, "bound", finding->bound, failed);
+    struct cJSON *first = sbp_json_put_object(verification, "first", failed);
+    sbp_json_put_number(first, "step", (double)finding->step, failed);
+    sbp_json_put_text(first, "what", finding->what, failed);
+    sbp_json_put_text(first, "tensor", finding->tensor, failed);
+    sbp_json_put_number(first, "index", (double)finding->index, failed);
+    sbp_json_put_number(first, "rank", (double)finding->rank, failed);
+    sbp_json_put_number(first, "run", finding->run, failed);
+    sbp_json_put_number(first, "reference", finding->reference, failed);
+    sbp_json_put_number(first, "bound", finding->bound, failed);
 }
 
 enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct sbp_diag *diag)
@@ -178,28 +177,22 @@ enum sbp_status sbp_run_print_json(const struct sbp_run_report *report, struct s
     const struct sbp_totals totals = sbp_program_totals(report->program, report->cluster);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
-    sbp_put_text(root, "plan", report->plan, &failed);
-    sbp_put_text(root, "model", report->program->graph->name, &failed);
-    sbp_put_number(root, "ranks", result->ranks, &failed);
-    sbp_put_number(root, "ranks_per_host", result->ranks_here, &failed);
-    sbp_put_number(root, "cores", result->cores, &failed);
-    sbp_put_text(root, "backend", report->options->backend, &failed);
-    sbp_put_text(root, "device", report->options->device, &failed);
-    sbp_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
-    sbp_put_number(root, "seed", (double)report->options->seed, &failed);
-    sbp_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
+    sbp_json_put_text(root, "plan", report->plan, &failed);
+    sbp_json_put_text(root, "model", report->program->graph->name, &failed);
+    sbp_json_put_number(root, "ranks", result->ranks, &failed);
+    sbp_json_put_number(root, "ranks_per_host", result->ranks_here, &failed);
+    sbp_json_put_number(root, "cores", result->cores, &failed);
+    sbp_json_put_text(root, "backend", report->options->backend, &failed);
+    sbp_json_put_text(root, "device", report->options->device, &failed);
+    sbp_json_put_text(root, "dtype", report->options->real == SBP_F64 ? "f64" : "f32", &failed);
+    sbp_json_put_number(root, "seed", (double)report->options->seed, &failed);
+    sbp_json_put_bool(root, "wall_is_parallel", wall_is_parallel(report), &failed);
     put_steps(report, &totals, root, &failed);
-    sbp_put_number(root, "calls", result->calls, &failed);
-    sbp_put_number(root, "arena_bytes", (double)report->program->arena_bytes, &failed);
-    sbp_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
+    sbp_json_put_number(root, "calls", result->calls, &failed);
+    sbp_json_put_number(root, "arena_bytes", (double)report->program->arena_bytes, &failed);
+    sbp_json_put_number(root, "high_water_bytes", (double)result->high_water_bytes, &failed);
     put_verification(result, root, &failed);
-    enum sbp_status status = SBP_E_MEMORY;
-    if (failed)
-        sbp_fail(diag, status, "out of memory");
-    else
-        status = sbp_json_print(root, stdout, diag);
-    cJSON_Delete(root);
-    return status;
+    return sbp_json_finish(root, failed, diag);
 }
 
 /* ---- trace --------------------------------------------------------------------------------- */
@@ -222,18 +215,18 @@ static void name_instr(const struct sbp_program *program, const struct sbp_instr
 static struct cJSON *push_event(struct cJSON *events, const char *name, const char *phase, int pid,
                                 bool *failed)
 {
-    struct cJSON *event = sbp_push_object(events, failed);
-    sbp_put_text(event, "name", name, failed);
-    sbp_put_text(event, "ph", phase, failed);
-    sbp_put_number(event, "pid", pid, failed);
-    sbp_put_number(event, "tid", 0, failed);
+    struct cJSON *event = sbp_json_push_object(events, failed);
+    sbp_json_put_text(event, "name", name, failed);
+    sbp_json_put_text(event, "ph", phase, failed);
+    sbp_json_put_number(event, "pid", pid, failed);
+    sbp_json_put_number(event, "tid", 0, failed);
     return event;
 }
 
 static void push_process(struct cJSON *events, int pid, const char *name, bool *failed)
 {
     struct cJSON *event = push_event(events, "process_name", "M", pid, failed);
-    sbp_put_text(sbp_put_object(event, "args", failed), "name", name, failed);
+    sbp_json_put_text(sbp_json_put_object(event, "args", failed), "name", name, failed);
 }
 
 /* Microseconds, as the format wants them. */
@@ -241,11 +234,11 @@ static void push_interval(struct cJSON *events, const char *name, int pid, doubl
                           double length_s, double compute_s, double communication_s, bool *failed)
 {
     struct cJSON *event = push_event(events, name, "X", pid, failed);
-    sbp_put_number(event, "ts", 1e6 * start_s, failed);
-    sbp_put_number(event, "dur", 1e6 * length_s, failed);
-    struct cJSON *args = sbp_put_object(event, "args", failed);
-    sbp_put_number(args, "compute_s", compute_s, failed);
-    sbp_put_number(args, "communication_s", communication_s, failed);
+    sbp_json_put_number(event, "ts", 1e6 * start_s, failed);
+    sbp_json_put_number(event, "dur", 1e6 * length_s, failed);
+    struct cJSON *args = sbp_json_put_object(event, "args", failed);
+    sbp_json_put_number(args, "compute_s", compute_s, failed);
+    sbp_json_put_number(args, "communication_s", communication_s, failed);
 }
 
 static void push_predicted(const struct sbp_program *program, struct cJSON *events, bool *failed)
@@ -285,16 +278,12 @@ enum sbp_status sbp_run_write_trace(const struct sbp_run_report *report, const c
 {
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
-    sbp_put_text(root, "displayTimeUnit", "ms", &failed);
-    struct cJSON *events = sbp_put_array(root, "traceEvents", &failed);
+    sbp_json_put_text(root, "displayTimeUnit", "ms", &failed);
+    struct cJSON *events = sbp_json_put_array(root, "traceEvents", &failed);
     push_predicted(report->program, events, &failed);
     for (int rank = 0; rank < report->result->ranks; rank++)
         push_measured(report, rank, events, &failed);
-    char *text = failed ? NULL : sbp_json_text(root);
+    const enum sbp_status status = sbp_json_write(failed ? NULL : root, path, diag);
     cJSON_Delete(root);
-    if (text == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory for the trace", path);
-    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
-    free(text);
     return status;
 }

@@ -1,8 +1,7 @@
-#include <stdlib.h>
 
 #include <cjson/cJSON.h>
 
-#include "calib/json_put.h"
+#include "base/json_write.h"
 #include "calib/logs/log_parts.h"
 
 static void put_point(struct cJSON *array, const struct sbp_measured_point *point, bool *failed)
@@ -72,11 +71,7 @@ enum sbp_status sbp_logs_print_json(const struct sbp_logs *logs, struct cJSON *f
         put_table(tables, logs, &logs->table[t], &failed);
     for (int n = 0; n < logs->note_count && !failed; n++)
         put_note(notes, logs, &logs->note[n], &failed);
-    char *text = failed ? NULL : cJSON_Print(root);
+    const enum sbp_status status = sbp_json_print(failed ? NULL : root, out, diag);
     cJSON_Delete(root);
-    if (text == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    const bool is_done = fprintf(out, "%s\n", text) >= 0;
-    free(text);
-    return is_done ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output cannot be written");
+    return status;
 }

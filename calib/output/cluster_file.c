@@ -8,9 +8,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/file.h"
-#include "base/text.h"
-#include "calib/json_put.h"
+#include "base/json_write.h"
 #include "calib/output/network_text.h"
 
 #define SETTLED_SPREAD 0.05 /* of a point over its runs */
@@ -318,7 +316,7 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
     sbp_json_put_number(measured, "hosts", origin->hosts, failed);
     sbp_json_put_number(measured, "ranks_per_host", origin->ranks_per_host, failed);
     sbp_json_put_number(measured, "cores", origin->cores, failed);
-    sbp_json_put(measured, "oversubscribed", cJSON_CreateBool(crowded), failed);
+    sbp_json_put_bool(measured, "oversubscribed", crowded, failed);
     sbp_json_put_text(
         measured, "communication_clock",
         crowded ? "wall time, largest over ranks; it holds waiting for a core, because there "
@@ -380,8 +378,8 @@ static void add_kinds(bool *failed, cJSON *measured, const struct sbp_calibrated
         const struct sbp_fit *alone = &calibrated->alone[kind];
         cJSON *element = sbp_json_push_object(kinds, failed);
         sbp_json_put_text(element, "kind", sbp_collective_name((enum sbp_collective)kind), failed);
-        sbp_json_put(element, "fitted",
-                     cJSON_CreateBool((kind == SBP_SEND_RECV) == calibrated->of_messages), failed);
+        sbp_json_put_bool(element, "fitted", (kind == SBP_SEND_RECV) == calibrated->of_messages,
+                          failed);
         sbp_json_put_number(element, "points", calibrated->kind_error[kind].points, failed);
         sbp_json_put_number(element, "points_settled", calibrated->kind_settled[kind], failed);
         add_error(failed, element, &calibrated->kind_error[kind]);
@@ -396,9 +394,8 @@ static const char *base_name(const char *path)
     return slash == NULL ? path : slash + 1;
 }
 
-enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
-                                     const struct sbp_calibrated *calibrated, char **text,
-                                     struct sbp_diag *diag)
+struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
+                                   const struct sbp_calibrated *calibrated)
 {
     bool failed = false;
     cJSON *root = cJSON_CreateObject();
@@ -417,25 +414,8 @@ enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
     if (calibrated->network != NULL)
         sbp_json_put(measured, "quality", sbp_network_quality_json(&calibrated->network->fit),
                      &failed);
-    *text = failed ? NULL : cJSON_Print(root);
+    if (!failed)
+        return root;
     cJSON_Delete(root);
-    if (*text == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the cluster file");
-    return SBP_OK;
-}
-
-enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
-                                      const struct sbp_calibrated *calibrated, const char *path,
-                                      struct sbp_diag *diag)
-{
-    char *json;
-    SBP_TRY(sbp_calibration_text(calibration, calibrated, &json, diag));
-    struct sbp_text text = {0};
-    sbp_text_add(&text, "%s\n", json);
-    free(json);
-    const enum sbp_status status = text.failed
-                                       ? sbp_fail(diag, SBP_E_MEMORY, "out of memory for %s", path)
-                                       : sbp_file_write(path, text.bytes, text.length, diag);
-    sbp_text_free(&text);
-    return status;
+    return NULL;
 }

@@ -78,14 +78,10 @@ enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
                               struct sbp_calibrated *calibrated,
                               struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The cluster file's text (owned by the caller, free); it names the samples' file. E_MEMORY. */
-enum sbp_status sbp_calibration_text(const struct sbp_calibration *calibration,
-                                     const struct sbp_calibrated *calibrated, char **text,
-                                     struct sbp_diag *diag) SBP_MUST_USE;
+struct cJSON;
 
-/* Writes the cluster file, whole or not at all. E_IO, E_MEMORY. */
-enum sbp_status sbp_calibration_write(const struct sbp_calibration *calibration,
-                                      const struct sbp_calibrated *calibrated, const char *path,
-                                      struct sbp_diag *diag) SBP_MUST_USE;
+/* The cluster file, owned by the caller; it names the samples' file. NULL: out of memory. */
+struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
+                                   const struct sbp_calibrated *calibrated);
 
 #endif

@@ -1,10 +1,12 @@
 #include "calib/output/fit_and_write.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include <cjson/cJSON.h>
+
+#include "base/json_write.h"
 #include "calib/logs/log.h"
 #include "calib/output/report.h"
 #include "calib/output/cluster_file.h"
@@ -41,16 +43,6 @@ bool sbp_finish_set_weights(struct sbp_finish_options *options, const char *name
     return w < SBP_FIT_WEIGHTS;
 }
 
-static enum sbp_status print_json(const struct sbp_calibration *found,
-                                  const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
-{
-    char *text;
-    SBP_TRY(sbp_calibration_text(found, calibrated, &text, diag));
-    const bool done = puts(text) >= 0;
-    free(text);
-    return done ? SBP_OK : sbp_fail(diag, SBP_E_IO, "standard output: %s", strerror(errno));
-}
-
 static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
                                    struct sbp_calibrated_network *network, struct sbp_diag *diag)
 {
@@ -73,13 +65,15 @@ static enum sbp_status write_and_print(const struct sbp_calibration *found,
 {
     struct sbp_calibrated calibrated;
     SBP_TRY(sbp_calibrate(found, options->weights, network, &calibrated, diag));
-    if (options->output != NULL)
-        SBP_TRY(sbp_calibration_write(found, &calibrated, options->output, diag));
-    if (options->json)
-        return print_json(found, &calibrated, diag);
-    if (options->quiet)
-        return SBP_OK;
-    const enum sbp_status status = sbp_calibration_print(found, &calibrated, stdout);
+    struct cJSON *json = sbp_calibration_json(found, &calibrated);
+    enum sbp_status status =
+        options->output == NULL ? SBP_OK : sbp_json_write(json, options->output, diag);
+    if (status == SBP_OK && options->json)
+        status = sbp_json_print(json, stdout, diag);
+    cJSON_Delete(json);
+    if (status != SBP_OK || options->json || options->quiet)
+        return status;
+    status = sbp_calibration_print(found, &calibrated, stdout);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 

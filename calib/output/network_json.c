@@ -4,8 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/text.h"
-#include "calib/json_put.h"
+#include "base/json_write.h"
 #include "calib/output/network_text.h"
 
 /* NCCL's own, of an NVLink hop under its simple protocol (src/graph/tuning.cc, 3.4 us). */
@@ -227,9 +226,8 @@ static void put_left_out(struct cJSON *object, const struct sbp_logs *logs, bool
     }
 }
 
-enum sbp_status sbp_network_file_text(const struct sbp_network_fit *fit,
-                                      const struct sbp_network_file *file, char **text,
-                                      struct sbp_diag *diag)
+struct cJSON *sbp_network_file_json(const struct sbp_network_fit *fit,
+                                    const struct sbp_network_file *file)
 {
     bool failed = false;
     struct cJSON *root = cJSON_CreateObject();
@@ -248,8 +246,5 @@ enum sbp_status sbp_network_file_text(const struct sbp_network_fit *fit,
     if (file->logs != NULL)
         put_left_out(measured, file->logs, &failed);
     sbp_json_put(measured, "quality", sbp_network_quality_json(fit), &failed);
-    *text = failed ? NULL : cJSON_Print(root);
-    cJSON_Delete(root);
-    return *text != NULL ? SBP_OK
-                         : sbp_fail(diag, SBP_E_MEMORY, "out of memory for the cluster file");
+    return done(root, failed);
 }

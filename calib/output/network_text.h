@@ -33,9 +33,8 @@ struct sbp_network_file {
     const struct sbp_measured *measured; /* whose sources are named */
     const struct sbp_logs *logs;         /* whose refusals are told; NULL: none */
 };
-/* Owned by the caller (free). E_MEMORY. */
-enum sbp_status sbp_network_file_text(const struct sbp_network_fit *fit,
-                                      const struct sbp_network_file *file, char **text,
-                                      struct sbp_diag *diag) SBP_MUST_USE;
+/* Owned by the caller; NULL: out of memory. */
+struct cJSON *sbp_network_file_json(const struct sbp_network_fit *fit,
+                                    const struct sbp_network_file *file);
 
 #endif

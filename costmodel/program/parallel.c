@@ -6,6 +6,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
+
 static const char *const recompute_names[] = {
 #define SBP_RECOMPUTE_TEXT(symbol, name) name,
     SBP_RECOMPUTE_MAP(SBP_RECOMPUTE_TEXT)
@@ -243,26 +245,18 @@ enum sbp_status sbp_parallel_read(const struct sbp_json *object, struct sbp_para
     return SBP_OK;
 }
 
-static void put(struct cJSON *object, const char *key, struct cJSON *item, bool *failed)
-{
-    if (item == NULL || object == NULL || !cJSON_AddItemToObject(object, key, item)) {
-        cJSON_Delete(item);
-        *failed = true;
-    }
-}
-
 void sbp_parallel_write(struct cJSON *object, const struct sbp_parallel *parallel, bool *failed)
 {
     for (int i = 0; i < WHOLES; i++)
-        put(object, wholes[i].key, cJSON_CreateNumber((double)whole_of(parallel, i)), failed);
-    put(object, "schedule", cJSON_CreateString(sbp_schedule_name(parallel->schedule)), failed);
-    put(object, "recompute", cJSON_CreateString(sbp_recompute_name(parallel->recompute)), failed);
+        sbp_json_put_number(object, wholes[i].key, (double)whole_of(parallel, i), failed);
+    sbp_json_put_text(object, "schedule", sbp_schedule_name(parallel->schedule), failed);
+    sbp_json_put_text(object, "recompute", sbp_recompute_name(parallel->recompute), failed);
     for (int i = 0; i < FLAGS; i++)
-        put(object, flags[i].key, cJSON_CreateBool(flag_of(parallel, i)), failed);
+        sbp_json_put_bool(object, flags[i].key, flag_of(parallel, i), failed);
     if (parallel->gradient_overlap >= 0)
-        put(object, "gradient_overlap", cJSON_CreateNumber(parallel->gradient_overlap), failed);
-    put(object, "stage_cut", cJSON_CreateString(sbp_stage_cut_name(parallel->stage_cut)), failed);
-    put(object, "owner", cJSON_CreateString(sbp_owner_name(parallel->owner)), failed);
+        sbp_json_put_number(object, "gradient_overlap", parallel->gradient_overlap, failed);
+    sbp_json_put_text(object, "stage_cut", sbp_stage_cut_name(parallel->stage_cut), failed);
+    sbp_json_put_text(object, "owner", sbp_owner_name(parallel->owner), failed);
 }
 
 /* ---- what fits ----------------------------------------------------------------------------- */

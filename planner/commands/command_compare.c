@@ -3,8 +3,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
-#include "planner/json_out.h"
 #include "planner/report/plan_line.h"
 #include "planner/commands/search_session.h"
 #include "planner/space/space_table.h"
@@ -309,29 +309,29 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
                     bool *failed)
 {
     const struct row *row = &comparison->row[index];
-    struct cJSON *item = sbp_push_object(rows, failed);
-    sbp_put_text(item, "space", sbp_space_name(ORDER[index]), failed);
+    struct cJSON *item = sbp_json_push_object(rows, failed);
+    sbp_json_put_text(item, "space", sbp_space_name(ORDER[index]), failed);
     if (row->refused) {
-        sbp_put_text(item, "status", "refused", failed);
-        sbp_put_text(item, "why", row->why.text, failed);
+        sbp_json_put_text(item, "status", "refused", failed);
+        sbp_json_put_text(item, "why", row->why.text, failed);
         return;
     }
-    sbp_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
-    sbp_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
-    sbp_put_number(item, "wall_s", row->outcome.wall_s, failed);
+    sbp_json_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
+    sbp_json_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
+    sbp_json_put_number(item, "wall_s", row->outcome.wall_s, failed);
     if (!row->found) {
         if (row->shortage.needed_bytes > 0)
-            sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+            sbp_json_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
         if (row->shortage.largest[0] != '\0')
-            sbp_put_text(item, "dominates", row->shortage.largest, failed);
+            sbp_json_put_text(item, "dominates", row->shortage.largest, failed);
         return;
     }
-    sbp_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
+    sbp_json_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
     if (gain(comparison, index) > 0)
-        sbp_put_number(item, "full_gains", gain(comparison, index), failed);
-    sbp_put_text(item, "plan", row->line, failed);
+        sbp_json_put_number(item, "full_gains", gain(comparison, index), failed);
+    sbp_json_put_text(item, "plan", row->line, failed);
     if (row->plan_of != index)
-        sbp_put_text(item, "plan_of", sbp_space_name(ORDER[row->plan_of]), failed);
+        sbp_json_put_text(item, "plan_of", sbp_space_name(ORDER[row->plan_of]), failed);
     sbp_put_parallel(item, &row->parallel, failed);
     sbp_put_cost(item, &row->summary, failed);
     sbp_trust_put(item, &row->trust, failed);
@@ -342,14 +342,15 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
 {
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    sbp_put_text(json, "version", SBP_VERSION, &failed);
-    sbp_put_text(json, "command", comparison->job.arguments->record, &failed);
+    sbp_json_put_text(json, "version", SBP_VERSION, &failed);
+    sbp_json_put_text(json, "command", comparison->job.arguments->record, &failed);
     sbp_put_model(json, &comparison->job.plan.graph, &failed);
-    struct cJSON *cluster = sbp_put_object(json, "cluster", &failed);
-    sbp_put_text(cluster, "name", comparison->job.plan.cluster.name, &failed);
-    sbp_put_number(cluster, "devices", (double)sbp_plan_devices(&comparison->job.plan), &failed);
+    struct cJSON *cluster = sbp_json_put_object(json, "cluster", &failed);
+    sbp_json_put_text(cluster, "name", comparison->job.plan.cluster.name, &failed);
+    sbp_json_put_number(cluster, "devices", (double)sbp_plan_devices(&comparison->job.plan),
+                        &failed);
     sbp_put_parallel(json, &comparison->job.plan.parallel, &failed);
-    struct cJSON *rows = sbp_put_array(json, "spaces", &failed);
+    struct cJSON *rows = sbp_json_put_array(json, "spaces", &failed);
     for (int i = 0; i < ROWS && !failed; i++)
         put_row(rows, comparison, i, &failed);
     return sbp_json_finish(json, failed, diag);

@@ -3,9 +3,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
 #include "planner/cli/options.h"
-#include "planner/json_out.h"
 #include "planner/report/report.h"
 #include "planner/plan/roles.h"
 #include "planner/report/price_interval.h"
@@ -273,29 +273,30 @@ static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op
 {
     struct operand operand[MOST_OPERANDS];
     const int count = operands_of(plan, op, operand);
-    struct cJSON *tensors = sbp_put_array(layer, "tensors", failed);
+    struct cJSON *tensors = sbp_json_put_array(layer, "tensors", failed);
     for (int i = 0; i < count && !*failed; i++) {
         const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
         char dist[DIST_BYTES];
-        struct cJSON *item = sbp_push_object(tensors, failed);
-        sbp_put_text(item, "use", operand[i].use, failed);
-        sbp_put_text(item, "name", tensor->name, failed);
-        struct cJSON *shape = sbp_put_array(item, "shape", failed);
+        struct cJSON *item = sbp_json_push_object(tensors, failed);
+        sbp_json_put_text(item, "use", operand[i].use, failed);
+        sbp_json_put_text(item, "name", tensor->name, failed);
+        struct cJSON *shape = sbp_json_put_array(item, "shape", failed);
         for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
-            sbp_push_number(shape, (double)tensor->shape.size[dim], failed);
-        sbp_put_text(item, "distribution",
-                     sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist), failed);
+            sbp_json_push_number(shape, (double)tensor->shape.size[dim], failed);
+        sbp_json_put_text(item, "distribution",
+                          sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist),
+                          failed);
     }
 }
 
 static void put_sites(struct cJSON *json, const struct sbp_plan *plan, bool *failed)
 {
-    struct cJSON *sites = sbp_put_array(json, "tensors", failed);
+    struct cJSON *sites = sbp_json_put_array(json, "tensors", failed);
     for (int op = 0; op < plan->graph.op_count && !*failed; op++) {
         if (plan->graph.op[op].site != op)
             continue;
-        struct cJSON *site = sbp_push_object(sites, failed);
-        sbp_put_text(site, "layer", plan->graph.op[op].name, failed);
+        struct cJSON *site = sbp_json_push_object(sites, failed);
+        sbp_json_put_text(site, "layer", plan->graph.op[op].name, failed);
         put_tensors(site, plan, op, failed);
     }
 }
@@ -303,34 +304,35 @@ static void put_sites(struct cJSON *json, const struct sbp_plan *plan, bool *fai
 static void put_collective(struct cJSON *list, const struct sbp_report *report, int program,
                            const struct sbp_instr *instr, bool *failed)
 {
-    struct cJSON *item = sbp_push_object(list, failed);
-    sbp_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
-    sbp_put_number(
+    struct cJSON *item = sbp_json_push_object(list, failed);
+    sbp_json_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
+    sbp_json_put_number(
         item, "members",
         (double)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages),
         failed);
     char group[GROUP_BYTES];
-    sbp_put_text(item, "group", group_text(report->plan, instr, group), failed);
-    struct cJSON *axes = sbp_put_array(item, "axes", failed);
+    sbp_json_put_text(item, "group", group_text(report->plan, instr, group), failed);
+    struct cJSON *axes = sbp_json_put_array(item, "axes", failed);
     for (int axis = 0; axis < report->plan->mesh.axis_count; axis++)
         if (instr->box.axes >> axis & 1)
-            sbp_push_number(axes, axis, failed);
-    sbp_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
-                   failed);
-    sbp_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
-    sbp_put_number(item, "times", (double)(instr->times * sbp_report_times(report, instr)), failed);
-    sbp_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
+            sbp_json_push_number(axes, axis, failed);
+    sbp_json_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
+                        failed);
+    sbp_json_put_number(item, "communication_s", instr->communication_s / instr->times, failed);
+    sbp_json_put_number(item, "times", (double)(instr->times * sbp_report_times(report, instr)),
+                        failed);
+    sbp_json_put_text(item, "cause", sbp_cause_name(instr->cause), failed);
     if (report->step.pieces > 1)
-        sbp_put_number(item, "program", program, failed);
+        sbp_json_put_number(item, "program", program, failed);
     if (instr->op >= 0)
-        sbp_put_text(item, "layer", report->plan->graph.op[instr->op].name, failed);
+        sbp_json_put_text(item, "layer", report->plan->graph.op[instr->op].name, failed);
     if (instr->tensor >= 0)
-        sbp_put_text(item, "tensor", moved_name(report, instr), failed);
+        sbp_json_put_text(item, "tensor", moved_name(report, instr), failed);
 }
 
 static void put_collectives(struct cJSON *json, const struct sbp_report *report, bool *failed)
 {
-    struct cJSON *list = sbp_put_array(json, "collectives", failed);
+    struct cJSON *list = sbp_json_put_array(json, "collectives", failed);
     for (int p = 0; p < report->step.program_count; p++) {
         const struct sbp_program *program = &report->step.program[p];
         for (int i = 0; i < program->instr_count && !*failed; i++)
@@ -346,7 +348,7 @@ static enum sbp_status print_json(const struct sbp_report *report, const struct 
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
     if (report->plan->search != NULL)
-        sbp_put_item(json, "search", cJSON_Duplicate(report->plan->search, true), &failed);
+        sbp_json_put(json, "search", cJSON_Duplicate(report->plan->search, true), &failed);
     sbp_report_put(json, report, &options, &failed);
     sbp_trust_put(json, trust, &failed);
     put_sites(json, report->plan, &failed);

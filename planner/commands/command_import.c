@@ -1,12 +1,11 @@
-#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
+#include "base/json_write.h"
 #include "planner/cli/options.h"
 #include "planner/import/hf.h"
-#include "planner/json_out.h"
 
 static enum sbp_status check_words(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
@@ -25,14 +24,10 @@ static enum sbp_status write_model(const struct cJSON *model, const char *path,
 {
     if (path == NULL)
         return sbp_json_print(model, stdout, diag);
-    char *text = sbp_json_text(model);
-    if (text == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", path);
-    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
-    free(text);
-    if (status == SBP_OK && printf("wrote %s\n", path) < 0)
+    SBP_TRY(sbp_json_write(model, path, diag));
+    if (printf("wrote %s\n", path) < 0)
         return SBP_E_IO;
-    return status;
+    return SBP_OK;
 }
 
 enum sbp_status sbp_command_import(const struct sbp_arguments *arguments, struct sbp_diag *diag)

@@ -2,8 +2,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
-#include "planner/json_out.h"
 #include "planner/plan/summary.h"
 #include "planner/cli/inputs.h"
 
@@ -75,18 +75,18 @@ static enum sbp_status print_text(enum sbp_config_kind kind, struct entry *entri
 static void put_entry(struct cJSON *list, enum sbp_config_kind kind, const struct entry *entry,
                       bool *failed)
 {
-    struct cJSON *item = sbp_push_object(list, failed);
-    sbp_put_text(item, "name", entry->name, failed);
-    sbp_put_text(item, "path", entry->path, failed);
+    struct cJSON *item = sbp_json_push_object(list, failed);
+    sbp_json_put_text(item, "name", entry->name, failed);
+    sbp_json_put_text(item, "path", entry->path, failed);
     if (!entry->readable) {
-        sbp_put_text(item, "error", entry->why.text, failed);
+        sbp_json_put_text(item, "error", entry->why.text, failed);
     } else if (kind == SBP_CONFIG_MODEL) {
-        sbp_put_number(item, "parameters", (double)entry->graph.parameters, failed);
-        sbp_put_number(item, "global_batch", (double)entry->graph.global_batch, failed);
-        sbp_put_number(item, "sequence", (double)entry->graph.sequence, failed);
+        sbp_json_put_number(item, "parameters", (double)entry->graph.parameters, failed);
+        sbp_json_put_number(item, "global_batch", (double)entry->graph.global_batch, failed);
+        sbp_json_put_number(item, "sequence", (double)entry->graph.sequence, failed);
     } else {
-        sbp_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster), failed);
-        sbp_put_number(item, "memory_bytes", (double)entry->cluster.memory_bytes, failed);
+        sbp_json_put_number(item, "devices", (double)sbp_cluster_devices(&entry->cluster), failed);
+        sbp_json_put_number(item, "memory_bytes", (double)entry->cluster.memory_bytes, failed);
     }
 }
 
@@ -96,7 +96,7 @@ static enum sbp_status print_json(enum sbp_config_kind kind, const struct entry 
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
     struct cJSON *list =
-        sbp_put_array(json, kind == SBP_CONFIG_MODEL ? "models" : "clusters", &failed);
+        sbp_json_put_array(json, kind == SBP_CONFIG_MODEL ? "models" : "clusters", &failed);
     for (int i = 0; i < count && !failed; i++)
         put_entry(list, kind, &entries[i], &failed);
     return sbp_json_finish(json, failed, diag);

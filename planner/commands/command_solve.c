@@ -3,9 +3,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
 #include "planner/cli/options.h"
-#include "planner/json_out.h"
 #include "planner/problem/solver.h"
 
 struct answer {
@@ -81,30 +81,30 @@ static enum sbp_status print_json(const struct answer *answer, struct sbp_diag *
     const struct sbp_solution *solution = &answer->solution;
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    sbp_put_text(json, "status", sbp_plan_status_name(solution->status), &failed);
-    sbp_put_bool(json, "stopped", solution->stopped, &failed);
-    sbp_put_text(json, "algorithm", answer->solver->name, &failed);
-    sbp_put_number(json, "seed", (double)answer->arguments->seed, &failed);
-    sbp_put_number(json, "cost", solution->cost, &failed);
-    sbp_put_number(json, "lower_bound", solution->lower_bound, &failed);
-    sbp_put_number(json, "evaluations", (double)solution->evaluations, &failed);
-    sbp_put_number(json, "wall_s", solution->wall_s, &failed);
-    sbp_put_number(json, "variables", answer->problem->variable_count, &failed);
-    sbp_put_number(json, "edges", answer->problem->edge_count, &failed);
-    sbp_put_number(json, "capacity", answer->problem->capacity, &failed);
-    sbp_put_number(json, "shortfall", solution->shortfall, &failed);
+    sbp_json_put_text(json, "status", sbp_plan_status_name(solution->status), &failed);
+    sbp_json_put_bool(json, "stopped", solution->stopped, &failed);
+    sbp_json_put_text(json, "algorithm", answer->solver->name, &failed);
+    sbp_json_put_number(json, "seed", (double)answer->arguments->seed, &failed);
+    sbp_json_put_number(json, "cost", solution->cost, &failed);
+    sbp_json_put_number(json, "lower_bound", solution->lower_bound, &failed);
+    sbp_json_put_number(json, "evaluations", (double)solution->evaluations, &failed);
+    sbp_json_put_number(json, "wall_s", solution->wall_s, &failed);
+    sbp_json_put_number(json, "variables", answer->problem->variable_count, &failed);
+    sbp_json_put_number(json, "edges", answer->problem->edge_count, &failed);
+    sbp_json_put_number(json, "capacity", answer->problem->capacity, &failed);
+    sbp_json_put_number(json, "shortfall", solution->shortfall, &failed);
     if (solution->choice != NULL) {
-        sbp_put_number(json, "peak_usage", answer->peak_usage, &failed);
-        struct cJSON *choice = sbp_put_array(json, "choice", &failed);
+        sbp_json_put_number(json, "peak_usage", answer->peak_usage, &failed);
+        struct cJSON *choice = sbp_json_put_array(json, "choice", &failed);
         for (int i = 0; i < answer->problem->variable_count && !failed; i++)
-            sbp_push_number(choice, solution->choice[i], &failed);
+            sbp_json_push_number(choice, solution->choice[i], &failed);
     }
-    struct cJSON *curve = sbp_put_array(json, "curve", &failed);
+    struct cJSON *curve = sbp_json_put_array(json, "curve", &failed);
     for (int i = 0; i < solution->curve_count && !failed; i++) {
-        struct cJSON *point = sbp_push_object(curve, &failed);
-        sbp_put_number(point, "evaluations", (double)solution->curve[i].evaluations, &failed);
-        sbp_put_number(point, "elapsed_s", solution->curve[i].elapsed_s, &failed);
-        sbp_put_number(point, "best", solution->curve[i].best, &failed);
+        struct cJSON *point = sbp_json_push_object(curve, &failed);
+        sbp_json_put_number(point, "evaluations", (double)solution->curve[i].evaluations, &failed);
+        sbp_json_put_number(point, "elapsed_s", solution->curve[i].elapsed_s, &failed);
+        sbp_json_put_number(point, "best", solution->curve[i].best, &failed);
     }
     return sbp_json_finish(json, failed, diag);
 }

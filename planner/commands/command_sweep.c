@@ -3,8 +3,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
-#include "planner/json_out.h"
 #include "planner/plan/plan_diff.h"
 #include "planner/report/plan_line.h"
 #include "planner/commands/search_session.h"
@@ -254,34 +254,34 @@ static enum sbp_status print_text(const struct table *table)
 static void put_row(struct cJSON *rows, const struct table *table, int index, bool *failed)
 {
     const struct row *row = &table->row[index];
-    struct cJSON *item = sbp_push_object(rows, failed);
-    struct cJSON *values = sbp_put_object(item, "values", failed);
+    struct cJSON *item = sbp_json_push_object(rows, failed);
+    struct cJSON *values = sbp_json_put_object(item, "values", failed);
     for (int key = 0; key < table->sweep.key_count; key++)
-        sbp_put_text(values, table->sweep.key[key].name, sbp_sweep_value(&table->sweep, index, key),
-                     failed);
+        sbp_json_put_text(values, table->sweep.key[key].name,
+                          sbp_sweep_value(&table->sweep, index, key), failed);
     if (row->refused) {
-        sbp_put_text(item, "status", "refused", failed);
-        sbp_put_text(item, "why", row->why.text, failed);
+        sbp_json_put_text(item, "status", "refused", failed);
+        sbp_json_put_text(item, "why", row->why.text, failed);
         return;
     }
-    sbp_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
+    sbp_json_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
     if (row->outcome.stopped)
-        sbp_put_bool(item, "stopped", true, failed);
-    sbp_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
-    sbp_put_number(item, "wall_s", row->outcome.wall_s, failed);
+        sbp_json_put_bool(item, "stopped", true, failed);
+    sbp_json_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
+    sbp_json_put_number(item, "wall_s", row->outcome.wall_s, failed);
     if (!row->found) {
-        sbp_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
+        sbp_json_put_number(item, "needed_bytes", row->shortage.needed_bytes, failed);
         if (row->shortage.largest[0] != '\0')
-            sbp_put_text(item, "dominates", row->shortage.largest, failed);
-        sbp_put_number(item, "available_bytes", row->shortage.limit_bytes, failed);
+            sbp_json_put_text(item, "dominates", row->shortage.largest, failed);
+        sbp_json_put_number(item, "available_bytes", row->shortage.limit_bytes, failed);
         return;
     }
     const char *change = change_of(table, index);
-    sbp_put_number(item, "objective_s", row->outcome.objective_s, failed);
-    sbp_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
-    sbp_put_text(item, "plan", row->line, failed);
-    sbp_put_bool(item, "changed", change[0] != '\0' && strcmp(change, "same") != 0, failed);
-    sbp_put_text(item, "change", row->change, failed);
+    sbp_json_put_number(item, "objective_s", row->outcome.objective_s, failed);
+    sbp_json_put_number(item, "lower_bound_s", row->outcome.lower_bound_s, failed);
+    sbp_json_put_text(item, "plan", row->line, failed);
+    sbp_json_put_bool(item, "changed", change[0] != '\0' && strcmp(change, "same") != 0, failed);
+    sbp_json_put_text(item, "change", row->change, failed);
     sbp_put_cost(item, &row->summary, failed);
     sbp_trust_put(item, &row->trust, failed);
     sbp_put_memory(item, &row->summary, failed);
@@ -292,11 +292,11 @@ static enum sbp_status print_json(const struct table *table, struct sbp_diag *di
 {
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    sbp_put_text(json, "version", SBP_VERSION, &failed);
-    sbp_put_text(json, "command", table->arguments->record, &failed);
+    sbp_json_put_text(json, "version", SBP_VERSION, &failed);
+    sbp_json_put_text(json, "command", table->arguments->record, &failed);
     if (table->searched < table->sweep.row_count)
-        sbp_put_bool(json, "stopped", true, &failed);
-    struct cJSON *rows = sbp_put_array(json, "rows", &failed);
+        sbp_json_put_bool(json, "stopped", true, &failed);
+    struct cJSON *rows = sbp_json_put_array(json, "rows", &failed);
     for (int i = 0; i < table->sweep.row_count && !failed; i++)
         if (table->row[i].searched)
             put_row(rows, table, i, &failed);

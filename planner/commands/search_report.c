@@ -4,8 +4,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
-#include "planner/json_out.h"
 #include "planner/commands/search_top.h"
 #include "planner/space/space_table.h"
 #include "planner/report/price_interval.h"
@@ -170,12 +170,12 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
 
 static void put_curve(struct cJSON *json, const struct sbp_outcome *outcome, bool *failed)
 {
-    struct cJSON *curve = sbp_put_array(json, "curve", failed);
+    struct cJSON *curve = sbp_json_put_array(json, "curve", failed);
     for (int i = 0; i < outcome->curve_count && !*failed; i++) {
-        struct cJSON *point = sbp_push_object(curve, failed);
-        sbp_put_number(point, "evaluations", (double)outcome->curve[i].evaluations, failed);
-        sbp_put_number(point, "elapsed_s", outcome->curve[i].elapsed_s, failed);
-        sbp_put_number(point, "best_s", outcome->curve[i].best, failed);
+        struct cJSON *point = sbp_json_push_object(curve, failed);
+        sbp_json_put_number(point, "evaluations", (double)outcome->curve[i].evaluations, failed);
+        sbp_json_put_number(point, "elapsed_s", outcome->curve[i].elapsed_s, failed);
+        sbp_json_put_number(point, "best_s", outcome->curve[i].best, failed);
     }
 }
 
@@ -184,9 +184,9 @@ static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
     struct cJSON *json = cJSON_CreateObject();
     *failed = json == NULL;
     sbp_put_search(json, job->arguments, &job->request, &job->outcome, failed);
-    sbp_put_number(json, "wall_s", job->outcome.wall_s, failed);
-    sbp_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
-    sbp_put_text(json, "version", SBP_VERSION, failed);
+    sbp_json_put_number(json, "wall_s", job->outcome.wall_s, failed);
+    sbp_json_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
+    sbp_json_put_text(json, "version", SBP_VERSION, failed);
     return json;
 }
 
@@ -214,14 +214,14 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
     struct cJSON *json = begin_json(job, &failed);
     sbp_put_model(json, &job->plan.graph, &failed);
     sbp_put_parallel(json, &job->plan.parallel, &failed);
-    struct cJSON *memory = sbp_put_object(json, "memory", &failed);
-    sbp_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
+    struct cJSON *memory = sbp_json_put_object(json, "memory", &failed);
+    sbp_json_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
     if (shortage->needed_bytes > 0)
-        sbp_put_number(memory, "needed_bytes", shortage->needed_bytes, &failed);
+        sbp_json_put_number(memory, "needed_bytes", shortage->needed_bytes, &failed);
     if (shortage->least_bytes > 0)
-        sbp_put_number(memory, "lower_bound_bytes", shortage->least_bytes, &failed);
+        sbp_json_put_number(memory, "lower_bound_bytes", shortage->least_bytes, &failed);
     if (shortage->largest[0] != '\0')
-        sbp_put_text(memory, "dominates", shortage->largest, &failed);
+        sbp_json_put_text(memory, "dominates", shortage->largest, &failed);
     return sbp_json_finish(json, failed, diag);
 }
 

@@ -1,15 +1,14 @@
 #include "planner/commands/search_session.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "planner/verify/verify.h"
-#include "planner/json_out.h"
 #include "planner/space/space_table.h"
 
 /* Places in sbp_parallel_keys of what --set gives. */
@@ -89,32 +88,23 @@ void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
                     bool *failed)
 {
     const bool communication = request->objective == SBP_COMMUNICATION;
-    sbp_put_text(json, "status", sbp_plan_status_name(outcome->status), failed);
+    sbp_json_put_text(json, "status", sbp_plan_status_name(outcome->status), failed);
     if (outcome->stopped)
-        sbp_put_bool(json, "stopped", true, failed);
-    sbp_put_text(json, "space", sbp_space_name(request->space), failed);
-    sbp_put_text(json, "objective", communication ? "communication" : "step-time", failed);
-    sbp_put_number(json, "objective_s", outcome->objective_s, failed);
-    sbp_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
-    sbp_put_text(json, "algorithm", outcome->algorithm == NULL ? "none" : outcome->algorithm,
-                 failed);
-    sbp_put_number(json, "seed", (double)request->solver_options.seed, failed);
-    sbp_put_number(json, "evaluations", (double)outcome->evaluations, failed);
+        sbp_json_put_bool(json, "stopped", true, failed);
+    sbp_json_put_text(json, "space", sbp_space_name(request->space), failed);
+    sbp_json_put_text(json, "objective", communication ? "communication" : "step-time", failed);
+    sbp_json_put_number(json, "objective_s", outcome->objective_s, failed);
+    sbp_json_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
+    sbp_json_put_text(json, "algorithm", outcome->algorithm == NULL ? "none" : outcome->algorithm,
+                      failed);
+    sbp_json_put_number(json, "seed", (double)request->solver_options.seed, failed);
+    sbp_json_put_number(json, "evaluations", (double)outcome->evaluations, failed);
     if (request->memory_limit_bytes > 0)
-        sbp_put_number(json, "memory_limit_bytes", (double)request->memory_limit_bytes, failed);
+        sbp_json_put_number(json, "memory_limit_bytes", (double)request->memory_limit_bytes,
+                            failed);
     if (request->max_batch_split > 0)
-        sbp_put_number(json, "max_batch_split", (double)request->max_batch_split, failed);
-    sbp_put_text(json, "command", arguments->record, failed);
-}
-
-static enum sbp_status write_json(const struct cJSON *json, const char *path, struct sbp_diag *diag)
-{
-    char *text = sbp_json_text(json);
-    if (text == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", path);
-    const enum sbp_status status = sbp_file_write(path, text, strlen(text), diag);
-    free(text);
-    return status;
+        sbp_json_put_number(json, "max_batch_split", (double)request->max_batch_split, failed);
+    sbp_json_put_text(json, "command", arguments->record, failed);
 }
 
 enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
@@ -127,7 +117,7 @@ enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_argument
     plan->search = cJSON_CreateObject();
     sbp_put_search(plan->search, arguments, request, outcome, &failed);
     if (rank > 0)
-        sbp_put_number(plan->search, "rank", rank, &failed);
+        sbp_json_put_number(plan->search, "rank", rank, &failed);
     if (failed)
         return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
     return sbp_plan_json(plan, json, diag);
@@ -141,7 +131,7 @@ enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_argumen
     if (arguments->output == NULL)
         return SBP_OK;
     SBP_TRY(sbp_search_json(plan, arguments, request, outcome, 0, &json, diag));
-    const enum sbp_status status = write_json(json, arguments->output, diag);
+    const enum sbp_status status = sbp_json_write(json, arguments->output, diag);
     cJSON_Delete(json);
     return status;
 }

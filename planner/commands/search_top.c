@@ -9,9 +9,9 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
+#include "base/json_write.h"
 #include "base/text.h"
 #include "planner/verify/verify.h"
-#include "planner/json_out.h"
 #include "planner/plan/plan_diff.h"
 #include "planner/report/plan_line.h"
 
@@ -246,14 +246,15 @@ static void put_plan(struct cJSON *plans, const struct sbp_alternatives *all, in
 {
     const struct sbp_alternative *plan = &all->plan[index];
     char line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
-    struct cJSON *item = sbp_push_object(plans, failed);
-    sbp_put_number(item, "rank", index + 1, failed);
-    sbp_put_bool(item, "proved", index < all->job->ranking.proved, failed);
-    sbp_put_number(item, "objective_s", plan->outcome.objective_s, failed);
-    sbp_put_text(item, "plan", sbp_plan_line(&plan->plan, all->job->request.space, line), failed);
-    sbp_put_text(item, "change", change_of(all, index, change), failed);
+    struct cJSON *item = sbp_json_push_object(plans, failed);
+    sbp_json_put_number(item, "rank", index + 1, failed);
+    sbp_json_put_bool(item, "proved", index < all->job->ranking.proved, failed);
+    sbp_json_put_number(item, "objective_s", plan->outcome.objective_s, failed);
+    sbp_json_put_text(item, "plan", sbp_plan_line(&plan->plan, all->job->request.space, line),
+                      failed);
+    sbp_json_put_text(item, "change", change_of(all, index, change), failed);
     if (plan->file.length > 0)
-        sbp_put_text(item, "file", plan->file.bytes, failed);
+        sbp_json_put_text(item, "file", plan->file.bytes, failed);
     sbp_put_cost(item, &plan->report.summary, failed);
     sbp_put_memory(item, &plan->report.summary, failed);
     sbp_put_parallel(item, &plan->plan.parallel, failed);
@@ -263,12 +264,12 @@ static void put_plan(struct cJSON *plans, const struct sbp_alternatives *all, in
 void sbp_alternatives_put(struct cJSON *json, const struct sbp_alternatives *all, bool *failed)
 {
     const struct sbp_ranking *ranking = &all->job->ranking;
-    struct cJSON *top = sbp_put_object(json, "top", failed);
-    sbp_put_number(top, "asked", ranking->most, failed);
-    sbp_put_number(top, "found", ranking->count, failed);
-    sbp_put_number(top, "proved", ranking->proved, failed);
-    sbp_put_number(top, "rest_s", ranking->rest_s, failed);
-    struct cJSON *plans = sbp_put_array(top, "plans", failed);
+    struct cJSON *top = sbp_json_put_object(json, "top", failed);
+    sbp_json_put_number(top, "asked", ranking->most, failed);
+    sbp_json_put_number(top, "found", ranking->count, failed);
+    sbp_json_put_number(top, "proved", ranking->proved, failed);
+    sbp_json_put_number(top, "rest_s", ranking->rest_s, failed);
+    struct cJSON *plans = sbp_json_put_array(top, "plans", failed);
     for (int i = 0; i < all->count && !*failed; i++)
         put_plan(plans, all, i, failed);
 }

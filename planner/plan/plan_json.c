@@ -3,7 +3,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/json_out.h"
+#include "base/json_write.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/roles.h"
 #include "planner/plan/summary.h"
@@ -22,19 +22,19 @@ static const char *state_name(struct sbp_state state)
 static void put_dist(struct cJSON *object, const char *key, const struct sbp_mesh *mesh,
                      const struct sbp_dist *dist, bool *failed)
 {
-    struct cJSON *states = sbp_put_array(object, key, failed);
+    struct cJSON *states = sbp_json_put_array(object, key, failed);
     for (int axis = 0; axis < mesh->axis_count; axis++)
-        sbp_push_text(states, state_name(dist->axis[axis]), failed);
+        sbp_json_push_text(states, state_name(dist->axis[axis]), failed);
 }
 
 static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *failed)
 {
-    struct cJSON *axes = sbp_put_array(strategy, "axes", failed);
+    struct cJSON *axes = sbp_json_put_array(strategy, "axes", failed);
     for (int i = 0; i < plan->mesh.axis_count; i++) {
         const struct sbp_axis *axis = &plan->mesh.axis[i];
-        struct cJSON *item = sbp_push_object(axes, failed);
-        sbp_put_text(item, "level", plan->stage.level[axis->level].name, failed);
-        sbp_put_number(item, "size", (double)axis->size, failed);
+        struct cJSON *item = sbp_json_push_object(axes, failed);
+        sbp_json_put_text(item, "level", plan->stage.level[axis->level].name, failed);
+        sbp_json_put_number(item, "size", (double)axis->size, failed);
     }
 }
 
@@ -43,29 +43,29 @@ static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op,
 {
     const struct sbp_op_node *node = &plan->graph.op[op];
     const struct sbp_op_entry *entry = node->entry;
-    struct cJSON *layer = sbp_push_object(layers, failed);
-    sbp_put_text(layer, "name", node->name, failed);
-    sbp_put_text(layer, "op", entry->name, failed);
+    struct cJSON *layer = sbp_json_push_object(layers, failed);
+    sbp_json_put_text(layer, "name", node->name, failed);
+    sbp_json_put_text(layer, "op", entry->name, failed);
     if (!entry->follows) {
-        sbp_put_item(layer, "roles", sbp_roles_json(plan, op), failed);
-        struct cJSON *axes = sbp_put_array(layer, "axes", failed);
+        sbp_json_put(layer, "roles", sbp_roles_json(plan, op), failed);
+        struct cJSON *axes = sbp_json_put_array(layer, "axes", failed);
         for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-            sbp_push_text(axes, entry->role[plan->strategy.op[op].role[axis]].name, failed);
+            sbp_json_push_text(axes, entry->role[plan->strategy.op[op].role[axis]].name, failed);
     }
     if (plan->strategy.zero[op] != SBP_ZERO_DEFAULT)
-        sbp_put_number(layer, "zero", plan->strategy.zero[op], failed);
+        sbp_json_put_number(layer, "zero", plan->strategy.zero[op], failed);
     if (node->output >= 0)
         put_dist(layer, "rest", &plan->mesh, &plan->strategy.rest[node->output], failed);
 }
 
 static void put_strategy(struct cJSON *parent, const struct sbp_plan *plan, bool *failed)
 {
-    struct cJSON *strategy = sbp_put_object(parent, "strategy", failed);
-    sbp_put_text(strategy, "boxing", sbp_boxing_name(plan->strategy.boxing), failed);
+    struct cJSON *strategy = sbp_json_put_object(parent, "strategy", failed);
+    sbp_json_put_text(strategy, "boxing", sbp_boxing_name(plan->strategy.boxing), failed);
     put_axes(strategy, plan, failed);
     if (plan->graph.input >= 0)
         put_dist(strategy, "input", &plan->mesh, &plan->strategy.rest[plan->graph.input], failed);
-    struct cJSON *layers = sbp_put_array(strategy, "layers", failed);
+    struct cJSON *layers = sbp_json_put_array(strategy, "layers", failed);
     for (int op = 0; op < plan->graph.op_count && !*failed; op++)
         put_layer(layers, plan, op, failed);
 }
@@ -76,18 +76,18 @@ static void put_call(struct cJSON *list, const struct sbp_step *step, int index,
                      const struct sbp_call *call, bool *failed)
 {
     const struct sbp_program *program = &step->program[index];
-    struct cJSON *item = sbp_push_object(list, failed);
-    sbp_put_text(item, "kind", sbp_collective_name(call->kind), failed);
-    struct cJSON *axes = sbp_put_array(item, "axes", failed);
+    struct cJSON *item = sbp_json_push_object(list, failed);
+    sbp_json_put_text(item, "kind", sbp_collective_name(call->kind), failed);
+    struct cJSON *axes = sbp_json_put_array(item, "axes", failed);
     for (int axis = 0; axis < program->mesh.axis_count; axis++)
         if (call->axes >> axis & 1)
-            sbp_push_number(axes, axis, failed);
-    sbp_put_number(item, "members", (double)sbp_mesh_group_size(&program->mesh, call->axes),
-                   failed);
-    sbp_put_number(item, "count", (double)call->count, failed);
-    sbp_put_text(item, "cause", sbp_cause_name(program->instr[call->instr].cause), failed);
+            sbp_json_push_number(axes, axis, failed);
+    sbp_json_put_number(item, "members", (double)sbp_mesh_group_size(&program->mesh, call->axes),
+                        failed);
+    sbp_json_put_number(item, "count", (double)call->count, failed);
+    sbp_json_put_text(item, "cause", sbp_cause_name(program->instr[call->instr].cause), failed);
     if (step->pieces > 1)
-        sbp_put_number(item, "program", index, failed);
+        sbp_json_put_number(item, "program", index, failed);
 }
 
 static bool put_calls(struct cJSON *list, const struct sbp_step *step, int program)
@@ -124,12 +124,12 @@ static void put_inputs(struct cJSON *json, const struct sbp_plan *plan, bool *fa
         *failed = true;
         return;
     }
-    sbp_put_text(json, "model_hash", model, failed);
-    sbp_put_text(json, "cluster_hash", cluster, failed);
-    sbp_put_item(json, "model", cJSON_Duplicate(plan->model_json, true), failed);
-    sbp_put_item(json, "cluster", cJSON_Duplicate(plan->cluster_json, true), failed);
+    sbp_json_put_text(json, "model_hash", model, failed);
+    sbp_json_put_text(json, "cluster_hash", cluster, failed);
+    sbp_json_put(json, "model", cJSON_Duplicate(plan->model_json, true), failed);
+    sbp_json_put(json, "cluster", cJSON_Duplicate(plan->cluster_json, true), failed);
     if (plan->search != NULL)
-        sbp_put_item(json, "search", cJSON_Duplicate(plan->search, true), failed);
+        sbp_json_put(json, "search", cJSON_Duplicate(plan->search, true), failed);
 }
 
 enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
@@ -141,15 +141,15 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
     const struct sbp_summary summary = sbp_summary_make(plan, &step);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
-    sbp_put_text(root, "format", SBP_PLAN_FORMAT, &failed);
-    sbp_put_number(root, "version", SBP_PLAN_VERSION, &failed);
-    sbp_put_text(root, "made_by", "sbplan " SBP_VERSION, &failed);
+    sbp_json_put_text(root, "format", SBP_PLAN_FORMAT, &failed);
+    sbp_json_put_number(root, "version", SBP_PLAN_VERSION, &failed);
+    sbp_json_put_text(root, "made_by", "sbplan " SBP_VERSION, &failed);
     put_inputs(root, plan, &failed);
     sbp_put_parallel(root, &plan->parallel, &failed);
     put_strategy(root, plan, &failed);
     sbp_put_cost(root, &summary, &failed);
     sbp_put_memory(root, &summary, &failed);
-    sbp_put_item(root, "collectives", sbp_plan_collectives(&step), &failed);
+    sbp_json_put(root, "collectives", sbp_plan_collectives(&step), &failed);
     sbp_step_free(&step);
     if (failed) {
         cJSON_Delete(root);

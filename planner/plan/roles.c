@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/json_out.h"
+#include "base/json_write.h"
 
 /* -1 where there is none (a follower of the free input). */
 static int role_on_axis(const struct sbp_plan *plan, int op, int axis)
@@ -45,9 +45,9 @@ struct cJSON *sbp_roles_json(const struct sbp_plan *plan, int op)
     for (int role = 0; role < entry->role_count; role++) {
         if (sbp_role_total(plan, op, role) == 1)
             continue;
-        struct cJSON *levels = sbp_put_array(roles, entry->role[role].name, &failed);
+        struct cJSON *levels = sbp_json_put_array(roles, entry->role[role].name, &failed);
         for (int level = 0; level < plan->mesh.level_count; level++)
-            sbp_push_number(levels, (double)sbp_role_factor(plan, op, role, level), &failed);
+            sbp_json_push_number(levels, (double)sbp_role_factor(plan, op, role, level), &failed);
     }
     if (!failed)
         return roles;

@@ -2,8 +2,8 @@
 
 #include <string.h>
 
+#include "base/json_write.h"
 #include "costmodel/program/price.h"
-#include "planner/json_out.h"
 
 /* Of a micro-batch in flight; the timeline counts token ids among what it keeps. */
 static int64_t index_bytes(const struct sbp_program *program)
@@ -82,78 +82,78 @@ struct sbp_training_cost sbp_summary_training(const struct sbp_summary *summary,
 
 void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)
 {
-    struct cJSON *cost = sbp_put_object(parent, "cost", failed);
+    struct cJSON *cost = sbp_json_put_object(parent, "cost", failed);
     const struct sbp_step_totals *totals = &summary->totals;
-    sbp_put_number(cost, "step_s", totals->step_s, failed);
-    sbp_put_number(cost, "compute_s", sbp_summary_work_s(summary), failed);
-    sbp_put_number(cost, "recompute_s", totals->recompute_s, failed);
-    sbp_put_number(cost, "optimizer_s", totals->optimizer_s, failed);
-    sbp_put_number(cost, "communication_s", totals->communication_s, failed);
-    sbp_put_number(cost, "exposed_communication_s", totals->exposed_s, failed);
-    sbp_put_number(cost, "bubble_s", totals->bubble_s, failed);
-    sbp_put_number(cost, "communication_bytes", totals->communication_bytes, failed);
-    sbp_put_number(cost, "forward_activation_elements", summary->forward_activation_elements,
-                   failed);
-    sbp_put_number(cost, "tokens_per_s", summary->tokens_per_s, failed);
-    sbp_put_number(cost, "mfu", summary->mfu, failed);
-    sbp_put_number(cost, "gpu_hours_per_step", summary->gpu_hours_per_step, failed);
-    struct cJSON *causes = sbp_put_object(cost, "communication_by_cause_s", failed);
+    sbp_json_put_number(cost, "step_s", totals->step_s, failed);
+    sbp_json_put_number(cost, "compute_s", sbp_summary_work_s(summary), failed);
+    sbp_json_put_number(cost, "recompute_s", totals->recompute_s, failed);
+    sbp_json_put_number(cost, "optimizer_s", totals->optimizer_s, failed);
+    sbp_json_put_number(cost, "communication_s", totals->communication_s, failed);
+    sbp_json_put_number(cost, "exposed_communication_s", totals->exposed_s, failed);
+    sbp_json_put_number(cost, "bubble_s", totals->bubble_s, failed);
+    sbp_json_put_number(cost, "communication_bytes", totals->communication_bytes, failed);
+    sbp_json_put_number(cost, "forward_activation_elements", summary->forward_activation_elements,
+                        failed);
+    sbp_json_put_number(cost, "tokens_per_s", summary->tokens_per_s, failed);
+    sbp_json_put_number(cost, "mfu", summary->mfu, failed);
+    sbp_json_put_number(cost, "gpu_hours_per_step", summary->gpu_hours_per_step, failed);
+    struct cJSON *causes = sbp_json_put_object(cost, "communication_by_cause_s", failed);
     for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++)
-        sbp_put_number(causes, sbp_cause_name((enum sbp_cause)cause), totals->by_cause_s[cause],
-                       failed);
-    struct cJSON *hidden = sbp_put_object(cost, "hidden_communication_by_cause_s", failed);
+        sbp_json_put_number(causes, sbp_cause_name((enum sbp_cause)cause),
+                            totals->by_cause_s[cause], failed);
+    struct cJSON *hidden = sbp_json_put_object(cost, "hidden_communication_by_cause_s", failed);
     for (int cause = SBP_CAUSE_ACTIVATION; cause < SBP_CAUSES; cause++)
         if (totals->hidden_by_cause_s[cause] > 0)
-            sbp_put_number(hidden, sbp_cause_name((enum sbp_cause)cause),
-                           totals->hidden_by_cause_s[cause], failed);
+            sbp_json_put_number(hidden, sbp_cause_name((enum sbp_cause)cause),
+                                totals->hidden_by_cause_s[cause], failed);
 }
 
 void sbp_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)
 {
-    struct cJSON *object = sbp_put_object(parent, "memory", failed);
+    struct cJSON *object = sbp_json_put_object(parent, "memory", failed);
     const struct sbp_stage_memory *memory = &summary->memory;
-    sbp_put_number(object, "device_bytes", (double)memory->device_bytes, failed);
-    sbp_put_number(object, "weight_bytes", (double)memory->weight_bytes, failed);
-    sbp_put_number(object, "gradient_bytes", (double)memory->gradient_bytes, failed);
-    sbp_put_number(object, "master_bytes", (double)memory->master_bytes, failed);
-    sbp_put_number(object, "moment_bytes", (double)memory->moment_bytes, failed);
-    sbp_put_number(object, "bucket_bytes", (double)memory->bucket_bytes, failed);
-    sbp_put_number(object, "activation_bytes", (double)summary->activation_bytes, failed);
-    sbp_put_number(object, "index_bytes", (double)summary->index_bytes, failed);
-    sbp_put_number(object, "reserve_bytes", (double)summary->reserve_bytes, failed);
-    sbp_put_number(object, "available_bytes", (double)summary->memory_bytes, failed);
-    sbp_put_number(object, "host_bytes", (double)summary->totals.host_bytes, failed);
+    sbp_json_put_number(object, "device_bytes", (double)memory->device_bytes, failed);
+    sbp_json_put_number(object, "weight_bytes", (double)memory->weight_bytes, failed);
+    sbp_json_put_number(object, "gradient_bytes", (double)memory->gradient_bytes, failed);
+    sbp_json_put_number(object, "master_bytes", (double)memory->master_bytes, failed);
+    sbp_json_put_number(object, "moment_bytes", (double)memory->moment_bytes, failed);
+    sbp_json_put_number(object, "bucket_bytes", (double)memory->bucket_bytes, failed);
+    sbp_json_put_number(object, "activation_bytes", (double)summary->activation_bytes, failed);
+    sbp_json_put_number(object, "index_bytes", (double)summary->index_bytes, failed);
+    sbp_json_put_number(object, "reserve_bytes", (double)summary->reserve_bytes, failed);
+    sbp_json_put_number(object, "available_bytes", (double)summary->memory_bytes, failed);
+    sbp_json_put_number(object, "host_bytes", (double)summary->totals.host_bytes, failed);
 }
 
 void sbp_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *failed)
 {
-    struct cJSON *stages = sbp_put_array(parent, "stages", failed);
+    struct cJSON *stages = sbp_json_put_array(parent, "stages", failed);
     for (int stage = 0; stage < step->stages && !*failed; stage++) {
         const struct sbp_stage_memory *memory = &step->memory[stage];
-        struct cJSON *item = sbp_push_object(stages, failed);
-        sbp_put_number(item, "first_op", step->first[stage], failed);
-        sbp_put_number(item, "parameters", (double)memory->parameters, failed);
-        sbp_put_number(item, "compute_s", step->timeline.device[stage].compute_s, failed);
-        sbp_put_number(item, "bubble_s", step->timeline.device[stage].bubble_s, failed);
-        sbp_put_number(item, "in_flight", memory->in_flight, failed);
-        sbp_put_number(item, "kept_bytes", (double)memory->kept_bytes, failed);
-        sbp_put_number(item, "device_bytes", (double)memory->device_bytes, failed);
-        sbp_put_number(item, "host_bytes", (double)memory->host_bytes, failed);
+        struct cJSON *item = sbp_json_push_object(stages, failed);
+        sbp_json_put_number(item, "first_op", step->first[stage], failed);
+        sbp_json_put_number(item, "parameters", (double)memory->parameters, failed);
+        sbp_json_put_number(item, "compute_s", step->timeline.device[stage].compute_s, failed);
+        sbp_json_put_number(item, "bubble_s", step->timeline.device[stage].bubble_s, failed);
+        sbp_json_put_number(item, "in_flight", memory->in_flight, failed);
+        sbp_json_put_number(item, "kept_bytes", (double)memory->kept_bytes, failed);
+        sbp_json_put_number(item, "device_bytes", (double)memory->device_bytes, failed);
+        sbp_json_put_number(item, "host_bytes", (double)memory->host_bytes, failed);
     }
 }
 
 void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed)
 {
-    struct cJSON *model = sbp_put_object(parent, "model", failed);
-    sbp_put_text(model, "name", graph->name, failed);
-    sbp_put_number(model, "parameters", (double)graph->parameters, failed);
-    sbp_put_number(model, "global_batch", (double)graph->global_batch, failed);
-    sbp_put_number(model, "sequence", (double)graph->sequence, failed);
-    sbp_put_number(model, "flops", sbp_graph_model_flops(graph), failed);
+    struct cJSON *model = sbp_json_put_object(parent, "model", failed);
+    sbp_json_put_text(model, "name", graph->name, failed);
+    sbp_json_put_number(model, "parameters", (double)graph->parameters, failed);
+    sbp_json_put_number(model, "global_batch", (double)graph->global_batch, failed);
+    sbp_json_put_number(model, "sequence", (double)graph->sequence, failed);
+    sbp_json_put_number(model, "flops", sbp_graph_model_flops(graph), failed);
 }
 
 void sbp_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel, bool *failed)
 {
-    struct cJSON *object = sbp_put_object(parent, "parallel", failed);
+    struct cJSON *object = sbp_json_put_object(parent, "parallel", failed);
     sbp_parallel_write(object, parallel, failed);
 }

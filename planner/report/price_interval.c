@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/json_out.h"
+#include "base/json_write.h"
 
 #define POOR        1.0  /* e from which even a measured price is doubted: half or twice as much */
 #define LEAST_SHARE 0.01 /* of the step, for a doubt to be told */
@@ -169,17 +169,17 @@ void sbp_trust_put(struct cJSON *json, const struct sbp_trust *trust, bool *fail
     if (!trust->is_given)
         return;
     struct cJSON *cost = cJSON_GetObjectItemCaseSensitive(json, "cost");
-    sbp_put_number(cost, "step_low_s", trust->low_s, failed);
-    sbp_put_number(cost, "step_high_s", trust->high_s, failed);
-    struct cJSON *doubts = sbp_put_array(json, "doubts", failed);
+    sbp_json_put_number(cost, "step_low_s", trust->low_s, failed);
+    sbp_json_put_number(cost, "step_high_s", trust->high_s, failed);
+    struct cJSON *doubts = sbp_json_put_array(json, "doubts", failed);
     for (int i = 0; i < trust->doubt_count && !*failed; i++) {
         const struct sbp_doubt *doubt = &trust->doubt[i];
-        struct cJSON *item = sbp_push_object(doubts, failed);
-        sbp_put_text(item, "collective", sbp_collective_name(doubt->kind), failed);
-        sbp_put_number(item, "nodes", doubt->nodes, failed);
-        sbp_put_number(item, "ranks_per_node", doubt->ranks_per_node, failed);
-        sbp_put_text(item, "basis", sbp_basis_text(doubt->basis), failed);
-        sbp_put_number(item, "error", doubt->error, failed);
-        sbp_put_number(item, "seconds", doubt->seconds, failed);
+        struct cJSON *item = sbp_json_push_object(doubts, failed);
+        sbp_json_put_text(item, "collective", sbp_collective_name(doubt->kind), failed);
+        sbp_json_put_number(item, "nodes", doubt->nodes, failed);
+        sbp_json_put_number(item, "ranks_per_node", doubt->ranks_per_node, failed);
+        sbp_json_put_text(item, "basis", sbp_basis_text(doubt->basis), failed);
+        sbp_json_put_number(item, "error", doubt->error, failed);
+        sbp_json_put_number(item, "seconds", doubt->seconds, failed);
     }
 }

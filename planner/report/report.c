@@ -5,8 +5,8 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/json_write.h"
 #include "base/text.h"
-#include "planner/json_out.h"
 #include "planner/plan/roles.h"
 
 #define UNIT_BYTES 32
@@ -485,26 +485,26 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
 void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed)
 {
     const struct sbp_graph *graph = &report->plan->graph;
-    struct cJSON *layers = sbp_put_array(json, "layers", failed);
+    struct cJSON *layers = sbp_json_put_array(json, "layers", failed);
     for (int op = 0; op < graph->op_count && !*failed; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         if (node->site != op)
             continue;
-        struct cJSON *layer = sbp_push_object(layers, failed);
-        sbp_put_text(layer, "name", node->name, failed);
-        sbp_put_text(layer, "op", node->entry->name, failed);
-        sbp_put_number(layer, "repeats", node->repeats, failed);
+        struct cJSON *layer = sbp_json_push_object(layers, failed);
+        sbp_json_put_text(layer, "name", node->name, failed);
+        sbp_json_put_text(layer, "op", node->entry->name, failed);
+        sbp_json_put_number(layer, "repeats", node->repeats, failed);
         if (node->entry->follows)
-            sbp_put_bool(layer, "follows", true, failed);
-        sbp_put_item(layer, "roles", sbp_roles_json(report->plan, op), failed);
+            sbp_json_put_bool(layer, "follows", true, failed);
+        sbp_json_put(layer, "roles", sbp_roles_json(report->plan, op), failed);
         if (report->plan->strategy.zero[op] != SBP_ZERO_DEFAULT)
-            sbp_put_number(layer, "zero", report->plan->strategy.zero[op], failed);
-        sbp_put_number(layer, "compute_s", report->site[op].compute_s, failed);
-        sbp_put_number(layer, "communication_s", report->site[op].communication_s, failed);
-        sbp_put_number(layer, "forward_flops", report->site[op].forward_flops, failed);
-        sbp_put_number(layer, "backward_flops", report->site[op].backward_flops, failed);
-        sbp_put_number(layer, "parameters", report->site[op].parameters, failed);
-        sbp_put_number(layer, "kept_bytes", report->site[op].kept_bytes, failed);
+            sbp_json_put_number(layer, "zero", report->plan->strategy.zero[op], failed);
+        sbp_json_put_number(layer, "compute_s", report->site[op].compute_s, failed);
+        sbp_json_put_number(layer, "communication_s", report->site[op].communication_s, failed);
+        sbp_json_put_number(layer, "forward_flops", report->site[op].forward_flops, failed);
+        sbp_json_put_number(layer, "backward_flops", report->site[op].backward_flops, failed);
+        sbp_json_put_number(layer, "parameters", report->site[op].parameters, failed);
+        sbp_json_put_number(layer, "kept_bytes", report->site[op].kept_bytes, failed);
     }
 }
 
@@ -514,19 +514,19 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
     const struct sbp_summary *summary = &report->summary;
     const struct sbp_cluster *cluster = &report->plan->cluster;
     sbp_put_model(json, &report->plan->graph, failed);
-    struct cJSON *member = sbp_put_object(json, "cluster", failed);
-    sbp_put_text(member, "name", cluster->name, failed);
-    sbp_put_number(member, "devices", (double)summary->devices, failed);
+    struct cJSON *member = sbp_json_put_object(json, "cluster", failed);
+    sbp_json_put_text(member, "name", cluster->name, failed);
+    sbp_json_put_number(member, "devices", (double)summary->devices, failed);
     sbp_put_cost(json, summary, failed);
-    sbp_put_number(cJSON_GetObjectItemCaseSensitive(json, "cost"), "samples_per_s",
-                   samples_per_s(report), failed);
+    sbp_json_put_number(cJSON_GetObjectItemCaseSensitive(json, "cost"), "samples_per_s",
+                        samples_per_s(report), failed);
     if (options->tokens > 0) {
         const struct sbp_training_cost cost = sbp_summary_training(summary, options->tokens);
-        struct cJSON *training = sbp_put_object(json, "training", failed);
-        sbp_put_number(training, "tokens", options->tokens, failed);
-        sbp_put_number(training, "steps", cost.steps, failed);
-        sbp_put_number(training, "days", cost.days, failed);
-        sbp_put_number(training, "gpu_hours", cost.gpu_hours, failed);
+        struct cJSON *training = sbp_json_put_object(json, "training", failed);
+        sbp_json_put_number(training, "tokens", options->tokens, failed);
+        sbp_json_put_number(training, "steps", cost.steps, failed);
+        sbp_json_put_number(training, "days", cost.days, failed);
+        sbp_json_put_number(training, "gpu_hours", cost.gpu_hours, failed);
     }
     sbp_put_memory(json, summary, failed);
     sbp_put_parallel(json, &report->plan->parallel, failed);

@@ -4,6 +4,9 @@
 # compared with NAME.out, NAME.err and NAME.rc. Missing files mean: nothing printed, status 0.
 #
 # Usage: run.sh [--rewrite] SBPLAN SOURCE_ROOT [NAME...]
+#        run.sh [--rewrite] SBPLAN SOURCE_ROOT --first WORD...    cases whose name begins with one of
+#                                                                these words and a hyphen, or is it
+#        run.sh [--rewrite] SBPLAN SOURCE_ROOT --other WORD...    all cases but those
 set -u
 
 rewrite=false
@@ -16,7 +19,7 @@ source=$(cd "$2" && pwd)
 shift 2
 golden=$source/tests/golden
 cases=$golden/cases
-export DATA=$golden/data
+export DATA="$golden/data"
 export SBPLAN_CONFIGS="$source/configs"
 unset LANG LC_ALL
 
@@ -62,13 +65,35 @@ run_case() {
     $same
 }
 
+# Prints the names of all cases, or of those whose first word is, or is not, one of WORD...
+list_cases() { # [--first | --other WORD...]
+    for file in "$cases"/*.cmd; do
+        name=$(basename "$file" .cmd)
+        case "${1-} " in
+        '--first ') has_word "${name%%-*}" "$@" || continue ;;
+        '--other ') ! has_word "${name%%-*}" "$@" || continue ;;
+        esac
+        echo "$name"
+    done
+}
+
+has_word() { # WORD OPTION WORD...
+    wanted=$1
+    shift 2
+    for word; do
+        [ "$word" != "$wanted" ] || return 0
+    done
+    return 1
+}
+
 failed=0
 count=0
-if [ $# -eq 0 ]; then
-    for file in "$cases"/*.cmd; do
-        set -- "$@" "$(basename "$file" .cmd)"
-    done
-fi
+case ${1---} in
+--*)
+    # shellcheck disable=SC2046 # names have no spaces
+    set -- $(list_cases "$@")
+    ;;
+esac
 for name; do
     count=$((count + 1))
     if ! run_case "$name"; then
@@ -77,4 +102,4 @@ for name; do
     fi
 done
 echo "$count golden cases, $failed failed"
-[ $failed -eq 0 ]
+[ $failed -eq 0 ] && [ $count -gt 0 ]

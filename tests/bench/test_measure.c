@@ -43,13 +43,15 @@ static void test_ends(void **state)
 static void test_hangs(void **state)
 {
     (void)state;
-    /* Also one that no longer prints, and one whose child lives on. */
-    static const char *const scripts[] = {"sleep 20", "exec >&- 2>&-; sleep 20", "sleep 20 & wait"};
+    /* Also one that no longer prints, and one whose child lives on: a program that is not ended
+     * holds up this test until its time limit. */
+    static const char *const scripts[] = {"sleep 9999", "exec >&- 2>&-; sleep 9999",
+                                          "sleep 9999 & wait"};
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
         struct measured hung = run(scripts[i], 0.2);
         assert_true(hung.timed_out);
         assert_int_equal(hung.signal, SIGKILL);
-        assert_true(hung.wall_s >= 0.2 && hung.wall_s < 10);
+        assert_true(hung.wall_s >= 0.2);
         measure_free(&hung);
     }
 }
@@ -58,7 +60,7 @@ static void test_uses(void **state)
 {
     (void)state;
     struct measured slept = run("sleep 0.3", 10);
-    assert_true(slept.wall_s >= 0.3 && slept.cpu_s < 0.3);
+    assert_true(slept.wall_s >= 0.3 && slept.cpu_s < slept.wall_s);
     measure_free(&slept);
     /* dd reads into one block of this size. */
     struct measured large = run("exec dd if=/dev/zero of=/dev/null bs=64M count=1 2>&1", 20);

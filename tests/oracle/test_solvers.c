@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "base/text.h"
 #include "perceptron.h"
 #include "planner/problem/solver.h"
 #include "random_problem.h"
@@ -451,58 +450,6 @@ static void test_empty_problem(void **state)
     sbp_problem_free(&problem);
 }
 
-/* A chain of so many variables with costs that leave much to improve. */
-static void build_chain(struct sbp_problem *problem, int variables)
-{
-    struct sbp_random random;
-    sbp_random_seed(&random, 7);
-    assert_int_equal(sbp_problem_init(problem, variables, variables), SBP_OK);
-    for (int v = 0; v < variables; v++) {
-        assert_int_equal(sbp_problem_add_variable(problem, "v", 4, 0, NULL), v);
-        for (int k = 0; k < 4; k++)
-            problem->variable[v].cost[k] = sbp_random_unit(&random);
-    }
-    for (int v = 1; v < variables; v++) {
-        bool transposed;
-        double *cost = sbp_problem_edge_table(problem, v - 1, v, &transposed);
-        assert_non_null(cost);
-        for (int k = 0; k < 16; k++)
-            cost[k] = sbp_random_unit(&random);
-    }
-}
-
-static double seconds_of(const struct sbp_solver *solver, int restarts, int variables)
-{
-    struct sbp_problem problem;
-    struct sbp_solution solution;
-    build_chain(&problem, variables);
-    const struct sbp_solver_options options = {.max_evaluations = 1000000, .restarts = restarts};
-    const double before_s = sbp_thread_cpu_s();
-    assert_int_equal(solver->solve(&problem, &options, &solution, NULL), SBP_OK);
-    const double seconds = sbp_thread_cpu_s() - before_s;
-    assert_true(solution.evaluations >= 900000);
-    sbp_solution_free(&solution);
-    sbp_problem_free(&problem);
-    return seconds / (double)solution.evaluations;
-}
-
-/* A move costs what its neighbours cost: with 128 times as many variables an evaluation may miss
- * the caches, but priced from scratch it would take a hundred times as long. */
-static void test_moves_are_incremental(void **state)
-{
-    (void)state;
-    const char *const names[] = {"coordinate-descent", "metropolis-hastings"};
-    const int restarts[] = {10000, 4};
-    for (int i = 0; i < 2; i++) {
-        const struct sbp_solver *solver = sbp_solver_find(names[i]);
-        const double few_s = seconds_of(solver, restarts[i], 64);
-        const double many_s = seconds_of(solver, restarts[i], 64 * 128);
-        print_message("%s: %.3g ns an evaluation of 64 variables, %.3g of 8192\n", names[i],
-                      1e9 * few_s, 1e9 * many_s);
-        assert_true(many_s < 20 * few_s);
-    }
-}
-
 static void test_names(void **state)
 {
     (void)state;
@@ -530,7 +477,6 @@ int main(void)
         cmocka_unit_test(test_evaluations_stop),
         cmocka_unit_test(test_too_large_is_refused),
         cmocka_unit_test(test_empty_problem),
-        cmocka_unit_test(test_moves_are_incremental),
         cmocka_unit_test(test_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -14,7 +14,6 @@
 
 #include <cmocka.h>
 
-#include "base/text.h"
 #include "tests/support/log_world.h"
 
 /* A table of a file: its shape, points, and one of them. */
@@ -424,35 +423,12 @@ static void test_collector_files(void **state)
     }
 }
 
-/* All that is known above, read one after the other. */
-static void test_time(void **state)
-{
-    (void)state;
-    need_logs();
-    const double start_s = sbp_thread_cpu_s();
-    int files = 0;
-    for (size_t f = 0; f < FACTS + REFUSALS; f++) {
-        const char *file = f < FACTS ? facts[f].file : refusals[f - FACTS].file;
-        struct sbp_logs logs;
-        struct sbp_measured measured;
-        if (f > 0 && f < FACTS && strcmp(file, facts[f - 1].file) == 0)
-            continue;
-        read_files(&file, 1, NULL, &logs, &measured);
-        sbp_measured_free(&measured);
-        sbp_logs_free(&logs);
-        files++;
-    }
-    const double spent_s = sbp_thread_cpu_s() - start_s;
-    print_message("%d files in %.3f s\n", files, spent_s);
-    assert_true(spent_s < 0.5 * 4); /* sanitizers and slow machines included */
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_facts),           cmocka_unit_test(test_no_more_tables),
         cmocka_unit_test(test_refusals),        cmocka_unit_test(test_twins),
-        cmocka_unit_test(test_collector_files), cmocka_unit_test(test_time),
+        cmocka_unit_test(test_collector_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,7 +12,7 @@ expect_end() { # TEXT VARIABLE=CALL:N[@RANK]
     text=$1 planted=$2
     shift 2
     status=0
-    output=$(timeout -k 5 60 env "$planted" "$@" -n 3 "$program" work 2>&1) || status=$?
+    output=$(timeout -k 5 $((60 * ${SBP_TIMEOUT_SCALE:-1})) env "$planted" "$@" -n 3 "$program" work 2>&1) || status=$?
     if [ "$status" -ne 2 ] || ! printf '%s\n' "$output" | grep -q "$text"; then
         printf '%s: exit %s, expected 2 and "%s" in:\n%s\n' "$planted" "$status" "$text" "$output"
         bad=1

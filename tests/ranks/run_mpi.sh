@@ -36,7 +36,7 @@ EOF
     --set optimizer=adamw -o "$folder/rates.json" >/dev/null
 for odd in none other rates; do
     status=0
-    timeout 60 "$@" -n 4 sh "$folder/odd.sh" "$run" "$folder/plan.json" "$folder/$odd.json" \
+    timeout $((60 * ${SBP_TIMEOUT_SCALE:-1})) "$@" -n 4 sh "$folder/odd.sh" "$run" "$folder/plan.json" "$folder/$odd.json" \
         >"$folder/$odd.out" 2>"$folder/$odd.err" || status=$?
     test "$status" -eq 2
 done

@@ -37,7 +37,7 @@ says() {
 under() {
     expected=$1 file=$2 status=0
     shift 2
-    timeout 120 "$@" >"$file" 2>&1 || status=$?
+    timeout $((120 * ${SBP_TIMEOUT_SCALE:-1})) "$@" >"$file" 2>&1 || status=$?
     [ $status -eq "$expected" ] || fail "exit status $status, not $expected: $*: $(cat "$file")"
 }
 
@@ -68,7 +68,7 @@ refuse() {
     shift
     {
         status=0
-        timeout 120 srun -N 2 -n 2 "$@" >"$name.err" 2>&1 || status=$?
+        timeout $((120 * ${SBP_TIMEOUT_SCALE:-1})) srun -N 2 -n 2 "$@" >"$name.err" 2>&1 || status=$?
         echo "status $status" >>"$name.err"
     } &
 }
@@ -109,7 +109,7 @@ is_over() {
 
 # within SECONDS COMMAND...
 within() {
-    tries=$(($1 * 10))
+    tries=$(($1 * 10 * ${SBP_TIMEOUT_SCALE:-1}))
     shift
     until "$@"; do
         tries=$((tries - 1))

@@ -5,7 +5,6 @@
 
 #include "base/file.h"
 #include "base/text.h"
-#include "planner/crew.h"
 #include "planner/cli/help.h"
 #include "planner/inner/cut_solve.h"
 
@@ -57,9 +56,6 @@ static const struct option options[] = {
     {"--algorithm", "NAME", CHOICE, AT(algorithm), 0, 0, algorithm_names,
      "how it is searched (default auto: exact where it can)"},
     {"--seed", "N", WHOLE, AT(seed), 0, MOST_COUNT, NULL, "of everything random (default 0)"},
-    {"--threads", "N", WHOLE, AT(threads), 1, SBP_MOST_THREADS, NULL,
-     "that look for the least memory where nothing fits; the answer is the same for any number "
-     "(default: one for each processor)"},
     {"--time-limit", "SECONDS", SECONDS, AT(time_limit_s), 0, 0, NULL,
      "end the search then with the best so far (default 0: no limit)"},
     {"--max-evaluations", "N", COUNT, AT(max_evaluations), 1, MOST_COUNT, NULL,
@@ -443,11 +439,10 @@ static void add_quoted(struct sbp_text *text, const char *word)
     sbp_text_add(text, "'");
 }
 
-/* Where it writes, in which form it prints and how many threads there are is no part of how a plan
- * was found. */
+/* Where it writes and in which form it prints is no part of how a plan was found. */
 static bool is_recorded(const struct option *option)
 {
-    static const char *const left_out[] = {"-o", "--problem", "--json", "--threads"};
+    static const char *const left_out[] = {"-o", "--problem", "--json"};
     for (size_t i = 0; i < sizeof left_out / sizeof *left_out; i++)
         if (strcmp(option->name, left_out[i]) == 0)
             return false;

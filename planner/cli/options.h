@@ -34,7 +34,7 @@ struct sbp_arguments {
     const char *output;
     int space, algorithm, objective; /* algorithm: 0 auto, else place in sbp_solvers + 1 */
     int64_t devices;                 /* 0: all */
-    int64_t seed, threads, max_evaluations, restarts, memory_limit_bytes;
+    int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
     const char *strategy, *problem;
     struct sbp_word_list fix, set, sweep, from;

@@ -20,9 +20,8 @@ const struct sbp_command sbp_commands[] = {
      "Exit status: 0 a plan was found, 1 there is none, 2 bad usage or bad input. Ctrl-C ends the "
      "search with the best plan so far, marked \"stopped\", and exit status 0; without one it is "
      "1.",
-     .options =
-         "-o --problem --space --objective --runnable " SOLVER_OPTIONS
-         "--threads --memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
+     .options = "-o --problem --space --objective --runnable " SOLVER_OPTIONS
+                "--memory-limit --fix --tokens " MODEL_OPTIONS "--top --sweep --json --help",
      .run = sbp_command_search},
     {.name = "explain",
      .operands = "PLAN",
@@ -39,8 +38,7 @@ const struct sbp_command sbp_commands[] = {
      .summary = "search every space of strategies and show the best of each in one table",
      .notes = NAMES_NOTE "--time-limit and --max-evaluations are each space's. Exit status: 0 some "
                          "space has a plan, 1 none has, 2 bad usage or bad input.",
-     .options =
-         "--objective " SOLVER_OPTIONS "--threads --memory-limit " MODEL_OPTIONS "--json --help",
+     .options = "--objective " SOLVER_OPTIONS "--memory-limit " MODEL_OPTIONS "--json --help",
      .run = sbp_command_compare},
     {.name = "price",
      .operands = "MODEL CLUSTER",

@@ -7,7 +7,7 @@
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
 
-enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16, MOST_LEAN = 4 };
+enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
 /* Capacities that differ by this share, and plans that leave this share of the limit, are as good.
  */
 #define NARROW 1e-3
@@ -40,7 +40,7 @@ enum sbp_status sbp_job_price_trial(struct sbp_job *job)
 
 void sbp_job_keep_better(struct sbp_job *job)
 {
-    const bool is_better = job->request->leanest && isfinite(job->best.objective_s)
+    const bool is_better = job->is_for_bytes && isfinite(job->best.objective_s)
                                ? job->trial.device_bytes < job->best.device_bytes
                                : job->trial.objective_s < job->best.objective_s;
     if (!is_better ||
@@ -99,7 +99,7 @@ enum verdict { FITS, TOO_LARGE, NOT_LABELLED, NO_CHOICE };
 
 /* A space solved once: choice, labels, price. */
 struct round {
-    double capacity_bytes; /* in: of the space's memory model, INFINITY, or SBP_LEAST_BYTES */
+    double capacity_bytes; /* in: of the space's memory model, INFINITY, or SBP_FOR_BYTES */
     double modelled_bytes; /* of the choice, by that model */
     double bound_s;        /* no choice that fits beats it, or the goal where that is less */
     enum verdict verdict;
@@ -163,7 +163,7 @@ struct search {
 static enum sbp_status note_need(struct sbp_job *job, const struct sbp_space *space)
 {
     struct round round;
-    SBP_TRY(try_round(job, space, SBP_LEAST_BYTES, &round));
+    SBP_TRY(try_round(job, space, SBP_FOR_BYTES, &round));
     if (isinf(job->least_bytes))
         job->least_bytes = round.modelled_bytes + (double)job->plan->cluster.reserve_bytes;
     return SBP_OK;
@@ -256,7 +256,7 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
 {
     struct round round;
     struct bracket bracket = {.fits = -1, .left_bytes = 0};
-    SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
+    SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
     const double least = round.modelled_bytes * (1 + 1e-9);
     const bool may_fit =
         round.verdict != TOO_LARGE || sbp_space_cells(&search->space) <= SQUEEZED_CELLS;
@@ -275,36 +275,13 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
                : SBP_OK;
 }
 
-/* The cheapest within a little more than the least by the model, up to the least that is known to
- * do: programs need more than the model knows, some of them less of it. */
-static enum sbp_status try_lean(struct sbp_job *job, const struct sbp_space *space, double least)
-{
-    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
-    for (int i = 0; i < MOST_LEAN && !job->outcome->stopped; i++) {
-        struct round round;
-        const double known = fmin((double)job->limit_bytes, (double)job->best.device_bytes);
-        const double room = known - (double)job->plan->cluster.reserve_bytes - least;
-        const double part = (double)(i * i) / (MOST_LEAN * MOST_LEAN);
-        if (room <= 0)
-            break;
-        SBP_TRY(try_round(job, space, least * (1 + 1e-9) + part * room, &round));
-    }
-    return SBP_OK;
-}
-
-/* What needs least, whatever it costs. */
-static enum sbp_status search_leanest(struct sbp_job *job, struct search *search)
+/* The choice that needs least memory, whatever it costs. */
+static enum sbp_status search_for_bytes(struct sbp_job *job, struct search *search)
 {
     struct round round;
-    struct sbp_space_bound bound;
-    SBP_TRY(sbp_space_bound(&search->space, INFINITY, &job->scratch, &bound));
-    SBP_TRY(try_round(job, &search->space, SBP_LEAST_BYTES, &round));
+    SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
     search->broken_class = round.broken_class;
     search->used = round.used;
-    if (isinf(job->best.objective_s))
-        SBP_TRY(try_round(job, &search->space, INFINITY, &round));
-    if (isfinite(job->best.objective_s))
-        SBP_TRY(try_lean(job, &search->space, bound.least_bytes));
     search->too_large = isfinite(job->best.objective_s); /* there is no more to be said */
     return SBP_OK;
 }
@@ -344,8 +321,8 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
 {
     struct sbp_space_bound bound;
     struct round round;
-    if (job->request->leanest)
-        return search_leanest(job, search);
+    if (job->is_for_bytes)
+        return search_for_bytes(job, search);
     SBP_TRY(sbp_space_bound(&search->space, sbp_job_room_bytes(job), &job->scratch, &bound));
     search->bound_s = bound.bound_s;
     search->free_s = bound.time_s;
@@ -423,7 +400,7 @@ static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct s
 static bool is_good(const struct sbp_job *job, double bound_s)
 {
     return sbp_job_is_near(job, bound_s) || sbp_job_is_hopeless(job, bound_s) ||
-           ((job->sketches || job->request->leanest) && isfinite(job->best.objective_s));
+           ((job->sketches || job->is_for_bytes) && isfinite(job->best.objective_s));
 }
 
 /* Bounds hold for the space until classes are tightened, in one way and then, if that found nothing

@@ -2,9 +2,7 @@
 
 #include <math.h>
 
-#include "base/random.h"
 #include "base/text.h"
-#include "planner/labels/label_any.h"
 #include "planner/inner/cut_solve_job.h"
 #include "planner/inner/label_branching.h"
 #include "planner/bounds/lagrangian.h"
@@ -90,49 +88,6 @@ static enum sbp_status search_batches(struct sbp_job *job)
     return SBP_OK;
 }
 
-/* Seeds by which labels are looked for: one mostly finds some where there are any. Where memory is
- * all that counts, more is lost with a candidate than time is with looking. */
-enum { ANY_SEEDS = 1, LEANEST_SEEDS = 8, SEED_STREAM = 1 };
-
-static enum sbp_status look_for_any(struct sbp_job *job, const struct sbp_space *space, bool *found)
-{
-    const struct sbp_request *request = job->request;
-    const uint64_t seed = request->solver_options.seed;
-    const uint64_t seeds = request->leanest ? LEANEST_SEEDS : ANY_SEEDS;
-    *found = false;
-    for (uint64_t i = 0; i < seeds && !*found; i++) {
-        if (i > 0 && sbp_request_interrupted(request))
-            break;
-        SBP_TRY(sbp_label_any(space, i == 0 ? seed : sbp_counter_bits(seed, SEED_STREAM, i),
-                              &job->trial.strategy, found));
-    }
-    return SBP_OK;
-}
-
-/* A plan that is legal and nothing else. Labels do not tell the two kinds of rests apart that there
- * are under boxing=paper. */
-static enum sbp_status search_any(struct sbp_job *job)
-{
-    struct sbp_space space;
-    struct sbp_diag refusal = {{0}};
-    bool found = false;
-    if (job->request->boxing == SBP_BOXING_PAPER)
-        return SBP_OK;
-    enum sbp_status status = sbp_space_make(job->plan, job->request, NULL, NULL, &space, &refusal);
-    if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED)
-        return SBP_OK;
-    if (status != SBP_OK)
-        return sbp_job_note_interrupt(job, status);
-    status = look_for_any(job, &space, &found);
-    sbp_space_free(&space);
-    if (status != SBP_OK || !found)
-        return status;
-    status = sbp_job_price_trial(job);
-    if (status == SBP_OK)
-        sbp_job_keep_better(job);
-    return status == SBP_E_INPUT ? SBP_OK : status;
-}
-
 /* Where no choice of the full space could be labelled, or none near its bound, which choices of the
  * batch's axes that do not line up from layer to layer are the cause of: a plan of the narrower
  * space is better than none, and one whose layers all split the batch alike is mostly better than a
@@ -149,8 +104,7 @@ static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
         isfinite(job->best.objective_s) && (!is_worth_more || sbp_job_is_near(job, bound_s));
     if (is_enough || job->outcome->stopped)
         return SBP_OK;
-    SBP_TRY(search_batches(job));
-    return isfinite(job->best.objective_s) || job->outcome->stopped ? SBP_OK : search_any(job);
+    return search_batches(job);
 }
 
 /* As many axes as divide a micro-batch, the outermost first. */
@@ -256,7 +210,7 @@ static enum sbp_status search_space(struct sbp_job *job)
     if (job->request->space == SBP_SPACE_FULL && !too_large && bound_s < INFINITY &&
         !job->outcome->stopped && !sbp_job_is_hopeless(job, bound_s))
         SBP_TRY(search_narrower(job, bound_s));
-    if (job->request->leanest) {
+    if (job->is_for_bytes) {
         job->bound_s = -INFINITY;
         return SBP_OK;
     }
@@ -415,6 +369,19 @@ enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_req
     return begin(plan, request, search_aligned, outcome, diag);
 }
 
+static enum sbp_status search_for_bytes(struct sbp_job *job)
+{
+    job->is_for_bytes = true;
+    job->bounds = false;
+    return search_meshes(job);
+}
+
+enum sbp_status sbp_optimise_least(struct sbp_plan *plan, const struct sbp_request *request,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    return begin(plan, request, search_for_bytes, outcome, diag);
+}
+
 /* ---- bounds without a search ----------------------------------------------------------------- */
 
 /* What no strategy needs less than, looked at as closely as can be. */
@@ -426,73 +393,98 @@ static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
     return SBP_OK;
 }
 
+/* One call of sbp_optimise_bound, or of sbp_optimise_least_bytes: that looks closely. */
+struct bounding {
+    const struct sbp_plan *plan;
+    const struct sbp_request *request;
+    bool is_close;
+    struct sbp_optimise_bound bound;
+};
+
 /* Of one space, or of one mesh of several. */
-static enum sbp_status bound_space(const struct sbp_plan *plan, const struct sbp_request *request,
-                                   const struct sbp_megatron_mesh *megatron,
-                                   struct sbp_optimise_bound *bound, struct sbp_diag *diag)
+static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron_mesh *megatron,
+                                   struct sbp_diag *diag)
 {
-    const double reserve = (double)plan->cluster.reserve_bytes;
+    const double reserve = (double)b->plan->cluster.reserve_bytes;
+    struct sbp_optimise_bound *const bound = &b->bound;
     struct sbp_space space;
     struct sbp_space_bound found;
-    SBP_TRY(sbp_space_make(plan, request, NULL, megatron, &space, diag));
+    SBP_TRY(sbp_space_make(b->plan, b->request, NULL, megatron, &space, diag));
+    bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
     if (space.is_refuted) {
         bound->bound_s = fmin(bound->bound_s, space.least_s);
         bound->time_s = fmin(bound->time_s, space.least_s);
         bound->least_bytes = 0;
-        bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
         sbp_space_free(&space);
         return SBP_OK;
     }
-    enum sbp_status status =
-        sbp_space_bound(&space, (double)sbp_request_limit_bytes(request, &plan->cluster) - reserve,
-                        &space.arena, &found);
-    if (status == SBP_OK && request->leanest)
+    const double room = (double)sbp_request_limit_bytes(b->request, &b->plan->cluster) - reserve;
+    enum sbp_status status = sbp_space_bound(&space, room, &space.arena, &found);
+    if (status == SBP_OK && b->is_close)
         status = bound_bytes(&space, &found.least_bytes);
     if (status == SBP_OK) {
-        const bool holds = sbp_optimise_bounds(plan, request);
+        const bool holds = sbp_optimise_bounds(b->plan, b->request);
         bound->bound_s =
             fmin(bound->bound_s, holds || isinf(found.bound_s) ? found.bound_s : -INFINITY);
         bound->time_s = fmin(bound->time_s, holds ? found.time_s : -INFINITY);
         bound->least_bytes = fmin(bound->least_bytes, found.least_bytes + reserve);
-        bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
     }
     sbp_space_free(&space);
     return status;
 }
 
-static enum sbp_status bound_meshes(const struct sbp_plan *plan, const struct sbp_request *request,
-                                    struct sbp_optimise_bound *bound, struct sbp_diag *diag)
+static enum sbp_status bound_meshes(struct bounding *b, struct sbp_diag *diag)
 {
     struct sbp_megatron_mesh megatron = {{0}};
     struct sbp_diag first = {{0}};
     int legal = 0;
     do {
         struct sbp_diag refusal = {{0}};
-        const enum sbp_status status = bound_space(plan, request, &megatron, bound, &refusal);
+        const enum sbp_status status = bound_space(b, &megatron, &refusal);
         legal += status == SBP_OK;
         if (status != SBP_OK && status != SBP_E_INPUT)
             return sbp_fail(diag, status, "%s", refusal.text);
         if (status == SBP_E_INPUT && first.text[0] == '\0')
             first = refusal;
-    } while (next_batch_axes(&plan->mesh, megatron.batch));
+    } while (next_batch_axes(&b->plan->mesh, megatron.batch));
     return legal > 0 ? SBP_OK : sbp_fail(diag, SBP_E_INPUT, "%s", first.text);
+}
+
+static enum sbp_status bound_any(struct bounding *b, struct sbp_diag *diag)
+{
+    struct sbp_megatron_mesh megatron;
+    b->bound = (struct sbp_optimise_bound){
+        .bound_s = INFINITY, .time_s = INFINITY, .least_bytes = INFINITY};
+    switch (sbp_space_rule(b->request->space)->mesh) {
+    case SBP_MESH_BEST:
+        return bound_meshes(b, diag);
+    case SBP_MESH_NODE:
+        SBP_TRY(sbp_megatron_node_mesh(b->plan, &megatron, diag));
+        return bound_space(b, &megatron, diag);
+    default:
+        return bound_space(b, NULL, diag);
+    }
 }
 
 enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp_request *request,
                                    struct sbp_optimise_bound *bound, struct sbp_diag *diag)
 {
-    struct sbp_megatron_mesh megatron;
-    *bound = (struct sbp_optimise_bound){
-        .bound_s = INFINITY, .time_s = INFINITY, .least_bytes = INFINITY};
-    switch (sbp_space_rule(request->space)->mesh) {
-    case SBP_MESH_BEST:
-        return bound_meshes(plan, request, bound, diag);
-    case SBP_MESH_NODE:
-        SBP_TRY(sbp_megatron_node_mesh(plan, &megatron, diag));
-        return bound_space(plan, request, &megatron, bound, diag);
-    default:
-        return bound_space(plan, request, NULL, bound, diag);
-    }
+    struct bounding bounding = {.plan = plan, .request = request};
+    const enum sbp_status status = bound_any(&bounding, diag);
+    *bound = bounding.bound;
+    return status;
+}
+
+enum sbp_status sbp_optimise_least_bytes(const struct sbp_plan *plan,
+                                         const struct sbp_request *request, double *bytes,
+                                         struct sbp_diag *diag)
+{
+    struct sbp_request all = *request;
+    struct bounding bounding = {.plan = plan, .request = &all, .is_close = true};
+    all.every_level = true; /* one that is left out may need less by a closer look */
+    const enum sbp_status status = bound_any(&bounding, diag);
+    *bytes = bounding.bound.least_bytes;
+    return status;
 }
 
 enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,

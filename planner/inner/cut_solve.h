@@ -50,13 +50,17 @@ enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_req
                                      struct sbp_outcome *outcome,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
+/* As sbp_optimise, but for the plan that needs the least memory by the memory model, whatever it
+ * costs; as compiled it may need more than another one. Bounds nothing. */
+enum sbp_status sbp_optimise_least(struct sbp_plan *plan, const struct sbp_request *request,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
- * by the model, reserve included; for a `leanest` request, whose every_level must be set, by a
- * closer look (planner/pricing/working_set.h). A few milliseconds. -INFINITY where prices bound
- * nothing (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy;
- * SBP_STOPPED. From the request's refuted_s on, which is of what is bounded alone, time_s is all
- * that is found out: bound_s is that, least_bytes 0. */
+ * by the model, reserve included. A few milliseconds. -INFINITY where prices bound nothing
+ * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED.
+ * From the request's refuted_s on, which is of what is bounded alone, time_s is all that is found
+ * out: bound_s is that, least_bytes 0. */
 struct sbp_optimise_bound {
     double bound_s, time_s, least_bytes;
     double space_size_log10; /* as in sbp_outcome */
@@ -64,6 +68,13 @@ struct sbp_optimise_bound {
 enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp_request *request,
                                    struct sbp_optimise_bound *bound,
                                    struct sbp_diag *diag) SBP_MUST_USE;
+
+/* What no plan of the request's space needs less memory than on a device, reserve included, by a
+ * closer look than sbp_optimise_bound takes (planner/pricing/working_set.h). The request's
+ * refuted_s is 0. E_INPUT: no legal strategy; SBP_STOPPED. */
+enum sbp_status sbp_optimise_least_bytes(const struct sbp_plan *plan,
+                                         const struct sbp_request *request, double *bytes,
+                                         struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whether prices of the request's space are never above those of its plans. */
 bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request);

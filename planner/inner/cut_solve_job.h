@@ -34,14 +34,13 @@ struct sbp_job {
     bool is_misled;                 /* labels of the cheapest choice broke, in the last space, */
     double cells;                   /* which has so many of tables over pairs */
     bool sketches;                  /* any plan that fits will do */
+    bool is_for_bytes;              /* the plan that needs least memory is looked for */
     bool bounds;                    /* what a space costs is never above what its plans cost */
 };
 
 /* Only plans that cost less are worth looking for. */
 static inline double sbp_job_goal_s(const struct sbp_job *job)
 {
-    if (job->request->leanest)
-        return INFINITY;
     const double upper_s = job->request->upper_bound_s;
     const double best_s = job->best.objective_s;
     return upper_s > 0 && upper_s < best_s ? upper_s : best_s;
@@ -78,9 +77,9 @@ static inline enum sbp_status sbp_job_note_interrupt(struct sbp_job *job, enum s
 double sbp_job_space_size_log10(const struct sbp_space *space);
 
 /* Instead of a capacity: the choice that needs the least memory by the space's model. */
-#define SBP_LEAST_BYTES (-1.0)
+#define SBP_FOR_BYTES (-1.0)
 
-/* Solves a space under a capacity (INFINITY: none), or for SBP_LEAST_BYTES. *choice (job->scratch)
+/* Solves a space under a capacity (INFINITY: none), or for SBP_FOR_BYTES. *choice (job->scratch)
  * stays NULL without one; *bound_s: what no choice that fits can beat, or the goal where that is
  * less, INFINITY when none fits, -INFINITY when nothing is proved. */
 enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space,

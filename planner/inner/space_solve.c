@@ -14,7 +14,7 @@ enum { MOST_FOLDED_CELLS = 1 << 22 };
 #define FEW_LABELLED_CELLS 1e3
 /* Of a solver that works on what messages left, without a capacity. */
 #define MOST_EVALUATIONS INT64_C(100000000)
-/* Of what an operator needs while it works, beside what always lives. */
+/* Of what an operator needs while it works, beside what always lives (results/needed.md). */
 #define WORK_WEIGHT 0.3
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
@@ -80,10 +80,9 @@ static void note_solution(struct sbp_job *job, const struct sbp_solution *soluti
 /* A space whose costs are the modelled bytes of all stages together; seconds, taken for bytes,
  * decide between equal ones. Where work weighs, what operators need besides while they work counts
  * in part: all of it would be that of the one that needs most, and none is known to be it. */
-static enum sbp_status count_bytes(const struct sbp_space *space, struct sbp_arena *arena,
-                                   struct sbp_space *bytes)
+static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_work,
+                                   struct sbp_arena *arena, struct sbp_space *bytes)
 {
-    const bool weighs_work = space->request->weighs_work;
     struct sbp_working working;
     *bytes = *space;
     bytes->variable = SBP_NEW(arena, struct sbp_space_variable, space->variable_count);
@@ -233,7 +232,7 @@ enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space
                               double capacity_bytes, int **choice, double *bound_s)
 {
     struct sbp_space bytes;
-    const bool least = capacity_bytes == SBP_LEAST_BYTES;
+    const bool least = capacity_bytes == SBP_FOR_BYTES;
     struct solving s = {.job = job,
                         .space = space,
                         .capacity_bytes = least ? INFINITY : capacity_bytes,
@@ -245,7 +244,7 @@ enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space
     if (s.choice == NULL)
         return SBP_E_MEMORY;
     if (least) {
-        SBP_TRY(count_bytes(space, &job->scratch, &bytes));
+        SBP_TRY(count_bytes(space, job->is_for_bytes, &job->scratch, &bytes));
         s.space = &bytes;
     }
     SBP_TRY(may_reduce(&s) ? reduce_and_solve(&s, &found) : solve_whole(&s, &found));

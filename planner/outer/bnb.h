@@ -150,10 +150,9 @@ enum sbp_status sbp_explorer_close(struct sbp_explorer *e, int index) SBP_MUST_U
 
 /* ---- infeasible.c ------------------------------------------------------------------------- */
 
-/* Where nothing was found: the leanest plan that can be found is one if it fits; else it says what
- * would do. `given` is what the search began with; the plan is left with
- * any parallel. */
-enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e,
-                                          const struct sbp_parallel *given) SBP_MUST_USE;
+/* Where nothing was found: of the candidates that need least by the memory model, the plan that
+ * needs least as compiled. It is the search's if it fits; else it says what would do. The plan is
+ * left with any parallel. */
+enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e) SBP_MUST_USE;
 
 #endif

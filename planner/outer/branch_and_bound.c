@@ -15,8 +15,8 @@ static const double expected[] = {[SBP_LISTED] = 1.5,
 #define FURTHEST_DIVE 2.0
 /* Turns before the first dive, and how many it counts as to solve a candidate. */
 enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
-/* Where first plans are good, better ones are found soon, and so is any plan where there is one. */
-enum { MOST_VAIN = 4, MOST_VAIN_OF_ANY = 32 };
+/* Where first plans are good, better ones are found soon. */
+enum { MOST_VAIN = 4 };
 
 /* ---- what is open ---------------------------------------------------------------------------- */
 
@@ -37,8 +37,7 @@ bool sbp_explorer_is_over(struct sbp_explorer *e)
     e->out->stopped |=
         (options->stop != NULL && *options->stop != 0) ||
         (e->asked.deadline_s > 0 && sbp_clock_s() >= e->asked.deadline_s) ||
-        (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations) ||
-        (e->request->any_plan && e->ranking->count > 0);
+        (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations);
     return e->out->stopped;
 }
 
@@ -194,12 +193,6 @@ static enum sbp_status search_all(struct sbp_explorer *e)
     return search(e, SBP_MIXED, INT_MAX);
 }
 
-static enum sbp_status search_any(struct sbp_explorer *e)
-{
-    SBP_TRY(open_rest(e));
-    return search(e, SBP_MIXED, MOST_VAIN_OF_ANY);
-}
-
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Candidates that differ in recompute and offload alone share a base, the first, which takes the
@@ -265,15 +258,15 @@ static enum sbp_status explore(struct sbp_explorer *e)
     SBP_TRY(begin(e));
     const struct sbp_parallel given = e->plan->parallel;
     SBP_TRY(sbp_explorer_open_near(e));
-    SBP_TRY(e->request->any_plan ? search_any(e) : search_all(e));
+    SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     SBP_TRY(sbp_explorer_rank_first(e));
     if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    if (e->ranking->count == 0 && !e->request->any_plan)
-        SBP_TRY(sbp_explorer_take_leanest(e, &given));
+    if (e->ranking->count == 0)
+        SBP_TRY(sbp_explorer_take_leanest(e));
     conclude(e);
     if (e->ranking->count == 0)
         return sbp_plan_set_parallel(e->plan, &given, e->diag);

@@ -1,41 +1,155 @@
 #include "planner/outer/bnb.h"
-#include "planner/least.h"
 
-/* What each part of explaining that nothing fits may take of a search's time limit, where less of
- * it is left. */
+#include <stdlib.h>
+
+/* Of a search's time limit, the share that this has where less of it is left. */
 #define LIMIT_SHARE 0.1
-/* Searches within a byte less: how many, what they evaluate before no other begins, and how large
- * they are, in candidates times digits of the space: larger ones take long and hardly prove
- * anything. */
-enum { MOST_DESCENTS = 8 };
-#define DESCENT_EVALUATIONS INT64_C(500000000)
-#define MOST_DIGITS         5000.0
+/* Of that, what bounds may take before candidates are solved. */
+#define BOUND_SHARE 0.2
+/* Candidates that are solved for bytes; their bounds are close, so that few mostly are enough. */
+enum { MOST_SOLVED = 100 };
 
-/* ---- the leanest plan of any candidate ------------------------------------------------------ */
+/* A candidate of the search, and what none of its plans needs less than. */
+struct lean {
+    int node;
+    double bound_bytes;
+};
 
-/* Of the candidates that were looked at. */
-static enum sbp_status find_leanest(struct sbp_explorer *e, const struct sbp_request *request,
-                                    struct sbp_ranked *leanest)
+struct lean_search {
+    struct sbp_explorer *explorer;
+    struct sbp_request request;
+    struct lean *lean; /* (count) */
+    int count;
+    struct sbp_ranked *least; /* device_bytes 0: none yet */
+};
+
+/* ---- which candidates ------------------------------------------------------------------------ */
+
+static int by_bound(const void *left, const void *right)
 {
-    int count = 0;
-    struct sbp_least_candidate *candidate =
-        SBP_NEW(&e->arena, struct sbp_least_candidate, e->node_count);
-    if (candidate == NULL)
+    const struct lean *a = left, *b = right;
+    if (a->bound_bytes != b->bound_bytes)
+        return a->bound_bytes < b->bound_bytes ? -1 : 1;
+    return a->node - b->node;
+}
+
+static enum sbp_status list(struct lean_search *s)
+{
+    const struct sbp_explorer *e = s->explorer;
+    s->lean = SBP_NEW(&s->explorer->arena, struct lean, e->node_count);
+    if (s->lean == NULL)
         return SBP_E_MEMORY;
-    e->out->least_bytes = INFINITY;
-    for (int i = 0; i < e->node_count; i++) {
-        const struct sbp_node *node = &e->node[i];
-        if (!(node->least_bytes > 0) || isinf(node->least_bytes))
-            continue;
-        candidate[count++] = (struct sbp_least_candidate){i, node->parallel, node->least_bytes};
-    }
-    if (request->solver_options.max_evaluations == 0)
-        SBP_TRY(sbp_least_find(e->plan, request, candidate, count, leanest, &e->out->evaluations,
-                               e->diag));
-    for (int i = 0; i < count; i++)
-        e->out->least_bytes = fmin(e->out->least_bytes, candidate[i].bound_bytes);
+    for (int i = 0; i < e->node_count; i++)
+        if (e->node[i].least_bytes > 0 && isfinite(e->node[i].least_bytes))
+            s->lean[s->count++] = (struct lean){i, e->node[i].least_bytes};
+    qsort(s->lean, (size_t)s->count, sizeof *s->lean, by_bound);
     return SBP_OK;
 }
+
+/* Sets the plan to a candidate and asks about it; what refuses it says nothing. */
+static enum sbp_status ask(struct lean_search *s, struct lean *lean,
+                           enum sbp_status (*question)(struct lean_search *s, struct lean *lean,
+                                                       struct sbp_diag *refusal))
+{
+    struct sbp_explorer *const e = s->explorer;
+    struct sbp_diag refusal = {{0}};
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
+    if (s->request.deadline_s > 0)
+        s->request.solver_options.time_limit_s = fmax(1e-9, s->request.deadline_s - sbp_clock_s());
+    enum sbp_status status =
+        sbp_plan_set_parallel(e->plan, &e->node[lean->node].parallel, &refusal);
+    if (status == SBP_OK)
+        status = question(s, lean, &refusal);
+    sbp_arena_release(&e->plan->arena, mark);
+    return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
+                   status == SBP_STOPPED
+               ? SBP_OK
+               : sbp_fail(e->diag, status, "%s", refusal.text);
+}
+
+static enum sbp_status raise_bound(struct lean_search *s, struct lean *lean,
+                                   struct sbp_diag *refusal)
+{
+    double bytes;
+    SBP_TRY(sbp_optimise_least_bytes(s->explorer->plan, &s->request, &bytes, refusal));
+    lean->bound_bytes = fmax(lean->bound_bytes, bytes);
+    return SBP_OK;
+}
+
+/* Looks at bounds more closely, best first, until as many as are solved are no worse than any of
+ * those that are left. */
+static enum sbp_status raise_bounds(struct lean_search *s)
+{
+    const double deadline_s = s->request.deadline_s;
+    int leading = 0;
+    if (deadline_s > 0)
+        s->request.deadline_s -= (1 - BOUND_SHARE) * s->request.solver_options.time_limit_s;
+    for (int done = 0; done < s->count && leading < MOST_SOLVED; done++) {
+        const double next_bytes = s->lean[done].bound_bytes;
+        if (sbp_request_interrupted(&s->request))
+            break;
+        SBP_TRY(ask(s, &s->lean[done], raise_bound));
+        leading = 0;
+        for (int i = 0; i <= done; i++)
+            leading += s->lean[i].bound_bytes <= next_bytes;
+    }
+    s->request.deadline_s = deadline_s;
+    qsort(s->lean, (size_t)s->count, sizeof *s->lean, by_bound);
+    return SBP_OK;
+}
+
+/* ---- the least of their plans ---------------------------------------------------------------- */
+
+/* Of a candidate, the plan that needs least by the memory model, as compiled. */
+static enum sbp_status solve(struct lean_search *s, struct lean *lean, struct sbp_diag *refusal)
+{
+    struct sbp_plan *const plan = s->explorer->plan;
+    struct sbp_outcome found;
+    struct sbp_step step;
+    (void)lean;
+    SBP_TRY(sbp_optimise_least(plan, &s->request, &found, refusal));
+    s->explorer->out->evaluations += found.evaluations;
+    if (isinf(found.strategy_s))
+        return SBP_OK;
+    SBP_TRY(sbp_plan_brief_step(plan, &plan->strategy, &step, refusal));
+    const int64_t bytes = step.totals.device_bytes;
+    sbp_step_free(&step);
+    if (s->least->device_bytes > 0 && bytes >= s->least->device_bytes)
+        return SBP_OK;
+    s->least->device_bytes = bytes;
+    s->least->objective_s = found.strategy_s;
+    s->least->parallel = plan->parallel;
+    sbp_strategy_copy(&plan->graph, &plan->strategy, &s->least->strategy);
+    return SBP_OK;
+}
+
+/* Best first, until no other can need less than the least that was found. */
+static enum sbp_status solve_all(struct lean_search *s)
+{
+    for (int i = 0; i < s->count && (i < MOST_SOLVED || s->least->device_bytes == 0); i++) {
+        const bool is_beaten =
+            s->least->device_bytes > 0 && s->lean[i].bound_bytes >= (double)s->least->device_bytes;
+        if (is_beaten || sbp_request_interrupted(&s->request))
+            break;
+        SBP_TRY(ask(s, &s->lean[i], solve));
+    }
+    return SBP_OK;
+}
+
+static enum sbp_status find_least(struct lean_search *s)
+{
+    struct sbp_explorer *const e = s->explorer;
+    SBP_TRY(sbp_strategy_alloc(&e->plan->graph, &e->plan->arena, &s->least->strategy));
+    SBP_TRY(list(s));
+    if (s->request.solver_options.max_evaluations == 0) {
+        SBP_TRY(raise_bounds(s));
+        SBP_TRY(solve_all(s));
+    }
+    e->out->least_bytes = s->count > 0 ? s->lean[0].bound_bytes : INFINITY;
+    return SBP_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static bool has_seen_all(const struct sbp_explorer *e)
 {
@@ -45,9 +159,9 @@ static bool has_seen_all(const struct sbp_explorer *e)
     return seen;
 }
 
-/* What no plan does with less than: by the model, where it was asked of all candidates, and more
- * than the limit, where it is proved that nothing fits that. */
-static void raise_least(struct sbp_explorer *e)
+/* The bound holds where it is of all candidates; where it is proved that nothing fits the limit, a
+ * plan needs more than that. */
+static void settle_bound(struct sbp_explorer *e)
 {
     const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->plan->cluster);
     if (!has_seen_all(e))
@@ -56,93 +170,49 @@ static void raise_least(struct sbp_explorer *e)
         e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);
 }
 
-/* ---- within a byte less --------------------------------------------------------------------- */
-
-/* The first plan of a whole search within so many bytes, if it finds one, is the leanest. */
-static enum sbp_status descend(struct sbp_explorer *e, struct sbp_request *request,
-                               struct sbp_ranked *leanest, struct sbp_outcome *found)
-{
-    struct sbp_plan *const plan = e->plan;
-    struct sbp_ranking ranking;
-    struct sbp_step step;
-    request->memory_limit_bytes = leanest->device_bytes - 1;
-    SBP_TRY(sbp_explore_top(plan, request, 1, &ranking, found, e->diag));
-    e->out->evaluations += found->evaluations;
-    if (ranking.count == 0)
-        return SBP_OK;
-    SBP_TRY(sbp_plan_brief_step(plan, &plan->strategy, &step, e->diag));
-    *leanest = (struct sbp_ranked){.objective_s = ranking.plan[0].objective_s,
-                                   .parallel = plan->parallel,
-                                   .strategy = plan->strategy,
-                                   .device_bytes = step.totals.device_bytes};
-    sbp_step_free(&step);
-    return SBP_OK;
-}
-
-/* Where a search within a byte less proves that there is no plan, what is known is the least. It
- * may find one, too. */
-static enum sbp_status descend_all(struct sbp_explorer *e, const struct sbp_parallel *given,
-                                   struct sbp_request *request, struct sbp_ranked *leanest)
-{
-    const double limit_s = request->solver_options.time_limit_s, start_s = sbp_clock_s();
-    const int64_t before = e->out->evaluations;
-    request->any_plan = true;
-    if (e->node_count * e->out->space_size_log10 > MOST_DIGITS)
-        return SBP_OK;
-    for (int i = 0; i < MOST_DESCENTS && e->out->evaluations - before < DESCENT_EVALUATIONS; i++) {
-        struct sbp_outcome found;
-        const int64_t known_bytes = leanest->device_bytes;
-        const double left_s = limit_s - (sbp_clock_s() - start_s);
-        if ((limit_s > 0 && left_s <= 0) || e->out->least_bytes >= (double)known_bytes)
-            break;
-        request->solver_options.time_limit_s = limit_s > 0 ? left_s : 0;
-        SBP_TRY(sbp_plan_set_parallel(e->plan, given, e->diag));
-        SBP_TRY(descend(e, request, leanest, &found));
-        if (found.status == SBP_PLAN_INFEASIBLE)
-            e->out->least_bytes = (double)known_bytes;
-        if (leanest->device_bytes == known_bytes)
-            break;
-    }
-    return SBP_OK;
-}
-
-/* ---- the whole ------------------------------------------------------------------------------ */
-
-/* Where nothing was found the time may be up: what explains it has time of its own then. */
-static struct sbp_request explaining(const struct sbp_explorer *e)
+/* The time may be up where nothing was found: the answer to that has time of its own. The same plan
+ * is found whatever the limit of memory, so that a search which is given what is named has one. */
+static struct sbp_request request_of(const struct sbp_explorer *e)
 {
     struct sbp_request request = e->asked;
     double *const limit_s = &request.solver_options.time_limit_s;
-    request.deadline_s = 0;
+    const double now_s = sbp_clock_s();
     request.solver = NULL;
-    if (*limit_s > 0)
-        *limit_s = fmax(*limit_s - (sbp_clock_s() - e->start_s), LIMIT_SHARE * *limit_s);
+    request.memory_limit_bytes = INT64_MAX;
+    if (*limit_s > 0) {
+        *limit_s = fmax(*limit_s - (now_s - e->start_s), LIMIT_SHARE * *limit_s);
+        request.deadline_s = now_s + *limit_s;
+    }
     return request;
 }
 
-enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e, const struct sbp_parallel *given)
+/* A plan that fits after all is the search's. */
+static enum sbp_status rank_least(struct sbp_explorer *e, const struct sbp_ranked *least)
 {
-    struct sbp_ranked *const leanest = SBP_NEW(&e->plan->arena, struct sbp_ranked, 1), unused;
-    struct sbp_request request = explaining(e);
-    if (leanest == NULL)
+    struct sbp_ranked unused;
+    SBP_TRY(sbp_plan_set_parallel(e->plan, &least->parallel, e->diag));
+    e->plan->strategy = least->strategy;
+    e->out->algorithm = "exact"; /* whatever found nothing */
+    sbp_ranking_offer(&e->found, e->plan, &(struct sbp_ranked){.objective_s = least->objective_s});
+    return sbp_explorer_rank(e, &e->found, NULL, &unused);
+}
+
+enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e)
+{
+    struct sbp_ranked *const least = SBP_NEW(&e->plan->arena, struct sbp_ranked, 1);
+    struct lean_search search = {.explorer = e, .request = request_of(e), .least = least};
+    if (least == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(find_leanest(e, &request, leanest));
+    SBP_TRY(find_least(&search));
     const double modelled_bytes = e->out->least_bytes;
-    raise_least(e);
-    if (leanest->device_bytes == 0) {
+    settle_bound(e);
+    if (least->device_bytes == 0) {
         e->out->needed_bytes = isfinite(modelled_bytes) ? (int64_t)ceil(modelled_bytes) : 0;
         return SBP_OK;
     }
-    request = explaining(e);
-    SBP_TRY(descend_all(e, given, &request, leanest));
-    e->out->needed_bytes = leanest->device_bytes;
-    e->out->leanest = leanest;
-    if (leanest->device_bytes > sbp_request_limit_bytes(e->request, &e->plan->cluster))
-        return SBP_OK;
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &leanest->parallel, e->diag));
-    e->plan->strategy = leanest->strategy;
-    e->out->algorithm = "exact"; /* whatever found nothing */
-    sbp_ranking_offer(&e->found, e->plan,
-                      &(struct sbp_ranked){.objective_s = leanest->objective_s});
-    return sbp_explorer_rank(e, &e->found, NULL, &unused);
+    e->out->needed_bytes = least->device_bytes;
+    e->out->leanest = least;
+    return least->device_bytes <= sbp_request_limit_bytes(e->request, &e->plan->cluster)
+               ? rank_least(e, least)
+               : SBP_OK;
 }

@@ -252,17 +252,16 @@ static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node
 static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *node)
 {
     const double limit_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster);
-    struct sbp_request request = e->asked;
-    struct sbp_optimise_bound bound;
     struct sbp_diag refusal = {{0}};
+    double least_bytes;
     if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_explorer_proves(e) ||
         node->least_bytes < TIGHT_SHARE * limit_bytes)
         return SBP_OK;
-    request.leanest = request.every_level = true;
-    const enum sbp_status status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
+    const enum sbp_status status =
+        sbp_optimise_least_bytes(e->plan, &e->asked, &least_bytes, &refusal);
     if (status == SBP_E_MEMORY)
         return sbp_fail(e->diag, status, "%s", refusal.text);
-    if (status == SBP_OK && bound.least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
+    if (status == SBP_OK && least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
         node->bound_s = INFINITY;
         e->memory_binds = true;
     }

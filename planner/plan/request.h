@@ -62,10 +62,6 @@ struct sbp_request {
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
     bool puts_memory_off;        /* a plan that does not fit is an answer (outcome->is_too_large) */
-    bool leanest;                /* and, with that, what is least is the memory that a plan needs,
-                                    whatever it costs: nothing is bounded */
-    bool weighs_work;            /* and, with that, in part what operators need while they work */
-    bool any_plan;               /* the first plan ends the search, and so do some looks in vain */
     double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
     double refuted_s;            /* of bounds: what takes no less time at best, whatever it needs of
                                     memory, is not looked at any closer; 0: all is */
@@ -82,8 +78,6 @@ struct sbp_request {
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
-    int threads; /* that look for the leanest plan, which is the same for any number of them; 0: one
-                    for each processor */
     double
         deadline_s; /* by sbp_clock_s, when solver_options' time is up; 0: never, or not yet set */
 };

@@ -333,7 +333,7 @@ sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *
                                     .policy = sbp_element_bytes_of(&graph->precision),
                                     .diag = diag};
     enum sbp_status status = assemble(&compiler, cluster, strategy);
-    if (status == SBP_OK && !scope->is_unpriced)
+    if (status == SBP_OK)
         sbp_program_price(program, cluster);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while compiling the plan");

@@ -141,7 +141,6 @@ struct sbp_scope {
                                             default */
     const struct sbp_cluster *whole;     /* of all stages; borrowed. NULL: there is one stage */
     const int *holders; /* (tensor_count) stages that hold a weight; borrowed. NULL: one */
-    bool is_unpriced;   /* prices of instructions stay 0 */
 };
 
 struct sbp_program {

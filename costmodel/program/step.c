@@ -255,37 +255,14 @@ static void set_stage_costs(const struct job *job, int stage)
     end->sync_overlap = end->offload.chunk_buckets > 0 ? 0 : overlap;
 }
 
-/* Micro-batches after which a schedule of a fixed order has held all that it holds at a time, with
- * any more: it has run ahead, and then begun each pass of a group once more; INT64_MAX: there are
- * none, or what is held depends on how long works take. */
-static int64_t repeating_micro_batches(const struct sbp_parallel *parallel)
-{
-    switch (parallel->schedule) {
-    case SBP_ONE_F_ONE_B:
-    case SBP_INTERLEAVED:
-        return 3 * parallel->pipeline;
-    case SBP_ZERO_BUBBLE:
-        return 3 * parallel->pipeline + parallel->pipeline_limit;
-    default:
-        return INT64_MAX;
-    }
-}
-
-static bool is_memory_alone(const struct job *job)
-{
-    return job->request->memory_alone && repeating_micro_batches(&job->step->parallel) < INT64_MAX;
-}
-
 static enum sbp_status simulate(struct job *job)
 {
     struct sbp_step *step = job->step;
     const struct sbp_parallel *parallel = &step->parallel;
-    const int64_t enough = repeating_micro_batches(parallel);
-    const bool is_short = is_memory_alone(job) && enough < step->micro_batches;
     const struct sbp_timeline_request request = {
         .schedule = parallel->schedule,
         .stages = step->stages,
-        .micro_batches = (int)(is_short ? enough : step->micro_batches),
+        .micro_batches = (int)step->micro_batches,
         .chunks = parallel->schedule == SBP_INTERLEAVED ? step->pieces / step->stages : 1,
         .pipeline_limit = (int)parallel->pipeline_limit,
         .record = job->request->record,
@@ -471,15 +448,13 @@ static enum sbp_status assemble(struct job *job)
     job->scope = (struct sbp_scope){.micro_batches = step->micro_batches,
                                     .parallel = &step->parallel,
                                     .whole = request->cluster,
-                                    .holders = step->holders,
-                                    .is_unpriced = is_memory_alone(job)};
+                                    .holders = step->holders};
     for (int piece = 0; piece < step->pieces; piece++)
         SBP_TRY(compile_piece(job, piece));
     for (int stage = 0; stage < job->step->stages; stage++)
         set_stage_costs(job, stage);
     SBP_TRY(simulate(job));
-    if (!is_memory_alone(job))
-        sum_times(job);
+    sum_times(job);
     sum_memory(job);
     return SBP_OK;
 }

@@ -20,10 +20,6 @@ struct sbp_step_request {
     const int *first; /* (pipeline x chunks + 1) boundaries of pieces; NULL: sbp_stages_cut */
     bool record;      /* keep the timeline's intervals and memory */
     bool is_brief;    /* totals of what is exposed, hidden or a bubble stay 0 */
-    /* Bytes that devices and hosts hold, faster: whatever else the step, its programs and its
-     * timeline say is of no use. Of a schedule in a fixed order that keeps few micro-batches no
-     * more of them are played than fill it. */
-    bool memory_alone;
 };
 
 /* Bytes of a device of a stage. device = weights + gradients + moments + masters + bucket + reserve

@@ -389,7 +389,7 @@ static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
 {
     struct sbp_working working;
     SBP_TRY(sbp_working_init(&working, space, &space->arena));
-    *bytes = sbp_working_least(&working);
+    *bytes = sbp_working_least(&working, NULL);
     return SBP_OK;
 }
 

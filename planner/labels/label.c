@@ -62,7 +62,7 @@ static bool is_perfect(const struct labeller *l, const struct sbp_label_score *s
 
 /* ---- a first labelling ---------------------------------------------------------------------- */
 
-void sbp_label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role)
+static void label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role)
 {
     for (int v = 0; v < space->variable_count; v++)
         for (int f = 0; f < space->mesh->family_count; f++) {
@@ -130,7 +130,7 @@ static void label_rest(const struct labeller *l, const struct sbp_keep *keep)
 static void label_greedily(struct labeller *l)
 {
     const struct sbp_space *space = l->space;
-    sbp_label_in_order(space, l->choice, l->role);
+    label_in_order(space, l->choice, l->role);
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op];
         if (variable < 0 || space->graph->op[op].site != op)
@@ -248,7 +248,7 @@ static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, i
         if (start == 0)
             label_greedily(l);
         else if (start == 1)
-            sbp_label_in_order(l->space, l->choice, l->role);
+            label_in_order(l->space, l->choice, l->role);
         else
             memcpy(l->role, l->best_role, bytes);
         if (start > 1)
@@ -267,8 +267,8 @@ static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, i
 
 /* ---- result --------------------------------------------------------------------------------- */
 
-void sbp_label_write(const struct sbp_space *space, const int *choice, const uint8_t *role,
-                     struct sbp_strategy *strategy)
+static void write_labels(const struct sbp_space *space, const int *choice, const uint8_t *role,
+                         struct sbp_strategy *strategy)
 {
     strategy->boxing = space->request->boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
@@ -300,7 +300,7 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
                                             .broken_class = broken_class};
         if (broken_class >= 0)
             labelling->used = sbp_judge_used(&l.judge, l.best_role, broken_class);
-        sbp_label_write(space, choice, l.best_role, strategy);
+        write_labels(space, choice, l.best_role, strategy);
     }
     sbp_arena_free(&l.arena);
     return status;

@@ -24,13 +24,4 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
                           struct sbp_strategy *strategy,
                           struct sbp_labelling *labelling) SBP_MUST_USE;
 
-/* Labels of a choice, unmatched: roles in catalogue order along each family, batch outermost. role:
- * (variable, SBP_MAX_AXES). */
-void sbp_label_in_order(const struct sbp_space *space, const int *choice, uint8_t *role);
-
-/* Writes labels into *strategy (as above). role: (variable, SBP_MAX_AXES), counts of which are
- * those of the choice's tuples. */
-void sbp_label_write(const struct sbp_space *space, const int *choice, const uint8_t *role,
-                     struct sbp_strategy *strategy);
-
 #endif

@@ -12,8 +12,8 @@
  * best plan costs is never looked at. Formed again or moved to the host, no path through a step
  * takes less time than without: such candidates wait until memory is seen to bind. (Message-driven
  * stages are greedy, so that the step itself may take less: bounds, which are of paths, hold, but
- * such a plan may be missed.) Where nothing was found, the leanest plan (planner/least.h) is one,
- * or says what would do.
+ * such a plan may be missed.) Where nothing was found, candidates are solved for bytes: the plan
+ * among those that needs least is the search's if it fits, or says what would do.
  */
 #ifndef SBP_PLANNER_OUTER_BRANCH_AND_BOUND_H
 #define SBP_PLANNER_OUTER_BRANCH_AND_BOUND_H
@@ -23,10 +23,9 @@
 
 /* As sbp_optimise, over everything that the request's space leaves open and the request does not
  * give; plan->parallel gives the rest and has the choice afterwards. outcome->lower_bound_s holds
- * over all of it; needed_bytes is the least that was seen, and, where it is not above least_bytes,
- * the least that there is. The request's view, part, store, upper bound, puts_memory_off, leanest
- * and any_plan are the search's own: they are 0. E_INPUT, E_UNSUPPORTED: no
- * candidate has a legal strategy, as the plainest one says. */
+ * over all of it; needed_bytes is what a plan needs, and does; less may do, down to least_bytes.
+ * The request's view, part, store, upper bound and puts_memory_off are the search's own: they are
+ * 0. E_INPUT, E_UNSUPPORTED: no candidate has a legal strategy, as the plainest one says. */
 enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
                             struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 

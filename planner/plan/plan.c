@@ -52,10 +52,8 @@ void sbp_plan_free(struct sbp_plan *plan)
     *plan = (struct sbp_plan){0};
 }
 
-enum detail { WHOLE, BRIEF, MEMORY_ALONE };
-
 static enum sbp_status make_step(const struct sbp_plan *plan, const struct sbp_strategy *strategy,
-                                 enum detail detail, struct sbp_step *step, struct sbp_diag *diag)
+                                 bool is_brief, struct sbp_step *step, struct sbp_diag *diag)
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
     const struct sbp_step_request request = {.graph = &plan->graph,
@@ -63,29 +61,21 @@ static enum sbp_status make_step(const struct sbp_plan *plan, const struct sbp_s
                                              .parallel = &plan->parallel,
                                              .strategy = strategy,
                                              .bytes = &bytes,
-                                             .is_brief = detail != WHOLE,
-                                             .memory_alone = detail == MEMORY_ALONE};
+                                             .is_brief = is_brief};
     return sbp_step_make(&request, step, diag);
 }
 
 enum sbp_status sbp_plan_step(const struct sbp_plan *plan, const struct sbp_strategy *strategy,
                               struct sbp_step *step, struct sbp_diag *diag)
 {
-    return make_step(plan, strategy, WHOLE, step, diag);
+    return make_step(plan, strategy, false, step, diag);
 }
 
 enum sbp_status sbp_plan_brief_step(const struct sbp_plan *plan,
                                     const struct sbp_strategy *strategy, struct sbp_step *step,
                                     struct sbp_diag *diag)
 {
-    return make_step(plan, strategy, BRIEF, step, diag);
-}
-
-enum sbp_status sbp_plan_memory_step(const struct sbp_plan *plan,
-                                     const struct sbp_strategy *strategy, struct sbp_step *step,
-                                     struct sbp_diag *diag)
-{
-    return make_step(plan, strategy, MEMORY_ALONE, step, diag);
+    return make_step(plan, strategy, true, step, diag);
 }
 
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,

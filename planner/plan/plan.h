@@ -65,10 +65,6 @@ enum sbp_status sbp_plan_step(const struct sbp_plan *plan, const struct sbp_stra
 enum sbp_status sbp_plan_brief_step(const struct sbp_plan *plan,
                                     const struct sbp_strategy *strategy, struct sbp_step *step,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-/* Memory alone, in less than that (memory_alone). */
-enum sbp_status sbp_plan_memory_step(const struct sbp_plan *plan,
-                                     const struct sbp_strategy *strategy, struct sbp_step *step,
-                                     struct sbp_diag *diag) SBP_MUST_USE;
 /* The strategy compiled and priced in the model's own precision; of a plan of one stage that takes
  * the whole batch at once. */
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,

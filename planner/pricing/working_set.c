@@ -427,24 +427,6 @@ static struct sbp_need with(struct sbp_need need, double bytes)
     return (struct sbp_need){need.all + bytes, need.persists + bytes};
 }
 
-double sbp_working_bytes(struct sbp_working *w, const int *choice)
-{
-    const struct sbp_space *space = w->space;
-    double most = 0;
-    for (int point = 0; point < space->view->points; point++) {
-        for (int v = 0; v < space->variable_count; v++) {
-            w->need[v] = need_of(w, v, choice[v], point);
-            for (int work = space->works->first[v]; work < space->works->first[v + 1]; work++) {
-                w->need_at_work[work] = with(w->need[v], w->own[work][choice[v]]);
-                w->need_going_back[work] = with(w->need[v], w->back[work][choice[v]]);
-                w->need_held[work] = with(w->need[v], w->held[work][choice[v]]);
-            }
-        }
-        most = fmax(most, most_at(w, point));
-    }
-    return most;
-}
-
 static void lower(struct sbp_need *least, struct sbp_need need)
 {
     least->all = fmin(least->all, need.all);
@@ -453,14 +435,16 @@ static void lower(struct sbp_need *least, struct sbp_need need)
 
 /* Of each by itself, as what stands between all and what persists is never less than between the
  * least of either. */
-static void find_least(struct sbp_working *w, int variable, int point)
+static void find_least(struct sbp_working *w, int variable, int point, const int *only)
 {
     const struct sbp_space *space = w->space;
     const int first = space->works->first[variable], end = space->works->first[variable + 1];
     w->need[variable] = (struct sbp_need){INFINITY, INFINITY};
     for (int work = first; work < end; work++)
         w->need_at_work[work] = w->need_going_back[work] = w->need_held[work] = w->need[variable];
-    for (int c = 0; c < space->variable[variable].choice_count; c++) {
+    const int from = only != NULL ? only[variable] : 0;
+    const int to = only != NULL ? from + 1 : space->variable[variable].choice_count;
+    for (int c = from; c < to; c++) {
         const struct sbp_need need = need_of(w, variable, c, point);
         lower(&w->need[variable], need);
         for (int work = first; work < end; work++) {
@@ -471,12 +455,12 @@ static void find_least(struct sbp_working *w, int variable, int point)
     }
 }
 
-double sbp_working_least(struct sbp_working *w)
+double sbp_working_least(struct sbp_working *w, const int *only)
 {
     double most = 0;
     for (int point = 0; point < w->space->view->points; point++) {
         for (int v = 0; v < w->space->variable_count; v++)
-            find_least(w, v, point);
+            find_least(w, v, point, only);
         most = fmax(most, most_at(w, point));
     }
     return most;

@@ -35,12 +35,11 @@ struct sbp_working {
 enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_space *space,
                                  struct sbp_arena *arena) SBP_MUST_USE;
 
-/* Bytes that these choices (variable_count) need at least on the fullest device, with no reserve.
- * Never less than sbp_space_bytes. */
-double sbp_working_bytes(struct sbp_working *working, const int *choice);
 /* Bytes that a variable's operators need besides while they work, at the most. */
 double sbp_working_own(const struct sbp_working *working, int variable, int choice);
-/* What no choices need less than: of every variable by itself what is least. */
-double sbp_working_least(struct sbp_working *working);
+/* Bytes that no choices need less than on the fullest device, with no reserve: of every variable by
+ * itself what is least. only (variable_count): of these choices alone, and then never less than
+ * sbp_space_bytes; NULL: of all. */
+double sbp_working_least(struct sbp_working *working, const int *only);
 
 #endif

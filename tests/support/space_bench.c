@@ -43,7 +43,7 @@ void bench_open(struct bench *bench, const struct sbp_plan *plan, const struct s
     if (sbp_space_problem(&bench->space, INFINITY, &bench->problem, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(sbp_working_init(&bench->working, &bench->space, &bench->space.arena), SBP_OK);
-    bench->least_bytes = sbp_working_least(&bench->working);
+    bench->least_bytes = sbp_working_least(&bench->working, NULL);
     bench->choice = calloc((size_t)bench->space.variable_count + 1, sizeof *bench->choice);
     assert_non_null(bench->choice);
 }
@@ -146,7 +146,7 @@ static void check_working(const struct bench *bench, const struct sbp_step *step
     struct sbp_working working = bench->working;
     const int64_t reserve_bytes = step->memory[0].reserve_bytes;
     const double device_bytes = (double)(step->totals.device_bytes - reserve_bytes);
-    const double bytes = sbp_working_bytes(&working, bench->choice);
+    const double bytes = sbp_working_least(&working, bench->choice);
     const double model_bytes = sbp_space_bytes(&bench->space, bench->choice);
     if (bytes > device_bytes * (1 + 1e-9) || bytes < model_bytes * (1 - 1e-9) ||
         bench->least_bytes > bytes * (1 + 1e-9))

@@ -641,75 +641,6 @@ static void test_interleaved(void **state)
     bench_close(&b);
 }
 
-/* --- memory alone --- */
-
-/* The same bytes as of the whole step, though few of its 96 or 192 micro-batches are played. */
-static void check_memory_alone(const struct sbp_parallel *parallel, enum sbp_recompute recompute)
-{
-    struct bench b = {0};
-    struct sbp_step alone;
-    struct sbp_diag diag = {{0}};
-    struct sbp_cluster cluster = flat(8);
-    struct sbp_parallel own = *parallel;
-    own.recompute = recompute;
-    own.recompute_every = 1;
-    own.bucket_parameters = 1000;
-    own.offload = recompute == SBP_RECOMPUTE_FULL;
-    cluster.host_link_bytes_per_s = 1e9;
-    bench_open(&b,
-               "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 8, \"hidden\": 64,"
-               "\"heads\": 16, \"sequence\": 24, \"vocab\": 48, \"global_batch\": 192}",
-               &cluster, &own);
-    label_megatron(&b, STREAM_SEQUENCE);
-    bench_run(&b);
-    const struct sbp_step_request request = {.graph = &b.model.graph,
-                                             .cluster = &b.cluster,
-                                             .parallel = &b.parallel,
-                                             .strategy = &b.strategy,
-                                             .bytes = &b.bytes,
-                                             .is_brief = true,
-                                             .memory_alone = true};
-    if (sbp_step_make(&request, &alone, &diag) != SBP_OK)
-        fail_msg("%s", diag.text);
-    assert_int_equal(alone.totals.device_bytes, b.step.totals.device_bytes);
-    assert_int_equal(alone.totals.host_bytes, b.step.totals.host_bytes);
-    assert_int_equal(alone.stages, b.step.stages);
-    for (int stage = 0; stage < alone.stages; stage++) {
-        const struct sbp_stage_memory *one = &alone.memory[stage], *all = &b.step.memory[stage];
-        assert_int_equal(one->device_bytes, all->device_bytes);
-        assert_int_equal(one->in_flight, all->in_flight);
-        assert_int_equal(one->kept_bytes, all->kept_bytes);
-        assert_int_equal(one->transient_bytes, all->transient_bytes);
-    }
-    sbp_step_free(&alone);
-    bench_close(&b);
-}
-
-static void test_memory_alone(void **state)
-{
-    (void)state;
-    static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
-                                                  SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
-    for (int s = 0; s < 5; s++)
-        for (int pipeline = 1; pipeline <= 8; pipeline *= 2)
-            for (int chunks = 2; chunks <= (schedules[s] == SBP_INTERLEAVED ? 8 : 2); chunks *= 2)
-                for (int limit = 0; limit <= 13; limit += 13) {
-                    const bool takes_limit =
-                        schedules[s] == SBP_ZERO_BUBBLE || schedules[s] == SBP_MESSAGE_DRIVEN;
-                    const bool is_interleaved = schedules[s] == SBP_INTERLEAVED;
-                    struct sbp_parallel parallel = {.pipeline = pipeline,
-                                                    .chunks = is_interleaved ? chunks : 1,
-                                                    .micro_batch = 1 + limit % 2,
-                                                    .pipeline_limit = takes_limit ? limit : 0,
-                                                    .schedule = schedules[s]};
-                    if ((is_interleaved && (pipeline == 1 || pipeline * chunks > 8)) ||
-                        (takes_limit && limit > 0 && limit < pipeline))
-                        continue;
-                    check_memory_alone(&parallel, SBP_RECOMPUTE_NONE);
-                    check_memory_alone(&parallel, SBP_RECOMPUTE_FULL);
-                }
-}
-
 /* --- offload (Myelin, section V.B) --- */
 
 /* 20 bytes a parameter become 4 + 16 bucket / parameters; 12 go to the host. */
@@ -909,7 +840,6 @@ int main(void)
         cmocka_unit_test(test_message_level),
         cmocka_unit_test(test_bubble),
         cmocka_unit_test(test_interleaved),
-        cmocka_unit_test(test_memory_alone),
         cmocka_unit_test(test_offload),
         cmocka_unit_test(test_offload_chunks),
         cmocka_unit_test(test_offload_sharded),

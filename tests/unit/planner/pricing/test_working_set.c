@@ -38,8 +38,8 @@ static double modelled_share(const char *model, const char *levels, int zero,
         sbp_plan_step(&plan, &plan.strategy, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(sbp_working_init(&working, &space, &space.arena), SBP_OK);
-    const double bytes = sbp_working_bytes(&working, choice);
-    assert_true(sbp_working_least(&working) == bytes);
+    const double bytes = sbp_working_least(&working, choice);
+    assert_true(sbp_working_least(&working, NULL) == bytes);
     const double share = bytes / (double)step.program[0].live_bytes;
     print_message("ZeRO %d, %s recompute, %d micro-batches: %.0f bytes are %.2f %% of what lives\n",
                   zero, sbp_recompute_name(recompute), micro_batches, bytes, 100 * share);

@@ -1,13 +1,217 @@
 #include "base/options.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "base/text.h"
+#include "base/file.h"
 
 enum { MOST_OPTIONS = 63, MOST_WORD = 60 };
+
+const char *const sbp_backend_names[] = {"auto", "threads", "mpi", "nccl", NULL};
+const char *const sbp_device_names[] = {"auto", "cpu", "cuda", NULL};
+
+/* --- values --- */
+
+const char *sbp_option_name_at(const struct sbp_option *option, int at)
+{
+    if (option->name_at != NULL)
+        return option->name_at(at);
+    return option->names == NULL ? NULL : option->names[at];
+}
+
+void sbp_option_add_names(const struct sbp_option *option, struct sbp_text *text)
+{
+    const char *name;
+    for (int i = 0; (name = sbp_option_name_at(option, i)) != NULL; i++)
+        sbp_text_add(text, "%s%s", i == 0 ? "" : ", ", name);
+}
+
+void sbp_option_add_legal(const struct sbp_option *option, struct sbp_text *text)
+{
+    const long long least = (long long)option->least, most = (long long)option->most;
+    switch (option->kind) {
+    case SBP_OPTION_INT:
+    case SBP_OPTION_WHOLE:
+    case SBP_OPTION_COUNT:
+        sbp_text_add(text, "a whole number from %lld to %lld", least, most);
+        return;
+    case SBP_OPTION_SIZE:
+        sbp_text_add(text, "a size as in 4096, 512M or 80G, from %lld to %lld", least, most);
+        return;
+    case SBP_OPTION_TOKENS:
+        sbp_text_add(text, "a whole number from %lld, as in 1000, 300B or 3e11", least);
+        return;
+    case SBP_OPTION_SECONDS:
+        sbp_text_add(text, "a number of seconds from 0");
+        return;
+    case SBP_OPTION_RATE:
+        sbp_text_add(text, "a number above 0 up to %lld", most);
+        return;
+    case SBP_OPTION_CHOICE:
+    case SBP_OPTION_NAME:
+        sbp_option_add_names(option, text);
+        return;
+    case SBP_OPTION_TEXT:
+        if (most > 0) {
+            sbp_text_add(text, "a text of 1 to %lld bytes", most);
+            return;
+        }
+        break;
+    default:
+        break;
+    }
+    sbp_text_add(text, "%s", option->legal == NULL ? "a text that is not empty" : option->legal);
+}
+
+/* "300B", "3e11", "1.5M": powers of 1000. */
+static bool parse_count(const char *value, double *count)
+{
+    static const struct {
+        char letter;
+        double factor;
+    } SUFFIXES[] = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'G', 1e9}, {'B', 1e9}, {'T', 1e12}};
+    char digits[64];
+    const size_t length = strlen(value);
+    if (length == 0 || length >= sizeof digits)
+        return false;
+    memcpy(digits, value, length + 1);
+    double factor = 1;
+    for (size_t i = 0; i < sizeof SUFFIXES / sizeof *SUFFIXES; i++)
+        if (value[length - 1] == SUFFIXES[i].letter) {
+            factor = SUFFIXES[i].factor;
+            digits[length - 1] = '\0';
+        }
+    if (!sbp_parse_double(digits, count))
+        return false;
+    *count *= factor;
+    return *count == rint(*count) && *count <= 1e300;
+}
+
+static bool set_whole(const struct sbp_option *option, const char *value, void *field)
+{
+    int64_t whole = 0;
+    double count;
+    bool is_read = true;
+    if (option->kind == SBP_OPTION_COUNT) {
+        is_read = parse_count(value, &count) && count >= (double)option->least &&
+                  count <= (double)option->most;
+        whole = is_read ? (int64_t)count : 0;
+    } else {
+        is_read = option->kind == SBP_OPTION_SIZE ? sbp_parse_size(value, &whole)
+                                                  : sbp_parse_int64(value, &whole);
+    }
+    if (!is_read || whole < option->least || whole > option->most)
+        return false;
+    if (option->kind == SBP_OPTION_INT)
+        *(int *)field = (int)whole;
+    else
+        *(int64_t *)field = whole;
+    return true;
+}
+
+static bool set_real(const struct sbp_option *option, const char *value, double *field)
+{
+    if (option->kind == SBP_OPTION_TOKENS)
+        return parse_count(value, field) && *field >= (double)option->least;
+    if (!sbp_parse_double(value, field))
+        return false;
+    return option->kind == SBP_OPTION_SECONDS ? *field >= 0
+                                              : *field > 0 && *field <= (double)option->most;
+}
+
+static bool set_name(const struct sbp_option *option, const char *value, void *field)
+{
+    const char *name;
+    for (int i = 0; (name = sbp_option_name_at(option, i)) != NULL; i++) {
+        if (strcmp(name, value) != 0)
+            continue;
+        if (option->kind == SBP_OPTION_CHOICE)
+            *(int *)field = i;
+        else
+            *(const char **)field = name;
+        return true;
+    }
+    return false;
+}
+
+static bool set_text(const struct sbp_option *option, const char *value, const char **field)
+{
+    *field = value;
+    return *value != '\0' && (option->most == 0 || strlen(value) <= (size_t)option->most);
+}
+
+static bool set_field(const struct sbp_option *option, const char *value, void *field)
+{
+    switch (option->kind) {
+    case SBP_OPTION_HANDED:
+        break;
+    case SBP_OPTION_FLAG:
+        *(bool *)field = true;
+        break;
+    case SBP_OPTION_TEXT:
+    case SBP_OPTION_OUTPUT:
+        return set_text(option, value, field);
+    case SBP_OPTION_LIST: {
+        struct sbp_word_list *list = field;
+        list->word[list->count++] = value;
+        break;
+    }
+    case SBP_OPTION_INT:
+    case SBP_OPTION_WHOLE:
+    case SBP_OPTION_COUNT:
+    case SBP_OPTION_SIZE:
+        return set_whole(option, value, field);
+    case SBP_OPTION_TOKENS:
+    case SBP_OPTION_SECONDS:
+    case SBP_OPTION_RATE:
+        return set_real(option, value, field);
+    case SBP_OPTION_CHOICE:
+    case SBP_OPTION_NAME:
+        return set_name(option, value, field);
+    case SBP_OPTION_CHECKED:
+        return option->set(field, value);
+    }
+    return true;
+}
+
+/* A file that cannot be written is told before hours of work, not behind them. */
+enum sbp_status sbp_option_set(const struct sbp_option *option, const char *value, void *settings,
+                               struct sbp_diag *diag)
+{
+    if (!set_field(option, value, (char *)settings + option->offset))
+        return SBP_NO;
+    return option->kind == SBP_OPTION_OUTPUT ? sbp_file_check_writable(value, diag) : SBP_OK;
+}
+
+/* --- words --- */
+
+const struct sbp_option *sbp_option_find(const struct sbp_option *options, const char *name,
+                                         size_t length)
+{
+    for (const struct sbp_option *option = options; option->name != NULL; option++)
+        if (strlen(option->name) == length && memcmp(option->name, name, length) == 0)
+            return option;
+    return NULL;
+}
+
+enum sbp_status sbp_option_value(const struct sbp_option *option, int count, char **words, int *at,
+                                 const char *place, const char **value, struct sbp_diag *diag)
+{
+    const char *end = words[*at] + strlen(option->name);
+    *value = *end == '=' ? end + 1 : NULL;
+    if (option->argument == NULL && *value != NULL)
+        return sbp_fail(diag, SBP_E_USAGE, "%s%s takes no value", place, option->name);
+    if (option->argument == NULL || *value != NULL)
+        return SBP_OK;
+    if (*at + 1 >= count)
+        return sbp_fail(diag, SBP_E_USAGE, "%s%s needs a value: %s", place, option->name,
+                        option->argument);
+    *value = words[++*at];
+    return SBP_OK;
+}
 
 static enum sbp_status refuse_unknown(const struct sbp_option *options, const char *word,
                                       int length, struct sbp_diag *diag)
@@ -23,31 +227,30 @@ static enum sbp_status refuse_unknown(const struct sbp_option *options, const ch
                     nearest == NULL ? "" : nearest, nearest == NULL ? "" : "\"?");
 }
 
+static enum sbp_status refuse_value(const struct sbp_option *option, const char *value,
+                                    struct sbp_diag *diag)
+{
+    struct sbp_text legal = {0};
+    sbp_option_add_legal(option, &legal);
+    const enum sbp_status status =
+        sbp_fail(diag, SBP_E_USAGE, "%s: \"%.*s\" is not legal; legal: %s", option->name, MOST_WORD,
+                 value, legal.failed || legal.bytes == NULL ? "see --help" : legal.bytes);
+    sbp_text_free(&legal);
+    return status;
+}
+
 /* Takes the option at argv[*at]; steps over a value that is a word of its own. */
 static enum sbp_status take(const struct sbp_option *options, int argc, char **argv, int *at,
                             void *settings, struct sbp_diag *diag)
 {
-    const char *word = argv[*at];
+    const char *word = argv[*at], *value;
     const size_t length = strcspn(word, "=");
-    const struct sbp_option *option = options;
-    while (option->name != NULL &&
-           (strlen(option->name) != length || memcmp(option->name, word, length) != 0))
-        option++;
-    if (option->name == NULL)
+    const struct sbp_option *option = sbp_option_find(options, word, length);
+    if (option == NULL)
         return refuse_unknown(options, word, (int)length, diag);
-    const char *value = word[length] == '=' ? word + length + 1 : NULL;
-    if (option->argument == NULL && value != NULL)
-        return sbp_fail(diag, SBP_E_USAGE, "%s takes no value", option->name);
-    if (option->argument != NULL && value == NULL) {
-        if (*at + 1 >= argc)
-            return sbp_fail(diag, SBP_E_USAGE, "%s needs a value: %s", option->name,
-                            option->argument);
-        value = argv[++*at];
-    }
-    if (!option->set(settings, value))
-        return sbp_fail(diag, SBP_E_USAGE, "%s: \"%.*s\" is not legal; legal: %s", option->name,
-                        MOST_WORD, value == NULL ? "" : value, option->legal);
-    return SBP_OK;
+    SBP_TRY(sbp_option_value(option, argc, argv, at, "", &value, diag));
+    const enum sbp_status status = sbp_option_set(option, value, settings, diag);
+    return status == SBP_NO ? refuse_value(option, value, diag) : status;
 }
 
 enum sbp_status sbp_options_read(const struct sbp_option *options, int argc, char **argv,
@@ -82,6 +285,8 @@ void sbp_options_print(const struct sbp_option *options, FILE *out)
         (void)fprintf(out, "  %s %s%*s  %s\n", o->name, argument, wide + 1 - used, "", o->help);
     }
 }
+
+/* --- launchers --- */
 
 /* The first of the environment's variables that holds a number >= 0, else -1. */
 static int64_t find_number(const char *const *names, int count)

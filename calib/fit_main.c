@@ -18,151 +18,75 @@
 #define NAME_BYTES 64
 
 struct options {
-    const char **log; /* (log_count) */
-    int log_count;
+    struct sbp_word_list log;
     struct sbp_log_options said;
     const char *diff; /* NULL */
     struct sbp_network_options fit;
-    const struct sbp_preset *preset;
+    int preset; /* -1: none */
     struct sbp_finish_options finish;
+    int statistic, weights; /* -1: not given */
     int cluster_nodes;
-    const char *of_samples; /* an option given that says nothing of logs; NULL */
     bool help;
 };
 
 /* --- command line --- */
 
-static bool set_from(void *settings, const char *value)
-{
-    struct options *options = settings;
-    options->log[options->log_count++] = value;
-    return *value != '\0';
-}
-
-static bool set_count(const char *value, int *count)
-{
-    int64_t number;
-    if (!sbp_parse_int64(value, &number) || number < 1 || number > 1000000)
-        return false;
-    *count = (int)number;
-    return true;
-}
-
-static bool set_nodes(void *settings, const char *value)
-{
-    return set_count(value, &((struct options *)settings)->said.nodes);
-}
-
-static bool set_ranks_per_node(void *settings, const char *value)
-{
-    return set_count(value, &((struct options *)settings)->said.ranks_per_node);
-}
-
-static bool set_diff(void *settings, const char *value)
-{
-    ((struct options *)settings)->diff = value;
-    return *value != '\0';
-}
-
-static bool set_output(void *settings, const char *value)
-{
-    return sbp_finish_set_output(&((struct options *)settings)->finish, value);
-}
-
-static bool set_name(void *settings, const char *value)
-{
-    ((struct options *)settings)->finish.name = value;
-    return *value != '\0' && strlen(value) < NAME_BYTES;
-}
-
-static bool set_preset(void *settings, const char *value)
-{
-    return (((struct options *)settings)->preset = sbp_preset_find(value)) != NULL;
-}
-
-static bool set_ports(void *settings, const char *value)
-{
-    return set_count(value, &((struct options *)settings)->fit.ports);
-}
-
-static bool set_cluster_nodes(void *settings, const char *value)
-{
-    return set_count(value, &((struct options *)settings)->cluster_nodes);
-}
-
-static bool set_method(void *settings, const char *value)
-{
-    struct options *options = settings;
-    const bool is_legal = sbp_finish_set_method(&options->finish, value);
-    options->fit.is_paper = options->finish.is_paper;
-    return is_legal;
-}
-
-static bool set_statistic(void *settings, const char *value)
-{
-    ((struct options *)settings)->of_samples = "--statistic";
-    return sbp_finish_set_statistic(&((struct options *)settings)->finish, value);
-}
-
-static bool set_weights(void *settings, const char *value)
-{
-    ((struct options *)settings)->of_samples = "--weights";
-    return sbp_finish_set_weights(&((struct options *)settings)->finish, value);
-}
-
-static bool set_json(void *settings, const char *value)
-{
-    (void)value;
-    return ((struct options *)settings)->finish.json = true;
-}
-
-static bool set_quiet(void *settings, const char *value)
-{
-    (void)value;
-    return ((struct options *)settings)->finish.quiet = true;
-}
-
-static bool set_help(void *settings, const char *value)
-{
-    (void)value;
-    return ((struct options *)settings)->help = true;
-}
-
-#define PRESETS                                                                                    \
-    "p100, v100-16g, v100-32g, a100-40g, a100-80g, l40s, h100-sxm, h200-sxm, gh200, b200, gb200, " \
-    "mi300x, mi355x"
+#define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct options, field)
 
 static const struct sbp_option option_table[] = {
-    {"--from", "LOG", "a file name",
+    {"--from", "LOG",
      "log of nccl-tests (text or JSON), rccl-tests or the OSU benchmarks; may be repeated; or the "
      "samples of one calibration",
-     set_from},
-    {"--nodes", "N", "1 to 1000000", "nodes of the runs, where a log does not say", set_nodes},
-    {"--ranks-per-node", "N", "1 to 1000000", "ranks a node, where a log does not say",
-     set_ranks_per_node},
-    {"--diff", "FILE", "a file name",
-     "say what changed from one calibration's samples to those of the only --from", set_diff},
-    {"-o", "FILE", "a file name that does not end in .jsonl, as samples do", "write a cluster file",
-     set_output},
-    {"--device-preset", "NAME", PRESETS, "the devices, of which logs say nothing: needed with -o",
-     set_preset},
-    {"--method", "NAME", "curves, paper",
-     "curves (default) or paper: one alpha and beta a network by plain least squares", set_method},
-    {"--statistic", "NAME", "median and least",
-     "of the repeats in samples: median (default) or least", set_statistic},
-    {"--weights", "NAME", "relative, symmetric and none",
-     "of the errors of --method paper over samples (default relative)", set_weights},
-    {"--ports", "N", "1 to 1000000",
-     "network ports of a node (default: each of its devices has one)", set_ports},
-    {"--cluster-nodes", "N", "1 to 1000000",
-     "nodes of the cluster file (default: the most that were measured)", set_cluster_nodes},
-    {"--name", "NAME", "1 to 63 bytes", "of the cluster (default: the file's, or the samples')",
-     set_name},
-    {"--json", NULL, NULL, "print one JSON object instead of a table", set_json},
-    {"--quiet", NULL, NULL, "print nothing but errors", set_quiet},
-    {"--help", NULL, NULL, "print this", set_help},
-    {NULL, NULL, NULL, NULL, NULL},
+     FIELD(LIST, log)},
+    {"--nodes", "N", "nodes of the runs, where a log does not say", FIELD(INT, said.nodes),
+     .least = 1, .most = SBP_MOST_NODES},
+    {"--ranks-per-node", "N", "ranks a node, where a log does not say",
+     FIELD(INT, said.ranks_per_node), .least = 1, .most = SBP_MOST_RANKS_PER_NODE},
+    {"--diff", "FILE",
+     "say what changed from one calibration's samples to those of the only --from",
+     FIELD(TEXT, diff)},
+    {"-o", "FILE", "write a cluster file", FIELD(CHECKED, finish.output), SBP_FINISH_OUTPUT},
+    {"--device-preset", "NAME", "the devices, of which logs say nothing: needed with -o",
+     FIELD(CHOICE, preset), .name_at = sbp_preset_name},
+    {"--method", "NAME",
+     "curves (default) or paper: one alpha and beta a network by plain least squares",
+     FIELD(CHOICE, finish.method), .names = sbp_method_names},
+    {"--statistic", "NAME", "of the repeats in samples: median (default) or least",
+     FIELD(CHOICE, statistic), .names = sbp_statistic_names},
+    {"--weights", "NAME", "of the errors of --method paper over samples (default relative)",
+     FIELD(CHOICE, weights), .names = sbp_fit_weights_names},
+    {"--ports", "N", "network ports of a node (default: each of its devices has one)",
+     FIELD(INT, fit.ports), .least = 1, .most = SBP_MOST_RANKS_PER_NODE},
+    {"--cluster-nodes", "N", "nodes of the cluster file (default: the most that were measured)",
+     FIELD(INT, cluster_nodes), .least = 1, .most = SBP_MOST_NODES},
+    {"--name", "NAME", "of the cluster (default: the file's, or the samples')",
+     FIELD(TEXT, finish.name), .most = NAME_BYTES - 1},
+    {"--json", NULL, "print one JSON object instead of a table", FIELD(FLAG, finish.json)},
+    {"--quiet", NULL, "print nothing but errors", FIELD(FLAG, finish.quiet)},
+    {"--help", NULL, "print this", FIELD(FLAG, help)},
+    {.name = NULL},
 };
+
+static enum sbp_status read_options(int argc, char **argv, struct options *options,
+                                    struct sbp_diag *diag)
+{
+    options->preset = options->statistic = options->weights = -1;
+    SBP_TRY(sbp_options_read(option_table, argc, argv, options, NULL, diag));
+    options->fit.is_paper = options->finish.method == SBP_METHOD_PAPER;
+    if (options->statistic >= 0)
+        options->finish.statistic = (enum sbp_statistic)options->statistic;
+    if (options->weights >= 0)
+        options->finish.weights = (enum sbp_fit_weights)options->weights;
+    return SBP_OK;
+}
+
+/* "p100, v100-16g, ...": owned by the caller, NULL when memory is out. */
+static char *list_presets(void)
+{
+    struct sbp_text names = {0};
+    sbp_option_add_names(sbp_option_find(option_table, "--device-preset", 15), &names);
+    return names.bytes;
+}
 
 static void print_help(void)
 {
@@ -172,7 +96,9 @@ static void print_help(void)
         "how well;\nwrites a cluster file. The samples of a calibration are fitted as measuring "
         "fits them.\n\n");
     sbp_options_print(option_table, stdout);
-    (void)printf("Devices: " PRESETS ".\n");
+    char *presets = list_presets();
+    (void)printf("Devices: %s.\n", presets == NULL ? "" : presets);
+    free(presets);
 }
 
 /* --- the cluster file --- */
@@ -198,7 +124,7 @@ static enum sbp_status write_cluster(const struct options *options, const struct
     char name[NAME_BYTES];
     name_of(&options->finish, name);
     const struct sbp_network_file file = {.name = name,
-                                          .preset = options->preset,
+                                          .preset = sbp_preset_at(options->preset),
                                           .nodes = options->cluster_nodes,
                                           .measured = measured,
                                           .logs = logs};
@@ -258,7 +184,7 @@ static const char *find_log_option(const struct options *options)
         const char *name;
     } of_logs[] = {{options->said.nodes > 0, "--nodes"},
                    {options->said.ranks_per_node > 0, "--ranks-per-node"},
-                   {options->preset != NULL, "--device-preset"},
+                   {options->preset >= 0, "--device-preset"},
                    {options->fit.ports > 0, "--ports"},
                    {options->cluster_nodes > 0, "--cluster-nodes"}};
     for (size_t i = 0; i < sizeof of_logs / sizeof *of_logs; i++)
@@ -270,16 +196,16 @@ static const char *find_log_option(const struct options *options)
 static enum sbp_status check_samples(const struct options *options, struct sbp_diag *diag)
 {
     const char *wrong = find_log_option(options);
-    if (options->log_count != 1)
+    if (options->log.count != 1)
         return sbp_fail(diag, SBP_E_USAGE,
                         "samples are %s alone: one --from is legal, %d are given (samples of "
                         "several calibrations may stand in one file)",
-                        options->diff == NULL ? "fitted" : "compared", options->log_count);
+                        options->diff == NULL ? "fitted" : "compared", options->log.count);
     if (wrong != NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "%s is for logs, but %s holds samples, which say themselves what was "
                         "measured where",
-                        wrong, options->log[0]);
+                        wrong, options->log.word[0]);
     return SBP_OK;
 }
 
@@ -324,7 +250,7 @@ static enum sbp_status use_samples(const struct options *options, struct sbp_dia
 {
     struct sbp_record record;
     SBP_TRY(check_samples(options, diag));
-    SBP_TRY(read_samples(options->log[0], &record, diag));
+    SBP_TRY(read_samples(options->log.word[0], &record, diag));
     const enum sbp_status status = options->diff == NULL ? fit_samples(options, &record, diag)
                                                          : compare(options, &record, diag);
     sbp_record_free(&record);
@@ -366,19 +292,31 @@ static enum sbp_status use(const struct options *options, const struct sbp_logs 
                     logs->file_count == 1 ? "" : "s");
 }
 
+/* What samples need and logs do not, or the other way round. */
+static enum sbp_status check_logs(const struct options *options, struct sbp_diag *diag)
+{
+    if (options->statistic >= 0 || options->weights >= 0)
+        return sbp_fail(diag, SBP_E_USAGE, "%s is for the samples of a calibration, not for logs",
+                        options->statistic >= 0 ? "--statistic" : "--weights");
+    if (options->finish.output == NULL || options->preset >= 0)
+        return SBP_OK;
+    char *presets = list_presets();
+    const enum sbp_status status =
+        sbp_fail(diag, SBP_E_USAGE,
+                 "-o needs --device-preset NAME, for logs say nothing of how fast devices "
+                 "compute; legal are %s",
+                 presets == NULL ? "those of --help" : presets);
+    free(presets);
+    return status;
+}
+
 static enum sbp_status use_logs(const struct options *options, struct sbp_diag *diag)
 {
     struct sbp_logs logs;
     struct sbp_measured measured;
-    if (options->of_samples != NULL)
-        return sbp_fail(diag, SBP_E_USAGE, "%s is for the samples of a calibration, not for logs",
-                        options->of_samples);
-    if (options->finish.output != NULL && options->preset == NULL)
-        return sbp_fail(diag, SBP_E_USAGE,
-                        "-o needs --device-preset NAME, for logs say nothing of how fast devices "
-                        "compute; legal are " PRESETS);
-    enum sbp_status status =
-        sbp_logs_read(options->log, options->log_count, &options->said, &logs, &measured, diag);
+    SBP_TRY(check_logs(options, diag));
+    enum sbp_status status = sbp_logs_read(options->log.word, options->log.count, &options->said,
+                                           &logs, &measured, diag);
     if (status == SBP_OK)
         status = use(options, &logs, &measured, diag);
     sbp_measured_free(&measured);
@@ -389,11 +327,12 @@ static enum sbp_status use_logs(const struct options *options, struct sbp_diag *
 static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
 {
     bool has_samples = options->diff != NULL;
-    if (options->log_count == 0)
+    if (options->log.count == 0)
         return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
-    for (int i = 0; i < options->log_count; i++) {
-        has_samples = has_samples || sbp_record_is(options->log[i]);
-        if (options->finish.output != NULL && strcmp(options->log[i], options->finish.output) == 0)
+    for (int i = 0; i < options->log.count; i++) {
+        has_samples = has_samples || sbp_record_is(options->log.word[i]);
+        if (options->finish.output != NULL &&
+            strcmp(options->log.word[i], options->finish.output) == 0)
             return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",
                             options->finish.output);
     }
@@ -403,15 +342,15 @@ static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct options options = {.log = calloc((size_t)argc + 1, sizeof *options.log)};
-    enum sbp_status status =
-        options.log == NULL ? sbp_fail(&diag, SBP_E_MEMORY, "out of memory")
-                            : sbp_options_read(option_table, argc, argv, &options, NULL, &diag);
+    struct options options = {.log.word = calloc((size_t)argc + 1, sizeof *options.log.word)};
+    enum sbp_status status = options.log.word == NULL
+                                 ? sbp_fail(&diag, SBP_E_MEMORY, "out of memory")
+                                 : read_options(argc, argv, &options, &diag);
     if (status == SBP_OK && options.help)
         print_help();
     else if (status == SBP_OK)
         status = run(&options, &diag);
-    free(options.log);
+    free(options.log.word);
     if ((fflush(stdout) != 0 || ferror(stdout)) && status == SBP_OK)
         status = sbp_fail(&diag, SBP_E_IO, "standard output: %s", strerror(errno));
     if (status != SBP_OK)

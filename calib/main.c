@@ -57,7 +57,7 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
                                                                  : 4;
         job.layout.max_bytes = settings->max_bytes;
         job.layout.products =
-            settings->backend == SBP_CALIB_NCCL ? SBP_PRODUCTS_GPU : SBP_PRODUCTS_CPU;
+            settings->backend == SBP_BACKEND_NCCL ? SBP_PRODUCTS_GPU : SBP_PRODUCTS_CPU;
         job.layout.copy_bytes = sbp_product_list(job.layout.products)->copy_bytes;
         job.layout.kinds = settings->kinds;
     }
@@ -96,9 +96,9 @@ static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct
 {
     const struct sbp_settings *settings = session->settings;
     const bool launched = sbp_launcher_rank() >= 0;
-    if (settings->backend == SBP_CALIB_MPI || (settings->backend == SBP_CALIB_AUTO && launched))
+    if (settings->backend == SBP_BACKEND_MPI || (settings->backend == SBP_BACKEND_AUTO && launched))
         return sbp_mpi_run(sbp_calibration_rank, session, diag);
-    if (settings->backend == SBP_CALIB_NCCL)
+    if (settings->backend == SBP_BACKEND_NCCL)
         return run_on_gpus(session, diag);
     return sbp_threads_run(settings->ranks > 0 ? (int)settings->ranks : 4, sbp_calibration_rank,
                            session, diag);

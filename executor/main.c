@@ -13,8 +13,7 @@
 #include "executor/run_report.h"
 #include "planner/plan/plan.h"
 
-#define PROGRAM    "sbplan-run"
-#define MOST_STEPS 1000000
+#define PROGRAM "sbplan-run"
 
 struct options {
     const char *plan, *trace;
@@ -24,95 +23,34 @@ struct options {
 
 /* ---- command line -------------------------------------------------------------------------- */
 
-static bool set_steps(void *settings, const char *value)
-{
-    struct options *options = settings;
-    int64_t steps;
-    if (!sbp_parse_int64(value, &steps) || steps < 1 || steps > MOST_STEPS)
-        return false;
-    options->run.steps = (int)steps;
-    return true;
-}
+#define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct options, field)
 
-static bool set_verify(void *settings, const char *value)
-{
-    struct options *options = settings;
-    (void)value;
-    return options->run.verify = true;
-}
+static const char *const real_names[] = {[SBP_F32] = "f32", [SBP_F64] = "f64", NULL};
 
-static bool set_backend(void *settings, const char *value)
-{
-    struct options *options = settings;
-    options->run.backend = value;
-    return strcmp(value, "threads") == 0 || strcmp(value, "mpi") == 0 || strcmp(value, "nccl") == 0;
-}
-
-static bool set_device(void *settings, const char *value)
-{
-    struct options *options = settings;
-    options->run.device = value;
-    return strcmp(value, "cpu") == 0 || strcmp(value, "cuda") == 0;
-}
-
-static bool set_type(void *settings, const char *value)
-{
-    struct options *options = settings;
-    options->run.real = strcmp(value, "f64") == 0 ? SBP_F64 : SBP_F32;
-    return strcmp(value, "f32") == 0 || strcmp(value, "f64") == 0;
-}
-
-static bool set_seed(void *settings, const char *value)
-{
-    struct options *options = settings;
-    int64_t seed;
-    if (!sbp_parse_int64(value, &seed) || seed < 0 || seed > (int64_t)1 << 53)
-        return false;
-    options->run.seed = (uint64_t)seed;
-    return true;
-}
-
-static bool set_trace(void *settings, const char *value)
-{
-    struct options *options = settings;
-    options->trace = value;
-    options->run.trace = true;
-    return *value != '\0';
-}
-
-static bool set_json(void *settings, const char *value)
-{
-    struct options *options = settings;
-    (void)value;
-    return options->json = true;
-}
-
-static bool set_help(void *settings, const char *value)
-{
-    struct options *options = settings;
-    (void)value;
-    return options->help = true;
-}
-
+/* The lists without "auto", which is what stands without the option. */
 static const struct sbp_option option_table[] = {
-    {"--steps", "N", "1 to 1000000", "training steps (default 1)", set_steps},
-    {"--verify", NULL, NULL, "compute every step once more on one device in double and compare",
-     set_verify},
-    {"--backend", "NAME", "threads, mpi and nccl",
-     "mpi (default when started by an MPI launcher), threads or nccl", set_backend},
-    {"--device", "NAME", "cpu and cuda", "where the ranks compute: cpu (default) or cuda",
-     set_device},
-    {"--dtype", "NAME", "f32 and f64", "f32 (default) or f64: of the run", set_type},
-    {"--seed", "N", "0 to 2^53", "of weights, data and dropout (default 0)", set_seed},
-    {"--trace", "FILE", "a file name", "write the timeline of the last step", set_trace},
-    {"--json", NULL, NULL, "print one JSON object", set_json},
-    {"--help", NULL, NULL, "print this", set_help},
-    {NULL, NULL, NULL, NULL, NULL},
+    {"--steps", "N", "training steps (default 1)", FIELD(INT, run.steps), .least = 1,
+     .most = 1000000},
+    {"--verify", NULL, "compute every step once more on one device in double and compare",
+     FIELD(FLAG, run.verify)},
+    {"--backend", "NAME", "mpi (default when started by an MPI launcher), threads or nccl",
+     FIELD(NAME, run.backend), .names = sbp_backend_names + 1},
+    {"--device", "NAME", "where the ranks compute: cpu (default) or cuda", FIELD(NAME, run.device),
+     .names = sbp_device_names + 1},
+    {"--dtype", "NAME", "f32 (default) or f64: of the run", FIELD(CHOICE, run.real),
+     .names = real_names},
+    {"--seed", "N", "of weights, data and dropout (default 0)", FIELD(WHOLE, run.seed),
+     .most = (int64_t)1 << 53},
+    {"--trace", "FILE", "write the timeline of the last step", FIELD(TEXT, trace)},
+    {"--json", NULL, "print one JSON object", FIELD(FLAG, json)},
+    {"--help", NULL, "print this", FIELD(FLAG, help)},
+    {.name = NULL},
 };
 
 static enum sbp_status parse(int argc, char **argv, struct options *options, struct sbp_diag *diag)
 {
     SBP_TRY(sbp_options_read(option_table, argc, argv, options, &options->plan, diag));
+    options->run.trace = options->trace != NULL;
     if (options->help)
         return SBP_OK;
     if (options->plan == NULL)

@@ -15,13 +15,7 @@
 #define MOST_ROUNDS 500
 #define CONVERGED   1e-12
 
-const char *sbp_fit_weights_name(enum sbp_fit_weights weights)
-{
-    static const char *const names[] = {[SBP_FIT_RELATIVE] = "relative",
-                                        [SBP_FIT_SYMMETRIC] = "symmetric",
-                                        [SBP_FIT_NONE] = "none"};
-    return names[weights];
-}
+const char *const sbp_fit_weights_names[] = {"relative", "symmetric", "none", NULL};
 
 double sbp_fit_predict_s(double alpha_s, double beta_s_per_byte, const struct sbp_fit_point *point)
 {

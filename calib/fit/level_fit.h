@@ -28,8 +28,7 @@ enum sbp_fit_weights {
     SBP_FIT_NONE,      /* sum (p - t)^2, the paper's own: the largest messages decide alone */
 };
 #define SBP_FIT_WEIGHTS 3
-/* "relative", "symmetric", "none" */
-const char *sbp_fit_weights_name(enum sbp_fit_weights weights);
+extern const char *const sbp_fit_weights_names[]; /* NULL-ended */
 
 /* How predictions compare with measurements over some points. */
 struct sbp_fit_error {

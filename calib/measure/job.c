@@ -214,12 +214,12 @@ static void add_collectives(struct sbp_text *text, unsigned kinds)
 static void add_options(struct sbp_text *text, const struct sbp_settings *settings)
 {
     add_collectives(text, settings->kinds);
-    if (settings->finish.is_paper)
+    if (settings->finish.method == SBP_METHOD_PAPER)
         sbp_text_add(text, " --method paper");
     if (settings->finish.statistic != SBP_OF_MEDIANS)
-        sbp_text_add(text, " --statistic %s", sbp_statistic_name(settings->finish.statistic));
+        sbp_text_add(text, " --statistic %s", sbp_statistic_names[settings->finish.statistic]);
     if (settings->finish.weights != SBP_FIT_RELATIVE)
-        sbp_text_add(text, " --weights %s", sbp_fit_weights_name(settings->finish.weights));
+        sbp_text_add(text, " --weights %s", sbp_fit_weights_names[settings->finish.weights]);
     if (settings->nominal_bytes_per_s > 0)
         sbp_text_add(text, " --nominal %.12g", settings->nominal_bytes_per_s);
     if (settings->merge != NULL)
@@ -242,7 +242,7 @@ static void add_script(struct sbp_text *text, const struct sbp_job *job)
                  "#SBATCH --nodes=%d\n"
                  "#SBATCH --ntasks-per-node=%d\n",
                  job->layout.nodes, job->layout.ranks_per_node);
-    if (settings->backend == SBP_CALIB_NCCL)
+    if (settings->backend == SBP_BACKEND_NCCL)
         sbp_text_add(text, "#SBATCH --gpus-per-node=%d\n", job->layout.ranks_per_node);
     sbp_text_add(text,
                  "#SBATCH --exclusive\n"
@@ -259,7 +259,7 @@ static void add_script(struct sbp_text *text, const struct sbp_job *job)
         "    sbplan-calibrate --backend %s --max-bytes %lld --budget-s %.10g --runs %d --seed %lld "
         "-o %s",
         settings->finish.output, job->layout.ranks_per_node,
-        settings->backend == SBP_CALIB_NCCL ? "nccl" : "mpi", (long long)settings->max_bytes,
+        settings->backend == SBP_BACKEND_NCCL ? "nccl" : "mpi", (long long)settings->max_bytes,
         settings->budget_s, (int)settings->runs, (long long)settings->seed,
         settings->finish.output);
     add_options(text, settings);

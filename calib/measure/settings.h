@@ -5,16 +5,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/status.h"
+#include "base/options.h"
 #include "calib/output/fit_and_write.h"
-
-enum sbp_calib_backend {
-    SBP_CALIB_AUTO,
-    SBP_CALIB_THREADS,
-    SBP_CALIB_MPI,
-    SBP_CALIB_NCCL,
-};
-#define SBP_CALIB_BACKENDS 4
 
 struct sbp_settings {
     struct sbp_finish_options finish;
@@ -25,7 +17,7 @@ struct sbp_settings {
     double budget_s;
     double nominal_bytes_per_s; /* 0: what the system says */
     unsigned kinds;             /* a bit for each collective; 0: all */
-    enum sbp_calib_backend backend;
+    enum sbp_backend backend;
     bool dry_run, print_sbatch, fresh, help;
 };
 

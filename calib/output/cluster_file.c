@@ -323,7 +323,7 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
                   "are more ranks than cores"
                 : "wall time, largest over ranks",
         failed);
-    sbp_json_put_text(measured, "communication_times", sbp_statistic_name(calibration->statistic),
+    sbp_json_put_text(measured, "communication_times", sbp_statistic_names[calibration->statistic],
                       failed);
     if (sbp_calibration_is_gpu(calibration))
         sbp_json_put_text(measured, "device", origin->device, failed);
@@ -358,7 +358,7 @@ static void add_fits(bool *failed, cJSON *measured, const struct sbp_calibration
                      const struct sbp_calibrated *calibrated)
 {
     sbp_json_put_text(measured, "method", calibrated->network == NULL ? "paper" : "curves", failed);
-    sbp_json_put_text(measured, "weights", sbp_fit_weights_name(calibrated->weights), failed);
+    sbp_json_put_text(measured, "weights", sbp_fit_weights_names[calibrated->weights], failed);
     sbp_json_put_number(measured, "points", calibrated->points, failed);
     sbp_json_put_number(measured, "points_planned", calibration->collectives.count, failed);
     sbp_json_put_number(measured, "points_settled", calibrated->settled, failed);
@@ -366,8 +366,7 @@ static void add_fits(bool *failed, cJSON *measured, const struct sbp_calibration
         return;
     cJSON *fits = sbp_json_put_object(measured, "fits", failed);
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
-        add_fit(failed,
-                sbp_json_put_object(fits, sbp_fit_weights_name((enum sbp_fit_weights)w), failed),
+        add_fit(failed, sbp_json_put_object(fits, sbp_fit_weights_names[w], failed),
                 &calibrated->fit[w]);
 }
 

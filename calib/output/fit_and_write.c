@@ -11,36 +11,14 @@
 #include "calib/output/report.h"
 #include "calib/output/cluster_file.h"
 
-bool sbp_finish_set_output(struct sbp_finish_options *options, const char *name)
+const char *const sbp_method_names[] = {"curves", "paper", NULL};
+
+bool sbp_finish_set_output(void *field, const char *name)
 {
     static const char lines[] = ".jsonl";
     const size_t length = strlen(name), cut = sizeof lines - 1;
-    options->output = name;
+    *(const char **)field = name;
     return length > 0 && (length < cut || strcmp(name + length - cut, lines) != 0);
-}
-
-bool sbp_finish_set_method(struct sbp_finish_options *options, const char *name)
-{
-    options->is_paper = strcmp(name, "paper") == 0;
-    return options->is_paper || strcmp(name, "curves") == 0;
-}
-
-bool sbp_finish_set_statistic(struct sbp_finish_options *options, const char *name)
-{
-    int s = 0;
-    while (s < SBP_STATISTICS && strcmp(name, sbp_statistic_name((enum sbp_statistic)s)) != 0)
-        s++;
-    options->statistic = (enum sbp_statistic)s;
-    return s < SBP_STATISTICS;
-}
-
-bool sbp_finish_set_weights(struct sbp_finish_options *options, const char *name)
-{
-    int w = 0;
-    while (w < SBP_FIT_WEIGHTS && strcmp(name, sbp_fit_weights_name((enum sbp_fit_weights)w)) != 0)
-        w++;
-    options->weights = (enum sbp_fit_weights)w;
-    return w < SBP_FIT_WEIGHTS;
 }
 
 static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
@@ -80,7 +58,7 @@ static enum sbp_status write_and_print(const struct sbp_calibration *found,
 static enum sbp_status finish(const struct sbp_record *record, const struct sbp_calibration *found,
                               const struct sbp_finish_options *options, struct sbp_diag *diag)
 {
-    if (options->is_paper)
+    if (options->method == SBP_METHOD_PAPER)
         return write_and_print(found, NULL, options, diag);
     struct sbp_calibrated_network *network = calloc(1, sizeof *network);
     if (network == NULL)

@@ -8,22 +8,28 @@
 #include "calib/samples/points.h"
 #include "calib/samples/sample_file.h"
 
+/* Curves by group shape, or one alpha and beta (AutoDDL, section 3.2). */
+enum sbp_method { SBP_METHOD_CURVES, SBP_METHOD_PAPER };
+extern const char *const sbp_method_names[]; /* NULL-ended */
+
 struct sbp_finish_options {
-    const char *output;           /* cluster file; NULL: none is written */
-    const char *name;             /* of the cluster; NULL: the samples' */
-    bool is_paper;                /* one alpha and beta instead of curves by group shape */
-    enum sbp_fit_weights weights; /* of the errors of is_paper */
+    const char *output; /* cluster file; NULL: none is written */
+    const char *name;   /* of the cluster; NULL: the samples' */
+    enum sbp_method method;
+    enum sbp_fit_weights weights; /* of the errors of the paper's method */
     enum sbp_statistic statistic;
     bool json, quiet; /* print the cluster file, or nothing, instead of tables */
 };
 
-/* A file name that is not of samples, which nothing may overwrite. */
-bool sbp_finish_set_output(struct sbp_finish_options *options, const char *name);
-/* "curves", "paper"; "median", "least"; "relative", "symmetric", "none"; false: of no other name.
- */
-bool sbp_finish_set_method(struct sbp_finish_options *options, const char *name);
-bool sbp_finish_set_statistic(struct sbp_finish_options *options, const char *name);
-bool sbp_finish_set_weights(struct sbp_finish_options *options, const char *name);
+/* Of the option -o: a file name that is not of samples, which nothing may overwrite. */
+bool sbp_finish_set_output(void *field, const char *name);
+#define SBP_FINISH_OUTPUT                                                                          \
+    .set = sbp_finish_set_output, .legal = "a file name that does not end in .jsonl, as samples "  \
+                                           "do"
+
+/* Most that options take of a cluster. */
+#define SBP_MOST_NODES          1000000
+#define SBP_MOST_RANKS_PER_NODE 1024
 
 /* Prints on standard output. E_INPUT: the samples do not determine what is fitted; E_IO, E_MEMORY,
  * E_RANGE. */

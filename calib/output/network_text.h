@@ -6,7 +6,7 @@
 
 #include "calib/logs/log.h"
 #include "calib/fit/network_fit.h"
-#include "calib/output/preset.h"
+#include "costmodel/cluster/preset.h"
 
 struct cJSON;
 

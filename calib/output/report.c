@@ -61,7 +61,7 @@ static enum sbp_status print_fits(const struct sbp_calibrated *calibrated, FILE 
     sbp_table_init(&table, 7, titles);
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++) {
         const struct sbp_fit *fit = &calibrated->fit[w];
-        sbp_table_cell(&table, "%s", sbp_fit_weights_name((enum sbp_fit_weights)w));
+        sbp_table_cell(&table, "%s", sbp_fit_weights_names[w]);
         sbp_table_cell(&table, "%s", w == (int)calibrated->weights ? "taken" : "");
         sbp_table_cell(&table, "%s", sbp_format_seconds(fit->alpha_s, text));
         sbp_table_cell(&table, "%.3g", fit->beta_s_per_byte);

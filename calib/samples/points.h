@@ -17,9 +17,7 @@
 #define SBP_BAD_RUN 1.25
 
 enum sbp_statistic { SBP_OF_MEDIANS, SBP_OF_LEAST };
-#define SBP_STATISTICS 2
-/* "median", "least" */
-const char *sbp_statistic_name(enum sbp_statistic statistic);
+extern const char *const sbp_statistic_names[]; /* NULL-ended */
 
 /* One pass over the cells, of one chain of sessions. */
 struct sbp_run {

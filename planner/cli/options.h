@@ -14,12 +14,8 @@
 #include <stdio.h>
 
 #include "base/arena.h"
+#include "base/options.h"
 #include "base/status.h"
-
-struct sbp_word_list {
-    int count;
-    const char **word; /* borrowed from argv */
-};
 
 struct sbp_arguments {
     struct sbp_arena arena; /* owns the arrays */

@@ -5,8 +5,6 @@
 
 #define DEFAULT_RANKS 4
 
-enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI, BACKEND_NCCL };
-
 /* The first option given that is one of the list; NULL. */
 static const char *find_among(const struct sbp_word_list *given, const char *const *names)
 {
@@ -26,9 +24,9 @@ static bool only_plans(const struct sbp_arguments *arguments)
 static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const bool available = sbp_launch_has_mpirun(), rank = sbp_launcher_rank() >= 0;
-    const bool nccl = arguments->backend == BACKEND_NCCL;
-    const bool mpi = nccl || arguments->backend == BACKEND_MPI ||
-                     (arguments->backend == BACKEND_AUTO && (available || rank));
+    const bool nccl = arguments->backend == SBP_BACKEND_NCCL;
+    const bool mpi = nccl || arguments->backend == SBP_BACKEND_MPI ||
+                     (arguments->backend == SBP_BACKEND_AUTO && (available || rank));
     const char *backend = nccl ? "nccl" : mpi ? "mpi" : "threads";
     struct sbp_launch launch = {.program = "sbplan-calibrate",
                                 .build_folder = "calib",
@@ -59,7 +57,7 @@ static enum sbp_status check_options(const struct sbp_arguments *arguments, bool
     const char *wrong = reads || !only_plans(arguments)
                             ? find_among(&arguments->forward, reads ? measuring : reading)
                             : NULL;
-    if (wrong == NULL && reads && arguments->backend != BACKEND_AUTO)
+    if (wrong == NULL && reads && arguments->backend != SBP_BACKEND_AUTO)
         wrong = "--backend";
     if (wrong != NULL)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan calibrate: %s says how to %s, and --from LOG %s",

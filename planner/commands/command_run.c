@@ -3,8 +3,6 @@
 #include "planner/cli/launch.h"
 #include "planner/plan/plan.h"
 
-enum { BACKEND_AUTO, BACKEND_THREADS, BACKEND_MPI };
-
 /* A plan that is wrong is refused here, once, and not by every rank. */
 static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_diag *diag)
 {
@@ -20,22 +18,20 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
 /* Without a backend sbplan-run takes mpi when a launcher started it, else threads. */
 static void choose(const struct sbp_arguments *arguments, struct sbp_launch *launch)
 {
-    static const char *const backends[] = {"auto", "threads", "mpi", "nccl"};
-    static const char *const devices[] = {"auto", "cpu", "cuda"};
     int count = 0;
-    if (arguments->backend != BACKEND_AUTO) {
+    if (arguments->backend != SBP_BACKEND_AUTO) {
         launch->extra[count++] = "--backend";
-        launch->extra[count++] = backends[arguments->backend];
+        launch->extra[count++] = sbp_backend_names[arguments->backend];
     }
     if (arguments->device > 0) {
         launch->extra[count++] = "--device";
-        launch->extra[count++] = devices[arguments->device];
+        launch->extra[count++] = sbp_device_names[arguments->device];
     }
 }
 
 enum sbp_status sbp_command_run(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
-    const bool mpirun = arguments->backend == BACKEND_MPI && sbp_launcher_rank() < 0;
+    const bool mpirun = arguments->backend == SBP_BACKEND_MPI && sbp_launcher_rank() < 0;
     struct sbp_launch launch = {
         .program = "sbplan-run", .build_folder = "executor", .arguments = arguments};
     int64_t ranks = 0;

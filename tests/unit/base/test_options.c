@@ -8,42 +8,54 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "base/text.h"
 
 struct settings {
-    int64_t steps;
     bool verify;
+    int steps, backend;
+    int64_t seed, evaluations, bytes;
+    double tokens, limit_s, budget_s;
+    const char *name, *device, *even;
+    struct sbp_word_list log;
 };
 
-static bool set_steps(void *settings, const char *value)
+static bool set_even(void *field, const char *value)
 {
-    int64_t *steps = &((struct settings *)settings)->steps;
-    return sbp_parse_int64(value, steps) && *steps > 0;
+    *(const char **)field = value;
+    return strlen(value) % 2 == 0;
 }
 
-static bool set_verify(void *settings, const char *value)
-{
-    assert_null(value);
-    return ((struct settings *)settings)->verify = true;
-}
+#define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct settings, field)
 
 static const struct sbp_option options[] = {
-    {"--steps", "N", "1 to 100", "training steps", set_steps},
-    {"--verify", NULL, NULL, "compare", set_verify},
-    {NULL, NULL, NULL, NULL, NULL},
+    {"--steps", "N", "training steps", FIELD(INT, steps), .least = 1, .most = 100},
+    {"--verify", NULL, "compare", FIELD(FLAG, verify)},
+    {"--seed", "N", "of all", FIELD(WHOLE, seed), .least = -3, .most = (int64_t)1 << 53},
+    {"--count", "N", "of evaluations", FIELD(COUNT, evaluations), .least = 1, .most = 2000000},
+    {"--bytes", "BYTES", "at most", FIELD(SIZE, bytes), .least = 4096, .most = 1 << 20},
+    {"--tokens", "N", "of the training", FIELD(TOKENS, tokens), .least = 1},
+    {"--limit", "SECONDS", "of the search", FIELD(SECONDS, limit_s)},
+    {"--budget", "SECONDS", "of measuring", FIELD(RATE, budget_s), .most = 60},
+    {"--backend", "NAME", "of ranks", FIELD(CHOICE, backend), .names = sbp_backend_names},
+    {"--device", "NAME", "of ranks", FIELD(NAME, device), .names = sbp_device_names + 1},
+    {"--name", "NAME", "of the cluster", FIELD(TEXT, name), .most = 3},
+    {"--from", "LOG", "may be repeated", FIELD(LIST, log)},
+    {"--even", "TEXT", "of even length", FIELD(CHECKED, even), .set = set_even,
+     .legal = "an even number of bytes"},
+    {.name = NULL},
 };
 
 /* Splits words at blanks and reads them. */
 static enum sbp_status parse(const char *words, struct settings *settings, const char **operand,
                              struct sbp_diag *diag)
 {
-    static char copy[128];
+    static char copy[192];
     char *argv[16] = {"program"};
     int argc = 1;
     (void)snprintf(copy, sizeof copy, "%s", words);
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
         argv[argc++] = word;
-    *settings = (struct settings){0};
+    static const char *logs[16];
+    *settings = (struct settings){.log.word = logs};
     *diag = (struct sbp_diag){{0}};
     return sbp_options_read(options, argc, argv, settings, operand, diag);
 }
@@ -64,6 +76,29 @@ static void test_taken(void **state)
     assert_null(operand);
 }
 
+static void test_kinds(void **state)
+{
+    (void)state;
+    struct settings settings;
+    struct sbp_diag diag;
+    assert_int_equal(parse("--seed -3 --count 1.5M --bytes 8K --tokens 300B --limit 0 --budget 60",
+                           &settings, NULL, &diag),
+                     SBP_OK);
+    assert_int_equal(settings.seed, -3);
+    assert_int_equal(settings.evaluations, 1500000);
+    assert_int_equal(settings.bytes, 8192);
+    assert_true(settings.tokens == 3e11 && settings.limit_s == 0 && settings.budget_s == 60);
+    assert_int_equal(parse("--backend nccl --device cuda --name abc --from a --even=bc --from b",
+                           &settings, NULL, &diag),
+                     SBP_OK);
+    assert_int_equal(settings.backend, SBP_BACKEND_NCCL);
+    assert_string_equal(settings.device, "cuda");
+    assert_string_equal(settings.name, "abc");
+    assert_string_equal(settings.even, "bc");
+    assert_int_equal(settings.log.count, 2);
+    assert_string_equal(settings.log.word[1], "b");
+}
+
 static void test_refused(void **state)
 {
     (void)state;
@@ -72,8 +107,29 @@ static void test_refused(void **state)
         {"--stesp=3", "unknown option \"--stesp\", did you mean \"--steps\"?"},
         {"--zzzzzzzz", "unknown option \"--zzzzzzzz\", see --help"},
         {"--steps", "--steps needs a value: N"},
-        {"--steps 0", "--steps: \"0\" is not legal; legal: 1 to 100"},
-        {"--steps=", "--steps: \"\" is not legal; legal: 1 to 100"},
+        {"--steps 0", "--steps: \"0\" is not legal; legal: a whole number from 1 to 100"},
+        {"--steps 101", "--steps: \"101\" is not legal; legal: a whole number from 1 to 100"},
+        {"--steps=", "--steps: \"\" is not legal; legal: a whole number from 1 to 100"},
+        {"--steps 4294967297",
+         "--steps: \"4294967297\" is not legal; legal: a whole number from 1 to 100"},
+        {"--seed -4",
+         "--seed: \"-4\" is not legal; legal: a whole number from -3 to 9007199254740992"},
+        {"--count 3M", "--count: \"3M\" is not legal; legal: a whole number from 1 to 2000000"},
+        {"--count 1.5", "--count: \"1.5\" is not legal; legal: a whole number from 1 to 2000000"},
+        {"--bytes 4095", "--bytes: \"4095\" is not legal; legal: a size as in 4096, 512M or 80G, "
+                         "from 4096 to 1048576"},
+        {"--bytes 2M", "--bytes: \"2M\" is not legal; legal: a size as in 4096, 512M or 80G, "
+                       "from 4096 to 1048576"},
+        {"--tokens 0", "--tokens: \"0\" is not legal; legal: a whole number from 1, as in 1000, "
+                       "300B or 3e11"},
+        {"--limit -1", "--limit: \"-1\" is not legal; legal: a number of seconds from 0"},
+        {"--budget 0", "--budget: \"0\" is not legal; legal: a number above 0 up to 60"},
+        {"--budget 61", "--budget: \"61\" is not legal; legal: a number above 0 up to 60"},
+        {"--backend shm", "--backend: \"shm\" is not legal; legal: auto, threads, mpi, nccl"},
+        {"--device auto", "--device: \"auto\" is not legal; legal: cpu, cuda"},
+        {"--name alps", "--name: \"alps\" is not legal; legal: a text of 1 to 3 bytes"},
+        {"--name=", "--name: \"\" is not legal; legal: a text of 1 to 3 bytes"},
+        {"--even odd", "--even: \"odd\" is not legal; legal: an even number of bytes"},
         {"--verify=yes", "--verify takes no value"},
         {"a b", "\"b\" is one word too many, see --help"},
     };
@@ -157,8 +213,9 @@ static void test_alone(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_taken), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_launcher),
-                                       cmocka_unit_test(test_slurm), cmocka_unit_test(test_alone)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_taken),   cmocka_unit_test(test_kinds),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_launcher),
+        cmocka_unit_test(test_slurm),   cmocka_unit_test(test_alone)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

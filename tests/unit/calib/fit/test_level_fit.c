@@ -201,9 +201,8 @@ static void test_parameters_are_not_negative(void **state)
         assert_int_equal(
             sbp_fit_points(data.point, data.count, (enum sbp_fit_weights)w, &fit, NULL), SBP_OK);
         if (fit.alpha_s != 0 || !(fit.beta_s_per_byte > 1e-10))
-            fail_msg("%s: alpha %g, beta %g, expected 0 and over 1e-10",
-                     sbp_fit_weights_name((enum sbp_fit_weights)w), fit.alpha_s,
-                     fit.beta_s_per_byte);
+            fail_msg("%s: alpha %g, beta %g, expected 0 and over 1e-10", sbp_fit_weights_names[w],
+                     fit.alpha_s, fit.beta_s_per_byte);
     }
 }
 

@@ -1,7 +1,6 @@
-#include "calib/output/preset.h"
+#include "costmodel/cluster/preset.h"
 
 #include <stddef.h>
-#include <string.h>
 
 #define GIB INT64_C(1073741824)
 #define GB  INT64_C(1000000000)
@@ -177,10 +176,8 @@ const struct sbp_preset *sbp_preset_at(int place)
     return place >= 0 && place < count ? &presets[place] : NULL;
 }
 
-const struct sbp_preset *sbp_preset_find(const char *name)
+const char *sbp_preset_name(int place)
 {
-    for (int i = 0; sbp_preset_at(i) != NULL; i++)
-        if (strcmp(presets[i].name, name) == 0)
-            return &presets[i];
-    return NULL;
+    const struct sbp_preset *preset = sbp_preset_at(place);
+    return preset == NULL ? NULL : preset->name;
 }

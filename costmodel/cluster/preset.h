@@ -1,6 +1,6 @@
 /* Rates and sizes of devices that logs of collectives do not hold, each from its data sheet. */
-#ifndef SBP_CALIB_OUTPUT_PRESET_H
-#define SBP_CALIB_OUTPUT_PRESET_H
+#ifndef SBP_COSTMODEL_CLUSTER_PRESET_H
+#define SBP_COSTMODEL_CLUSTER_PRESET_H
 
 #include <stdint.h>
 
@@ -18,9 +18,9 @@ struct sbp_preset {
     const char *link;             /* what the links are */
 };
 
-/* NULL: no preset is called so. */
-const struct sbp_preset *sbp_preset_find(const char *name);
-/* By place, from 0; NULL behind the last. */
+/* By place, from 0; NULL before the first and behind the last. */
 const struct sbp_preset *sbp_preset_at(int place);
+/* Its name; NULL as above. */
+const char *sbp_preset_name(int place);
 
 #endif

@@ -311,7 +311,7 @@ static bool find_target(struct sbp_problem *problem, const struct sbp_eliminatio
 {
     *target = (struct elimination_target){.row_stride = 1, .column_stride = 1};
     if (step->right >= 0) {
-        bool transposed;
+        bool transposed = false;
         target->cost = sbp_problem_edge_table(problem, step->left, step->right, &transposed);
         if (transposed)
             target->column_stride = (size_t)problem->variable[step->left].domain;

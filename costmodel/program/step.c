@@ -146,7 +146,8 @@ static struct hosted hosted_states(const struct sbp_step *step, int stage)
             continue;
         hosted.parameters += (double)updated;
         hosted.bytes += (double)program->host_bytes;
-        hosted.buckets += (double)((updated - 1) / step->parallel.bucket_parameters + 1);
+        const int64_t buckets = (updated - 1) / step->parallel.bucket_parameters + 1;
+        hosted.buckets += (double)buckets;
         if (updated > most)
             hosted.most = program;
         most = updated > most ? updated : most;

@@ -68,9 +68,9 @@ static void label_in_order(const struct sbp_space *space, const int *choice, uin
         for (int f = 0; f < space->mesh->family_count; f++) {
             const uint8_t *count = sbp_space_count(space, v, choice[v], f);
             uint8_t *own = role + (size_t)v * SBP_MAX_AXES + space->mesh->family[f].first;
-            for (uint8_t r = 0; r < space->variable[v].role_count; r++)
+            for (int r = 0; r < space->variable[v].role_count; r++)
                 for (int k = 0; k < count[r]; k++)
-                    *own++ = r;
+                    *own++ = (uint8_t)r;
         }
 }
 

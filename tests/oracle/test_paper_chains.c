@@ -63,8 +63,8 @@ static double paper_edge_s(const struct paper_chain *chain, int layer, const str
     if (a->p[0] == b->p[0] || a->p[1] == b->p[2])
         return 0;
     const int64_t p = (int64_t)a->p[0], q = (int64_t)b->p[0], gcd = whole_gcd(p, q);
-    const double members = (double)(p / gcd * (q / gcd));
-    return 2 * one_way_s(&chain->link, members,
+    const int64_t members = p / gcd * (q / gcd);
+    return 2 * one_way_s(&chain->link, (double)members,
                          4 * chain->tokens * chain->size[layer + 1] / chain->devices);
 }
 

@@ -11,10 +11,10 @@ report() {
 }
 
 # shellcheck disable=SC2086 # folders are words
-texts=$(find $folders configs results tests subprojects/packagefiles -name '*.[ch]' -o -name '*.cu' -o -name 'meson.build' -o -name '*.sh' -o \
-    -name '*.json' -o -name '*.md')
+texts=$(find $folders configs docs results tests subprojects/packagefiles -name '*.[ch]' -o \
+    -name '*.cu' -o -name 'meson.build' -o -name '*.sh' -o -name '*.json' -o -name '*.md')
 count_sources "$texts"
-top='dev README.md CHANGELOG.md meson.build meson_options.txt .ci/run'
+top='dev README.md ARCHITECTURE.md DESIGN.md CONTRIBUTING.md CHANGELOG.md meson.build meson_options.txt .ci/run'
 
 # Brackets keep the patterns from finding themselves.
 # shellcheck disable=SC2086

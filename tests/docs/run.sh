@@ -1,5 +1,5 @@
 #!/bin/sh
-# The examples of README.md and docs/*.md, run and compared with what the pages show.
+# The examples of the pages for users, run and compared with what the pages show.
 #
 #   ```console   lines that begin with "$ " are run by sh, one after the other, in a folder that is
 #                empty when the page begins; what a command prints is what follows up to the next
@@ -175,7 +175,7 @@ run_page() {
 }
 
 # shellcheck disable=SC2046 # names of pages are words
-[ $# -gt 0 ] || set -- $(cd "$source" && ls README.md docs/*.md)
+[ $# -gt 0 ] || set -- $(cd "$source" && ls README.md CHANGELOG.md docs/*.md tests/README.md)
 for page; do run_page "$page"; done
 echo "$# pages: $examples examples run, $options options and $links links checked, $failed failed"
 [ $failed -eq 0 ] && [ $examples -gt 0 ]

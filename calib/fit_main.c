@@ -15,6 +15,7 @@
 #include "calib/output/network_text.h"
 
 #define PROGRAM    "sbplan-fit"
+#define PRESET     "--device-preset"
 #define NAME_BYTES 64
 
 struct options {
@@ -46,7 +47,7 @@ static const struct sbp_option option_table[] = {
      "say what changed from one calibration's samples to those of the only --from",
      FIELD(TEXT, diff)},
     {"-o", "FILE", "write a cluster file", FIELD(CHECKED, finish.output), SBP_FINISH_OUTPUT},
-    {"--device-preset", "NAME", "the devices, of which logs say nothing: needed with -o",
+    {PRESET, "NAME", "the devices, of which logs say nothing: needed with -o",
      FIELD(CHOICE, preset), .name_at = sbp_preset_name},
     {"--method", "NAME",
      "curves (default) or paper: one alpha and beta a network by plain least squares",
@@ -84,7 +85,7 @@ static enum sbp_status read_options(int argc, char **argv, struct options *optio
 static char *list_presets(void)
 {
     struct sbp_text names = {0};
-    sbp_option_add_names(sbp_option_find(option_table, "--device-preset", 15), &names);
+    sbp_option_add_names(sbp_option_find(option_table, PRESET, strlen(PRESET)), &names);
     return names.bytes;
 }
 
@@ -184,7 +185,7 @@ static const char *find_log_option(const struct options *options)
         const char *name;
     } of_logs[] = {{options->said.nodes > 0, "--nodes"},
                    {options->said.ranks_per_node > 0, "--ranks-per-node"},
-                   {options->preset >= 0, "--device-preset"},
+                   {options->preset >= 0, PRESET},
                    {options->fit.ports > 0, "--ports"},
                    {options->cluster_nodes > 0, "--cluster-nodes"}};
     for (size_t i = 0; i < sizeof of_logs / sizeof *of_logs; i++)
@@ -303,7 +304,7 @@ static enum sbp_status check_logs(const struct options *options, struct sbp_diag
     char *presets = list_presets();
     const enum sbp_status status =
         sbp_fail(diag, SBP_E_USAGE,
-                 "-o needs --device-preset NAME, for logs say nothing of how fast devices "
+                 "-o needs " PRESET " NAME, for logs say nothing of how fast devices "
                  "compute; legal are %s",
                  presets == NULL ? "those of --help" : presets);
     free(presets);

@@ -87,7 +87,6 @@ enum sbp_basis {
     SBP_BASIS_MAP(SBP_BASIS_ENUM)
 #undef SBP_BASIS_ENUM
 };
-#define SBP_BASES (SBP_BASIS_NOT_MEASURED + 1)
 const char *sbp_basis_text(enum sbp_basis basis);
 
 struct sbp_network_price {

@@ -129,7 +129,6 @@ enum sbp_interval_kind {
     SBP_INTERVAL_SYNC,
     SBP_INTERVAL_OFFLOAD,
     SBP_INTERVAL_OPTIMIZER,
-    SBP_INTERVAL_KINDS
 };
 
 /* backward: input gradients and, unless zero-bubble parts them, weight gradients. A send stands

@@ -42,7 +42,6 @@ struct sbp_import_switch {
     bool supported;
 };
 
-#define SBP_IMPORT_MOST_FIELDS 24
 struct sbp_import_family {
     const char *name;                      /* model_type */
     const char *architecture;              /* of the model file */

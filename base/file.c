@@ -89,6 +89,12 @@ static int open_beside(const char *target, struct sbp_text *name)
     return -1;
 }
 
+const char *sbp_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash == NULL ? path : slash + 1;
+}
+
 /* The folder of a path, with the slash behind it. */
 static void add_folder(struct sbp_text *folder, const char *path)
 {

@@ -23,6 +23,9 @@ enum sbp_status sbp_file_write(const char *path, const char *text, size_t length
  * E_IO as it. */
 enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag) SBP_MUST_USE;
 
+/* The last part of a path, behind its last slash. */
+const char *sbp_file_name(const char *path);
+
 /* The folder of this program, for what lies beside it; false when it cannot be found out. */
 bool sbp_own_folder(char *folder, size_t size);
 

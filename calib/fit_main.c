@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json_write.h"
 #include "base/options.h"
 #include "calib/output/compare.h"
@@ -107,12 +108,11 @@ static void print_help(void)
 /* "dir/polaris.json": "polaris". */
 static void name_of(const struct sbp_finish_options *options, char name[NAME_BYTES])
 {
-    const char *slash = strrchr(options->output, '/'), *file = options->output;
     if (options->name != NULL) {
         (void)snprintf(name, NAME_BYTES, "%s", options->name);
         return;
     }
-    (void)snprintf(name, NAME_BYTES, "%s", slash == NULL ? file : slash + 1);
+    (void)snprintf(name, NAME_BYTES, "%s", sbp_file_name(options->output));
     const size_t length = strlen(name), cut = strlen(".json");
     if (length > cut && strcmp(name + length - cut, ".json") == 0)
         name[length - cut] = '\0';

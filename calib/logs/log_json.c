@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "calib/logs/log_parts.h"
 
@@ -177,8 +178,7 @@ static void read_program(struct sbp_log_scan *scan, struct sbp_log_run *run,
     const struct cJSON *program = cJSON_GetArrayItem(args, 0);
     if (!cJSON_IsString(program))
         return;
-    const char *slash = strrchr(program->valuestring, '/');
-    const char *name = slash == NULL ? program->valuestring : slash + 1;
+    const char *name = sbp_file_name(program->valuestring);
     run->title = sbp_log_copy(&scan->arena, name, (int)strlen(name), 40);
     run->collective = sbp_log_collective_find(name, (int)strlen(name));
 }

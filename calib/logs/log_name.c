@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "calib/logs/log_parts.h"
 
 /* What the columns tell. */
@@ -92,8 +93,7 @@ static bool is_one_of(unsigned candidates, const struct sbp_log_collective *coll
 /* "all_gather_n2_env1.txt", "nccl_alltoall.log": the first name of a collective in the file's. */
 static const struct sbp_log_collective *named_by_file(const char *path)
 {
-    const char *slash = strrchr(path, '/');
-    const char *name = slash == NULL ? path : slash + 1;
+    const char *name = sbp_file_name(path);
     for (; *name != '\0'; name++)
         for (int length = 6; length <= 14 && (size_t)length <= strlen(name); length++) {
             const struct sbp_log_collective *found = sbp_log_collective_find(name, length);

@@ -1,19 +1,13 @@
-#include <string.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "calib/logs/log_parts.h"
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
 
 static void add_row(const struct sbp_logs *logs, const struct sbp_log_table *from,
                     struct sbp_table *table)
 {
     char least[32], most[32];
-    sbp_table_cell(table, "%s", base_name(logs->file[from->file]));
+    sbp_table_cell(table, "%s", sbp_file_name(logs->file[from->file]));
     if (from->line > 0)
         sbp_table_cell(table, "%d", from->line);
     else

@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json_write.h"
 #include "calib/output/network_text.h"
 
@@ -387,12 +388,6 @@ static void add_kinds(bool *failed, cJSON *measured, const struct sbp_calibrated
     }
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
                                    const struct sbp_calibrated *calibrated)
 {
@@ -406,7 +401,7 @@ struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
     add_device(&failed, root, calibration, calibrated);
     cJSON *measured = sbp_json_put_object(root, "measured", &failed);
     add_origin(&failed, measured, calibration);
-    sbp_json_put_text(measured, "samples", base_name(calibration->samples_path), &failed);
+    sbp_json_put_text(measured, "samples", sbp_file_name(calibration->samples_path), &failed);
     add_fits(&failed, measured, calibration, calibrated);
     add_kinds(&failed, measured, calibrated);
     add_findings(&failed, measured, &calibration->findings);

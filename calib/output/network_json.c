@@ -1,9 +1,9 @@
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/json_write.h"
 #include "calib/output/network_text.h"
 
@@ -191,12 +191,6 @@ struct cJSON *sbp_network_quality_json(const struct sbp_network_fit *fit)
 
 /* --- the cluster file --- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 /* Every table that points came from, once. */
 static void put_sources(struct cJSON *object, const struct sbp_measured *measured, bool *failed)
 {
@@ -204,7 +198,7 @@ static void put_sources(struct cJSON *object, const struct sbp_measured *measure
     for (int i = 0; i < measured->source_count && !*failed; i++) {
         const struct sbp_measured_source *source = &measured->source[i];
         struct cJSON *at = sbp_json_push_object(array, failed);
-        sbp_json_put_text(at, "file", base_name(source->name), failed);
+        sbp_json_put_text(at, "file", sbp_file_name(source->name), failed);
         sbp_json_put_number(at, "table", source->table, failed);
         sbp_json_put_text(at, "library", source->library, failed);
         sbp_json_put_text(at, "network", source->network, failed);
@@ -220,7 +214,7 @@ static void put_left_out(struct cJSON *object, const struct sbp_logs *logs, bool
         if (sbp_log_reasons[note->reason].effect == SBP_LOG_TOLD)
             continue;
         struct cJSON *at = sbp_json_push_object(array, failed);
-        sbp_json_put_text(at, "file", base_name(logs->file[note->file]), failed);
+        sbp_json_put_text(at, "file", sbp_file_name(logs->file[note->file]), failed);
         sbp_json_put_number(at, "line", note->line, failed);
         sbp_json_put_text(at, "reason", sbp_log_reasons[note->reason].name, failed);
     }

@@ -26,8 +26,7 @@ static bool is_heuristic(const char *solver)
 /* "plan.json", "plan-2.json": the rank stands before the extension. */
 static void name_file(const char *output, int rank, struct sbp_text *file)
 {
-    const char *slash = strrchr(output, '/');
-    const char *name = slash == NULL ? output : slash + 1;
+    const char *name = sbp_file_name(output);
     const char *dot = strrchr(name, '.');
     const size_t stem = dot == NULL || dot == name ? strlen(output) : (size_t)(dot - output);
     if (rank == 1)

@@ -7,6 +7,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/file.h"
 #include "base/text.h"
 #include "costmodel/model/graph.h"
 #include "planner/import/hf_families.h"
@@ -312,13 +313,6 @@ static void put_options(struct sbp_import *import, const struct sbp_import_optio
                         options->precision == NULL ? "fp32" : options->precision);
 }
 
-/* The file's own name, without the way to it. */
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash == NULL ? path : slash + 1;
-}
-
 /* Name and source stand first, what the file says next, what the training decides last. */
 static enum sbp_status write_model(struct sbp_import *import,
                                    const struct sbp_import_options *options)
@@ -327,7 +321,7 @@ static enum sbp_status write_model(struct sbp_import *import,
     sbp_import_put_text(import, "name", "");
     sbp_import_put_text(import, "architecture", import->family->architecture);
     sbp_import_note(import, "Hugging Face model_type %s, %.100s", import->family->name,
-                    base_name(import->config.file));
+                    sbp_file_name(import->config.file));
     for (const struct sbp_import_field *field = import->family->fields; field->ours != NULL;
          field++)
         SBP_TRY(put_field(import, field));

@@ -233,9 +233,18 @@ static void test_devices_are_written_through(void **state)
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
+static void test_name(void **state)
+{
+    (void)state;
+    assert_string_equal(sbp_file_name("plans/gpt2.json"), "gpt2.json");
+    assert_string_equal(sbp_file_name("gpt2.json"), "gpt2.json");
+    assert_string_equal(sbp_file_name("plans/"), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_name),
         IN_FOLDER(test_round_trips),
         IN_FOLDER(test_read_failures),
         IN_FOLDER(test_write_failures),

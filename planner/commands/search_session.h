@@ -70,9 +70,9 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
 /* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
 
-/* Why there is no plan, and which memory a device would have to have: that of the leanest plan that
- * was seen. The plan is left with it. needed_bytes is 0 when memory is not what lacks; parts is ""
- * where no plan was seen and needed_bytes is the model's. E_MEMORY and what plans fail with. */
+/* Why there is no plan, and which memory a device would have to have: that of outcome->leanest. The
+ * plan is left with it. needed_bytes is 0 when memory is not what lacks; parts is "" where no plan
+ * was seen and needed_bytes is the model's. E_MEMORY and what plans fail with. */
 struct sbp_shortage {
     double needed_bytes, limit_bytes;
     double least_bytes; /* none needs less; 0: not known */

@@ -84,9 +84,9 @@ static enum sbp_status run_program(const struct options *options, const struct s
                                    const struct sbp_program *program, struct sbp_diag *diag)
 {
     struct sbp_run_result result;
-    SBP_TRY(sbp_run(program, &plan->cluster, &options->run, &result, diag));
-    const struct sbp_run_report report = {options->plan, program, &plan->cluster, &options->run,
-                                          &result};
+    SBP_TRY(sbp_run(program, &plan->workload.cluster, &options->run, &result, diag));
+    const struct sbp_run_report report = {options->plan, program, &plan->workload.cluster,
+                                          &options->run, &result};
     const enum sbp_status status = result.filled ? report_run(options, &report, diag) : SBP_OK;
     sbp_run_free(&result);
     return status;
@@ -98,11 +98,11 @@ static enum sbp_status load(const struct options *options, struct sbp_plan *plan
 {
     const struct sbp_element_bytes bytes = sbp_element_bytes_run(options->run.real);
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
-    enum sbp_status status =
-        sbp_plan_runs(&plan->graph, &plan->mesh, &plan->strategy, &plan->parallel, diag);
+    enum sbp_status status = sbp_plan_runs(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
+                                           &plan->cut.parallel, diag);
     if (status == SBP_OK)
-        status = sbp_program_make(&plan->graph, &plan->cluster, &plan->mesh, &plan->strategy,
-                                  &bytes, program, diag);
+        status = sbp_program_make(&plan->cut.graph, &plan->workload.cluster, &plan->cut.mesh,
+                                  &plan->strategy, &bytes, program, diag);
     if (status != SBP_OK)
         sbp_plan_free(plan);
     return status;

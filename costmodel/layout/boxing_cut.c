@@ -11,12 +11,12 @@ enum column { ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, ALL_TO_ALL };
 
 /* --- sets --- */
 
-static int count_in(const struct sbp_cut_prices *prices, int set, int family)
+static int count_in(const struct sbp_boxing_cut_prices *prices, int set, int family)
 {
     return prices->count[(size_t)set * (size_t)prices->mesh->family_count + (size_t)family];
 }
 
-static struct sbp_group group_of(const struct sbp_cut_prices *prices, int set)
+static struct sbp_group group_of(const struct sbp_boxing_cut_prices *prices, int set)
 {
     struct sbp_group group = sbp_group_one();
     for (int f = 0; f < prices->mesh->family_count; f++) {
@@ -29,7 +29,7 @@ static struct sbp_group group_of(const struct sbp_cut_prices *prices, int set)
 
 /* Subsets of a set in numeric order, like an odometer's digits: the next smaller one of any but 0,
  * the next larger one of any but the set itself. */
-static int smaller_subset(const struct sbp_cut_prices *prices, int set, int subset)
+static int smaller_subset(const struct sbp_boxing_cut_prices *prices, int set, int subset)
 {
     for (int f = 0;; f++) {
         if (count_in(prices, subset, f) > 0)
@@ -38,7 +38,7 @@ static int smaller_subset(const struct sbp_cut_prices *prices, int set, int subs
     }
 }
 
-static int larger_subset(const struct sbp_cut_prices *prices, int set, int subset)
+static int larger_subset(const struct sbp_boxing_cut_prices *prices, int set, int subset)
 {
     for (int f = 0;; f++) {
         if (count_in(prices, subset, f) < count_in(prices, set, f))
@@ -47,7 +47,7 @@ static int larger_subset(const struct sbp_cut_prices *prices, int set, int subse
     }
 }
 
-static bool is_subset(const struct sbp_cut_prices *prices, int subset, int set)
+static bool is_subset(const struct sbp_boxing_cut_prices *prices, int subset, int set)
 {
     for (int f = 0; f < prices->mesh->family_count; f++)
         if (count_in(prices, subset, f) > count_in(prices, set, f))
@@ -93,7 +93,7 @@ static bool are_levels_ordered(const struct sbp_cluster *cluster)
     return true;
 }
 
-static bool number_sets(const struct sbp_mesh *mesh, struct sbp_cut_prices *prices)
+static bool number_sets(const struct sbp_mesh *mesh, struct sbp_boxing_cut_prices *prices)
 {
     int64_t count = 1;
     for (int f = 0; f < mesh->family_count; f++) {
@@ -107,7 +107,7 @@ static bool number_sets(const struct sbp_mesh *mesh, struct sbp_cut_prices *pric
 }
 
 /* Both terms of the formula, from sizes at which the other one is nothing. */
-static void tabulate(struct sbp_cut_prices *prices)
+static void tabulate(struct sbp_boxing_cut_prices *prices)
 {
     static const double LARGE = 0x1p100;
     for (int set = 0; set < prices->set_count; set++) {
@@ -125,14 +125,15 @@ static void tabulate(struct sbp_cut_prices *prices)
     }
 }
 
-enum sbp_status sbp_cut_prices_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
-                                    struct sbp_arena *arena, struct sbp_cut_prices *prices)
+enum sbp_status sbp_boxing_cut_prices_make(const struct sbp_cluster *cluster,
+                                           const struct sbp_mesh *mesh, struct sbp_arena *arena,
+                                           struct sbp_boxing_cut_prices *prices)
 {
     const bool curves = has_curves(cluster);
-    *prices = (struct sbp_cut_prices){.cluster = cluster,
-                                      .mesh = mesh,
-                                      .least = !curves && are_levels_ordered(cluster),
-                                      .linear = !curves};
+    *prices = (struct sbp_boxing_cut_prices){.cluster = cluster,
+                                             .mesh = mesh,
+                                             .least = !curves && are_levels_ordered(cluster),
+                                             .linear = !curves};
     if (!number_sets(mesh, prices))
         return SBP_E_UNSUPPORTED;
     prices->count = SBP_NEW(arena, uint8_t, prices->set_count * mesh->family_count + 1);
@@ -150,7 +151,7 @@ enum sbp_status sbp_cut_prices_make(const struct sbp_cluster *cluster, const str
     return SBP_OK;
 }
 
-static double price_s(const struct sbp_cut_prices *prices, enum column column, int set,
+static double price_s(const struct sbp_boxing_cut_prices *prices, enum column column, int set,
                       double bytes)
 {
     const size_t at = (size_t)column * (size_t)prices->set_count + (size_t)set;
@@ -166,7 +167,8 @@ static double price_s(const struct sbp_cut_prices *prices, enum column column, i
  * axes not yet scattered, or already gathered, make larger than `bytes`; the others leave them as
  * they are. Fills the scratch columns for all subsets: of a scatter `first` is the first group, of
  * a gather the last. */
-static void cut(const struct sbp_cut_prices *prices, enum column column, int set, double bytes)
+static void cut(const struct sbp_boxing_cut_prices *prices, enum column column, int set,
+                double bytes)
 {
     const bool grows = column == REDUCE_SCATTER || column == ALL_GATHER;
     prices->best_s[0] = 0;
@@ -207,7 +209,7 @@ struct trial {
     int count;
 };
 
-static void price_trial(const struct sbp_cut_prices *prices, struct trial *trial)
+static void price_trial(const struct sbp_boxing_cut_prices *prices, struct trial *trial)
 {
     trial->seconds = 0;
     trial->count = 0;
@@ -220,8 +222,8 @@ static void price_trial(const struct sbp_cut_prices *prices, struct trial *trial
     }
 }
 
-static void form_trial(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task,
-                       struct trial *trial)
+static void form_trial(const struct sbp_boxing_cut_prices *prices,
+                       const struct sbp_boxing_cut_task *task, struct trial *trial)
 {
     const int *option = trial->option;
     const int resting = task->rest - option[SUM_REST];
@@ -243,7 +245,7 @@ static bool is_better(const struct trial *a, const struct trial *b)
 }
 
 /* The next choice of all options, none at first; false after the last. */
-static bool next_options(const struct sbp_cut_prices *prices, const int most[OPTIONS],
+static bool next_options(const struct sbp_boxing_cut_prices *prices, const int most[OPTIONS],
                          int option[OPTIONS])
 {
     for (int i = 0; i < OPTIONS; i++) {
@@ -258,7 +260,8 @@ static bool next_options(const struct sbp_cut_prices *prices, const int most[OPT
 
 /* By formula the halves of an all-reduce cost what it costs; only together with sums that cannot
  * rest, whose phases or ring it then shares, may it cost less. */
-static struct trial find_best(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task)
+static struct trial find_best(const struct sbp_boxing_cut_prices *prices,
+                              const struct sbp_boxing_cut_task *task)
 {
     const int most[OPTIONS] = {
         [SCATTER_PARTIAL] = task->partial,
@@ -274,7 +277,7 @@ static struct trial find_best(const struct sbp_cut_prices *prices, const struct 
     return best;
 }
 
-static bool is_local(const struct sbp_cut_task *task)
+static bool is_local(const struct sbp_boxing_cut_task *task)
 {
     return task->sum + task->rest + task->leave + task->move + task->gather == 0;
 }
@@ -282,7 +285,7 @@ static bool is_local(const struct sbp_cut_task *task)
 /* --- the list --- */
 
 /* Scatters begin with the largest block, gathers end with it. */
-static void add_steps(const struct sbp_cut_prices *prices, enum column column, int set,
+static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column column, int set,
                       double bytes, struct sbp_cut *out)
 {
     if (set == 0)
@@ -298,8 +301,8 @@ static void add_steps(const struct sbp_cut_prices *prices, enum column column, i
 }
 
 /* A scatter and a gather of the same axes with nothing in between are an all-reduce. */
-static void join_halves(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task,
-                        double bytes, struct sbp_cut *out)
+static void join_halves(const struct sbp_boxing_cut_prices *prices,
+                        const struct sbp_boxing_cut_task *task, double bytes, struct sbp_cut *out)
 {
     int at = 0;
     while (at < out->count && out->step[at].kind == SBP_REDUCE_SCATTER)
@@ -323,8 +326,8 @@ static void join_halves(const struct sbp_cut_prices *prices, const struct sbp_cu
         out->step[i] = out->step[i + 1];
 }
 
-void sbp_cut_make(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task,
-                  struct sbp_cut *out)
+void sbp_boxing_cut_make(const struct sbp_boxing_cut_prices *prices,
+                         const struct sbp_boxing_cut_task *task, struct sbp_cut *out)
 {
     static const enum column ORDER[] = {REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, ALL_GATHER};
     *out = (struct sbp_cut){0};

@@ -7,14 +7,14 @@
  * Lists have one form: reduce-scatters, then all-reduces and all-to-alls, then all-gathers, each
  * kind cut into groups in any way, with slices of what is whole in front of them and paddings to P
  * behind. To exchange neighbours so that a list gets this form makes the blocks of neither larger.
- * So where prices follow alpha and beta, the levels of rings have one order (sbp_cut_prices.least)
- * and every axis can be split, no list of whatever form costs less. An axis that can be split at
- * both ends had better be split all the way: without it all groups and blocks cost no more. A sum
- * over an axis costs as an all-reduce what it costs in halves, so it is scattered. What stays P (or
- * B) may be scattered on the way and padded again (or sliced and gathered), which the search
- * decides. Where an axis cannot be split, an all-reduce that goes over it as well, though it need
- * not, may cost still less, because its phases scatter what lists cannot: that is not searched. The
- * tests hold all that against all sequences of steps.
+ * So where prices follow alpha and beta, the levels of rings have one order
+ * (sbp_boxing_cut_prices.least) and every axis can be split, no list of whatever form costs less.
+ * An axis that can be split at both ends had better be split all the way: without it all groups and
+ * blocks cost no more. A sum over an axis costs as an all-reduce what it costs in halves, so it is
+ * scattered. What stays P (or B) may be scattered on the way and padded again (or sliced and
+ * gathered), which the search decides. Where an axis cannot be split, an all-reduce that goes over
+ * it as well, though it need not, may cost still less, because its phases scatter what lists
+ * cannot: that is not searched. The tests hold all that against all sequences of steps.
  */
 #ifndef SBP_COSTMODEL_LAYOUT_BOXING_CUT_H
 #define SBP_COSTMODEL_LAYOUT_BOXING_CUT_H
@@ -28,7 +28,7 @@
 #define SBP_CUT_KINDS     4
 
 /* What groups cost on a cluster. Not thread-safe: searches write to the scratch columns. */
-struct sbp_cut_prices {
+struct sbp_boxing_cut_prices {
     const struct sbp_cluster *cluster; /* borrowed */
     const struct sbp_mesh *mesh;       /* borrowed */
     bool least;                        /* cuts are least among all lists, as said above */
@@ -43,12 +43,12 @@ struct sbp_cut_prices {
 };
 
 /* E_MEMORY; E_UNSUPPORTED, with no text: more than SBP_MOST_CUT_SETS sets. */
-enum sbp_status sbp_cut_prices_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
-                                    struct sbp_arena *arena,
-                                    struct sbp_cut_prices *prices) SBP_MUST_USE;
+enum sbp_status sbp_boxing_cut_prices_make(const struct sbp_cluster *cluster,
+                                           const struct sbp_mesh *mesh, struct sbp_arena *arena,
+                                           struct sbp_boxing_cut_prices *prices) SBP_MUST_USE;
 
 /* What has to change, by sets of axes; together they are no more than the mesh has. */
-struct sbp_cut_task {
+struct sbp_boxing_cut_task {
     int sum;      /* P -> B with nothing to be split by in between: all-reduced */
     int rest;     /* P -> B that can be split in between */
     int leave;    /* P -> split */
@@ -72,7 +72,7 @@ struct sbp_cut {
 };
 
 /* The cheapest list; among equal ones a short one. */
-void sbp_cut_make(const struct sbp_cut_prices *prices, const struct sbp_cut_task *task,
-                  struct sbp_cut *cut);
+void sbp_boxing_cut_make(const struct sbp_boxing_cut_prices *prices,
+                         const struct sbp_boxing_cut_task *task, struct sbp_cut *cut);
 
 #endif

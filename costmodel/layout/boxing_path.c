@@ -10,7 +10,7 @@
 
 /* Axes by what becomes of them. */
 struct ways {
-    sbp_axes sum, rest, leave, move, gather, partial, whole; /* as in struct sbp_cut_task */
+    sbp_axes sum, rest, leave, move, gather, partial, whole; /* as in struct sbp_boxing_cut_task */
     sbp_axes slice;          /* B at first, split on the way: sliced before anything else */
     sbp_axes idle;           /* B or P at both ends, and nothing to be split by */
     struct sbp_dist between; /* the split that an axis can have on the way, else its first state */
@@ -94,10 +94,11 @@ static int set_of(const struct sbp_paths *paths, sbp_axes axes)
     return set;
 }
 
-static struct sbp_cut_task task_of(const struct sbp_paths *paths, const struct sbp_shape *shape,
-                                   const struct ways *ways, double element_bytes)
+static struct sbp_boxing_cut_task task_of(const struct sbp_paths *paths,
+                                          const struct sbp_shape *shape, const struct ways *ways,
+                                          double element_bytes)
 {
-    return (struct sbp_cut_task){
+    return (struct sbp_boxing_cut_task){
         .sum = set_of(paths, ways->sum),
         .rest = set_of(paths, ways->rest),
         .leave = set_of(paths, ways->leave),
@@ -114,7 +115,7 @@ static struct sbp_cut_task task_of(const struct sbp_paths *paths, const struct s
 /* Takes so many axes of each family out of a pool, or as many as there are. */
 static sbp_axes take(const struct sbp_paths *paths, int *set, sbp_axes *pool)
 {
-    const struct sbp_cut_prices *prices = &paths->prices;
+    const struct sbp_boxing_cut_prices *prices = &paths->prices;
     sbp_axes taken = 0;
     for (int i = 0; i < paths->mesh.axis_count; i++) {
         const int family = paths->mesh.axis[i].family;
@@ -241,8 +242,8 @@ static enum sbp_status find(const struct sbp_paths *paths, const struct sbp_layo
     if (best_s == 0)
         return SBP_OK;
     const struct ways ways = find_ways(layout, shape, from, to);
-    const struct sbp_cut_task task = task_of(paths, shape, &ways, element_bytes);
-    sbp_cut_make(&paths->prices, &task, &cut);
+    const struct sbp_boxing_cut_task task = task_of(paths, shape, &ways, element_bytes);
+    sbp_boxing_cut_make(&paths->prices, &task, &cut);
     write_list(paths, layout, shape, &cut, &ways, from, to, &path);
     take_better(&path, sbp_boxing_s(paths->cluster, layout->mesh, &path, element_bytes), best,
                 &best_s);
@@ -322,7 +323,7 @@ enum sbp_status sbp_paths_init(struct sbp_paths *paths, const struct sbp_cluster
     enum { FIRST_SLOTS = 64 };
     *paths = (struct sbp_paths){.cluster = cluster, .mesh = *mesh, .slot_count = FIRST_SLOTS};
     const enum sbp_status status =
-        sbp_cut_prices_make(cluster, &paths->mesh, &paths->arena, &paths->prices);
+        sbp_boxing_cut_prices_make(cluster, &paths->mesh, &paths->arena, &paths->prices);
     paths->has_prices = status == SBP_OK;
     paths->slot = SBP_NEW(&paths->arena, struct sbp_known_path *, paths->slot_count);
     if (status != SBP_E_MEMORY && paths->slot != NULL)

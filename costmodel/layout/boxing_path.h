@@ -37,7 +37,7 @@ struct sbp_paths {
     const struct sbp_cluster *cluster; /* borrowed */
     struct sbp_mesh mesh;
     bool has_prices;
-    struct sbp_cut_prices prices;
+    struct sbp_boxing_cut_prices prices;
     int known_count, slot_count;
     struct sbp_known_path **slot; /* (slot_count) by hash */
 };

@@ -6,7 +6,7 @@
 static int64_t parts_of(const struct sbp_plan *plan, const struct sbp_fix *fix, int role)
 {
     int64_t parts = 1;
-    for (int level = 0; level < plan->stage.level_count; level++)
+    for (int level = 0; level < plan->cut.stage.level_count; level++)
         if (fix->factor[role][level] != SBP_ANY &&
             !sbp_mul_i64(parts, fix->factor[role][level], &parts))
             return INT64_MAX;
@@ -16,9 +16,9 @@ static int64_t parts_of(const struct sbp_plan *plan, const struct sbp_fix *fix, 
 static bool level_reason(const struct sbp_plan *plan, int op, const struct sbp_fix *fix, int level,
                          char *buffer)
 {
-    const struct sbp_level *stage = &plan->stage.level[level];
+    const struct sbp_level *stage = &plan->cut.stage.level[level];
     int64_t parts = 1;
-    for (int role = 0; role < plan->graph.op[op].entry->role_count; role++)
+    for (int role = 0; role < plan->cut.graph.op[op].entry->role_count; role++)
         if (fix->factor[role][level] != SBP_ANY &&
             !sbp_mul_i64(parts, fix->factor[role][level], &parts))
             parts = INT64_MAX;
@@ -28,14 +28,14 @@ static bool level_reason(const struct sbp_plan *plan, int op, const struct sbp_f
                    "the factors at level \"%s\" make %lld parts, which do not divide its %lld "
                    "members%s",
                    stage->name, (long long)parts, (long long)stage->size,
-                   plan->parallel.pipeline > 1 ? " in a stage" : "");
+                   plan->cut.parallel.pipeline > 1 ? " in a stage" : "");
     return true;
 }
 
 static bool operand_reason(const struct sbp_plan *plan, const char *role, int tensor,
                            struct sbp_state state, int64_t parts, char *buffer)
 {
-    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_graph *graph = &plan->cut.graph;
     if (state.kind != SBP_SPLIT || tensor < 0)
         return false;
     const struct sbp_shape *shape = &graph->tensor[tensor].shape;
@@ -69,7 +69,7 @@ static struct sbp_state stored(const struct sbp_op_node *node, int weight, struc
 static bool role_reason(const struct sbp_plan *plan, int op, const struct sbp_fix *fix, int index,
                         char *buffer)
 {
-    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_op_node *node = &plan->cut.graph.op[op];
     const struct sbp_role *role = &node->entry->role[index];
     const int64_t parts = parts_of(plan, fix, index);
     bool found = false;
@@ -87,10 +87,10 @@ const char *sbp_fix_reason(const struct sbp_plan *plan, int op, const struct sbp
                            char *buffer)
 {
     buffer[0] = '\0';
-    for (int level = 0; level < plan->stage.level_count; level++)
+    for (int level = 0; level < plan->cut.stage.level_count; level++)
         if (level_reason(plan, op, fix, level, buffer))
             return buffer;
-    for (int role = 0; role < plan->graph.op[op].entry->role_count; role++)
+    for (int role = 0; role < plan->cut.graph.op[op].entry->role_count; role++)
         if (role_reason(plan, op, fix, role, buffer))
             return buffer;
     return buffer;

@@ -51,7 +51,7 @@ static const char *layers_of(const struct sbp_graph *graph, char *buffer, size_t
 static enum sbp_status find_layer(const struct fixes *fixes, const char *where, const char *name,
                                   int *op, struct sbp_diag *diag)
 {
-    const struct sbp_graph *graph = &fixes->plan->graph;
+    const struct sbp_graph *graph = &fixes->plan->cut.graph;
     *op = find_op(graph, name);
     if (*op >= 0 && graph->op[*op].entry->follows)
         return sbp_fail(diag, SBP_E_INPUT,
@@ -76,7 +76,7 @@ static enum sbp_status find_layer(const struct fixes *fixes, const char *where, 
 
 static void role_names(const struct sbp_plan *plan, int op, const char *names[SBP_MAX_ROLES + 1])
 {
-    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
+    const struct sbp_op_entry *entry = plan->cut.graph.op[op].entry;
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         names[role] = role < entry->role_count ? entry->role[role].name : NULL;
     names[SBP_MAX_ROLES] = NULL;
@@ -86,7 +86,7 @@ static struct sbp_fix *add_fix(struct fixes *fixes, int op, int64_t factor)
 {
     struct sbp_fix *fix = &fixes->fix[fixes->count++];
     *fix = (struct sbp_fix){.layer = "", .rests = false, .zero = SBP_ANY};
-    (void)snprintf(fix->layer, sizeof fix->layer, "%s", fixes->plan->graph.op[op].name);
+    (void)snprintf(fix->layer, sizeof fix->layer, "%s", fixes->plan->cut.graph.op[op].name);
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
             fix->factor[role][level] = factor;
@@ -134,11 +134,11 @@ static enum sbp_status refuse_role(const char *word, const char *op, const char 
 static const char *levels_of(const struct sbp_plan *plan, char *buffer)
 {
     int used = 0;
-    for (int i = 0; i < plan->stage.level_count; i++)
+    for (int i = 0; i < plan->cut.stage.level_count; i++)
         used +=
             snprintf(buffer + used, (size_t)(LEVELS_BYTES - used), "%s%s %lld", i > 0 ? " x " : "",
-                     plan->stage.level[i].name, (long long)plan->stage.level[i].size);
-    if (plan->parallel.pipeline > 1)
+                     plan->cut.stage.level[i].name, (long long)plan->cut.stage.level[i].size);
+    if (plan->cut.parallel.pipeline > 1)
         (void)snprintf(buffer + used, (size_t)(LEVELS_BYTES - used), " in a stage");
     return buffer;
 }
@@ -148,7 +148,7 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
 {
     const char *names[SBP_MAX_ROLES + 1];
     char level_text[LEVELS_BYTES];
-    const int levels = fixes->plan->stage.level_count;
+    const int levels = fixes->plan->cut.stage.level_count;
     char *colon = strchr(item, ':');
     role_names(fixes->plan, op, names);
     if (colon == NULL)
@@ -158,7 +158,7 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
     while (names[role] != NULL && strcmp(names[role], item) != 0)
         role++;
     if (names[role] == NULL) {
-        return refuse_role(word, fixes->plan->graph.op[op].entry->name, item, names, diag);
+        return refuse_role(word, fixes->plan->cut.graph.op[op].entry->name, item, names, diag);
     }
     if (fix->factor[role][0] != SBP_ANY)
         return REFUSE_FIX("--fix %.80s: role %s is given twice", word, item);
@@ -176,7 +176,7 @@ static enum sbp_status parse_role(const struct fixes *fixes, int op, const char 
 static enum sbp_status check_first(const struct fixes *fixes, const char *word, int op,
                                    struct sbp_diag *diag)
 {
-    const struct sbp_graph *graph = &fixes->plan->graph;
+    const struct sbp_graph *graph = &fixes->plan->cut.graph;
     const int site = graph->op[op].site;
     for (int i = 0; i < fixes->count; i++) {
         if (strcmp(fixes->fix[i].layer, graph->op[site].name) != 0)
@@ -211,7 +211,7 @@ static enum sbp_status parse_fix(struct fixes *fixes, const char *word, struct s
     (void)snprintf(where, sizeof where, "--fix %.100s", word);
     SBP_TRY(find_layer(fixes, where, copy, &op, diag));
     SBP_TRY(check_first(fixes, word, op, diag));
-    op = fixes->plan->graph.op[op].site;
+    op = fixes->plan->cut.graph.op[op].site;
     struct sbp_fix *fix = add_fix(fixes, op, SBP_ANY);
     for (char *item = strtok_r(equals + 1, ",", &rest); item != NULL;
          item = strtok_r(NULL, ",", &rest))
@@ -243,7 +243,7 @@ enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_wo
 static enum sbp_status read_factors(const struct sbp_json *at, const struct sbp_plan *plan,
                                     int64_t *factor)
 {
-    const int levels = plan->stage.level_count;
+    const int levels = plan->cut.stage.level_count;
     char level_text[LEVELS_BYTES];
     struct sbp_json element;
     int length = 0;
@@ -264,18 +264,18 @@ static enum sbp_status read_factors(const struct sbp_json *at, const struct sbp_
 static enum sbp_status check_products(const struct sbp_json *at, const struct sbp_plan *plan,
                                       int64_t factor[][SBP_MAX_LEVELS], int count)
 {
-    for (int level = 0; level < plan->stage.level_count; level++) {
+    for (int level = 0; level < plan->cut.stage.level_count; level++) {
         int64_t product = 1;
         for (int i = 0; i < count; i++)
             if (!sbp_mul_i64(product, factor[i][level], &product))
                 return sbp_json_refuse(at, "the factors pass 2^63");
-        if (product != plan->stage.level[level].size)
+        if (product != plan->cut.stage.level[level].size)
             return sbp_json_refuse(at,
                                    "the factors at level \"%s\" make %lld parts, it has %lld "
                                    "members%s",
-                                   plan->stage.level[level].name, (long long)product,
-                                   (long long)plan->stage.level[level].size,
-                                   plan->parallel.pipeline > 1 ? " in a stage" : "");
+                                   plan->cut.stage.level[level].name, (long long)product,
+                                   (long long)plan->cut.stage.level[level].size,
+                                   plan->cut.parallel.pipeline > 1 ? " in a stage" : "");
     }
     return SBP_OK;
 }
@@ -309,13 +309,13 @@ static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sb
     struct sbp_json element;
     int length = 0, state = 0;
     SBP_TRY(sbp_json_length(at, &length));
-    if (length != plan->mesh.axis_count)
+    if (length != plan->cut.mesh.axis_count)
         return sbp_json_refuse(at, "has %d states, the devices make %d axes", length,
-                               plan->mesh.axis_count);
+                               plan->cut.mesh.axis_count);
     for (int axis = 0; axis < length; axis++) {
         SBP_TRY(sbp_json_element(at, axis, &element));
         SBP_TRY(sbp_json_choice(&element, REST_NAMES, &state));
-        fix->rest[state][plan->mesh.axis[axis].level] *= plan->mesh.axis[axis].size;
+        fix->rest[state][plan->cut.mesh.axis[axis].level] *= plan->cut.mesh.axis[axis].size;
     }
     return SBP_OK;
 }
@@ -337,8 +337,8 @@ static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_
         return read_rest_axes(&at, plan, fix);
     if (cJSON_IsString(at.node)) {
         SBP_TRY(sbp_json_choice(&at, REST_NAMES, &state));
-        for (int level = 0; level < plan->stage.level_count; level++)
-            fix->rest[state][level] = plan->stage.level[level].size;
+        for (int level = 0; level < plan->cut.stage.level_count; level++)
+            fix->rest[state][level] = plan->cut.stage.level[level].size;
         return SBP_OK;
     }
     if (!cJSON_IsObject(at.node))
@@ -372,7 +372,7 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
             fixes->fix[i].rests != mine->rests || fixes->fix[i].zero != mine->zero ||
             memcmp(fixes->fix[i].rest, mine->rest, sizeof mine->rest) != 0)
             return sbp_json_refuse(layer, "%s shares its strategy with %s and is given another one",
-                                   fixes->plan->graph.op[op].name, mine->layer);
+                                   fixes->plan->cut.graph.op[op].name, mine->layer);
         fixes->count--;
         return SBP_OK;
     }
@@ -383,7 +383,7 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
  * ZeRO level is its own, and each repeat's. */
 static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes *fixes, int op)
 {
-    int64_t zero = fixes->plan->parallel.zero;
+    int64_t zero = fixes->plan->cut.parallel.zero;
     if (op < 0)
         return SBP_OK;
     SBP_TRY(sbp_json_get_int64(layer, "zero", 0, 3, &zero));
@@ -405,15 +405,15 @@ static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fi
     SBP_TRY(sbp_json_get_bool(layer, "follows", &follows));
     SBP_TRY(sbp_json_member(layer, "name", &name_at));
     SBP_TRY(sbp_json_string(&name_at, &name));
-    op = find_op(&fixes->plan->graph, name);
-    const bool follower = op >= 0 && fixes->plan->graph.op[op].entry->follows;
+    op = find_op(&fixes->plan->cut.graph, name);
+    const bool follower = op >= 0 && fixes->plan->cut.graph.op[op].entry->follows;
     if (follows || (follower && !sbp_json_has(layer, "roles")))
         return read_follower(layer, fixes, follower ? op : -1);
     char where[256];
     (void)snprintf(where, sizeof where, "%.120s: %.120s", layer->file, name_at.path);
     SBP_TRY(find_layer(fixes, where, name, &op, layer->diag));
     SBP_TRY(sbp_json_member(layer, "roles", &roles));
-    struct sbp_fix *fix = add_fix(fixes, fixes->plan->graph.op[op].site, 1);
+    struct sbp_fix *fix = add_fix(fixes, fixes->plan->cut.graph.op[op].site, 1);
     SBP_TRY(read_roles(&roles, fixes, op, fix));
     SBP_TRY(read_rest(layer, fixes->plan, fix));
     SBP_TRY(read_zero(layer, fix));
@@ -423,14 +423,14 @@ static enum sbp_status read_layer(const struct sbp_json *layer, struct fixes *fi
 static bool is_given(const struct fixes *fixes, int op)
 {
     for (int i = 0; i < fixes->count; i++)
-        if (strcmp(fixes->fix[i].layer, fixes->plan->graph.op[op].name) == 0)
+        if (strcmp(fixes->fix[i].layer, fixes->plan->cut.graph.op[op].name) == 0)
             return true;
     return false;
 }
 
 static enum sbp_status check_complete(const struct sbp_json *layers, const struct fixes *fixes)
 {
-    const struct sbp_graph *graph = &fixes->plan->graph;
+    const struct sbp_graph *graph = &fixes->plan->cut.graph;
     for (int op = 0; op < graph->op_count; op++)
         if (chooses(graph, op) && !is_given(fixes, op))
             return sbp_json_refuse(layers,

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "planner/cli/overrides.h"
+#include "planner/space/space_table.h"
 
 /* --- files, changed by words --- */
 
@@ -143,13 +144,13 @@ static enum sbp_status set_parallel(struct sbp_plan *plan, const struct sbp_para
                                     const char *file, struct sbp_diag *diag)
 {
     struct sbp_diag why = {{0}};
-    const enum sbp_status status = sbp_plan_set_parallel(plan, parallel, &why);
+    const enum sbp_status status = sbp_plan_cut(plan, parallel, &why);
     return status == SBP_OK ? SBP_OK : sbp_refuse_given(file, status, &why, diag);
 }
 
-enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
-                                struct sbp_settings *settings, struct sbp_plan *plan,
-                                struct sbp_diag *diag)
+enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_space_kind space,
+                                struct sbp_arena *arena, struct sbp_settings *settings,
+                                struct sbp_plan *plan, struct sbp_diag *diag)
 {
     struct file model = {0}, cluster = {0};
     *settings = (struct sbp_settings){.parallel = cJSON_CreateObject()};
@@ -157,15 +158,17 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sb
     if (settings->parallel == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     enum sbp_status status = read_files(arguments, arena, settings, &model, &cluster, diag);
+    if (status == SBP_OK)
+        status = sbp_space_change_model(space, model.root, diag);
     if (status != SBP_OK) {
         cJSON_Delete(model.root);
         cJSON_Delete(cluster.root);
         return status;
     }
     SBP_TRY(sbp_plan_begin(model.root, model.name, cluster.root, cluster.name, plan, diag));
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     status = read_given(settings, &parallel, diag);
-    complete_interleaved(settings, &plan->graph, &parallel);
+    complete_interleaved(settings, &plan->cut.graph, &parallel);
     if (status == SBP_OK)
         status = set_parallel(plan, &parallel, NULL, diag);
     if (status != SBP_OK)
@@ -215,7 +218,7 @@ static enum sbp_status read_around(const struct sbp_json *root, const struct sbp
     SBP_TRY(sbp_json_member(root, "parallel", &member));
     SBP_TRY(sbp_parallel_read(&member, parallel));
     if (takes_whole_batch(root->node, parallel->micro_batch))
-        parallel->micro_batch = plan->graph.global_batch;
+        parallel->micro_batch = plan->cut.graph.global_batch;
     return SBP_OK;
 }
 
@@ -224,7 +227,7 @@ enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings
 {
     struct cJSON *root;
     struct sbp_json at;
-    struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
+    struct sbp_parallel parallel = sbp_parallel_default(&plan->cut.graph);
     SBP_TRY(sbp_json_open(path, &root, &at, diag));
     enum sbp_status status = read_around(&at, plan, settings, &parallel);
     if (status == SBP_OK)

@@ -8,7 +8,8 @@
 #define SBP_PLANNER_CLI_INPUTS_H
 
 #include "planner/cli/options.h"
-#include "planner/inner/cut_solve.h"
+#include "planner/plan/plan.h"
+#include "planner/plan/request.h"
 
 enum sbp_config_kind { SBP_CONFIG_MODEL, SBP_CONFIG_CLUSTER };
 
@@ -34,12 +35,12 @@ struct sbp_settings {
     struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
 };
 
-/* A plan without a strategy for operands MODEL and CLUSTER, after --set, a sweep's row and
- * --devices. On failure no plan is left allocated; the settings may be freed either way. `arena`
- * keeps the names of the files, which messages use. */
-enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, struct sbp_arena *arena,
-                                struct sbp_settings *settings, struct sbp_plan *plan,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+/* A plan without a strategy for operands MODEL and CLUSTER, after --set, a sweep's row, --devices
+ * and what the space changes of a model. On failure no plan is left allocated; the settings may be
+ * freed either way. `arena` keeps the names of the files, which messages use. */
+enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_space_kind space,
+                                struct sbp_arena *arena, struct sbp_settings *settings,
+                                struct sbp_plan *plan, struct sbp_diag *diag) SBP_MUST_USE;
 
 void sbp_settings_free(struct sbp_settings *settings);
 

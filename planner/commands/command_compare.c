@@ -45,7 +45,7 @@ static enum sbp_status describe(const struct sbp_search_job *job, struct row *ro
     if (status == SBP_OK)
         status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
     row->summary = report.summary;
-    row->parallel = job->plan.parallel;
+    row->parallel = job->plan.cut.parallel;
     (void)sbp_plan_line(&job->plan, job->request.space, row->line);
     sbp_report_free(&report);
     return status;
@@ -80,7 +80,7 @@ static enum sbp_status compare_space(const struct comparison *comparison, int in
 {
     struct sbp_search_job job = {.arguments = comparison->job.arguments};
     enum sbp_status status =
-        sbp_inputs_read(job.arguments, &job.arena, &job.settings, &job.plan, diag);
+        sbp_inputs_read(job.arguments, ORDER[index], &job.arena, &job.settings, &job.plan, diag);
     job.request = comparison->job.request;
     job.request.space = ORDER[index];
     if (status == SBP_OK)
@@ -170,7 +170,7 @@ static void why_cell(struct sbp_table *table, const struct row *row)
 
 static bool has_intervals(const struct comparison *comparison)
 {
-    return sbp_network_is_given(&comparison->job.plan.cluster.network);
+    return sbp_network_is_given(&comparison->job.plan.workload.cluster.network);
 }
 
 static void print_row(struct sbp_table *table, const struct comparison *comparison, int index)
@@ -344,12 +344,12 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
     bool failed = json == NULL;
     sbp_json_put_text(json, "version", SBP_VERSION, &failed);
     sbp_json_put_text(json, "command", comparison->job.arguments->record, &failed);
-    sbp_put_model(json, &comparison->job.plan.graph, &failed);
+    sbp_put_model(json, &comparison->job.plan.cut.graph, &failed);
     struct cJSON *cluster = sbp_json_put_object(json, "cluster", &failed);
-    sbp_json_put_text(cluster, "name", comparison->job.plan.cluster.name, &failed);
-    sbp_json_put_number(cluster, "devices", (double)sbp_plan_devices(&comparison->job.plan),
+    sbp_json_put_text(cluster, "name", comparison->job.plan.workload.cluster.name, &failed);
+    sbp_json_put_number(cluster, "devices", (double)sbp_cut_devices(&comparison->job.plan.cut),
                         &failed);
-    sbp_put_parallel(json, &comparison->job.plan.parallel, &failed);
+    sbp_put_parallel(json, &comparison->job.plan.cut.parallel, &failed);
     struct cJSON *rows = sbp_json_put_array(json, "spaces", &failed);
     for (int i = 0; i < ROWS && !failed; i++)
         put_row(rows, comparison, i, &failed);
@@ -377,7 +377,7 @@ enum sbp_status sbp_command_compare(const struct sbp_arguments *arguments, struc
     struct comparison comparison = {.job = {.arguments = arguments}};
     struct sbp_search_job *job = &comparison.job;
     enum sbp_status status =
-        sbp_inputs_read(arguments, &job->arena, &job->settings, &job->plan, diag);
+        sbp_inputs_read(arguments, SBP_SPACE_FULL, &job->arena, &job->settings, &job->plan, diag);
     if (status == SBP_OK)
         status = compare(&comparison, diag);
     sbp_search_job_free(job);

@@ -43,23 +43,24 @@ struct operand {
 
 static int operands_of(const struct sbp_plan *plan, int op, struct operand operand[MOST_OPERANDS])
 {
-    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_graph *graph = &plan->cut.graph;
     const struct sbp_op_node *node = &graph->op[op];
     const struct sbp_strategy *strategy = &plan->strategy;
     int count = 0;
     for (int i = 0; i < node->input_count; i++)
         operand[count++] = (struct operand){
-            "input", node->input[i], sbp_strategy_input(graph, &plan->mesh, strategy, op, i)};
+            "input", node->input[i], sbp_strategy_input(graph, &plan->cut.mesh, strategy, op, i)};
     for (int w = 0; w < node->weight_count; w++) {
-        operand[count++] = (struct operand){
-            "weight", node->weight[w], sbp_strategy_weight(graph, &plan->mesh, strategy, op, w)};
+        operand[count++] =
+            (struct operand){"weight", node->weight[w],
+                             sbp_strategy_weight(graph, &plan->cut.mesh, strategy, op, w)};
         operand[count++] =
             (struct operand){"gradient", node->weight[w],
-                             sbp_strategy_gradient(graph, &plan->mesh, strategy, op, w)};
+                             sbp_strategy_gradient(graph, &plan->cut.mesh, strategy, op, w)};
     }
     if (node->output >= 0) {
-        operand[count++] = (struct operand){"output", node->output,
-                                            sbp_strategy_output(graph, &plan->mesh, strategy, op)};
+        operand[count++] = (struct operand){
+            "output", node->output, sbp_strategy_output(graph, &plan->cut.mesh, strategy, op)};
         operand[count++] = (struct operand){"rests", node->output, strategy->rest[node->output]};
     }
     return count;
@@ -83,13 +84,13 @@ static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
     struct sbp_table table;
     sbp_table_init(&table, 4, TITLES);
     for (int i = 0; i < count; i++) {
-        const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
+        const struct sbp_tensor *tensor = &plan->cut.graph.tensor[operand[i].tensor];
         char shape[96], dist[DIST_BYTES];
         sbp_table_cell(&table, "%s", operand[i].use);
         sbp_table_cell(&table, "%s", tensor->name);
         sbp_table_cell(&table, "%s", shape_text(&tensor->shape, shape, sizeof shape));
         sbp_table_cell(&table, "%s",
-                       sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist));
+                       sbp_dist_text(&plan->cut.mesh, &operand[i].dist, dist, (int)sizeof dist));
     }
     const enum sbp_status status = sbp_table_print(&table, stdout, 2);
     sbp_table_free(&table);
@@ -100,7 +101,7 @@ static enum sbp_status print_operands(const struct sbp_plan *plan, int op)
 
 static const char *moved_name(const struct sbp_report *report, const struct sbp_instr *instr)
 {
-    return instr->tensor < 0 ? "-" : report->plan->graph.tensor[instr->tensor].name;
+    return instr->tensor < 0 ? "-" : report->plan->cut.graph.tensor[instr->tensor].name;
 }
 
 #define GROUP_BYTES 192
@@ -109,15 +110,15 @@ static const char *moved_name(const struct sbp_report *report, const struct sbp_
 static const char *group_text(const struct sbp_plan *plan, const struct sbp_instr *instr,
                               char text[GROUP_BYTES])
 {
-    const struct sbp_group group = sbp_group_of(&plan->mesh, instr->box.axes);
+    const struct sbp_group group = sbp_group_of(&plan->cut.mesh, instr->box.axes);
     int used = 0;
     text[0] = '\0';
     if (instr->stages > 1)
         used = snprintf(text, GROUP_BYTES, "stages %d", instr->stages);
-    for (int level = 0; level < plan->mesh.level_count && used < GROUP_BYTES; level++)
+    for (int level = 0; level < plan->cut.mesh.level_count && used < GROUP_BYTES; level++)
         if (group.members[level] > 1)
             used += snprintf(text + used, (size_t)(GROUP_BYTES - used), "%s%s %.0f",
-                             used > 0 ? " x " : "", plan->cluster.level[level].name,
+                             used > 0 ? " x " : "", plan->workload.cluster.level[level].name,
                              group.members[level]);
     return text;
 }
@@ -186,7 +187,7 @@ static const char *flops_text(double flops, char text[FLOPS_BYTES])
 /* Of repeats, which may lie on several stages, what each keeps. */
 static enum sbp_status print_kept(const struct sbp_report *report, int op)
 {
-    const int repeats = report->plan->graph.op[op].repeats;
+    const int repeats = report->plan->cut.graph.op[op].repeats;
     const double bytes = report->site[op].kept_bytes / repeats;
     char kept[32];
     if (bytes > 0)
@@ -199,7 +200,7 @@ static enum sbp_status print_kept(const struct sbp_report *report, int op)
 static enum sbp_status print_layer(const struct sbp_report *report, int op)
 {
     const struct sbp_plan *plan = report->plan;
-    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_op_node *node = &plan->cut.graph.op[op];
     const struct sbp_site_cost *cost = &report->site[op];
     const char *all = node->repeats > 1 ? " (all repeats)" : "";
     char roles[SBP_ROLES_BYTES], compute[32], communication[32];
@@ -254,8 +255,8 @@ static enum sbp_status print_text(const struct sbp_report *report, const struct 
     PRINT("\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
           "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
           "parts.\n");
-    for (int op = 0; op < report->plan->graph.op_count; op++)
-        if (report->plan->graph.op[op].site == op)
+    for (int op = 0; op < report->plan->cut.graph.op_count; op++)
+        if (report->plan->cut.graph.op[op].site == op)
             SBP_TRY(print_layer(report, op));
     if (report->whole.communication_s > 0 || report->whole.compute_s > 0) {
         char compute[32], communication[32];
@@ -275,7 +276,7 @@ static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op
     const int count = operands_of(plan, op, operand);
     struct cJSON *tensors = sbp_json_put_array(layer, "tensors", failed);
     for (int i = 0; i < count && !*failed; i++) {
-        const struct sbp_tensor *tensor = &plan->graph.tensor[operand[i].tensor];
+        const struct sbp_tensor *tensor = &plan->cut.graph.tensor[operand[i].tensor];
         char dist[DIST_BYTES];
         struct cJSON *item = sbp_json_push_object(tensors, failed);
         sbp_json_put_text(item, "use", operand[i].use, failed);
@@ -284,7 +285,7 @@ static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op
         for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
             sbp_json_push_number(shape, (double)tensor->shape.size[dim], failed);
         sbp_json_put_text(item, "distribution",
-                          sbp_dist_text(&plan->mesh, &operand[i].dist, dist, (int)sizeof dist),
+                          sbp_dist_text(&plan->cut.mesh, &operand[i].dist, dist, (int)sizeof dist),
                           failed);
     }
 }
@@ -292,11 +293,11 @@ static void put_tensors(struct cJSON *layer, const struct sbp_plan *plan, int op
 static void put_sites(struct cJSON *json, const struct sbp_plan *plan, bool *failed)
 {
     struct cJSON *sites = sbp_json_put_array(json, "tensors", failed);
-    for (int op = 0; op < plan->graph.op_count && !*failed; op++) {
-        if (plan->graph.op[op].site != op)
+    for (int op = 0; op < plan->cut.graph.op_count && !*failed; op++) {
+        if (plan->cut.graph.op[op].site != op)
             continue;
         struct cJSON *site = sbp_json_push_object(sites, failed);
-        sbp_json_put_text(site, "layer", plan->graph.op[op].name, failed);
+        sbp_json_put_text(site, "layer", plan->cut.graph.op[op].name, failed);
         put_tensors(site, plan, op, failed);
     }
 }
@@ -308,12 +309,12 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
     sbp_json_put_text(item, "kind", sbp_collective_name(instr->box.kind), failed);
     sbp_json_put_number(
         item, "members",
-        (double)(sbp_mesh_group_size(&report->plan->mesh, instr->box.axes) * instr->stages),
+        (double)(sbp_mesh_group_size(&report->plan->cut.mesh, instr->box.axes) * instr->stages),
         failed);
     char group[GROUP_BYTES];
     sbp_json_put_text(item, "group", group_text(report->plan, instr, group), failed);
     struct cJSON *axes = sbp_json_put_array(item, "axes", failed);
-    for (int axis = 0; axis < report->plan->mesh.axis_count; axis++)
+    for (int axis = 0; axis < report->plan->cut.mesh.axis_count; axis++)
         if (instr->box.axes >> axis & 1)
             sbp_json_push_number(axes, axis, failed);
     sbp_json_put_number(item, "bytes", sbp_instr_call_bytes(&report->step.program[program], instr),
@@ -325,7 +326,7 @@ static void put_collective(struct cJSON *list, const struct sbp_report *report, 
     if (report->step.pieces > 1)
         sbp_json_put_number(item, "program", program, failed);
     if (instr->op >= 0)
-        sbp_json_put_text(item, "layer", report->plan->graph.op[instr->op].name, failed);
+        sbp_json_put_text(item, "layer", report->plan->cut.graph.op[instr->op].name, failed);
     if (instr->tensor >= 0)
         sbp_json_put_text(item, "tensor", moved_name(report, instr), failed);
 }

@@ -31,7 +31,8 @@ enum sbp_status sbp_command_price(const struct sbp_arguments *arguments, struct 
     if (arguments->strategy == NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan price: --strategy FILE is needed, see sbplan price --help");
-    enum sbp_status status = sbp_inputs_read(arguments, &job.arena, &job.settings, &job.plan, diag);
+    enum sbp_status status =
+        sbp_inputs_read(arguments, SBP_SPACE_FULL, &job.arena, &job.settings, &job.plan, diag);
     if (status == SBP_OK)
         status = price(&job, diag);
     sbp_search_job_free(&job);

@@ -75,7 +75,7 @@ static enum sbp_status describe(struct table *table, struct sbp_search_job *job,
     if (status == SBP_OK)
         status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
     row->summary = report.summary;
-    row->parallel = job->plan.parallel;
+    row->parallel = job->plan.cut.parallel;
     (void)sbp_report_rate(&report, row->rate);
     (void)sbp_plan_line(&job->plan, job->request.space, row->line);
     if (table->last.arguments != NULL)

@@ -84,8 +84,8 @@ static bool was_searched(const struct sbp_search_job *job, const char *key)
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
 {
     const struct sbp_plan *plan = &job->plan;
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const bool several = sbp_plan_devices(plan) > 1;
+    const struct sbp_parallel *parallel = &plan->cut.parallel;
+    const bool several = sbp_cut_devices(&plan->cut) > 1;
     PRINT("may help:");
     if (parallel->zero < 3 && parallel->owner == SBP_OWNER_NONE && several &&
         !was_searched(job, "zero"))
@@ -96,10 +96,10 @@ enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
         PRINT(" --set micro_batch=N (now %lld),", (long long)parallel->micro_batch);
     if (several && !was_searched(job, "pipeline"))
         PRINT(" --set pipeline=N (now %lld),", (long long)parallel->pipeline);
-    if (!parallel->offload && plan->cluster.host_link_bytes_per_s > 0 &&
+    if (!parallel->offload && plan->workload.cluster.host_link_bytes_per_s > 0 &&
         !was_searched(job, "offload"))
         PRINT(" --set offload=true,");
-    if (!plan->graph.precision.has_master && plan->graph.precision.param == SBP_FP32)
+    if (!plan->cut.graph.precision.has_master && plan->cut.graph.precision.param == SBP_FP32)
         PRINT(" --set precision=mixed,");
     if (job->request.space != SBP_SPACE_FULL)
         PRINT(" --space full,");
@@ -212,8 +212,8 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
 {
     bool failed;
     struct cJSON *json = begin_json(job, &failed);
-    sbp_put_model(json, &job->plan.graph, &failed);
-    sbp_put_parallel(json, &job->plan.parallel, &failed);
+    sbp_put_model(json, &job->plan.cut.graph, &failed);
+    sbp_put_parallel(json, &job->plan.cut.parallel, &failed);
     struct cJSON *memory = sbp_json_put_object(json, "memory", &failed);
     sbp_json_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
     if (shortage->needed_bytes > 0)

@@ -54,6 +54,15 @@ static void show_progress(void *context, int64_t evaluations, double best, doubl
                       sbp_clock_s() - progress->start_s);
 }
 
+/* Makes a plan that a search found the plan. */
+static enum sbp_status take(struct sbp_plan *plan, const struct sbp_ranked *found,
+                            struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_plan_cut(plan, &found->parallel, diag));
+    plan->strategy = found->strategy;
+    return SBP_OK;
+}
+
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
@@ -70,9 +79,10 @@ enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_reque
     watched.solver_options.progress = show_progress;
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
-    const enum sbp_status status = sbp_explore_top(plan, &watched, most, ranking, outcome, diag);
+    const enum sbp_status status =
+        sbp_explore(plan, &watched, most, &plan->arena, ranking, outcome, diag);
     sbp_progress_end(&progress);
-    return status;
+    return status == SBP_OK && ranking->count > 0 ? take(plan, &ranking->plan[0], diag) : status;
 }
 
 bool sbp_outcome_has_plan(const struct sbp_outcome *outcome)
@@ -151,7 +161,8 @@ static enum sbp_status refuse_space(const struct sbp_arguments *arguments, enum 
 
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_inputs_read(job->arguments, &job->arena, &job->settings, &job->plan, diag));
+    SBP_TRY(sbp_inputs_read(job->arguments, (enum sbp_space_kind)job->arguments->space, &job->arena,
+                            &job->settings, &job->plan, diag));
     job->request = sbp_search_request(job->arguments, &job->settings);
     struct sbp_diag why = {{0}};
     const enum sbp_status status = sbp_space_begin(&job->request, &job->plan, &why);
@@ -232,13 +243,12 @@ enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_reques
     *shortage = (struct sbp_shortage){
         .needed_bytes = (double)outcome->needed_bytes,
         .least_bytes = outcome->stopped ? 0 : ceil(outcome->least_bytes),
-        .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->cluster)};
+        .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->workload.cluster)};
     if (shortage->needed_bytes <= shortage->limit_bytes)
         shortage->needed_bytes = 0; /* time was short, not memory */
     if (shortage->needed_bytes == 0 || outcome->leanest == NULL)
         return SBP_OK;
-    plan->strategy = outcome->leanest->strategy;
-    SBP_TRY(sbp_plan_set_parallel(plan, &outcome->leanest->parallel, diag));
+    SBP_TRY(take(plan, outcome->leanest, diag));
     SBP_TRY(sbp_report_make(plan, &report, diag));
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",

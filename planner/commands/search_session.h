@@ -11,7 +11,8 @@
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);
 
-/* sbp_explore with a progress line; the other for the `most` best plans (sbp_explore_top). */
+/* sbp_explore with a progress line; the plan is the best one then. The other ranks the `most` best
+ * plans. */
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,

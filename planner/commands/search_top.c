@@ -92,15 +92,15 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
 static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_ranked *ranked,
                                  struct sbp_alternative *plan, struct sbp_diag *diag)
 {
-    struct cJSON *model = cJSON_Duplicate(job->plan.model_json, true);
-    struct cJSON *cluster = cJSON_Duplicate(job->plan.cluster_json, true);
+    struct cJSON *model = cJSON_Duplicate(job->plan.workload.model_json, true);
+    struct cJSON *cluster = cJSON_Duplicate(job->plan.workload.cluster_json, true);
     if (model == NULL || cluster == NULL) {
         cJSON_Delete(model);
         cJSON_Delete(cluster);
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
     }
     SBP_TRY(sbp_plan_begin(model, "model", cluster, "cluster", &plan->plan, diag));
-    SBP_TRY(sbp_plan_set_parallel(&plan->plan, &ranked->parallel, diag));
+    SBP_TRY(sbp_plan_cut(&plan->plan, &ranked->parallel, diag));
     plan->plan.strategy = ranked->strategy;
     const double bound_s = job->outcome.lower_bound_s;
     plan->outcome = job->outcome;
@@ -256,7 +256,7 @@ static void put_plan(struct cJSON *plans, const struct sbp_alternatives *all, in
         sbp_json_put_text(item, "file", plan->file.bytes, failed);
     sbp_put_cost(item, &plan->report.summary, failed);
     sbp_put_memory(item, &plan->report.summary, failed);
-    sbp_put_parallel(item, &plan->plan.parallel, failed);
+    sbp_put_parallel(item, &plan->plan.cut.parallel, failed);
     sbp_report_put_layers(item, &plan->report, failed);
 }
 

@@ -25,11 +25,11 @@ enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
 
 enum sbp_status sbp_job_price_trial(struct sbp_job *job)
 {
-    struct sbp_plan *plan = job->plan;
+    const struct sbp_cut *cut = job->cut;
     struct sbp_step step;
     struct sbp_diag refusal = {{0}};
-    SBP_TRY(sbp_strategy_close(&plan->graph, &plan->mesh, &job->trial.strategy, &refusal));
-    SBP_TRY(sbp_plan_brief_step(plan, &job->trial.strategy, &step, job->diag));
+    SBP_TRY(sbp_strategy_close(&cut->graph, &cut->mesh, &job->trial.strategy, &refusal));
+    SBP_TRY(sbp_cut_step(cut, &job->trial.strategy, true, &step, job->diag));
     const bool communication = job->request->objective == SBP_COMMUNICATION;
     job->trial.objective_s = communication ? step.totals.communication_s : step.totals.step_s;
     job->trial.device_bytes = step.totals.device_bytes;
@@ -46,24 +46,24 @@ void sbp_job_keep_better(struct sbp_job *job)
     if (!is_better ||
         (job->trial.device_bytes > job->limit_bytes && !job->request->puts_memory_off))
         return;
-    sbp_strategy_copy(&job->plan->graph, &job->trial.strategy, &job->best.strategy);
+    sbp_strategy_copy(&job->cut->graph, &job->trial.strategy, &job->best.strategy);
     job->best.objective_s = job->trial.objective_s;
     job->best.device_bytes = job->trial.device_bytes;
 }
 
 static void reset_class_limits(const struct sbp_job *job)
 {
-    for (int c = 0; c < job->plan->graph.class_count; c++)
-        job->class_limit[c] = sbp_class_unlimited(job->plan->graph.dim_class[c].size);
+    for (int c = 0; c < job->cut->graph.class_count; c++)
+        job->class_limit[c] = sbp_class_unlimited(job->cut->graph.dim_class[c].size);
 }
 
 /* So many axes of each family that they divide the class together, the outermost first: labels can
  * then split it by the same axes everywhere. Whether the choice splits it by more. */
 static bool limit_axes(const struct sbp_job *job, int dim_class, const struct sbp_class_limit *used)
 {
-    const struct sbp_mesh *mesh = &job->plan->mesh;
+    const struct sbp_mesh *mesh = &job->cut->mesh;
     uint8_t axes[SBP_MAX_AXES] = {0};
-    int64_t left = job->plan->graph.dim_class[dim_class].size;
+    int64_t left = job->cut->graph.dim_class[dim_class].size;
     bool narrows = false;
     for (int f = 0; f < mesh->family_count; f++) {
         for (; axes[f] < mesh->family[f].count && left % mesh->family[f].prime == 0; axes[f]++)
@@ -165,7 +165,7 @@ static enum sbp_status note_need(struct sbp_job *job, const struct sbp_space *sp
     struct round round;
     SBP_TRY(try_round(job, space, SBP_FOR_BYTES, &round));
     if (isinf(job->least_bytes))
-        job->least_bytes = round.modelled_bytes + (double)job->plan->cluster.reserve_bytes;
+        job->least_bytes = round.modelled_bytes + (double)job->cut->cluster->reserve_bytes;
     return SBP_OK;
 }
 
@@ -367,8 +367,8 @@ static enum sbp_status search_limited(struct sbp_job *job, struct search *search
                                       struct sbp_diag *diag)
 {
     *search = (struct search){.bound_s = -INFINITY, .free_s = -INFINITY, .broken_class = -1};
-    enum sbp_status status = sbp_space_make(job->plan, job->request, job->class_limit,
-                                            job->megatron, &search->space, diag);
+    enum sbp_status status = sbp_space_make(job->cut, job->request, job->class_limit, job->megatron,
+                                            &search->space, diag);
     if (status != SBP_OK)
         return sbp_job_note_interrupt(job, status);
     job->outcome->space_size_log10 = sbp_job_space_size_log10(&search->space);

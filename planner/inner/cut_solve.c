@@ -18,10 +18,10 @@
  * what counts is on a path through the step, and what hides is taken to hide as much as it may.
  * Steps of cyclic schedules, which update with older gradients, overlap with each other: those
  * plans are never called optimal, nor are those whose weights have owners. */
-static bool bounds_step(const struct sbp_plan *plan)
+static bool bounds_step(const struct sbp_cut *cut)
 {
-    return plan->parallel.owner == SBP_OWNER_NONE &&
-           !sbp_schedule_delays_gradients(plan->parallel.schedule);
+    return cut->parallel.owner == SBP_OWNER_NONE &&
+           !sbp_schedule_delays_gradients(cut->parallel.schedule);
 }
 
 /* Whether the space's prices of boxing are never above the program's: they are the normal form's,
@@ -32,16 +32,16 @@ static bool bounds_boxing(const struct sbp_request *request)
 }
 
 /* Of labelled prices. */
-static bool labels_bound(const struct sbp_plan *plan, const struct sbp_request *request)
+static bool labels_bound(const struct sbp_cut *cut, const struct sbp_request *request)
 {
-    return bounds_step(plan) && bounds_boxing(request);
+    return bounds_step(cut) && bounds_boxing(request);
 }
 
-bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request)
+bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_request *request)
 {
     const bool paper_bounds =
-        request->boxing != SBP_BOXING_PAPER || sbp_collective_grows(&plan->stage, SBP_ALL_TO_ALL);
-    return labels_bound(plan, request) && paper_bounds;
+        request->boxing != SBP_BOXING_PAPER || sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL);
+    return labels_bound(cut, request) && paper_bounds;
 }
 
 /* ---- parts of a space ----------------------------------------------------------------------- */
@@ -84,7 +84,7 @@ static enum sbp_status search_batches(struct sbp_job *job)
     aligned.store = NULL;
     do
         SBP_TRY(search_part(job, &aligned));
-    while (next_batch_axes(&job->plan->mesh, batch) && !job->outcome->stopped);
+    while (next_batch_axes(&job->cut->mesh, batch) && !job->outcome->stopped);
     return SBP_OK;
 }
 
@@ -108,10 +108,10 @@ static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
 }
 
 /* As many axes as divide a micro-batch, the outermost first. */
-static void align_batch(const struct sbp_plan *plan, int batch[SBP_MAX_AXES])
+static void align_batch(const struct sbp_cut *cut, int batch[SBP_MAX_AXES])
 {
-    const struct sbp_mesh *mesh = &plan->mesh;
-    int64_t left = plan->graph.micro_batch;
+    const struct sbp_mesh *mesh = &cut->mesh;
+    int64_t left = cut->graph.micro_batch;
     for (int f = 0; f < mesh->family_count; f++)
         for (; batch[f] < mesh->family[f].count && left % mesh->family[f].prime == 0; batch[f]++)
             left /= mesh->family[f].prime;
@@ -121,7 +121,7 @@ static enum sbp_status search_aligned(struct sbp_job *job)
 {
     struct sbp_request aligned = *job->request;
     int batch[SBP_MAX_AXES] = {0};
-    align_batch(job->plan, batch);
+    align_batch(job->cut, batch);
     aligned.batch_axes = batch;
     aligned.store = NULL;
     job->sketches = true;
@@ -142,7 +142,7 @@ static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
 /* Closes the gap between plan and bound where the labelled space is small. */
 static enum sbp_status refine_space(struct sbp_job *job, bool too_large, double *bound_s)
 {
-    struct sbp_refinement refinement = {.plan = job->plan,
+    struct sbp_refinement refinement = {.cut = job->cut,
                                         .request = job->request,
                                         .capacity_bytes =
                                             too_large ? sbp_job_room_bytes(job) : INFINITY,
@@ -169,10 +169,10 @@ static bool is_proved(const struct sbp_job *job, double bound_s)
 static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s)
 {
     const bool is_sum =
-        job->plan->parallel.pipeline == 1 || job->request->objective == SBP_COMMUNICATION;
+        job->cut->parallel.pipeline == 1 || job->request->objective == SBP_COMMUNICATION;
     return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
            job->request->solver_options.max_evaluations == 0 &&
-           labels_bound(job->plan, job->request) && bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
+           labels_bound(job->cut, job->request) && bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
 }
 
 /* How much hides depends on all of a step. The bound takes it for as much as may; where less does,
@@ -180,9 +180,9 @@ static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s
 static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double bound_s)
 {
     const struct sbp_request *const asked = job->request;
-    const struct sbp_parallel *parallel = &job->plan->parallel;
+    const struct sbp_parallel *parallel = &job->cut->parallel;
     const double overlap = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
-                                                           : job->plan->cluster.gradient_overlap;
+                                                           : job->cut->cluster->gradient_overlap;
     struct sbp_request cautious = *asked;
     double unused_s = -INFINITY;
     bool too_large = false;
@@ -194,7 +194,7 @@ static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double boun
     job->bounds = false;
     const enum sbp_status status = sbp_job_search(job, &unused_s, &too_large);
     job->request = asked;
-    job->bounds = sbp_optimise_bounds(job->plan, asked);
+    job->bounds = sbp_optimise_bounds(job->cut, asked);
     return status;
 }
 
@@ -231,7 +231,7 @@ static enum sbp_status search_space(struct sbp_job *job)
 static enum sbp_status search_node_mesh(struct sbp_job *job)
 {
     struct sbp_megatron_mesh megatron;
-    SBP_TRY(sbp_megatron_node_mesh(job->plan, &megatron, job->diag));
+    SBP_TRY(sbp_megatron_node_mesh(job->cut, &megatron, job->diag));
     job->megatron = &megatron;
     return search_space(job);
 }
@@ -239,7 +239,7 @@ static enum sbp_status search_node_mesh(struct sbp_job *job)
 /* Every tensor x data mesh, one after the other (AutoDDL, section 5: tuned by hand there). */
 static enum sbp_status search_best_mesh(struct sbp_job *job)
 {
-    const struct sbp_mesh *mesh = &job->plan->mesh;
+    const struct sbp_mesh *mesh = &job->cut->mesh;
     struct sbp_megatron_mesh megatron = {{0}};
     struct sbp_diag first = {{0}};
     struct sbp_diag *const diag = job->diag;
@@ -317,20 +317,20 @@ static enum sbp_status search_meshes(struct sbp_job *job)
 
 static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(struct sbp_job *job))
 {
-    const struct sbp_graph *graph = &job->plan->graph;
-    SBP_TRY(sbp_strategy_alloc(graph, &job->plan->arena, &job->best.strategy));
+    const struct sbp_graph *graph = &job->cut->graph;
+    SBP_TRY(sbp_strategy_alloc(graph, job->arena, &job->best.strategy));
     SBP_TRY(sbp_strategy_alloc(graph, &job->scratch, &job->trial.strategy));
     job->class_limit = SBP_NEW(&job->scratch, struct sbp_class_limit, graph->class_count + 1);
     if (job->class_limit == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(look(job));
-    job->plan->strategy = job->best.strategy;
+    job->outcome->strategy = job->best.strategy;
     conclude(job);
     return SBP_OK;
 }
 
-static enum sbp_status begin(struct sbp_plan *plan, const struct sbp_request *request,
-                             enum sbp_status (*look)(struct sbp_job *job),
+static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_request *request,
+                             enum sbp_status (*look)(struct sbp_job *job), struct sbp_arena *arena,
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
@@ -339,16 +339,17 @@ static enum sbp_status begin(struct sbp_plan *plan, const struct sbp_request *re
         timed.deadline_s = start_s + timed.solver_options.time_limit_s;
     *outcome = (struct sbp_outcome){
         .objective_s = INFINITY, .strategy_s = INFINITY, .lower_bound_s = -INFINITY};
-    struct sbp_job job = {.plan = plan,
+    struct sbp_job job = {.cut = cut,
+                          .arena = arena,
                           .request = &timed,
                           .outcome = outcome,
                           .diag = diag,
                           .best = {.objective_s = INFINITY},
-                          .limit_bytes = sbp_request_limit_bytes(request, &plan->cluster),
+                          .limit_bytes = sbp_request_limit_bytes(request, cut->cluster),
                           .start_s = start_s,
                           .least_bytes = INFINITY,
                           .bound_s = INFINITY,
-                          .bounds = sbp_optimise_bounds(plan, request)};
+                          .bounds = sbp_optimise_bounds(cut, request)};
     const enum sbp_status status = optimise(&job, look);
     sbp_arena_free(&job.scratch);
     if (status == SBP_E_MEMORY)
@@ -357,16 +358,18 @@ static enum sbp_status begin(struct sbp_plan *plan, const struct sbp_request *re
     return status;
 }
 
-enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
-                             struct sbp_outcome *outcome, struct sbp_diag *diag)
+enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_request *request,
+                             struct sbp_arena *arena, struct sbp_outcome *outcome,
+                             struct sbp_diag *diag)
 {
-    return begin(plan, request, search_meshes, outcome, diag);
+    return begin(cut, request, search_meshes, arena, outcome, diag);
 }
 
-enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_request *request,
-                                     struct sbp_outcome *outcome, struct sbp_diag *diag)
+enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut, const struct sbp_request *request,
+                                     struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                     struct sbp_diag *diag)
 {
-    return begin(plan, request, search_aligned, outcome, diag);
+    return begin(cut, request, search_aligned, arena, outcome, diag);
 }
 
 static enum sbp_status search_for_bytes(struct sbp_job *job)
@@ -376,10 +379,11 @@ static enum sbp_status search_for_bytes(struct sbp_job *job)
     return search_meshes(job);
 }
 
-enum sbp_status sbp_optimise_least(struct sbp_plan *plan, const struct sbp_request *request,
-                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
+enum sbp_status sbp_optimise_least(const struct sbp_cut *cut, const struct sbp_request *request,
+                                   struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                   struct sbp_diag *diag)
 {
-    return begin(plan, request, search_for_bytes, outcome, diag);
+    return begin(cut, request, search_for_bytes, arena, outcome, diag);
 }
 
 /* ---- bounds without a search ----------------------------------------------------------------- */
@@ -395,7 +399,7 @@ static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
 
 /* One call of sbp_optimise_bound, or of sbp_optimise_least_bytes: that looks closely. */
 struct bounding {
-    const struct sbp_plan *plan;
+    const struct sbp_cut *cut;
     const struct sbp_request *request;
     bool is_close;
     struct sbp_optimise_bound bound;
@@ -405,11 +409,11 @@ struct bounding {
 static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron_mesh *megatron,
                                    struct sbp_diag *diag)
 {
-    const double reserve = (double)b->plan->cluster.reserve_bytes;
+    const double reserve = (double)b->cut->cluster->reserve_bytes;
     struct sbp_optimise_bound *const bound = &b->bound;
     struct sbp_space space;
     struct sbp_space_bound found;
-    SBP_TRY(sbp_space_make(b->plan, b->request, NULL, megatron, &space, diag));
+    SBP_TRY(sbp_space_make(b->cut, b->request, NULL, megatron, &space, diag));
     bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
     if (space.is_refuted) {
         bound->bound_s = fmin(bound->bound_s, space.least_s);
@@ -418,12 +422,12 @@ static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron
         sbp_space_free(&space);
         return SBP_OK;
     }
-    const double room = (double)sbp_request_limit_bytes(b->request, &b->plan->cluster) - reserve;
+    const double room = (double)sbp_request_limit_bytes(b->request, b->cut->cluster) - reserve;
     enum sbp_status status = sbp_space_bound(&space, room, &space.arena, &found);
     if (status == SBP_OK && b->is_close)
         status = bound_bytes(&space, &found.least_bytes);
     if (status == SBP_OK) {
-        const bool holds = sbp_optimise_bounds(b->plan, b->request);
+        const bool holds = sbp_optimise_bounds(b->cut, b->request);
         bound->bound_s =
             fmin(bound->bound_s, holds || isinf(found.bound_s) ? found.bound_s : -INFINITY);
         bound->time_s = fmin(bound->time_s, holds ? found.time_s : -INFINITY);
@@ -446,7 +450,7 @@ static enum sbp_status bound_meshes(struct bounding *b, struct sbp_diag *diag)
             return sbp_fail(diag, status, "%s", refusal.text);
         if (status == SBP_E_INPUT && first.text[0] == '\0')
             first = refusal;
-    } while (next_batch_axes(&b->plan->mesh, megatron.batch));
+    } while (next_batch_axes(&b->cut->mesh, megatron.batch));
     return legal > 0 ? SBP_OK : sbp_fail(diag, SBP_E_INPUT, "%s", first.text);
 }
 
@@ -459,35 +463,35 @@ static enum sbp_status bound_any(struct bounding *b, struct sbp_diag *diag)
     case SBP_MESH_BEST:
         return bound_meshes(b, diag);
     case SBP_MESH_NODE:
-        SBP_TRY(sbp_megatron_node_mesh(b->plan, &megatron, diag));
+        SBP_TRY(sbp_megatron_node_mesh(b->cut, &megatron, diag));
         return bound_space(b, &megatron, diag);
     default:
         return bound_space(b, NULL, diag);
     }
 }
 
-enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut, const struct sbp_request *request,
                                    struct sbp_optimise_bound *bound, struct sbp_diag *diag)
 {
-    struct bounding bounding = {.plan = plan, .request = request};
+    struct bounding bounding = {.cut = cut, .request = request};
     const enum sbp_status status = bound_any(&bounding, diag);
     *bound = bounding.bound;
     return status;
 }
 
-enum sbp_status sbp_optimise_least_bytes(const struct sbp_plan *plan,
+enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
                                          const struct sbp_request *request, double *bytes,
                                          struct sbp_diag *diag)
 {
     struct sbp_request all = *request;
-    struct bounding bounding = {.plan = plan, .request = &all, .is_close = true};
+    struct bounding bounding = {.cut = cut, .request = &all, .is_close = true};
     all.every_level = true; /* one that is left out may need less by a closer look */
     const enum sbp_status status = bound_any(&bounding, diag);
     *bytes = bounding.bound.least_bytes;
     return status;
 }
 
-enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut, const struct sbp_request *request,
                                      struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_space space;
@@ -496,9 +500,9 @@ enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct s
                         "--problem: space %s is a problem for each of its meshes; legal with "
                         "full, autoddl, data-parallel and others that split layer by layer",
                         sbp_space_name(request->space));
-    SBP_TRY(sbp_space_make(plan, request, NULL, NULL, &space, diag));
+    SBP_TRY(sbp_space_make(cut, request, NULL, NULL, &space, diag));
     const double room =
-        (double)(sbp_request_limit_bytes(request, &plan->cluster) - plan->cluster.reserve_bytes);
+        (double)(sbp_request_limit_bytes(request, cut->cluster) - cut->cluster->reserve_bytes);
     const enum sbp_status status = sbp_space_problem(&space, room, problem, diag);
     sbp_space_free(&space);
     return status;

@@ -7,27 +7,28 @@
 #ifndef SBP_PLANNER_INNER_CUT_SOLVE_H
 #define SBP_PLANNER_INNER_CUT_SOLVE_H
 
-#include "planner/plan/plan.h"
+#include "costmodel/program/cut.h"
 #include "planner/plan/request.h"
 
 struct sbp_ranked; /* planner/inner/solution_pool.h */
 
 struct sbp_outcome {
     enum sbp_plan_status status;
-    double objective_s;    /* of the plan found, INFINITY without one */
-    double strategy_s;     /* of plan->strategy, which may cost more than was asked for; INFINITY:
-                              there is none */
-    double lower_bound_s;  /* of the objective over the space; -INFINITY: none */
-    const char *unbounded; /* why there is none, where the request is why; NULL */
+    double objective_s; /* of the plan found, INFINITY without one */
+    double strategy_s;  /* of the strategy, which may cost more than was asked for; INFINITY: there
+                           is none */
+    struct sbp_strategy strategy; /* the best that was found; its arrays are the caller's arena's */
+    double lower_bound_s;         /* of the objective over the space; -INFINITY: none */
+    const char *unbounded;        /* why there is none, where the request is why; NULL */
     int64_t evaluations;
     double wall_s;
     bool stopped;
     bool memory_binds;    /* what is cheapest without a limit of memory did not fit */
-    bool is_too_large;    /* plan->strategy does not fit, where the request puts that off: it is no
+    bool is_too_large;    /* the strategy does not fit, where the request puts that off: it is no
                              plan, and lower_bound_s holds without the limit */
     int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
     double least_bytes;   /* no plan, of a whole search: no candidate that was seen needs less */
-    const struct sbp_ranked *leanest; /* no plan, of a whole search: that needs needed_bytes, in the
+    const struct sbp_ranked *leanest; /* no cut, of a whole search: that needs needed_bytes, in the
                                          plan's arena; NULL: no strategy's labels go together */
     const char *algorithm;            /* the solver that answered */
     double space_size_log10;          /* of the number of unlabelled strategies */
@@ -35,25 +36,26 @@ struct sbp_outcome {
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };
 
-/* Fills plan->strategy (plan->graph, cluster and mesh are set by sbp_plan_begin). Infeasible and
- * stopped are answers: SBP_OK with outcome->status; then plan->strategy is unusable, unless
- * outcome->strategy_s is finite. E_INPUT: the
- * space holds no legal strategy because sizes do not divide (named), or a fix is wrong;
- * E_UNSUPPORTED: the solver refuses the problem. */
-enum sbp_status sbp_optimise(struct sbp_plan *plan, const struct sbp_request *request,
-                             struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+/* Searches the strategies of a cut. Infeasible and stopped are answers: SBP_OK with
+ * outcome->status; then outcome->strategy is unusable, unless outcome->strategy_s is finite.
+ * E_INPUT: the space holds no legal strategy because sizes do not divide (named), or a fix is
+ * wrong; E_UNSUPPORTED: the solver refuses the problem. */
+enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_request *request,
+                             struct sbp_arena *arena, struct sbp_outcome *outcome,
+                             struct sbp_diag *diag) SBP_MUST_USE;
 
 /* As sbp_optimise, but only plans whose layers all split the batch by as many axes as divide it,
  * the outermost first: quick, mostly legal and rarely the best. Bounds nothing. A space without
  * such plans is an answer, too. */
-enum sbp_status sbp_optimise_aligned(struct sbp_plan *plan, const struct sbp_request *request,
-                                     struct sbp_outcome *outcome,
+enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut, const struct sbp_request *request,
+                                     struct sbp_arena *arena, struct sbp_outcome *outcome,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 /* As sbp_optimise, but for the plan that needs the least memory by the memory model, whatever it
  * costs; as compiled it may need more than another one. Bounds nothing. */
-enum sbp_status sbp_optimise_least(struct sbp_plan *plan, const struct sbp_request *request,
-                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_optimise_least(const struct sbp_cut *cut, const struct sbp_request *request,
+                                   struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
@@ -65,23 +67,23 @@ struct sbp_optimise_bound {
     double bound_s, time_s, least_bytes;
     double space_size_log10; /* as in sbp_outcome */
 };
-enum sbp_status sbp_optimise_bound(const struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut, const struct sbp_request *request,
                                    struct sbp_optimise_bound *bound,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What no plan of the request's space needs less memory than on a device, reserve included, by a
  * closer look than sbp_optimise_bound takes (planner/pricing/working_set.h). The request's
  * refuted_s is 0. E_INPUT: no legal strategy; SBP_STOPPED. */
-enum sbp_status sbp_optimise_least_bytes(const struct sbp_plan *plan,
+enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
                                          const struct sbp_request *request, double *bytes,
                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whether prices of the request's space are never above those of its plans. */
-bool sbp_optimise_bounds(const struct sbp_plan *plan, const struct sbp_request *request);
+bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_request *request);
 
 /* The pairwise problem of a request alone, memory as the search models it: for other solvers.
  * E_USAGE: the space is not one problem; SBP_STOPPED. */
-enum sbp_status sbp_optimise_problem(const struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut, const struct sbp_request *request,
                                      struct sbp_problem *problem,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 

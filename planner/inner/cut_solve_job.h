@@ -1,5 +1,5 @@
 /* One call of sbp_optimise, in parts: from a space to a choice (space_solve.c), from a choice to
- * a labelled and priced plan, again and again until one fits (capacity_rounds.c), and which spaces
+ * a labelled and priced cut, again and again until one fits (capacity_rounds.c), and which spaces
  * are searched one after the other (cut_solve.c). Internal.
  */
 #ifndef SBP_PLANNER_INNER_CUT_SOLVE_JOB_H
@@ -18,7 +18,8 @@ struct sbp_candidate {
 };
 
 struct sbp_job {
-    struct sbp_plan *plan;
+    const struct sbp_cut *cut;
+    struct sbp_arena *arena; /* of the plan that is found */
     const struct sbp_request *request;
     struct sbp_outcome *outcome;
     struct sbp_diag *diag;
@@ -63,7 +64,7 @@ static inline double sbp_job_room_bytes(const struct sbp_job *job)
 {
     return job->request->puts_memory_off
                ? INFINITY
-               : (double)(job->limit_bytes - job->plan->cluster.reserve_bytes);
+               : (double)(job->limit_bytes - job->cut->cluster->reserve_bytes);
 }
 
 /* An interrupt while a space is built is an answer like one while it is searched. */

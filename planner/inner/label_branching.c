@@ -28,7 +28,7 @@ struct part {
 struct refiner {
     struct sbp_refinement *out;
     struct sbp_diag *diag;
-    struct sbp_plan view; /* the plan on a mesh whose axes are families of their own */
+    struct sbp_cut view; /* the cut on a mesh whose axes are families of their own */
     struct sbp_space space;
     struct sbp_problem problem;
     double *cost;    /* (all choices) of the problem, before bans */
@@ -56,13 +56,13 @@ static void single_families(struct sbp_mesh *mesh)
 }
 
 /* Repeats share labels here, which the space does not ask for: then no bound follows. */
-static bool bounds_space(const struct sbp_plan *plan)
+static bool bounds_space(const struct sbp_cut *cut)
 {
     bool repeats = false, interchangeable = false;
-    for (int op = 0; op < plan->graph.op_count; op++)
-        repeats |= plan->graph.op[op].repeats > 1;
-    for (int f = 0; f < plan->mesh.family_count; f++)
-        interchangeable |= plan->mesh.family[f].count > 1;
+    for (int op = 0; op < cut->graph.op_count; op++)
+        repeats |= cut->graph.op[op].repeats > 1;
+    for (int f = 0; f < cut->mesh.family_count; f++)
+        interchangeable |= cut->mesh.family[f].count > 1;
     return !repeats || !interchangeable;
 }
 
@@ -269,7 +269,7 @@ static int unread_sums(const struct refiner *r, const struct sbp_transfer *trans
  */
 static bool reads_sums(const struct refiner *r, const int *choice)
 {
-    const struct sbp_mesh *mesh = &r->out->plan->mesh;
+    const struct sbp_mesh *mesh = &r->out->cut->mesh;
     for (int i = 0; i < r->space.transfer_count; i++)
         for (int f = 0; f < mesh->family_count; f++) {
             const struct sbp_transfer *transfer = &r->space.transfer[i];
@@ -397,7 +397,7 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
 {
     refinement->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
-    struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->plan};
+    struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->cut};
     if (r.view.mesh.axis_count > MOST_AXES)
         return SBP_OK;
     struct sbp_request request = *refinement->request;
@@ -410,7 +410,7 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
         status = refine(&r);
         sbp_space_free(&r.space);
     }
-    if (!bounds_space(refinement->plan))
+    if (!bounds_space(refinement->cut))
         refinement->bound_s = -INFINITY;
     /* A width that the exact solver refuses leaves things as they were. */
     if (status == SBP_E_UNSUPPORTED)

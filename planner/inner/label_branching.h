@@ -13,7 +13,7 @@
 #include "planner/inner/cut_solve.h"
 
 struct sbp_refinement {
-    const struct sbp_plan *plan;
+    const struct sbp_cut *cut;
     const struct sbp_request *request;
     double capacity_bytes;      /* of the space's memory model, INFINITY: none */
     struct sbp_strategy *trial; /* scratch, allocated by sbp_strategy_alloc */

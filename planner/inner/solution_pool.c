@@ -5,16 +5,17 @@
 /* Costs differ by round-off where search and program add in another order. */
 #define ROUND_OFF 1e-9
 
-enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, struct sbp_plan *plan, int most)
+enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, const struct sbp_graph *graph,
+                                 struct sbp_arena *arena, int most)
 {
     *ranking = (struct sbp_ranking){.most = most,
-                                    .plan = SBP_NEW(&plan->arena, struct sbp_ranked, most),
+                                    .plan = SBP_NEW(arena, struct sbp_ranked, most),
                                     .rest_s = -INFINITY,
                                     .left_s = INFINITY};
     if (ranking->plan == NULL)
         return SBP_E_MEMORY;
     for (int i = 0; i < most; i++)
-        SBP_TRY(sbp_strategy_alloc(&plan->graph, &plan->arena, &ranking->plan[i].strategy));
+        SBP_TRY(sbp_strategy_alloc(graph, arena, &ranking->plan[i].strategy));
     return SBP_OK;
 }
 
@@ -66,11 +67,11 @@ static bool is_listed(struct sbp_ranking *ranking, const struct sbp_ranked *offe
     return listed;
 }
 
-void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
-                       const struct sbp_ranked *offered)
+void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_cut *cut,
+                       const struct sbp_strategy *strategy, const struct sbp_ranked *offered)
 {
     struct sbp_ranked taken = *offered;
-    taken.parallel = plan->parallel;
+    taken.parallel = cut->parallel;
     if (is_listed(ranking, &taken))
         return;
     if (ranking->count == ranking->most) {
@@ -82,7 +83,7 @@ void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
     }
     int at = ranking->count++;
     taken.strategy = ranking->plan[at].strategy;
-    sbp_strategy_copy(&plan->graph, &plan->strategy, &taken.strategy);
+    sbp_strategy_copy(&cut->graph, strategy, &taken.strategy);
     for (; at > 0 && ranking->plan[at - 1].objective_s > taken.objective_s; at--)
         ranking->plan[at] = ranking->plan[at - 1];
     ranking->plan[at] = taken;

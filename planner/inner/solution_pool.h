@@ -26,16 +26,16 @@ struct sbp_ranking {
     double left_s;           /* the least of what was offered and found no place */
 };
 
-/* Strategies come out of the plan's arena. E_MEMORY. */
-enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, struct sbp_plan *plan,
-                                 int most) SBP_MUST_USE;
+/* Strategies of the graph come out of the arena. E_MEMORY. */
+enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, const struct sbp_graph *graph,
+                                 struct sbp_arena *arena, int most) SBP_MUST_USE;
 /* A plan is wanted if it costs less than this; INFINITY while there are too few. */
 double sbp_ranking_goal_s(const struct sbp_ranking *ranking);
-/* Takes the plan's strategy at its parallel in its place, where it costs less than the goal and
- * than the same plan in the list, which it replaces. With several asked for, offered->split is
+/* Copies a strategy of the cut into its place, where it costs less than the goal and than the same
+ * plan in the list, which it replaces. With several asked for, offered->split is
  * given and kept; of one candidate's plan that is offered twice it is the same pointer. */
-void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_plan *plan,
-                       const struct sbp_ranked *offered);
+void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_cut *cut,
+                       const struct sbp_strategy *strategy, const struct sbp_ranked *offered);
 /* With all open_s or more that is not settled: counts what is proved. */
 void sbp_ranking_close(struct sbp_ranking *ranking, double open_s);
 

@@ -31,7 +31,11 @@ struct sbp_node {
 };
 
 struct sbp_explorer {
-    struct sbp_plan *plan;
+    const struct sbp_plan *given; /* the workload, and how the step is cut where it is given */
+    struct sbp_arena *plans;      /* of what the caller gets */
+    struct sbp_cut cut;           /* of the candidate at hand */
+    struct sbp_arena cut_arena;
+    struct sbp_arena solve_arena; /* of strategies that are found for it */
     const struct sbp_request *request;
     struct sbp_request asked; /* the request as candidates are solved by it */
     struct sbp_outcome *out;
@@ -62,9 +66,11 @@ struct sbp_explorer {
     int64_t first_cut_at; /* evaluations */
 };
 
-/* ---- branch_and_bound.c
- * ------------------------------------------------------------------------------- */
+/* ---- branch_and_bound.c ---------------------------------------------------------------------- */
 
+/* Cuts the step as a candidate does: e->cut, where it stays. Fails as sbp_cut_make. */
+enum sbp_status sbp_explorer_cut(struct sbp_explorer *e, const struct sbp_parallel *parallel,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 /* Opens a candidate. E_MEMORY. */
 enum sbp_status sbp_explorer_push(struct sbp_explorer *e, int index) SBP_MUST_USE;
 /* Whether the user, the time limit or the budget ends the search. */

@@ -18,6 +18,15 @@ enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
 /* Where first plans are good, better ones are found soon. */
 enum { MOST_VAIN = 4 };
 
+enum sbp_status sbp_explorer_cut(struct sbp_explorer *e, const struct sbp_parallel *parallel,
+                                 struct sbp_diag *diag)
+{
+    const struct sbp_workload *const workload = &e->given->workload;
+    sbp_arena_release(&e->cut_arena, (struct sbp_arena_mark){0});
+    return sbp_cut_make(&workload->model, &workload->cluster, parallel, &e->cut_arena, &e->cut,
+                        diag);
+}
+
 /* ---- what is open ---------------------------------------------------------------------------- */
 
 enum sbp_status sbp_explorer_push(struct sbp_explorer *e, int index)
@@ -130,8 +139,8 @@ static void drop_stale(const struct sbp_explorer *e, struct sbp_queue *queue)
 /* Takes what will hardly fit off the head of the dives, by what plans of others needed. */
 static void drop_large(struct sbp_explorer *e)
 {
-    const double most =
-        (double)sbp_request_limit_bytes(e->request, &e->plan->cluster) / fmax(1, e->overhead);
+    const double most = (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) /
+                        fmax(1, e->overhead);
     drop_stale(e, &e->dives);
     while (e->dives.count > 0 && e->node[e->dives.entry[0].node].least_bytes > most) {
         (void)sbp_queue_pop(&e->dives);
@@ -203,7 +212,7 @@ static bool same_base(const struct sbp_explorer *e, const struct sbp_parallel *a
 {
     struct sbp_parallel moved = *a;
     moved.recompute = b->recompute;
-    if (!(e->plan->cluster.kernel_launch_s > 0))
+    if (!(e->given->workload.cluster.kernel_launch_s > 0))
         moved.offload = b->offload;
     return sbp_parallel_equal(&moved, b);
 }
@@ -211,15 +220,15 @@ static bool same_base(const struct sbp_explorer *e, const struct sbp_parallel *a
 static enum sbp_status begin(struct sbp_explorer *e)
 {
     struct sbp_parallel_candidates list;
-    SBP_TRY(sbp_candidates_list(e->plan, e->request, &e->arena, &list, e->diag));
+    SBP_TRY(sbp_candidates_list(&e->given->cut, e->request, &e->arena, &list, e->diag));
     e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
     e->queue.arena = &e->arena;
     e->dives.arena = &e->arena;
     e->wait = FIRST_WAIT;
     if (e->node == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_ranking_init(&e->found, e->plan, 1));
-    SBP_TRY(sbp_ranking_init(&e->first, e->plan, 1));
+    SBP_TRY(sbp_ranking_init(&e->found, &e->given->workload.model, &e->arena, 1));
+    SBP_TRY(sbp_ranking_init(&e->first, &e->given->workload.model, &e->arena, 1));
     e->node_count = e->node_room = list.count;
     for (int i = 0; i < list.count; i++) {
         const struct sbp_parallel_candidate *from = &list.candidate[i];
@@ -241,8 +250,9 @@ static void conclude(struct sbp_explorer *e)
     out->wall_s = sbp_clock_s() - e->start_s;
     sbp_ranking_close(e->ranking, e->open_s);
     if (e->ranking->count == 0) {
-        const double most_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster) *
-                                  (1 + SBP_CAPACITY_ROUND_OFF);
+        const double most_bytes =
+            (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) *
+            (1 + SBP_CAPACITY_ROUND_OFF);
         const bool too_little = isfinite(out->least_bytes) && out->least_bytes > most_bytes;
         out->status =
             too_little || sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
@@ -256,7 +266,6 @@ static void conclude(struct sbp_explorer *e)
 static enum sbp_status explore(struct sbp_explorer *e)
 {
     SBP_TRY(begin(e));
-    const struct sbp_parallel given = e->plan->parallel;
     SBP_TRY(sbp_explorer_open_near(e));
     SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
@@ -268,19 +277,16 @@ static enum sbp_status explore(struct sbp_explorer *e)
     if (e->ranking->count == 0)
         SBP_TRY(sbp_explorer_take_leanest(e));
     conclude(e);
-    if (e->ranking->count == 0)
-        return sbp_plan_set_parallel(e->plan, &given, e->diag);
-    const struct sbp_ranked *const best = &e->ranking->plan[0];
-    e->plan->strategy = best->strategy;
-    return sbp_plan_set_parallel(e->plan, &best->parallel, e->diag);
+    return SBP_OK;
 }
 
-enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request *request, int most,
-                                struct sbp_ranking *ranking, struct sbp_outcome *outcome,
-                                struct sbp_diag *diag)
+enum sbp_status sbp_explore(const struct sbp_plan *given, const struct sbp_request *request,
+                            int most, struct sbp_arena *arena, struct sbp_ranking *ranking,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
-    struct sbp_explorer e = {.plan = plan,
+    struct sbp_explorer e = {.given = given,
+                             .plans = arena,
                              .request = request,
                              .out = outcome,
                              .diag = diag,
@@ -293,21 +299,16 @@ enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request 
     e.asked.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
-    enum sbp_status status = sbp_ranking_init(ranking, plan, most);
+    enum sbp_status status = sbp_ranking_init(ranking, &given->workload.model, arena, most);
     if (status == SBP_OK)
         status = explore(&e);
     for (int i = 0; i < ranking->count; i++)
         ranking->plan[i].split = NULL; /* its arena ends here */
     sbp_space_store_free(&e.store);
+    sbp_arena_free(&e.cut_arena);
+    sbp_arena_free(&e.solve_arena);
     sbp_arena_free(&e.arena);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while searching");
     return status;
-}
-
-enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
-                            struct sbp_outcome *outcome, struct sbp_diag *diag)
-{
-    struct sbp_ranking ranking;
-    return sbp_explore_top(plan, request, 1, &ranking, outcome, diag);
 }

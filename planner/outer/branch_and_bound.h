@@ -20,21 +20,18 @@
 
 #include "planner/inner/cut_solve.h"
 #include "planner/inner/solution_pool.h"
+#include "planner/plan/plan.h"
 
-/* As sbp_optimise, over everything that the request's space leaves open and the request does not
- * give; plan->parallel gives the rest and has the choice afterwards. outcome->lower_bound_s holds
- * over all of it; needed_bytes is what a plan needs, and does; less may do, down to least_bytes.
- * The request's view, part, store, upper bound and puts_memory_off are the search's own: they are
- * 0. E_INPUT, E_UNSUPPORTED: no candidate has a legal strategy, as the plainest one says. */
-enum sbp_status sbp_explore(struct sbp_plan *plan, const struct sbp_request *request,
-                            struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
-
-/* As sbp_explore, for the `most` best distinct plans: a solved candidate is cut in parts
+/* Searches everything that the request's space leaves open and the request does not give: as
+ * `given` is cut otherwise. Ranks the `most` best distinct plans, whose strategies come out of the
+ * arena. Where several are asked for, a solved candidate is cut in parts
  * (planner/space/subspace.h), which are candidates like others, and the search ends when the last
- * plan that is asked for costs no more than any open bound. The ranking's strategies live as long
- * as the plan, which is left with the best. outcome speaks of the best alone. */
-enum sbp_status sbp_explore_top(struct sbp_plan *plan, const struct sbp_request *request, int most,
-                                struct sbp_ranking *ranking, struct sbp_outcome *outcome,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+ * plan that is asked for costs no more than any open bound. The outcome speaks of the best alone:
+ * its lower bound holds over all of the space; where there is no plan, needed_bytes is what a plan
+ * needs, and does; less may do, down to least_bytes. E_INPUT, E_UNSUPPORTED: no candidate has a
+ * legal strategy, as the plainest one says. */
+enum sbp_status sbp_explore(const struct sbp_plan *given, const struct sbp_request *request,
+                            int most, struct sbp_arena *arena, struct sbp_ranking *ranking,
+                            struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

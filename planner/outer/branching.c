@@ -42,7 +42,7 @@ static void leave_open(struct sbp_explorer *e, double bound_s)
         e->open_s = fmin(e->open_s, bound_s);
 }
 
-/* The parts of a solved candidate without its plan, and, where the plan may not be the cheapest
+/* The parts of a solved candidate without its cut, and, where the plan may not be the cheapest
  * that splits every layer as it does, those plans. */
 static enum sbp_status cut_node(struct sbp_explorer *e, const struct sbp_node *solved,
                                 const struct sbp_splits *split, bool is_settled)
@@ -68,13 +68,13 @@ static enum sbp_status cut_node(struct sbp_explorer *e, const struct sbp_node *s
 /* What is known of the plan's strategy, which is of a part, beside its objective, where it is to be
  * told from others. */
 static enum sbp_status describe(struct sbp_explorer *e, const struct sbp_part *part,
-                                struct sbp_ranked *ranked)
+                                const struct sbp_strategy *strategy, struct sbp_ranked *ranked)
 {
     struct sbp_step step;
-    ranked->split = has_one(part) ? part->plan : sbp_plan_splits(e->plan, &e->arena);
+    ranked->split = has_one(part) ? part->plan : sbp_plan_splits(&e->cut, strategy, &e->arena);
     if (ranked->split == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_plan_step(e->plan, &e->plan->strategy, &step, e->diag));
+    SBP_TRY(sbp_cut_step(&e->cut, strategy, false, &step, e->diag));
     ranked->step_s = step.totals.step_s;
     ranked->device_bytes = step.totals.device_bytes;
     sbp_step_free(&step);
@@ -88,10 +88,10 @@ enum sbp_status sbp_explorer_rank(struct sbp_explorer *e, struct sbp_ranking *fo
     if (found->count == 0)
         return SBP_OK;
     found->count = 0;
-    e->plan->strategy = found->plan[0].strategy;
+    const struct sbp_strategy *strategy = &found->plan[0].strategy;
     if (e->ranking->most > 1)
-        SBP_TRY(describe(e, part, ranked));
-    sbp_ranking_offer(e->ranking, e->plan, ranked);
+        SBP_TRY(describe(e, part, strategy, ranked));
+    sbp_ranking_offer(e->ranking, &e->cut, strategy, ranked);
     return SBP_OK;
 }
 

@@ -53,14 +53,13 @@ static enum sbp_status ask(struct lean_search *s, struct lean *lean,
 {
     struct sbp_explorer *const e = s->explorer;
     struct sbp_diag refusal = {{0}};
-    const struct sbp_arena_mark mark = sbp_arena_mark(&e->plan->arena);
+    const struct sbp_arena_mark mark = sbp_arena_mark(&e->solve_arena);
     if (s->request.deadline_s > 0)
         s->request.solver_options.time_limit_s = fmax(1e-9, s->request.deadline_s - sbp_clock_s());
-    enum sbp_status status =
-        sbp_plan_set_parallel(e->plan, &e->node[lean->node].parallel, &refusal);
+    enum sbp_status status = sbp_explorer_cut(e, &e->node[lean->node].parallel, &refusal);
     if (status == SBP_OK)
         status = question(s, lean, &refusal);
-    sbp_arena_release(&e->plan->arena, mark);
+    sbp_arena_release(&e->solve_arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
                    status == SBP_STOPPED
                ? SBP_OK
@@ -71,7 +70,7 @@ static enum sbp_status raise_bound(struct lean_search *s, struct lean *lean,
                                    struct sbp_diag *refusal)
 {
     double bytes;
-    SBP_TRY(sbp_optimise_least_bytes(s->explorer->plan, &s->request, &bytes, refusal));
+    SBP_TRY(sbp_optimise_least_bytes(&s->explorer->cut, &s->request, &bytes, refusal));
     lean->bound_bytes = fmax(lean->bound_bytes, bytes);
     return SBP_OK;
 }
@@ -103,23 +102,23 @@ static enum sbp_status raise_bounds(struct lean_search *s)
 /* Of a candidate, the plan that needs least by the memory model, as compiled. */
 static enum sbp_status solve(struct lean_search *s, struct lean *lean, struct sbp_diag *refusal)
 {
-    struct sbp_plan *const plan = s->explorer->plan;
+    struct sbp_explorer *const e = s->explorer;
     struct sbp_outcome found;
     struct sbp_step step;
     (void)lean;
-    SBP_TRY(sbp_optimise_least(plan, &s->request, &found, refusal));
-    s->explorer->out->evaluations += found.evaluations;
+    SBP_TRY(sbp_optimise_least(&e->cut, &s->request, &e->solve_arena, &found, refusal));
+    e->out->evaluations += found.evaluations;
     if (isinf(found.strategy_s))
         return SBP_OK;
-    SBP_TRY(sbp_plan_brief_step(plan, &plan->strategy, &step, refusal));
+    SBP_TRY(sbp_cut_step(&e->cut, &found.strategy, true, &step, refusal));
     const int64_t bytes = step.totals.device_bytes;
     sbp_step_free(&step);
     if (s->least->device_bytes > 0 && bytes >= s->least->device_bytes)
         return SBP_OK;
     s->least->device_bytes = bytes;
     s->least->objective_s = found.strategy_s;
-    s->least->parallel = plan->parallel;
-    sbp_strategy_copy(&plan->graph, &plan->strategy, &s->least->strategy);
+    s->least->parallel = e->cut.parallel;
+    sbp_strategy_copy(&e->cut.graph, &found.strategy, &s->least->strategy);
     return SBP_OK;
 }
 
@@ -139,7 +138,7 @@ static enum sbp_status solve_all(struct lean_search *s)
 static enum sbp_status find_least(struct lean_search *s)
 {
     struct sbp_explorer *const e = s->explorer;
-    SBP_TRY(sbp_strategy_alloc(&e->plan->graph, &e->plan->arena, &s->least->strategy));
+    SBP_TRY(sbp_strategy_alloc(&e->given->workload.model, e->plans, &s->least->strategy));
     SBP_TRY(list(s));
     if (s->request.solver_options.max_evaluations == 0) {
         SBP_TRY(raise_bounds(s));
@@ -163,7 +162,7 @@ static bool has_seen_all(const struct sbp_explorer *e)
  * plan needs more than that. */
 static void settle_bound(struct sbp_explorer *e)
 {
-    const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->plan->cluster);
+    const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
     if (!has_seen_all(e))
         e->out->least_bytes = 0;
     if (sbp_explorer_is_infeasible(e))
@@ -190,16 +189,16 @@ static struct sbp_request request_of(const struct sbp_explorer *e)
 static enum sbp_status rank_least(struct sbp_explorer *e, const struct sbp_ranked *least)
 {
     struct sbp_ranked unused;
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &least->parallel, e->diag));
-    e->plan->strategy = least->strategy;
+    SBP_TRY(sbp_explorer_cut(e, &least->parallel, e->diag));
     e->out->algorithm = "exact"; /* whatever found nothing */
-    sbp_ranking_offer(&e->found, e->plan, &(struct sbp_ranked){.objective_s = least->objective_s});
+    sbp_ranking_offer(&e->found, &e->cut, &least->strategy,
+                      &(struct sbp_ranked){.objective_s = least->objective_s});
     return sbp_explorer_rank(e, &e->found, NULL, &unused);
 }
 
 enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e)
 {
-    struct sbp_ranked *const least = SBP_NEW(&e->plan->arena, struct sbp_ranked, 1);
+    struct sbp_ranked *const least = SBP_NEW(e->plans, struct sbp_ranked, 1);
     struct lean_search search = {.explorer = e, .request = request_of(e), .least = least};
     if (least == NULL)
         return SBP_E_MEMORY;
@@ -212,7 +211,7 @@ enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e)
     }
     e->out->needed_bytes = least->device_bytes;
     e->out->leanest = least;
-    return least->device_bytes <= sbp_request_limit_bytes(e->request, &e->plan->cluster)
+    return least->device_bytes <= sbp_request_limit_bytes(e->request, &e->given->workload.cluster)
                ? rank_least(e, least)
                : SBP_OK;
 }

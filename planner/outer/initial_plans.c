@@ -26,9 +26,9 @@ static enum sbp_status optimise_aligned(struct sbp_explorer *e, const struct sbp
         request.solver_options.time_limit_s = fmax(1e-9, left_s(e));
     request.deadline_s = 0; /* sooner: by the time limit */
     request.view = &view;
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, refusal));
+    SBP_TRY(sbp_explorer_cut(e, &node->parallel, refusal));
     SBP_TRY(sbp_explorer_plain_view(e, &view, refusal));
-    return sbp_optimise_aligned(e->plan, &request, found, refusal);
+    return sbp_optimise_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
 }
 
 /* A plan of a candidate whose layers all split the batch alike; *found_s is INFINITY without one.
@@ -39,7 +39,7 @@ static enum sbp_status sketch_node(struct sbp_explorer *e, const struct sbp_node
     struct sbp_diag refusal = {{0}};
     struct sbp_outcome found;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
-    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
+    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
     const enum sbp_status status = optimise_aligned(e, node, &found, &refusal);
     *found_s = status == SBP_OK ? found.objective_s : INFINITY;
     if (status == SBP_OK) {
@@ -47,8 +47,9 @@ static enum sbp_status sketch_node(struct sbp_explorer *e, const struct sbp_node
         sbp_explorer_note_outcome(e, &found);
     }
     if (isfinite(*found_s))
-        sbp_ranking_offer(&e->first, e->plan, &(struct sbp_ranked){.objective_s = *found_s});
-    sbp_arena_release(&e->plan->arena, plan_mark);
+        sbp_ranking_offer(&e->first, &e->cut, &found.strategy,
+                          &(struct sbp_ranked){.objective_s = *found_s});
+    sbp_arena_release(&e->solve_arena, plan_mark);
     sbp_arena_release(&e->arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
                ? SBP_OK
@@ -116,7 +117,7 @@ static enum sbp_status open_bases(struct sbp_explorer *e, int first)
 static bool splits_batch_alone(const struct sbp_explorer *e)
 {
     const struct sbp_parallel *first = &e->first.plan[0].parallel;
-    const int64_t devices = sbp_cluster_devices(&e->plan->cluster);
+    const int64_t devices = sbp_cluster_devices(&e->given->workload.cluster);
     return e->first.count > 0 && first->micro_batch % (devices / first->pipeline) == 0;
 }
 
@@ -125,7 +126,7 @@ enum sbp_status sbp_explorer_rank_first(struct sbp_explorer *e)
     struct sbp_ranked unused;
     if (e->first.count == 0)
         return SBP_OK;
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &e->first.plan[0].parallel, e->diag));
+    SBP_TRY(sbp_explorer_cut(e, &e->first.plan[0].parallel, e->diag));
     return sbp_explorer_rank(e, &e->first, NULL, &unused);
 }
 

@@ -39,9 +39,9 @@ enum sbp_status sbp_explorer_plain_view(struct sbp_explorer *e, struct sbp_view 
 {
     struct sbp_path path;
     if (e->request->objective == SBP_COMMUNICATION)
-        return sbp_view_mean(e->plan, &e->arena, view, diag);
-    SBP_TRY(sbp_path_longest(e->plan, &e->arena, &path));
-    return sbp_view_make(e->plan, &path, &e->arena, view, diag);
+        return sbp_view_mean(&e->cut, &e->arena, view, diag);
+    SBP_TRY(sbp_path_longest(&e->cut, &e->arena, &path));
+    return sbp_view_make(&e->cut, &path, &e->arena, view, diag);
 }
 
 /* ---- what it answers ------------------------------------------------------------------------- */
@@ -103,14 +103,14 @@ enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node
     struct sbp_optimise_bound bound = {0};
     struct sbp_view view;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
-    enum sbp_status status = sbp_plan_set_parallel(e->plan, &node->parallel, &refusal);
+    enum sbp_status status = sbp_explorer_cut(e, &node->parallel, &refusal);
     if (status == SBP_OK)
         status = sbp_explorer_plain_view(e, &view, &refusal);
     request.view = &view;
-    if (isfinite(sbp_explorer_goal_s(e)) && sbp_optimise_bounds(e->plan, &request))
+    if (isfinite(sbp_explorer_goal_s(e)) && sbp_optimise_bounds(&e->cut, &request))
         request.refuted_s = sbp_explorer_goal_s(e);
     if (status == SBP_OK)
-        status = sbp_optimise_bound(e->plan, &request, &bound, &refusal);
+        status = sbp_optimise_bound(&e->cut, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);
     *legal = status == SBP_OK || status == SBP_STOPPED;
     if (status == SBP_STOPPED) {
@@ -164,10 +164,10 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
         request.view = &view;
-        status = sbp_view_make(e->plan, path, &e->arena, &view, &refusal);
+        status = sbp_view_make(&e->cut, path, &e->arena, &view, &refusal);
     }
     if (status == SBP_OK)
-        status = sbp_optimise(e->plan, &request, found, &refusal);
+        status = sbp_optimise(&e->cut, &request, &e->solve_arena, found, &refusal);
     if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
         *found =
             (struct sbp_outcome){.objective_s = INFINITY,
@@ -181,7 +181,7 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
     if (!request.puts_memory_off)
         note_need(e, node, found->needed_bytes);
     if (isfinite(found->strategy_s) && !found->is_too_large)
-        sbp_ranking_offer(&e->found, e->plan,
+        sbp_ranking_offer(&e->found, &e->cut, &found->strategy,
                           &(struct sbp_ranked){.objective_s = found->strategy_s});
     return SBP_OK;
 }
@@ -199,11 +199,11 @@ static double raise_bound(const struct sbp_explorer *e, struct sbp_node *node, d
 /* Whether what mixtures left is worth the look, and its prices bound the step. */
 static bool may_settle(struct sbp_explorer *e, const struct sbp_node *node)
 {
-    return e->plan->parallel.pipeline > 1 && e->ranking->most == 1 &&
+    return e->cut.parallel.pipeline > 1 && e->ranking->most == 1 &&
            isfinite(sbp_explorer_goal_s(e)) && !sbp_explorer_is_refuted(e, node->bound_s) &&
            !sbp_explorer_is_over(e) && sbp_explorer_proves(e) &&
            sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
-           sbp_optimise_bounds(e->plan, &e->asked);
+           sbp_optimise_bounds(&e->cut, &e->asked);
 }
 
 /* Along the path that work alone would make the longest, along those of the plans found, then along
@@ -211,7 +211,7 @@ static bool may_settle(struct sbp_explorer *e, const struct sbp_node *node)
 static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *node,
                                       struct sbp_mixture *mixture)
 {
-    SBP_TRY(sbp_mixture_begin(e->plan, &e->arena, mixture, e->diag));
+    SBP_TRY(sbp_mixture_begin(&e->cut, &e->arena, mixture, e->diag));
     for (int i = 0; i < SBP_MOST_ROUNDS && !sbp_explorer_is_over(e); i++) {
         struct sbp_outcome found;
         bool more = false;
@@ -220,7 +220,7 @@ static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *n
         sbp_mixture_note(mixture, found.lower_bound_s);
         if (!sbp_explorer_is_refuted(e, bound_s))
             SBP_TRY(isfinite(found.strategy_s)
-                        ? sbp_mixture_add(mixture, &e->plan->strategy, &more, e->diag)
+                        ? sbp_mixture_add(mixture, &found.strategy, &more, e->diag)
                         : sbp_mixture_skip(mixture, &more));
         if (!more)
             break;
@@ -251,14 +251,15 @@ static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node
 /* Whether a closer look at what a candidate needs of memory rules it out. */
 static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *node)
 {
-    const double limit_bytes = (double)sbp_request_limit_bytes(e->request, &e->plan->cluster);
+    const double limit_bytes =
+        (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
     struct sbp_diag refusal = {{0}};
     double least_bytes;
     if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_explorer_proves(e) ||
         node->least_bytes < TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     const enum sbp_status status =
-        sbp_optimise_least_bytes(e->plan, &e->asked, &least_bytes, &refusal);
+        sbp_optimise_least_bytes(&e->cut, &e->asked, &least_bytes, &refusal);
     if (status == SBP_E_MEMORY)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     if (status == SBP_OK && least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
@@ -271,13 +272,13 @@ static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *
 enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
-    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->plan->arena);
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
+    const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
+    SBP_TRY(sbp_explorer_cut(e, &node->parallel, e->diag));
     SBP_TRY(try_to_rule_out(e, node));
     if (isfinite(node->bound_s))
         SBP_TRY(solve_paths(e, node));
-    sbp_arena_release(&e->plan->arena, plan_mark); /* the best is kept elsewhere */
-    e->work += e->cuts > 0 ? e->plan->graph.op_count : 0;
+    sbp_arena_release(&e->solve_arena, plan_mark); /* the best is kept elsewhere */
+    e->work += e->cuts > 0 ? e->cut.graph.op_count : 0;
     if (node->mixture == NULL)
         sbp_arena_release(&e->arena, mark);
     return SBP_OK;
@@ -285,26 +286,27 @@ enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node
 
 /* ---- settling -------------------------------------------------------------------------------- */
 
-static void offer_settled(void *context, double objective_s)
+static void offer_settled(void *context, const struct sbp_strategy *strategy, double objective_s)
 {
     struct sbp_explorer *e = context;
     if (objective_s < sbp_explorer_best_s(e))
         add_point(e->out, e->out->evaluations, sbp_clock_s() - e->start_s, objective_s);
-    sbp_ranking_offer(&e->found, e->plan, &(struct sbp_ranked){.objective_s = objective_s});
+    sbp_ranking_offer(&e->found, &e->cut, strategy,
+                      &(struct sbp_ranked){.objective_s = objective_s});
 }
 
 enum sbp_status sbp_explorer_settle(struct sbp_explorer *e, struct sbp_node *node)
 {
     struct sbp_request request = sbp_explorer_request(e, node);
     request.solver_options = options_left(e);
-    struct sbp_settling settling = {.plan = e->plan,
+    struct sbp_settling settling = {.cut = &e->cut,
                                     .request = &request,
                                     .mixture = node->mixture,
                                     .goal_s = sbp_explorer_goal_s(e),
                                     .bound_s = node->bound_s,
                                     .offer = offer_settled,
                                     .context = e};
-    SBP_TRY(sbp_plan_set_parallel(e->plan, &node->parallel, e->diag));
+    SBP_TRY(sbp_explorer_cut(e, &node->parallel, e->diag));
     SBP_TRY(sbp_settle(&settling, e->diag));
     node->mixture = NULL; /* there is no more to be said */
     e->out->evaluations += settling.evaluations;

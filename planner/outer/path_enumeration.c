@@ -38,9 +38,9 @@ static enum sbp_status make_space(struct settler *t, const struct sbp_path *path
                                   struct sbp_view *view, struct sbp_space *space)
 {
     struct sbp_request request = t->request;
-    SBP_TRY(sbp_view_make(t->s->plan, path, &t->arena, view, t->diag));
+    SBP_TRY(sbp_view_make(t->s->cut, path, &t->arena, view, t->diag));
     request.view = view;
-    SBP_TRY(sbp_space_make(t->s->plan, &request, NULL, NULL, space, t->diag));
+    SBP_TRY(sbp_space_make(t->s->cut, &request, NULL, NULL, space, t->diag));
     space->request = &t->request;
     return SBP_OK;
 }
@@ -61,7 +61,7 @@ static enum sbp_status make_spaces(struct settler *t)
 static enum sbp_status price(struct settler *t, const int *choice, struct sbp_step_totals *totals,
                              bool *legal)
 {
-    struct sbp_plan *plan = t->s->plan;
+    const struct sbp_cut *cut = t->s->cut;
     struct sbp_labelling labelling;
     struct sbp_diag refusal = {{0}};
     struct sbp_step step;
@@ -69,10 +69,10 @@ static enum sbp_status price(struct settler *t, const int *choice, struct sbp_st
     SBP_TRY(sbp_label(&t->space[0], choice, t->request.solver_options.seed, &t->trial, &labelling));
     if (labelling.broken_class >= 0 || labelling.broken_rests > 0)
         return SBP_OK;
-    enum sbp_status status = sbp_strategy_close(&plan->graph, &plan->mesh, &t->trial, &refusal);
+    enum sbp_status status = sbp_strategy_close(&cut->graph, &cut->mesh, &t->trial, &refusal);
     if (status != SBP_OK)
         return status == SBP_E_INPUT ? SBP_OK : status;
-    status = sbp_plan_brief_step(plan, &t->trial, &step, &refusal);
+    status = sbp_cut_step(cut, &t->trial, true, &step, &refusal);
     if (status != SBP_OK)
         return status == SBP_E_INPUT ? SBP_OK : status;
     *totals = step.totals;
@@ -83,17 +83,13 @@ static enum sbp_status price(struct settler *t, const int *choice, struct sbp_st
 
 static void offer(struct settler *t, double objective_s)
 {
-    struct sbp_plan *plan = t->s->plan;
-    const struct sbp_strategy kept = plan->strategy;
-    plan->strategy = t->trial;
-    t->s->offer(t->s->context, objective_s);
-    plan->strategy = kept;
+    t->s->offer(t->s->context, &t->trial, objective_s);
     t->goal_s = objective_s;
 }
 
 static bool fits(const struct settler *t, int64_t bytes)
 {
-    return bytes <= sbp_request_limit_bytes(&t->request, &t->s->plan->cluster);
+    return bytes <= sbp_request_limit_bytes(&t->request, t->s->cut->cluster);
 }
 
 /* Its path is longer than all that are known, or nothing more can be said of what it bounds. */
@@ -211,7 +207,7 @@ static enum sbp_status settle(struct settler *t)
 {
     double share = FIRST_SHARE;
     bool done = true;
-    SBP_TRY(sbp_strategy_alloc(&t->s->plan->graph, &t->arena, &t->trial));
+    SBP_TRY(sbp_strategy_alloc(&t->s->cut->graph, &t->arena, &t->trial));
     SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_view, &t->mixed));
     while ((done || t->has_new_path) && t->proved_s < left_s(t) && !t->s->stopped &&
            t->work < MOST_WORK) {

@@ -11,12 +11,12 @@
 #include "planner/plan/request.h"
 
 struct sbp_settling {
-    struct sbp_plan *plan;
+    const struct sbp_cut *cut;
     const struct sbp_request *request; /* as the candidate is searched; its view does not count */
-    struct sbp_mixture *mixture;       /* of the plan's parallel, played */
+    struct sbp_mixture *mixture;       /* of the cut, played */
     double goal_s;                     /* only plans that cost less are looked for */
-    /* A plan that costs less than all before, in plan->strategy until it returns. */
-    void (*offer)(void *context, double objective_s);
+    /* Takes a plan that costs less than all before; the strategy changes when it returns. */
+    void (*offer)(void *context, const struct sbp_strategy *strategy, double objective_s);
     void *context;
     /* In and out. No plan of the candidate costs less than this, or than the goal or what was
      * offered where that is less. */

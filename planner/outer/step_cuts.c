@@ -21,7 +21,7 @@ struct cut {
 };
 
 struct lister {
-    struct sbp_plan *plan;
+    const struct sbp_cut *given;
     const struct sbp_request *request;
     struct sbp_outer open; /* what the space leaves open and the request does not give */
     bool chunks, pipeline_limit, stage_cut; /* are open, too */
@@ -34,7 +34,7 @@ struct lister {
     double *forward, *backward; /* (op_count) flops of the global batch */
     int *block;                 /* (op_count) */
     bool *again;                /* (op_count) of the piece at hand: formed again where all is */
-    struct cut *cut;            /* (op_count + 1, SBP_STAGE_CUTS) by pieces */
+    struct cut *by_pieces;      /* (op_count + 1, SBP_STAGE_CUTS) */
 };
 
 /* ---- cuts ----------------------------------------------------------------------------------- */
@@ -61,7 +61,7 @@ static bool needs_input(const struct sbp_op_node *node)
  * among them. */
 static double flops_again(const struct lister *l, int first, int end)
 {
-    const struct sbp_graph *graph = &l->plan->graph;
+    const struct sbp_graph *graph = &l->given->graph;
     double flops = 0;
     for (int op = first; op < end; op++)
         l->again[op] = false;
@@ -90,7 +90,7 @@ static enum sbp_status make_cut(const struct lister *l, int pieces, enum sbp_sta
                                 struct cut *cut)
 {
     struct sbp_diag unsaid = {{0}};
-    const struct sbp_graph *graph = &l->plan->graph;
+    const struct sbp_graph *graph = &l->given->graph;
     cut->known = true;
     cut->first = SBP_NEW(l->arena, int, pieces + 1);
     cut->piece = SBP_NEW(l->arena, struct piece_flops, pieces);
@@ -109,10 +109,11 @@ static enum sbp_status find_cut(const struct lister *l, const struct sbp_paralle
 {
     const int64_t pieces = parallel->pipeline * parallel->chunks;
     *found = NULL;
-    if (pieces > l->plan->graph.op_count || (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
-                                             l->plan->graph.op_count > MOST_LOOSE_OPS))
+    if (pieces > l->given->graph.op_count ||
+        (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
+         l->given->graph.op_count > MOST_LOOSE_OPS))
         return SBP_OK;
-    struct cut *cut = &l->cut[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
+    struct cut *cut = &l->by_pieces[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
     if (!cut->known)
         SBP_TRY(make_cut(l, (int)pieces, parallel->stage_cut, cut));
     *found = cut->legal ? cut : NULL;
@@ -127,7 +128,7 @@ static double longest_path(const struct lister *l, const struct sbp_parallel *pa
                            const struct cut *cut)
 {
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
-    const double micro_batches = (double)sbp_parallel_micro_batches(parallel, &l->plan->graph);
+    const double micro_batches = (double)sbp_parallel_micro_batches(parallel, &l->given->graph);
     const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
     const double again = parallel->recompute == SBP_RECOMPUTE_FULL ? 1 : 0;
     double longest = 0, before = 0;
@@ -149,7 +150,7 @@ static double bound_s(const struct lister *l, const struct sbp_parallel *paralle
 {
     if (l->request->objective != SBP_STEP_TIME || sbp_schedule_delays_gradients(parallel->schedule))
         return 0;
-    const double devices = (double)sbp_cluster_devices(&l->plan->cluster);
+    const double devices = (double)sbp_cluster_devices(l->given->cluster);
     return longest_path(l, parallel, cut) * (double)parallel->pipeline / (devices * l->flops_per_s);
 }
 
@@ -180,18 +181,18 @@ static double backward_flops(const struct sbp_graph *graph, int op)
 
 static enum sbp_status measure_model(struct lister *l)
 {
-    const struct sbp_graph *graph = &l->plan->graph;
+    const struct sbp_graph *graph = &l->given->graph;
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &l->plan->cluster, &bytes);
+    const struct sbp_pricing pricing = sbp_pricing_make(graph, l->given->cluster, &bytes);
     const double probe = 1e18; /* flops, long against a launch */
     const double scale = (double)graph->global_batch / (double)graph->micro_batch;
     l->forward = SBP_NEW(l->arena, double, graph->op_count + 1);
     l->backward = SBP_NEW(l->arena, double, graph->op_count + 1);
     l->block = SBP_NEW(l->arena, int, graph->op_count + 1);
     l->again = SBP_NEW(l->arena, bool, graph->op_count + 1);
-    l->cut = SBP_NEW(l->arena, struct cut, (graph->op_count + 1) * SBP_STAGE_CUTS);
+    l->by_pieces = SBP_NEW(l->arena, struct cut, (graph->op_count + 1) * SBP_STAGE_CUTS);
     if (l->forward == NULL || l->backward == NULL || l->block == NULL || l->again == NULL ||
-        l->cut == NULL)
+        l->by_pieces == NULL)
         return SBP_E_MEMORY;
     l->blocks = sbp_graph_blocks(graph, l->block);
     l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
@@ -212,7 +213,7 @@ static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel
 {
     struct sbp_parallel_candidates *out = l->out;
     struct sbp_diag unsaid = {{0}};
-    if (sbp_parallel_check(parallel, &l->plan->graph, &l->plan->cluster, &unsaid) != SBP_OK)
+    if (sbp_parallel_check(parallel, &l->given->graph, l->given->cluster, &unsaid) != SBP_OK)
         return SBP_OK;
     if (out->count == l->room) {
         const int room = 2 * l->room + 64;
@@ -240,7 +241,7 @@ static bool is_of_use(const struct lister *l, enum sbp_recompute recompute)
 static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel,
                                   const struct cut *cut)
 {
-    const bool may_offload = l->open.offload && l->plan->cluster.host_link_bytes_per_s > 0;
+    const bool may_offload = l->open.offload && l->given->cluster->host_link_bytes_per_s > 0;
     const int first = l->open.recompute ? 0 : (int)parallel.recompute;
     const int last = l->open.recompute ? SBP_RECOMPUTES - 1 : (int)parallel.recompute;
     const bool offloads = parallel.offload;
@@ -332,7 +333,7 @@ static enum sbp_status add_stages(struct lister *l, struct sbp_parallel parallel
 
 static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel parallel)
 {
-    const int64_t batch = l->plan->graph.global_batch;
+    const int64_t batch = l->given->graph.global_batch;
     if (!l->open.micro_batch)
         return add_stages(l, parallel);
     for (int64_t count = 1; count <= batch && count <= MOST_MICRO_BATCHES; count++) {
@@ -345,18 +346,18 @@ static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel p
 
 static enum sbp_status add_all(struct lister *l)
 {
-    struct sbp_parallel parallel = l->plan->parallel;
-    const int64_t devices = sbp_cluster_devices(&l->plan->cluster);
+    struct sbp_parallel parallel = l->given->parallel;
+    const int64_t devices = sbp_cluster_devices(l->given->cluster);
     parallel.allow_delayed_gradients |= l->open.allow_delayed_gradients;
     if (!l->open.pipeline)
         return add_micro_batches(l, parallel);
     for (int64_t stages = l->open.least_stages;
-         stages <= devices && stages <= l->plan->graph.op_count; stages++) {
+         stages <= devices && stages <= l->given->graph.op_count; stages++) {
         struct sbp_cluster stage;
         struct sbp_diag unsaid = {{0}};
         int level;
         parallel.pipeline = stages;
-        if (devices % stages == 0 && sbp_parallel_stage_cluster(&parallel, &l->plan->cluster,
+        if (devices % stages == 0 && sbp_parallel_stage_cluster(&parallel, l->given->cluster,
                                                                 &stage, &level, &unsaid) == SBP_OK)
             SBP_TRY(add_micro_batches(l, parallel));
     }
@@ -367,7 +368,7 @@ static enum sbp_status add_all(struct lister *l)
 static void find_open(struct lister *l)
 {
     const struct sbp_request *request = l->request;
-    const struct sbp_parallel *given = &l->plan->parallel;
+    const struct sbp_parallel *given = &l->given->parallel;
     l->open = sbp_space_rule(request->space)->outer;
     if (request->runnable)
         l->open = (struct sbp_outer){.least_stages = 1, .zero_levels = 1u << given->zero};
@@ -384,12 +385,12 @@ static void find_open(struct lister *l)
     l->pipeline_limit = l->open.schedules != 0 && !sbp_request_gives(request, "pipeline_limit");
 }
 
-enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_candidates_list(const struct sbp_cut *given, const struct sbp_request *request,
                                     struct sbp_arena *arena,
                                     struct sbp_parallel_candidates *candidates,
                                     struct sbp_diag *diag)
 {
-    struct lister l = {.plan = plan, .request = request, .arena = arena, .out = candidates};
+    struct lister l = {.given = given, .request = request, .arena = arena, .out = candidates};
     *candidates = (struct sbp_parallel_candidates){0};
     find_open(&l);
     enum sbp_status status = measure_model(&l);
@@ -400,8 +401,8 @@ enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_requ
     if (candidates->count > 0)
         return SBP_OK;
     /* Says what is wrong with what was given. */
-    SBP_TRY(sbp_parallel_check(&plan->parallel, &plan->graph, &plan->cluster, diag));
-    if (plan->parallel.schedule == SBP_INTERLEAVED && l.chunks)
+    SBP_TRY(sbp_parallel_check(&given->parallel, &given->graph, given->cluster, diag));
+    if (given->parallel.schedule == SBP_INTERLEAVED && l.chunks)
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: schedule: interleaved deals the model's %d blocks out evenly to "
                         "2 stages and more with 2 chunks and more each, which no cut does that the "

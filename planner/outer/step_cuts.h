@@ -7,7 +7,7 @@
 #ifndef SBP_PLANNER_OUTER_STEP_CUTS_H
 #define SBP_PLANNER_OUTER_STEP_CUTS_H
 
-#include "planner/plan/plan.h"
+#include "costmodel/program/cut.h"
 #include "planner/space/space_table.h"
 
 struct sbp_parallel_candidate {
@@ -21,15 +21,15 @@ struct sbp_parallel_candidates {
 };
 
 /* All candidates that the request's space leaves open and the request does not give; the rest as
- * plan->parallel has it. Stages divide the cluster and are cut from the model; micro-batches divide
+ * cut->parallel has it. Stages divide the cluster and are cut from the model; micro-batches divide
  * the global batch, into 65,536 at most; chunks deal the blocks out evenly; models of more than 256
  * operators are cut between blocks alone; among equal schedules of one stage the first stands for
  * all. Those with the same stages and micro-batch stand together, in them those with the same
  * schedule, in these what leaves the states on the device, then what offloads them, of both what
  * forms nothing again first. Bounds are 0 unless the objective is the step's time. Arrays come out
- * of the arena; the plan's graph and mesh are left as they were. E_INPUT: none is legal; E_MEMORY.
+ * of the arena. E_INPUT: none is legal; E_MEMORY.
  */
-enum sbp_status sbp_candidates_list(struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_candidates_list(const struct sbp_cut *given, const struct sbp_request *request,
                                     struct sbp_arena *arena,
                                     struct sbp_parallel_candidates *candidates,
                                     struct sbp_diag *diag) SBP_MUST_USE;

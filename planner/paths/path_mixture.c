@@ -8,13 +8,13 @@
 /* Paths that come by themselves before mixtures do. */
 enum { ALONE = 3 };
 
-enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena *arena,
+enum sbp_status sbp_mixture_begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_mixture *mixture, struct sbp_diag *diag)
 {
-    *mixture = (struct sbp_mixture){.plan = plan, .arena = arena, .path_count = 1};
-    SBP_TRY(sbp_path_expected(plan, arena, &mixture->known[0], diag));
-    SBP_TRY(sbp_path_longest(plan, arena, &mixture->path)); /* as large */
-    SBP_TRY(sbp_path_longest(plan, arena, &mixture->best));
+    *mixture = (struct sbp_mixture){.cut = cut, .arena = arena, .path_count = 1};
+    SBP_TRY(sbp_path_expected(cut, arena, &mixture->known[0], diag));
+    SBP_TRY(sbp_path_longest(cut, arena, &mixture->path)); /* as large */
+    SBP_TRY(sbp_path_longest(cut, arena, &mixture->best));
     sbp_path_mix(mixture->known, &(const double){1}, 1, &mixture->path);
     sbp_path_mix(mixture->known, &(const double){1}, 1, &mixture->best);
     mixture->best_s = -INFINITY;
@@ -70,7 +70,7 @@ enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_st
     struct sbp_path *const path = &mixture->known[mixture->path_count];
     struct sbp_path *const times = &mixture->times[mixture->plan_count];
     double share[SBP_MOST_PATHS + 1] = {0};
-    SBP_TRY(sbp_path_of_step(mixture->plan, strategy, mixture->arena, path, times, diag));
+    SBP_TRY(sbp_path_of_step(mixture->cut, strategy, mixture->arena, path, times, diag));
     const bool is_new_plan = find(mixture->times, mixture->plan_count, times) < 0;
     const bool is_new_path = find(mixture->known, mixture->path_count, path) < 0;
     mixture->plan_count += is_new_plan;

@@ -15,7 +15,7 @@
 enum { SBP_MOST_ROUNDS = 16, SBP_MOST_PATHS = 40 };
 
 struct sbp_mixture {
-    const struct sbp_plan *plan;
+    const struct sbp_cut *cut;
     struct sbp_arena *arena;
     struct sbp_path path; /* to measure plans along now */
     bool is_played;       /* a mixture; else one of those that are known */
@@ -26,7 +26,7 @@ struct sbp_mixture {
 };
 
 /* Arrays come out of the arena, and the plan's parallel must stay. Fails as sbp_path_expected. */
-enum sbp_status sbp_mixture_begin(const struct sbp_plan *plan, struct sbp_arena *arena,
+enum sbp_status sbp_mixture_begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_mixture *mixture, struct sbp_diag *diag) SBP_MUST_USE;
 /* No plan costs less than bound_s along mixture->path. */
 void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s);

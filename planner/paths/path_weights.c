@@ -6,10 +6,10 @@
 
 /* ---- the objective -------------------------------------------------------------------------- */
 
-static void count_messages(const struct sbp_plan *plan, const struct sbp_path *path,
+static void count_messages(const struct sbp_cut *cut, const struct sbp_path *path,
                            struct sbp_view *view)
 {
-    view->message_s = sbp_path_messages_s(plan, path, view->first);
+    view->message_s = sbp_path_messages_s(cut, path, view->first);
     for (int piece = 1; piece < path->pieces; piece++)
         view->crossed[piece] = path->sent[piece - 1] + path->returned[piece];
 }
@@ -29,10 +29,10 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_view 
 /* As many micro-batches as fill the pipeline keep as many in flight as all. One group more of them
  * would go through all states of its schedule (costmodel/program/step.c), none of which keeps more.
  */
-static int enough_micro_batches(const struct sbp_plan *plan)
+static int enough_micro_batches(const struct sbp_cut *cut)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    const struct sbp_parallel *parallel = &cut->parallel;
+    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph);
     const int64_t enough = parallel->schedule == SBP_INTERLEAVED
                                ? 2 * parallel->pipeline
                                : parallel->pipeline + parallel->pipeline_limit + 1;
@@ -40,10 +40,10 @@ static int enough_micro_batches(const struct sbp_plan *plan)
 }
 
 /* The schedule, where all works take as long. */
-static enum sbp_status play(const struct sbp_plan *plan, struct sbp_arena *arena,
+static enum sbp_status play(const struct sbp_cut *cut, struct sbp_arena *arena,
                             struct sbp_timeline *timeline, struct sbp_diag *diag)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
+    const struct sbp_parallel *parallel = &cut->parallel;
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
     struct sbp_stage_cost *cost =
         SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
@@ -52,7 +52,7 @@ static enum sbp_status play(const struct sbp_plan *plan, struct sbp_arena *arena
     for (int i = 0; i < stages * chunks; i++)
         cost[i] = (struct sbp_stage_cost){
             .forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1, .kept_bytes = 1};
-    struct sbp_timeline_request request = sbp_plan_timeline(plan, enough_micro_batches(plan), cost);
+    struct sbp_timeline_request request = sbp_plan_timeline(cut, enough_micro_batches(cut), cost);
     request.record = chunks > 1;
     request.is_brief = true;
     return sbp_timeline_simulate(&request, arena, timeline, diag);
@@ -74,15 +74,15 @@ static void count_chunks(const struct sbp_timeline *timeline, int stage, int sta
 /* kept: (pieces, zeroed) micro-batches that each keeps. In a fixed order of works that does not
  * depend on what they take. What messages decide does: there the first stage has its limit in
  * flight, and every other one micro-batch at least. */
-static enum sbp_status count_kept(const struct sbp_plan *plan, struct sbp_arena *arena,
+static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_timeline *timeline, double *kept,
                                   struct sbp_diag *diag)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph);
+    const struct sbp_parallel *parallel = &cut->parallel;
+    const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph);
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
     if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
-        SBP_TRY(play(plan, arena, timeline, diag));
+        SBP_TRY(play(cut, arena, timeline, diag));
     for (int stage = 0; stage < stages; stage++) {
         const int64_t behind = stages - stage;
         if (parallel->schedule == SBP_GPIPE)
@@ -179,11 +179,11 @@ static void find_points(const struct stage_sums *sums, struct sbp_view *view)
     }
 }
 
-static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena *arena,
+static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_view *view, struct sbp_diag *diag)
 {
-    const struct sbp_graph *graph = &plan->graph;
-    const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
+    const struct sbp_graph *graph = &cut->graph;
+    const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
     struct sbp_timeline timeline = {0};
     const size_t cells = (size_t)stages * (size_t)graph->op_count;
     const struct stage_sums sums = {.stages = stages,
@@ -193,7 +193,7 @@ static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena 
     double *kept = SBP_NEW(arena, double, view->pieces);
     if (sums.held == NULL || sums.kept == NULL || kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(count_kept(plan, arena, &timeline, kept, diag));
+    SBP_TRY(count_kept(cut, arena, &timeline, kept, diag));
     for (int piece = 0; piece < view->pieces; piece++)
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
             const size_t at =
@@ -219,11 +219,11 @@ static enum sbp_status set_memory(const struct sbp_plan *plan, struct sbp_arena 
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static enum sbp_status begin(const struct sbp_plan *plan, struct sbp_arena *arena,
+static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                              struct sbp_view *view, struct sbp_diag *diag)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const size_t ops = (size_t)plan->graph.op_count, stages = (size_t)parallel->pipeline;
+    const struct sbp_parallel *parallel = &cut->parallel;
+    const size_t ops = (size_t)cut->graph.op_count, stages = (size_t)parallel->pipeline;
     const size_t pieces = stages * (size_t)parallel->chunks;
     *view = (struct sbp_view){.forward = SBP_NEW(arena, double, ops),
                               .backward = SBP_NEW(arena, double, ops),
@@ -239,29 +239,29 @@ static enum sbp_status begin(const struct sbp_plan *plan, struct sbp_arena *aren
         view->end == NULL || view->first == NULL || view->crossed == NULL || view->stage == NULL ||
         view->point == NULL || view->kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_stages_cut(&plan->graph, view->pieces, parallel->stage_cut, view->first, diag));
-    return set_memory(plan, arena, view, diag);
+    SBP_TRY(sbp_stages_cut(&cut->graph, view->pieces, parallel->stage_cut, view->first, diag));
+    return set_memory(cut, arena, view, diag);
 }
 
-enum sbp_status sbp_view_make(const struct sbp_plan *plan, const struct sbp_path *path,
+enum sbp_status sbp_view_make(const struct sbp_cut *cut, const struct sbp_path *path,
                               struct sbp_arena *arena, struct sbp_view *view, struct sbp_diag *diag)
 {
-    SBP_TRY(begin(plan, arena, view, diag));
-    count_messages(plan, path, view);
+    SBP_TRY(begin(cut, arena, view, diag));
+    count_messages(cut, path, view);
     for (int piece = 0; piece < view->pieces; piece++)
         weigh_piece(path, piece, view);
     return SBP_OK;
 }
 
-enum sbp_status sbp_view_mean(const struct sbp_plan *plan, struct sbp_arena *arena,
+enum sbp_status sbp_view_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
                               struct sbp_view *view, struct sbp_diag *diag)
 {
-    const double stages = (double)plan->parallel.pipeline;
-    const double each = (double)sbp_parallel_micro_batches(&plan->parallel, &plan->graph) / stages;
+    const double stages = (double)cut->parallel.pipeline;
+    const double each = (double)sbp_parallel_micro_batches(&cut->parallel, &cut->graph) / stages;
     struct sbp_path path;
-    SBP_TRY(begin(plan, arena, view, diag));
-    SBP_TRY(sbp_path_longest(plan, arena, &path));
-    for (int op = 0; op < plan->graph.op_count; op++) {
+    SBP_TRY(begin(cut, arena, view, diag));
+    SBP_TRY(sbp_path_longest(cut, arena, &path));
+    for (int op = 0; op < cut->graph.op_count; op++) {
         view->forward[op] = view->backward[op] = view->weight[op] = each;
         view->end[op] = 1 / stages;
     }
@@ -269,6 +269,6 @@ enum sbp_status sbp_view_mean(const struct sbp_plan *plan, struct sbp_arena *are
         path.sent[piece] = piece + 1 < path.pieces ? each : 0;
         path.returned[piece] = piece > 0 ? each : 0;
     }
-    count_messages(plan, &path, view);
+    count_messages(cut, &path, view);
     return SBP_OK;
 }

@@ -42,12 +42,12 @@ struct sbp_view {
 };
 
 /* The view of a plan's parallel along a path. */
-enum sbp_status sbp_view_make(const struct sbp_plan *plan, const struct sbp_path *path,
+enum sbp_status sbp_view_make(const struct sbp_cut *cut, const struct sbp_path *path,
                               struct sbp_arena *arena, struct sbp_view *view,
                               struct sbp_diag *diag) SBP_MUST_USE;
 /* Not along a path, but what a device does in a step, the mean over stages: of communication, which
  * adds up whatever overlaps. */
-enum sbp_status sbp_view_mean(const struct sbp_plan *plan, struct sbp_arena *arena,
+enum sbp_status sbp_view_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
                               struct sbp_view *view, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -7,48 +7,38 @@
 #ifndef SBP_PLANNER_PLAN_PLAN_H
 #define SBP_PLANNER_PLAN_PLAN_H
 
-#include "costmodel/cluster/cluster.h"
-#include "costmodel/model/graph.h"
-#include "costmodel/cluster/mesh.h"
-#include "costmodel/program/parallel.h"
-#include "costmodel/program/program.h"
-#include "costmodel/program/step.h"
-#include "costmodel/program/strategy.h"
+#include "costmodel/program/cut.h"
 
 struct cJSON;
 
+/* What a plan is for, as it was read: nothing changes it afterwards. */
+struct sbp_workload {
+    struct cJSON *model_json, *cluster_json; /* owned; what the next two were read from */
+    struct sbp_graph model;                  /* shapes of the global batch */
+    struct sbp_cluster cluster;
+};
+
 struct sbp_plan {
     struct sbp_arena arena;
-    struct cJSON *model_json, *cluster_json; /* owned; what graph and cluster were read from */
-    struct sbp_graph graph;
-    struct sbp_cluster cluster;
-    struct sbp_parallel parallel;
-    struct sbp_cluster stage; /* of one pipeline stage: all of the cluster where there is one */
-    int stage_level;          /* outermost level that stages are parted at; -1: one stage */
-    struct sbp_mesh mesh;     /* of a stage */
-    struct sbp_strategy strategy;
+    struct sbp_workload workload;
+    struct sbp_cut cut;           /* of the workload, so that a plan must not be moved */
+    struct sbp_strategy strategy; /* over the cut's graph and mesh */
     struct cJSON *search; /* owned, may be NULL: how the plan was found (space, algorithm, seed,
                              status, lower_bound_s, evaluations, command); no times of the clock,
                              so that a seed fixes the file byte by byte */
 };
 
-/* A plan without a strategy yet: takes over model and cluster (also on failure), reads graph,
- * cluster and mesh from them; names are for messages. One stage, one micro-batch. *plan is zeroed
- * first; on failure nothing is left allocated. */
+/* Begins a plan without a strategy: takes over model and cluster (also on failure) and reads the
+ * workload from them; names are for messages. One stage, one micro-batch. *plan is zeroed first; on
+ * failure nothing is left allocated. */
 enum sbp_status sbp_plan_begin(struct cJSON *model, const char *model_file, struct cJSON *cluster,
                                const char *cluster_file, struct sbp_plan *plan,
                                struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Cuts a plan without a strategy into stages and micro-batches: sizes the graph to the micro-batch
- * and the mesh to the stage. E_INPUT: "parallel: KEY: what is wrong, what is legal". */
-enum sbp_status sbp_plan_set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
-                                      struct sbp_diag *diag) SBP_MUST_USE;
-
-/* Devices of all stages. */
-static inline int64_t sbp_plan_devices(const struct sbp_plan *plan)
-{
-    return plan->mesh.devices * plan->parallel.pipeline;
-}
+/* Cuts the plan's step in another way; the strategy, which was of the cut before, is the caller's
+ * to set. Fails as sbp_cut_make. */
+enum sbp_status sbp_plan_cut(struct sbp_plan *plan, const struct sbp_parallel *parallel,
+                             struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Reads a plan file and re-checks it; of its search the lower bound is believed. *plan is zeroed
  * first; on failure nothing is left allocated.
@@ -57,14 +47,6 @@ enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_plan_free(struct sbp_plan *plan);
 
-/* The whole step: every stage's program and the timeline, in the model's own precision. The step
- * must not be moved, nor outlive the plan. */
-enum sbp_status sbp_plan_step(const struct sbp_plan *plan, const struct sbp_strategy *strategy,
-                              struct sbp_step *step, struct sbp_diag *diag) SBP_MUST_USE;
-/* Times and memory alone, in half the time (struct sbp_step_request, is_brief). */
-enum sbp_status sbp_plan_brief_step(const struct sbp_plan *plan,
-                                    const struct sbp_strategy *strategy, struct sbp_step *step,
-                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* The strategy compiled and priced in the model's own precision; of a plan of one stage that takes
  * the whole batch at once. */
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,

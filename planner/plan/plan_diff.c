@@ -33,7 +33,7 @@ static void SBP_PRINTF(2, 3) add(struct note *note, const char *format, ...)
 
 static bool takes_whole_batch(const struct sbp_plan *plan)
 {
-    return plan->parallel.micro_batch == plan->graph.global_batch;
+    return plan->cut.parallel.micro_batch == plan->cut.graph.global_batch;
 }
 
 static const char *text_of(const struct cJSON *item, char *buffer, size_t size)
@@ -54,8 +54,8 @@ static void add_step(struct note *note, const struct sbp_plan *before, const str
     struct cJSON *one = cJSON_CreateObject(), *two = cJSON_CreateObject();
     bool failed = one == NULL || two == NULL;
     if (!failed) {
-        sbp_parallel_write(one, &before->parallel, &failed);
-        sbp_parallel_write(two, &after->parallel, &failed);
+        sbp_parallel_write(one, &before->cut.parallel, &failed);
+        sbp_parallel_write(two, &after->cut.parallel, &failed);
     }
     const bool whole = takes_whole_batch(before) && takes_whole_batch(after);
     for (const char *const *key = sbp_parallel_keys(); !failed && *key != NULL; key++) {
@@ -89,12 +89,12 @@ static int find_layer(const struct sbp_graph *graph, const char *name)
 /* Axes of a level that a state takes of where an output rests; without an output nothing rests. */
 static int64_t resting(const struct sbp_plan *plan, int op, struct sbp_state state, int level)
 {
-    const int tensor = plan->graph.op[op].output;
+    const int tensor = plan->cut.graph.op[op].output;
     int64_t ways = 1;
-    for (int axis = 0; tensor >= 0 && axis < plan->mesh.axis_count; axis++)
-        if (plan->mesh.axis[axis].level == level &&
+    for (int axis = 0; tensor >= 0 && axis < plan->cut.mesh.axis_count; axis++)
+        if (plan->cut.mesh.axis[axis].level == level &&
             sbp_state_equal(plan->strategy.rest[tensor].axis[axis], state))
-            ways *= plan->mesh.axis[axis].size;
+            ways *= plan->cut.mesh.axis[axis].size;
     return ways;
 }
 
@@ -115,7 +115,7 @@ static bool rests_alike(const struct sbp_plan *a, int one, const struct sbp_plan
 static int zero_of(const struct sbp_plan *plan, int op)
 {
     const int level = plan->strategy.zero[op];
-    return level == SBP_ZERO_DEFAULT ? (int)plan->parallel.zero : level;
+    return level == SBP_ZERO_DEFAULT ? (int)plan->cut.parallel.zero : level;
 }
 
 /* How the layers of two plans differ. */
@@ -138,19 +138,19 @@ static void compare_layer(const struct sbp_plan *before, int old, const struct s
                           int op, struct layers *layers)
 {
     char from[SBP_ROLES_BYTES], to[SBP_ROLES_BYTES];
-    const bool chooses = !after->graph.op[op].entry->follows;
+    const bool chooses = !after->cut.graph.op[op].entry->follows;
     const bool totals =
         strcmp(roles_of(before, old, false, from), roles_of(after, op, false, to)) != 0;
     const bool levels =
         strcmp(roles_of(before, old, true, from), roles_of(after, op, true, to)) != 0;
     layers->rest += !rests_alike(before, old, after, op);
-    layers->zero += after->graph.op[op].weight_count > 0 &&
+    layers->zero += after->cut.graph.op[op].weight_count > 0 &&
                     zero_of(before, old) != zero_of(after, op) &&
-                    before->parallel.zero == after->parallel.zero;
+                    before->cut.parallel.zero == after->cut.parallel.zero;
     if (!chooses || !levels)
         return;
     layers->split++;
-    const double parameters = parameters_of(&after->graph, op);
+    const double parameters = parameters_of(&after->cut.graph, op);
     if (layers->largest >= 0 && parameters <= layers->parameters)
         return;
     layers->largest = op;
@@ -164,18 +164,18 @@ static void add_layers(struct note *note, const struct sbp_plan *before,
 {
     struct layers layers = {.largest = -1};
     char from[SBP_ROLES_BYTES], to[SBP_ROLES_BYTES], more[32] = "";
-    for (int op = 0; op < after->graph.op_count; op++) {
-        const int old = after->graph.op[op].site != op
+    for (int op = 0; op < after->cut.graph.op_count; op++) {
+        const int old = after->cut.graph.op[op].site != op
                             ? -1
-                            : find_layer(&before->graph, after->graph.op[op].name);
-        if (old >= 0 && before->graph.op[old].kind == after->graph.op[op].kind)
+                            : find_layer(&before->cut.graph, after->cut.graph.op[op].name);
+        if (old >= 0 && before->cut.graph.op[old].kind == after->cut.graph.op[op].kind)
             compare_layer(before, old, after, op, &layers);
     }
     if (layers.split > 1)
         (void)snprintf(more, sizeof more, " (+%d layer%s)", layers.split - 1,
                        layers.split == 2 ? "" : "s");
     if (layers.split > 0)
-        add(note, "%s %s -> %s%s", after->graph.op[layers.largest].name,
+        add(note, "%s %s -> %s%s", after->cut.graph.op[layers.largest].name,
             roles_of(before, layers.before, layers.by_level, from),
             roles_of(after, layers.largest, layers.by_level, to), more);
     if (layers.zero > 0)

@@ -30,10 +30,10 @@ static void put_dist(struct cJSON *object, const char *key, const struct sbp_mes
 static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *failed)
 {
     struct cJSON *axes = sbp_json_put_array(strategy, "axes", failed);
-    for (int i = 0; i < plan->mesh.axis_count; i++) {
-        const struct sbp_axis *axis = &plan->mesh.axis[i];
+    for (int i = 0; i < plan->cut.mesh.axis_count; i++) {
+        const struct sbp_axis *axis = &plan->cut.mesh.axis[i];
         struct cJSON *item = sbp_json_push_object(axes, failed);
-        sbp_json_put_text(item, "level", plan->stage.level[axis->level].name, failed);
+        sbp_json_put_text(item, "level", plan->cut.stage.level[axis->level].name, failed);
         sbp_json_put_number(item, "size", (double)axis->size, failed);
     }
 }
@@ -41,7 +41,7 @@ static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *
 /* A follower has no labels of its own: its input's rest state says it all. */
 static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op, bool *failed)
 {
-    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_op_node *node = &plan->cut.graph.op[op];
     const struct sbp_op_entry *entry = node->entry;
     struct cJSON *layer = sbp_json_push_object(layers, failed);
     sbp_json_put_text(layer, "name", node->name, failed);
@@ -49,13 +49,13 @@ static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op,
     if (!entry->follows) {
         sbp_json_put(layer, "roles", sbp_roles_json(plan, op), failed);
         struct cJSON *axes = sbp_json_put_array(layer, "axes", failed);
-        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+        for (int axis = 0; axis < plan->cut.mesh.axis_count; axis++)
             sbp_json_push_text(axes, entry->role[plan->strategy.op[op].role[axis]].name, failed);
     }
     if (plan->strategy.zero[op] != SBP_ZERO_DEFAULT)
         sbp_json_put_number(layer, "zero", plan->strategy.zero[op], failed);
     if (node->output >= 0)
-        put_dist(layer, "rest", &plan->mesh, &plan->strategy.rest[node->output], failed);
+        put_dist(layer, "rest", &plan->cut.mesh, &plan->strategy.rest[node->output], failed);
 }
 
 static void put_strategy(struct cJSON *parent, const struct sbp_plan *plan, bool *failed)
@@ -63,10 +63,11 @@ static void put_strategy(struct cJSON *parent, const struct sbp_plan *plan, bool
     struct cJSON *strategy = sbp_json_put_object(parent, "strategy", failed);
     sbp_json_put_text(strategy, "boxing", sbp_boxing_name(plan->strategy.boxing), failed);
     put_axes(strategy, plan, failed);
-    if (plan->graph.input >= 0)
-        put_dist(strategy, "input", &plan->mesh, &plan->strategy.rest[plan->graph.input], failed);
+    if (plan->cut.graph.input >= 0)
+        put_dist(strategy, "input", &plan->cut.mesh, &plan->strategy.rest[plan->cut.graph.input],
+                 failed);
     struct cJSON *layers = sbp_json_put_array(strategy, "layers", failed);
-    for (int op = 0; op < plan->graph.op_count && !*failed; op++)
+    for (int op = 0; op < plan->cut.graph.op_count && !*failed; op++)
         put_layer(layers, plan, op, failed);
 }
 
@@ -120,14 +121,15 @@ struct cJSON *sbp_plan_collectives(const struct sbp_step *step)
 static void put_inputs(struct cJSON *json, const struct sbp_plan *plan, bool *failed)
 {
     char model[SBP_HASH_BYTES], cluster[SBP_HASH_BYTES];
-    if (!sbp_json_hash(plan->model_json, model) || !sbp_json_hash(plan->cluster_json, cluster)) {
+    if (!sbp_json_hash(plan->workload.model_json, model) ||
+        !sbp_json_hash(plan->workload.cluster_json, cluster)) {
         *failed = true;
         return;
     }
     sbp_json_put_text(json, "model_hash", model, failed);
     sbp_json_put_text(json, "cluster_hash", cluster, failed);
-    sbp_json_put(json, "model", cJSON_Duplicate(plan->model_json, true), failed);
-    sbp_json_put(json, "cluster", cJSON_Duplicate(plan->cluster_json, true), failed);
+    sbp_json_put(json, "model", cJSON_Duplicate(plan->workload.model_json, true), failed);
+    sbp_json_put(json, "cluster", cJSON_Duplicate(plan->workload.cluster_json, true), failed);
     if (plan->search != NULL)
         sbp_json_put(json, "search", cJSON_Duplicate(plan->search, true), failed);
 }
@@ -137,7 +139,7 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
 {
     struct sbp_step step;
     *json = NULL;
-    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &step, diag));
+    SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, false, &step, diag));
     const struct sbp_summary summary = sbp_summary_make(plan, &step);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
@@ -145,7 +147,7 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
     sbp_json_put_number(root, "version", SBP_PLAN_VERSION, &failed);
     sbp_json_put_text(root, "made_by", "sbplan " SBP_VERSION, &failed);
     put_inputs(root, plan, &failed);
-    sbp_put_parallel(root, &plan->parallel, &failed);
+    sbp_put_parallel(root, &plan->cut.parallel, &failed);
     put_strategy(root, plan, &failed);
     sbp_put_cost(root, &summary, &failed);
     sbp_put_memory(root, &summary, &failed);

@@ -59,13 +59,13 @@ static enum sbp_status check_hash(const struct sbp_json *root, const char *key,
 static enum sbp_status read_parallel(const struct sbp_json *root, struct sbp_plan *plan)
 {
     struct sbp_json member;
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     struct sbp_diag why = {{0}};
     if (!sbp_json_has(root, "parallel"))
         return SBP_OK;
     SBP_TRY(sbp_json_member(root, "parallel", &member));
     SBP_TRY(sbp_parallel_read(&member, &parallel));
-    const enum sbp_status status = sbp_plan_set_parallel(plan, &parallel, &why);
+    const enum sbp_status status = sbp_plan_cut(plan, &parallel, &why);
     return status == SBP_OK ? SBP_OK : sbp_fail(root->diag, status, "%s: %s", root->file, why.text);
 }
 
@@ -76,9 +76,9 @@ static enum sbp_status read_inputs(const struct sbp_json *root, struct sbp_plan 
     SBP_TRY(check_hash(root, "cluster", "cluster_hash"));
     SBP_TRY(sbp_json_member(root, "model", &model));
     SBP_TRY(sbp_json_member(root, "cluster", &cluster));
-    plan->model_json = cJSON_Duplicate(model.node, true);
-    plan->cluster_json = cJSON_Duplicate(cluster.node, true);
-    bool complete = plan->model_json != NULL && plan->cluster_json != NULL;
+    plan->workload.model_json = cJSON_Duplicate(model.node, true);
+    plan->workload.cluster_json = cJSON_Duplicate(cluster.node, true);
+    bool complete = plan->workload.model_json != NULL && plan->workload.cluster_json != NULL;
     if (sbp_json_has(root, "search")) {
         SBP_TRY(sbp_json_member(root, "search", &search));
         plan->search = cJSON_Duplicate(search.node, true);
@@ -126,14 +126,14 @@ static enum sbp_status read_rest(const struct sbp_json *object, const char *key,
 static enum sbp_status read_labels(const struct sbp_json *layer, const struct sbp_plan *plan,
                                    int op)
 {
-    const struct sbp_op_entry *entry = plan->graph.op[op].entry;
+    const struct sbp_op_entry *entry = plan->cut.graph.op[op].entry;
     const char *names[SBP_MAX_ROLES + 1] = {0};
     struct sbp_json labels, element, roles;
     int choice;
     for (int role = 0; role < entry->role_count; role++)
         names[role] = entry->role[role].name;
-    SBP_TRY(axis_array(layer, "axes", &plan->mesh, &labels));
-    for (int axis = 0; axis < plan->mesh.axis_count; axis++) {
+    SBP_TRY(axis_array(layer, "axes", &plan->cut.mesh, &labels));
+    for (int axis = 0; axis < plan->cut.mesh.axis_count; axis++) {
         SBP_TRY(sbp_json_element(&labels, axis, &element));
         SBP_TRY(sbp_json_choice(&element, names, &choice));
         plan->strategy.op[op].role[axis] = (uint8_t)choice;
@@ -164,7 +164,7 @@ static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp
 {
     static const char *const KEYS[] = {"name", "op", "rest", "roles", "axes", "zero", NULL};
     static const char *const FOLLOWER_KEYS[] = {"name", "op", "rest", "zero", NULL};
-    const struct sbp_op_node *node = &plan->graph.op[op];
+    const struct sbp_op_node *node = &plan->cut.graph.op[op];
     const bool follows = node->entry->follows;
     SBP_TRY(sbp_json_keys(layer, follows ? FOLLOWER_KEYS : KEYS));
     SBP_TRY(expect_text(layer, "name", node->name));
@@ -176,7 +176,7 @@ static enum sbp_status read_layer(const struct sbp_json *layer, const struct sbp
     plan->strategy.zero[op] = (uint8_t)zero;
     if (node->output < 0)
         return SBP_OK;
-    return read_rest(layer, "rest", &plan->mesh, &plan->strategy.rest[node->output]);
+    return read_rest(layer, "rest", &plan->cut.mesh, &plan->strategy.rest[node->output]);
 }
 
 static enum sbp_status read_axes(const struct sbp_json *strategy, const struct sbp_plan *plan)
@@ -184,12 +184,12 @@ static enum sbp_status read_axes(const struct sbp_json *strategy, const struct s
     static const char *const KEYS[] = {"level", "size", NULL};
     struct sbp_json axes, element, member;
     int64_t size;
-    SBP_TRY(axis_array(strategy, "axes", &plan->mesh, &axes));
-    for (int i = 0; i < plan->mesh.axis_count; i++) {
-        const struct sbp_axis *axis = &plan->mesh.axis[i];
+    SBP_TRY(axis_array(strategy, "axes", &plan->cut.mesh, &axes));
+    for (int i = 0; i < plan->cut.mesh.axis_count; i++) {
+        const struct sbp_axis *axis = &plan->cut.mesh.axis[i];
         SBP_TRY(sbp_json_element(&axes, i, &element));
         SBP_TRY(sbp_json_keys(&element, KEYS));
-        SBP_TRY(expect_text(&element, "level", plan->stage.level[axis->level].name));
+        SBP_TRY(expect_text(&element, "level", plan->cut.stage.level[axis->level].name));
         SBP_TRY(sbp_json_member(&element, "size", &member));
         SBP_TRY(sbp_json_int64(&member, axis->size, axis->size, &size));
     }
@@ -202,9 +202,9 @@ static enum sbp_status read_layers(const struct sbp_json *strategy, const struct
     int count = 0;
     SBP_TRY(sbp_json_member(strategy, "layers", &layers));
     SBP_TRY(sbp_json_length(&layers, &count));
-    if (count != plan->graph.op_count)
+    if (count != plan->cut.graph.op_count)
         return sbp_json_refuse(&layers, "has %d layers, the model has %d", count,
-                               plan->graph.op_count);
+                               plan->cut.graph.op_count);
     for (int op = 0; op < count; op++) {
         if (op == 0)
             SBP_TRY(sbp_json_element(&layers, op, &layer));
@@ -222,19 +222,19 @@ static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_pla
     int boxing = 0;
     SBP_TRY(sbp_json_member(root, "strategy", &strategy));
     SBP_TRY(sbp_json_keys(&strategy, KEYS));
-    if (sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy) != SBP_OK)
+    if (sbp_strategy_alloc(&plan->cut.graph, &plan->arena, &plan->strategy) != SBP_OK)
         return sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file);
     SBP_TRY(sbp_json_member(&strategy, "boxing", &member));
     SBP_TRY(sbp_json_choice(&member, sbp_boxing_names(), &boxing));
     plan->strategy.boxing = (enum sbp_boxing_mode)boxing;
     SBP_TRY(read_axes(&strategy, plan));
-    if (plan->graph.input >= 0)
-        SBP_TRY(
-            read_rest(&strategy, "input", &plan->mesh, &plan->strategy.rest[plan->graph.input]));
+    if (plan->cut.graph.input >= 0)
+        SBP_TRY(read_rest(&strategy, "input", &plan->cut.mesh,
+                          &plan->strategy.rest[plan->cut.graph.input]));
     SBP_TRY(read_layers(&strategy, plan));
     struct sbp_diag why = {0};
     const enum sbp_status status =
-        sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &why);
+        sbp_strategy_close(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, &why);
     return status == SBP_OK ? SBP_OK : sbp_fail(root->diag, status, "%s: %s", root->file, why.text);
 }
 
@@ -372,7 +372,7 @@ static enum sbp_status check_search(const struct sbp_json *root, const struct sb
 static enum sbp_status check_results(const struct sbp_json *root, const struct sbp_plan *plan)
 {
     struct sbp_step step;
-    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &step, root->diag));
+    SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, false, &step, root->diag));
     const struct sbp_summary summary = sbp_summary_make(plan, &step);
     enum sbp_status status = check_collectives(root, &step);
     if (status == SBP_OK)

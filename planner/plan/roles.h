@@ -11,7 +11,8 @@
 #include "planner/plan/plan.h"
 
 /* How many ways a role splits an operator at a level, and over all levels. */
-int64_t sbp_role_factor(const struct sbp_plan *plan, int op, int role, int level);
+int64_t sbp_role_factor(const struct sbp_cut *cut, const struct sbp_strategy *strategy, int op,
+                        int role, int level);
 int64_t sbp_role_total(const struct sbp_plan *plan, int op, int role);
 
 /* {"batch": [4, 1], ...}: factors a level, outermost first; roles that split nothing are left out.

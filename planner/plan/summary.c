@@ -30,10 +30,10 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
     struct sbp_summary summary = {
         .totals = step->totals,
         .stages = step->stages,
-        .micro_batches = sbp_parallel_micro_batches(&plan->parallel, &plan->graph),
-        .devices = plan->mesh.devices * step->stages,
-        .tokens = plan->graph.global_batch * plan->graph.sequence,
-        .memory_bytes = plan->cluster.memory_bytes,
+        .micro_batches = sbp_parallel_micro_batches(&plan->cut.parallel, &plan->cut.graph),
+        .devices = plan->cut.mesh.devices * step->stages,
+        .tokens = plan->cut.graph.global_batch * plan->cut.graph.sequence,
+        .memory_bytes = plan->workload.cluster.memory_bytes,
     };
     if (summary.totals.hidden_s <= 1e-9 * summary.totals.communication_s) {
         summary.totals.hidden_s = 0; /* rounding */
@@ -55,12 +55,13 @@ struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sb
                                memory->master_bytes - memory->bucket_bytes - memory->reserve_bytes -
                                summary.index_bytes;
     const struct sbp_pricing pricing =
-        sbp_pricing_make(&plan->graph, &plan->stage, &step->program[0].bytes);
-    const double share = sbp_graph_model_flops(&plan->graph) / (double)summary.devices;
+        sbp_pricing_make(&plan->cut.graph, &plan->cut.stage, &step->program[0].bytes);
+    const double share = sbp_graph_model_flops(&plan->cut.graph) / (double)summary.devices;
     const double step_s = summary.totals.step_s;
     if (step_s > 0) {
         summary.tokens_per_s = (double)summary.tokens / step_s;
-        summary.mfu = sbp_cluster_kernel_s(&plan->cluster, pricing.type, share, 0) / step_s;
+        summary.mfu =
+            sbp_cluster_kernel_s(&plan->workload.cluster, pricing.type, share, 0) / step_s;
     }
     summary.gpu_hours_per_step = (double)summary.devices * step_s / 3600;
     return summary;

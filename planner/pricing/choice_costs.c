@@ -187,8 +187,8 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
     for (int piece = 0; piece < view->pieces && parts < devices; piece++) {
         const int tensor = space->works->crossing[piece];
         if (tensor >= 0 && space->slot[tensor] == variable)
-            seconds += view->crossed[piece] * (sbp_path_message_s(space->plan, tensor, parts) -
-                                               sbp_path_message_s(space->plan, tensor, devices));
+            seconds += view->crossed[piece] * (sbp_path_message_s(space->cut, tensor, parts) -
+                                               sbp_path_message_s(space->cut, tensor, devices));
     }
     return seconds;
 }

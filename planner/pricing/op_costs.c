@@ -208,8 +208,8 @@ static double stage_sum_s(const struct sheet *sheet, int weight, double elements
     if (holders < 2)
         return 0;
     const struct sbp_group group = sbp_price_stage_group(
-        &space->plan->cluster, space->cluster, space->parallel->pipeline, holders, sbp_group_one());
-    return sbp_collective_group_s(&space->plan->cluster, SBP_ALL_REDUCE, &group,
+        space->cut->cluster, space->cluster, space->parallel->pipeline, holders, sbp_group_one());
+    return sbp_collective_group_s(space->cut->cluster, SBP_ALL_REDUCE, &group,
                                   elements * (double)space->pricing.bytes.reduce);
 }
 

@@ -260,9 +260,9 @@ static void count_norm(struct maker *m)
         return;
     for (int level = 0; level < space->cluster->level_count; level++)
         all.members[level] = (double)space->cluster->level[level].size;
-    all = sbp_price_stage_group(&space->plan->cluster, space->cluster, space->parallel->pipeline,
+    all = sbp_price_stage_group(space->cut->cluster, space->cluster, space->parallel->pipeline,
                                 (int)space->parallel->pipeline, all);
-    space->works->constant_s += sbp_collective_group_s(&space->plan->cluster, SBP_ALL_REDUCE, &all,
+    space->works->constant_s += sbp_collective_group_s(space->cut->cluster, SBP_ALL_REDUCE, &all,
                                                        (double)space->pricing.bytes.activation);
 }
 

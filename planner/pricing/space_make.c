@@ -171,33 +171,31 @@ static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *dia
     if (view == NULL)
         return SBP_E_MEMORY;
     if (space->request->objective != SBP_STEP_TIME)
-        return sbp_view_mean(space->plan, &space->arena, view, diag);
-    SBP_TRY(sbp_path_longest(space->plan, &space->arena, &path));
-    return sbp_view_make(space->plan, &path, &space->arena, view, diag);
+        return sbp_view_mean(space->cut, &space->arena, view, diag);
+    SBP_TRY(sbp_path_longest(space->cut, &space->arena, &path));
+    return sbp_view_make(space->cut, &path, &space->arena, view, diag);
 }
 
-enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_request *request,
                                const struct sbp_class_limit *class_limit,
                                const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
                                struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
-    const struct sbp_parallel *parallel = &plan->parallel;
-    *space =
-        (struct sbp_space){.plan = plan,
-                           .graph = &plan->graph,
-                           .cluster = &plan->stage,
-                           .moves_grow = sbp_collective_grows(&plan->stage, SBP_ALL_TO_ALL),
-                           .mesh = &plan->mesh,
-                           .request = request,
-                           .pricing = sbp_pricing_make(&plan->graph, &plan->stage, &bytes),
-                           .parallel = parallel,
-                           .micro_batches = sbp_parallel_micro_batches(parallel, &plan->graph)};
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
+    const struct sbp_parallel *parallel = &cut->parallel;
+    *space = (struct sbp_space){.cut = cut,
+                                .graph = &cut->graph,
+                                .cluster = &cut->stage,
+                                .moves_grow = sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL),
+                                .mesh = &cut->mesh,
+                                .request = request,
+                                .pricing = sbp_pricing_make(&cut->graph, &cut->stage, &bytes),
+                                .parallel = parallel,
+                                .micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph)};
     if (request->objective == SBP_STEP_TIME && !request->nothing_hides)
         space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
-                                                              : plan->cluster.gradient_overlap;
-    struct sbp_space_maker maker = {
-        .space = space, .plan = plan, .megatron = megatron, .diag = diag};
+                                                              : cut->cluster->gradient_overlap;
+    struct sbp_space_maker maker = {.space = space, .cut = cut, .megatron = megatron, .diag = diag};
     enum sbp_status status = choose_view(space, diag);
     if (status == SBP_OK)
         status = build(&maker, class_limit);

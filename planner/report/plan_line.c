@@ -47,10 +47,10 @@ static void add_stages(struct line *line, const struct sbp_parallel *parallel)
 static void add_zero(struct line *line, const struct sbp_plan *plan)
 {
     int least = 3, most = 0;
-    for (int op = 0; op < plan->graph.op_count; op++) {
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
         const int given = plan->strategy.zero[op];
-        const int level = given == SBP_ZERO_DEFAULT ? (int)plan->parallel.zero : given;
-        if (plan->graph.op[op].weight_count == 0)
+        const int level = given == SBP_ZERO_DEFAULT ? (int)plan->cut.parallel.zero : given;
+        if (plan->cut.graph.op[op].weight_count == 0)
             continue;
         least = level < least ? level : least;
         most = level > most ? level : most;
@@ -63,9 +63,9 @@ static void add_zero(struct line *line, const struct sbp_plan *plan)
 
 static void add_step(struct line *line, const struct sbp_plan *plan)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
+    const struct sbp_parallel *parallel = &plan->cut.parallel;
     add_stages(line, parallel);
-    if (parallel->micro_batch < plan->graph.global_batch)
+    if (parallel->micro_batch < plan->cut.graph.global_batch)
         add(line, "micro-batch %lld", (long long)parallel->micro_batch);
     add_zero(line, plan);
     if (parallel->recompute == SBP_RECOMPUTE_FULL)
@@ -91,19 +91,20 @@ static int alike(const struct sbp_plan *plan, int op)
     char mine[SBP_ROLES_BYTES], other[SBP_ROLES_BYTES];
     int count = 0;
     (void)sbp_role_totals_text(plan, op, mine);
-    for (int i = 0; i < plan->graph.op_count; i++) {
-        if (!is_layer(&plan->graph, i) || strcmp(sbp_role_totals_text(plan, i, other), mine) != 0)
+    for (int i = 0; i < plan->cut.graph.op_count; i++) {
+        if (!is_layer(&plan->cut.graph, i) ||
+            strcmp(sbp_role_totals_text(plan, i, other), mine) != 0)
             continue;
         if (i < op)
             return 0;
-        count += plan->graph.op[i].repeats;
+        count += plan->cut.graph.op[i].repeats;
     }
     return count;
 }
 
 static void add_layers(struct line *line, const struct sbp_plan *plan)
 {
-    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_graph *graph = &plan->cut.graph;
     int limit = graph->op_count + 1, after = -1;
     while (!line->full) {
         int next = -1, most = 0;
@@ -127,13 +128,14 @@ static void add_layers(struct line *line, const struct sbp_plan *plan)
 /* Layers that tensor axes do not split have more parts of the batch than the mesh says. */
 static void add_mesh(struct line *line, const struct sbp_plan *plan)
 {
-    int64_t data = plan->mesh.devices;
-    for (int op = 0; op < plan->graph.op_count; op++) {
-        const int batch = sbp_op_role(plan->graph.op[op].entry, "batch");
-        if (is_layer(&plan->graph, op) && batch >= 0 && sbp_role_total(plan, op, batch) < data)
+    int64_t data = plan->cut.mesh.devices;
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
+        const int batch = sbp_op_role(plan->cut.graph.op[op].entry, "batch");
+        if (is_layer(&plan->cut.graph, op) && batch >= 0 && sbp_role_total(plan, op, batch) < data)
             data = sbp_role_total(plan, op, batch);
     }
-    add(line, "data %lld x tensor %lld", (long long)data, (long long)(plan->mesh.devices / data));
+    add(line, "data %lld x tensor %lld", (long long)data,
+        (long long)(plan->cut.mesh.devices / data));
 }
 
 const char *sbp_plan_line(const struct sbp_plan *plan, enum sbp_space_kind space, char *buffer)

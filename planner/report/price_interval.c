@@ -83,16 +83,16 @@ static void find_doubts(const struct sbp_step *step, struct sbp_trust *trust)
 static enum sbp_status step_at(const struct sbp_plan *plan, enum sbp_bound bound, double *step_s,
                                struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->cut.graph.precision);
     struct sbp_cluster *cluster = malloc(sizeof *cluster);
     struct sbp_step step;
     if (cluster == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    *cluster = plan->cluster;
+    *cluster = plan->workload.cluster;
     cluster->network.bound = bound;
-    const struct sbp_step_request request = {.graph = &plan->graph,
+    const struct sbp_step_request request = {.graph = &plan->cut.graph,
                                              .cluster = cluster,
-                                             .parallel = &plan->parallel,
+                                             .parallel = &plan->cut.parallel,
                                              .strategy = &plan->strategy,
                                              .bytes = &bytes};
     const enum sbp_status status = sbp_step_make(&request, &step, diag);
@@ -107,7 +107,7 @@ static enum sbp_status step_at(const struct sbp_plan *plan, enum sbp_bound bound
 enum sbp_status sbp_trust_make(const struct sbp_plan *plan, const struct sbp_step *step,
                                struct sbp_trust *trust, struct sbp_diag *diag)
 {
-    *trust = (struct sbp_trust){.is_given = sbp_network_is_given(&plan->cluster.network)};
+    *trust = (struct sbp_trust){.is_given = sbp_network_is_given(&plan->workload.cluster.network)};
     if (!trust->is_given)
         return SBP_OK;
     find_doubts(step, trust);

@@ -15,7 +15,7 @@
 
 static struct sbp_site_cost *site_of(struct sbp_report *report, int op)
 {
-    return &report->site[report->plan->graph.op[op].site];
+    return &report->site[report->plan->cut.graph.op[op].site];
 }
 
 int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr *instr)
@@ -49,7 +49,7 @@ static bool is_first_user(const struct sbp_graph *graph, int op, int weight)
 /* What the operators are, whatever the plan: flops and parameters. */
 static void add_operators(struct sbp_report *report)
 {
-    const struct sbp_graph *graph = &report->plan->graph;
+    const struct sbp_graph *graph = &report->plan->cut.graph;
     const double batches = (double)report->summary.micro_batches;
     for (int op = 0; op < graph->op_count; op++) {
         site_of(report, op)->forward_flops += batches * sbp_op_forward_flops(graph, op);
@@ -89,7 +89,7 @@ static enum sbp_status add_kept(struct sbp_report *report, const struct sbp_prog
 static enum sbp_status add_up(struct sbp_report *report)
 {
     const struct sbp_step *step = &report->step;
-    report->site = SBP_NEW(&report->arena, struct sbp_site_cost, report->plan->graph.op_count);
+    report->site = SBP_NEW(&report->arena, struct sbp_site_cost, report->plan->cut.graph.op_count);
     if (report->site == NULL)
         return SBP_E_MEMORY;
     for (int piece = 0; piece < step->pieces; piece++) {
@@ -105,7 +105,7 @@ enum sbp_status sbp_report_make(const struct sbp_plan *plan, struct sbp_report *
                                 struct sbp_diag *diag)
 {
     *report = (struct sbp_report){.plan = plan};
-    SBP_TRY(sbp_plan_step(plan, &plan->strategy, &report->step, diag));
+    SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, false, &report->step, diag));
     report->summary = sbp_summary_make(plan, &report->step);
     if (add_up(report) == SBP_OK)
         return SBP_OK;
@@ -155,14 +155,14 @@ static const char *precision_text(const struct sbp_precision *precision, char *b
 /* What of a cut is not as in a plain step. */
 static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
-    const int64_t batches = sbp_parallel_micro_batches(parallel, &plan->graph);
-    if (sbp_parallel_is_plain(parallel, &plan->graph))
+    const struct sbp_parallel *parallel = &plan->cut.parallel;
+    const int64_t batches = sbp_parallel_micro_batches(parallel, &plan->cut.graph);
+    if (sbp_parallel_is_plain(parallel, &plan->cut.graph))
         return SBP_OK;
     PRINT("parallel   %lld stage%s of %lld device%s, %lld micro-batch%s of %lld",
           (long long)parallel->pipeline, parallel->pipeline == 1 ? "" : "s",
-          (long long)plan->mesh.devices, plan->mesh.devices == 1 ? "" : "s", (long long)batches,
-          batches == 1 ? "" : "es", (long long)parallel->micro_batch);
+          (long long)plan->cut.mesh.devices, plan->cut.mesh.devices == 1 ? "" : "s",
+          (long long)batches, batches == 1 ? "" : "es", (long long)parallel->micro_batch);
     if (parallel->pipeline > 1 || batches > 1)
         PRINT(", %s", sbp_schedule_name(parallel->schedule));
     if (parallel->chunks > 1)
@@ -185,15 +185,15 @@ static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
 
 enum sbp_status sbp_report_print_model(const struct sbp_plan *plan, FILE *out)
 {
-    const struct sbp_graph *graph = &plan->graph;
-    const struct sbp_cluster *cluster = &plan->cluster;
+    const struct sbp_graph *graph = &plan->cut.graph;
+    const struct sbp_cluster *cluster = &plan->workload.cluster;
     char count[UNIT_BYTES], precision[64], bytes[UNIT_BYTES];
     PRINT("model      %s: %s parameters, batch %lld", graph->name,
           sbp_format_count((double)graph->parameters, count), (long long)graph->global_batch);
     if (graph->sequence > 1)
         PRINT(" x sequence %lld", (long long)graph->sequence);
     PRINT(", %s\n", precision_text(&graph->precision, precision, sizeof precision));
-    const int64_t devices = sbp_plan_devices(plan);
+    const int64_t devices = sbp_cut_devices(&plan->cut);
     PRINT("cluster    %s: %lld device%s", cluster->name, (long long)devices,
           devices == 1 ? "" : "s");
     if (cluster->level_count > 1)
@@ -253,12 +253,12 @@ const char *sbp_report_largest_part(const struct sbp_summary *summary)
 
 static double samples_per_s(const struct sbp_report *report)
 {
-    return report->summary.tokens_per_s / (double)report->plan->graph.sequence;
+    return report->summary.tokens_per_s / (double)report->plan->cut.graph.sequence;
 }
 
 const char *sbp_report_rate(const struct sbp_report *report, char *buffer)
 {
-    const struct sbp_graph *graph = &report->plan->graph;
+    const struct sbp_graph *graph = &report->plan->cut.graph;
     bool images = false;
     char count[UNIT_BYTES];
     for (int op = 0; op < graph->op_count; op++)
@@ -437,7 +437,7 @@ enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *o
 /* Followers that move nothing say nothing. */
 static bool is_shown(const struct sbp_report *report, int op)
 {
-    const struct sbp_op_node *node = &report->plan->graph.op[op];
+    const struct sbp_op_node *node = &report->plan->cut.graph.op[op];
     return node->site == op && (!node->entry->follows || report->site[op].communication_s > 0);
 }
 
@@ -454,8 +454,8 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
     static const char *const TITLES[] = {"layer", "op", "roles", "compute ms", "communication ms"};
     struct sbp_table table;
     sbp_table_init(&table, 5, TITLES);
-    for (int op = 0; op < report->plan->graph.op_count; op++) {
-        const struct sbp_op_node *node = &report->plan->graph.op[op];
+    for (int op = 0; op < report->plan->cut.graph.op_count; op++) {
+        const struct sbp_op_node *node = &report->plan->cut.graph.op[op];
         char roles[SBP_ROLES_BYTES];
         if (!is_shown(report, op))
             continue;
@@ -484,7 +484,7 @@ enum sbp_status sbp_report_print_layers(const struct sbp_report *report, FILE *o
 
 void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed)
 {
-    const struct sbp_graph *graph = &report->plan->graph;
+    const struct sbp_graph *graph = &report->plan->cut.graph;
     struct cJSON *layers = sbp_json_put_array(json, "layers", failed);
     for (int op = 0; op < graph->op_count && !*failed; op++) {
         const struct sbp_op_node *node = &graph->op[op];
@@ -512,8 +512,8 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
                     const struct sbp_report_options *options, bool *failed)
 {
     const struct sbp_summary *summary = &report->summary;
-    const struct sbp_cluster *cluster = &report->plan->cluster;
-    sbp_put_model(json, &report->plan->graph, failed);
+    const struct sbp_cluster *cluster = &report->plan->workload.cluster;
+    sbp_put_model(json, &report->plan->cut.graph, failed);
     struct cJSON *member = sbp_json_put_object(json, "cluster", failed);
     sbp_json_put_text(member, "name", cluster->name, failed);
     sbp_json_put_number(member, "devices", (double)summary->devices, failed);
@@ -529,7 +529,7 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
         sbp_json_put_number(training, "gpu_hours", cost.gpu_hours, failed);
     }
     sbp_put_memory(json, summary, failed);
-    sbp_put_parallel(json, &report->plan->parallel, failed);
+    sbp_put_parallel(json, &report->plan->cut.parallel, failed);
     sbp_put_stages(json, &report->step, failed);
     sbp_report_put_layers(json, report, failed);
 }

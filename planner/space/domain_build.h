@@ -30,7 +30,7 @@ struct sbp_legality {
 /* What is needed only while the space is built. */
 struct sbp_space_maker {
     struct sbp_space *space;
-    const struct sbp_plan *plan;
+    const struct sbp_cut *cut;
     const struct sbp_megatron_mesh *megatron; /* NULL outside that space */
     struct sbp_diag *diag;
     bool *row_linear;                  /* (op_count) megatron: this linear is split by rows */

@@ -29,10 +29,10 @@ static bool keeps_features(const struct sbp_op_node *node)
     }
 }
 
-enum sbp_status sbp_megatron_node_mesh(const struct sbp_plan *plan,
+enum sbp_status sbp_megatron_node_mesh(const struct sbp_cut *cut,
                                        struct sbp_megatron_mesh *megatron, struct sbp_diag *diag)
 {
-    const struct sbp_mesh *mesh = &plan->mesh;
+    const struct sbp_mesh *mesh = &cut->mesh;
     *megatron = (struct sbp_megatron_mesh){{0}};
     if (mesh->level_count < 2)
         return sbp_fail(diag, SBP_E_INPUT,

@@ -14,7 +14,7 @@
 #define SBP_PLANNER_SPACE_SPACE_H
 
 #include "costmodel/program/price.h"
-#include "planner/plan/plan.h"
+#include "costmodel/program/cut.h"
 #include "planner/problem/problem.h"
 #include "planner/plan/request.h"
 #include "planner/space/index_lists.h"
@@ -72,7 +72,7 @@ struct sbp_shelf;
 
 struct sbp_space {
     struct sbp_arena arena;
-    const struct sbp_plan *plan;
+    const struct sbp_cut *cut;
     const struct sbp_graph *graph;
     const struct sbp_cluster *cluster; /* of a stage */
     const struct sbp_mesh *mesh;
@@ -108,13 +108,13 @@ struct sbp_megatron_mesh {
 };
 /* Data parallelism across the outermost level, tensor parallelism inside (AutoDDL, section 5, on
  * several devices a node). E_INPUT where the cluster has one level. */
-enum sbp_status sbp_megatron_node_mesh(const struct sbp_plan *plan,
+enum sbp_status sbp_megatron_node_mesh(const struct sbp_cut *cut,
                                        struct sbp_megatron_mesh *megatron,
                                        struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Enumerates domains. class_limit (class_count) may be NULL; megatron only for that space. E_INPUT
  * when a variable's domain is empty, naming the layer and its sizes; SBP_STOPPED. */
-enum sbp_status sbp_space_make(const struct sbp_plan *plan, const struct sbp_request *request,
+enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_request *request,
                                const struct sbp_class_limit *class_limit,
                                const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
                                struct sbp_diag *diag) SBP_MUST_USE;

@@ -192,20 +192,15 @@ static bool has_grid(const struct sbp_graph *graph)
     return false;
 }
 
-/* Reads the plan's model again, its linears as SUMMA's. */
-static enum sbp_status begin_grid(struct sbp_plan *plan, struct sbp_diag *diag)
+enum sbp_status sbp_space_change_model(enum sbp_space_kind kind, struct cJSON *model,
+                                       struct sbp_diag *diag)
 {
-    struct sbp_json at;
-    cJSON_DeleteItemFromObjectCaseSensitive(plan->model_json, "linears");
-    if (cJSON_AddStringToObject(plan->model_json, "linears", "summa") == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    sbp_json_at(plan->model_json, "model", diag, &at);
-    sbp_graph_free(&plan->graph);
-    SBP_TRY(sbp_graph_read(&at, &plan->graph));
-    if (has_grid(&plan->graph))
+    if (!rules[kind].linears_on_grid)
         return SBP_OK;
-    return sbp_fail(diag, SBP_E_INPUT,
-                    "model: layers: no linear with weights of its own, space summa is of such");
+    cJSON_DeleteItemFromObjectCaseSensitive(model, "linears");
+    if (cJSON_AddStringToObject(model, "linears", "summa") == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
+    return SBP_OK;
 }
 
 /* ---- the step around the strategy ----------------------------------------------------------- */
@@ -274,7 +269,8 @@ static int64_t next_divisor(int64_t number, int64_t least)
 
 /* The fewest stages that share out the outermost level with more than one member, and micro-batches
  * for all of them. */
-static enum sbp_status begin_stages(const struct sbp_request *request, const struct sbp_plan *plan,
+static enum sbp_status begin_stages(const struct sbp_request *request,
+                                    const struct sbp_workload *workload,
                                     struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
     const int least = sbp_space_rule(request->space)->outer.least_stages;
@@ -284,15 +280,15 @@ static enum sbp_status begin_stages(const struct sbp_request *request, const str
                         "parallel: pipeline: space %s is of pipelines, %d stages and more are "
                         "legal",
                         sbp_space_name(request->space), least);
-    while (level + 1 < plan->cluster.level_count && plan->cluster.level[level].size == 1)
+    while (level + 1 < workload->cluster.level_count && workload->cluster.level[level].size == 1)
         level++;
     if (parallel->pipeline < least)
-        parallel->pipeline = next_divisor(plan->cluster.level[level].size, least);
+        parallel->pipeline = next_divisor(workload->cluster.level[level].size, least);
     if (parallel->pipeline == 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "cluster: levels: space %s is of pipelines, %d devices and more are legal",
                         sbp_space_name(request->space), least);
-    const int64_t batch = plan->graph.global_batch;
+    const int64_t batch = workload->model.global_batch;
     const int64_t micro_batches = next_divisor(batch, parallel->pipeline);
     if (least > 1 && micro_batches > 0 && !sbp_request_gives(request, "micro_batch"))
         parallel->micro_batch = batch / micro_batches;
@@ -302,14 +298,15 @@ static enum sbp_status begin_stages(const struct sbp_request *request, const str
 enum sbp_status sbp_space_begin(const struct sbp_request *request, struct sbp_plan *plan,
                                 struct sbp_diag *diag)
 {
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     struct sbp_megatron_mesh mesh;
-    if (sbp_space_rule(request->space)->linears_on_grid)
-        SBP_TRY(begin_grid(plan, diag));
+    if (sbp_space_rule(request->space)->linears_on_grid && !has_grid(&plan->workload.model))
+        return sbp_fail(diag, SBP_E_INPUT,
+                        "model: layers: no linear with weights of its own, space summa is of such");
     if (sbp_space_rule(request->space)->mesh == SBP_MESH_NODE)
-        SBP_TRY(sbp_megatron_node_mesh(plan, &mesh, diag));
+        SBP_TRY(sbp_megatron_node_mesh(&plan->cut, &mesh, diag));
     SBP_TRY(begin_zero(request, &parallel, diag));
     SBP_TRY(begin_schedule(request, &parallel, diag));
-    SBP_TRY(begin_stages(request, plan, &parallel, diag));
-    return sbp_plan_set_parallel(plan, &parallel, diag);
+    SBP_TRY(begin_stages(request, &plan->workload, &parallel, diag));
+    return sbp_plan_cut(plan, &parallel, diag);
 }

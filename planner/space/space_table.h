@@ -54,11 +54,14 @@ bool sbp_space_is_part_of_full(enum sbp_space_kind kind);
 /* Whether a key of --set was given; key: one of sbp_parallel_keys. */
 bool sbp_request_gives(const struct sbp_request *request, const char *key);
 
-/* Makes a plan without a strategy one of the request's space: the model's linears are SUMMA's where
- * the space says so (the plan's model then says it, too), and what the space fixes of a step and
- * the request does not give is set: ZeRO level, schedule, delayed gradients, the fewest stages that
- * the space works on. E_INPUT where what is given is not of the space: "parallel: KEY: what is
- * wrong, what is legal". */
+/* Changes a model's JSON as the space has it, before it is read: SUMMA's linears work on grids.
+ * E_MEMORY. */
+enum sbp_status sbp_space_change_model(enum sbp_space_kind kind, struct cJSON *model,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Cuts a plan without a strategy as the request's space fixes it, where the request gives nothing
+ * else: ZeRO level, schedule, delayed gradients, the fewest stages that the space works on. E_INPUT
+ * where what is given is not of the space: "parallel: KEY: what is wrong, what is legal". */
 enum sbp_status sbp_space_begin(const struct sbp_request *request, struct sbp_plan *plan,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -20,9 +20,10 @@ static bool splits_by_itself(const struct sbp_graph *graph, int op)
     return node->site == op && !node->entry->follows && !is_tied(graph, op);
 }
 
-struct sbp_splits *sbp_plan_splits(const struct sbp_plan *plan, struct sbp_arena *arena)
+struct sbp_splits *sbp_plan_splits(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
+                                   struct sbp_arena *arena)
 {
-    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_graph *graph = &cut->graph;
     struct sbp_splits *splits = SBP_NEW(arena, struct sbp_splits, 1);
     int count = 0;
     for (int op = 0; op < graph->op_count; op++)
@@ -36,7 +37,7 @@ struct sbp_splits *sbp_plan_splits(const struct sbp_plan *plan, struct sbp_arena
         split->op = op;
         for (int role = 0; role < SBP_MAX_ROLES; role++)
             for (int level = 0; level < SBP_MAX_LEVELS; level++)
-                split->factor[role][level] = sbp_role_factor(plan, op, role, level);
+                split->factor[role][level] = sbp_role_factor(cut, strategy, op, role, level);
     }
     return splits;
 }

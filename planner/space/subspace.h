@@ -8,7 +8,7 @@
 #ifndef SBP_PLANNER_SPACE_SUBSPACE_H
 #define SBP_PLANNER_SPACE_SUBSPACE_H
 
-#include "planner/plan/plan.h"
+#include "costmodel/program/cut.h"
 
 /* How an operator is split: how many ways each of its roles takes at each level. */
 struct sbp_split {
@@ -30,7 +30,8 @@ struct sbp_part {
 };
 
 /* Out of the arena; NULL when memory is out. */
-struct sbp_splits *sbp_plan_splits(const struct sbp_plan *plan, struct sbp_arena *arena);
+struct sbp_splits *sbp_plan_splits(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
+                                   struct sbp_arena *arena);
 /* Whether two plans split every layer alike. */
 bool sbp_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b);
 

@@ -40,7 +40,7 @@ bool sbp_check_counts(const struct sbp_instr *instr, int chunk)
 /* Stages share out the outermost levels before they touch an inner one. */
 static enum sbp_status check_levels(const struct sbp_checker *c)
 {
-    const struct sbp_cluster *whole = &c->plan->cluster, *stage = &c->step->cluster;
+    const struct sbp_cluster *whole = &c->plan->workload.cluster, *stage = &c->step->cluster;
     int64_t stages = 1;
     bool inside = false;
     if (stage->level_count != whole->level_count)
@@ -54,9 +54,9 @@ static enum sbp_status check_levels(const struct sbp_checker *c)
         stages *= all / own;
         inside = inside || own > 1;
     }
-    if (stages != c->plan->parallel.pipeline || c->step->stages != stages)
+    if (stages != c->plan->cut.parallel.pipeline || c->step->stages != stages)
         return sbp_check_refuse(c, "the levels hold %lld stages, the plan has %lld and its step %d",
-                                (long long)stages, (long long)c->plan->parallel.pipeline,
+                                (long long)stages, (long long)c->plan->cut.parallel.pipeline,
                                 c->step->stages);
     return SBP_OK;
 }
@@ -100,7 +100,7 @@ static enum sbp_status check_parallel(const struct sbp_checker *c)
     struct cJSON *mine = cJSON_CreateObject(), *other = cJSON_CreateObject();
     bool failed = mine == NULL || other == NULL;
     if (!failed) {
-        sbp_parallel_write(mine, &c->plan->parallel, &failed);
+        sbp_parallel_write(mine, &c->plan->cut.parallel, &failed);
         sbp_parallel_write(other, &c->step->parallel, &failed);
     }
     const bool same = !failed && cJSON_Compare(mine, other, true);
@@ -110,7 +110,7 @@ static enum sbp_status check_parallel(const struct sbp_checker *c)
         return SBP_E_MEMORY;
     if (!same)
         return sbp_check_refuse(c, "the plan is cut in time otherwise than its step");
-    const struct sbp_parallel *parallel = &c->plan->parallel;
+    const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     if (parallel->micro_batch < 1 || c->graph->micro_batch != parallel->micro_batch ||
         c->graph->global_batch % parallel->micro_batch != 0)
         return sbp_check_refuse(c, "micro-batches of %lld, the model holds %lld, the batch is %lld",
@@ -142,9 +142,9 @@ static enum sbp_status check_pieces(const struct sbp_checker *c)
 {
     const struct sbp_step *step = c->step;
     const int *first = step->first;
-    if (step->pieces != step->stages * (int)c->plan->parallel.chunks)
+    if (step->pieces != step->stages * (int)c->plan->cut.parallel.chunks)
         return sbp_check_refuse(c, "%d pieces of %d stages of %lld chunks", step->pieces,
-                                step->stages, (long long)c->plan->parallel.chunks);
+                                step->stages, (long long)c->plan->cut.parallel.chunks);
     if (first[0] != 0 || first[step->pieces] != c->graph->op_count)
         return sbp_check_refuse(c, "pieces cover operators %d to %d of %d", first[0],
                                 first[step->pieces], c->graph->op_count);
@@ -244,7 +244,7 @@ static enum sbp_status check_cut(struct sbp_checker *c)
     SBP_TRY(check_mesh(c));
     SBP_TRY(check_parallel(c));
     SBP_TRY(check_pieces(c));
-    c->micro_batches = c->graph->global_batch / c->plan->parallel.micro_batch;
+    c->micro_batches = c->graph->global_batch / c->plan->cut.parallel.micro_batch;
     return count_holders(c);
 }
 
@@ -296,13 +296,13 @@ static enum sbp_status check(struct sbp_checker *c)
 enum sbp_status sbp_check_plan(const struct sbp_claim *claim, struct sbp_diag *diag)
 {
     struct sbp_checker checker = {.plan = claim->plan,
-                                  .graph = &claim->plan->graph,
+                                  .graph = &claim->plan->cut.graph,
                                   .strategy = &claim->plan->strategy,
-                                  .mesh = &claim->plan->mesh,
+                                  .mesh = &claim->plan->cut.mesh,
                                   .step = claim->step,
                                   .request = claim->request,
                                   .outcome = claim->outcome,
-                                  .bytes = sbp_element_bytes_of(&claim->plan->graph.precision),
+                                  .bytes = sbp_element_bytes_of(&claim->plan->cut.graph.precision),
                                   .diag = diag};
     const enum sbp_status status = check(&checker);
     sbp_arena_free(&checker.scratch);

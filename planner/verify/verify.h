@@ -24,6 +24,7 @@
 #define SBP_PLANNER_VERIFY_VERIFY_H
 
 #include "planner/inner/cut_solve.h"
+#include "planner/plan/plan.h"
 
 /* What is to be checked; all borrowed. */
 struct sbp_claim {

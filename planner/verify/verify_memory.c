@@ -30,7 +30,7 @@ static void add_weight(const struct sbp_checker *c, const struct sbp_held_weight
     memory->parameters += held->local;
     memory->weight_bytes += slot(held->level < 3 ? held->local : held->shard, bytes->weight);
     memory->gradient_bytes += slot(gradients, bytes->gradient) + slot(gradients, bytes->sum);
-    if (c->plan->parallel.offload)
+    if (c->plan->cut.parallel.offload)
         return;
     memory->master_bytes += slot(held->shard, bytes->master) +
                             (bytes->gradient_master > 0 ? slot(held->shard, bytes->master) : 0);
@@ -43,8 +43,8 @@ static void add_hosted(const struct sbp_checker *c, int64_t updated,
 {
     const struct sbp_element_bytes *bytes = &c->bytes;
     const int64_t hosted = bytes->master + moments_of(c) * bytes->moment;
-    const int64_t most = c->plan->parallel.bucket_parameters;
-    if (!c->plan->parallel.offload)
+    const int64_t most = c->plan->cut.parallel.bucket_parameters;
+    if (!c->plan->cut.parallel.offload)
         return;
     memory->host_bytes += updated * hosted;
     const int64_t bucket =
@@ -308,7 +308,7 @@ static enum sbp_status check_layout(struct sbp_checker *c, const struct sbp_prog
 static int in_flight_of(const struct sbp_checker *c, int stage)
 {
     const int64_t behind = c->step->stages - stage;
-    switch (c->plan->parallel.schedule) {
+    switch (c->plan->cut.parallel.schedule) {
     case SBP_GPIPE:
         return (int)c->micro_batches;
     case SBP_ONE_F_ONE_B:
@@ -333,7 +333,8 @@ static enum sbp_status check_device(const struct sbp_checker *c, int stage,
                  given->gradient_bytes + given->moment_bytes + given->master_bytes;
     const int64_t work = room[0].arena_bytes - room[0].persistent_bytes;
     const int64_t total = always + work + (given->in_flight - 1) * room[0].kept_bytes;
-    const bool exact = chunks == 1 && !sbp_schedule_delays_gradients(c->plan->parallel.schedule);
+    const bool exact =
+        chunks == 1 && !sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule);
     if (expected > 0 && given->in_flight != expected)
         return sbp_check_refuse(c, "stage %d holds %d micro-batches, its schedule has %d in flight",
                                 stage, given->in_flight, expected);
@@ -348,7 +349,7 @@ static enum sbp_status check_device(const struct sbp_checker *c, int stage,
 static enum sbp_status check_stage(struct sbp_checker *c, int stage, const struct room *program)
 {
     const int chunks = c->step->pieces / c->step->stages;
-    struct sbp_stage_memory mine = {.reserve_bytes = c->plan->cluster.reserve_bytes};
+    struct sbp_stage_memory mine = {.reserve_bytes = c->plan->workload.cluster.reserve_bytes};
     struct room *room = SBP_NEW(&c->scratch, struct room, chunks);
     if (room == NULL)
         return SBP_E_MEMORY;
@@ -364,7 +365,7 @@ static enum sbp_status check_stage(struct sbp_checker *c, int stage, const struc
 static enum sbp_status check_limit(const struct sbp_checker *c)
 {
     const struct sbp_step_totals *totals = &c->step->totals;
-    const struct sbp_cluster *cluster = &c->plan->cluster;
+    const struct sbp_cluster *cluster = &c->plan->workload.cluster;
     const bool asked = c->request != NULL && c->request->memory_limit_bytes > 0;
     const int64_t limit = asked ? c->request->memory_limit_bytes : cluster->memory_bytes;
     int64_t device = 0, host = 0;

@@ -10,7 +10,7 @@
 static void group_of(const struct sbp_checker *c, const struct sbp_instr *instr,
                      struct sbp_group *group)
 {
-    const struct sbp_cluster *whole = &c->plan->cluster, *stage = &c->step->cluster;
+    const struct sbp_cluster *whole = &c->plan->workload.cluster, *stage = &c->step->cluster;
     for (int level = 0; level < SBP_MAX_LEVELS; level++)
         group->members[level] = 1;
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -101,7 +101,8 @@ static double bytes_of(const struct sbp_checker *c, const struct sbp_program *pr
 static double transfer_s(const struct sbp_checker *c, const struct sbp_program *program,
                          const struct sbp_instr *instr)
 {
-    const struct sbp_cluster *net = instr->stages > 1 ? &c->plan->cluster : &c->step->cluster;
+    const struct sbp_cluster *net =
+        instr->stages > 1 ? &c->plan->workload.cluster : &c->step->cluster;
     const double bytes = bytes_of(c, program, instr);
     struct sbp_group group;
     group_of(c, instr, &group);
@@ -130,7 +131,7 @@ static enum sbp_type arithmetic(const struct sbp_checker *c)
 /* Seconds of a kernel: arithmetic or memory, whichever is slower (design, section 5). */
 static double kernel_s(const struct sbp_checker *c, double flops, double bytes)
 {
-    const struct sbp_cluster *device = &c->plan->cluster;
+    const struct sbp_cluster *device = &c->plan->workload.cluster;
     const double one_s = sbp_cluster_kernel_s(device, arithmetic(c), 1, 0); /* 1 / peak */
     return fmax(flops * one_s, bytes / device->memory_bytes_per_s);
 }
@@ -140,8 +141,8 @@ static double product_s(const struct sbp_checker *c, const struct sbp_product *p
 {
     const double m = product->m, n = product->n, k = product->k;
     const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
-    if (c->plan->cluster.efficiency_count > 0)
-        return sbp_cluster_product_s(&c->plan->cluster, arithmetic(c), m, n, k, elements);
+    if (c->plan->workload.cluster.efficiency_count > 0)
+        return sbp_cluster_product_s(&c->plan->workload.cluster, arithmetic(c), m, n, k, elements);
     return kernel_s(c, 2 * m * n * k, elements * (double)sbp_type_bytes(arithmetic(c)));
 }
 
@@ -193,7 +194,7 @@ static double pass_s(const struct sbp_checker *c, int op, enum sbp_pass pass)
         seconds += work.product[i].count * product_s(c, &work.product[i]);
         launches += work.product[i].count;
     }
-    return seconds + launches * c->plan->cluster.kernel_launch_s;
+    return seconds + launches * c->plan->workload.cluster.kernel_launch_s;
 }
 
 /* ---- one program ---------------------------------------------------------------------------- */
@@ -231,7 +232,7 @@ static double update_s(const struct ledger *l, const struct sbp_instr *instr)
     const int64_t a_parameter = c->bytes.gradient + 2 * c->bytes.weight + 2 * c->bytes.master +
                                 2 * moments * c->bytes.moment;
     return kernel_s(c, 0, (double)l->program->updated[instr->tensor] * (double)a_parameter) +
-           c->plan->cluster.kernel_launch_s;
+           c->plan->workload.cluster.kernel_launch_s;
 }
 
 static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *instr)
@@ -267,7 +268,7 @@ static enum sbp_status check_passes(const struct ledger *l, int op)
     const bool inputs = sbp_op_forms_input_gradient(c->graph, op);
     const bool works = inputs || c->graph->op[op].weight_count > 0;
     const bool half =
-        phases && c->plan->parallel.recompute == SBP_RECOMPUTE_SELECTIVE; /* the rest is kept */
+        phases && c->plan->cut.parallel.recompute == SBP_RECOMPUTE_SELECTIVE; /* the rest is kept */
     const double forward_s = pass_s(c, op, SBP_PASS_FORWARD);
     const double input_s = (phases ? inputs : works) ? pass_s(c, op, SBP_PASS_INPUT_GRADIENT) : 0;
     const double weight_s = works ? pass_s(c, op, SBP_PASS_WEIGHT_GRADIENT) : 0;
@@ -408,6 +409,6 @@ enum sbp_status sbp_check_price(struct sbp_checker *c)
     for (int stage = 0; stage < c->step->stages; stage++)
         if (c->step->memory[stage].host_bytes > 0)
             sums.optimizer_s += 2 * (double)c->step->memory[stage].host_bytes /
-                                c->plan->cluster.host_link_bytes_per_s;
+                                c->plan->workload.cluster.host_link_bytes_per_s;
     return check_totals(c, &sums);
 }

@@ -223,7 +223,7 @@ static enum sbp_status check_model_input(struct sbp_checker *c)
 
 static int level_of(const struct sbp_checker *c, int op)
 {
-    const struct sbp_parallel *parallel = &c->plan->parallel;
+    const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     if (parallel->owner != SBP_OWNER_NONE)
         return 3;
     return c->strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)parallel->zero : c->strategy->zero[op];
@@ -313,7 +313,7 @@ static enum sbp_status check_fix(const struct sbp_checker *c, const struct sbp_f
                                         (long long)fix->factor[role][level],
                                         c->step->cluster.level[level].name, (long long)factor);
         }
-    const int zero = c->strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)c->plan->parallel.zero
+    const int zero = c->strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)c->plan->cut.parallel.zero
                                                                : c->strategy->zero[op];
     if (fix->zero != SBP_ANY && zero != fix->zero)
         return sbp_check_refuse(c, "%s: ZeRO is fixed to %d and is %d", c->graph->op[op].name,

@@ -67,7 +67,7 @@ static enum sbp_status check_end(const struct sbp_checker *c, int stage)
             if (instr->section != SBP_SECTION_STEP || !sbp_check_counts(instr, chunk))
                 continue;
             const bool sum = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
-                             (instr->stages == 1 || c->plan->parallel.chunk_factor == 0);
+                             (instr->stages == 1 || c->plan->cut.parallel.chunk_factor == 0);
             *(sum ? &sync_s : &optimizer_s) += instr->compute_s + instr->communication_s;
         }
     }
@@ -92,7 +92,7 @@ static double steady_end_s(const struct sbp_stage_end *end)
 static enum sbp_status check_buckets(const struct sbp_checker *c, int stage)
 {
     const struct sbp_stage_end *given = &c->step->end[stage];
-    const struct sbp_cluster *cluster = &c->plan->cluster;
+    const struct sbp_cluster *cluster = &c->plan->workload.cluster;
     int launches = given->offload.buckets;
     if (launches == 0)
         return SBP_OK;
@@ -133,7 +133,7 @@ struct play {
 static bool forward_is_next(const struct play *p, int s)
 {
     const struct stage *stage = &p->stage[s];
-    const int ahead = p->c->plan->parallel.schedule == SBP_GPIPE ? p->count : p->stages - s;
+    const int ahead = p->c->plan->cut.parallel.schedule == SBP_GPIPE ? p->count : p->stages - s;
     return stage->next_forward < p->count && stage->next_forward < stage->next_backward + ahead;
 }
 
@@ -141,7 +141,7 @@ static bool forward_is_next(const struct play *p, int s)
 static int backward_at(const struct play *p, int s)
 {
     const int next = p->stage[s].next_backward;
-    return p->c->plan->parallel.schedule == SBP_GPIPE ? p->count - 1 - next : next;
+    return p->c->plan->cut.parallel.schedule == SBP_GPIPE ? p->count - 1 - next : next;
 }
 
 static void send(double *link_s, double at_s, double seconds, double *arrival_s)
@@ -232,7 +232,7 @@ static enum sbp_status play_by_hand(struct sbp_checker *c, double *step_s)
 
 static enum sbp_status simulate(struct sbp_checker *c, double *step_s)
 {
-    const struct sbp_parallel *parallel = &c->plan->parallel;
+    const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     const struct sbp_timeline_request request = {.schedule = parallel->schedule,
                                                  .stages = c->step->stages,
                                                  .micro_batches = (int)c->micro_batches,
@@ -260,7 +260,7 @@ static enum sbp_status check_stage(const struct sbp_checker *c, int stage)
     }
     SBP_TRY(check_end(c, stage));
     SBP_TRY(check_buckets(c, stage));
-    if (!sbp_schedule_delays_gradients(c->plan->parallel.schedule))
+    if (!sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule))
         least_s += steady_end_s(&c->step->end[stage]);
     if (c->step->totals.step_s < least_s * (1 - SBP_CHECK_TOLERANCE))
         return sbp_check_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
@@ -274,8 +274,9 @@ static enum sbp_status check_sum(const struct sbp_checker *c)
     const struct sbp_step_totals *totals = &c->step->totals;
     const double sum_s =
         totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
-    if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) && !c->plan->parallel.offload &&
-        !sbp_schedule_delays_gradients(c->plan->parallel.schedule) &&
+    if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) &&
+        !c->plan->cut.parallel.offload &&
+        !sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule) &&
         !sbp_check_near(sum_s, totals->step_s))
         return sbp_check_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
                                 totals->step_s);
@@ -284,7 +285,7 @@ static enum sbp_status check_sum(const struct sbp_checker *c)
 
 enum sbp_status sbp_check_time(struct sbp_checker *c)
 {
-    const struct sbp_parallel *parallel = &c->plan->parallel;
+    const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     const bool by_hand =
         (parallel->schedule == SBP_GPIPE || parallel->schedule == SBP_ONE_F_ONE_B) &&
         !parallel->offload && c->step->pieces * c->micro_batches <= MOST_CELLS;

@@ -17,7 +17,7 @@ static enum sbp_status check_exchange(const struct sbp_flow *f, const struct sbp
                                       enum sbp_collective sharded)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
-    const enum sbp_owner owner = f->c->plan->parallel.owner;
+    const enum sbp_owner owner = f->c->plan->cut.parallel.owner;
     const enum sbp_collective kind = owner == SBP_OWNER_NONE        ? sharded
                                      : owner == SBP_OWNER_BROADCAST ? SBP_BROADCAST_COLL
                                                                     : SBP_SEND_RECV;

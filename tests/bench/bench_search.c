@@ -1,7 +1,7 @@
 /* Times whole searches: from a model and a cluster to a labelled, compiled and priced plan.
  *
  * First the paper's chain with every tuple legal (68.6 million assignments), solver by solver; then
- * shipped models on shipped clusters through sbp_optimise, which adds enumerating, labelling and
+ * shipped models on shipped clusters through solve_plan, which adds enumerating, labelling and
  * compiling to the solver's time; then chains of different layers, with all their memory and with
  * three fifths of what the plan then takes. Prints tables; checks nothing but that plans were
  * found.
@@ -13,10 +13,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "../oracle/perceptron.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "planner/inner/cut_solve.h"
+#include "tests/support/solve_plan.h"
 
 enum { REPETITIONS = 3 };
 
@@ -131,7 +133,7 @@ static enum sbp_status time_search(const struct search_case *c, struct sbp_table
     for (int repetition = 0; repetition < REPETITIONS; repetition++) {
         struct sbp_plan plan;
         SBP_TRY(begin_plan(c, &plan, diag));
-        const enum sbp_status status = sbp_optimise(&plan, &request, &outcome, diag);
+        const enum sbp_status status = solve_plan(&plan, &request, &outcome, diag);
         sbp_plan_free(&plan);
         SBP_TRY(status);
         if (repetition == 0 || outcome.wall_s < best_s)
@@ -211,12 +213,12 @@ static enum sbp_status time_long_chain(int layers, int64_t limit_bytes, struct s
     struct sbp_step step;
     SBP_TRY(make_chain(layers, &plan, diag));
     const double start_s = (double)clock() / CLOCKS_PER_SEC;
-    enum sbp_status status = sbp_optimise(&plan, &request, &outcome, diag);
+    enum sbp_status status = solve_plan(&plan, &request, &outcome, diag);
     const double user_s = (double)clock() / CLOCKS_PER_SEC - start_s;
     if (status == SBP_OK && isinf(outcome.objective_s))
         status = sbp_fail(diag, SBP_E_UNSUPPORTED, "%d layers: no plan was found", layers);
     if (status == SBP_OK)
-        status = sbp_plan_step(&plan, &plan.strategy, &step, diag);
+        status = sbp_cut_step(&plan.cut, &plan.strategy, false, &step, diag);
     if (status == SBP_OK) {
         *device_bytes = step.totals.device_bytes;
         sbp_table_cell(table, "%d", layers);

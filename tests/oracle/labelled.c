@@ -1,3 +1,4 @@
+#include "planner/plan/plan.h"
 #include "labelled_walk.h"
 
 #include <math.h>
@@ -354,12 +355,12 @@ static enum sbp_status walk_all(struct walk *walk)
 static enum sbp_status start(const struct sbp_plan *plan, const struct sbp_request *request,
                              int64_t most, struct sbp_arena *arena, struct walk *walk)
 {
-    *walk =
-        (struct walk){.graph = &plan->graph, .mesh = &plan->mesh, .request = request, .most = most};
+    *walk = (struct walk){
+        .graph = &plan->cut.graph, .mesh = &plan->cut.mesh, .request = request, .most = most};
     sbp_arena_init(arena);
-    if (plan->graph.class_count > MOST_CLASSES)
+    if (plan->cut.graph.class_count > MOST_CLASSES)
         return SBP_E_UNSUPPORTED;
-    return sbp_strategy_alloc(&plan->graph, arena, &walk->strategy);
+    return sbp_strategy_alloc(&plan->cut.graph, arena, &walk->strategy);
 }
 
 /* --- what is done with every strategy --- */
@@ -406,7 +407,8 @@ static enum sbp_status price(struct walk *walk)
     const struct splits before = keep_splits(walk);
     walk->strategy.boxing = walk->request->boxing;
     struct sbp_diag refusal = {{0}};
-    if (sbp_strategy_close(&plan->graph, &plan->mesh, &walk->strategy, &refusal) != SBP_OK) {
+    if (sbp_strategy_close(&plan->cut.graph, &plan->cut.mesh, &walk->strategy, &refusal) !=
+        SBP_OK) {
         restore_splits(walk, &before);
         walk->visited--;
         /* The paper's way between two rests may split a class further than both ends do; a sum over
@@ -416,7 +418,7 @@ static enum sbp_status price(struct walk *walk)
                    : sbp_fail(pricing->diag, SBP_E_INTERNAL, "%s", refusal.text);
     }
     struct sbp_step step;
-    SBP_TRY(sbp_plan_step(plan, &walk->strategy, &step, pricing->diag));
+    SBP_TRY(sbp_cut_step(&plan->cut, &walk->strategy, false, &step, pricing->diag));
     const struct sbp_step_totals totals = step.totals;
     if (pricing->visit != NULL)
         pricing->visit(pricing->context, &walk->strategy, &totals);
@@ -443,13 +445,13 @@ static enum sbp_status visit_all(const struct sbp_plan *plan, const struct sbp_r
     struct walk walk;
     struct sbp_arena arena;
     enum sbp_status status = start(plan, request, most, &arena, &walk);
-    struct pricing pricing = {
-        plan,
-        request->memory_limit_bytes > 0 ? request->memory_limit_bytes : plan->cluster.memory_bytes,
-        best,
-        diag,
-        visit,
-        context};
+    struct pricing pricing = {plan,
+                              request->memory_limit_bytes > 0 ? request->memory_limit_bytes
+                                                              : plan->workload.cluster.memory_bytes,
+                              best,
+                              diag,
+                              visit,
+                              context};
     walk.wide = wide;
     walk.visit = price;
     walk.context = &pricing;

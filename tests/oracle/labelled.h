@@ -10,6 +10,7 @@
 #ifndef SBP_TESTS_LABELLED_H
 #define SBP_TESTS_LABELLED_H
 
+#include "planner/plan/plan.h"
 #include "planner/inner/cut_solve.h"
 
 struct labelled_best {

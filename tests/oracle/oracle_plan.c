@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/json.h"
 #include "oracle_plan.h"
 
@@ -47,7 +48,7 @@ struct sbp_totals compiled_totals(const struct sbp_plan *plan)
     struct sbp_diag diag = {{0}};
     if (sbp_plan_compile(plan, &program, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
+    const struct sbp_totals totals = sbp_program_totals(&program, &plan->workload.cluster);
     sbp_program_free(&program);
     return totals;
 }

@@ -1,3 +1,4 @@
+#include "planner/plan/plan.h"
 #include "search_check.h"
 
 #include <stdarg.h>
@@ -10,12 +11,13 @@
 
 #include "labelled.h"
 #include "oracle_plan.h"
+#include "tests/support/solve_plan.h"
 
 void check_plan(struct small_instance *instance, const struct sbp_outcome *outcome)
 {
     struct sbp_plan *const plan = &instance->plan;
     struct sbp_diag diag = {{0}};
-    if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK)
+    if (sbp_strategy_close(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, &diag) != SBP_OK)
         small_instance_complain(instance, "illegal plan: %s", diag.text);
     if (labelled_check(plan, &instance->request, &plan->strategy, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
@@ -73,10 +75,10 @@ static void check_refuted(struct small_instance *instance, const struct sbp_opti
     if (!(whole->time_s > 0))
         return;
     request.refuted_s = whole->time_s * (1 - 1e-6);
-    if (sbp_optimise_bound(&instance->plan, &request, &refuted, &diag) != SBP_OK)
+    if (sbp_optimise_bound(&instance->plan.cut, &request, &refuted, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound below: %s", diag.text);
     request.refuted_s = whole->time_s * (1 + 1e-6);
-    if (sbp_optimise_bound(&instance->plan, &request, &not_refuted, &diag) != SBP_OK)
+    if (sbp_optimise_bound(&instance->plan.cut, &request, &not_refuted, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound above: %s", diag.text);
     if (!is_close(refuted.time_s, whole->time_s) || refuted.bound_s != refuted.time_s ||
         refuted.least_bytes > 0)
@@ -98,7 +100,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
     struct sbp_outcome below, above;
     struct sbp_diag diag = {{0}};
     struct sbp_request request = instance->request;
-    if (sbp_optimise_bound(&instance->plan, &request, &bound, &diag) != SBP_OK)
+    if (sbp_optimise_bound(&instance->plan.cut, &request, &bound, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound: %s", diag.text);
     if (bound.time_s > bound.bound_s || bound.bound_s > best->objective_s * (1 + CLOSE))
         small_instance_complain(instance,
@@ -111,7 +113,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
     if (isinf(outcome->objective_s) || !(outcome->objective_s > 0))
         return;
     request.upper_bound_s = outcome->objective_s;
-    if (sbp_optimise(&instance->plan, &request, &below, &diag) != SBP_OK)
+    if (solve_plan(&instance->plan, &request, &below, &diag) != SBP_OK)
         small_instance_complain(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
     if (outcome->status == SBP_PLAN_OPTIMAL &&
         (isfinite(below.objective_s) || below.status != SBP_PLAN_NONE_CHEAPER ||
@@ -120,7 +122,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
                                 outcome->objective_s, sbp_plan_status_name(below.status),
                                 below.objective_s, below.lower_bound_s);
     request.upper_bound_s *= 1 + 1e-6;
-    if (sbp_optimise(&instance->plan, &request, &above, &diag) != SBP_OK)
+    if (solve_plan(&instance->plan, &request, &above, &diag) != SBP_OK)
         small_instance_complain(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
     if (outcome->status == SBP_PLAN_OPTIMAL && !is_close(above.objective_s, outcome->objective_s))
         small_instance_complain(instance, "just above the optimum %.17g: %s, %.17g",
@@ -150,7 +152,7 @@ void check_search(struct small_instance *instance, int64_t most, struct tally *t
     if (labelled_search(plan, &instance->request, most, &best, &diag) != SBP_OK)
         small_instance_complain(instance, "a labelled strategy is refused: %s", diag.text);
     struct sbp_outcome outcome;
-    const enum sbp_status status = sbp_optimise(plan, &instance->request, &outcome, &refusal);
+    const enum sbp_status status = solve_plan(plan, &instance->request, &outcome, &refusal);
     tally->run++;
     tally->strategies += best.visited;
     if (status == SBP_E_INPUT && best.visited == 0)

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "oracle_plan.h"
 #include "small_instance.h"
 
@@ -47,6 +48,6 @@ void small_instance_open(struct small_instance *instance, enum small_kind kind, 
 void small_instance_cut(struct small_instance *instance, const struct sbp_parallel *parallel)
 {
     struct sbp_diag diag = {{0}};
-    if (sbp_plan_set_parallel(&instance->plan, parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(&instance->plan, parallel, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
 }

@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "search_check.h"
@@ -23,19 +24,19 @@ static void align(struct aligned *aligned, const struct sbp_plan *plan)
 {
     int64_t parts = 1;
     *aligned = (struct aligned){.plan = plan, .least_s = INFINITY};
-    for (int f = 0; f < plan->mesh.family_count; f++)
-        while (aligned->batch[f] < plan->mesh.family[f].count &&
-               plan->graph.micro_batch % (parts * plan->mesh.family[f].prime) == 0) {
-            parts *= plan->mesh.family[f].prime;
+    for (int f = 0; f < plan->cut.mesh.family_count; f++)
+        while (aligned->batch[f] < plan->cut.mesh.family[f].count &&
+               plan->cut.graph.micro_batch % (parts * plan->cut.mesh.family[f].prime) == 0) {
+            parts *= plan->cut.mesh.family[f].prime;
             aligned->batch[f]++;
         }
 }
 
 static bool is_aligned(const struct aligned *aligned, const struct sbp_strategy *strategy)
 {
-    const struct sbp_graph *graph = &aligned->plan->graph;
-    for (int f = 0; f < aligned->plan->mesh.family_count; f++) {
-        const struct sbp_family *family = &aligned->plan->mesh.family[f];
+    const struct sbp_graph *graph = &aligned->plan->cut.graph;
+    for (int f = 0; f < aligned->plan->cut.mesh.family_count; f++) {
+        const struct sbp_family *family = &aligned->plan->cut.mesh.family[f];
         for (int op = 0; op < graph->op_count; op++) {
             int played = 0, rests = 0;
             for (int axis = family->first; axis < family->first + family->count; axis++) {
@@ -69,7 +70,8 @@ static bool check_aligned(struct small_instance *instance)
     align(&aligned, &instance->plan);
     if (labelled_each(&instance->plan, &instance->request, 200000, keep_aligned, &aligned, &best,
                       &diag) != SBP_OK ||
-        sbp_optimise_aligned(&instance->plan, &instance->request, &outcome, &diag) != SBP_OK)
+        sbp_optimise_aligned(&instance->plan.cut, &instance->request, &instance->plan.arena,
+                             &outcome, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
     if (best.gave_up)
         return false;

@@ -15,12 +15,14 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/random.h"
 #include "oracle_plan.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
 #include "small_models.h"
+#include "tests/support/solve_plan.h"
 
 /* Full choices that are looked at one by one. */
 #define MOST_CHOICES 4e6
@@ -164,12 +166,13 @@ static void check_capacities(struct instance *instance, double least, struct sbp
 static bool cut(struct sbp_plan *plan, int pipeline)
 {
     struct sbp_diag unsaid = {{0}};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     parallel.pipeline = pipeline;
     if (pipeline > 1 && parallel.micro_batch % 2 == 0)
         parallel.micro_batch /= 2;
-    return sbp_parallel_check(&parallel, &plan->graph, &plan->cluster, &unsaid) == SBP_OK &&
-           sbp_plan_set_parallel(plan, &parallel, &unsaid) == SBP_OK;
+    return sbp_parallel_check(&parallel, &plan->cut.graph, &plan->workload.cluster, &unsaid) ==
+               SBP_OK &&
+           sbp_plan_cut(plan, &parallel, &unsaid) == SBP_OK;
 }
 
 static double choices_of(const struct sbp_space *space)
@@ -194,7 +197,7 @@ static void run(struct instance *instance)
     instance->request = (struct sbp_request){.space = SBP_SPACE_FULL,
                                              .zero_is_free = sbp_random_below(&random, 2) == 0};
     if (cut(&instance->plan, instance->pipeline) &&
-        sbp_space_make(&instance->plan, &instance->request, NULL, NULL, &instance->space,
+        sbp_space_make(&instance->plan.cut, &instance->request, NULL, NULL, &instance->space,
                        &unsaid) == SBP_OK) {
         instance->capacity = INFINITY;
         assert_int_equal(sbp_space_bound(&instance->space, 1, &instance->space.arena, &bound),
@@ -270,7 +273,7 @@ static void check_gap(const struct sbp_plan *plan, double share, double most_gap
     struct sbp_space_bound bound;
     struct sbp_reduction free_of, reduced;
     struct sbp_diag diag = {{0}};
-    if (sbp_space_make(plan, &request, NULL, NULL, &space, &diag) != SBP_OK)
+    if (sbp_space_make(&plan->cut, &request, NULL, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(sbp_space_bound(&space, 1, &space.arena, &bound), SBP_OK);
     assert_int_equal(sbp_space_reduce(&space, INFINITY, INFINITY, &space.arena, &free_of), SBP_OK);
@@ -291,18 +294,18 @@ static void check_search(struct sbp_plan *plan)
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     struct sbp_step step;
-    if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
+    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK ||
+        sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const double free_s = outcome.objective_s;
     request.memory_limit_bytes = step.totals.device_bytes / 5 * 4;
     sbp_step_free(&step);
-    if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
+    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_true(outcome.status == SBP_PLAN_FEASIBLE || outcome.status == SBP_PLAN_OPTIMAL);
     assert_true(!outcome.stopped && outcome.lower_bound_s >= free_s * (1 - CLOSE));
     assert_true(outcome.objective_s >= outcome.lower_bound_s * (1 - CLOSE));
-    if (sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
+    if (sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_true(step.totals.device_bytes <= request.memory_limit_bytes);
     printf("four fifths of the memory: %.3g %% above the bound\n",
@@ -347,7 +350,7 @@ struct limited {
 static void search(struct limited *limited, struct sbp_outcome *outcome)
 {
     struct sbp_diag diag = {{0}};
-    if (sbp_optimise(&limited->plan, &limited->request, outcome, &diag) != SBP_OK)
+    if (solve_plan(&limited->plan, &limited->request, outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -361,7 +364,7 @@ static void limited_open(struct limited *limited, uint64_t seed, int twentieths)
     begin_plan(parsed(model), parsed(cluster), &limited->plan);
     free(model);
     search(limited, &limited->free_of);
-    if (sbp_plan_step(&limited->plan, &limited->plan.strategy, &step, &diag) != SBP_OK)
+    if (sbp_cut_step(&limited->plan.cut, &limited->plan.strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     limited->request.memory_limit_bytes = step.totals.device_bytes / 20 * twentieths;
     limited->fits = step.totals.device_bytes <= limited->request.memory_limit_bytes;

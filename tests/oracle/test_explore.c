@@ -13,11 +13,13 @@
 #include <string.h>
 #include <sys/time.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "planner/outer/branch_and_bound.h"
 #include "planner/space/space_table.h"
 #include "small_instance.h"
+#include "tests/support/solve_plan.h"
 
 #define NO_LIMIT   (-1.0) /* of memory */
 #define MOST_ABOVE 0.25   /* the least that does, what is named may be */
@@ -51,9 +53,9 @@ static void try_cut(struct instance *instance, const struct sbp_parallel *parall
     struct sbp_plan *plan = &instance->small.plan;
     struct sbp_diag diag = {{0}};
     struct labelled_best best;
-    if (brute->gave_up || sbp_plan_set_parallel(plan, parallel, &diag) != SBP_OK)
+    if (brute->gave_up || sbp_plan_cut(plan, parallel, &diag) != SBP_OK)
         return;
-    if (sbp_stages_cut(&plan->graph, (int)(parallel->pipeline * parallel->chunks),
+    if (sbp_stages_cut(&plan->cut.graph, (int)(parallel->pipeline * parallel->chunks),
                        parallel->stage_cut, (int[4096]){0}, &diag) != SBP_OK)
         return;
     brute->gave_up |=
@@ -105,9 +107,10 @@ static void try_schedules(struct instance *instance, struct sbp_parallel paralle
 static struct brute try_all(struct instance *instance)
 {
     struct brute brute = {.best_s = INFINITY, .least_device_bytes = INT64_MAX};
-    const struct sbp_parallel plain = instance->small.plan.parallel;
-    for (int64_t stages = 1; stages <= sbp_cluster_devices(&instance->small.plan.cluster); stages++)
-        for (int64_t micro = 1; micro <= instance->small.plan.graph.global_batch; micro++) {
+    const struct sbp_parallel plain = instance->small.plan.cut.parallel;
+    for (int64_t stages = 1; stages <= sbp_cluster_devices(&instance->small.plan.workload.cluster);
+         stages++)
+        for (int64_t micro = 1; micro <= instance->small.plan.cut.graph.global_batch; micro++) {
             struct sbp_parallel parallel = plain;
             parallel.pipeline = stages;
             parallel.micro_batch = micro;
@@ -134,9 +137,9 @@ struct tally {
 /* Whether layers have ZeRO levels of their own, which are not among all that was tried. */
 static bool shards_by_layer(const struct sbp_plan *plan)
 {
-    for (int op = 0; op < plan->graph.op_count; op++)
+    for (int op = 0; op < plan->cut.graph.op_count; op++)
         if (plan->strategy.zero[op] != SBP_ZERO_DEFAULT &&
-            plan->strategy.zero[op] != plan->parallel.zero)
+            plan->strategy.zero[op] != plan->cut.parallel.zero)
             return true;
     return false;
 }
@@ -149,8 +152,8 @@ static void check_plan(struct instance *instance, const struct sbp_outcome *outc
     const int64_t limit = instance->small.request.memory_limit_bytes;
     if (labelled_check(&instance->small.plan, &instance->small.request,
                        &instance->small.plan.strategy, &diag) != SBP_OK ||
-        sbp_plan_step(&instance->small.plan, &instance->small.plan.strategy, &step, &diag) !=
-            SBP_OK)
+        sbp_cut_step(&instance->small.plan.cut, &instance->small.plan.strategy, false, &step,
+                     &diag) != SBP_OK)
         complain(instance, diag.text);
     if (fabs(step.totals.step_s - outcome->objective_s) > CLOSE * outcome->objective_s)
         complain(instance, "the plan does not cost what the search says");
@@ -167,7 +170,7 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     const enum sbp_status status =
-        sbp_explore(&instance->small.plan, &instance->small.request, &outcome, &diag);
+        explore_plan(&instance->small.plan, &instance->small.request, &outcome, &diag);
     tally->run++;
     tally->strategies += brute->strategies;
     if (status == SBP_E_INPUT && brute->strategies == 0)
@@ -202,11 +205,11 @@ static void compare(struct instance *instance, const struct brute *brute, struct
     if (outcome.objective_s < brute->best_s * (1 - CLOSE) &&
         !shards_by_layer(&instance->small.plan))
         complain(instance, text);
-    const struct sbp_parallel *chosen = &instance->small.plan.parallel;
+    const struct sbp_parallel *chosen = &instance->small.plan.cut.parallel;
     tally->optimal += outcome.status == SBP_PLAN_OPTIMAL;
     tally->feasible += outcome.status == SBP_PLAN_FEASIBLE;
     tally->staged += chosen->pipeline > 1;
-    tally->split += chosen->micro_batch < instance->small.plan.graph.global_batch;
+    tally->split += chosen->micro_batch < instance->small.plan.cut.graph.global_batch;
     tally->formed_again += chosen->recompute != SBP_RECOMPUTE_NONE;
     tally->worst_gap = fmax(tally->worst_gap, outcome.objective_s / brute->best_s - 1);
 }
@@ -220,10 +223,10 @@ static void check_least(struct instance *instance, const struct brute *brute, st
     struct sbp_outcome none, again;
     struct sbp_diag diag = {{0}};
     struct sbp_request *request = &instance->small.request;
-    const struct sbp_parallel plain = instance->small.plan.parallel;
+    const struct sbp_parallel plain = instance->small.plan.cut.parallel;
     const double least = (double)brute->least_device_bytes;
     request->memory_limit_bytes = brute->least_device_bytes - 1;
-    if (sbp_explore(&instance->small.plan, request, &none, &diag) != SBP_OK)
+    if (explore_plan(&instance->small.plan, request, &none, &diag) != SBP_OK)
         complain(instance, diag.text);
     tally->leaner += isfinite(none.objective_s); /* by layer */
     if (isfinite(none.objective_s))
@@ -236,7 +239,7 @@ static void check_least(struct instance *instance, const struct brute *brute, st
         complain(instance, text);
     request->memory_limit_bytes = none.needed_bytes;
     small_instance_cut(&instance->small, &plain);
-    if (sbp_explore(&instance->small.plan, request, &again, &diag) != SBP_OK)
+    if (explore_plan(&instance->small.plan, request, &again, &diag) != SBP_OK)
         complain(instance, diag.text);
     if (!isfinite(again.objective_s))
         complain(instance, "no plan is found within the bytes that are named");
@@ -295,12 +298,12 @@ static void give(struct instance *instance, const char *key)
 static bool give_stages(struct instance *instance, enum sbp_schedule schedule)
 {
     struct sbp_diag diag = {{0}};
-    struct sbp_parallel parallel = instance->small.plan.parallel;
+    struct sbp_parallel parallel = instance->small.plan.cut.parallel;
     parallel.pipeline = 2;
     parallel.schedule = schedule;
     instance->is_staged = true;
     instance->schedule = schedule;
-    if (sbp_plan_set_parallel(&instance->small.plan, &parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(&instance->small.plan, &parallel, &diag) != SBP_OK)
         return false;
     give(instance, "pipeline");
     give(instance, "schedule");
@@ -432,7 +435,7 @@ static void check_interrupted(struct instance *instance, const struct sbp_outcom
     char text[1400];
     interrupt_in(delay_us);
     const enum sbp_status status =
-        sbp_explore(&instance->small.plan, &instance->small.request, &outcome, &diag);
+        explore_plan(&instance->small.plan, &instance->small.request, &outcome, &diag);
     interrupt_in(0);
     (void)snprintf(text, sizeof text, "after %ld us: %s %s, %.12g above %.12g, stopped %d: %s",
                    delay_us, sbp_status_name(status), sbp_plan_status_name(outcome.status),
@@ -453,10 +456,10 @@ static void run_interrupts(enum small_kind kind, enum sbp_space_kind space, uint
     struct sbp_diag diag = {{0}};
     struct instance instance = {.small = {.seed = seed, .request = {.space = space}}};
     small_instance_open(&instance.small, kind, 2, 2, 2);
-    const struct sbp_parallel plain = instance.small.plan.parallel;
+    const struct sbp_parallel plain = instance.small.plan.cut.parallel;
     instance.small.request.solver_options.stop = &interrupted;
     interrupted = 0;
-    if (sbp_explore(&instance.small.plan, &instance.small.request, &whole, &diag) != SBP_OK)
+    if (explore_plan(&instance.small.plan, &instance.small.request, &whole, &diag) != SBP_OK)
         complain(&instance, diag.text);
     for (int i = 1; i <= DELAYS; i++) {
         small_instance_cut(&instance.small, &plain);
@@ -488,7 +491,7 @@ static void test_no_time(void **state)
         .small = {.seed = 91,
                   .request = {.space = SBP_SPACE_FULL, .solver_options = {.time_limit_s = 1e-9}}}};
     small_instance_open(&instance.small, SMALL_CHAIN, 2, 2, 1);
-    if (sbp_explore(&instance.small.plan, &instance.small.request, &outcome, &diag) != SBP_OK)
+    if (explore_plan(&instance.small.plan, &instance.small.request, &outcome, &diag) != SBP_OK)
         complain(&instance, diag.text);
     assert_true(outcome.stopped && isinf(outcome.objective_s));
     assert_int_equal(outcome.status, SBP_PLAN_TIME_LIMIT);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "search_check.h"
 

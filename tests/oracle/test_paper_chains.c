@@ -9,8 +9,10 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "oracle_plan.h"
 #include "search_check.h"
+#include "tests/support/solve_plan.h"
 
 struct tuple {
     double p[3]; /* batch, column, row */
@@ -139,7 +141,7 @@ static void test_paper_chains(void **state)
         instance.request.solver = sbp_solver_find("exact");
         struct sbp_outcome outcome;
         struct sbp_diag diag = {{0}};
-        if (sbp_optimise(&instance.plan, &instance.request, &outcome, &diag) != SBP_OK)
+        if (solve_plan(&instance.plan, &instance.request, &outcome, &diag) != SBP_OK)
             small_instance_complain(&instance, "%s", diag.text);
         const double least = paper_least(&chain, 0, NULL);
         if (!is_close(outcome.objective_s, least) || outcome.status != SBP_PLAN_OPTIMAL)
@@ -148,7 +150,7 @@ static void test_paper_chains(void **state)
                                     least);
         check_plan(&instance, &outcome);
         instance.request.boxing = SBP_BOXING_FULL;
-        if (sbp_optimise(&instance.plan, &instance.request, &outcome, &diag) != SBP_OK)
+        if (solve_plan(&instance.plan, &instance.request, &outcome, &diag) != SBP_OK)
             small_instance_complain(&instance, "%s", diag.text);
         if (outcome.objective_s > least * (1 + CLOSE))
             small_instance_complain(&instance, "boxing=full %.17g above boxing=paper %.17g",

@@ -12,10 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
+#include "tests/support/solve_plan.h"
 
 enum { MOST_STRATEGIES = 3000, MOST_PLANS = 200000 };
 
@@ -57,20 +59,20 @@ static void close_instance(struct instance *instance)
 /* Ways that each role takes of each layer that chooses, at each level, and the cut of the step. */
 static uint64_t name_of(const struct sbp_plan *plan, const struct sbp_strategy *strategy)
 {
-    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_graph *graph = &plan->cut.graph;
     static int64_t ways[SBP_MAX_CLASSES * SBP_MAX_ROLES * SBP_MAX_LEVELS];
     int count = 0;
-    ways[count++] = plan->parallel.pipeline;
-    ways[count++] = plan->parallel.micro_batch;
-    ways[count++] = (int64_t)plan->parallel.recompute;
+    ways[count++] = plan->cut.parallel.pipeline;
+    ways[count++] = plan->cut.parallel.micro_batch;
+    ways[count++] = (int64_t)plan->cut.parallel.recompute;
     for (int op = 0; op < graph->op_count; op++) {
         if (graph->op[op].site != op || graph->op[op].entry->follows)
             continue;
         for (int i = 0; i < SBP_MAX_ROLES * SBP_MAX_LEVELS; i++)
             ways[count + i] = 1;
-        for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+        for (int axis = 0; axis < plan->cut.mesh.axis_count; axis++)
             ways[count + strategy->op[op].role[axis] * SBP_MAX_LEVELS +
-                 plan->mesh.axis[axis].level] *= plan->mesh.axis[axis].size;
+                 plan->cut.mesh.axis[axis].level] *= plan->cut.mesh.axis[axis].size;
         count += SBP_MAX_ROLES * SBP_MAX_LEVELS;
     }
     return sbp_hash_bytes(ways, (uint64_t)count * sizeof *ways);
@@ -100,9 +102,9 @@ static void try_cut(struct instance *instance, const struct sbp_parallel *parall
     struct sbp_plan *plan = &instance->small.plan;
     struct sbp_diag diag = {{0}};
     struct labelled_best best;
-    if (instance->gave_up || sbp_plan_set_parallel(plan, parallel, &diag) != SBP_OK ||
-        sbp_stages_cut(&plan->graph, (int)parallel->pipeline, parallel->stage_cut, (int[4096]){0},
-                       &diag) != SBP_OK)
+    if (instance->gave_up || sbp_plan_cut(plan, parallel, &diag) != SBP_OK ||
+        sbp_stages_cut(&plan->cut.graph, (int)parallel->pipeline, parallel->stage_cut,
+                       (int[4096]){0}, &diag) != SBP_OK)
         return;
     instance->gave_up |=
         labelled_count(plan, &instance->small.request, MOST_STRATEGIES) > MOST_STRATEGIES;
@@ -121,8 +123,8 @@ static int compare_truth(const void *left, const void *right)
 /* Stages and micro-batches where they are open, else as given. */
 static void try_all(struct instance *instance, bool is_open)
 {
-    const struct sbp_parallel plain = instance->small.plan.parallel;
-    const int64_t devices = sbp_cluster_devices(&instance->small.plan.cluster);
+    const struct sbp_parallel plain = instance->small.plan.cut.parallel;
+    const int64_t devices = sbp_cluster_devices(&instance->small.plan.workload.cluster);
     instance->count = 0;
     instance->least_bytes = INT64_MAX;
     for (int64_t stages = 1; stages <= (is_open ? devices : 1); stages++)
@@ -149,11 +151,11 @@ static uint64_t check_plan(struct instance *instance, const struct sbp_ranked *r
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
     const int64_t limit = instance->small.request.memory_limit_bytes;
-    if (sbp_plan_set_parallel(plan, &ranked->parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(plan, &ranked->parallel, &diag) != SBP_OK)
         complain(instance, diag.text);
     plan->strategy = ranked->strategy;
     if (labelled_check(plan, &instance->small.request, &plan->strategy, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK)
+        sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK)
         complain(instance, diag.text);
     if (fabs(step.totals.step_s - ranked->objective_s) > CLOSE * ranked->objective_s)
         complain(instance, "a plan does not cost what the search says");
@@ -184,8 +186,8 @@ static void compare(struct instance *instance, int most, struct tally *tally)
     struct sbp_ranking ranking;
     struct sbp_diag diag = {{0}};
     uint64_t name[64];
-    const enum sbp_status status = sbp_explore_top(&instance->small.plan, &instance->small.request,
-                                                   most, &ranking, &outcome, &diag);
+    const enum sbp_status status = explore_top(&instance->small.plan, &instance->small.request,
+                                               most, &ranking, &outcome, &diag);
     tally->run++;
     if (status == SBP_E_INPUT && instance->count == 0)
         return;

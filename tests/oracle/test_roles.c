@@ -14,10 +14,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "planner/inner/cut_solve.h"
 #include "small_models.h"
+#include "tests/support/solve_plan.h"
 
 enum { MOST_STRATEGIES = 100000, MOST_WIDE = 40000 };
 
@@ -115,7 +117,7 @@ static void check(const struct sbp_plan *plan, const struct labelled_best *best,
         fail_msg("%s, seed %" PRIu64 ": %s %.17g above %.17g, of all strategies %.17g\n%s", what,
                  seed, sbp_plan_status_name(outcome->status), outcome->objective_s,
                  outcome->lower_bound_s, best->objective_s,
-                 cJSON_PrintUnformatted(plan->cluster_json));
+                 cJSON_PrintUnformatted(plan->workload.cluster_json));
 }
 
 /* How a step is cut: so many stages and micro-batches. */
@@ -127,12 +129,12 @@ struct cut {
 static void set_cut(struct sbp_plan *plan, struct cut cut)
 {
     struct sbp_diag diag = {{0}};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     parallel.pipeline = cut.stages;
     parallel.micro_batch /= cut.micro_batches;
     parallel.zero = cut.zero;
     parallel.gradient_overlap = cut.overlap;
-    if (sbp_plan_set_parallel(plan, &parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(plan, &parallel, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -150,7 +152,7 @@ static void compare(const char *what, uint64_t seed, struct sbp_plan *plan,
     struct labelled_best best;
     struct sbp_outcome outcome;
     if (search_all(plan, request, most, &best, &diag) != SBP_OK ||
-        sbp_optimise(plan, request, &outcome, &diag) != SBP_OK)
+        solve_plan(plan, request, &outcome, &diag) != SBP_OK)
         fail_msg("%s, seed %" PRIu64 ": %s", what, seed, diag.text);
     tally->skipped += best.gave_up;
     if (best.gave_up)

@@ -10,11 +10,13 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "oracle_plan.h"
 #include "planner/outer/path_enumeration.h"
 #include "planner/paths/path_weights.h"
 #include "small_instance.h"
+#include "tests/support/solve_plan.h"
 
 enum { MOST_STRATEGIES = 2000 };
 
@@ -22,12 +24,12 @@ enum { MOST_STRATEGIES = 2000 };
 static bool cut(struct sbp_plan *plan, enum sbp_schedule schedule)
 {
     struct sbp_diag refusal = {{0}};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     parallel.pipeline = 2;
     parallel.schedule = schedule;
     if (parallel.micro_batch % 2 == 0)
         parallel.micro_batch /= 2;
-    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+    return sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK;
 }
 
 /* Until the first mixture: the fewer paths are known, the more is left to settle. */
@@ -36,21 +38,22 @@ static void play(struct small_instance *instance, struct sbp_mixture *mixture)
     struct sbp_plan *const plan = &instance->plan;
     struct sbp_diag diag = {{0}};
     bool more = true;
-    assert_int_equal(sbp_mixture_begin(plan, &plan->arena, mixture, &diag), SBP_OK);
+    assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, mixture, &diag), SBP_OK);
     while (more && !mixture->is_played) {
         struct sbp_view view;
         struct sbp_outcome found;
         struct sbp_request request = instance->request;
         request.view = &view;
-        if (sbp_view_make(plan, &mixture->path, &plan->arena, &view, &diag) != SBP_OK ||
-            sbp_optimise(plan, &request, &found, &diag) != SBP_OK ||
+        if (sbp_view_make(&plan->cut, &mixture->path, &plan->arena, &view, &diag) != SBP_OK ||
+            solve_plan(plan, &request, &found, &diag) != SBP_OK ||
             sbp_mixture_add(mixture, &plan->strategy, &more, &diag) != SBP_OK)
             small_instance_complain(instance, "%s", diag.text);
     }
 }
 
-static void keep_least(void *context, double objective_s)
+static void keep_least(void *context, const struct sbp_strategy *strategy, double objective_s)
 {
+    (void)strategy;
     double *const least_s = context;
     assert_true(objective_s < *least_s);
     *least_s = objective_s;
@@ -64,7 +67,7 @@ static double settle(struct small_instance *instance, double least_s, double goa
     struct sbp_diag diag = {{0}};
     double offered_s = INFINITY;
     play(instance, &mixture);
-    struct sbp_settling settling = {.plan = &instance->plan,
+    struct sbp_settling settling = {.cut = &instance->plan.cut,
                                     .request = &instance->request,
                                     .mixture = &mixture,
                                     .goal_s = goal_s,

@@ -13,8 +13,10 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "oracle_plan.h"
 #include "planner/inner/cut_solve.h"
+#include "tests/support/solve_plan.h"
 
 /* --- the perceptron of AutoDDL, figure 8 --- */
 
@@ -44,7 +46,7 @@ static struct sbp_outcome search(struct sbp_plan *plan, const struct sbp_request
 {
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
-    if (sbp_optimise(plan, request, &outcome, &diag) != SBP_OK)
+    if (solve_plan(plan, request, &outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return outcome;
 }
@@ -116,11 +118,11 @@ static void test_perceptron_4096(void **state)
 static void assert_same_strategy(const struct sbp_plan *a, const struct sbp_plan *b)
 {
     assert_int_equal(a->strategy.boxing, b->strategy.boxing);
-    for (int op = 0; op < a->graph.op_count; op++)
+    for (int op = 0; op < a->cut.graph.op_count; op++)
         assert_memory_equal(&a->strategy.op[op], &b->strategy.op[op], sizeof a->strategy.op[op]);
-    for (int t = 0; t < a->graph.tensor_count; t++)
+    for (int t = 0; t < a->cut.graph.tensor_count; t++)
         assert_memory_equal(&a->strategy.rest[t], &b->strategy.rest[t], sizeof a->strategy.rest[t]);
-    for (int c = 0; c < a->graph.class_count; c++)
+    for (int c = 0; c < a->cut.graph.class_count; c++)
         assert_int_equal(a->strategy.split[c], b->strategy.split[c]);
 }
 
@@ -178,12 +180,13 @@ static void fix_linear(struct sbp_fix *fix, const char *layer, int64_t batch, in
 
 static int64_t factor_of(const struct sbp_plan *plan, const char *layer, const char *role)
 {
-    for (int op = 0; op < plan->graph.op_count; op++)
-        if (strcmp(plan->graph.op[op].name, layer) == 0) {
+    for (int op = 0; op < plan->cut.graph.op_count; op++)
+        if (strcmp(plan->cut.graph.op[op].name, layer) == 0) {
             int64_t factor = 1;
-            for (int axis = 0; axis < plan->mesh.axis_count; axis++)
-                if (plan->strategy.op[op].role[axis] == role_named(plan->graph.op[op].kind, role))
-                    factor *= plan->mesh.axis[axis].size;
+            for (int axis = 0; axis < plan->cut.mesh.axis_count; axis++)
+                if (plan->strategy.op[op].role[axis] ==
+                    role_named(plan->cut.graph.op[op].kind, role))
+                    factor *= plan->cut.mesh.axis[axis].size;
             return factor;
         }
     fail_msg("no layer %s", layer);
@@ -318,7 +321,7 @@ static void expect_refusal(const struct sbp_request *request, const char *names)
     open_perceptron("flat-128", 1024, &plan);
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
-    const enum sbp_status status = sbp_optimise(&plan, request, &outcome, &diag);
+    const enum sbp_status status = solve_plan(&plan, request, &outcome, &diag);
     if (status != SBP_E_INPUT || strstr(diag.text, names) == NULL)
         fail_msg("%s, expected E_INPUT that names %s: %s", sbp_status_name(status), names,
                  diag.text);

@@ -15,10 +15,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "labelled.h"
 #include "planner/outer/step_cuts.h"
 #include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
+#include "tests/support/solve_plan.h"
 
 /* Sums in another order differ by this share. */
 #define CLOSE 1e-9
@@ -37,10 +39,10 @@ static void draw_instance(struct small_instance *instance, double launch_s, uint
     *instance = (struct small_instance){.seed = seed, .request = {.space = SBP_SPACE_FULL}};
     const enum small_kind kind = (enum small_kind)sbp_random_below(&random, SMALL_KINDS);
     small_instance_open(instance, kind, 3, 2, 1 + (int)sbp_random_below(&random, 2));
-    struct sbp_parallel parallel = instance->plan.parallel;
-    instance->plan.cluster.host_link_bytes_per_s = 1e10;
-    instance->plan.cluster.kernel_launch_s = launch_s;
-    instance->plan.cluster.gradient_overlap = sbp_random_unit(&random);
+    struct sbp_parallel parallel = instance->plan.cut.parallel;
+    instance->plan.workload.cluster.host_link_bytes_per_s = 1e10;
+    instance->plan.workload.cluster.kernel_launch_s = launch_s;
+    instance->plan.workload.cluster.gradient_overlap = sbp_random_unit(&random);
     parallel.zero = (int64_t)sbp_random_below(&random, 4);
     parallel.regather = sbp_random_below(&random, 2) == 0;
     parallel.gather_blocks = sbp_random_below(&random, 2) == 0;
@@ -68,7 +70,7 @@ static bool time_all(struct small_instance *instance, const struct sbp_parallel 
     struct labelled_best best;
     struct sbp_diag diag = {{0}};
     times->count = 0;
-    if (sbp_plan_set_parallel(&instance->plan, parallel, &diag) != SBP_OK ||
+    if (sbp_plan_cut(&instance->plan, parallel, &diag) != SBP_OK ||
         labelled_count(&instance->plan, &instance->request, MOST_STRATEGIES) > MOST_STRATEGIES)
         return false;
     if (labelled_each(&instance->plan, &instance->request, MOST_STRATEGIES, note, times, &best,
@@ -83,7 +85,7 @@ static bool is_base_of(const struct small_instance *instance, const struct sbp_p
 {
     struct sbp_parallel moved = *base;
     moved.recompute = other->recompute;
-    if (!(instance->plan.cluster.kernel_launch_s > 0))
+    if (!(instance->plan.workload.cluster.kernel_launch_s > 0))
         moved.offload = other->offload;
     return sbp_parallel_equal(&moved, other);
 }
@@ -115,7 +117,8 @@ static int64_t check_instance(struct small_instance *instance)
     struct times base = {0}, times;
     int64_t checked = 0;
     int base_at = 0;
-    if (sbp_candidates_list(&instance->plan, &instance->request, &arena, &list, &diag) != SBP_OK)
+    if (sbp_candidates_list(&instance->plan.cut, &instance->request, &arena, &list, &diag) !=
+        SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
     for (int i = 0; i < list.count; i++) {
         const struct sbp_parallel_candidate *candidate = &list.candidate[i];
@@ -174,7 +177,7 @@ static void give(struct sbp_request *request, const char *key)
 static void search(struct small_instance *instance, bool offloads, struct sbp_outcome *outcome)
 {
     struct sbp_diag diag = {{0}};
-    struct sbp_parallel parallel = sbp_parallel_default(&instance->plan.graph);
+    struct sbp_parallel parallel = sbp_parallel_default(&instance->plan.cut.graph);
     parallel.offload = offloads;
     small_instance_cut(instance, &parallel);
     instance->request.given = 0;
@@ -182,7 +185,7 @@ static void search(struct small_instance *instance, bool offloads, struct sbp_ou
     give(&instance->request, "micro_batch");
     if (offloads)
         give(&instance->request, "offload");
-    if (sbp_explore(&instance->plan, &instance->request, outcome, &diag) != SBP_OK)
+    if (explore_plan(&instance->plan, &instance->request, outcome, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
 }
 
@@ -198,7 +201,7 @@ static void test_offload_for_speed(void **state)
         draw_instance(&instance, 1e-5, seed);
         search(&instance, true, &moved);
         search(&instance, false, &open);
-        offloaded += instance.plan.parallel.offload;
+        offloaded += instance.plan.cut.parallel.offload;
         if (open.objective_s > moved.objective_s * (1 + CLOSE) ||
             open.lower_bound_s > moved.objective_s * (1 + CLOSE))
             small_instance_complain(&instance, "a plan that offloads is better than the best");

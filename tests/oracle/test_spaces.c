@@ -15,11 +15,13 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/json.h"
 #include "oracle_plan.h"
 #include "planner/outer/branch_and_bound.h"
 #include "planner/space/space_table.h"
 #include "small_instance.h"
+#include "tests/support/solve_plan.h"
 
 /* A plan, its request, and where it came from. */
 struct trial {
@@ -57,12 +59,13 @@ static void run(struct trial *trial, struct cJSON *model, struct cJSON *cluster,
     trial->request = (struct sbp_request){
         .space = space, .solver = sbp_solver_find("exact"), .memory_limit_bytes = INT64_C(1) << 55};
     trial->found = false;
+    assert_int_equal(sbp_space_change_model(space, model, &diag), SBP_OK);
     begin_plan(model, cluster, &trial->plan);
     if (zero > 0) {
-        struct sbp_parallel parallel = trial->plan.parallel;
+        struct sbp_parallel parallel = trial->plan.cut.parallel;
         parallel.zero = zero;
         trial->request.given = given_key("zero");
-        assert_int_equal(sbp_plan_set_parallel(&trial->plan, &parallel, &diag), SBP_OK);
+        assert_int_equal(sbp_plan_cut(&trial->plan, &parallel, &diag), SBP_OK);
     }
     enum sbp_status status = sbp_space_begin(&trial->request, &trial->plan, &diag);
     if (status == SBP_OK)
@@ -85,15 +88,15 @@ static void run_shipped(struct trial *trial, const char *model, const char *clus
                         enum sbp_space_kind space, int64_t zero)
 {
     snprintf(trial->what, sizeof trial->what, "%s on %s", model, cluster);
-    run(trial, shipped("models", model), shipped("clusters", cluster), space, zero, sbp_optimise);
+    run(trial, shipped("models", model), shipped("clusters", cluster), space, zero, solve_plan);
 }
 
 /* ---- what each space is --------------------------------------------------------------------- */
 
 static const char *role_name(const struct trial *trial, int op, int axis)
 {
-    const int role = sbp_strategy_role(&trial->plan.graph, &trial->plan.strategy, op, axis);
-    return role < 0 ? "none" : trial->plan.graph.op[op].entry->role[role].name;
+    const int role = sbp_strategy_role(&trial->plan.cut.graph, &trial->plan.strategy, op, axis);
+    return role < 0 ? "none" : trial->plan.cut.graph.op[op].entry->role[role].name;
 }
 
 static bool plays(const struct trial *trial, int op, int axis, const char *name)
@@ -104,7 +107,7 @@ static bool plays(const struct trial *trial, int op, int axis, const char *name)
 static sbp_axes axes_playing(const struct trial *trial, int op, const char *name)
 {
     sbp_axes axes = 0;
-    for (int axis = 0; axis < trial->plan.mesh.axis_count; axis++)
+    for (int axis = 0; axis < trial->plan.cut.mesh.axis_count; axis++)
         if (plays(trial, op, axis, name))
             axes |= (sbp_axes)1 << axis;
     return axes;
@@ -112,15 +115,15 @@ static sbp_axes axes_playing(const struct trial *trial, int op, const char *name
 
 static sbp_axes all_axes(const struct trial *trial)
 {
-    return ((sbp_axes)1 << trial->plan.mesh.axis_count) - 1;
+    return ((sbp_axes)1 << trial->plan.cut.mesh.axis_count) - 1;
 }
 
 static void must_split_batch_alone(const struct trial *trial)
 {
-    for (int op = 0; op < trial->plan.graph.op_count; op++)
-        for (int axis = 0; axis < trial->plan.mesh.axis_count; axis++)
+    for (int op = 0; op < trial->plan.cut.graph.op_count; op++)
+        for (int axis = 0; axis < trial->plan.cut.mesh.axis_count; axis++)
             if (!plays(trial, op, axis, "batch"))
-                COMPLAIN(trial, "%s plays %s", trial->plan.graph.op[op].name,
+                COMPLAIN(trial, "%s plays %s", trial->plan.cut.graph.op[op].name,
                          role_name(trial, op, axis));
 }
 
@@ -129,8 +132,8 @@ static struct sbp_stage_memory memory_at(const struct trial *trial, int64_t zero
     struct sbp_plan plan = trial->plan; /* borrows all */
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
-    plan.parallel.zero = zero;
-    if (sbp_plan_step(&plan, &plan.strategy, &step, &diag) != SBP_OK)
+    plan.cut.parallel.zero = zero;
+    if (sbp_cut_step(&plan.cut, &plan.strategy, false, &step, &diag) != SBP_OK)
         COMPLAIN(trial, "%s", diag.text);
     const struct sbp_stage_memory memory = step.memory[0];
     sbp_step_free(&step);
@@ -140,9 +143,9 @@ static struct sbp_stage_memory memory_at(const struct trial *trial, int64_t zero
 static void must_be_shared(const struct trial *trial, const char *what, int64_t shared,
                            int64_t whole, bool is_shared)
 {
-    const int64_t devices = trial->plan.mesh.devices;
+    const int64_t devices = trial->plan.cut.mesh.devices;
     /* Every weight's share is rounded up, to elements and to 64 bytes. */
-    const int64_t slack = 256 * (trial->plan.graph.tensor_count + 1);
+    const int64_t slack = 256 * (trial->plan.cut.graph.tensor_count + 1);
     const int64_t expected = is_shared ? whole / devices : whole;
     if (shared < expected || shared > expected + slack)
         COMPLAIN(trial, "%s: %" PRId64 " bytes of %" PRId64 " on %" PRId64 " devices", what, shared,
@@ -152,11 +155,11 @@ static void must_be_shared(const struct trial *trial, const char *what, int64_t 
 /* Rajbhandari et al., 2020, section 5: states, then gradients, then parameters are shared out. */
 static void must_have_zero(const struct trial *trial, int64_t level)
 {
-    assert_int_equal(trial->plan.parallel.zero, level);
-    for (int op = 0; op < trial->plan.graph.op_count; op++)
+    assert_int_equal(trial->plan.cut.parallel.zero, level);
+    for (int op = 0; op < trial->plan.cut.graph.op_count; op++)
         if (trial->plan.strategy.zero[op] != SBP_ZERO_DEFAULT &&
             trial->plan.strategy.zero[op] != level)
-            COMPLAIN(trial, "%s has level %d", trial->plan.graph.op[op].name,
+            COMPLAIN(trial, "%s has level %d", trial->plan.cut.graph.op[op].name,
                      trial->plan.strategy.zero[op]);
     const struct sbp_stage_memory plain = memory_at(trial, 0), memory = memory_at(trial, level);
     must_be_shared(trial, "moments", memory.moment_bytes, plain.moment_bytes, level >= 1);
@@ -173,7 +176,7 @@ static bool is_of_images(enum sbp_op_kind kind)
 /* The axes of data parallelism: the same in every layer, but for those that have nothing else. */
 static sbp_axes must_have_one_mesh(const struct trial *trial)
 {
-    const struct sbp_graph *graph = &trial->plan.graph;
+    const struct sbp_graph *graph = &trial->plan.cut.graph;
     sbp_axes data = all_axes(trial);
     for (int op = 0; op < graph->op_count; op++)
         if (!graph->op[op].entry->follows && !is_of_images(graph->op[op].kind))
@@ -191,13 +194,13 @@ static sbp_axes must_have_one_mesh(const struct trial *trial)
 
 static void must_play_one_role(const struct trial *trial, sbp_axes data)
 {
-    for (int op = 0; op < trial->plan.graph.op_count; op++) {
+    for (int op = 0; op < trial->plan.cut.graph.op_count; op++) {
         const char *first = NULL;
-        for (int axis = 0; axis < trial->plan.mesh.axis_count; axis++) {
-            if (trial->plan.graph.op[op].entry->follows || (data >> axis & 1) != 0)
+        for (int axis = 0; axis < trial->plan.cut.mesh.axis_count; axis++) {
+            if (trial->plan.cut.graph.op[op].entry->follows || (data >> axis & 1) != 0)
                 continue;
             if (first != NULL && !plays(trial, op, axis, first))
-                COMPLAIN(trial, "%s plays %s and %s", trial->plan.graph.op[op].name, first,
+                COMPLAIN(trial, "%s plays %s and %s", trial->plan.cut.graph.op[op].name, first,
                          role_name(trial, op, axis));
             first = role_name(trial, op, axis);
         }
@@ -206,18 +209,19 @@ static void must_play_one_role(const struct trial *trial, sbp_axes data)
 
 static void must_lie_in_nodes(const struct trial *trial, sbp_axes data)
 {
-    for (int axis = 0; axis < trial->plan.mesh.axis_count; axis++)
-        if ((data >> axis & 1) != (trial->plan.mesh.axis[axis].level == 0))
+    for (int axis = 0; axis < trial->plan.cut.mesh.axis_count; axis++)
+        if ((data >> axis & 1) != (trial->plan.cut.mesh.axis[axis].level == 0))
             COMPLAIN(trial, "axis %d of level %d is %s axis", axis,
-                     trial->plan.mesh.axis[axis].level, (data >> axis & 1) ? "a data" : "a tensor");
+                     trial->plan.cut.mesh.axis[axis].level,
+                     (data >> axis & 1) ? "a data" : "a tensor");
 }
 
 /* Korthikanti et al., 2022, section 4.2.2: tokens are split where tensor axes split nothing else;
  * features where the tokens do not divide. */
 static void must_split_tokens(const struct trial *trial, sbp_axes data)
 {
-    const struct sbp_graph *graph = &trial->plan.graph;
-    const int64_t tensor = sbp_mesh_group_size(&trial->plan.mesh, all_axes(trial) & ~data);
+    const struct sbp_graph *graph = &trial->plan.cut.graph;
+    const int64_t tensor = sbp_mesh_group_size(&trial->plan.cut.mesh, all_axes(trial) & ~data);
     for (int op = 0; op < graph->op_count && tensor > 1; op++) {
         if (graph->op[op].kind != SBP_OP_ADD)
             continue;
@@ -232,26 +236,26 @@ static void must_split_tokens(const struct trial *trial, sbp_axes data)
 static void must_be_whole(const struct trial *trial, int op, const char *what,
                           const struct sbp_dist *dist)
 {
-    for (int axis = 0; axis < trial->plan.mesh.axis_count; axis++)
+    for (int axis = 0; axis < trial->plan.cut.mesh.axis_count; axis++)
         if (dist->axis[axis].kind == SBP_PARTIAL)
-            COMPLAIN(trial, "%s: %s is a partial sum", trial->plan.graph.op[op].name, what);
+            COMPLAIN(trial, "%s: %s is a partial sum", trial->plan.cut.graph.op[op].name, what);
 }
 
 /* Lepikhin et al., 2020, section 3.2: replicated or split, nothing else. */
 static void must_have_no_sums(const struct trial *trial)
 {
     const struct sbp_plan *plan = &trial->plan;
-    for (int op = 0; op < plan->graph.op_count; op++) {
-        const struct sbp_op_node *node = &plan->graph.op[op];
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
+        const struct sbp_op_node *node = &plan->cut.graph.op[op];
         for (int i = 0; i < node->input_count; i++) {
             const struct sbp_dist dist =
-                sbp_strategy_input(&plan->graph, &plan->mesh, &plan->strategy, op, i);
+                sbp_strategy_input(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, op, i);
             must_be_whole(trial, op, "an input", &dist);
         }
         if (node->output < 0)
             continue;
         const struct sbp_dist dist =
-            sbp_strategy_output(&plan->graph, &plan->mesh, &plan->strategy, op);
+            sbp_strategy_output(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, op);
         must_be_whole(trial, op, "the output", &dist);
         must_be_whole(trial, op, "the rest", &plan->strategy.rest[node->output]);
     }
@@ -261,8 +265,8 @@ static void must_have_no_sums(const struct trial *trial)
  * both together what it sums over (each panel is of one row and one column). */
 static bool grid_divides(const struct trial *trial, int op)
 {
-    const struct sbp_graph *graph = &trial->plan.graph;
-    const struct sbp_mesh *mesh = &trial->plan.mesh;
+    const struct sbp_graph *graph = &trial->plan.cut.graph;
+    const struct sbp_mesh *mesh = &trial->plan.cut.mesh;
     const int64_t *in = graph->tensor[graph->op[op].input[0]].shape.size;
     const int64_t *out = graph->tensor[graph->op[op].output].shape.size;
     const sbp_axes all = all_axes(trial);
@@ -279,8 +283,8 @@ static bool grid_divides(const struct trial *trial, int op)
 static void must_be_on_grids(const struct trial *trial)
 {
     int grids = 0;
-    for (int op = 0; op < trial->plan.graph.op_count; op++) {
-        const struct sbp_op_node *node = &trial->plan.graph.op[op];
+    for (int op = 0; op < trial->plan.cut.graph.op_count; op++) {
+        const struct sbp_op_node *node = &trial->plan.cut.graph.op[op];
         if (node->kind == SBP_OP_LINEAR && !node->transposed_weight)
             COMPLAIN(trial, "%s is no SUMMA", node->name);
         if (node->kind != SBP_OP_SUMMA_LINEAR)
@@ -298,16 +302,16 @@ static void must_be_of_the_paper(const struct trial *trial)
 {
     static const char *const NOT[] = {"sequence", "context", "height",
                                       "query",    "partial", "replicate"};
-    for (int op = 0; op < trial->plan.graph.op_count; op++)
-        for (int axis = 0; axis < trial->plan.mesh.axis_count; axis++)
+    for (int op = 0; op < trial->plan.cut.graph.op_count; op++)
+        for (int axis = 0; axis < trial->plan.cut.mesh.axis_count; axis++)
             for (size_t i = 0; i < sizeof NOT / sizeof *NOT; i++)
-                if (!trial->plan.graph.op[op].entry->follows && plays(trial, op, axis, NOT[i]))
-                    COMPLAIN(trial, "%s plays %s", trial->plan.graph.op[op].name, NOT[i]);
+                if (!trial->plan.cut.graph.op[op].entry->follows && plays(trial, op, axis, NOT[i]))
+                    COMPLAIN(trial, "%s plays %s", trial->plan.cut.graph.op[op].name, NOT[i]);
 }
 
 static void check_rule(const struct trial *trial)
 {
-    const struct sbp_parallel *parallel = &trial->plan.parallel;
+    const struct sbp_parallel *parallel = &trial->plan.cut.parallel;
     sbp_axes data = 0;
     switch (trial->request.space) {
     case SBP_SPACE_ZERO_1:
@@ -400,12 +404,12 @@ static void try_small(const struct small_instance *instance, struct tally *tally
 {
     struct trial trial, full;
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++) {
-        run_small(&trial, instance, space, 0, sbp_optimise);
+        run_small(&trial, instance, space, 0, solve_plan);
         tally->found[space] += trial.found;
         if (trial.found)
             check_rule(&trial);
         if (is_held_by_full(space)) {
-            run_small(&full, instance, SBP_SPACE_FULL, zero_of(space), sbp_optimise);
+            run_small(&full, instance, SBP_SPACE_FULL, zero_of(space), solve_plan);
             must_not_be_worse(&full, &trial, &tally->compared[space]);
             sbp_plan_free(&full.plan);
         }
@@ -454,19 +458,19 @@ static void test_small(void **state)
 static bool shares_out_norms(const struct trial *trial)
 {
     bool weights = false;
-    for (int op = 0; op < trial->plan.graph.op_count; op++)
-        weights |=
-            trial->plan.graph.op[op].entry->follows && trial->plan.graph.op[op].weight_count > 0;
-    return weights && trial->plan.parallel.zero > 0;
+    for (int op = 0; op < trial->plan.cut.graph.op_count; op++)
+        weights |= trial->plan.cut.graph.op[op].entry->follows &&
+                   trial->plan.cut.graph.op[op].weight_count > 0;
+    return weights && trial->plan.cut.parallel.zero > 0;
 }
 
 /* Full may cut steps, shard, and choose schedules as any other space may. */
 static void explore_small(const struct small_instance *instance, struct tally *tally)
 {
     struct trial trial, full;
-    run_small(&full, instance, SBP_SPACE_FULL, 0, sbp_explore);
+    run_small(&full, instance, SBP_SPACE_FULL, 0, explore_plan);
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++) {
-        run_small(&trial, instance, space, 0, sbp_explore);
+        run_small(&trial, instance, space, 0, explore_plan);
         tally->found[space] += trial.found;
         if (trial.found)
             check_rule(&trial);
@@ -610,10 +614,10 @@ static enum sbp_status begin_with(enum sbp_space_kind space, const char *key, in
     struct sbp_diag diag = {{0}};
     const struct sbp_request request = {.space = space, .given = given_key(key)};
     begin_plan(shipped("models", "tiny-gpt"), shipped("clusters", "laptop-4"), &plan);
-    plan.parallel.zero = zero;
-    plan.parallel.schedule = schedule;
+    plan.cut.parallel.zero = zero;
+    plan.cut.parallel.schedule = schedule;
     const enum sbp_status status = sbp_space_begin(&request, &plan, &diag);
-    *begun = plan.parallel;
+    *begun = plan.cut.parallel;
     if (status != SBP_OK && strstr(diag.text, "parallel: ") != diag.text)
         fail_msg("%s", diag.text);
     sbp_plan_free(&plan);

@@ -13,9 +13,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "oracle_plan.h"
 #include "planner/outer/branch_and_bound.h"
 #include "small_instance.h"
+#include "tests/support/solve_plan.h"
 
 enum { LEVELS = 4, MOST_KNOWN = LEVELS + 1, DRAWS = 100 };
 
@@ -31,10 +33,11 @@ struct tally {
 static bool draw_step(struct sbp_random *random, struct sbp_plan *plan)
 {
     static const int64_t buckets[] = {16, 256, INT64_C(1) << 24};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     struct sbp_diag refusal = {{0}};
     parallel.pipeline = 1 + (int64_t)sbp_random_below(random, 2);
-    parallel.micro_batch = plan->graph.global_batch / (1 + (int64_t)sbp_random_below(random, 3));
+    parallel.micro_batch =
+        plan->cut.graph.global_batch / (1 + (int64_t)sbp_random_below(random, 3));
     if (parallel.pipeline > 1)
         parallel.schedule = (enum sbp_schedule)sbp_random_below(random, SBP_MESSAGE_DRIVEN + 1);
     parallel.chunks = parallel.schedule == SBP_INTERLEAVED ? 2 : 1;
@@ -45,7 +48,7 @@ static bool draw_step(struct sbp_random *random, struct sbp_plan *plan)
     parallel.bucket_parameters = buckets[sbp_random_below(random, 3)];
     parallel.regather = sbp_random_below(random, 4) == 0;
     parallel.keep_sent = sbp_random_below(random, 4) == 0;
-    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+    return sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK;
 }
 
 /* The request keeps all of the plan's parallel but ZeRO, unless a level is given. */
@@ -69,12 +72,13 @@ static struct known search(struct small_instance *instance, const struct sbp_par
     cut.zero = level >= 0 ? level : parallel->zero;
     small_instance_cut(instance, &cut);
     give(instance, level);
-    const enum sbp_status status = sbp_explore(&instance->plan, &instance->request, outcome, &diag);
+    const enum sbp_status status =
+        explore_plan(&instance->plan, &instance->request, outcome, &diag);
     if (status != SBP_OK && status != SBP_E_INPUT)
         small_instance_complain(instance, "%s", diag.text);
     if (status == SBP_E_INPUT || !isfinite(outcome->objective_s))
         return (struct known){INFINITY, 0};
-    if (sbp_plan_step(&instance->plan, &instance->plan.strategy, &step, &diag) != SBP_OK)
+    if (sbp_cut_step(&instance->plan.cut, &instance->plan.strategy, false, &step, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
     const struct known found = {step.totals.step_s, step.totals.device_bytes};
     sbp_step_free(&step);
@@ -96,7 +100,7 @@ static void check_proof(const struct small_instance *instance, const struct know
 
 static void run_step(struct small_instance *instance, struct tally *tally)
 {
-    const struct sbp_parallel parallel = instance->plan.parallel;
+    const struct sbp_parallel parallel = instance->plan.cut.parallel;
     struct sbp_outcome outcome;
     struct known known[MOST_KNOWN];
     for (int i = 0; i < MOST_KNOWN; i++)
@@ -122,7 +126,7 @@ static void run(enum small_kind kind, int outer, int inner, uint64_t first_seed)
                                           .request = {.space = SBP_SPACE_FULL}};
         struct sbp_random random;
         small_instance_open(&instance, kind, 4, outer, inner);
-        instance.plan.cluster.host_link_bytes_per_s = 1e10;
+        instance.plan.workload.cluster.host_link_bytes_per_s = 1e10;
         sbp_random_seed(&random, instance.seed);
         if (draw_step(&random, &instance.plan))
             run_step(&instance, &tally);

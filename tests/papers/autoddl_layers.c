@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/setting.h"
 #include "tests/papers/trial.h"
@@ -54,7 +55,7 @@ static double boxed_gi(const struct sbp_plan *plan)
     struct sbp_diag diag = {{0}};
     struct sbp_program program;
     setting_must(sbp_plan_compile(plan, &program, &diag), &diag);
-    const struct sbp_totals totals = sbp_program_totals(&program, &plan->cluster);
+    const struct sbp_totals totals = sbp_program_totals(&program, &plan->workload.cluster);
     sbp_program_free(&program);
     return totals.forward_activation_elements / GI;
 }
@@ -69,8 +70,8 @@ static double gradient_bytes(const struct sbp_plan *plan, const char *prefix)
     for (int i = 0; i < program.instr_count; i++) {
         const struct sbp_instr *instr = &program.instr[i];
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->op >= 0 &&
-            strncmp(plan->graph.op[instr->op].name, prefix, strlen(prefix)) == 0)
-            bytes += sbp_instr_traffic_bytes(&program, &plan->cluster, instr);
+            strncmp(plan->cut.graph.op[instr->op].name, prefix, strlen(prefix)) == 0)
+            bytes += sbp_instr_traffic_bytes(&program, &plan->workload.cluster, instr);
     }
     sbp_program_free(&program);
     return bytes;
@@ -174,9 +175,9 @@ static const char *const dense[DENSE_LAYERS] = {"fc1.linear", "fc2.linear", "hea
 static int fix_convolutions(const struct sbp_plan *plan, struct sbp_fix fix[MOST_FIXES])
 {
     int count = 0;
-    for (int op = 0; op < plan->graph.op_count && count < MOST_FIXES; op++)
-        if (plan->graph.op[op].kind == SBP_OP_CONV2D) {
-            fix[count] = trial_fix(plan->graph.op[op].name);
+    for (int op = 0; op < plan->cut.graph.op_count && count < MOST_FIXES; op++)
+        if (plan->cut.graph.op[op].kind == SBP_OP_CONV2D) {
+            fix[count] = trial_fix(plan->cut.graph.op[op].name);
             trial_fix_role(plan, "batch", GPUS, 1, &fix[count++]);
         }
     return count;

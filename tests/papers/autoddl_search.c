@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "base/stats.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/race.h"

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/plot.h"
 #include "tests/papers/transformer.h"
@@ -71,7 +72,8 @@ static struct trial search_grid(const struct transformer_case *c, int64_t micro_
                                           .devices = c->devices,
                                           .alpha_scale = machine.alpha_scale,
                                           .beta_scale = machine.beta_scale,
-                                          .efficiency = machine.efficiency};
+                                          .efficiency = machine.efficiency,
+                                          .space = SBP_SPACE_SUMMA};
     const struct sbp_request request = {.space = SBP_SPACE_SUMMA};
     struct trial trial = {0};
     struct sbp_plan plan;
@@ -368,7 +370,7 @@ static struct transformer search_small(enum sbp_space_kind space, int64_t *ways)
     struct transformer found = {0};
     struct sbp_plan plan;
     trial_open(&setting, &plan);
-    for (int64_t size = plan.graph.global_batch; size >= 32 && !found.found; size /= 2) {
+    for (int64_t size = plan.cut.graph.global_batch; size >= 32 && !found.found; size /= 2) {
         found.micro_batch = size;
         if (trial_cut(&plan, 1, size))
             found.trial = trial_search(&plan, &request);
@@ -415,19 +417,21 @@ static void table_constants(struct paper *paper, struct machine fitted)
     trial_open(&(struct trial_setting){.model = "autoddl-20l", .cluster = "piz-daint-p100"},
                &daint);
     trial_open(&(struct trial_setting){.model = "autoddl-20l", .cluster = "gcp-a100-2x16"}, &cloud);
-    const struct sbp_level *a = daint.cluster.level, *b = cloud.cluster.level;
+    const struct sbp_level *a = daint.workload.cluster.level, *b = cloud.workload.cluster.level;
     paper_say(paper, "## The machines\n\n");
     paper_table(paper,
                 "| machine | between nodes, GB/s | alpha, us | in a node, GB/s | alpha, us | "
                 "Tflop/s | reached |");
-    paper_say(paper, "| %s | %.1f | %.1f | - | - | %.1f | 100 %% |\n", daint.cluster.name,
-              1e-9 / a->beta_s_per_byte, 1e6 * a->alpha_s, 1e-12 * daint.cluster.flops[SBP_FP32]);
+    paper_say(paper, "| %s | %.1f | %.1f | - | - | %.1f | 100 %% |\n", daint.workload.cluster.name,
+              1e-9 / a->beta_s_per_byte, 1e6 * a->alpha_s,
+              1e-12 * daint.workload.cluster.flops[SBP_FP32]);
     paper_say(paper, "| the same, fitted | %.2f | %.1f | - | - | %.1f | %.1f %% |\n",
               1e-9 / a->beta_s_per_byte / fitted.beta_scale, 1e6 * a->alpha_s,
-              1e-12 * daint.cluster.flops[SBP_FP32], 100 * fitted.efficiency);
-    paper_say(paper, "| %s | %.1f | %.1f | %.0f | %.1f | %.1f | 100 %% |\n", cloud.cluster.name,
-              1e-9 / b[0].beta_s_per_byte, 1e6 * b[0].alpha_s, 1e-9 / b[1].beta_s_per_byte,
-              1e6 * b[1].alpha_s, 1e-12 * cloud.cluster.flops[SBP_BF16]);
+              1e-12 * daint.workload.cluster.flops[SBP_FP32], 100 * fitted.efficiency);
+    paper_say(paper, "| %s | %.1f | %.1f | %.0f | %.1f | %.1f | 100 %% |\n",
+              cloud.workload.cluster.name, 1e-9 / b[0].beta_s_per_byte, 1e6 * b[0].alpha_s,
+              1e-9 / b[1].beta_s_per_byte, 1e6 * b[1].alpha_s,
+              1e-12 * cloud.workload.cluster.flops[SBP_BF16]);
     paper_say(paper, "\nFitted: bandwidth and share of peak, so that the model of 20 layers takes "
                      "the 503 s (Megatron) and 315 s (AutoDDL) of\ntable 3 on 128 nodes.\n\n");
     sbp_plan_free(&daint);

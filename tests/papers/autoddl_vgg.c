@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/plot.h"
 #include "tests/papers/setting.h"
@@ -45,7 +46,8 @@ struct priced {
     char mesh[64];   /* of the dense layers, where they have one */
 };
 
-static struct sbp_plan open_case(const struct vgg_case *c, struct machine machine)
+static void open_case(const struct vgg_case *c, struct machine machine, enum sbp_space_kind space,
+                      struct sbp_plan *plan)
 {
     const struct trial_setting setting = {.model = "vgg-13",
                                           .cluster = c->cluster,
@@ -54,10 +56,9 @@ static struct sbp_plan open_case(const struct vgg_case *c, struct machine machin
                                           .precision = c->precision,
                                           .alpha_scale = machine.alpha_scale,
                                           .beta_scale = machine.beta_scale,
-                                          .efficiency = machine.efficiency};
-    struct sbp_plan plan;
-    trial_open(&setting, &plan);
-    return plan;
+                                          .efficiency = machine.efficiency,
+                                          .space = space};
+    trial_open(&setting, plan);
 }
 
 /* "Data parallelism is suitable for convolution layers" (section 5.1.1). */
@@ -65,9 +66,9 @@ static int fix_convolutions(const struct sbp_plan *plan, const struct vgg_case *
                             struct sbp_fix fix[MOST_FIXES])
 {
     int count = 0;
-    for (int op = 0; op < plan->graph.op_count && count < MOST_FIXES; op++)
-        if (plan->graph.op[op].kind == SBP_OP_CONV2D) {
-            fix[count] = trial_fix(plan->graph.op[op].name);
+    for (int op = 0; op < plan->cut.graph.op_count && count < MOST_FIXES; op++)
+        if (plan->cut.graph.op[op].kind == SBP_OP_CONV2D) {
+            fix[count] = trial_fix(plan->cut.graph.op[op].name);
             trial_fix_role(plan, "batch", c->nodes, c->gpus, &fix[count++]);
         }
     return count;
@@ -92,7 +93,7 @@ static double common_s(const struct sbp_plan *plan)
     for (int i = 0; i < program.instr_count; i++) {
         const struct sbp_instr *instr = &program.instr[i];
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->op >= 0 &&
-            plan->graph.op[instr->op].kind == SBP_OP_CONV2D)
+            plan->cut.graph.op[instr->op].kind == SBP_OP_CONV2D)
             seconds += instr->communication_s;
     }
     sbp_program_free(&program);
@@ -144,10 +145,11 @@ static void note_mesh(const struct sbp_plan *plan, struct priced *priced)
                    trial_tuple(plan, "fc2.linear", tuple[1]), trial_tuple(plan, "head", tuple[2]));
 }
 
-/* Its dense layers on grids; the search reads the model anew. */
+/* Its dense layers on grids. */
 static struct priced price_summa(const struct vgg_case *c, struct machine machine)
 {
-    struct sbp_plan plan = open_case(c, machine);
+    struct sbp_plan plan;
+    open_case(c, machine, SBP_SPACE_SUMMA, &plan);
     struct sbp_fix fix[MOST_FIXES];
     const int fixed = fix_convolutions(&plan, c, fix);
     struct priced priced = price(&plan, SBP_SPACE_SUMMA, fixed, fix);
@@ -161,7 +163,8 @@ static struct priced price_summa(const struct vgg_case *c, struct machine machin
 static void price_case(const struct vgg_case *c, struct machine machine,
                        struct priced priced[METHODS])
 {
-    struct sbp_plan plan = open_case(c, machine);
+    struct sbp_plan plan;
+    open_case(c, machine, SBP_SPACE_FULL, &plan);
     struct sbp_fix fix[MOST_FIXES];
     const int fixed = fix_convolutions(&plan, c, fix);
     priced[PARALLEL] = price(&plan, SBP_SPACE_DATA_PARALLEL, 0, NULL);
@@ -419,21 +422,22 @@ static void table_constants(struct paper *paper, struct machine fitted)
                 "| machine | between nodes, GB/s | alpha, us | in a node, GB/s | alpha, us | "
                 "Tflop/s | reached |");
     for (int i = DAINT - 1; i < CASES; i++) {
-        struct sbp_plan plan = open_case(&cases[i], (struct machine){0});
-        const struct sbp_level *level = plan.cluster.level;
+        struct sbp_plan plan;
+        open_case(&cases[i], (struct machine){0}, SBP_SPACE_FULL, &plan);
+        const struct sbp_level *level = plan.workload.cluster.level;
         const enum sbp_type type = cases[i].gpus > 1 ? SBP_BF16 : SBP_FP32;
-        paper_say(paper, "| %s | %.1f | %.1f |", plan.cluster.name, 1e-9 / level[0].beta_s_per_byte,
-                  1e6 * level[0].alpha_s);
+        paper_say(paper, "| %s | %.1f | %.1f |", plan.workload.cluster.name,
+                  1e-9 / level[0].beta_s_per_byte, 1e6 * level[0].alpha_s);
         if (cases[i].gpus > 1)
             paper_say(paper, " %.0f | %.1f |", 1e-9 / level[1].beta_s_per_byte,
                       1e6 * level[1].alpha_s);
         else
             paper_say(paper, " - | - |");
-        paper_say(paper, " %.1f | 100 %% |\n", 1e-12 * plan.cluster.flops[type]);
+        paper_say(paper, " %.1f | 100 %% |\n", 1e-12 * plan.workload.cluster.flops[type]);
         if (cases[i].gpus == 1)
             paper_say(paper, "| the same, fitted | %.2f | %.1f | - | - | %.1f | %.1f %% |\n",
                       1e-9 / level[0].beta_s_per_byte / fitted.beta_scale, 1e6 * level[0].alpha_s,
-                      1e-12 * plan.cluster.flops[type], 100 * fitted.efficiency);
+                      1e-12 * plan.workload.cluster.flops[type], 100 * fitted.efficiency);
         sbp_plan_free(&plan);
     }
     paper_say(paper,
@@ -475,8 +479,9 @@ static void draw(struct paper *paper, const struct prices prices[CASES])
 
 static void price_all(const struct vgg_case *c, struct machine machine, struct prices *prices)
 {
-    struct sbp_plan plan = open_case(c, (struct machine){0});
-    prices->alpha_s = plan.cluster.level[0].alpha_s;
+    struct sbp_plan plan;
+    open_case(c, (struct machine){0}, SBP_SPACE_FULL, &plan);
+    prices->alpha_s = plan.workload.cluster.level[0].alpha_s;
     sbp_plan_free(&plan);
     price_case(c, (struct machine){0}, prices->file);
     price_case(c, (struct machine){.alpha_scale = NO_LATENCY}, prices->quick);

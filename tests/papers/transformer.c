@@ -1,3 +1,4 @@
+#include "planner/plan/plan.h"
 #include "tests/papers/transformer.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ static struct transformer try_micro_batch(const struct transformer_setting *sett
         return tried;
     tried.trial = trial_search(plan, &request);
     tried.found =
-        tried.trial.found && tried.trial.totals.device_bytes <= plan->cluster.memory_bytes;
+        tried.trial.found && tried.trial.totals.device_bytes <= plan->workload.cluster.memory_bytes;
     if (tried.found)
         (void)trial_tuple(plan, "block0.qkv", tried.qkv);
     return tried;
@@ -30,7 +31,7 @@ static struct transformer try_parts(const struct transformer_setting *setting,
     struct transformer best = {.parts = parts};
     if (setting->micro_batch > 0)
         return try_micro_batch(setting, plan, parts, setting->micro_batch);
-    for (int64_t size = parts; size <= plan->graph.global_batch; size *= 2) {
+    for (int64_t size = parts; size <= plan->cut.graph.global_batch; size *= 2) {
         const struct transformer tried = try_micro_batch(setting, plan, parts, size);
         if (!best.found && !best.trial.found)
             best = tried;
@@ -56,7 +57,7 @@ struct transformer transformer_search(const struct transformer_setting *setting)
     struct transformer found = {0};
     struct sbp_plan plan;
     trial_open(&trial, &plan);
-    const int64_t devices = sbp_cluster_devices(&plan.cluster);
+    const int64_t devices = sbp_cluster_devices(&plan.workload.cluster);
     const int64_t ways = devices / setting->stages, most = ways < MOST_PARTS ? ways : MOST_PARTS,
                   first = setting->parts > 0 ? setting->parts : most;
     for (int64_t parts = first; parts >= 1 && !found.found; parts /= 2) {

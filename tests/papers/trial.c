@@ -1,3 +1,4 @@
+#include "planner/plan/plan.h"
 #include "tests/papers/trial.h"
 
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 #include "planner/plan/roles.h"
 #include "planner/space/space_table.h"
 #include "tests/papers/setting.h"
+#include "tests/support/solve_plan.h"
 
 static struct cJSON *read_config(const char *folder, const char *name)
 {
@@ -68,22 +70,23 @@ void trial_open(const struct trial_setting *setting, struct sbp_plan *plan)
         set(model, "global_batch", cJSON_CreateNumber((double)setting->global_batch));
     if (setting->precision != NULL)
         set(model, "precision", cJSON_CreateString(setting->precision));
+    setting_must(sbp_space_change_model(setting->space, model, &diag), &diag);
     change_cluster(setting, cluster);
     setting_must(sbp_plan_begin(model, setting->model, cluster, setting->cluster, plan, &diag),
                  &diag);
     if (setting->devices > 0)
-        setting_must(sbp_cluster_shrink(&plan->cluster, setting->devices, &diag), &diag);
-    const struct sbp_parallel plain = sbp_parallel_default(&plan->graph);
-    setting_must(sbp_plan_set_parallel(plan, &plain, &diag), &diag);
+        setting_must(sbp_cluster_shrink(&plan->workload.cluster, setting->devices, &diag), &diag);
+    const struct sbp_parallel plain = sbp_parallel_default(&plan->cut.graph);
+    setting_must(sbp_plan_cut(plan, &plain, &diag), &diag);
 }
 
 bool trial_cut(struct sbp_plan *plan, int64_t pipeline, int64_t micro_batch)
 {
     struct sbp_diag diag = {{0}};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     parallel.pipeline = pipeline;
     parallel.micro_batch = micro_batch;
-    return sbp_plan_set_parallel(plan, &parallel, &diag) == SBP_OK;
+    return sbp_plan_cut(plan, &parallel, &diag) == SBP_OK;
 }
 
 struct trial trial_search(struct sbp_plan *plan, const struct sbp_request *request)
@@ -93,7 +96,7 @@ struct trial trial_search(struct sbp_plan *plan, const struct sbp_request *reque
     struct sbp_step step;
     enum sbp_status status = sbp_space_begin(request, plan, &diag);
     if (status == SBP_OK)
-        status = sbp_optimise(plan, request, &trial.outcome, &diag);
+        status = solve_plan(plan, request, &trial.outcome, &diag);
     if (status == SBP_E_INPUT)
         return trial;
     setting_must(status, &diag);
@@ -101,7 +104,7 @@ struct trial trial_search(struct sbp_plan *plan, const struct sbp_request *reque
         trial.outcome.status == SBP_PLAN_OPTIMAL || trial.outcome.status == SBP_PLAN_FEASIBLE;
     if (!trial.found)
         return trial;
-    setting_must(sbp_plan_step(plan, &plan->strategy, &step, &diag), &diag);
+    setting_must(sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag), &diag);
     trial.totals = step.totals;
     sbp_step_free(&step);
     return trial;
@@ -110,8 +113,8 @@ struct trial trial_search(struct sbp_plan *plan, const struct sbp_request *reque
 static int find_op(const struct sbp_plan *plan, const char *layer)
 {
     struct sbp_diag diag = {"no such layer"};
-    for (int op = 0; op < plan->graph.op_count; op++)
-        if (strcmp(plan->graph.op[op].name, layer) == 0)
+    for (int op = 0; op < plan->cut.graph.op_count; op++)
+        if (strcmp(plan->cut.graph.op[op].name, layer) == 0)
             return op;
     setting_must(SBP_E_INPUT, &diag);
     return -1;
@@ -120,7 +123,7 @@ static int find_op(const struct sbp_plan *plan, const char *layer)
 int64_t trial_ways(const struct sbp_plan *plan, const char *layer, const char *role)
 {
     const int op = find_op(plan, layer);
-    return sbp_role_total(plan, op, sbp_op_role(plan->graph.op[op].entry, role));
+    return sbp_role_total(plan, op, sbp_op_role(plan->cut.graph.op[op].entry, role));
 }
 
 const char *trial_tuple(const struct sbp_plan *plan, const char *layer, char *buffer)
@@ -144,9 +147,9 @@ struct sbp_fix trial_fix(const char *layer)
 void trial_fix_role(const struct sbp_plan *plan, const char *role, int64_t outer, int64_t inner,
                     struct sbp_fix *fix)
 {
-    const struct sbp_op_entry *entry = plan->graph.op[find_op(plan, fix->layer)].entry;
+    const struct sbp_op_entry *entry = plan->cut.graph.op[find_op(plan, fix->layer)].entry;
     int64_t *factor = fix->factor[sbp_op_role(entry, role)];
     factor[0] = outer;
-    if (plan->stage.level_count > 1)
+    if (plan->cut.stage.level_count > 1)
         factor[1] = inner;
 }

@@ -7,7 +7,9 @@
 
 #include <stdbool.h>
 
+#include "planner/plan/plan.h"
 #include "planner/inner/cut_solve.h"
+#include "planner/space/space_table.h"
 
 struct trial_setting {
     const char *model, *cluster; /* names in configs/ */
@@ -17,6 +19,7 @@ struct trial_setting {
     double alpha_scale;          /* of every level; 0: as the file says */
     double beta_scale;           /* the same */
     double efficiency;           /* share of peak that products reach; 0: as the file says */
+    enum sbp_space_kind space;   /* that will be searched; default full */
 };
 
 /* A plan without a strategy; one stage, the whole batch at once. */

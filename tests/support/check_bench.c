@@ -6,7 +6,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/check_bench.h"
+#include "tests/support/solve_plan.h"
 
 #define TWO                                                                                        \
     "{\"name\": \"two\", \"levels\": [" LEVEL(                                                     \
@@ -105,10 +107,10 @@ static void set_parallel(struct bench *b)
     struct sbp_diag diag = {0};
     struct cJSON *json = parsed(b->setting->parallel);
     struct sbp_json at;
-    struct sbp_parallel parallel = b->plan.parallel;
+    struct sbp_parallel parallel = b->plan.cut.parallel;
     sbp_json_at(json, "parallel", &diag, &at);
     if (sbp_parallel_read(&at, &parallel) != SBP_OK ||
-        sbp_plan_set_parallel(&b->plan, &parallel, &diag) != SBP_OK)
+        sbp_plan_cut(&b->plan, &parallel, &diag) != SBP_OK)
         fail_msg("%s: %s", b->setting->parallel, diag.text);
     cJSON_Delete(json);
 }
@@ -126,13 +128,13 @@ bool bench_open(struct bench *b, int setting, uint64_t seed)
                                       .boxing = b->setting->boxing,
                                       .solver = sbp_solver_find("random"),
                                       .solver_options = {.seed = seed, .max_evaluations = 1}};
-    if (sbp_optimise(&b->plan, &b->request, &b->outcome, &diag) != SBP_OK)
+    if (solve_plan(&b->plan, &b->request, &b->outcome, &diag) != SBP_OK)
         fail_msg("setting %d seed %llu: %s", setting, (unsigned long long)seed, diag.text);
     if (b->outcome.status != SBP_PLAN_OPTIMAL && b->outcome.status != SBP_PLAN_FEASIBLE) {
         sbp_plan_free(&b->plan);
         return false;
     }
-    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+    if (sbp_cut_step(&b->plan.cut, &b->plan.strategy, false, &b->step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     sbp_random_seed(&b->random, seed);
     return true;

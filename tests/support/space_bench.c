@@ -12,6 +12,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 
 void open_plan(const char *model, const char *levels, struct sbp_plan *plan)
@@ -32,7 +33,7 @@ void make_space(const struct sbp_plan *plan, const struct sbp_request *request,
                 struct sbp_space *space)
 {
     struct sbp_diag diag = {{0}};
-    if (sbp_space_make(plan, request, NULL, NULL, space, &diag) != SBP_OK)
+    if (sbp_space_make(&plan->cut, request, NULL, NULL, space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -87,7 +88,7 @@ bool bench_draw(struct bench *bench, struct sbp_random *random)
 bool label_choice(struct sbp_plan *plan, const struct sbp_space *space, const int *choice,
                   uint64_t seed, struct sbp_labelling *labelling)
 {
-    assert_int_equal(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), SBP_OK);
+    assert_int_equal(sbp_strategy_alloc(&plan->cut.graph, &plan->arena, &plan->strategy), SBP_OK);
     assert_int_equal(sbp_label(space, choice, seed, &plan->strategy, labelling), SBP_OK);
     return labelling->broken_class < 0 && labelling->broken_rests == 0;
 }
@@ -163,12 +164,12 @@ static void check_working(const struct bench *bench, const struct sbp_step *step
 static bool compile(struct sbp_plan *plan, uint64_t seed, struct sbp_step *step)
 {
     struct sbp_diag diag = {{0}};
-    if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK) {
+    if (sbp_strategy_close(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, &diag) != SBP_OK) {
         if (strstr(diag.text, "no dimension of the tensor has a digit") == NULL)
             fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
         return false;
     }
-    if (sbp_plan_step(plan, &plan->strategy, step, &diag) != SBP_OK)
+    if (sbp_cut_step(&plan->cut, &plan->strategy, false, step, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
     return true;
 }
@@ -198,7 +199,7 @@ void check_price(struct sbp_plan *plan, const struct bench *bench, uint64_t seed
     const double gap_s = labelling.transfer_s - promised_s(space, bench->choice);
     const double labelled_s = priced_s + gap_s;
     if (gap_s < -1e-9 * cost_s ||
-        (!sbp_schedule_delays_gradients(plan->parallel.schedule) &&
+        (!sbp_schedule_delays_gradients(plan->cut.parallel.schedule) &&
          labelled_s > cost_s * (1 + 1e-9)) ||
         (sums_exactly(space) && labelled_s < cost_s * (1 - 1e-9)))
         fail_msg("seed %" PRIu64 ": plan %.17g, problem %.17g, labels add %.17g", seed, cost_s,

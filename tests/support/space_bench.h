@@ -4,6 +4,7 @@
 #ifndef SBP_TESTS_UNIT_SPACE_BENCH_H
 #define SBP_TESTS_UNIT_SPACE_BENCH_H
 
+#include "planner/plan/plan.h"
 #include "base/random.h"
 #include "planner/labels/label.h"
 #include "planner/space/space.h"

@@ -14,6 +14,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/random.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
@@ -41,7 +42,7 @@ static void make(const struct sbp_plan *plan, const struct sbp_request *request,
                  struct sbp_space *space)
 {
     struct sbp_diag diag = {{0}};
-    if (sbp_space_make(plan, request, NULL, NULL, space, &diag) != SBP_OK)
+    if (sbp_space_make(&plan->cut, request, NULL, NULL, space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -365,9 +366,9 @@ static void check_reductions(const char *model, const char *levels, struct sbp_r
     struct sbp_space_bound bound;
     struct sbp_diag diag = {{0}};
     open_plan(model, levels, &plan);
-    struct sbp_parallel parallel = plan.parallel;
+    struct sbp_parallel parallel = plan.cut.parallel;
     parallel.micro_batch /= micro_batches;
-    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(&plan, &parallel, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     make(&plan, &request, &space);
     const double free_s = optimum(&space, INFINITY);
@@ -426,12 +427,12 @@ static struct sbp_fix all_to(const struct sbp_plan *plan, const char *layer, con
 {
     struct sbp_fix fix = {.zero = SBP_ANY};
     int op = 0;
-    while (strcmp(plan->graph.op[op].name, layer) != 0)
+    while (strcmp(plan->cut.graph.op[op].name, layer) != 0)
         op++;
     snprintf(fix.layer, sizeof fix.layer, "%s", layer);
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         fix.factor[r][0] = 1;
-    fix.factor[sbp_op_role(plan->graph.op[op].entry, role)][0] = plan->mesh.devices;
+    fix.factor[sbp_op_role(plan->cut.graph.op[op].entry, role)][0] = plan->cut.mesh.devices;
     return fix;
 }
 

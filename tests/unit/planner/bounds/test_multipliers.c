@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 
 /* how->micro_batch: so many micro-batches. Returns prices.least_bytes. */
@@ -20,8 +21,8 @@ static double check_parallel_prices(const char *name, const char *model, const c
     struct sbp_diag why = {{0}};
     open_plan(model, levels, &plan);
     struct sbp_parallel parallel = *how;
-    parallel.micro_batch = plan.parallel.micro_batch / how->micro_batch;
-    if (sbp_plan_set_parallel(&plan, &parallel, &why) != SBP_OK)
+    parallel.micro_batch = plan.cut.parallel.micro_batch / how->micro_batch;
+    if (sbp_plan_cut(&plan, &parallel, &why) != SBP_OK)
         fail_msg("%s", why.text);
     for (int objective = 0; objective < 2; objective++) {
         struct bench bench;

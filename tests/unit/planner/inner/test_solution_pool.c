@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "planner/inner/solution_pool.h"
 
 /* Ways to split one layer; those of two indices that are alike modulo SPLITS are equal. */
@@ -35,8 +36,9 @@ static void open_list(int most, struct list *list)
                        &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     struct sbp_plan *plan = &list->plan;
-    assert_int_equal(sbp_strategy_alloc(&plan->graph, &plan->arena, &plan->strategy), SBP_OK);
-    assert_int_equal(sbp_ranking_init(&list->ranking, plan, most), SBP_OK);
+    assert_int_equal(sbp_strategy_alloc(&plan->cut.graph, &plan->arena, &plan->strategy), SBP_OK);
+    assert_int_equal(sbp_ranking_init(&list->ranking, &plan->cut.graph, &plan->arena, most),
+                     SBP_OK);
     for (int i = 0; i < COPIES; i++) {
         list->layer[i] = (struct sbp_split){.op = 0, .factor = {{1 + i % SPLITS}}};
         list->split[i] = (struct sbp_splits){.count = 1, .layer = &list->layer[i]};
@@ -47,9 +49,9 @@ static void open_list(int most, struct list *list)
 static void offer(struct list *list, double objective_s, int split, double step_s,
                   int64_t device_bytes)
 {
-    list->plan.parallel.micro_batch = (int64_t)(100 * objective_s);
+    list->plan.cut.parallel.micro_batch = (int64_t)(100 * objective_s);
     list->plan.strategy.op[0].role[0] = (uint8_t)objective_s;
-    sbp_ranking_offer(&list->ranking, &list->plan,
+    sbp_ranking_offer(&list->ranking, &list->plan.cut, &list->plan.strategy,
                       &(struct sbp_ranked){.objective_s = objective_s,
                                            .split = split < 0 ? NULL : &list->split[split],
                                            .step_s = step_s,
@@ -142,8 +144,8 @@ static void test_other_steps(void **state)
         open_list(2, &list);
         offer(&list, 5, 0, 9, 1);
         list.ranking.plan[0].parallel.micro_batch = differs == 1 ? 1 : 600;
-        list.plan.parallel.pipeline += differs == 2;
-        list.plan.parallel.recompute = SBP_RECOMPUTE_ATTENTION;
+        list.plan.cut.parallel.pipeline += differs == 2;
+        list.plan.cut.parallel.recompute = SBP_RECOMPUTE_ATTENTION;
         offer(&list, 6, differs == 3 ? SPLITS + 1 : SPLITS, differs == 4 ? 10 : 9,
               differs == 5 ? 2 : 1);
         assert_int_equal(list.ranking.count, differs == 0 ? 1 : 2);
@@ -162,7 +164,7 @@ static void test_one_candidate(void **state)
     list.ranking.plan[0].parallel.micro_batch = 600;
     offer(&list, 6, SPLITS, 10, 2);
     assert_int_equal(list.ranking.count, 1);
-    list.plan.parallel.recompute = SBP_RECOMPUTE_ATTENTION;
+    list.plan.cut.parallel.recompute = SBP_RECOMPUTE_ATTENTION;
     offer(&list, 6, SPLITS, 9 * (1 + 1e-12), 1);
     assert_int_equal(list.ranking.count, 1);
     sbp_plan_free(&list.plan);

@@ -16,8 +16,10 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "planner/outer/step_cuts.h"
 #include "planner/inner/cut_solve.h"
+#include "tests/support/solve_plan.h"
 
 #define CLUSTER(size)                                                                              \
     "{\"name\": \"bare\", \"levels\": [{\"name\": \"rank\", \"size\": " #size                      \
@@ -66,9 +68,9 @@ static double step_s(const char *model, const char *cluster, const struct sbp_pa
     const struct sbp_request request = {.given = ~0u};
     double seconds = -1;
     open_plan(model, cluster, &plan);
-    if (sbp_plan_set_parallel(&plan, parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(&plan, parallel, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    const enum sbp_status status = sbp_optimise(&plan, &request, &outcome, &diag);
+    const enum sbp_status status = solve_plan(&plan, &request, &outcome, &diag);
     if (status != SBP_OK && status != SBP_E_INPUT)
         fail_msg("%s", diag.text);
     if (status == SBP_OK &&
@@ -88,8 +90,8 @@ static double check_bounds(const char *model, const char *cluster, int *checked)
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     double tightest = 0;
     open_plan(model, cluster, &plan);
-    const int64_t devices = sbp_plan_devices(&plan);
-    if (sbp_candidates_list(&plan, &request, &arena, &candidates, &diag) != SBP_OK)
+    const int64_t devices = sbp_cut_devices(&plan.cut);
+    if (sbp_candidates_list(&plan.cut, &request, &arena, &candidates, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     for (int i = 0; i < candidates.count; i++) {
         const struct sbp_parallel_candidate *candidate = &candidates.candidate[i];
@@ -101,7 +103,7 @@ static double check_bounds(const char *model, const char *cluster, int *checked)
         if (candidate->bound_s > step * (1 + 1e-9))
             fail_msg("%s: %lld stages, micro-batches of %lld, %s, recompute %s: a bound of %.12g s "
                      "above a step of %.12g s",
-                     plan.graph.name, (long long)candidate->parallel.pipeline,
+                     plan.cut.graph.name, (long long)candidate->parallel.pipeline,
                      (long long)candidate->parallel.micro_batch,
                      sbp_schedule_name(candidate->parallel.schedule),
                      sbp_recompute_name(candidate->parallel.recompute), candidate->bound_s, step);
@@ -135,7 +137,7 @@ static struct sbp_parallel_candidates list(struct sbp_plan *plan, const char *gi
     struct sbp_parallel_candidates candidates;
     for (int i = 0; sbp_parallel_keys()[i] != NULL; i++)
         request.given |= strcmp(given, sbp_parallel_keys()[i]) == 0 ? 1u << i : 0;
-    if (sbp_candidates_list(plan, &request, arena, &candidates, &diag) != SBP_OK)
+    if (sbp_candidates_list(&plan->cut, &request, arena, &candidates, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return candidates;
 }
@@ -153,13 +155,13 @@ static void check_given(struct sbp_plan *plan, const char *key,
                         const struct sbp_parallel_candidates *all,
                         const struct sbp_parallel *wanted, struct sbp_arena *arena)
 {
-    const struct sbp_parallel plain = plan->parallel;
-    plan->parallel.pipeline = wanted->pipeline; /* what is not given does not count */
-    plan->parallel.micro_batch = wanted->micro_batch;
-    plan->parallel.recompute = wanted->recompute;
-    plan->parallel.offload = wanted->offload;
+    const struct sbp_parallel plain = plan->cut.parallel;
+    plan->cut.parallel.pipeline = wanted->pipeline; /* what is not given does not count */
+    plan->cut.parallel.micro_batch = wanted->micro_batch;
+    plan->cut.parallel.recompute = wanted->recompute;
+    plan->cut.parallel.offload = wanted->offload;
     const struct sbp_parallel_candidates some = list(plan, key, arena);
-    plan->parallel = plain;
+    plan->cut.parallel = plain;
     int at = 0;
     for (int i = 0; i < all->count; i++) {
         const struct sbp_parallel *open = &all->candidate[i].parallel;

@@ -12,9 +12,11 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "planner/paths/path_mixture.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/paths/path_weights.h"
+#include "tests/support/solve_plan.h"
 
 static void open_plan(const struct sbp_parallel *how, double alpha_s, struct sbp_plan *plan)
 {
@@ -32,11 +34,11 @@ static void open_plan(const struct sbp_parallel *how, double alpha_s, struct sbp
     if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", plan, &diag) !=
         SBP_OK)
         fail_msg("%s", diag.text);
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     parallel.pipeline = how->pipeline;
     parallel.micro_batch = how->micro_batch;
     parallel.schedule = how->schedule;
-    if (sbp_plan_set_parallel(plan, &parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(plan, &parallel, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -83,13 +85,14 @@ static struct gaps measure(struct sbp_plan *plan)
     struct sbp_diag diag = {{0}};
     struct sbp_mixture mixture;
     bool more = true;
-    assert_int_equal(sbp_mixture_begin(plan, &plan->arena, &mixture, &diag), SBP_OK);
+    assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, &mixture, &diag), SBP_OK);
     for (; more && gaps.rounds < SBP_MOST_ROUNDS; gaps.rounds++) {
         struct sbp_view view;
         struct sbp_outcome found;
         const struct sbp_request request = {.space = SBP_SPACE_FULL, .view = &view};
-        assert_int_equal(sbp_view_make(plan, &mixture.path, &plan->arena, &view, &diag), SBP_OK);
-        if (sbp_optimise(plan, &request, &found, &diag) != SBP_OK)
+        assert_int_equal(sbp_view_make(&plan->cut, &mixture.path, &plan->arena, &view, &diag),
+                         SBP_OK);
+        if (solve_plan(plan, &request, &found, &diag) != SBP_OK)
             fail_msg("%s", diag.text);
         assert_true(found.strategy_s == found.objective_s);
         gaps.best_s = fmin(gaps.best_s, found.objective_s);
@@ -137,8 +140,8 @@ static void begin_mixture(struct sbp_plan *plan, struct sbp_mixture *mixture)
     const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     open_plan(&how, 1e-5, plan);
-    if (sbp_optimise(plan, &request, &found, &diag) != SBP_OK ||
-        sbp_mixture_begin(plan, &plan->arena, mixture, &diag) != SBP_OK)
+    if (solve_plan(plan, &request, &found, &diag) != SBP_OK ||
+        sbp_mixture_begin(&plan->cut, &plan->arena, mixture, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 

@@ -13,10 +13,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/random.h"
 #include "costmodel/program/stages.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/paths/path_weights.h"
+#include "tests/support/solve_plan.h"
 
 enum { DRAWS = 1000, DEVICES = 8, MOST_PIECES = 16, MOST_OPS = 256 };
 
@@ -35,7 +37,7 @@ static void open_plan(int blocks, struct sbp_plan *plan)
     if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", plan, &diag) !=
         SBP_OK)
         fail_msg("%s", diag.text);
-    assert_true(plan->graph.op_count <= MOST_OPS);
+    assert_true(plan->cut.graph.op_count <= MOST_OPS);
 }
 
 /* False: not legal. */
@@ -43,7 +45,7 @@ static bool draw_cut(struct sbp_random *random, struct sbp_plan *plan)
 {
     static const enum sbp_schedule schedules[] = {SBP_GPIPE, SBP_ONE_F_ONE_B, SBP_INTERLEAVED,
                                                   SBP_ZERO_BUBBLE, SBP_MESSAGE_DRIVEN};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     struct sbp_diag refusal = {{0}};
     parallel.pipeline = INT64_C(1) << (1 + sbp_random_below(random, 3));
     parallel.micro_batch = INT64_C(1) << sbp_random_below(random, 5);
@@ -55,20 +57,20 @@ static bool draw_cut(struct sbp_random *random, struct sbp_plan *plan)
     if (parallel.schedule == SBP_ZERO_BUBBLE || parallel.schedule == SBP_MESSAGE_DRIVEN)
         parallel.pipeline_limit = (int64_t)sbp_random_below(random, 20);
     const int64_t pieces = parallel.pipeline * parallel.chunks;
-    return pieces <= MOST_PIECES && sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK &&
-           sbp_stages_cut(&plan->graph, (int)pieces, parallel.stage_cut, (int[MOST_PIECES + 1]){0},
-                          &refusal) == SBP_OK;
+    return pieces <= MOST_PIECES && sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK &&
+           sbp_stages_cut(&plan->cut.graph, (int)pieces, parallel.stage_cut,
+                          (int[MOST_PIECES + 1]){0}, &refusal) == SBP_OK;
 }
 
 static void open_view(const struct sbp_plan *plan, struct sbp_random *random, struct sbp_path *path,
                       struct sbp_view *view, struct sbp_arena *arena)
 {
     struct sbp_diag diag = {{0}};
-    assert_int_equal(sbp_path_longest(plan, arena, path), SBP_OK);
+    assert_int_equal(sbp_path_longest(&plan->cut, arena, path), SBP_OK);
     for (int i = 0; i < 5 * path->pieces + path->stages; i++)
         path->all[i] = (double)sbp_random_below(random, 100);
     path->sent[path->pieces - 1] = path->returned[0] = 0;
-    if (sbp_view_make(plan, path, arena, view, &diag) != SBP_OK)
+    if (sbp_view_make(&plan->cut, path, arena, view, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -79,7 +81,7 @@ static void check_path(const struct sbp_plan *plan, const struct sbp_path *path,
 {
     assert_int_equal(view->pieces, path->pieces);
     assert_int_equal(view->first[0], 0);
-    assert_int_equal(view->first[view->pieces], plan->graph.op_count);
+    assert_int_equal(view->first[view->pieces], plan->cut.graph.op_count);
     for (int piece = 0; piece < path->pieces; piece++) {
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
             assert_true(view->forward[op] == path->forward[piece]);
@@ -110,7 +112,7 @@ static void draw_costs(struct sbp_random *random, int count, struct sbp_stage_co
 
 static void complain(const struct sbp_plan *plan, int stage, double kept, int in_flight)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
+    const struct sbp_parallel *parallel = &plan->cut.parallel;
     fail_msg("%s, %" PRId64 " stages of %" PRId64 " chunks, micro-batch %" PRId64 ", limit %" PRId64
              ": stage %d keeps %g, has %d in flight",
              sbp_schedule_name(parallel->schedule), parallel->pipeline, parallel->chunks,
@@ -122,7 +124,7 @@ static void complain(const struct sbp_plan *plan, int stage, double kept, int in
 static void check_moments(const struct sbp_plan *plan, const struct sbp_view *view,
                           const struct sbp_stage_cost *cost, const struct sbp_timeline *timeline)
 {
-    const int stages = (int)plan->parallel.pipeline, chunks = (int)plan->parallel.chunks;
+    const int stages = (int)plan->cut.parallel.pipeline, chunks = (int)plan->cut.parallel.chunks;
     double most[DEVICES] = {0};
     for (int i = 0; i < view->moment_count; i++) {
         const struct sbp_moment *moment = &view->moment[i];
@@ -142,14 +144,14 @@ static void check_moments(const struct sbp_plan *plan, const struct sbp_view *vi
 static void check_kept(const struct sbp_plan *plan, const struct sbp_view *view,
                        struct sbp_random *random, struct sbp_arena *arena)
 {
-    const struct sbp_parallel *parallel = &plan->parallel;
+    const struct sbp_parallel *parallel = &plan->cut.parallel;
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
     struct sbp_stage_cost cost[MOST_PIECES];
     struct sbp_timeline timeline;
     struct sbp_diag diag = {{0}};
     draw_costs(random, stages * chunks, cost);
     struct sbp_timeline_request request =
-        sbp_plan_timeline(plan, sbp_parallel_micro_batches(parallel, &plan->graph), cost);
+        sbp_plan_timeline(&plan->cut, sbp_parallel_micro_batches(parallel, &plan->cut.graph), cost);
     request.is_brief = true;
     if (sbp_timeline_simulate(&request, arena, &timeline, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
@@ -177,13 +179,13 @@ struct load {
 
 static void load_stages(const struct sbp_plan *plan, const struct sbp_view *view, struct load *load)
 {
-    for (int stage = 0; stage < plan->parallel.pipeline; stage++)
+    for (int stage = 0; stage < plan->cut.parallel.pipeline; stage++)
         load[stage] = (struct load){.held = {0}};
     for (int piece = 0; piece < view->pieces; piece++)
         for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
-            struct load *of = &load[piece % plan->parallel.pipeline];
-            of->held[plan->graph.op[op].site] += 1;
-            of->kept[plan->graph.op[op].site] += view->kept[op];
+            struct load *of = &load[piece % plan->cut.parallel.pipeline];
+            of->held[plan->cut.graph.op[op].site] += 1;
+            of->kept[plan->cut.graph.op[op].site] += view->kept[op];
         }
 }
 
@@ -198,7 +200,7 @@ static bool covers(const struct load *a, const struct load *b)
 static void check_points(const struct sbp_plan *plan, const struct sbp_view *view)
 {
     static struct load load[DEVICES];
-    const int stages = (int)plan->parallel.pipeline;
+    const int stages = (int)plan->cut.parallel.pipeline;
     int point_of[DEVICES];
     load_stages(plan, view, load);
     for (int stage = 0; stage < stages; stage++) {
@@ -237,7 +239,7 @@ static void run_cuts(int blocks, int *seen)
         check_kept(&plan, &view, &random, &arena);
         check_points(&plan, &view);
         sbp_arena_free(&arena);
-        seen[plan.parallel.schedule]++;
+        seen[plan.cut.parallel.schedule]++;
     }
     sbp_plan_free(&plan);
 }
@@ -271,7 +273,7 @@ static double draw_s(struct sbp_random *random)
 static void set_costs(const struct sbp_plan *plan, struct times *times)
 {
     const struct sbp_path *path = &times->path;
-    const int chunks = (int)plan->parallel.chunks;
+    const int chunks = (int)plan->cut.parallel.chunks;
     for (int piece = 0; piece < path->pieces; piece++)
         times->cost[piece % path->stages * chunks + piece / path->stages] =
             (struct sbp_stage_cost){.forward_s = path->forward[piece],
@@ -287,7 +289,7 @@ static void draw_times(const struct sbp_plan *plan, struct sbp_random *random,
                        struct sbp_arena *arena, struct times *times)
 {
     struct sbp_path *path = &times->path;
-    assert_int_equal(sbp_path_longest(plan, arena, path), SBP_OK);
+    assert_int_equal(sbp_path_longest(&plan->cut, arena, path), SBP_OK);
     for (int piece = 0; piece < path->pieces; piece++) {
         const bool is_last = piece == path->pieces - 1;
         path->forward[piece] = draw_s(random);
@@ -307,7 +309,7 @@ static double step_s(const struct sbp_plan *plan, const struct times *times,
     struct sbp_timeline timeline;
     struct sbp_diag diag = {{0}};
     struct sbp_timeline_request request = sbp_plan_timeline(
-        plan, sbp_parallel_micro_batches(&plan->parallel, &plan->graph), times->cost);
+        &plan->cut, sbp_parallel_micro_batches(&plan->cut.parallel, &plan->cut.graph), times->cost);
     request.end = times->end;
     request.is_brief = true;
     if (sbp_timeline_simulate(&request, arena, &timeline, &diag) != SBP_OK)
@@ -323,11 +325,11 @@ static bool check_paths(const struct sbp_plan *plan, struct sbp_random *random,
     struct sbp_diag diag = {{0}};
     struct times times;
     draw_times(plan, random, arena, &times);
-    assert_int_equal(sbp_path_longest(plan, arena, &longest), SBP_OK);
+    assert_int_equal(sbp_path_longest(&plan->cut, arena, &longest), SBP_OK);
     const size_t used_bytes = arena->used_bytes;
-    assert_int_equal(sbp_path_longest(plan, arena, &expected), SBP_OK);
+    assert_int_equal(sbp_path_longest(&plan->cut, arena, &expected), SBP_OK);
     const size_t path_bytes = arena->used_bytes - used_bytes;
-    if (sbp_path_expected(plan, arena, &expected, &diag) != SBP_OK)
+    if (sbp_path_expected(&plan->cut, arena, &expected, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(arena->used_bytes, used_bytes + 2 * path_bytes); /* the path alone is kept */
     const double seconds = step_s(plan, &times, arena);
@@ -335,7 +337,7 @@ static bool check_paths(const struct sbp_plan *plan, struct sbp_random *random,
     const double other_s = sbp_path_length_s(&expected, &times.path);
     if (!(one_s <= seconds * (1 + 1e-9) && other_s <= seconds * (1 + 1e-9)))
         fail_msg("%s, %d stages: paths of %.12g and %.12g, a step of %.12g",
-                 sbp_schedule_name(plan->parallel.schedule), longest.stages, one_s, other_s,
+                 sbp_schedule_name(plan->cut.parallel.schedule), longest.stages, one_s, other_s,
                  seconds);
     return fmax(one_s, other_s) >= seconds * (1 - 1e-9);
 }
@@ -346,12 +348,12 @@ static void check_longest(const struct sbp_plan *plan, struct sbp_random *random
 {
     struct sbp_path longest;
     struct times times;
-    assert_int_equal(sbp_path_longest(plan, arena, &longest), SBP_OK);
+    assert_int_equal(sbp_path_longest(&plan->cut, arena, &longest), SBP_OK);
     draw_times(plan, random, arena, &times);
     const int last = longest.stages - 1;
     for (int piece = last; piece < longest.pieces; piece += longest.stages) {
         times.path.forward[piece] = times.path.backward[piece] = 10;
-        times.path.weight[piece] = plan->parallel.schedule == SBP_ZERO_BUBBLE ? 50 : 10;
+        times.path.weight[piece] = plan->cut.parallel.schedule == SBP_ZERO_BUBBLE ? 50 : 10;
     }
     for (int stage = 0; stage <= last; stage++)
         times.path.end[stage] = longest.end[stage] * 100;
@@ -360,7 +362,7 @@ static void check_longest(const struct sbp_plan *plan, struct sbp_random *random
     const double seconds = step_s(plan, &times, arena);
     if (!(fabs(length_s / seconds - 1) < 1e-9))
         fail_msg("%s, %d stages: a path of %.12g, a step of %.12g",
-                 sbp_schedule_name(plan->parallel.schedule), longest.stages, length_s, seconds);
+                 sbp_schedule_name(plan->cut.parallel.schedule), longest.stages, length_s, seconds);
 }
 
 static void test_paths(void **state)
@@ -376,10 +378,10 @@ static void test_paths(void **state)
         if (!draw_cut(&random, &plan))
             continue;
         sbp_arena_init(&arena);
-        met[plan.parallel.schedule] += check_paths(&plan, &random, &arena);
-        if (plan.parallel.chunks == 1 && plan.parallel.schedule != SBP_MESSAGE_DRIVEN)
+        met[plan.cut.parallel.schedule] += check_paths(&plan, &random, &arena);
+        if (plan.cut.parallel.chunks == 1 && plan.cut.parallel.schedule != SBP_MESSAGE_DRIVEN)
             check_longest(&plan, &random, &arena);
-        seen[plan.parallel.schedule]++;
+        seen[plan.cut.parallel.schedule]++;
         sbp_arena_free(&arena);
     }
     for (int schedule = 0; schedule <= SBP_MESSAGE_DRIVEN; schedule++) {
@@ -395,7 +397,7 @@ static void test_paths(void **state)
 static void check_step(struct sbp_plan *plan, const struct sbp_parallel *how)
 {
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     struct sbp_outcome found;
     struct sbp_step step;
     struct sbp_path path, times;
@@ -406,10 +408,10 @@ static void check_step(struct sbp_plan *plan, const struct sbp_parallel *how)
     parallel.chunks = how->chunks;
     parallel.gradient_overlap = how->gradient_overlap;
     parallel.offload = how->offload;
-    if (sbp_plan_set_parallel(plan, &parallel, &diag) != SBP_OK ||
-        sbp_optimise(plan, &request, &found, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK ||
-        sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &times, &diag) != SBP_OK)
+    if (sbp_plan_cut(plan, &parallel, &diag) != SBP_OK ||
+        solve_plan(plan, &request, &found, &diag) != SBP_OK ||
+        sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
+        sbp_path_of_step(&plan->cut, &plan->strategy, &plan->arena, &path, &times, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const double length_s = sbp_path_length_s(&path, &times);
     if (!(fabs(length_s / step.totals.step_s - 1) < 1e-9))
@@ -426,7 +428,7 @@ static void test_steps(void **state)
                                                   SBP_ZERO_BUBBLE};
     struct sbp_plan plan;
     open_plan(8, &plan);
-    plan.cluster.host_link_bytes_per_s = 1e10;
+    plan.workload.cluster.host_link_bytes_per_s = 1e10;
     for (int i = 0; i < 4; i++)
         for (int variant = 0; variant < 4; variant++)
             check_step(&plan,
@@ -449,21 +451,22 @@ static void test_mean(void **state)
     struct sbp_view view;
     struct sbp_diag diag = {{0}};
     open_plan(8, &plan);
-    struct sbp_parallel parallel = plan.parallel;
+    struct sbp_parallel parallel = plan.cut.parallel;
     parallel.pipeline = 4;
     parallel.micro_batch = 4; /* 12 of them */
     sbp_arena_init(&arena);
-    assert_int_equal(sbp_plan_set_parallel(&plan, &parallel, &diag), SBP_OK);
-    assert_int_equal(sbp_view_mean(&plan, &arena, &view, &diag), SBP_OK);
+    assert_int_equal(sbp_plan_cut(&plan, &parallel, &diag), SBP_OK);
+    assert_int_equal(sbp_view_mean(&plan.cut, &arena, &view, &diag), SBP_OK);
     double messages_s = 0;
     for (int piece = 1; piece < 4; piece++) {
         assert_true(view.crossed[piece] == 2 * 12 / 4.0);
-        messages_s += view.crossed[piece] *
-                      sbp_path_message_s(&plan, sbp_graph_crossing(&plan.graph, view.first[piece]),
-                                         (double)plan.mesh.devices);
+        messages_s +=
+            view.crossed[piece] *
+            sbp_path_message_s(&plan.cut, sbp_graph_crossing(&plan.cut.graph, view.first[piece]),
+                               (double)plan.cut.mesh.devices);
     }
     assert_true(messages_s > 0 && fabs(view.message_s / messages_s - 1) < 1e-12);
-    for (int op = 0; op < plan.graph.op_count; op++) {
+    for (int op = 0; op < plan.cut.graph.op_count; op++) {
         assert_true(view.forward[op] == 3 && view.backward[op] == 3 && view.weight[op] == 3);
         assert_true(view.end[op] == 0.25);
     }

@@ -15,10 +15,12 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/file.h"
 #include "base/json_write.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/report/report.h"
+#include "tests/support/solve_plan.h"
 
 #define SEED 20260101u
 
@@ -58,7 +60,7 @@ static bool make_plan(int model, int cluster, uint64_t seed, struct sbp_plan *pl
     const struct sbp_request request = {.space = SBP_SPACE_FULL,
                                         .solver = sbp_solver_find("random"),
                                         .solver_options = {.seed = seed, .max_evaluations = 1}};
-    if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
+    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK)
         fail_msg("model %d cluster %d seed %llu: %s", model, cluster, (unsigned long long)seed,
                  diag.text);
     return outcome.status == SBP_PLAN_FEASIBLE || outcome.status == SBP_PLAN_OPTIMAL;
@@ -87,14 +89,14 @@ static void round_trip(const struct sbp_plan *plan, const char *path)
     if (sbp_plan_read(path, &again, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(again.strategy.boxing, plan->strategy.boxing);
-    for (int op = 0; op < plan->graph.op_count; op++)
-        if (!plan->graph.op[op].entry->follows)
-            for (int axis = 0; axis < plan->mesh.axis_count; axis++)
+    for (int op = 0; op < plan->cut.graph.op_count; op++)
+        if (!plan->cut.graph.op[op].entry->follows)
+            for (int axis = 0; axis < plan->cut.mesh.axis_count; axis++)
                 assert_int_equal(again.strategy.op[op].role[axis],
                                  plan->strategy.op[op].role[axis]);
-    for (int op = 0; op < plan->graph.op_count; op++) {
-        const int tensor = plan->graph.op[op].output;
-        assert_true(tensor < 0 || sbp_dist_equal(&plan->mesh, &again.strategy.rest[tensor],
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
+        const int tensor = plan->cut.graph.op[op].output;
+        assert_true(tensor < 0 || sbp_dist_equal(&plan->cut.mesh, &again.strategy.rest[tensor],
                                                  &plan->strategy.rest[tensor]));
     }
     char *second = text_of(&again);
@@ -123,16 +125,17 @@ static double boxing_s(const struct sbp_report *report, int tensor, const struct
                        const struct sbp_dist *to)
 {
     const struct sbp_plan *plan = report->plan;
-    const struct sbp_layout layout = {
-        .mesh = &plan->mesh, .class_count = plan->graph.class_count, .split = plan->strategy.split};
+    const struct sbp_layout layout = {.mesh = &plan->cut.mesh,
+                                      .class_count = plan->cut.graph.class_count,
+                                      .split = plan->strategy.split};
     struct sbp_boxing boxing;
     double seconds = 0;
     assert_int_equal(
-        sbp_boxing_make(&layout, &plan->graph.tensor[tensor].shape, from, to, &boxing, NULL),
+        sbp_boxing_make(&layout, &plan->cut.graph.tensor[tensor].shape, from, to, &boxing, NULL),
         SBP_OK);
     for (int i = 0; i < boxing.count; i++)
         seconds += sbp_collective_s(
-            &plan->cluster, &plan->mesh, boxing.step[i].kind, boxing.step[i].axes,
+            &plan->workload.cluster, &plan->cut.mesh, boxing.step[i].kind, boxing.step[i].axes,
             (double)boxing.step[i].elements * (double)report->step.program[0].bytes.activation);
     return seconds;
 }
@@ -140,7 +143,7 @@ static double boxing_s(const struct sbp_report *report, int tensor, const struct
 static double activation_s(const struct sbp_report *report, int op)
 {
     const struct sbp_plan *plan = report->plan;
-    const struct sbp_graph *graph = &plan->graph;
+    const struct sbp_graph *graph = &plan->cut.graph;
     const struct sbp_op_node *node = &graph->op[op];
     double seconds = 0;
     for (int i = 0; i < node->input_count; i++) {
@@ -148,17 +151,18 @@ static double activation_s(const struct sbp_report *report, int op)
         if (tensor == graph->input && !graph->input_split)
             continue;
         const struct sbp_dist *rest = &plan->strategy.rest[tensor];
-        const struct sbp_dist want = sbp_strategy_input(graph, &plan->mesh, &plan->strategy, op, i);
-        const struct sbp_dist dual = sbp_dist_dual(&plan->mesh, &want);
-        const struct sbp_dist back = sbp_dist_dual(&plan->mesh, rest);
+        const struct sbp_dist want =
+            sbp_strategy_input(graph, &plan->cut.mesh, &plan->strategy, op, i);
+        const struct sbp_dist dual = sbp_dist_dual(&plan->cut.mesh, &want);
+        const struct sbp_dist back = sbp_dist_dual(&plan->cut.mesh, rest);
         seconds += boxing_s(report, tensor, rest, &want) + boxing_s(report, tensor, &dual, &back);
     }
     if (node->output < 0)
         return seconds;
     const struct sbp_dist *rest = &plan->strategy.rest[node->output];
-    const struct sbp_dist made = sbp_strategy_output(graph, &plan->mesh, &plan->strategy, op);
-    const struct sbp_dist dual = sbp_dist_dual(&plan->mesh, &made);
-    const struct sbp_dist back = sbp_dist_dual(&plan->mesh, rest);
+    const struct sbp_dist made = sbp_strategy_output(graph, &plan->cut.mesh, &plan->strategy, op);
+    const struct sbp_dist dual = sbp_dist_dual(&plan->cut.mesh, &made);
+    const struct sbp_dist back = sbp_dist_dual(&plan->cut.mesh, rest);
     return seconds + boxing_s(report, node->output, &made, rest) +
            boxing_s(report, node->output, &back, &dual);
 }
@@ -170,31 +174,32 @@ static void check_owners(const struct sbp_plan *plan, uint64_t seed)
     if (sbp_report_make(plan, &report, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     double compute_s = report.whole.compute_s, communication_s = report.whole.communication_s;
-    double *owned_s = calloc((size_t)plan->graph.op_count, sizeof *owned_s);
+    double *owned_s = calloc((size_t)plan->cut.graph.op_count, sizeof *owned_s);
     assert_non_null(owned_s);
-    for (int op = 0; op < plan->graph.op_count; op++) {
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
         compute_s += report.site[op].compute_s;
         communication_s += report.site[op].communication_s;
     }
     double parameters = 0;
-    for (int op = 0; op < plan->graph.op_count; op++)
+    for (int op = 0; op < plan->cut.graph.op_count; op++)
         parameters += report.site[op].parameters;
-    assert_true(parameters == (double)plan->graph.parameters);
+    assert_true(parameters == (double)plan->cut.graph.parameters);
     for (int i = 0; i < report.step.program[0].instr_count; i++) {
         const struct sbp_instr *instr = &report.step.program[0].instr[i];
         const int op = instr->op;
         if (instr->kind != SBP_INSTR_BOX)
             continue;
         assert_true(op >= 0);
-        assert_true(uses(&plan->graph.op[op], instr->tensor));
+        assert_true(uses(&plan->cut.graph.op[op], instr->tensor));
         if (instr->cause != SBP_CAUSE_WEIGHT_GRADIENT)
             owned_s[op] += instr->communication_s;
     }
-    for (int op = 0; op < plan->graph.op_count; op++) {
+    for (int op = 0; op < plan->cut.graph.op_count; op++) {
         const double expected_s = activation_s(&report, op);
         if (fabs(owned_s[op] - expected_s) > 1e-12 * expected_s + 1e-18)
             fail_msg("seed %llu, %s: owns %.17g s of boxing, its operands make %.17g s",
-                     (unsigned long long)seed, plan->graph.op[op].name, owned_s[op], expected_s);
+                     (unsigned long long)seed, plan->cut.graph.op[op].name, owned_s[op],
+                     expected_s);
     }
     const struct sbp_step_totals *totals = &report.summary.totals;
     const double work_s = sbp_summary_work_s(&report.summary);

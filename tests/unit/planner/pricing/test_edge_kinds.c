@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "planner/pricing/edge_kinds.h"
 #include "tests/support/space_bench.h"
 
@@ -135,7 +136,7 @@ static void check_pairs(const char *model, const char *levels, double ahead, uin
     sbp_random_seed(&random, seed);
     open_plan(model, levels, &plan);
     make_space(&plan, &request, &space);
-    const bool is_exact = space.moves_grow && (ahead == 1 || plan.mesh.level_count == 1);
+    const bool is_exact = space.moves_grow && (ahead == 1 || plan.cut.mesh.level_count == 1);
     for (int k = 0; k < space.keep_count; k++)
         space.keep[k].there *= ahead;
     for (int t = 0; t < space.transfer_count; t++)

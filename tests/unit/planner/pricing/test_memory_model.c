@@ -8,6 +8,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "planner/space/space.h"
 
 #define DEVICES 4
@@ -37,16 +38,16 @@ static double constant_bytes(int64_t stages, int64_t chunks, int stage, int64_t 
     if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", &plan,
                        &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    struct sbp_parallel parallel = plan.parallel;
+    struct sbp_parallel parallel = plan.cut.parallel;
     parallel.pipeline = stages;
     parallel.chunks = chunks;
     parallel.schedule = chunks > 1 ? SBP_INTERLEAVED : parallel.schedule;
-    parallel.micro_batch = plan.graph.global_batch / stages;
+    parallel.micro_batch = plan.cut.graph.global_batch / stages;
     parallel.offload = bucket_parameters > 0;
     if (parallel.offload)
         parallel.bucket_parameters = bucket_parameters;
-    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK ||
-        sbp_space_make(&plan, &request, NULL, NULL, &space, &diag) != SBP_OK)
+    if (sbp_plan_cut(&plan, &parallel, &diag) != SBP_OK ||
+        sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(space.view->points, stages);
     const double bytes = sbp_space_constant_bytes(&space, stage);

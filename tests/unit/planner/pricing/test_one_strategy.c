@@ -10,8 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "planner/inner/cut_solve.h"
 #include "tests/support/space_bench.h"
+#include "tests/support/solve_plan.h"
 
 /* Gradients are wide, the second layer is nearly all there is: under level 3 its gathered block and
  * then its whole gradient lie beside the shards. */
@@ -24,17 +26,17 @@
 /* What a device takes where all weights have a level. */
 static int64_t device_bytes(struct sbp_plan *plan, struct sbp_request request, int64_t zero)
 {
-    const struct sbp_parallel given = plan->parallel;
+    const struct sbp_parallel given = plan->cut.parallel;
     struct sbp_parallel parallel = given;
     struct sbp_outcome outcome;
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
     request.zero_is_free = false;
     parallel.zero = zero;
-    if (sbp_plan_set_parallel(plan, &parallel, &diag) != SBP_OK ||
-        sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK ||
-        sbp_plan_set_parallel(plan, &given, &diag) != SBP_OK)
+    if (sbp_plan_cut(plan, &parallel, &diag) != SBP_OK ||
+        solve_plan(plan, &request, &outcome, &diag) != SBP_OK ||
+        sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
+        sbp_plan_cut(plan, &given, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const int64_t bytes = step.totals.device_bytes;
     sbp_step_free(&step);
@@ -47,7 +49,7 @@ static void check_status(struct sbp_plan *plan, struct sbp_request request, int6
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     request.memory_limit_bytes = limit_bytes;
-    if (sbp_optimise(plan, &request, &outcome, &diag) != SBP_OK)
+    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     if (outcome.status != expected)
         fail_msg("within %" PRId64 " bytes: %s, expected %s", limit_bytes,
@@ -93,8 +95,8 @@ static void test_levels_left_out(void **state)
     struct sbp_request request = {
         .space = SBP_SPACE_FULL, .zero_is_free = true, .fix_count = 2, .fix = fix};
     open_plan(WIDE_GRADIENTS, LEVEL("l", 2), &plan);
-    assert_int_equal(sbp_view_mean(&plan, &plan.arena, &view, &diag), SBP_OK);
-    for (int op = 0; op < plan.graph.op_count; op++)
+    assert_int_equal(sbp_view_mean(&plan.cut, &plan.arena, &view, &diag), SBP_OK);
+    for (int op = 0; op < plan.cut.graph.op_count; op++)
         view.forward[op] = view.backward[op] = view.weight[op] = 0;
     request.view = &view;
     make_space(&plan, &request, &space);

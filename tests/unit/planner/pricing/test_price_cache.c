@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "planner/pricing/price_cache.h"
 #include "tests/support/space_bench.h"
 
@@ -18,10 +19,10 @@ enum { CANDIDATES = 600 };
 static bool draw_candidate(struct sbp_random *random, struct sbp_plan *plan)
 {
     static const int64_t stages[] = {1, 2, 4};
-    struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
+    struct sbp_parallel parallel = sbp_parallel_default(&plan->cut.graph);
     struct sbp_diag refusal = {{0}};
     parallel.pipeline = stages[sbp_random_below(random, 3)];
-    parallel.micro_batch = plan->graph.global_batch >> sbp_random_below(random, 2);
+    parallel.micro_batch = plan->cut.graph.global_batch >> sbp_random_below(random, 2);
     parallel.schedule = (enum sbp_schedule)sbp_random_below(random, SBP_MESSAGE_DRIVEN + 1);
     parallel.stage_cut = (enum sbp_stage_cut)sbp_random_below(random, SBP_STAGE_CUTS);
     parallel.chunks = parallel.schedule == SBP_INTERLEAVED ? 2 : 1;
@@ -34,7 +35,7 @@ static bool draw_candidate(struct sbp_random *random, struct sbp_plan *plan)
     parallel.keep_sent = sbp_random_below(random, 4) == 0;
     if (sbp_random_below(random, 4) == 0)
         parallel.owner = (enum sbp_owner)sbp_random_below(random, SBP_OWNERS);
-    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+    return sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK;
 }
 
 static void check_variable(const struct sbp_space *with, const struct sbp_space *without,
@@ -125,11 +126,11 @@ static void test_limited(void **state)
     const struct sbp_request request = {.space = SBP_SPACE_FULL, .store = &store};
     open_plan(SMALL("gpt", ""), LEVEL("l", 4), &plan);
     struct sbp_class_limit limit[64];
-    assert_true(plan.graph.class_count <= 64);
-    for (int c = 0; c < plan.graph.class_count; c++)
-        limit[c] = sbp_class_unlimited(plan.graph.dim_class[c].size);
+    assert_true(plan.cut.graph.class_count <= 64);
+    for (int c = 0; c < plan.cut.graph.class_count; c++)
+        limit[c] = sbp_class_unlimited(plan.cut.graph.dim_class[c].size);
     limit[0].parts = 1;
-    assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
+    assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
     assert_true(space.shelf == NULL && store.first == NULL);
     sbp_space_free(&space);
     sbp_space_store_free(&store);

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 
 /* Two linear layers whose sizes are multiples of everything below. */
@@ -93,14 +94,14 @@ static void test_choices_are_tuples(void **state)
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     open_plan(WIDE, LEVEL("o", 6) ", " LEVEL("i", 4), &plan);
     make_space(&plan, &request, &space);
-    const size_t row = (size_t)plan.mesh.family_count * SBP_MAX_ROLES;
+    const size_t row = (size_t)plan.cut.mesh.family_count * SBP_MAX_ROLES;
     for (int v = 0; v < space.variable_count; v++)
         for (int c = 0; c < space.variable[v].choice_count; c++) {
-            for (int f = 0; f < plan.mesh.family_count; f++) {
+            for (int f = 0; f < plan.cut.mesh.family_count; f++) {
                 int axes = 0;
                 for (int r = 0; r < SBP_MAX_ROLES; r++)
                     axes += sbp_space_count(&space, v, c, f)[r];
-                assert_int_equal(axes, plan.mesh.family[f].count);
+                assert_int_equal(axes, plan.cut.mesh.family[f].count);
             }
             for (int other = 0; other < c; other++)
                 assert_memory_not_equal(sbp_space_count(&space, v, c, 0),
@@ -164,11 +165,11 @@ static void test_class_limit(void **state)
     const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
     open_plan(WIDE, LEVEL("l", 16), &plan);
     struct sbp_class_limit limit[8];
-    assert_true(plan.graph.class_count <= 8);
-    for (int c = 0; c < plan.graph.class_count; c++)
+    assert_true(plan.cut.graph.class_count <= 8);
+    for (int c = 0; c < plan.cut.graph.class_count; c++)
         limit[c] =
-            sbp_class_unlimited(strcmp(plan.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736);
-    assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
+            sbp_class_unlimited(strcmp(plan.cut.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736);
+    assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
     for (int v = 0; v < space.variable_count; v++)
         for (int c = 0; c < space.variable[v].choice_count; c++)
             assert_true(factor(&space, v, c, BATCH) <= 4);
@@ -189,13 +190,13 @@ static void test_axes_limit(void **state)
     const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
     struct sbp_class_limit limit[8];
     open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
-    assert_true(plan.graph.class_count <= 8);
-    for (int c = 0; c < plan.graph.class_count; c++) {
-        limit[c] = sbp_class_unlimited(plan.graph.dim_class[c].size);
-        if (strcmp(plan.graph.dim_class[c].name, "batch") == 0)
+    assert_true(plan.cut.graph.class_count <= 8);
+    for (int c = 0; c < plan.cut.graph.class_count; c++) {
+        limit[c] = sbp_class_unlimited(plan.cut.graph.dim_class[c].size);
+        if (strcmp(plan.cut.graph.dim_class[c].name, "batch") == 0)
             limit[c].axes[0] = limit[c].axes[1] = 1;
     }
-    assert_int_equal(sbp_space_make(&plan, &request, limit, NULL, &space, &diag), SBP_OK);
+    assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
     /* Of each level's two axes none or one on batch, the others over two roles. */
     assert_int_equal(variable_of(&space, "a")->choice_count, (3 + 2) * (3 + 2));
     sbp_space_free(&space);
@@ -208,11 +209,12 @@ static int choices_within(const struct sbp_plan *plan, int op, int dim_class)
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
-    struct sbp_class_limit *const limit = calloc((size_t)plan->graph.class_count, sizeof *limit);
+    struct sbp_class_limit *const limit =
+        calloc((size_t)plan->cut.graph.class_count, sizeof *limit);
     assert_non_null(limit);
-    for (int c = 0; c < plan->graph.class_count; c++)
-        limit[c] = sbp_class_unlimited(c == dim_class ? 1 : plan->graph.dim_class[c].size);
-    if (sbp_space_make(plan, &request, limit, NULL, &space, &diag) != SBP_OK)
+    for (int c = 0; c < plan->cut.graph.class_count; c++)
+        limit[c] = sbp_class_unlimited(c == dim_class ? 1 : plan->cut.graph.dim_class[c].size);
+    if (sbp_space_make(&plan->cut, &request, limit, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const int choices = space.variable[space.op_variable[op]].choice_count;
     sbp_space_free(&space);
@@ -229,14 +231,14 @@ static void test_class_limit_of_repeats(void **state)
     open_plan("{\"name\": \"m\", \"architecture\": \"gpt\", \"layers\": 3, \"hidden\": 64, "
               "\"heads\": 8, \"sequence\": 64, \"vocab\": 64, \"global_batch\": 64}",
               LEVEL("l", 8), &plan);
-    for (int op = 0; op < plan.graph.op_count; op++) {
-        const struct sbp_op_node *const node = &plan.graph.op[op];
+    for (int op = 0; op < plan.cut.graph.op_count; op++) {
+        const struct sbp_op_node *const node = &plan.cut.graph.op[op];
         const int site = node->site;
         if (site == op || node->kind != SBP_OP_LINEAR)
             continue;
-        const struct sbp_tensor *const tensor = plan.graph.tensor;
+        const struct sbp_tensor *const tensor = plan.cut.graph.tensor;
         const int own = tensor[node->weight[0]].shape.dim_class[SBP_DIM_OUT];
-        const int of_site = tensor[plan.graph.op[site].weight[0]].shape.dim_class[SBP_DIM_OUT];
+        const int of_site = tensor[plan.cut.graph.op[site].weight[0]].shape.dim_class[SBP_DIM_OUT];
         if (own == of_site)
             continue;
         assert_int_equal(choices_within(&plan, site, own), choices_within(&plan, site, of_site));
@@ -320,11 +322,11 @@ static void test_fix(void **state)
 
     struct sbp_diag diag = {{0}};
     fix.factor[ROW][1] = 3;
-    assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
+    assert_int_equal(sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "b"));
     diag.text[0] = '\0';
     any_fix(&fix, "nobody");
-    assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
+    assert_int_equal(sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "nobody"));
     sbp_plan_free(&plan);
 }
@@ -341,7 +343,7 @@ static void test_last_resort(void **state)
         "{\"name\": \"m\", \"global_batch\": 3, \"layers\": [{\"op\": \"linear\", \"name\": "
         "\"odd\", \"in\": 5, \"out\": 7}, {\"op\": \"linear\", \"name\": \"even\", \"out\": 8}]}",
         LEVEL("l", 2), &plan);
-    assert_int_equal(sbp_space_make(&plan, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
+    assert_int_equal(sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "odd"));
     request.space = SBP_SPACE_FULL;
     make_space(&plan, &request, &space);

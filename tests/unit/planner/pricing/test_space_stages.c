@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 
 #define TWO_LEVELS LEVEL("o", 12) ", " LEVEL("i", 2)
@@ -19,10 +20,11 @@
 static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
 {
     static const int64_t stages[] = {1, 2, 2, 3, 4, 4};
-    struct sbp_parallel parallel = sbp_parallel_default(&plan->graph);
+    struct sbp_parallel parallel = sbp_parallel_default(&plan->cut.graph);
     struct sbp_diag refusal = {{0}};
     parallel.pipeline = stages[sbp_random_below(random, 6)];
-    parallel.micro_batch = plan->graph.global_batch / (1 + (int64_t)sbp_random_below(random, 12));
+    parallel.micro_batch =
+        plan->cut.graph.global_batch / (1 + (int64_t)sbp_random_below(random, 12));
     parallel.schedule = (enum sbp_schedule)sbp_random_below(random, SBP_MESSAGE_DRIVEN + 1);
     parallel.stage_cut = (enum sbp_stage_cut)sbp_random_below(random, SBP_STAGE_CUTS);
     if (parallel.schedule == SBP_INTERLEAVED)
@@ -42,7 +44,7 @@ static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
         parallel.chunk_factor = 1 + (int64_t)sbp_random_below(random, 4);
         parallel.gradient_overlap = 0;
     }
-    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+    return sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK;
 }
 
 /* --- any path --- */
@@ -58,7 +60,7 @@ static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
     struct sbp_view view;
     sbp_arena_init(&arena);
     sbp_random_seed(&random, seed);
-    if (sbp_view_make(plan, path, &arena, &view, &diag) != SBP_OK)
+    if (sbp_view_make(&plan->cut, path, &arena, &view, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
     request.view = &view;
     bench_open(&bench, plan, &request);
@@ -73,11 +75,11 @@ static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
 static struct sbp_path turn_at(const struct sbp_plan *plan, int turn, int end,
                                struct sbp_arena *arena)
 {
-    const struct sbp_parallel *const parallel = &plan->parallel;
+    const struct sbp_parallel *const parallel = &plan->cut.parallel;
     const int stages = (int)parallel->pipeline;
-    const double all = (double)sbp_parallel_micro_batches(parallel, &plan->graph);
+    const double all = (double)sbp_parallel_micro_batches(parallel, &plan->cut.graph);
     struct sbp_path path;
-    assert_int_equal(sbp_path_longest(plan, arena, &path), SBP_OK);
+    assert_int_equal(sbp_path_longest(&plan->cut, arena, &path), SBP_OK);
     memset(path.end, 0, (size_t)stages * sizeof *path.end);
     path.end[end] = 1;
     for (int piece = 0; piece < path.pieces; piece++) {
@@ -99,15 +101,15 @@ static void check_cut(struct sbp_plan *plan, struct sbp_request request, uint64_
 {
     struct sbp_diag diag = {{0}};
     struct sbp_path path, times;
-    const int stages = (int)plan->parallel.pipeline;
+    const int stages = (int)plan->cut.parallel.pipeline;
     for (int turn = 0; turn < stages; turn++)
         for (int end = 0; end <= turn; end++) {
             path = turn_at(plan, turn, end, &plan->arena);
             check_path(plan, &path, request, seed, prices);
         }
-    assert_int_equal(sbp_path_expected(plan, &plan->arena, &path, &diag), SBP_OK);
+    assert_int_equal(sbp_path_expected(&plan->cut, &plan->arena, &path, &diag), SBP_OK);
     check_path(plan, &path, request, seed, prices);
-    if (sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &times, &diag) == SBP_OK)
+    if (sbp_path_of_step(&plan->cut, &plan->strategy, &plan->arena, &path, &times, &diag) == SBP_OK)
         check_path(plan, &path, request, seed, prices);
     request.objective = SBP_COMMUNICATION;
     check_path(plan, &path, request, seed, prices);
@@ -128,7 +130,7 @@ static void check_stages(const char *name, const char *model, bool bytes_alone, 
         const struct sbp_request request = {.space = SBP_SPACE_FULL,
                                             .zero_is_free = sbp_random_below(&random, 2) == 0};
         if (draw_parallel(&random, &plan) &&
-            sbp_view_mean(&plan, &plan.arena, &view, &diag) == SBP_OK) {
+            sbp_view_mean(&plan.cut, &plan.arena, &view, &diag) == SBP_OK) {
             check_cut(&plan, request, seed, &prices);
             cuts++;
         }
@@ -247,10 +249,11 @@ static void check_critical(struct sbp_plan *plan, const struct bench *bench, uin
     struct sbp_step step;
     if (!label_choice(plan, &bench->space, bench->choice, seed, &labelling))
         return;
-    if (sbp_strategy_close(&plan->graph, &plan->mesh, &plan->strategy, &diag) != SBP_OK ||
-        sbp_plan_step(plan, &plan->strategy, &step, &diag) != SBP_OK ||
-        sbp_path_of_step(plan, &plan->strategy, &plan->arena, &path, &times, &diag) != SBP_OK ||
-        sbp_view_make(plan, &path, &plan->arena, &view, &diag) != SBP_OK)
+    if (sbp_strategy_close(&plan->cut.graph, &plan->cut.mesh, &plan->strategy, &diag) != SBP_OK ||
+        sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
+        sbp_path_of_step(&plan->cut, &plan->strategy, &plan->arena, &path, &times, &diag) !=
+            SBP_OK ||
+        sbp_view_make(&plan->cut, &path, &plan->arena, &view, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
     const double length_s = sbp_path_length_s(&path, &times), step_s = step.totals.step_s;
     const double messages_s = messages_of(&path, &step);
@@ -259,13 +262,13 @@ static void check_critical(struct sbp_plan *plan, const struct bench *bench, uin
     criticals->loosest = fmax(criticals->loosest, 1 - length_s / step_s);
     if (length_s > step_s * (1 + 1e-9))
         fail_msg("seed %" PRIu64 ", %s: path %.15g, step %.15g", seed,
-                 sbp_schedule_name(plan->parallel.schedule), length_s, step_s);
+                 sbp_schedule_name(plan->cut.parallel.schedule), length_s, step_s);
     if (fabs(length_s - step_s) > 1e-9 * step_s)
         return; /* works that take no time leave gaps: the longest path instead */
     const double sum_s = sum_along(plan, bench, &view, seed) + messages_s - view.message_s;
     if (fabs(sum_s - step_s) > 1e-9 * step_s)
         fail_msg("seed %" PRIu64 ", %s: sum along the critical path %.15g, step %.15g", seed,
-                 sbp_schedule_name(plan->parallel.schedule), sum_s, step_s);
+                 sbp_schedule_name(plan->cut.parallel.schedule), sum_s, step_s);
     criticals->exact++;
 }
 
@@ -276,7 +279,7 @@ static bool draw_scheduled(struct sbp_random *random, enum sbp_schedule schedule
     struct sbp_diag refusal = {{0}};
     if (!draw_parallel(random, plan))
         return false;
-    struct sbp_parallel parallel = plan->parallel;
+    struct sbp_parallel parallel = plan->cut.parallel;
     parallel.schedule = schedule;
     parallel.pipeline = parallel.pipeline > 1 ? parallel.pipeline : 2;
     parallel.chunks = schedule == SBP_INTERLEAVED ? 2 : 1;
@@ -288,7 +291,7 @@ static bool draw_scheduled(struct sbp_random *random, enum sbp_schedule schedule
     parallel.offload = parallel.gather_blocks = false;
     parallel.chunk_factor = 0;
     parallel.gradient_overlap = 0;
-    return sbp_plan_set_parallel(plan, &parallel, &refusal) == SBP_OK;
+    return sbp_plan_cut(plan, &parallel, &refusal) == SBP_OK;
 }
 
 static void check_criticals(const char *name, const char *model, enum sbp_schedule schedule,

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 
 #define ONE_DEVICE LEVEL("a", 1)
@@ -24,18 +25,18 @@ static double modelled_share(const char *model, const char *levels, int zero,
     struct sbp_diag diag = {{0}};
     const struct sbp_request request = {.space = SBP_SPACE_DATA_PARALLEL, .every_level = true};
     open_plan(model, levels, &plan);
-    struct sbp_parallel parallel = plan.parallel;
-    parallel.micro_batch = plan.graph.global_batch / micro_batches;
+    struct sbp_parallel parallel = plan.cut.parallel;
+    parallel.micro_batch = plan.cut.graph.global_batch / micro_batches;
     parallel.recompute = recompute;
     parallel.zero = zero;
-    if (sbp_plan_set_parallel(&plan, &parallel, &diag) != SBP_OK)
+    if (sbp_plan_cut(&plan, &parallel, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     make_space(&plan, &request, &space);
     const int *const choice = SBP_NEW(&space.arena, int, space.variable_count + 1);
     assert_non_null(choice);
     assert_true(label_choice(&plan, &space, choice, 0, &labelling));
-    if (sbp_strategy_close(&plan.graph, &plan.mesh, &plan.strategy, &diag) != SBP_OK ||
-        sbp_plan_step(&plan, &plan.strategy, &step, &diag) != SBP_OK)
+    if (sbp_strategy_close(&plan.cut.graph, &plan.cut.mesh, &plan.strategy, &diag) != SBP_OK ||
+        sbp_cut_step(&plan.cut, &plan.strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(sbp_working_init(&working, &space, &space.arena), SBP_OK);
     const double bytes = sbp_working_least(&working, choice);

@@ -10,6 +10,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "planner/plan/plan.h"
 #include "base/random.h"
 #include "planner/space/subspace.h"
 
@@ -152,20 +153,20 @@ static void test_layers(void **state)
     struct sbp_diag diag = {{0}};
     if (sbp_plan_begin(cJSON_Parse(model), "model", cJSON_Parse(cluster), "cluster", &plan,
                        &diag) != SBP_OK ||
-        sbp_strategy_alloc(&plan.graph, &plan.arena, &plan.strategy) != SBP_OK)
+        sbp_strategy_alloc(&plan.cut.graph, &plan.arena, &plan.strategy) != SBP_OK)
         fail_msg("%s", diag.text);
-    const struct sbp_splits *splits = sbp_plan_splits(&plan, &plan.arena);
+    const struct sbp_splits *splits = sbp_plan_splits(&plan.cut, &plan.strategy, &plan.arena);
     assert_non_null(splits);
     assert_true(splits->count > 4);
     for (int i = 0; i < splits->count; i++) {
-        const struct sbp_op_node *node = &plan.graph.op[splits->layer[i].op];
+        const struct sbp_op_node *node = &plan.cut.graph.op[splits->layer[i].op];
         assert_int_equal(node->site, splits->layer[i].op);
         assert_false(node->entry->follows);
         assert_false(node->transposed_weight);
         assert_true(i == 0 || splits->layer[i - 1].op < splits->layer[i].op);
     }
-    for (int op = 0; op < plan.graph.op_count; op++) {
-        const struct sbp_op_node *node = &plan.graph.op[op];
+    for (int op = 0; op < plan.cut.graph.op_count; op++) {
+        const struct sbp_op_node *node = &plan.cut.graph.op[op];
         bool chooses = false;
         for (int i = 0; i < splits->count; i++)
             chooses |= splits->layer[i].op == op;

@@ -55,23 +55,23 @@ static int any_op(struct bench *b)
 {
     int op;
     do
-        op = any(b, b->plan.graph.op_count);
-    while (b->plan.graph.op[op].entry->follows);
+        op = any(b, b->plan.cut.graph.op_count);
+    while (b->plan.cut.graph.op[op].entry->follows);
     return op;
 }
 
 static int any_axis(struct bench *b)
 {
-    return any(b, b->plan.mesh.axis_count);
+    return any(b, b->plan.cut.mesh.axis_count);
 }
 
 static int any_output(struct bench *b)
 {
     int op;
     do
-        op = any(b, b->plan.graph.op_count);
-    while (b->plan.graph.op[op].output < 0);
-    return b->plan.graph.op[op].output;
+        op = any(b, b->plan.cut.graph.op_count);
+    while (b->plan.cut.graph.op[op].output < 0);
+    return b->plan.cut.graph.op[op].output;
 }
 
 /* An instruction of the first program for which the caller's test holds; NULL: there is none. */
@@ -159,7 +159,8 @@ static bool drop(struct bench *b, struct sbp_instr *instr)
 
 static bool other_role(struct bench *b)
 {
-    const int op = any_op(b), axis = any_axis(b), roles = b->plan.graph.op[op].entry->role_count;
+    const int op = any_op(b), axis = any_axis(b),
+              roles = b->plan.cut.graph.op[op].entry->role_count;
     uint8_t *role = &b->plan.strategy.op[op].role[axis];
     *role = (uint8_t)((*role + 1 + any(b, roles - 1)) % roles);
     return true;
@@ -168,7 +169,7 @@ static bool other_role(struct bench *b)
 static bool no_such_role(struct bench *b)
 {
     const int op = any_op(b);
-    b->plan.strategy.op[op].role[any_axis(b)] = (uint8_t)b->plan.graph.op[op].entry->role_count;
+    b->plan.strategy.op[op].role[any_axis(b)] = (uint8_t)b->plan.cut.graph.op[op].entry->role_count;
     return true;
 }
 
@@ -186,7 +187,7 @@ static bool other_rest(struct bench *b)
 static bool partial_of_a_split(struct bench *b)
 {
     const int op = any_op(b), axis = any_axis(b);
-    const struct sbp_op_node *node = &b->plan.graph.op[op];
+    const struct sbp_op_node *node = &b->plan.cut.graph.op[op];
     const struct sbp_role *role = &node->entry->role[b->plan.strategy.op[op].role[axis]];
     if (node->output < 0 || role->output.kind == SBP_PARTIAL)
         return false;
@@ -196,7 +197,7 @@ static bool partial_of_a_split(struct bench *b)
 
 static bool digit_too_many(struct bench *b)
 {
-    const int dim_class = any(b, b->plan.graph.class_count);
+    const int dim_class = any(b, b->plan.cut.graph.class_count);
     const sbp_axes bit = (sbp_axes)1 << any_axis(b);
     const bool changes = (b->plan.strategy.split[dim_class] & bit) == 0;
     b->plan.strategy.split[dim_class] |= bit;
@@ -205,7 +206,7 @@ static bool digit_too_many(struct bench *b)
 
 static bool digit_missing(struct bench *b)
 {
-    const int dim_class = any(b, b->plan.graph.class_count);
+    const int dim_class = any(b, b->plan.cut.graph.class_count);
     const bool changes = b->plan.strategy.split[dim_class] != 0;
     b->plan.strategy.split[dim_class] &= b->plan.strategy.split[dim_class] - 1;
     return changes;
@@ -213,14 +214,14 @@ static bool digit_missing(struct bench *b)
 
 static bool other_zero(struct bench *b)
 {
-    const int op = any(b, b->plan.graph.op_count);
-    const struct sbp_op_node *node = &b->plan.graph.op[op];
-    const int level = b->plan.parallel.zero == 0 ? 1 : 0;
+    const int op = any(b, b->plan.cut.graph.op_count);
+    const struct sbp_op_node *node = &b->plan.cut.graph.op[op];
+    const int level = b->plan.cut.parallel.zero == 0 ? 1 : 0;
     bool shared = false;
-    if (b->plan.parallel.owner != SBP_OWNER_NONE || node->weight_count == 0)
+    if (b->plan.cut.parallel.owner != SBP_OWNER_NONE || node->weight_count == 0)
         return false;
-    for (int axis = 0; axis < b->plan.mesh.axis_count; axis++) {
-        const int role = sbp_strategy_role(&b->plan.graph, &b->plan.strategy, op, axis);
+    for (int axis = 0; axis < b->plan.cut.mesh.axis_count; axis++) {
+        const int role = sbp_strategy_role(&b->plan.cut.graph, &b->plan.strategy, op, axis);
         shared |= node->entry->role[role].gradient[0].kind == SBP_PARTIAL;
     }
     b->plan.strategy.zero[op] = (uint8_t)level;
@@ -253,7 +254,7 @@ static bool more_gradients(struct bench *b)
 static bool fewer_moments(struct bench *b)
 {
     any_memory(b)->moment_bytes /= 2;
-    return !b->plan.parallel.offload && b->plan.graph.training.update.optimizer != SBP_SGD;
+    return !b->plan.cut.parallel.offload && b->plan.cut.graph.training.update.optimizer != SBP_SGD;
 }
 
 static bool more_masters(struct bench *b)
@@ -320,7 +321,7 @@ static bool smaller_block(struct bench *b)
 {
     struct sbp_instr *instr = find_instr(b, is_forward);
     struct sbp_program *program = &b->step.program[0];
-    if (b->plan.graph.op[instr->op].output < 0)
+    if (b->plan.cut.graph.op[instr->op].output < 0)
         return false;
     program->buffer[instr->buffer[SBP_AT_OUT]].elements /= 2;
     return true;
@@ -330,7 +331,7 @@ static bool other_state(struct bench *b)
 {
     struct sbp_instr *instr = find_instr(b, is_forward);
     struct sbp_program *program = &b->step.program[0];
-    if (b->plan.graph.op[instr->op].output < 0)
+    if (b->plan.cut.graph.op[instr->op].output < 0)
         return false;
     struct sbp_state *state = &program->buffer[instr->buffer[SBP_AT_OUT]].dist.axis[any_axis(b)];
     state->kind = state->kind == SBP_BROADCAST ? SBP_PARTIAL : SBP_BROADCAST;
@@ -466,7 +467,7 @@ static bool sum_each_time(struct bench *b)
     if (instr == NULL || instr->section != SBP_SECTION_STEP)
         return false;
     instr->section = SBP_SECTION_BACKWARD;
-    return b->plan.parallel.zero < 2;
+    return b->plan.cut.parallel.zero < 2;
 }
 
 static bool cheaper_transfer(struct bench *b)
@@ -590,13 +591,13 @@ static bool other_program(struct bench *b)
 
 static bool other_holders(struct bench *b)
 {
-    b->step.holders[b->plan.graph.op[0].weight[0]]++;
+    b->step.holders[b->plan.cut.graph.op[0].weight[0]]++;
     return true;
 }
 
 static bool other_micro_batch(struct bench *b)
 {
-    b->plan.parallel.micro_batch /= 2;
+    b->plan.cut.parallel.micro_batch /= 2;
     return true;
 }
 
@@ -608,7 +609,7 @@ static bool other_stages(struct bench *b)
 
 static bool other_axis(struct bench *b)
 {
-    b->plan.mesh.axis[any_axis(b)].size = 5;
+    b->plan.cut.mesh.axis[any_axis(b)].size = 5;
     return true;
 }
 
@@ -618,7 +619,7 @@ static struct sbp_fix *ask_for(struct bench *b, int op)
     struct sbp_fix *fix = &b->fix;
     *fix = (struct sbp_fix){.zero = SBP_ANY};
     (void)snprintf(fix->layer, sizeof fix->layer, "%s",
-                   b->plan.graph.op[b->plan.graph.op[op].site].name);
+                   b->plan.cut.graph.op[b->plan.cut.graph.op[op].site].name);
     for (int role = 0; role < SBP_MAX_ROLES; role++)
         for (int level = 0; level < SBP_MAX_LEVELS; level++)
             fix->factor[role][level] = SBP_ANY;
@@ -630,7 +631,7 @@ static struct sbp_fix *ask_for(struct bench *b, int op)
 static bool broken_fix(struct bench *b)
 {
     const int op = any_op(b);
-    ask_for(b, op)->factor[any(b, b->plan.graph.op[op].entry->role_count)][0] = 5;
+    ask_for(b, op)->factor[any(b, b->plan.cut.graph.op[op].entry->role_count)][0] = 5;
     return true;
 }
 
@@ -640,13 +641,13 @@ static bool broken_rest_fix(struct bench *b)
     struct sbp_fix *fix = ask_for(b, op);
     fix->rests = true;
     fix->rest[any(b, SBP_REST_STATES)][0] = 5;
-    return b->plan.graph.op[op].output >= 0;
+    return b->plan.cut.graph.op[op].output >= 0;
 }
 
 static int level_of(const struct bench *b, int op)
 {
     const int level = b->plan.strategy.zero[op];
-    return level == SBP_ZERO_DEFAULT ? (int)b->plan.parallel.zero : level;
+    return level == SBP_ZERO_DEFAULT ? (int)b->plan.cut.parallel.zero : level;
 }
 
 static bool broken_zero_fix(struct bench *b)
@@ -659,7 +660,7 @@ static bool broken_zero_fix(struct bench *b)
 /* A repeat of an operator that follows its input, from a random one on; -1: there is none. */
 static int any_repeat_of_follower(struct bench *b)
 {
-    const struct sbp_graph *graph = &b->plan.graph;
+    const struct sbp_graph *graph = &b->plan.cut.graph;
     const int from = any(b, graph->op_count);
     for (int i = 0; i < graph->op_count; i++) {
         const int op = (from + i) % graph->op_count;
@@ -676,7 +677,7 @@ static bool broken_repeat(struct bench *b)
     if (op < 0)
         return false;
     struct sbp_fix *const fix = ask_for(b, op);
-    fix->zero = level_of(b, b->plan.graph.op[op].site);
+    fix->zero = level_of(b, b->plan.cut.graph.op[op].site);
     b->plan.strategy.zero[op] = (uint8_t)((fix->zero + 1) % 4);
     return true;
 }
@@ -796,7 +797,7 @@ static void set_level(struct bench *b, int op, int level)
     struct sbp_diag diag = {{0}};
     b->plan.strategy.zero[op] = (uint8_t)level;
     sbp_step_free(&b->step);
-    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+    if (sbp_cut_step(&b->plan.cut, &b->plan.strategy, false, &b->step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     b->outcome.status = SBP_PLAN_FEASIBLE;
     b->outcome.objective_s = b->step.totals.step_s;
@@ -811,13 +812,13 @@ static bool check_own_fix(int setting, uint64_t seed)
     if (!bench_open(&b, setting, seed))
         return false;
     const int op = any_repeat_of_follower(&b);
-    const bool tries = op >= 0 && b.plan.parallel.owner == SBP_OWNER_NONE;
+    const bool tries = op >= 0 && b.plan.cut.parallel.owner == SBP_OWNER_NONE;
     if (tries) {
         struct sbp_fix fix[2];
         fix[0] = fix[1] = *ask_for(&b, op);
-        fix[0].zero = level_of(&b, b.plan.graph.op[op].site);
+        fix[0].zero = level_of(&b, b.plan.cut.graph.op[op].site);
         fix[1].zero = (fix[0].zero + 1) % 4;
-        (void)snprintf(fix[1].layer, sizeof fix[1].layer, "%s", b.plan.graph.op[op].name);
+        (void)snprintf(fix[1].layer, sizeof fix[1].layer, "%s", b.plan.cut.graph.op[op].name);
         b.request.fix = fix;
         b.request.fix_count = 2;
         set_level(&b, op, fix[1].zero);

@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "planner/plan/plan.h"
 #include "tests/support/check_bench.h"
 
 /* A compiler that forgets an instruction lays its buffers out for what is left, and prices that: so
@@ -18,14 +19,14 @@ static void expect_missed(const struct bench *b, const struct sbp_instr *dropped
     static const char *const LATER[] = {"lives from", "arena", "price", "is work", "takes"};
     struct sbp_diag diag;
     if (check(b, &diag) != SBP_E_INTERNAL)
-        fail_msg("%s seed %llu: %s in section %s is not missed", b->plan.graph.name,
+        fail_msg("%s seed %llu: %s in section %s is not missed", b->plan.cut.graph.name,
                  (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
                  sbp_section_name(dropped->section));
     for (size_t i = 0; i < sizeof LATER / sizeof *LATER; i++)
         if (strstr(diag.text, LATER[i]) != NULL)
-            fail_msg("%s seed %llu: %s in section %s is missed too late: %s", b->plan.graph.name,
-                     (unsigned long long)b->seed, sbp_instr_name(dropped->kind),
-                     sbp_section_name(dropped->section), diag.text);
+            fail_msg("%s seed %llu: %s in section %s is missed too late: %s",
+                     b->plan.cut.graph.name, (unsigned long long)b->seed,
+                     sbp_instr_name(dropped->kind), sbp_section_name(dropped->section), diag.text);
 }
 
 /* Leaves one instruction after the other out of a program. */
@@ -79,7 +80,7 @@ static void begin(struct bench *b, const char *model, const char *cluster)
     *b = (struct bench){0};
     if (sbp_plan_begin(parsed(model), "model", parsed(cluster), "cluster", &b->plan, &diag) !=
             SBP_OK ||
-        sbp_strategy_alloc(&b->plan.graph, &b->plan.arena, &b->plan.strategy) != SBP_OK)
+        sbp_strategy_alloc(&b->plan.cut.graph, &b->plan.arena, &b->plan.strategy) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -87,10 +88,11 @@ static void begin(struct bench *b, const char *model, const char *cluster)
 static void expect_refusal(struct bench *b, const char *word)
 {
     struct sbp_diag diag = {0};
-    assert_int_equal(sbp_strategy_close(&b->plan.graph, &b->plan.mesh, &b->plan.strategy, &diag),
-                     SBP_E_INPUT);
+    assert_int_equal(
+        sbp_strategy_close(&b->plan.cut.graph, &b->plan.cut.mesh, &b->plan.strategy, &diag),
+        SBP_E_INPUT);
     diag = (struct sbp_diag){0};
-    if (sbp_plan_step(&b->plan, &b->plan.strategy, &b->step, &diag) != SBP_OK)
+    if (sbp_cut_step(&b->plan.cut, &b->plan.strategy, false, &b->step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const struct sbp_claim claim = {.plan = &b->plan, .step = &b->step};
     assert_int_equal(sbp_check_plan(&claim, &diag), SBP_E_INTERNAL);
@@ -113,12 +115,12 @@ static void test_digits_of_the_whole_plan(void **state)
     const int batch = sbp_op_role(sbp_op(SBP_OP_LINEAR), "batch");
     const int column = sbp_op_role(sbp_op(SBP_OP_LINEAR), "column");
     for (int layer = 0; layer < 2; layer++) {
-        const int op = op_named(&b.plan.graph, layer == 0 ? "a" : "b");
+        const int op = op_named(&b.plan.cut.graph, layer == 0 ? "a" : "b");
         for (int axis = 0; axis < 2; axis++) {
             const bool by_batch = axis == layer;
             b.plan.strategy.op[op].role[axis] = (uint8_t)(by_batch ? batch : column);
             if (layer == 1) /* what the first one leaves rests whole: no transfer meets both */
-                b.plan.strategy.rest[b.plan.graph.op[op].output].axis[axis] =
+                b.plan.strategy.rest[b.plan.cut.graph.op[op].output].axis[axis] =
                     SBP_STATE_S((uint8_t)(by_batch ? SBP_DIM_BATCH : SBP_DIM_FEATURE));
         }
     }
@@ -132,7 +134,7 @@ static void test_heads_lie_with_keys(void **state)
     struct bench b;
     (void)state;
     begin(&b, LLAMA, FLAT);
-    const struct sbp_graph *graph = &b.plan.graph;
+    const struct sbp_graph *graph = &b.plan.cut.graph;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_entry *entry = graph->op[op].entry;
         const int whole = sbp_op_role(entry, "replicate");
@@ -153,7 +155,7 @@ static void test_rows_lie_in_runs(void **state)
     bool first = true;
     (void)state;
     begin(&b, IMAGES, FLAT);
-    const struct sbp_graph *graph = &b.plan.graph;
+    const struct sbp_graph *graph = &b.plan.cut.graph;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_entry *entry = graph->op[op].entry;
         for (int axis = 0; axis < 2; axis++)

@@ -4,8 +4,9 @@
 /* The search as a problem that `solve`, and other solvers, read. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
 {
+    const struct sbp_solve_request request = {.asked = job->request};
     struct sbp_problem problem;
-    enum sbp_status status = sbp_optimise_problem(&job->plan.cut, &job->request, &problem, diag);
+    enum sbp_status status = sbp_optimise_problem(&job->plan.cut, &request, &problem, diag);
     if (status == SBP_STOPPED)
         return sbp_fail(diag, SBP_E_IO, "%s: interrupted before the problem was written",
                         job->arguments->problem);

@@ -30,7 +30,7 @@ enum sbp_status sbp_job_price_trial(struct sbp_job *job)
     struct sbp_diag refusal = {{0}};
     SBP_TRY(sbp_strategy_close(&cut->graph, &cut->mesh, &job->trial.strategy, &refusal));
     SBP_TRY(sbp_cut_step(cut, &job->trial.strategy, true, &step, job->diag));
-    const bool communication = job->request->objective == SBP_COMMUNICATION;
+    const bool communication = job->request->asked.objective == SBP_COMMUNICATION;
     job->trial.objective_s = communication ? step.totals.communication_s : step.totals.step_s;
     job->trial.device_bytes = step.totals.device_bytes;
     job->least_bytes = fmin(job->least_bytes, (double)step.totals.device_bytes);
@@ -115,8 +115,8 @@ static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space
     enum sbp_status status = sbp_job_note_interrupt(
         job, sbp_job_solve(job, space, round->capacity_bytes, &choice, &round->bound_s));
     if (status == SBP_OK && choice != NULL) {
-        status = sbp_label(space, choice, job->request->solver_options.seed, &job->trial.strategy,
-                           labelling);
+        status = sbp_label(space, choice, job->request->asked.solver_options.seed,
+                           &job->trial.strategy, labelling);
         round->modelled_bytes = sbp_space_bytes(space, choice);
         round->verdict = NOT_LABELLED;
         round->broken_class = labelling->broken_class;

@@ -26,30 +26,30 @@ static bool bounds_step(const struct sbp_cut *cut)
 
 /* Whether the space's prices of boxing are never above the program's: they are the normal form's,
  * which paths undercut. */
-static bool bounds_boxing(const struct sbp_request *request)
+static bool bounds_boxing(const struct sbp_solve_request *request)
 {
-    return request->boxing != SBP_BOXING_PATH;
+    return request->asked.boxing != SBP_BOXING_PATH;
 }
 
 /* Of labelled prices. */
-static bool labels_bound(const struct sbp_cut *cut, const struct sbp_request *request)
+static bool labels_bound(const struct sbp_cut *cut, const struct sbp_solve_request *request)
 {
     return bounds_step(cut) && bounds_boxing(request);
 }
 
-bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_request *request)
+bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_solve_request *request)
 {
-    const bool paper_bounds =
-        request->boxing != SBP_BOXING_PAPER || sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL);
+    const bool paper_bounds = request->asked.boxing != SBP_BOXING_PAPER ||
+                              sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL);
     return labels_bound(cut, request) && paper_bounds;
 }
 
 /* ---- parts of a space ----------------------------------------------------------------------- */
 
 /* Looks for plans of a narrower space, which bound nothing and may not be there. */
-static enum sbp_status search_part(struct sbp_job *job, const struct sbp_request *part)
+static enum sbp_status search_part(struct sbp_job *job, const struct sbp_solve_request *part)
 {
-    const struct sbp_request *const request = job->request;
+    const struct sbp_solve_request *const request = job->request;
     const double size_log10 = job->outcome->space_size_log10;
     struct sbp_diag refusal = {{0}}, *const diag = job->diag;
     double bound_s = -INFINITY;
@@ -78,7 +78,7 @@ static bool next_batch_axes(const struct sbp_mesh *mesh, int batch[SBP_MAX_AXES]
 /* Plans whose layers all split the batch by the same axes, whichever those are. */
 static enum sbp_status search_batches(struct sbp_job *job)
 {
-    struct sbp_request aligned = *job->request;
+    struct sbp_solve_request aligned = *job->request;
     int batch[SBP_MAX_AXES] = {0};
     aligned.batch_axes = batch;
     aligned.store = NULL;
@@ -95,8 +95,8 @@ static enum sbp_status search_batches(struct sbp_job *job)
 static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
 {
     const bool is_worth_more = job->is_misled && job->cells <= ALIGNED_CELLS;
-    struct sbp_request narrower = *job->request;
-    narrower.space = SBP_SPACE_AUTODDL;
+    struct sbp_solve_request narrower = *job->request;
+    narrower.asked.space = SBP_SPACE_AUTODDL;
     narrower.store = NULL;
     if (isinf(job->best.objective_s))
         SBP_TRY(search_part(job, &narrower));
@@ -119,7 +119,7 @@ static void align_batch(const struct sbp_cut *cut, int batch[SBP_MAX_AXES])
 
 static enum sbp_status search_aligned(struct sbp_job *job)
 {
-    struct sbp_request aligned = *job->request;
+    struct sbp_solve_request aligned = *job->request;
     int batch[SBP_MAX_AXES] = {0};
     align_batch(job->cut, batch);
     aligned.batch_axes = batch;
@@ -169,9 +169,9 @@ static bool is_proved(const struct sbp_job *job, double bound_s)
 static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s)
 {
     const bool is_sum =
-        job->cut->parallel.pipeline == 1 || job->request->objective == SBP_COMMUNICATION;
+        job->cut->parallel.pipeline == 1 || job->request->asked.objective == SBP_COMMUNICATION;
     return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
-           job->request->solver_options.max_evaluations == 0 &&
+           job->request->asked.solver_options.max_evaluations == 0 &&
            labels_bound(job->cut, job->request) && bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
 }
 
@@ -179,22 +179,22 @@ static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s
  * a plan that was chosen as if nothing hid may be the better one. */
 static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double bound_s)
 {
-    const struct sbp_request *const asked = job->request;
+    const struct sbp_solve_request *const given = job->request;
     const struct sbp_parallel *parallel = &job->cut->parallel;
     const double overlap = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
                                                            : job->cut->cluster->gradient_overlap;
-    struct sbp_request cautious = *asked;
+    struct sbp_solve_request cautious = *given;
     double unused_s = -INFINITY;
     bool too_large = false;
-    if (overlap <= 0 || asked->objective != SBP_STEP_TIME || job->outcome->stopped ||
-        sbp_job_is_hopeless(job, bound_s) || asked->solver_options.max_evaluations > 0)
+    if (overlap <= 0 || given->asked.objective != SBP_STEP_TIME || job->outcome->stopped ||
+        sbp_job_is_hopeless(job, bound_s) || given->asked.solver_options.max_evaluations > 0)
         return SBP_OK;
     cautious.nothing_hides = true;
     job->request = &cautious;
     job->bounds = false;
     const enum sbp_status status = sbp_job_search(job, &unused_s, &too_large);
-    job->request = asked;
-    job->bounds = sbp_optimise_bounds(job->cut, asked);
+    job->request = given;
+    job->bounds = sbp_optimise_bounds(job->cut, given);
     return status;
 }
 
@@ -207,7 +207,7 @@ static enum sbp_status search_space(struct sbp_job *job)
         job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
         return SBP_OK;
     }
-    if (job->request->space == SBP_SPACE_FULL && !too_large && bound_s < INFINITY &&
+    if (job->request->asked.space == SBP_SPACE_FULL && !too_large && bound_s < INFINITY &&
         !job->outcome->stopped && !sbp_job_is_hopeless(job, bound_s))
         SBP_TRY(search_narrower(job, bound_s));
     if (job->is_for_bytes) {
@@ -305,7 +305,7 @@ static void conclude(struct sbp_job *job)
 
 static enum sbp_status search_meshes(struct sbp_job *job)
 {
-    switch (sbp_space_rule(job->request->space)->mesh) {
+    switch (sbp_space_rule(job->request->asked.space)->mesh) {
     case SBP_MESH_BEST:
         return search_best_mesh(job);
     case SBP_MESH_NODE:
@@ -329,14 +329,14 @@ static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(str
     return SBP_OK;
 }
 
-static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_request *request,
+static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_request *request,
                              enum sbp_status (*look)(struct sbp_job *job), struct sbp_arena *arena,
                              struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
-    struct sbp_request timed = *request;
-    if (timed.deadline_s == 0 && timed.solver_options.time_limit_s > 0)
-        timed.deadline_s = start_s + timed.solver_options.time_limit_s;
+    struct sbp_solve_request timed = *request;
+    if (timed.deadline_s == 0 && timed.asked.solver_options.time_limit_s > 0)
+        timed.deadline_s = start_s + timed.asked.solver_options.time_limit_s;
     *outcome = (struct sbp_outcome){
         .objective_s = INFINITY, .strategy_s = INFINITY, .lower_bound_s = -INFINITY};
     struct sbp_job job = {.cut = cut,
@@ -345,7 +345,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_request
                           .outcome = outcome,
                           .diag = diag,
                           .best = {.objective_s = INFINITY},
-                          .limit_bytes = sbp_request_limit_bytes(request, cut->cluster),
+                          .limit_bytes = sbp_request_limit_bytes(&request->asked, cut->cluster),
                           .start_s = start_s,
                           .least_bytes = INFINITY,
                           .bound_s = INFINITY,
@@ -358,14 +358,15 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_request
     return status;
 }
 
-enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_solve_request *request,
                              struct sbp_arena *arena, struct sbp_outcome *outcome,
                              struct sbp_diag *diag)
 {
     return begin(cut, request, search_meshes, arena, outcome, diag);
 }
 
-enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut,
+                                     const struct sbp_solve_request *request,
                                      struct sbp_arena *arena, struct sbp_outcome *outcome,
                                      struct sbp_diag *diag)
 {
@@ -379,9 +380,9 @@ static enum sbp_status search_for_bytes(struct sbp_job *job)
     return search_meshes(job);
 }
 
-enum sbp_status sbp_optimise_least(const struct sbp_cut *cut, const struct sbp_request *request,
-                                   struct sbp_arena *arena, struct sbp_outcome *outcome,
-                                   struct sbp_diag *diag)
+enum sbp_status sbp_optimise_least(const struct sbp_cut *cut,
+                                   const struct sbp_solve_request *request, struct sbp_arena *arena,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     return begin(cut, request, search_for_bytes, arena, outcome, diag);
 }
@@ -400,7 +401,7 @@ static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
 /* One call of sbp_optimise_bound, or of sbp_optimise_least_bytes: that looks closely. */
 struct bounding {
     const struct sbp_cut *cut;
-    const struct sbp_request *request;
+    const struct sbp_solve_request *request;
     bool is_close;
     struct sbp_optimise_bound bound;
 };
@@ -422,7 +423,8 @@ static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron
         sbp_space_free(&space);
         return SBP_OK;
     }
-    const double room = (double)sbp_request_limit_bytes(b->request, b->cut->cluster) - reserve;
+    const double room =
+        (double)sbp_request_limit_bytes(&b->request->asked, b->cut->cluster) - reserve;
     enum sbp_status status = sbp_space_bound(&space, room, &space.arena, &found);
     if (status == SBP_OK && b->is_close)
         status = bound_bytes(&space, &found.least_bytes);
@@ -459,7 +461,7 @@ static enum sbp_status bound_any(struct bounding *b, struct sbp_diag *diag)
     struct sbp_megatron_mesh megatron;
     b->bound = (struct sbp_optimise_bound){
         .bound_s = INFINITY, .time_s = INFINITY, .least_bytes = INFINITY};
-    switch (sbp_space_rule(b->request->space)->mesh) {
+    switch (sbp_space_rule(b->request->asked.space)->mesh) {
     case SBP_MESH_BEST:
         return bound_meshes(b, diag);
     case SBP_MESH_NODE:
@@ -470,7 +472,8 @@ static enum sbp_status bound_any(struct bounding *b, struct sbp_diag *diag)
     }
 }
 
-enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut,
+                                   const struct sbp_solve_request *request,
                                    struct sbp_optimise_bound *bound, struct sbp_diag *diag)
 {
     struct bounding bounding = {.cut = cut, .request = request};
@@ -480,10 +483,10 @@ enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut, const struct sbp_r
 }
 
 enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
-                                         const struct sbp_request *request, double *bytes,
+                                         const struct sbp_solve_request *request, double *bytes,
                                          struct sbp_diag *diag)
 {
-    struct sbp_request all = *request;
+    struct sbp_solve_request all = *request;
     struct bounding bounding = {.cut = cut, .request = &all, .is_close = true};
     all.every_level = true; /* one that is left out may need less by a closer look */
     const enum sbp_status status = bound_any(&bounding, diag);
@@ -491,18 +494,19 @@ enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
     return status;
 }
 
-enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut,
+                                     const struct sbp_solve_request *request,
                                      struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_space space;
-    if (sbp_space_rule(request->space)->mesh != SBP_MESH_FREE)
+    if (sbp_space_rule(request->asked.space)->mesh != SBP_MESH_FREE)
         return sbp_fail(diag, SBP_E_USAGE,
                         "--problem: space %s is a problem for each of its meshes; legal with "
                         "full, autoddl, data-parallel and others that split layer by layer",
-                        sbp_space_name(request->space));
+                        sbp_space_name(request->asked.space));
     SBP_TRY(sbp_space_make(cut, request, NULL, NULL, &space, diag));
-    const double room =
-        (double)(sbp_request_limit_bytes(request, cut->cluster) - cut->cluster->reserve_bytes);
+    const double room = (double)(sbp_request_limit_bytes(&request->asked, cut->cluster) -
+                                 cut->cluster->reserve_bytes);
     const enum sbp_status status = sbp_space_problem(&space, room, problem, diag);
     sbp_space_free(&space);
     return status;

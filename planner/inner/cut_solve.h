@@ -8,7 +8,7 @@
 #define SBP_PLANNER_INNER_CUT_SOLVE_H
 
 #include "costmodel/program/cut.h"
-#include "planner/plan/request.h"
+#include "planner/space/solve_request.h"
 
 struct sbp_ranked; /* planner/inner/solution_pool.h */
 
@@ -40,22 +40,23 @@ struct sbp_outcome {
  * outcome->status; then outcome->strategy is unusable, unless outcome->strategy_s is finite.
  * E_INPUT: the space holds no legal strategy because sizes do not divide (named), or a fix is
  * wrong; E_UNSUPPORTED: the solver refuses the problem. */
-enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_solve_request *request,
                              struct sbp_arena *arena, struct sbp_outcome *outcome,
                              struct sbp_diag *diag) SBP_MUST_USE;
 
 /* As sbp_optimise, but only plans whose layers all split the batch by as many axes as divide it,
  * the outermost first: quick, mostly legal and rarely the best. Bounds nothing. A space without
  * such plans is an answer, too. */
-enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut,
+                                     const struct sbp_solve_request *request,
                                      struct sbp_arena *arena, struct sbp_outcome *outcome,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 /* As sbp_optimise, but for the plan that needs the least memory by the memory model, whatever it
  * costs; as compiled it may need more than another one. Bounds nothing. */
-enum sbp_status sbp_optimise_least(const struct sbp_cut *cut, const struct sbp_request *request,
-                                   struct sbp_arena *arena, struct sbp_outcome *outcome,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_optimise_least(const struct sbp_cut *cut,
+                                   const struct sbp_solve_request *request, struct sbp_arena *arena,
+                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
@@ -67,7 +68,8 @@ struct sbp_optimise_bound {
     double bound_s, time_s, least_bytes;
     double space_size_log10; /* as in sbp_outcome */
 };
-enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut,
+                                   const struct sbp_solve_request *request,
                                    struct sbp_optimise_bound *bound,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
@@ -75,15 +77,16 @@ enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut, const struct sbp_r
  * closer look than sbp_optimise_bound takes (planner/pricing/working_set.h). The request's
  * refuted_s is 0. E_INPUT: no legal strategy; SBP_STOPPED. */
 enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
-                                         const struct sbp_request *request, double *bytes,
+                                         const struct sbp_solve_request *request, double *bytes,
                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whether prices of the request's space are never above those of its plans. */
-bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_request *request);
+bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_solve_request *request);
 
 /* The pairwise problem of a request alone, memory as the search models it: for other solvers.
  * E_USAGE: the space is not one problem; SBP_STOPPED. */
-enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut,
+                                     const struct sbp_solve_request *request,
                                      struct sbp_problem *problem,
                                      struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -20,7 +20,7 @@ struct sbp_candidate {
 struct sbp_job {
     const struct sbp_cut *cut;
     struct sbp_arena *arena; /* of the plan that is found */
-    const struct sbp_request *request;
+    const struct sbp_solve_request *request;
     struct sbp_outcome *outcome;
     struct sbp_diag *diag;
     const struct sbp_megatron_mesh *megatron; /* NULL outside those spaces */

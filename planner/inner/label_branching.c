@@ -185,7 +185,7 @@ static bool has_choices(const struct refiner *r, const uint8_t *banned)
 
 static void tell_progress(const struct refiner *r)
 {
-    const struct sbp_solver_options *options = &r->out->request->solver_options;
+    const struct sbp_solver_options *options = &r->out->request->asked.solver_options;
     if (options->progress != NULL)
         options->progress(options->progress_context, r->out->evaluations, r->out->best_s,
                           sbp_clock_s() - r->out->start_s);
@@ -194,7 +194,7 @@ static void tell_progress(const struct refiner *r)
 static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
                              struct sbp_solution *solution)
 {
-    struct sbp_solver_options options = r->out->request->solver_options;
+    struct sbp_solver_options options = r->out->request->asked.solver_options;
     if (options.time_limit_s > 0)
         options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
     options.max_evaluations = r->work < MOST_WORK ? MOST_WORK - r->work : 1;
@@ -400,7 +400,7 @@ enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *d
     struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->cut};
     if (r.view.mesh.axis_count > MOST_AXES)
         return SBP_OK;
-    struct sbp_request request = *refinement->request;
+    struct sbp_solve_request request = *refinement->request;
     request.store = NULL;
     request.labelled = true;
     request.every_level = true; /* what is dear along one path may make the shorter step */

@@ -14,7 +14,7 @@
 
 struct sbp_refinement {
     const struct sbp_cut *cut;
-    const struct sbp_request *request;
+    const struct sbp_solve_request *request;
     double capacity_bytes;      /* of the space's memory model, INFINITY: none */
     struct sbp_strategy *trial; /* scratch, allocated by sbp_strategy_alloc */
     /* Closes, compiles and prices the trial, and keeps it when it is the best so far. E_INPUT: not

@@ -60,7 +60,7 @@ static void unfold_rests(const struct sbp_problem *problem, const struct sbp_eli
 /* What the rounds before have left of the request's time and evaluations. */
 static struct sbp_solver_options options_left(const struct sbp_job *job)
 {
-    return sbp_solver_options_left(job->request->solver_options, sbp_clock_s() - job->start_s,
+    return sbp_solver_options_left(job->request->asked.solver_options, sbp_clock_s() - job->start_s,
                                    job->outcome->evaluations);
 }
 
@@ -159,7 +159,7 @@ static enum sbp_status solve_whole(struct solving *s, bool *found)
     struct sbp_solver_options options = options_left(s->job);
     options.upper_bound = s->goal_s;
     const enum sbp_status status =
-        solve_tables(s, s->space, s->job->request->solver, &options, &solution, found);
+        solve_tables(s, s->space, s->job->request->asked.solver, &options, &solution, found);
     if (status == SBP_OK)
         s->bound_s = proved_s(&solution);
     sbp_solution_free(&solution);
@@ -169,7 +169,7 @@ static enum sbp_status solve_whole(struct solving *s, bool *found)
 /* Whether time was up, or somebody asked to stop, while tables were searched. */
 static bool is_interrupted(const struct solving *s)
 {
-    const double limit_s = s->job->request->solver_options.time_limit_s;
+    const double limit_s = s->job->request->asked.solver_options.time_limit_s;
     return sbp_space_interrupted(s->space) ||
            (limit_s > 0 && sbp_clock_s() - s->job->start_s >= limit_s);
 }
@@ -185,8 +185,8 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
     options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + 1e-9));
     options.max_evaluations =
         isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
-    const enum sbp_status status =
-        solve_tables(s, &reduction->space, s->job->request->solver, &options, &solution, found);
+    const enum sbp_status status = solve_tables(s, &reduction->space, s->job->request->asked.solver,
+                                                &options, &solution, found);
     if (status == SBP_OK) {
         s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
         /* The tables' budget does not end the whole search. */
@@ -221,9 +221,9 @@ static enum sbp_status reduce_and_solve(struct solving *s, bool *found)
 /* Other solvers than `exact` are asked for to be seen at work: they get the space as it is. */
 static bool may_reduce(const struct solving *s)
 {
-    const struct sbp_solver *solver = s->job->request->solver;
+    const struct sbp_solver *solver = s->job->request->asked.solver;
     return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
-           s->job->request->solver_options.max_evaluations == 0 &&
+           s->job->request->asked.solver_options.max_evaluations == 0 &&
            sbp_space_cells(s->space) >
                (isfinite(s->capacity_bytes) ? FEW_LABELLED_CELLS : FEW_CELLS);
 }

@@ -270,7 +270,7 @@ static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, i
 static void write_labels(const struct sbp_space *space, const int *choice, const uint8_t *role,
                          struct sbp_strategy *strategy)
 {
-    strategy->boxing = space->request->boxing;
+    strategy->boxing = space->request->asked.boxing;
     for (int op = 0; op < space->graph->op_count; op++) {
         const int variable = space->op_variable[op], decider = sbp_space_decider(space, op);
         const int chosen = decider < 0 ? 0 : space->variable[decider].zero[choice[decider]];

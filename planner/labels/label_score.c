@@ -101,7 +101,7 @@ static sbp_axes moving_axes(const struct sbp_judge *judge, const uint8_t *role,
                             const struct sbp_transfer *transfer)
 {
     const struct moves moves = moves_of(judge, role, transfer);
-    if (judge->space->request->boxing != SBP_BOXING_PAPER)
+    if (judge->space->request->asked.boxing != SBP_BOXING_PAPER)
         return moves.conflict;
     const struct sbp_space_variable *from = &judge->space->variable[transfer->from];
     const int tag = from->tag[from->tuple[judge->choice[transfer->from]]];

@@ -37,7 +37,7 @@ struct sbp_explorer {
     struct sbp_arena cut_arena;
     struct sbp_arena solve_arena; /* of strategies that are found for it */
     const struct sbp_request *request;
-    struct sbp_request asked; /* the request as candidates are solved by it */
+    struct sbp_solve_request solve; /* how candidates are solved, but for what is their own */
     struct sbp_outcome *out;
     struct sbp_diag *diag;
     struct sbp_arena arena;
@@ -121,7 +121,7 @@ enum sbp_status sbp_explorer_rank_first(struct sbp_explorer *e) SBP_MUST_USE;
 /* ---- node_solve.c ------------------------------------------------------------------------- */
 
 /* The request for a candidate's spaces, of which none of another candidate's is alive. */
-struct sbp_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node);
+struct sbp_solve_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node);
 /* The view along the longest path, which needs no strategy, of the plan's parallel. */
 enum sbp_status sbp_explorer_plain_view(struct sbp_explorer *e, struct sbp_view *view,
                                         struct sbp_diag *diag) SBP_MUST_USE;

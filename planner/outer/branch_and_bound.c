@@ -45,7 +45,7 @@ bool sbp_explorer_is_over(struct sbp_explorer *e)
     const struct sbp_solver_options *options = &e->request->solver_options;
     e->out->stopped |=
         (options->stop != NULL && *options->stop != 0) ||
-        (e->asked.deadline_s > 0 && sbp_clock_s() >= e->asked.deadline_s) ||
+        (e->solve.deadline_s > 0 && sbp_clock_s() >= e->solve.deadline_s) ||
         (options->max_evaluations > 0 && e->out->evaluations >= options->max_evaluations);
     return e->out->stopped;
 }
@@ -293,10 +293,10 @@ enum sbp_status sbp_explore(const struct sbp_plan *given, const struct sbp_reque
                              .ranking = ranking,
                              .open_s = INFINITY,
                              .start_s = sbp_clock_s(),
-                             .asked = *request};
+                             .solve = {.asked = *request}};
     if (request->solver_options.time_limit_s > 0)
-        e.asked.deadline_s = e.start_s + request->solver_options.time_limit_s;
-    e.asked.zero_is_free = !request->runnable &&
+        e.solve.deadline_s = e.start_s + request->solver_options.time_limit_s;
+    e.solve.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
     enum sbp_status status = sbp_ranking_init(ranking, &given->workload.model, arena, most);

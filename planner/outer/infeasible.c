@@ -17,7 +17,7 @@ struct lean {
 
 struct lean_search {
     struct sbp_explorer *explorer;
-    struct sbp_request request;
+    struct sbp_solve_request request;
     struct lean *lean; /* (count) */
     int count;
     struct sbp_ranked *least; /* device_bytes 0: none yet */
@@ -55,7 +55,8 @@ static enum sbp_status ask(struct lean_search *s, struct lean *lean,
     struct sbp_diag refusal = {{0}};
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->solve_arena);
     if (s->request.deadline_s > 0)
-        s->request.solver_options.time_limit_s = fmax(1e-9, s->request.deadline_s - sbp_clock_s());
+        s->request.asked.solver_options.time_limit_s =
+            fmax(1e-9, s->request.deadline_s - sbp_clock_s());
     enum sbp_status status = sbp_explorer_cut(e, &e->node[lean->node].parallel, &refusal);
     if (status == SBP_OK)
         status = question(s, lean, &refusal);
@@ -82,10 +83,10 @@ static enum sbp_status raise_bounds(struct lean_search *s)
     const double deadline_s = s->request.deadline_s;
     int leading = 0;
     if (deadline_s > 0)
-        s->request.deadline_s -= (1 - BOUND_SHARE) * s->request.solver_options.time_limit_s;
+        s->request.deadline_s -= (1 - BOUND_SHARE) * s->request.asked.solver_options.time_limit_s;
     for (int done = 0; done < s->count && leading < MOST_SOLVED; done++) {
         const double next_bytes = s->lean[done].bound_bytes;
-        if (sbp_request_interrupted(&s->request))
+        if (sbp_solve_is_interrupted(&s->request))
             break;
         SBP_TRY(ask(s, &s->lean[done], raise_bound));
         leading = 0;
@@ -128,7 +129,7 @@ static enum sbp_status solve_all(struct lean_search *s)
     for (int i = 0; i < s->count && (i < MOST_SOLVED || s->least->device_bytes == 0); i++) {
         const bool is_beaten =
             s->least->device_bytes > 0 && s->lean[i].bound_bytes >= (double)s->least->device_bytes;
-        if (is_beaten || sbp_request_interrupted(&s->request))
+        if (is_beaten || sbp_solve_is_interrupted(&s->request))
             break;
         SBP_TRY(ask(s, &s->lean[i], solve));
     }
@@ -140,7 +141,7 @@ static enum sbp_status find_least(struct lean_search *s)
     struct sbp_explorer *const e = s->explorer;
     SBP_TRY(sbp_strategy_alloc(&e->given->workload.model, e->plans, &s->least->strategy));
     SBP_TRY(list(s));
-    if (s->request.solver_options.max_evaluations == 0) {
+    if (s->request.asked.solver_options.max_evaluations == 0) {
         SBP_TRY(raise_bounds(s));
         SBP_TRY(solve_all(s));
     }
@@ -171,13 +172,13 @@ static void settle_bound(struct sbp_explorer *e)
 
 /* The time may be up where nothing was found: the answer to that has time of its own. The same plan
  * is found whatever the limit of memory, so that a search which is given what is named has one. */
-static struct sbp_request request_of(const struct sbp_explorer *e)
+static struct sbp_solve_request request_of(const struct sbp_explorer *e)
 {
-    struct sbp_request request = e->asked;
-    double *const limit_s = &request.solver_options.time_limit_s;
+    struct sbp_solve_request request = e->solve;
+    double *const limit_s = &request.asked.solver_options.time_limit_s;
     const double now_s = sbp_clock_s();
-    request.solver = NULL;
-    request.memory_limit_bytes = INT64_MAX;
+    request.asked.solver = NULL;
+    request.asked.memory_limit_bytes = INT64_MAX;
     if (*limit_s > 0) {
         *limit_s = fmax(*limit_s - (now_s - e->start_s), LIMIT_SHARE * *limit_s);
         request.deadline_s = now_s + *limit_s;

@@ -20,10 +20,10 @@ static double left_s(const struct sbp_explorer *e)
 static enum sbp_status optimise_aligned(struct sbp_explorer *e, const struct sbp_node *node,
                                         struct sbp_outcome *found, struct sbp_diag *refusal)
 {
-    struct sbp_request request = sbp_explorer_request(e, node);
+    struct sbp_solve_request request = sbp_explorer_request(e, node);
     struct sbp_view view;
     if (isfinite(left_s(e)))
-        request.solver_options.time_limit_s = fmax(1e-9, left_s(e));
+        request.asked.solver_options.time_limit_s = fmax(1e-9, left_s(e));
     request.deadline_s = 0; /* sooner: by the time limit */
     request.view = &view;
     SBP_TRY(sbp_explorer_cut(e, &node->parallel, refusal));

@@ -24,9 +24,9 @@ static bool is_to_relax(const struct sbp_explorer *e, const struct sbp_node *nod
            node->bound_s <= MOST_RELAXED * node->time_s;
 }
 
-struct sbp_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node)
+struct sbp_solve_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node)
 {
-    struct sbp_request request = e->asked;
+    struct sbp_solve_request request = e->solve;
     sbp_space_store_trim(&e->store);
     request.part = node->part;
     request.store = &e->store;
@@ -99,7 +99,7 @@ void sbp_explorer_note_outcome(struct sbp_explorer *e, const struct sbp_outcome 
 enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node, bool *legal)
 {
     struct sbp_diag refusal = {{0}};
-    struct sbp_request request = sbp_explorer_request(e, node);
+    struct sbp_solve_request request = sbp_explorer_request(e, node);
     struct sbp_optimise_bound bound = {0};
     struct sbp_view view;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
@@ -156,11 +156,11 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
                                    const struct sbp_path *path, struct sbp_outcome *found)
 {
     struct sbp_view view;
-    struct sbp_request request = sbp_explorer_request(e, node);
+    struct sbp_solve_request request = sbp_explorer_request(e, node);
     struct sbp_diag refusal = {{0}};
     const double most_s = fmin(sbp_explorer_goal_s(e), sbp_explorer_ceiling_s(e, node));
     request.upper_bound_s = isfinite(most_s) ? most_s : 0;
-    request.solver_options = options_left(e);
+    request.asked.solver_options = options_left(e);
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
         request.view = &view;
@@ -203,7 +203,7 @@ static bool may_settle(struct sbp_explorer *e, const struct sbp_node *node)
            isfinite(sbp_explorer_goal_s(e)) && !sbp_explorer_is_refuted(e, node->bound_s) &&
            !sbp_explorer_is_over(e) && sbp_explorer_proves(e) &&
            sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
-           sbp_optimise_bounds(&e->cut, &e->asked);
+           sbp_optimise_bounds(&e->cut, &e->solve);
 }
 
 /* Along the path that work alone would make the longest, along those of the plans found, then along
@@ -259,7 +259,7 @@ static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *
         node->least_bytes < TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     const enum sbp_status status =
-        sbp_optimise_least_bytes(&e->cut, &e->asked, &least_bytes, &refusal);
+        sbp_optimise_least_bytes(&e->cut, &e->solve, &least_bytes, &refusal);
     if (status == SBP_E_MEMORY)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     if (status == SBP_OK && least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
@@ -297,8 +297,8 @@ static void offer_settled(void *context, const struct sbp_strategy *strategy, do
 
 enum sbp_status sbp_explorer_settle(struct sbp_explorer *e, struct sbp_node *node)
 {
-    struct sbp_request request = sbp_explorer_request(e, node);
-    request.solver_options = options_left(e);
+    struct sbp_solve_request request = sbp_explorer_request(e, node);
+    request.asked.solver_options = options_left(e);
     struct sbp_settling settling = {.cut = &e->cut,
                                     .request = &request,
                                     .mixture = node->mixture,

@@ -20,7 +20,7 @@ struct settler {
     struct sbp_diag *diag;
     struct sbp_arena arena; /* of spaces */
     struct sbp_arena pass;  /* of what is narrowed */
-    struct sbp_request request;
+    struct sbp_solve_request request;
     struct sbp_view view[SBP_MOST_PATHS + 1];
     struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
     int space_count;
@@ -37,7 +37,7 @@ struct settler {
 static enum sbp_status make_space(struct settler *t, const struct sbp_path *path,
                                   struct sbp_view *view, struct sbp_space *space)
 {
-    struct sbp_request request = t->request;
+    struct sbp_solve_request request = t->request;
     SBP_TRY(sbp_view_make(t->s->cut, path, &t->arena, view, t->diag));
     request.view = view;
     SBP_TRY(sbp_space_make(t->s->cut, &request, NULL, NULL, space, t->diag));
@@ -66,7 +66,8 @@ static enum sbp_status price(struct settler *t, const int *choice, struct sbp_st
     struct sbp_diag refusal = {{0}};
     struct sbp_step step;
     *legal = false;
-    SBP_TRY(sbp_label(&t->space[0], choice, t->request.solver_options.seed, &t->trial, &labelling));
+    SBP_TRY(sbp_label(&t->space[0], choice, t->request.asked.solver_options.seed, &t->trial,
+                      &labelling));
     if (labelling.broken_class >= 0 || labelling.broken_rests > 0)
         return SBP_OK;
     enum sbp_status status = sbp_strategy_close(&cut->graph, &cut->mesh, &t->trial, &refusal);
@@ -89,7 +90,7 @@ static void offer(struct settler *t, double objective_s)
 
 static bool fits(const struct settler *t, int64_t bytes)
 {
-    return bytes <= sbp_request_limit_bytes(&t->request, t->s->cut->cluster);
+    return bytes <= sbp_request_limit_bytes(&t->request.asked, t->s->cut->cluster);
 }
 
 /* Its path is longer than all that are known, or nothing more can be said of what it bounds. */
@@ -147,7 +148,7 @@ static enum sbp_status make_problems(struct settler *t, int count, struct sbp_pr
 
 static struct sbp_solver_options options_left(const struct settler *t)
 {
-    struct sbp_solver_options options = t->request.solver_options;
+    struct sbp_solver_options options = t->request.asked.solver_options;
     if (t->request.deadline_s > 0)
         options.time_limit_s = fmax(1e-9, t->request.deadline_s - sbp_clock_s());
     return options;
@@ -236,7 +237,7 @@ enum sbp_status sbp_settle(struct sbp_settling *settling, struct sbp_diag *diag)
     settling->evaluations = 0;
     settling->stopped = settling->memory_binds = false;
     t.request.every_level = true;
-    t.request.solver_options.progress = NULL;
+    t.request.asked.solver_options.progress = NULL;
     const enum sbp_status status = settle(&t);
     settling->bound_s = t.proved_s; /* what passes proved before one failed is still so */
     for (int i = 0; i < t.space_count; i++)

@@ -8,13 +8,14 @@
 #define SBP_PLANNER_OUTER_PATH_ENUMERATION_H
 
 #include "planner/paths/path_mixture.h"
-#include "planner/plan/request.h"
+#include "planner/space/solve_request.h"
 
 struct sbp_settling {
     const struct sbp_cut *cut;
-    const struct sbp_request *request; /* as the candidate is searched; its view does not count */
-    struct sbp_mixture *mixture;       /* of the cut, played */
-    double goal_s;                     /* only plans that cost less are looked for */
+    const struct sbp_solve_request
+        *request;                /* as the candidate is searched; its view does not count */
+    struct sbp_mixture *mixture; /* of the cut, played */
+    double goal_s;               /* only plans that cost less are looked for */
     /* Takes a plan that costs less than all before; the strategy changes when it returns. */
     void (*offer)(void *context, const struct sbp_strategy *strategy, double objective_s);
     void *context;

@@ -49,10 +49,6 @@ struct sbp_fix {
     int zero; /* ZeRO level of its weights; SBP_ANY: the plan's */
 };
 
-struct sbp_view;
-struct sbp_space_store;
-struct sbp_part;
-
 struct sbp_request {
     enum sbp_space_kind space;       /* default full */
     const struct sbp_solver *solver; /* NULL: exact, or coordinate-descent where exact refuses */
@@ -61,34 +57,11 @@ struct sbp_request {
     int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
     unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
-    bool puts_memory_off;        /* a plan that does not fit is an answer (outcome->is_too_large) */
-    double upper_bound_s;        /* only plans that cost less are looked for; 0: any */
-    double refuted_s;            /* of bounds: what takes no less time at best, whatever it needs of
-                                    memory, is not looked at any closer; 0: all is */
-    const struct sbp_view *view; /* of the plan's parallel; NULL: along its longest path */
-    const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
-    bool every_level;            /* ZeRO levels stay that cost no less along the view */
-    bool labelled;               /* axes that are alike are families of their own
-                                    (planner/inner/label_branching.c) */
-    bool zero_is_free;           /* every layer's ZeRO level is chosen; else the parallel's */
-    bool runnable;         /* only plans that the executor runs: nothing around the strategy */
-    bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
-    const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
-    struct sbp_space_store *store; /* what the spaces of several candidates share; NULL: nothing */
+    bool runnable;  /* only plans that the executor runs: nothing around the strategy */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
-    double
-        deadline_s; /* by sbp_clock_s, when solver_options' time is up; 0: never, or not yet set */
 };
-
-/* Whether the flag asks to stop, or the time is up. */
-static inline bool sbp_request_interrupted(const struct sbp_request *request)
-{
-    const atomic_int *stop = request->solver_options.stop;
-    return (stop != NULL && *stop != 0) ||
-           (request->deadline_s > 0 && sbp_clock_s() >= request->deadline_s);
-}
 
 /* What a device may hold. */
 static inline int64_t sbp_request_limit_bytes(const struct sbp_request *request,

@@ -57,7 +57,7 @@ static struct rates update_rates(const struct sbp_space *space)
     const double state =
         (double)bytes->master + sbp_training_moments(training) * (double)bytes->moment;
     struct rates rates = {0, cluster->kernel_launch_s};
-    if (space->request->objective != SBP_STEP_TIME)
+    if (space->request->asked.objective != SBP_STEP_TIME)
         return (struct rates){0, 0};
     rates.parameter_s = sbp_cluster_kernel_s(cluster, space->pricing.type, 0,
                                              sbp_price_update_bytes(&space->pricing));
@@ -95,7 +95,7 @@ static struct terms terms_of(const struct sbp_space *space)
         terms.shard_bytes[level] = sbp_space_state_bytes(space, level, 0, 1);
     }
     const bool may_hide =
-        space->request->objective == SBP_STEP_TIME && !space->request->nothing_hides;
+        space->request->asked.objective == SBP_STEP_TIME && !space->request->nothing_hides;
     /* Sums in chunks run beside the optimizer (Myelin, V-C); those with other stages do not. */
     if (space->parallel->chunk_factor > 0)
         terms.stage_sum_shown = 1;

@@ -173,7 +173,8 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
     kind.tags = pair->is_keep                            ? tags_that_rest(&a, &b)
                 : pair->goes_on && a.partial > b.partial ? 0
                                                          : ANY_TAG;
-    if (pair->space->request->boxing == SBP_BOXING_PAPER && !pair->is_keep && !pair->is_whole) {
+    if (pair->space->request->asked.boxing == SBP_BOXING_PAPER && !pair->is_keep &&
+        !pair->is_whole) {
         const int gap = a.split[SBP_DIM_BATCH] - b.split[SBP_DIM_BATCH];
         kind.moves = (int8_t)(gap < 0 ? -gap : gap);
         kind.changes = a.split[SBP_DIM_FEATURE] != b.split[SBP_DIM_FEATURE];
@@ -192,7 +193,7 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
         kind.moves = (int8_t)least_moves(&a, &b);
     }
     if (!pair->space->moves_grow && !pair->is_keep &&
-        pair->space->request->boxing != SBP_BOXING_PAPER)
+        pair->space->request->asked.boxing != SBP_BOXING_PAPER)
         kind.most_moves = (int8_t)most_moves(&a, &b);
     return kind;
 }
@@ -384,8 +385,8 @@ double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind 
         return least_s(pair, kind, traded_s);
     if (pair->is_keep)
         return 0;
-    return pair->space->request->boxing == SBP_BOXING_PAPER ? paper_s(pair, kind, tag)
-                                                            : least_s(pair, kind, moves_s);
+    return pair->space->request->asked.boxing == SBP_BOXING_PAPER ? paper_s(pair, kind, tag)
+                                                                  : least_s(pair, kind, moves_s);
 }
 
 /* ---- single pairs of choices ----------------------------------------------------------------- */

@@ -94,7 +94,7 @@ static struct arithmetic compute(const struct sheet *sheet, const struct sbp_fac
     const int op = sheet->work->op;
     struct arithmetic a = {.is_known = true, .factor = *factor};
     a.inner_count = sbp_op_inner(space->graph, op, factor, a.inner);
-    if (space->request->objective != SBP_STEP_TIME)
+    if (space->request->asked.objective != SBP_STEP_TIME)
         return a;
     a.forward_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_FORWARD);
     a.weight_s = sbp_price_pass_s(pricing, op, factor, SBP_PASS_WEIGHT_GRADIENT);
@@ -189,7 +189,7 @@ static void add_copies(const struct sheet *sheet, const struct replicas *replica
     const struct sbp_space *space = sheet->space;
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
     double convert_s = 0;
-    if (bytes->compute > 0 && space->request->objective == SBP_STEP_TIME)
+    if (bytes->compute > 0 && space->request->asked.objective == SBP_STEP_TIME)
         convert_s =
             sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
                                  replicas->local * (double)(bytes->weight + bytes->compute));

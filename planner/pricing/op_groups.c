@@ -214,7 +214,7 @@ static enum sbp_status count_additions(struct maker *m)
     bool *given = SBP_NEW(&m->scratch, bool, graph->tensor_count);
     if (given == NULL)
         return SBP_E_MEMORY;
-    if (space->request->objective != SBP_STEP_TIME)
+    if (space->request->asked.objective != SBP_STEP_TIME)
         return SBP_OK;
     for (int op = graph->op_count - 1; op >= 0; op--)
         for (int i = 0; i < graph->op[op].input_count; i++) {

@@ -18,8 +18,8 @@ static bool gives_zero_alone(const struct sbp_fix *fix)
 
 static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_diag *diag)
 {
-    for (int i = 0; i < space->request->fix_count; i++) {
-        const struct sbp_fix *fix = &space->request->fix[i];
+    for (int i = 0; i < space->request->asked.fix_count; i++) {
+        const struct sbp_fix *fix = &space->request->asked.fix[i];
         bool found = false;
         for (int op = 0; op < space->graph->op_count && !found; op++)
             found = strcmp(space->graph->op[op].name, fix->layer) == 0 &&
@@ -135,7 +135,8 @@ static enum sbp_status build(struct sbp_space_maker *maker,
                              const struct sbp_class_limit *class_limit)
 {
     struct sbp_space *space = maker->space;
-    if (space->request->boxing == SBP_BOXING_PAPER && space->request->space == SBP_SPACE_FULL)
+    if (space->request->asked.boxing == SBP_BOXING_PAPER &&
+        space->request->asked.space == SBP_SPACE_FULL)
         return sbp_fail(maker->diag, SBP_E_USAGE,
                         "--set boxing=paper: the paper's rule knows batch and feature splits only, "
                         "legal with --space autoddl, megatron and data-parallel");
@@ -161,7 +162,7 @@ static enum sbp_status build(struct sbp_space_maker *maker,
  */
 static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *diag)
 {
-    if (space->request->view != NULL && space->request->objective == SBP_STEP_TIME) {
+    if (space->request->view != NULL && space->request->asked.objective == SBP_STEP_TIME) {
         space->view = space->request->view;
         return SBP_OK;
     }
@@ -170,13 +171,13 @@ static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *dia
     space->view = view;
     if (view == NULL)
         return SBP_E_MEMORY;
-    if (space->request->objective != SBP_STEP_TIME)
+    if (space->request->asked.objective != SBP_STEP_TIME)
         return sbp_view_mean(space->cut, &space->arena, view, diag);
     SBP_TRY(sbp_path_longest(space->cut, &space->arena, &path));
     return sbp_view_make(space->cut, &path, &space->arena, view, diag);
 }
 
-enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve_request *request,
                                const struct sbp_class_limit *class_limit,
                                const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
                                struct sbp_diag *diag)
@@ -192,7 +193,7 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_reque
                                 .pricing = sbp_pricing_make(&cut->graph, &cut->stage, &bytes),
                                 .parallel = parallel,
                                 .micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph)};
-    if (request->objective == SBP_STEP_TIME && !request->nothing_hides)
+    if (request->asked.objective == SBP_STEP_TIME && !request->nothing_hides)
         space->hidden_share = parallel->gradient_overlap >= 0 ? parallel->gradient_overlap
                                                               : cut->cluster->gradient_overlap;
     struct sbp_space_maker maker = {.space = space, .cut = cut, .megatron = megatron, .diag = diag};

@@ -10,9 +10,9 @@
 
 const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
 {
-    for (int i = 0; op >= 0 && i < space->request->fix_count; i++)
-        if (strcmp(space->request->fix[i].layer, space->graph->op[op].name) == 0)
-            return &space->request->fix[i];
+    for (int i = 0; op >= 0 && i < space->request->asked.fix_count; i++)
+        if (strcmp(space->request->asked.fix[i].layer, space->graph->op[op].name) == 0)
+            return &space->request->asked.fix[i];
     return NULL;
 }
 
@@ -52,7 +52,8 @@ int sbp_space_zero(const struct sbp_space *space, int op, int chosen)
 
 static bool is_asked_for(const struct sbp_space *space, int op, int role)
 {
-    return space->request->space == SBP_SPACE_FULL && (fixed_roles(space, op) >> role & 1) != 0;
+    return space->request->asked.space == SBP_SPACE_FULL &&
+           (fixed_roles(space, op) >> role & 1) != 0;
 }
 
 /* Whether an operator may go on with partial sums in a role. */
@@ -64,7 +65,8 @@ static bool goes_on(const struct sbp_space *space, int op, int role)
 
 bool sbp_space_may_play(const struct sbp_space *space, int op, int role)
 {
-    return sbp_space_rule(space->request->space)->plays(sbp_space_entry(space->graph, op), role) ||
+    return sbp_space_rule(space->request->asked.space)
+               ->plays(sbp_space_entry(space->graph, op), role) ||
            goes_on(space, op, role) || is_asked_for(space, op, role);
 }
 
@@ -92,7 +94,8 @@ static unsigned common_roles(const struct sbp_space *space, int variable,
 unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    unsigned allowed = common_roles(space, variable, sbp_space_rule(space->request->space)->plays);
+    unsigned allowed =
+        common_roles(space, variable, sbp_space_rule(space->request->asked.space)->plays);
     const struct sbp_list *ops = &space->links.ops;
     for (int op = ops->first[variable]; op >= 0; op = ops->next[op])
         for (int r = 0; r < v->role_count; r++)
@@ -104,7 +107,7 @@ unsigned sbp_space_allowed_roles(const struct sbp_space *space, int variable)
 
 unsigned sbp_space_dividing_roles(const struct sbp_space *space, int variable)
 {
-    return common_roles(space, variable, sbp_space_rule(space->request->space)->divides);
+    return common_roles(space, variable, sbp_space_rule(space->request->asked.space)->divides);
 }
 
 /* ---- rests ---------------------------------------------------------------------------------- */
@@ -174,7 +177,8 @@ static unsigned searched_rests(const struct sbp_space *space, int slot)
 
 unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 {
-    unsigned allowed = sbp_space_rule(space->request->space)->splits | searched_rests(space, slot);
+    unsigned allowed =
+        sbp_space_rule(space->request->asked.space)->splits | searched_rests(space, slot);
     if (is_left_in(space, slot, SBP_BROADCAST))
         allowed |= 1u << SBP_REST_WHOLE;
     if (is_left_in(space, slot, SBP_PARTIAL) && is_read_partial(space, slot))
@@ -189,7 +193,7 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
 unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_space_rule *rule = sbp_space_rule(space->request->space);
+    const struct sbp_space_rule *rule = sbp_space_rule(space->request->asked.space);
     unsigned roles = 0;
     if (rule->resorts == NULL)
         return 0;

@@ -11,7 +11,7 @@ static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable,
 {
     struct sbp_space *space = maker->space;
     struct sbp_space_variable *v = &space->variable[variable];
-    const bool tags = space->request->boxing == SBP_BOXING_PAPER && v->op < 0;
+    const bool tags = space->request->asked.boxing == SBP_BOXING_PAPER && v->op < 0;
     const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
     for (int tag = tags ? SBP_REST_FEATURE : SBP_REST_ANY;
          tag <= (tags ? SBP_REST_BATCH : SBP_REST_ANY); tag++) {
@@ -113,8 +113,8 @@ static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable,
 {
     struct sbp_space *space = maker->space;
     struct sbp_class_limit *const limits = space->class_limit;
-    const struct sbp_request *const request = space->request;
-    struct sbp_request unbound = *request;
+    const struct sbp_solve_request *const request = space->request;
+    struct sbp_solve_request unbound = *request;
     unbound.batch_axes = NULL;
     space->request = &unbound;
     space->class_limit = maker->unlimited;
@@ -193,13 +193,13 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
                         "fix: %s: no legal strategy of space %s has these factors; a level's "
                         "factors multiply to its size and divide the layer's dimensions, and "
                         "layers that share a weight split it alike",
-                        name, sbp_space_name(space->request->space));
+                        name, sbp_space_name(space->request->asked.space));
     struct sizes sizes = {.text = ""};
     list_sizes(space, variable, &sizes);
     return sbp_fail(maker->diag, SBP_E_INPUT,
                     "%s: %s: no strategy of space %s splits it over %lld devices: the parts that a "
                     "split makes must divide the size (%s)",
-                    space->graph->name, name, sbp_space_name(space->request->space),
+                    space->graph->name, name, sbp_space_name(space->request->asked.space),
                     (long long)space->mesh->devices, sizes.text);
 }
 

@@ -259,7 +259,7 @@ static bool suits_op(const struct sbp_space *space, int variable,
                      const struct sbp_legality *legality, int i, const uint8_t *count)
 {
     const int op = legality->op[i];
-    const int64_t most = space->request->max_batch_split;
+    const int64_t most = space->request->asked.max_batch_split;
     if (most > 0 && space->graph->op[op].weight_count > 0 &&
         space->shapes->size[shape_of(space, count, legality->batch)] > (double)most)
         return false;

@@ -136,7 +136,7 @@ bool sbp_megatron_goes(const struct sbp_space_maker *maker, int variable, enum s
     case SBP_MEGATRON_IMAGES:
         return node != NULL && is_of_images(node);
     case SBP_MEGATRON_TOKENS:
-        return sbp_space_rule(space->request->space)->splits_tokens;
+        return sbp_space_rule(space->request->asked.space)->splits_tokens;
     case SBP_MEGATRON_FEATURES:
         return true;
     default:

@@ -16,7 +16,7 @@
 #include "costmodel/program/price.h"
 #include "costmodel/program/cut.h"
 #include "planner/problem/problem.h"
-#include "planner/plan/request.h"
+#include "planner/space/solve_request.h"
 #include "planner/space/index_lists.h"
 #include "planner/paths/path_weights.h"
 
@@ -76,7 +76,7 @@ struct sbp_space {
     const struct sbp_graph *graph;
     const struct sbp_cluster *cluster; /* of a stage */
     const struct sbp_mesh *mesh;
-    const struct sbp_request *request;
+    const struct sbp_solve_request *request;
     struct sbp_pricing pricing;
     const struct sbp_parallel *parallel;
     const struct sbp_view *view;
@@ -114,7 +114,7 @@ enum sbp_status sbp_megatron_node_mesh(const struct sbp_cut *cut,
 
 /* Enumerates domains. class_limit (class_count) may be NULL; megatron only for that space. E_INPUT
  * when a variable's domain is empty, naming the layer and its sizes; SBP_STOPPED. */
-enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_request *request,
+enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve_request *request,
                                const struct sbp_class_limit *class_limit,
                                const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
                                struct sbp_diag *diag) SBP_MUST_USE;
@@ -128,7 +128,7 @@ enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity
  */
 static inline bool sbp_space_interrupted(const struct sbp_space *space)
 {
-    return sbp_request_interrupted(space->request);
+    return sbp_solve_is_interrupted(space->request);
 }
 
 static inline const uint8_t *sbp_tuple_count(const struct sbp_space *space, int variable, int tuple,

@@ -71,7 +71,7 @@ static void check_refuted(struct small_instance *instance, const struct sbp_opti
 {
     struct sbp_optimise_bound refuted, not_refuted;
     struct sbp_diag diag = {{0}};
-    struct sbp_request request = instance->request;
+    struct sbp_solve_request request = {.asked = instance->request};
     if (!(whole->time_s > 0))
         return;
     request.refuted_s = whole->time_s * (1 - 1e-6);
@@ -99,7 +99,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
     struct sbp_optimise_bound bound;
     struct sbp_outcome below, above;
     struct sbp_diag diag = {{0}};
-    struct sbp_request request = instance->request;
+    struct sbp_solve_request request = {.asked = instance->request};
     if (sbp_optimise_bound(&instance->plan.cut, &request, &bound, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound: %s", diag.text);
     if (bound.time_s > bound.bound_s || bound.bound_s > best->objective_s * (1 + CLOSE))
@@ -113,7 +113,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
     if (isinf(outcome->objective_s) || !(outcome->objective_s > 0))
         return;
     request.upper_bound_s = outcome->objective_s;
-    if (solve_plan(&instance->plan, &request, &below, &diag) != SBP_OK)
+    if (solve_as(&instance->plan, &request, &below, &diag) != SBP_OK)
         small_instance_complain(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
     if (outcome->status == SBP_PLAN_OPTIMAL &&
         (isfinite(below.objective_s) || below.status != SBP_PLAN_NONE_CHEAPER ||
@@ -122,7 +122,7 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
                                 outcome->objective_s, sbp_plan_status_name(below.status),
                                 below.objective_s, below.lower_bound_s);
     request.upper_bound_s *= 1 + 1e-6;
-    if (solve_plan(&instance->plan, &request, &above, &diag) != SBP_OK)
+    if (solve_as(&instance->plan, &request, &above, &diag) != SBP_OK)
         small_instance_complain(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
     if (outcome->status == SBP_PLAN_OPTIMAL && !is_close(above.objective_s, outcome->objective_s))
         small_instance_complain(instance, "just above the optimum %.17g: %s, %.17g",

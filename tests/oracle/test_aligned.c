@@ -65,14 +65,16 @@ static bool check_aligned(struct small_instance *instance)
 {
     struct aligned aligned;
     struct labelled_best best;
+    const struct sbp_solve_request request = {.asked = instance->request};
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     align(&aligned, &instance->plan);
     if (labelled_each(&instance->plan, &instance->request, 200000, keep_aligned, &aligned, &best,
                       &diag) != SBP_OK ||
-        sbp_optimise_aligned(&instance->plan.cut, &instance->request, &instance->plan.arena,
-                             &outcome, &diag) != SBP_OK)
+        sbp_optimise_aligned(&instance->plan.cut, &request, &instance->plan.arena, &outcome,
+                             &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
+    instance->plan.strategy = outcome.strategy;
     if (best.gave_up)
         return false;
     if (isinf(outcome.lower_bound_s) == 0 || outcome.status == SBP_PLAN_OPTIMAL)

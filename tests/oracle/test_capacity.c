@@ -34,7 +34,7 @@ struct instance {
     enum small_kind kind;
     int outer, inner, pipeline, capacities;
     struct sbp_plan plan;
-    struct sbp_request request;
+    struct sbp_solve_request request;
     struct sbp_space space;
     double capacity, best_s; /* INFINITY: nothing fits */
 };
@@ -194,8 +194,8 @@ static void run(struct instance *instance)
     small_model_draw(&random, instance->kind, &model);
     small_cluster_draw(&random, instance->outer, instance->inner, false, &cluster_text);
     begin_plan(parsed(model.text.text), parsed(cluster_text.text), &instance->plan);
-    instance->request = (struct sbp_request){.space = SBP_SPACE_FULL,
-                                             .zero_is_free = sbp_random_below(&random, 2) == 0};
+    instance->request = (struct sbp_solve_request){
+        .asked.space = SBP_SPACE_FULL, .zero_is_free = sbp_random_below(&random, 2) == 0};
     if (cut(&instance->plan, instance->pipeline) &&
         sbp_space_make(&instance->plan.cut, &instance->request, NULL, NULL, &instance->space,
                        &unsaid) == SBP_OK) {
@@ -268,7 +268,7 @@ static const char cluster[] =
  * alone give a plan near their bound. */
 static void check_gap(const struct sbp_plan *plan, double share, double most_gap)
 {
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
     struct sbp_space space;
     struct sbp_space_bound bound;
     struct sbp_reduction free_of, reduced;
@@ -290,24 +290,24 @@ static void check_gap(const struct sbp_plan *plan, double share, double most_gap
 /* A whole search within four fifths of the memory that the free plan takes. */
 static void check_search(struct sbp_plan *plan)
 {
-    struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
+    struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
     struct sbp_step step;
-    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK ||
+    if (solve_as(plan, &request, &outcome, &diag) != SBP_OK ||
         sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const double free_s = outcome.objective_s;
-    request.memory_limit_bytes = step.totals.device_bytes / 5 * 4;
+    request.asked.memory_limit_bytes = step.totals.device_bytes / 5 * 4;
     sbp_step_free(&step);
-    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK)
+    if (solve_as(plan, &request, &outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_true(outcome.status == SBP_PLAN_FEASIBLE || outcome.status == SBP_PLAN_OPTIMAL);
     assert_true(!outcome.stopped && outcome.lower_bound_s >= free_s * (1 - CLOSE));
     assert_true(outcome.objective_s >= outcome.lower_bound_s * (1 - CLOSE));
     if (sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    assert_true(step.totals.device_bytes <= request.memory_limit_bytes);
+    assert_true(step.totals.device_bytes <= request.asked.memory_limit_bytes);
     printf("four fifths of the memory: %.3g %% above the bound\n",
            100 * (outcome.objective_s / outcome.lower_bound_s - 1));
     sbp_step_free(&step);
@@ -341,7 +341,7 @@ static void test_chains(void **state)
  * cheapest plan costs without and within the limit. */
 struct limited {
     struct sbp_plan plan;
-    struct sbp_request request;
+    struct sbp_solve_request request;
     struct sbp_outcome free_of, within;
     bool fits; /* the plan that is cheapest without */
     int twentieths;
@@ -350,7 +350,7 @@ struct limited {
 static void search(struct limited *limited, struct sbp_outcome *outcome)
 {
     struct sbp_diag diag = {{0}};
-    if (solve_plan(&limited->plan, &limited->request, outcome, &diag) != SBP_OK)
+    if (solve_as(&limited->plan, &limited->request, outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
@@ -359,15 +359,16 @@ static void limited_open(struct limited *limited, uint64_t seed, int twentieths)
     struct sbp_diag diag = {{0}};
     struct sbp_step step;
     char *const model = chain(1 + (int)seed % 3, seed);
-    limited->request = (struct sbp_request){.space = SBP_SPACE_FULL, .zero_is_free = true};
+    limited->request =
+        (struct sbp_solve_request){.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
     limited->twentieths = twentieths;
     begin_plan(parsed(model), parsed(cluster), &limited->plan);
     free(model);
     search(limited, &limited->free_of);
     if (sbp_cut_step(&limited->plan.cut, &limited->plan.strategy, false, &step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    limited->request.memory_limit_bytes = step.totals.device_bytes / 20 * twentieths;
-    limited->fits = step.totals.device_bytes <= limited->request.memory_limit_bytes;
+    limited->request.asked.memory_limit_bytes = step.totals.device_bytes / 20 * twentieths;
+    limited->fits = step.totals.device_bytes <= limited->request.asked.memory_limit_bytes;
     sbp_step_free(&step);
     search(limited, &limited->within);
 }

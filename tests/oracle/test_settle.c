@@ -42,10 +42,10 @@ static void play(struct small_instance *instance, struct sbp_mixture *mixture)
     while (more && !mixture->is_played) {
         struct sbp_view view;
         struct sbp_outcome found;
-        struct sbp_request request = instance->request;
+        struct sbp_solve_request request = {.asked = instance->request};
         request.view = &view;
         if (sbp_view_make(&plan->cut, &mixture->path, &plan->arena, &view, &diag) != SBP_OK ||
-            solve_plan(plan, &request, &found, &diag) != SBP_OK ||
+            solve_as(plan, &request, &found, &diag) != SBP_OK ||
             sbp_mixture_add(mixture, &plan->strategy, &more, &diag) != SBP_OK)
             small_instance_complain(instance, "%s", diag.text);
     }
@@ -67,8 +67,9 @@ static double settle(struct small_instance *instance, double least_s, double goa
     struct sbp_diag diag = {{0}};
     double offered_s = INFINITY;
     play(instance, &mixture);
+    const struct sbp_solve_request request = {.asked = instance->request};
     struct sbp_settling settling = {.cut = &instance->plan.cut,
-                                    .request = &instance->request,
+                                    .request = &request,
                                     .mixture = &mixture,
                                     .goal_s = goal_s,
                                     .offer = keep_least,

@@ -4,14 +4,21 @@
 
 #include "planner/outer/branch_and_bound.h"
 
-/* Over the strategies of the plan's cut. */
-static inline enum sbp_status solve_plan(struct sbp_plan *plan, const struct sbp_request *request,
-                                         struct sbp_outcome *outcome, struct sbp_diag *diag)
+/* Over the strategies of the plan's cut, as a search goes about it. */
+static inline enum sbp_status solve_as(struct sbp_plan *plan,
+                                       const struct sbp_solve_request *request,
+                                       struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     const enum sbp_status status = sbp_optimise(&plan->cut, request, &plan->arena, outcome, diag);
     if (status == SBP_OK)
         plan->strategy = outcome->strategy;
     return status;
+}
+
+static inline enum sbp_status solve_plan(struct sbp_plan *plan, const struct sbp_request *request,
+                                         struct sbp_outcome *outcome, struct sbp_diag *diag)
+{
+    return solve_as(plan, &(const struct sbp_solve_request){.asked = *request}, outcome, diag);
 }
 
 /* Over all that the request leaves open, for the `most` best plans. */

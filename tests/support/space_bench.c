@@ -29,7 +29,7 @@ void open_plan(const char *model, const char *levels, struct sbp_plan *plan)
         fail_msg("%s", diag.text);
 }
 
-void make_space(const struct sbp_plan *plan, const struct sbp_request *request,
+void make_space(const struct sbp_plan *plan, const struct sbp_solve_request *request,
                 struct sbp_space *space)
 {
     struct sbp_diag diag = {{0}};
@@ -37,7 +37,8 @@ void make_space(const struct sbp_plan *plan, const struct sbp_request *request,
         fail_msg("%s", diag.text);
 }
 
-void bench_open(struct bench *bench, const struct sbp_plan *plan, const struct sbp_request *request)
+void bench_open(struct bench *bench, const struct sbp_plan *plan,
+                const struct sbp_solve_request *request)
 {
     struct sbp_diag diag = {{0}};
     make_space(plan, request, &bench->space);
@@ -114,7 +115,7 @@ double promised_s(const struct sbp_space *space, const int *choice)
 static bool sums_exactly(const struct sbp_space *space)
 {
     const struct sbp_parallel *parallel = space->parallel;
-    return (parallel->pipeline == 1 || space->request->objective == SBP_COMMUNICATION) &&
+    return (parallel->pipeline == 1 || space->request->asked.objective == SBP_COMMUNICATION) &&
            !sbp_schedule_delays_gradients(parallel->schedule) && !parallel->offload &&
            !(space->hidden_share > 0) &&
            !(parallel->gather_blocks && parallel->recompute_every > 1);
@@ -194,7 +195,7 @@ void check_price(struct sbp_plan *plan, const struct bench *bench, uint64_t seed
         return;
     }
     const double cost_s =
-        space->request->objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
+        space->request->asked.objective == SBP_STEP_TIME ? totals.step_s : totals.communication_s;
     const double priced_s = sbp_problem_cost(&bench->problem, bench->choice);
     const double gap_s = labelling.transfer_s - promised_s(space, bench->choice);
     const double labelled_s = priced_s + gap_s;

@@ -20,7 +20,7 @@
 /* A model on a cluster of these levels, outermost first. The plan is the caller's to free. */
 void open_plan(const char *model, const char *levels, struct sbp_plan *plan);
 /* The space of a request, no class limited. The space is the caller's to free. */
-void make_space(const struct sbp_plan *plan, const struct sbp_request *request,
+void make_space(const struct sbp_plan *plan, const struct sbp_solve_request *request,
                 struct sbp_space *space);
 
 /* A space, its problem without a limit of memory, and one choice. */
@@ -33,7 +33,7 @@ struct bench {
 };
 /* Plan and request must outlive it. */
 void bench_open(struct bench *bench, const struct sbp_plan *plan,
-                const struct sbp_request *request);
+                const struct sbp_solve_request *request);
 void bench_close(struct bench *bench);
 /* Draws a choice of every operator; rests follow where the operator leaves them, else at random.
  * False: none was found that is not forbidden. */

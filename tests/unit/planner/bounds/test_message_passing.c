@@ -38,7 +38,7 @@ static void open_plan(const char *model, const char *levels, struct sbp_plan *pl
         fail_msg("%s", diag.text);
 }
 
-static void make(const struct sbp_plan *plan, const struct sbp_request *request,
+static void make(const struct sbp_plan *plan, const struct sbp_solve_request *request,
                  struct sbp_space *space)
 {
     struct sbp_diag diag = {{0}};
@@ -127,7 +127,7 @@ static void check_spread(const struct sbp_space_edge *edge, bool forward, int so
 }
 
 /* Prices of edges are those of pairs of choices, and are spread as they stand. */
-static void check_edges(const char *model, const char *levels, struct sbp_request request,
+static void check_edges(const char *model, const char *levels, struct sbp_solve_request request,
                         uint64_t seed)
 {
     struct sbp_plan plan;
@@ -168,8 +168,9 @@ static void check_edges(const char *model, const char *levels, struct sbp_reques
 static void test_edges(void **state)
 {
     (void)state;
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
-    const struct sbp_request paper = {.space = SBP_SPACE_AUTODDL, .boxing = SBP_BOXING_PAPER};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
+                                            .asked.boxing = SBP_BOXING_PAPER};
     static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
     static const char *const meshes[] = {flat, two, three};
     for (uint64_t m = 0; m < 4; m++)
@@ -183,7 +184,7 @@ static void test_edges(void **state)
 static void test_large_tables(void **state)
 {
     (void)state;
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_space_edges edges;
@@ -215,7 +216,7 @@ static void test_many_tables(void **state)
     (void)state;
     enum { FANS = 8 };
     char model[128 + 160 * FANS];
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_space_edges edges;
@@ -357,8 +358,8 @@ static double bytes_of_free_optimum(const struct sbp_space *space)
     return bytes;
 }
 
-static void check_reductions(const char *model, const char *levels, struct sbp_request request,
-                             int micro_batches)
+static void check_reductions(const char *model, const char *levels,
+                             struct sbp_solve_request request, int micro_batches)
 {
     static const double shares[] = {-0.1, 0.02, 0.2, 0.5, 0.9};
     struct sbp_plan plan;
@@ -396,9 +397,10 @@ static void check_reductions(const char *model, const char *levels, struct sbp_r
 static void test_reductions(void **state)
 {
     (void)state;
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
-    const struct sbp_request levels = {.space = SBP_SPACE_FULL, .zero_is_free = true};
-    const struct sbp_request paper = {.space = SBP_SPACE_AUTODDL, .boxing = SBP_BOXING_PAPER};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request levels = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
+                                            .asked.boxing = SBP_BOXING_PAPER};
     static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
     /* What may rest whole takes tables over pairs to solve by themselves. */
     for (int m = 0; m < 4; m++) {
@@ -446,8 +448,10 @@ static void test_goals(void **state)
     open_plan(TIED, LEVEL("l", 2, 1e-9), &plan);
     const struct sbp_fix fixes[] = {all_to(&plan, "middle", "batch"),
                                     all_to(&plan, "last", "sequence")};
-    const struct sbp_request request = {
-        .space = SBP_SPACE_FULL, .fix_count = 2, .fix = fixes, .zero_is_free = true};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                              .asked.fix_count = 2,
+                                              .asked.fix = fixes,
+                                              .zero_is_free = true};
     make(&plan, &request, &space);
     const double best = optimum(&space, INFINITY), room = 1e15;
     for (int percent = 5; percent <= 105; percent += 5) {

@@ -14,7 +14,8 @@
 
 /* how->micro_batch: so many micro-batches. Returns prices.least_bytes. */
 static double check_parallel_prices(const char *name, const char *model, const char *levels,
-                                    struct sbp_request request, const struct sbp_parallel *how)
+                                    struct sbp_solve_request request,
+                                    const struct sbp_parallel *how)
 {
     struct prices prices = {.least_bytes = 1};
     struct sbp_plan plan;
@@ -26,7 +27,7 @@ static double check_parallel_prices(const char *name, const char *model, const c
         fail_msg("%s", why.text);
     for (int objective = 0; objective < 2; objective++) {
         struct bench bench;
-        request.objective = objective == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION;
+        request.asked.objective = objective == 0 ? SBP_STEP_TIME : SBP_COMMUNICATION;
         bench_open(&bench, &plan, &request);
         for (uint64_t seed = 0; seed < 60; seed++) {
             struct sbp_random random;
@@ -57,14 +58,14 @@ static struct sbp_parallel cut(int micro_batches, int zero)
 }
 
 static double check_cut_prices(const char *name, const char *model, const char *levels,
-                               struct sbp_request request, int micro_batches, int zero)
+                               struct sbp_solve_request request, int micro_batches, int zero)
 {
     const struct sbp_parallel parallel = cut(micro_batches, zero);
     return check_parallel_prices(name, model, levels, request, &parallel);
 }
 
 static void check_prices(const char *name, const char *model, const char *levels,
-                         struct sbp_request request)
+                         struct sbp_solve_request request)
 {
     (void)check_cut_prices(name, model, levels, request, 1, 0);
 }
@@ -143,7 +144,8 @@ static void test_prices(void **state)
 {
     (void)state;
     static const char *const flat = LEVEL("l", 12), *const two = LEVEL("o", 4) ", " LEVEL("i", 6);
-    const struct sbp_request full = {.space = SBP_SPACE_FULL}, paper = {.space = SBP_SPACE_AUTODDL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL},
+                                   paper = {.asked.space = SBP_SPACE_AUTODDL};
     check_prices("chain", chain, flat, full);
     check_prices("chain", chain, two, full);
     check_prices("chain", chain, two, paper);
@@ -157,7 +159,8 @@ static void test_operators(void **state)
 {
     (void)state;
     static const char *const flat = LEVEL("l", 12), *const two = LEVEL("o", 2) ", " LEVEL("i", 6);
-    const struct sbp_request full = {.space = SBP_SPACE_FULL}, paper = {.space = SBP_SPACE_AUTODDL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL},
+                                   paper = {.asked.space = SBP_SPACE_AUTODDL};
     check_prices("decoder", decoder, flat, full);
     check_prices("decoder", decoder, two, full);
     check_prices("latent", latent, flat, full);
@@ -180,7 +183,7 @@ static void test_cuts(void **state)
     (void)state;
     static const char *const flat = LEVEL("l", 12);
     static const double known_share[] = {0.61, 0.56, 0.52, 0.48};
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
     for (int zero = 0; zero <= 3; zero++) {
         (void)check_cut_prices("zero", GPT(2, ", \"clip_norm\": 1"), flat, full, 1, zero);
         (void)check_cut_prices("zero of 3", GPT(2, ", \"precision\": \"mixed\""), flat, full, 3,
@@ -197,7 +200,7 @@ static void test_kept_again(void **state)
     (void)state;
     static const char *const flat = LEVEL("l", 12);
     static const char *const models[] = {GPT(3, ""), llama, deepseek};
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
     for (int m = 0; m < 3; m++)
         for (int again = 0; again < SBP_RECOMPUTES; again++) {
             struct sbp_parallel parallel = cut(2, 0);
@@ -217,7 +220,7 @@ static void test_kept_in_flight(void **state)
                                                        [SBP_RECOMPUTE_ATTENTION] = 0.9,
                                                        [SBP_RECOMPUTE_SELECTIVE] = 0.84,
                                                        [SBP_RECOMPUTE_FULL] = 0.74};
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
     for (int again = 0; again < SBP_RECOMPUTES; again++) {
         struct sbp_parallel parallel = cut(36, 3);
         parallel.schedule = SBP_GPIPE;
@@ -235,7 +238,7 @@ static void test_schedules(void **state)
 {
     (void)state;
     static const char *const flat = LEVEL("l", 12);
-    const struct sbp_request full = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL};
     for (int schedule = 0; schedule < SBP_SCHEDULES; schedule++)
         for (int limit = 0; limit <= 3; limit += 3) {
             struct sbp_parallel parallel = cut(6, 1);
@@ -256,7 +259,8 @@ static void test_levels_of_repeats(void **state)
     (void)state;
     enum { NORMS = 3 };
     struct sbp_fix fix[NORMS];
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .fix_count = NORMS, .fix = fix};
+    const struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.fix_count = NORMS, .asked.fix = fix};
     for (int n = 0; n < NORMS; n++) {
         fix[n] = (struct sbp_fix){.zero = NORMS - n};
         (void)snprintf(fix[n].layer, sizeof fix[n].layer, "block%d.norm1", n);

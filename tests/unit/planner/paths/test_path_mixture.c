@@ -89,10 +89,10 @@ static struct gaps measure(struct sbp_plan *plan)
     for (; more && gaps.rounds < SBP_MOST_ROUNDS; gaps.rounds++) {
         struct sbp_view view;
         struct sbp_outcome found;
-        const struct sbp_request request = {.space = SBP_SPACE_FULL, .view = &view};
+        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .view = &view};
         assert_int_equal(sbp_view_make(&plan->cut, &mixture.path, &plan->arena, &view, &diag),
                          SBP_OK);
-        if (solve_plan(plan, &request, &found, &diag) != SBP_OK)
+        if (solve_as(plan, &request, &found, &diag) != SBP_OK)
             fail_msg("%s", diag.text);
         assert_true(found.strategy_s == found.objective_s);
         gaps.best_s = fmin(gaps.best_s, found.objective_s);
@@ -138,9 +138,9 @@ static void begin_mixture(struct sbp_plan *plan, struct sbp_mixture *mixture)
     struct sbp_outcome found;
     struct sbp_diag diag = {{0}};
     const struct sbp_parallel how = {.pipeline = 8, .micro_batch = 2, .schedule = SBP_ZERO_BUBBLE};
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     open_plan(&how, 1e-5, plan);
-    if (solve_plan(plan, &request, &found, &diag) != SBP_OK ||
+    if (solve_as(plan, &request, &found, &diag) != SBP_OK ||
         sbp_mixture_begin(&plan->cut, &plan->arena, mixture, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }

@@ -24,7 +24,7 @@
     "512}]}"
 
 /* What a device takes where all weights have a level. */
-static int64_t device_bytes(struct sbp_plan *plan, struct sbp_request request, int64_t zero)
+static int64_t device_bytes(struct sbp_plan *plan, struct sbp_solve_request request, int64_t zero)
 {
     const struct sbp_parallel given = plan->cut.parallel;
     struct sbp_parallel parallel = given;
@@ -34,7 +34,7 @@ static int64_t device_bytes(struct sbp_plan *plan, struct sbp_request request, i
     request.zero_is_free = false;
     parallel.zero = zero;
     if (sbp_plan_cut(plan, &parallel, &diag) != SBP_OK ||
-        solve_plan(plan, &request, &outcome, &diag) != SBP_OK ||
+        solve_as(plan, &request, &outcome, &diag) != SBP_OK ||
         sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
         sbp_plan_cut(plan, &given, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
@@ -43,13 +43,13 @@ static int64_t device_bytes(struct sbp_plan *plan, struct sbp_request request, i
     return bytes;
 }
 
-static void check_status(struct sbp_plan *plan, struct sbp_request request, int64_t limit_bytes,
-                         enum sbp_plan_status expected)
+static void check_status(struct sbp_plan *plan, struct sbp_solve_request request,
+                         int64_t limit_bytes, enum sbp_plan_status expected)
 {
     struct sbp_outcome outcome;
     struct sbp_diag diag = {{0}};
-    request.memory_limit_bytes = limit_bytes;
-    if (solve_plan(plan, &request, &outcome, &diag) != SBP_OK)
+    request.asked.memory_limit_bytes = limit_bytes;
+    if (solve_as(plan, &request, &outcome, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     if (outcome.status != expected)
         fail_msg("within %" PRId64 " bytes: %s, expected %s", limit_bytes,
@@ -61,7 +61,7 @@ static void test_one_device(void **state)
 {
     (void)state;
     struct sbp_plan plan;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
     open_plan(GPT(1, ""), LEVEL("l", 1), &plan);
     const int64_t needed = device_bytes(&plan, request, 0);
     for (int64_t zero = 1; zero <= 3; zero++)
@@ -92,8 +92,10 @@ static void test_levels_left_out(void **state)
     struct sbp_view view;
     struct sbp_diag diag = {{0}};
     const struct sbp_fix fix[] = {split_batch("a", 2), split_batch("b", 2)};
-    struct sbp_request request = {
-        .space = SBP_SPACE_FULL, .zero_is_free = true, .fix_count = 2, .fix = fix};
+    struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                        .zero_is_free = true,
+                                        .asked.fix_count = 2,
+                                        .asked.fix = fix};
     open_plan(WIDE_GRADIENTS, LEVEL("l", 2), &plan);
     assert_int_equal(sbp_view_mean(&plan.cut, &plan.arena, &view, &diag), SBP_OK);
     for (int op = 0; op < plan.cut.graph.op_count; op++)

@@ -61,12 +61,12 @@ static void check_variable(const struct sbp_space *with, const struct sbp_space 
         fail_msg("seed %" PRIu64 ": bytes of variable %d differ", seed, variable);
 }
 
-static void check_candidate(const struct sbp_plan *plan, struct sbp_request request,
+static void check_candidate(const struct sbp_plan *plan, struct sbp_solve_request request,
                             struct sbp_space_store *store, uint64_t seed)
 {
     struct sbp_space with, without;
     make_space(plan, &request, &without);
-    struct sbp_request sharing = request;
+    struct sbp_solve_request sharing = request;
     sharing.store = store;
     make_space(plan, &sharing, &with);
     assert_non_null(with.shelf);
@@ -77,7 +77,7 @@ static void check_candidate(const struct sbp_plan *plan, struct sbp_request requ
     sbp_space_free(&without);
 }
 
-static void check_store(const char *model, const char *levels, struct sbp_request request,
+static void check_store(const char *model, const char *levels, struct sbp_solve_request request,
                         uint64_t seed)
 {
     struct sbp_plan plan;
@@ -108,8 +108,8 @@ static void test_store(void **state)
 {
     (void)state;
     static const char levels[] = LEVEL("o", 4) ", " LEVEL("i", 2);
-    const struct sbp_request full = {.space = SBP_SPACE_FULL, .zero_is_free = true};
-    const struct sbp_request given = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request full = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
+    const struct sbp_solve_request given = {.asked.space = SBP_SPACE_FULL};
     check_store(SMALL("gpt", ""), levels, full, 1);
     check_store(SMALL("gpt", ", \"tied\": false"), levels, given, 2);
     check_store(SMALL("llama", ", \"kv_heads\": 4, \"ffn\": 128"), levels, full, 3);
@@ -123,7 +123,7 @@ static void test_limited(void **state)
     struct sbp_space space;
     struct sbp_space_store store = {.first = NULL};
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .store = &store};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .store = &store};
     open_plan(SMALL("gpt", ""), LEVEL("l", 4), &plan);
     struct sbp_class_limit limit[64];
     assert_true(plan.cut.graph.class_count <= 64);

@@ -45,7 +45,7 @@ static void check_count(const char *levels, enum sbp_space_kind kind, int64_t ex
 {
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = kind};
+    const struct sbp_solve_request request = {.asked.space = kind};
     open_plan(WIDE, levels, &plan);
     make_space(&plan, &request, &space);
     if (variable_of(&space, "a")->choice_count != expected)
@@ -75,7 +75,7 @@ static void test_paper_count(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_AUTODDL};
     open_plan("{\"name\": \"m\", \"global_batch\": 4096, \"layers\": [{\"op\": \"linear\", "
               "\"name\": \"a\", \"in\": 4096, \"out\": 4096}]}",
               LEVEL("l", 4096), &plan);
@@ -91,7 +91,7 @@ static void test_choices_are_tuples(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     open_plan(WIDE, LEVEL("o", 6) ", " LEVEL("i", 4), &plan);
     make_space(&plan, &request, &space);
     const size_t row = (size_t)plan.cut.mesh.family_count * SBP_MAX_ROLES;
@@ -137,7 +137,7 @@ static void test_sizes(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     open_plan("{\"name\": \"m\", \"global_batch\": 6, \"layers\": [{\"op\": \"linear\", \"name\": "
               "\"a\", \"in\": 8, \"out\": 12}]}",
               LEVEL("o", 2) ", " LEVEL("i", 3), &plan);
@@ -162,7 +162,7 @@ static void test_class_limit(void **state)
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_AUTODDL};
     open_plan(WIDE, LEVEL("l", 16), &plan);
     struct sbp_class_limit limit[8];
     assert_true(plan.cut.graph.class_count <= 8);
@@ -187,7 +187,7 @@ static void test_axes_limit(void **state)
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_AUTODDL};
     struct sbp_class_limit limit[8];
     open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
     assert_true(plan.cut.graph.class_count <= 8);
@@ -206,7 +206,7 @@ static void test_axes_limit(void **state)
 /* Choices of a site's variable where a class is split in one part at most. */
 static int choices_within(const struct sbp_plan *plan, int op, int dim_class)
 {
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
     struct sbp_class_limit *const limit =
@@ -254,7 +254,8 @@ static void test_batch_split(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = SBP_SPACE_AUTODDL, .max_batch_split = 2};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_AUTODDL,
+                                              .asked.max_batch_split = 2};
     open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
     make_space(&plan, &request, &space);
     const struct sbp_space_variable *const v = variable_of(&space, "a");
@@ -282,7 +283,8 @@ static void test_batch_split_of_custom(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .max_batch_split = 2};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                              .asked.max_batch_split = 2};
     open_plan(SCAN, LEVEL("l", 8), &plan);
     make_space(&plan, &request, &space);
     const struct sbp_space_variable *const v = variable_of(&space, "scan");
@@ -308,7 +310,8 @@ static void test_fix(void **state)
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_fix fix;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL, .fix = &fix, .fix_count = 1};
+    const struct sbp_solve_request request = {
+        .asked.space = SBP_SPACE_FULL, .asked.fix = &fix, .asked.fix_count = 1};
     open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
     any_fix(&fix, "b");
     fix.factor[COLUMN][0] = 4;
@@ -338,14 +341,14 @@ static void test_last_resort(void **state)
     struct sbp_plan plan;
     struct sbp_space space;
     struct sbp_diag diag = {{0}};
-    struct sbp_request request = {.space = SBP_SPACE_AUTODDL};
+    struct sbp_solve_request request = {.asked.space = SBP_SPACE_AUTODDL};
     open_plan(
         "{\"name\": \"m\", \"global_batch\": 3, \"layers\": [{\"op\": \"linear\", \"name\": "
         "\"odd\", \"in\": 5, \"out\": 7}, {\"op\": \"linear\", \"name\": \"even\", \"out\": 8}]}",
         LEVEL("l", 2), &plan);
     assert_int_equal(sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag), SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "odd"));
-    request.space = SBP_SPACE_FULL;
+    request.asked.space = SBP_SPACE_FULL;
     make_space(&plan, &request, &space);
     const int replicate = sbp_op_role(sbp_op(SBP_OP_LINEAR), "replicate");
     const int partial = sbp_op_role(sbp_op(SBP_OP_LINEAR), "partial");
@@ -373,7 +376,7 @@ static void test_rests(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    const struct sbp_request request = {.space = SBP_SPACE_FULL};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     open_plan(WIDE, LEVEL("l", 16), &plan);
     make_space(&plan, &request, &space);
     assert_int_equal(space.keep_count, 2);

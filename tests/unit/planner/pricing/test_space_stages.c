@@ -51,7 +51,7 @@ static bool draw_parallel(struct sbp_random *random, struct sbp_plan *plan)
 
 /* Some choices along one path. */
 static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
-                       struct sbp_request request, uint64_t seed, struct prices *prices)
+                       struct sbp_solve_request request, uint64_t seed, struct prices *prices)
 {
     struct bench bench;
     struct sbp_diag diag = {{0}};
@@ -96,7 +96,7 @@ static struct sbp_path turn_at(const struct sbp_plan *plan, int turn, int end,
 }
 
 /* The sum along any path bounds the step, and the model's bytes those of every stage. */
-static void check_cut(struct sbp_plan *plan, struct sbp_request request, uint64_t seed,
+static void check_cut(struct sbp_plan *plan, struct sbp_solve_request request, uint64_t seed,
                       struct prices *prices)
 {
     struct sbp_diag diag = {{0}};
@@ -111,7 +111,7 @@ static void check_cut(struct sbp_plan *plan, struct sbp_request request, uint64_
     check_path(plan, &path, request, seed, prices);
     if (sbp_path_of_step(&plan->cut, &plan->strategy, &plan->arena, &path, &times, &diag) == SBP_OK)
         check_path(plan, &path, request, seed, prices);
-    request.objective = SBP_COMMUNICATION;
+    request.asked.objective = SBP_COMMUNICATION;
     check_path(plan, &path, request, seed, prices);
 }
 
@@ -127,8 +127,8 @@ static void check_stages(const char *name, const char *model, bool bytes_alone, 
         struct sbp_view view;
         open_plan(model, TWO_LEVELS, &plan);
         sbp_random_seed(&random, seed);
-        const struct sbp_request request = {.space = SBP_SPACE_FULL,
-                                            .zero_is_free = sbp_random_below(&random, 2) == 0};
+        const struct sbp_solve_request request = {
+            .asked.space = SBP_SPACE_FULL, .zero_is_free = sbp_random_below(&random, 2) == 0};
         if (draw_parallel(&random, &plan) &&
             sbp_view_mean(&plan.cut, &plan.arena, &view, &diag) == SBP_OK) {
             check_cut(&plan, request, seed, &prices);
@@ -227,7 +227,7 @@ static double sum_along(struct sbp_plan *plan, const struct bench *drawn,
 {
     struct bench along;
     struct sbp_labelling labelling;
-    struct sbp_request request = *drawn->space.request;
+    struct sbp_solve_request request = *drawn->space.request;
     request.view = view;
     bench_open(&along, plan, &request);
     assert_true(label_choice(plan, &along.space, drawn->choice, seed, &labelling));
@@ -302,7 +302,7 @@ static void check_criticals(const char *name, const char *model, enum sbp_schedu
         struct sbp_plan plan;
         struct sbp_random random;
         struct bench bench;
-        const struct sbp_request request = {.space = SBP_SPACE_FULL};
+        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
         open_plan(model, TWO_LEVELS, &plan);
         sbp_random_seed(&random, seed);
         if (draw_scheduled(&random, schedule, &plan)) {

@@ -23,7 +23,8 @@ static double modelled_share(const char *model, const char *levels, int zero,
     struct sbp_labelling labelling;
     struct sbp_step step;
     struct sbp_diag diag = {{0}};
-    const struct sbp_request request = {.space = SBP_SPACE_DATA_PARALLEL, .every_level = true};
+    const struct sbp_solve_request request = {.asked.space = SBP_SPACE_DATA_PARALLEL,
+                                              .every_level = true};
     open_plan(model, levels, &plan);
     struct sbp_parallel parallel = plan.cut.parallel;
     parallel.micro_batch = plan.cut.graph.global_batch / micro_batches;

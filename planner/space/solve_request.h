@@ -1,0 +1,39 @@
+/* How one solve goes: what the user asked, and what the search around it makes of that for this
+ * cut, this path or this part of a space. The search's own fields are 0 where it wants nothing.
+ */
+#ifndef SBP_PLANNER_SPACE_SOLVE_REQUEST_H
+#define SBP_PLANNER_SPACE_SOLVE_REQUEST_H
+
+#include "planner/plan/request.h"
+
+struct sbp_view;        /* planner/paths/path_weights.h */
+struct sbp_part;        /* planner/space/subspace.h */
+struct sbp_space_store; /* planner/pricing/price_cache.h */
+
+struct sbp_solve_request {
+    struct sbp_request asked;
+    bool puts_memory_off; /* a plan that does not fit is an answer (outcome->is_too_large) */
+    double upper_bound_s; /* only plans that cost less are looked for; 0: any */
+    double refuted_s; /* bounds stop at what takes no less time at best, whatever memory it needs;
+                         0: they look at all */
+    const struct sbp_view *view; /* of the cut; NULL: along its longest path */
+    const struct sbp_part *part; /* the only strategies that are looked for; NULL: all */
+    bool every_level;            /* ZeRO levels stay that cost no less along the view */
+    bool labelled;               /* axes that are alike are families of their own
+                                    (planner/inner/label_branching.h) */
+    bool zero_is_free;           /* every layer's ZeRO level is chosen; else the cut's */
+    bool nothing_hides;          /* gradients' synchronisation is taken to show in full */
+    const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
+    struct sbp_space_store *store; /* what the spaces of several cuts share; NULL: nothing */
+    double deadline_s;             /* by sbp_clock_s; 0: never, or not yet set */
+};
+
+/* Whether the flag asks to stop, or the time is up. */
+static inline bool sbp_solve_is_interrupted(const struct sbp_solve_request *request)
+{
+    const atomic_int *stop = request->asked.solver_options.stop;
+    return (stop != NULL && *stop != 0) ||
+           (request->deadline_s > 0 && sbp_clock_s() >= request->deadline_s);
+}
+
+#endif

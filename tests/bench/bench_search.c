@@ -14,7 +14,8 @@
 #include <cjson/cJSON.h>
 
 #include "../oracle/perceptron.h"
-#include "base/random.h"
+#include "base/math/random.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "planner/inner/cut_solve.h"
 

@@ -9,7 +9,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "oracle_plan.h"
 
 struct cJSON *parsed(const char *text)

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/race.h"
 #include "tests/papers/trial.h"

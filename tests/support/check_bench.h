@@ -4,7 +4,7 @@
 #ifndef SBP_TESTS_UNIT_CHECK_BENCH_H
 #define SBP_TESTS_UNIT_CHECK_BENCH_H
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/verify/verify.h"
 
 #define SEED UINT64_C(20260711)

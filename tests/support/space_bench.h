@@ -4,7 +4,7 @@
 #ifndef SBP_TESTS_UNIT_SPACE_BENCH_H
 #define SBP_TESTS_UNIT_SPACE_BENCH_H
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/labels/label.h"
 #include "planner/space/space.h"
 #include "planner/pricing/working_set.h"

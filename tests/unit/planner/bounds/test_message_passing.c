@@ -14,7 +14,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
 

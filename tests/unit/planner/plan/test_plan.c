@@ -16,7 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/report/report.h"
 

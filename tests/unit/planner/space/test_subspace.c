@@ -10,7 +10,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/space/subspace.h"
 
 enum { LAYERS = 4, WAYS = 3, PLANS = WAYS * WAYS * WAYS * WAYS, MOST_PARTS = PLANS * LAYERS };

@@ -1,6 +1,7 @@
 #include "base/arena.h"
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -128,22 +129,4 @@ void sbp_arena_release(struct sbp_arena *arena, struct sbp_arena_mark mark)
     POISON(arena->head->data + mark.block_used_bytes,
            arena->head->used_bytes - mark.block_used_bytes);
     arena->head->used_bytes = mark.block_used_bytes;
-}
-
-_Bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product)
-{
-    int64_t result;
-    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result))
-        return false;
-    *product = result;
-    return true;
-}
-
-_Bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum)
-{
-    int64_t result;
-    if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &result))
-        return false;
-    *sum = result;
-    return true;
 }

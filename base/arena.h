@@ -6,7 +6,6 @@
 #define SBP_BASE_ARENA_H
 
 #include <stddef.h>
-#include <stdint.h>
 
 struct sbp_arena {
     struct sbp_arena_block *head; /* newest block; NULL when empty */
@@ -40,9 +39,5 @@ void sbp_arena_release(struct sbp_arena *arena, struct sbp_arena_mark mark);
     ((type *)sbp_arena_alloc((arena), (size_t)(count), sizeof(type)))
 #define SBP_TAKE(arena, type, count)                                                               \
     ((type *)sbp_arena_take((arena), (size_t)(count), sizeof(type)))
-
-/* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
-_Bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);
-_Bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum);
 
 #endif

@@ -220,7 +220,7 @@ enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
     return writable ? SBP_OK : refuse_write(path, diag);
 }
 
-bool sbp_own_folder(char *folder, size_t size)
+bool sbp_file_program_folder(char *folder, size_t size)
 {
     const ssize_t length = readlink("/proc/self/exe", folder, size);
     if (length <= 0 || (size_t)length >= size)

@@ -27,6 +27,6 @@ enum sbp_status sbp_file_check_writable(const char *path, struct sbp_diag *diag)
 const char *sbp_file_name(const char *path);
 
 /* The folder of this program, for what lies beside it; false when it cannot be found out. */
-bool sbp_own_folder(char *folder, size_t size);
+bool sbp_file_program_folder(char *folder, size_t size);
 
 #endif

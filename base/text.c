@@ -1,14 +1,11 @@
 #include "base/text.h"
 
-#include <assert.h>
 #include <ctype.h>
 #include <errno.h>
 #include <math.h>
-#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #define FIRST_CAPACITY 256
 #define LARGEST_EXACT  0x1p53 /* whole numbers up to here are exact in a double */
@@ -40,7 +37,7 @@ static bool reserve(struct sbp_text *text, size_t more)
     return true;
 }
 
-static void add_arguments(struct sbp_text *text, const char *format, va_list arguments)
+void sbp_text_add_list(struct sbp_text *text, const char *format, va_list arguments)
 {
     va_list again;
     va_copy(again, arguments);
@@ -60,7 +57,7 @@ void sbp_text_add(struct sbp_text *text, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
-    add_arguments(text, format, arguments);
+    sbp_text_add_list(text, format, arguments);
     va_end(arguments);
 }
 
@@ -70,136 +67,6 @@ void sbp_text_free(struct sbp_text *text)
         return;
     free(text->bytes);
     *text = (struct sbp_text){0};
-}
-
-/* --- tables --- */
-
-/* Ends a cell with its NUL, which counts as a byte of the text. */
-static void end_cell(struct sbp_table *table)
-{
-    if (reserve(&table->cells, 1)) {
-        table->cells.bytes[table->cells.length++] = '\0';
-        table->cells.bytes[table->cells.length] = '\0';
-    }
-    if (++table->filled == table->columns) {
-        table->filled = 0;
-        table->rows++;
-    }
-}
-
-void sbp_table_init(struct sbp_table *table, int columns, const char *const *titles)
-{
-    assert(columns > 0 && columns <= SBP_TABLE_MAX_COLUMNS);
-    *table = (struct sbp_table){.columns = columns};
-    for (int i = 0; i < columns; i++)
-        sbp_table_cell(table, "%s", titles[i]);
-}
-
-void sbp_table_cell(struct sbp_table *table, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    add_arguments(&table->cells, format, arguments);
-    va_end(arguments);
-    end_cell(table);
-}
-
-void sbp_table_free(struct sbp_table *table)
-{
-    if (table == NULL)
-        return;
-    sbp_text_free(&table->cells);
-    *table = (struct sbp_table){0};
-}
-
-/* Characters of UTF-8 text: continuation bytes take no place of their own. */
-static int width_of(const char *cell)
-{
-    int width = 0;
-    for (; *cell != '\0'; cell++)
-        width += ((unsigned char)*cell & 0xc0) != 0x80;
-    return width;
-}
-
-/* "12", "-3.5", "1.25 GiB", "40 %", "+7%"; also "-" and "", which say that there is no number. */
-static bool is_quantity(const char *cell)
-{
-    if (strcmp(cell, "-") == 0 || *cell == '\0')
-        return true;
-    if (!isdigit((unsigned char)cell[cell[0] == '-' || cell[0] == '+']))
-        return false;
-    char *end;
-    (void)strtod(cell, &end);
-    return *end == '\0' || *end == ' ' || strcmp(end, "%") == 0;
-}
-
-struct column_layout {
-    int width[SBP_TABLE_MAX_COLUMNS];
-    bool right[SBP_TABLE_MAX_COLUMNS];
-};
-
-/* Cells follow each other, so that one walk meets them row by row. */
-static struct column_layout lay_out(const struct sbp_table *table)
-{
-    struct column_layout layout = {0};
-    for (int i = 0; i < table->columns; i++)
-        layout.right[i] = table->rows > 1;
-    const char *cell = table->cells.bytes;
-    for (int row = 0; row < table->rows; row++) {
-        for (int i = 0; i < table->columns; i++) {
-            const int width = width_of(cell);
-            if (width > layout.width[i])
-                layout.width[i] = width;
-            if (row > 0 && !is_quantity(cell))
-                layout.right[i] = false;
-            cell += strlen(cell) + 1;
-        }
-    }
-    return layout;
-}
-
-static bool print_row(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
-                      int indent, const char **cell)
-{
-    bool printed = fprintf(out, "%*s", indent, "") >= 0;
-    for (int i = 0; i < table->columns; i++) {
-        const int padding = layout->width[i] - width_of(*cell);
-        const bool last = i + 1 == table->columns;
-        const int before = layout->right[i] ? padding : 0;
-        const int after = last ? 0 : padding - before + 2; /* no blanks at the end of a line */
-        printed = printed && fprintf(out, "%*s%s%*s", before, "", *cell, after, "") >= 0;
-        *cell += strlen(*cell) + 1;
-    }
-    return printed && fputc('\n', out) != EOF;
-}
-
-static bool print_rule(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
-                       int indent)
-{
-    bool printed = fprintf(out, "%*s", indent, "") >= 0;
-    for (int i = 0; i < table->columns; i++) {
-        for (int j = 0; j < layout->width[i]; j++)
-            printed = printed && fputc('-', out) != EOF;
-        if (i + 1 < table->columns)
-            printed = printed && fputs("  ", out) != EOF;
-    }
-    return printed && fputc('\n', out) != EOF;
-}
-
-enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int indent)
-{
-    assert(table->filled == 0);
-    if (table->cells.failed)
-        return SBP_E_MEMORY;
-    const struct column_layout layout = lay_out(table);
-    const char *cell = table->cells.bytes;
-    for (int row = 0; row < table->rows; row++) {
-        if (!print_row(table, &layout, out, indent, &cell))
-            return SBP_E_IO;
-        if (row == 0 && !print_rule(table, &layout, out, indent))
-            return SBP_E_IO;
-    }
-    return SBP_OK;
 }
 
 /* --- units --- */
@@ -380,7 +247,7 @@ static int edit_distance(const char *a, int a_length, const char *b, int b_lengt
     return rows[a_length % 3][b_length];
 }
 
-const char *sbp_nearest(const char *word, const char *const *names)
+const char *sbp_text_nearest(const char *word, const char *const *names)
 {
     const size_t word_length = strlen(word);
     const char *nearest = NULL;
@@ -399,72 +266,4 @@ const char *sbp_nearest(const char *word, const char *const *names)
         }
     }
     return nearest;
-}
-
-/* --- progress --- */
-
-#define PROGRESS_DELAY_S    1.0
-#define PROGRESS_INTERVAL_S 0.1
-#define PROGRESS_BYTES      80 /* one line of a narrow terminal */
-
-void sbp_progress_start(struct sbp_progress *progress)
-{
-    const double now_s = sbp_clock_s();
-    *progress = (struct sbp_progress){
-        .start_s = now_s, .last_s = now_s, .terminal = isatty(STDERR_FILENO) == 1};
-}
-
-bool sbp_progress_is_due(const struct sbp_progress *progress)
-{
-    const double now_s = sbp_clock_s();
-    if (!progress->terminal)
-        return progress->line_interval_s > 0 &&
-               now_s - progress->last_s >= progress->line_interval_s;
-    return now_s - progress->start_s >= PROGRESS_DELAY_S &&
-           now_s - progress->last_s >= PROGRESS_INTERVAL_S;
-}
-
-void sbp_progress_show(struct sbp_progress *progress, const char *format, ...)
-{
-    if (!sbp_progress_is_due(progress))
-        return;
-    char line[PROGRESS_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    const int length = vsnprintf(line, sizeof line, format, arguments);
-    va_end(arguments);
-    if (length < 0)
-        return;
-    /* Back to the first column, the line, and the rest of the older line erased (ECMA-48 EL). */
-    (void)fprintf(stderr, progress->terminal ? "\r%s\033[K" : "%s\n", line);
-    (void)fflush(stderr);
-    progress->last_s = sbp_clock_s();
-    progress->shown = progress->terminal;
-}
-
-void sbp_progress_end(struct sbp_progress *progress)
-{
-    if (progress->shown) {
-        (void)fputs("\r\033[K", stderr);
-        (void)fflush(stderr);
-    }
-    progress->shown = false;
-}
-
-static double read_clock(clockid_t clock)
-{
-    struct timespec now;
-    if (clock_gettime(clock, &now) != 0)
-        return 0;
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-double sbp_clock_s(void)
-{
-    return read_clock(CLOCK_MONOTONIC);
-}
-
-double sbp_thread_cpu_s(void)
-{
-    return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }

@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/options.h"
 #include "calib/output/compare.h"
 #include "calib/output/fit_and_write.h"

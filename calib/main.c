@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/launcher.h"
 #include "base/text.h"
 #include "calib/output/compare.h"
 #include "calib/measure/gpu.h"

@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/launcher.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "costmodel/program/runnable.h"
 #include "executor/device/device.h"
 #include "executor/run_report.h"

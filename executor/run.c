@@ -6,8 +6,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/machine.h"
-#include "base/random.h"
+#include "base/math/numeric.h"
+#include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/program/runnable.h"
 #include "executor/rank/rank.h"

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/table.h"
 #include "base/text.h"
 
 /* Where ranks outnumber cores they take turns: wall time then says nothing about the plan. The

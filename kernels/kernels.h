@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/digits.h"
-#include "base/numeric.h"
+#include "base/math/digits.h"
+#include "base/math/numeric.h"
 #include "base/status.h"
 
 /* A permutation's dimensions: a digit of every axis that moves, and what lies between them. */
@@ -101,7 +101,7 @@ struct sbp_kernels {
                                const struct sbp_digits *vocabulary, bool accumulate);
 
     /* qkv(B,S,H,3,D) -> y(B,S,H,D). saved: B*H*S*S probabilities or, of flash attention, B*H*S
-     * log-sum-exps; scratch: sbp_attention_scratch_elements (base/numeric.h). */
+     * log-sum-exps; scratch: sbp_attention_scratch_elements (base/math/numeric.h). */
     void (*attention_forward)(void *y, void *saved, void *scratch, const void *qkv,
                               const struct sbp_attention_shape *shape);
     void (*attention_backward)(void *dqkv, void *scratch, const void *dy, const void *qkv,

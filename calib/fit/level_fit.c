@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 /* Squared sine of the angle between the two columns under which they count as parallel: the times
  * would have to be right to one in ten thousand to tell the parameters apart. */

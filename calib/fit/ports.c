@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 #define LARGE 0.125 /* of the largest size */
 

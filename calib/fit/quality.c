@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "calib/fit/tier_fit.h"
 
 #define DIFFERS     1.2  /* pairs that are ordered */

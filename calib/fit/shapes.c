@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 static int compare(double a, double b)
 {

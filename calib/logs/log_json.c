@@ -9,7 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "calib/logs/log_parts.h"
 
 #define PRINTED_SLACK 0.5e-6 /* numbers have six decimals */

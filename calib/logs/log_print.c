@@ -1,5 +1,6 @@
 
 #include "base/file.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "calib/logs/log_parts.h"
 

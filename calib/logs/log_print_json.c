@@ -1,7 +1,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "calib/logs/log_parts.h"
 
 static void put_point(struct cJSON *array, const struct sbp_measured_point *point, bool *failed)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "calib/logs/log_parts.h"
 
 #define LARGE_BYTES  1048576.0 /* from which bandwidth decides */

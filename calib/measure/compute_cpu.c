@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/random.h"
-#include "base/text.h"
+#include "base/clock.h"
+#include "base/math/random.h"
 #include "kernels/kernels.h"
 
 #define LEAST_COPY_BYTES ((int64_t)1 << 20)

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "calib/measure/gpu.h"
 #include "executor/gpu/gpu.h"
 

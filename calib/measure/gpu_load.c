@@ -16,7 +16,7 @@ static bool find_module(char *path, size_t size)
 {
     static const char *const places[] = {"", SBP_MODULE_FOLDER};
     char folder[PATH_MAX];
-    if (!sbp_own_folder(folder, sizeof folder))
+    if (!sbp_file_program_folder(folder, sizeof folder))
         return false;
     for (int i = 0; i < 2; i++) {
         const int length = snprintf(path, size, "%s/%s" MODULE, folder, places[i]);

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/launcher.h"
+#include "base/table.h"
 #include "base/text.h"
 
 #define REPEATS     12   /* of a cell that settles early, warm-ups included */

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "calib/samples/sample_file_writer.h"
 #include "calib/measure/measure.h"
 

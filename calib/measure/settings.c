@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/launcher.h"
 #include "base/options.h"
-#include "base/text.h"
 #include "calib/measure/measure.h"
 
 #define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct sbp_settings, field)

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/options.h"
+#include "base/launcher.h"
 #include "calib/output/fit_and_write.h"
 
 struct sbp_settings {

@@ -9,7 +9,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "calib/output/network_text.h"
 
 #define SETTLED_SPREAD 0.05 /* of a point over its runs */

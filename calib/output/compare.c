@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "calib/logs/log.h"
 #include "calib/samples/points.h"

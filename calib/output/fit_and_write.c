@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "calib/logs/log.h"
 #include "calib/output/report.h"
 #include "calib/output/cluster_file.h"

@@ -4,7 +4,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "calib/output/network_text.h"
 
 /* NCCL's own, of an NVLink hop under its simple protocol (src/graph/tuning.cc, 3.4 us). */

@@ -2,6 +2,7 @@
 
 #include <math.h>
 
+#include "base/table.h"
 #include "base/text.h"
 
 /* e from which a curve is called poor: half or twice as much. */

@@ -1,5 +1,6 @@
 #include "calib/output/report.h"
 
+#include "base/table.h"
 #include "base/text.h"
 #include "calib/output/network_text.h"
 

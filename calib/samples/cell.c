@@ -1,5 +1,6 @@
 #include "calib/samples/cell.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define MOST_RANKS 1000000

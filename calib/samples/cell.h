@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/text.h"
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/cluster/collective_kind.h"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "base/text.h"
 
 #define SHORT_BYTES ((int64_t)64 << 10)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 #define LEAST_RUNS 3 /* of which one can be called bad */
 

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
-#include "base/text.h"
+#include "base/clock.h"
+#include "base/math/stats.h"
 
 #define CONFIDENCE    0.95
 #define TOLERANCE     0.05

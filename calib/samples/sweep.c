@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 
 #define MOST_CELLS       1000000
 #define MOST_NODE_ROUNDS 32                 /* of a tournament of nodes; beyond, every so many */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/options.h"
+#include "base/launcher.h"
 #include "base/text.h"
 
 #define BITS 8.0

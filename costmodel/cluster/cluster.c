@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/portable.h"
+#include "base/math/portable.h"
 
 #define MOST_DEVICES (INT64_C(1) << 31)
 #define MOST_COUNT   (INT64_C(1) << 53) /* whole numbers that a JSON number holds exactly */

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/status.h"
 #include "costmodel/cluster/curve.h"
 #include "costmodel/cluster/network.h"

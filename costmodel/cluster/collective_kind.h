@@ -17,7 +17,7 @@
 #ifndef SBP_COSTMODEL_CLUSTER_COLLECTIVE_KIND_H
 #define SBP_COSTMODEL_CLUSTER_COLLECTIVE_KIND_H
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define SBP_COLLECTIVE_MAP(X)                                                                      \
     X(ALL_REDUCE, "all-reduce")                                                                    \

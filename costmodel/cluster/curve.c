@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/portable.h"
+#include "base/math/portable.h"
 
 #define MOST_MEMBERS (INT64_C(1) << 31)
 #define MOST_BYTES   1e18

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "costmodel/cluster/collective_kind.h"
 
 #define SBP_MAX_CURVES       96   /* of a cluster */

@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "base/digits.h"
+#include "base/math/digits.h"
 #include "base/status.h"
 #include "costmodel/cluster/cluster.h"
 

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stddef.h>
 
-#include "base/portable.h"
+#include "base/math/portable.h"
 
 const char *sbp_basis_text(enum sbp_basis basis)
 {

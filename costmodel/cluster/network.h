@@ -32,7 +32,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "costmodel/cluster/collective_kind.h"
 
 #define SBP_NETWORK_SEGMENTS 3

@@ -1,8 +1,8 @@
 /* Tensors and their distributions: one SBP state per mesh axis, elements owned by the digit rule.
  *
  * Every splittable dimension belongs to a dimension class (batch, sequence, hidden of the residual
- * stream, ...). The plan-wide set of axes that split a class decides its digits (base/digits.h), so
- * that layouts of different layers line up without a permutation.
+ * stream, ...). The plan-wide set of axes that split a class decides its digits
+ * (base/math/digits.h), so that layouts of different layers line up without a permutation.
  */
 #ifndef SBP_COSTMODEL_LAYOUT_DISTRIBUTION_H
 #define SBP_COSTMODEL_LAYOUT_DISTRIBUTION_H
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/digits.h"
+#include "base/math/digits.h"
 #include "costmodel/cluster/mesh.h"
 
 enum sbp_kind { SBP_BROADCAST, SBP_SPLIT, SBP_PARTIAL };

@@ -12,8 +12,8 @@
 #include <stdint.h>
 
 #include "base/arena.h"
-#include "base/json.h"
-#include "base/numeric.h"
+#include "base/json/json.h"
+#include "base/math/numeric.h"
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/cluster/collective.h"
 #include "costmodel/model/op.h"

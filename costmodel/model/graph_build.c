@@ -1,3 +1,4 @@
+#include "base/math/numeric.h"
 #include "costmodel/model/graph_parts.h"
 
 #include <assert.h>

@@ -89,7 +89,7 @@ static const char *nearest_op(struct sbp_graph *graph, const char *name)
         return NULL;
     for (int i = 0; i < graph->op_count; i++)
         names[i] = graph->op[i].name;
-    return sbp_nearest(name, names);
+    return sbp_text_nearest(name, names);
 }
 
 static enum sbp_status refuse_input(struct reader *reader, const struct sbp_layer *layer,

@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 static const char *const recompute_names[] = {
 #define SBP_RECOMPUTE_TEXT(symbol, name) name,

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/math/numeric.h"
+
 #define MOST_BYTES (INT64_C(1) << 62)
 
 bool sbp_buffer_persists(const struct sbp_buffer *buffer)

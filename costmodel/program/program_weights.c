@@ -7,6 +7,7 @@
  * itself, or the whole gradient would be held after all. Level 3 shards weights, which are gathered
  * before an operator's forward pass and once more before its backward pass, for each micro-batch.
  */
+#include "base/math/numeric.h"
 #include "costmodel/program/program_compile.h"
 
 /* ---- states -------------------------------------------------------------------------------- */

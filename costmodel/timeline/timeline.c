@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/math/numeric.h"
 #include "costmodel/timeline/timeline_run.h"
 
 /* Beyond these a request is a slip, and indices and memory stay small. */

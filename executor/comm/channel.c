@@ -1,6 +1,6 @@
 #include "executor/comm/channel.h"
 
-#include "base/text.h"
+#include "base/clock.h"
 
 /* The backend's own reason. */
 static enum sbp_status backend(struct sbp_channel *channel, enum sbp_status status,

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/options.h"
+#include "base/launcher.h"
 #include "base/status.h"
 #include "executor/comm/comm.h"
 #include "executor/comm/comm_check.h"

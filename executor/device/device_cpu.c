@@ -1,7 +1,7 @@
 /* The `cpu` device: host memory, kernels on OpenBLAS that are done when they return. */
 #include <string.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "executor/device/device.h"
 
 static enum sbp_status cpu_finish(void)

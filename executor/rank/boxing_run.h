@@ -1,7 +1,8 @@
 /* Runs one step of a boxing plan on a rank: pack, exchange, unpack, or a local copy.
  *
- * Which elements move where follows from the digit rule alone (base/digits.h); the permutations
- * come from the boxing planner (costmodel/layout/boxing.h), the exchange goes through the channel.
+ * Which elements move where follows from the digit rule alone (base/math/digits.h); the
+ * permutations come from the boxing planner (costmodel/layout/boxing.h), the exchange goes through
+ * the channel.
  */
 #ifndef SBP_EXECUTOR_RANK_BOXING_RUN_H
 #define SBP_EXECUTOR_RANK_BOXING_RUN_H

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "executor/rank/boxing_run.h"
 #include "executor/rank/rank_ops.h"
 
@@ -123,7 +123,7 @@ static int32_t table_entry(const struct sbp_rank *rank, enum table table, int64_
         return (int32_t)position;
     const uint64_t token = (uint64_t)(batch * rank->program->graph->sequence + position);
     const uint64_t stream = table == TABLE_IDS ? STREAM_IDS : STREAM_LABELS;
-    return (int32_t)(sbp_counter_bits(rank->step_seed, stream, token) % (uint64_t)valid);
+    return (int32_t)(sbp_random_bits_at(rank->step_seed, stream, token) % (uint64_t)valid);
 }
 
 static enum sbp_status fill_table(struct sbp_rank *rank, enum table table, int buffer,
@@ -155,7 +155,7 @@ enum sbp_status sbp_rank_begin_step(struct sbp_rank *rank, int64_t step, struct 
 {
     const struct sbp_program *program = rank->program;
     rank->step = step;
-    rank->step_seed = sbp_counter_bits(rank->seed, UINT64_MAX, (uint64_t)step);
+    rank->step_seed = sbp_random_bits_at(rank->seed, UINT64_MAX, (uint64_t)step);
     SBP_TRY(fill_table(rank, TABLE_IDS, program->ids_buffer, diag));
     SBP_TRY(fill_table(rank, TABLE_LABELS, program->labels_buffer, diag));
     return fill_table(rank, TABLE_POSITIONS, program->positions_buffer, diag);

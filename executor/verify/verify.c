@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "executor/verify/reference.h"
 #include "executor/verify/textbook.h"
 

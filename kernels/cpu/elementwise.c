@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "kernels/cpu/real.h"
 #include "kernels/cpu/runs.h"
 
@@ -88,7 +88,7 @@ void CPU(dropout_forward)(void *y, uint8_t *mask, const void *x, const struct sb
     for (int64_t start = 0; start < n; start += run) {
         const uint64_t global = (uint64_t)sbp_region_global(region, start);
         for (int64_t i = 0; i < run; i++) {
-            const bool kept = sbp_counter_unit(seed, stream, global + (uint64_t)i) >= p;
+            const bool kept = sbp_random_unit_at(seed, stream, global + (uint64_t)i) >= p;
             mask[start + i] = kept;
             to[start + i] = kept ? from[start + i] * factor : 0;
         }

@@ -1,7 +1,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "kernels/cpu/real.h"
 #include "kernels/cpu/runs.h"
 
@@ -100,7 +100,7 @@ void CPU(fill_normal)(void *x, const struct sbp_region *region, double mean, dou
             to[i] = (real)mean;
         for (int64_t i = 0; i < filled && spread != 0; i++)
             to[i] =
-                (real)(mean + spread * sbp_counter_normal(seed, stream, (uint64_t)(global + i)));
+                (real)(mean + spread * sbp_random_normal_at(seed, stream, (uint64_t)(global + i)));
         CPU(zero)(to + filled, run - filled);
     }
 }

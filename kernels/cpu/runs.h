@@ -6,7 +6,7 @@
 #ifndef SBP_KERNELS_CPU_RUNS_H
 #define SBP_KERNELS_CPU_RUNS_H
 
-#include "base/digits.h"
+#include "base/math/digits.h"
 
 /* Local indices k * run .. k * run + run - 1 have consecutive global indices, for every k; the run
  * divides the local size. */

@@ -34,7 +34,7 @@ static struct folders find_folders(enum sbp_config_kind kind)
     struct folders folders = {0};
     if (environment != NULL && *environment != '\0')
         add_folder(&folders, environment, below);
-    const bool known = sbp_own_folder(own, sizeof own);
+    const bool known = sbp_file_program_folder(own, sizeof own);
     if (known && strncmp(own, SBP_BUILD_ROOT, strlen(SBP_BUILD_ROOT)) == 0)
         add_folder(&folders, SBP_SOURCE_CONFIGS, below);
     if (known) {
@@ -137,7 +137,7 @@ static enum sbp_status refuse_name(enum sbp_config_kind kind, const char *word,
     const char *what = kind == SBP_CONFIG_MODEL ? "model" : "cluster";
     struct sbp_config_names names;
     SBP_TRY(sbp_config_list(kind, arena, &names, diag));
-    const char *nearest = sbp_nearest(word, names.name);
+    const char *nearest = sbp_text_nearest(word, names.name);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: neither a file nor a listed %s, did you mean \"%s\"?", word, what,

@@ -2,6 +2,8 @@
 
 #include <stdio.h>
 
+#include "base/math/numeric.h"
+
 /* Ways that a role splits the layer over all levels; what is not given counts as 1. */
 static int64_t parts_of(const struct sbp_plan *plan, const struct sbp_fix *fix, int role)
 {

@@ -3,6 +3,7 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/math/numeric.h"
 #include "base/text.h"
 #include "planner/cli/fix_reason.h"
 #include "planner/cli/inputs.h"
@@ -64,7 +65,7 @@ static enum sbp_status find_layer(const struct fixes *fixes, const char *where, 
     for (int i = 0; names != NULL && i < graph->op_count; i++)
         if (chooses(graph, i))
             names[count++] = graph->op[i].name;
-    const char *nearest = names == NULL ? NULL : sbp_nearest(name, names);
+    const char *nearest = names == NULL ? NULL : sbp_text_nearest(name, names);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_INPUT,
                         "%s: the model has no layer \"%.60s\", did you mean \"%s\"?", where, name,
@@ -117,7 +118,7 @@ static bool parse_factors(char *text, int levels, int64_t *factor)
 static enum sbp_status refuse_role(const char *word, const char *op, const char *role,
                                    const char *const *names, struct sbp_diag *diag)
 {
-    const char *nearest = sbp_nearest(role, names);
+    const char *nearest = sbp_text_nearest(role, names);
     char legal[192] = "";
     size_t used = 0;
     if (nearest != NULL)

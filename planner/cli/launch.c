@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "planner/cli/inputs.h"
 
 /* --- finding programs --- */
@@ -38,7 +37,7 @@ static bool find_in_path(const char *name, char *path)
 static bool find_program(const struct sbp_launch *launch, char *path)
 {
     char own[PATH_MAX], sibling[PATH_MAX];
-    if (sbp_own_folder(own, sizeof own)) {
+    if (sbp_file_program_folder(own, sizeof own)) {
         if (is_program(own, launch->program, path))
             return true;
         const int length = snprintf(sibling, sizeof sibling, "%s/../%s", own, launch->build_folder);

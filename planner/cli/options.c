@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "base/launcher.h"
 #include "base/options.h"
 #include "base/text.h"
 #include "costmodel/cluster/preset.h"
@@ -162,7 +163,7 @@ static enum sbp_status refuse_value(const struct sbp_command *command,
     const char *names[MOST_CHOICES + 1] = {0};
     for (int i = 0; i < MOST_CHOICES && sbp_option_name_at(option, i) != NULL; i++)
         names[i] = sbp_option_name_at(option, i);
-    const char *nearest = sbp_nearest(value, names);
+    const char *nearest = sbp_text_nearest(value, names);
     if (nearest != NULL)
         return REFUSE("sbplan %s: %s: unknown value \"%.60s\", did you mean \"%s\"?", command->name,
                       option->name, value, nearest);
@@ -207,7 +208,7 @@ static enum sbp_status refuse_option(const struct sbp_command *command, const ch
     for (int i = 0; options[i].name != NULL; i++)
         if (has_option(command, &options[i]))
             names[count++] = options[i].name;
-    const char *nearest = sbp_nearest(name, names);
+    const char *nearest = sbp_text_nearest(name, names);
     if (nearest != NULL)
         return REFUSE("sbplan %s: unknown option \"%s\", did you mean \"%s\"?", command->name, name,
                       nearest);

@@ -174,7 +174,7 @@ static enum sbp_status refuse_member(const struct change *change, const char *wh
         return sbp_fail(change->diag, SBP_E_INPUT, "%s %.120s: %s has no members", change->option,
                         change->word, where);
     member_names(parent, names, 64);
-    const char *nearest = sbp_nearest(name, names);
+    const char *nearest = sbp_text_nearest(name, names);
     if (nearest != NULL)
         return sbp_fail(change->diag, SBP_E_INPUT,
                         "%s %.120s: %s has no \"%s\", did you mean "
@@ -290,9 +290,9 @@ static enum sbp_status check_bare_key(const struct change *change)
     (void)snprintf(first, sizeof first, "%.*s", (int)strcspn(change->key, ".["), change->key);
     if (cJSON_GetObjectItemCaseSensitive(change->target->model, first) != NULL)
         return SBP_OK;
-    const char *nearest = sbp_nearest(change->key, SEARCH_KEYS);
+    const char *nearest = sbp_text_nearest(change->key, SEARCH_KEYS);
     if (nearest == NULL)
-        nearest = sbp_nearest(change->key, sbp_parallel_keys());
+        nearest = sbp_text_nearest(change->key, sbp_parallel_keys());
     if (nearest == NULL && find_in_cluster(change->target->cluster, first, path, strlen(path))) {
         (void)strncat(path, change->key + strlen(first), sizeof path - strlen(path) - 1);
         nearest = path;

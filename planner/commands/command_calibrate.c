@@ -1,5 +1,6 @@
 #include <string.h>
 
+#include "base/launcher.h"
 #include "base/options.h"
 #include "planner/cli/launch.h"
 

@@ -3,7 +3,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "planner/report/plan_line.h"
 #include "planner/commands/search_session.h"

@@ -3,7 +3,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "planner/cli/options.h"
 #include "planner/report/report.h"

@@ -3,7 +3,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "planner/cli/options.h"
 #include "planner/import/hf.h"
 

@@ -2,7 +2,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "planner/plan/summary.h"
 #include "planner/cli/inputs.h"
@@ -111,7 +112,7 @@ static enum sbp_status find_kind(const char *word, enum sbp_config_kind *kind,
             *kind = i == 0 ? SBP_CONFIG_MODEL : SBP_CONFIG_CLUSTER;
             return SBP_OK;
         }
-    const char *nearest = sbp_nearest(word, WORDS);
+    const char *nearest = sbp_text_nearest(word, WORDS);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan list: unknown \"%.60s\", did you mean \"%s\"?",
                         word, nearest);

@@ -1,4 +1,4 @@
-#include "base/options.h"
+#include "base/launcher.h"
 #include "costmodel/program/runnable.h"
 #include "planner/cli/launch.h"
 #include "planner/plan/plan.h"

@@ -3,7 +3,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/clock.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/cli/options.h"
 #include "planner/problem/solver.h"

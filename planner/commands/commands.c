@@ -124,7 +124,7 @@ static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (strcmp(word, later[i]) == 0)
             return sbp_fail(diag, SBP_E_USAGE, "sbplan: %s is not in this version", word);
-    const char *nearest = sbp_nearest(word, names);
+    const char *nearest = sbp_text_nearest(word, names);
     if (nearest != NULL)
         return sbp_fail(diag, SBP_E_USAGE,
                         "sbplan: unknown command \"%.60s\", did you mean \"%s\"?", word, nearest);

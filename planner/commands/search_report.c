@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/commands/search_top.h"
 #include "planner/space/space_table.h"

@@ -5,8 +5,9 @@
 
 #include <cjson/cJSON.h>
 
+#include "base/clock.h"
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/verify/verify.h"
 #include "planner/space/space_table.h"

@@ -9,7 +9,8 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "planner/verify/verify.h"
 #include "planner/plan/plan_diff.h"

@@ -12,7 +12,7 @@
 
 #include <stdint.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/status.h"
 
 struct cJSON;

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "planner/inner/cut_solve_job.h"
 #include "planner/inner/label_branching.h"
 #include "planner/bounds/lagrangian.h"

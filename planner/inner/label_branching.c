@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "planner/labels/label.h"
 #include "planner/space/domain_build.h"
 #include "planner/pricing/edge_kinds.h"

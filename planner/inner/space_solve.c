@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "planner/bounds/message_passing.h"
 #include "planner/pricing/working_set.h"
 

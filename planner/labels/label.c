@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/labels/label_score.h"
 
 enum { RESTARTS = 40 };

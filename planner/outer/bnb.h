@@ -8,7 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "planner/outer/branch_and_bound.h"
 #include "planner/paths/path_mixture.h"
 #include "planner/outer/node_queue.h"

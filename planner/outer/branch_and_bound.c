@@ -2,6 +2,7 @@
 
 #include <limits.h>
 
+#include "base/clock.h"
 #include "planner/outer/step_cuts.h"
 #include "planner/outer/bnb.h"
 

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "planner/outer/bnb.h"
 
 /* First plans that cost up to so many times the cheapest one's are worth improving first. */

@@ -1,3 +1,4 @@
+#include "base/clock.h"
 #include "planner/outer/bnb.h"
 
 #include "planner/outer/path_enumeration.h"

@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "planner/labels/label.h"
 #include "planner/problem/minimax.h"
 #include "planner/bounds/message_passing.h"

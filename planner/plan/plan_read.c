@@ -5,7 +5,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/plan_load.h"
 #include "planner/plan/roles.h"

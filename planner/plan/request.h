@@ -3,7 +3,7 @@
 #ifndef SBP_PLANNER_PLAN_REQUEST_H
 #define SBP_PLANNER_PLAN_REQUEST_H
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/model/op.h"
 #include "costmodel/program/strategy.h"

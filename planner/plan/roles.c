@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 /* -1 where there is none (a follower of the free input). */
 static int role_on_axis(const struct sbp_cut *cut, const struct sbp_strategy *strategy, int op,

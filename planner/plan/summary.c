@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "costmodel/program/price.h"
 
 /* Of a micro-batch in flight; the timeline counts token ids among what it keeps. */

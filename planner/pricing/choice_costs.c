@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/kernel.h"
+#include "base/math/simd.h"
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
 
@@ -153,7 +153,7 @@ static void weigh_bytes(const struct terms *terms, const struct sbp_space_work *
     weight[SBP_COLUMN_KEPT] = work->kept[point];
 }
 
-SBP_KERNEL
+SBP_SIMD
 static void add_weighed(const struct sbp_columns *columns, const double weight[SBP_COLUMNS],
                         int tuples, double *restrict sum)
 {

@@ -8,7 +8,7 @@
 #ifndef SBP_PLANNER_PROBLEM_ASSIGNMENT_H
 #define SBP_PLANNER_PROBLEM_ASSIGNMENT_H
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/problem/live_ranges.h"
 #include "planner/problem/problem.h"
 

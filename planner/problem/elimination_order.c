@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/portable.h"
+#include "base/math/portable.h"
 #include "planner/problem/bucket_elimination.h"
 
 /* Above this degree fill-in is not counted but taken as that of a star; it is never chosen early.

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "planner/problem/bucket_elimination.h"
 #include "planner/problem/pareto_labels.h"
 #include "planner/problem/solver_run.h"

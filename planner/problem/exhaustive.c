@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/kernel.h"
+#include "base/math/simd.h"
 #include "planner/problem/live_ranges.h"
 #include "planner/problem/solver_run.h"
 
@@ -50,7 +50,7 @@ struct exhaustive {
 /* Run 10^6 times a second. least[i] = min(least[i], a[i] + b[i] + outer). Minima are kept side by
  * side, not reduced: a reduction is vectorised only under -ffast-math, where infinities mean
  * nothing. */
-SBP_KERNEL
+SBP_SIMD
 static void lower_row(double *restrict least, const double *restrict a, const double *restrict b,
                       double outer, size_t count)
 {

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/portable.h"
+#include "base/math/portable.h"
 #include "planner/problem/solver_run.h"
 #include "planner/problem/assignment.h"
 

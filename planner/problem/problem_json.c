@@ -237,7 +237,7 @@ static enum sbp_status refuse_key(const struct reader *reader, const char *path,
     const char *names[MOST_MEMBERS + 1] = {NULL};
     for (int i = 0; i < count; i++)
         names[i] = members[i].key;
-    const char *nearest = sbp_nearest(key, names);
+    const char *nearest = sbp_text_nearest(key, names);
     return sbp_fail(reader->diag, SBP_E_INPUT, "%s: %s%sunknown key \"%s\"%s%s%s", reader->file,
                     path, path[0] == '\0' ? "" : ": ", key,
                     nearest == NULL ? "" : ", did you mean \"", nearest == NULL ? "" : nearest,

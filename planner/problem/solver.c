@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
+#include "base/clock.h"
 #include "planner/problem/solver_run.h"
 
 /* The clock is read about this often, and the caller told of progress. */

@@ -4,7 +4,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json_write.h"
+#include "base/json/json_write.h"
+#include "base/table.h"
 
 #define POOR        1.0  /* e from which even a measured price is doubted: half or twice as much */
 #define LEAST_SHARE 0.01 /* of the step, for a doubt to be told */

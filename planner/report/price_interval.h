@@ -10,7 +10,7 @@
 
 #include <stdio.h>
 
-#include "base/text.h"
+#include "base/table.h"
 #include "costmodel/program/step.h"
 #include "planner/plan/plan.h"
 

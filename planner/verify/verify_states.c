@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "base/math/numeric.h"
 #include "planner/verify/verify_parts.h"
 
 /* ---- distributions -------------------------------------------------------------------------- */
@@ -343,8 +344,8 @@ static enum sbp_status check_fixes(const struct sbp_checker *c)
 
 /* ---- digits --------------------------------------------------------------------------------- */
 
-/* The digit that an axis has in an index of a class (base/digits.h): digits of axes that split the
- * class stand in mesh order, the most significant first, then the rest. -1: it has none. */
+/* The digit that an axis has in an index of a class (base/math/digits.h): digits of axes that split
+ * the class stand in mesh order, the most significant first, then the rest. -1: it has none. */
 static int64_t digit_of(const struct sbp_checker *c, int dim_class, int64_t index, int axis)
 {
     int64_t left = c->graph->dim_class[dim_class].size;

@@ -6,7 +6,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #define ROUNDING 1e-9 /* relative: sums in another order */
 

@@ -4,8 +4,9 @@
  * of each path. Checks nothing but that paths were found. */
 #include <stdio.h>
 
-#include "base/random.h"
-#include "base/text.h"
+#include "base/clock.h"
+#include "base/math/random.h"
+#include "base/table.h"
 #include "costmodel/layout/boxing_path.h"
 
 enum { PATHS = 1000, REPETITIONS = 5, DIMS = 3 };

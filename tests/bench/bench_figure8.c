@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "tests/bench/report.h"
 #include "tests/papers/race.h"
 

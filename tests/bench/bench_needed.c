@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "tests/bench/answer.h"
 #include "tests/bench/measure.h"
 #include "tests/bench/report.h"

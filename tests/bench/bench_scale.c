@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "tests/bench/answer.h"
 #include "tests/bench/inputs.h"
 #include "tests/bench/measure.h"

@@ -15,7 +15,8 @@
 
 #include "planner/plan/plan.h"
 #include "../oracle/perceptron.h"
-#include "base/random.h"
+#include "base/math/random.h"
+#include "base/table.h"
 #include "base/text.h"
 #include "planner/inner/cut_solve.h"
 #include "tests/support/solve_plan.h"

@@ -3,8 +3,9 @@
  * times, which others on the machine disturb least. Checks nothing. */
 #include <stdio.h>
 
-#include "base/random.h"
-#include "base/text.h"
+#include "base/clock.h"
+#include "base/math/random.h"
+#include "base/table.h"
 #include "costmodel/timeline/timeline.h"
 
 enum { REPETITIONS = 20, STAGES = 64, CHUNKS = 2 };

@@ -10,7 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/bench/measure.h"
 
 #define IMPORT_LIMIT_S 20.0

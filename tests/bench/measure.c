@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include <cjson/cJSON.h>
+
+#include "base/clock.h"
 
 enum { READ_BYTES = 1 << 16, MOST_BYTES = 1 << 28 };
 #define MOST_MEMORY_BYTES ((rlim_t)8 << 30) /* a machine may be shared */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "tests/fuzz/fuzz.h"
 
 static void read_scalars(const struct sbp_json *at)

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "kernels/kernels.h"
 
 enum { CHECK_MAX_BUFFERS = 512 };

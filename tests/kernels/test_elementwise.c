@@ -132,7 +132,7 @@ static void dropout(struct check *check)
         for (int64_t i = 0; i < n; i++) {
             const int64_t at = sbp_region_global(&region, i);
             local[i] = x[at];
-            want[i] = sbp_counter_unit(7, 3, (uint64_t)at) >= p ? x[at] / (1 - p) : 0;
+            want[i] = sbp_random_unit_at(7, 3, (uint64_t)at) >= p ? x[at] / (1 - p) : 0;
         }
         void *y = check_blank(check, n), *dx = check_blank(check, n);
         const void *from = check_reals(check, local, n);

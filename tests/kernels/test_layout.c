@@ -83,7 +83,7 @@ static void fill(struct check *check)
         int64_t row = global;
         for (int d = SBP_MAX_DIMS - 1; d > 0; d--)
             row /= sbp_digits_global_size(&region.dim[d]);
-        const double normal = spread == 0 ? 0 : sbp_counter_normal(5, 9, (uint64_t)global);
+        const double normal = spread == 0 ? 0 : sbp_random_normal_at(5, 9, (uint64_t)global);
         want[i] = row < valid ? 0.25 + spread * normal : 0;
     }
     void *x = check_blank(check, n);

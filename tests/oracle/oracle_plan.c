@@ -10,7 +10,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "oracle_plan.h"
 
 struct cJSON *parsed(const char *text)

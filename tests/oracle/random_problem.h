@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/problem/problem.h"
 
 enum { MOST_VARIABLES = 7, LAST_TIME = 12 };

@@ -5,7 +5,7 @@
 
 #include <stdbool.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 
 #define SMALL_MODELS_MAP(X)                                                                        \
     X(CHAIN, "chain")                                                                              \

@@ -16,7 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "oracle_plan.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/bounds/lagrangian.h"

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "perceptron.h"
 #include "planner/problem/solver.h"
 #include "random_problem.h"

@@ -16,7 +16,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "oracle_plan.h"
 #include "planner/outer/branch_and_bound.h"
 #include "planner/space/space_table.h"

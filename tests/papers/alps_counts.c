@@ -2,7 +2,7 @@
 
 #include <math.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 const struct alps_count alps_counts[ALPS_COUNTS] = {
     {8, {18.48, 18.045, 18.035, 18.65,  20.335, 21.155,  21.495, 22.825,  24.64,  38.205,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "planner/plan/plan.h"
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/race.h"
 #include "tests/papers/trial.h"

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "calib/fit/lad.h"
 #include "tests/papers/alps_counts.h"
 #include "tests/papers/machines.h"

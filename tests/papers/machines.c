@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 #define PATH_BYTES  1024
 #define MOST_POINTS 256 /* of a file */

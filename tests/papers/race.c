@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "tests/oracle/perceptron.h"
 #include "tests/papers/plot.h"
 #include "tests/papers/setting.h"

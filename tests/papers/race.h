@@ -3,8 +3,8 @@
  *
  * The cost of a run is divided by the optimum; its progress is measured against the exhaustive
  * search: by evaluations, which are the same on every machine, or by time. Of the ten runs stand
- * the median and its 90 % interval by order statistics (base/stats.h: of ten the second and the
- * ninth).
+ * the median and its 90 % interval by order statistics (base/math/stats.h: of ten the second and
+ * the ninth).
  */
 #ifndef SBP_TESTS_PAPERS_RACE_H
 #define SBP_TESTS_PAPERS_RACE_H

@@ -2,7 +2,7 @@
 
 #include <stdio.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 
 enum { SIDE = 4, MOST_DEVICES = 4 };
 
@@ -59,7 +59,7 @@ static int member(int axes, const struct sbp_state *state, int rank)
 static int64_t drawn(int matrix, int place, int row, int column)
 {
     const uint64_t at = (uint64_t)(place * SIDE + row) * SIDE + (uint64_t)column;
-    return (int64_t)(sbp_counter_bits(UINT64_C(4217), (uint64_t)matrix, at) % 19) - 9;
+    return (int64_t)(sbp_random_bits_at(UINT64_C(4217), (uint64_t)matrix, at) % 19) - 9;
 }
 
 static int64_t true_value(int matrix, int row, int column)

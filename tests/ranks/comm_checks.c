@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 
 enum { MAX_WORLD = 64, MAX_AXES = 6, MAX_FAMILIES = 80, PARTITIONS = 6, GUARD_BYTES = 64 };
 
@@ -167,8 +167,9 @@ static double datum(const struct context *context, const struct trial *trial, in
 {
     const uint64_t stream = (uint64_t)trial->round * MAX_WORLD + (uint64_t)rank;
     if (trial->integers)
-        return (double)(sbp_counter_bits(context->checks->seed, stream, (uint64_t)i) % 2001) - 1000;
-    const double value = 2 * sbp_counter_unit(context->checks->seed, stream, (uint64_t)i) - 1;
+        return (double)(sbp_random_bits_at(context->checks->seed, stream, (uint64_t)i) % 2001) -
+               1000;
+    const double value = 2 * sbp_random_unit_at(context->checks->seed, stream, (uint64_t)i) - 1;
     return trial->real == SBP_F32 ? (double)(float)value : value;
 }
 
@@ -252,8 +253,8 @@ static struct trial draw_trial(const struct context *context, const struct famil
                                int round)
 {
     struct sbp_random random;
-    sbp_random_seed(&random, sbp_counter_bits(context->checks->seed, (uint64_t)round + 1,
-                                              (uint64_t)family->ranks[0]));
+    sbp_random_seed(&random, sbp_random_bits_at(context->checks->seed, (uint64_t)round + 1,
+                                                (uint64_t)family->ranks[0]));
     return (struct trial){
         .round = round,
         .kind = (enum check_kind)below(&random, KINDS),
@@ -448,7 +449,7 @@ static void draw_notes(struct sbp_random *random, int size, int burst, struct no
 
 static unsigned char note_byte(const struct context *context, const struct note *note, int i)
 {
-    return (unsigned char)(sbp_counter_bits(context->checks->seed, note->stream, (uint64_t)i) &
+    return (unsigned char)(sbp_random_bits_at(context->checks->seed, note->stream, (uint64_t)i) &
                            255);
 }
 

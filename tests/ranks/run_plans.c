@@ -1,4 +1,5 @@
 #include "run_plans.h"
+#include "base/text.h"
 #include "tests/support/searched_roles.h"
 
 #include <stdarg.h>

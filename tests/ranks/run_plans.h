@@ -2,8 +2,7 @@
 #ifndef SBP_TESTS_RUN_PLANS_H
 #define SBP_TESTS_RUN_PLANS_H
 
-#include "base/random.h"
-#include "base/text.h"
+#include "base/math/random.h"
 #include "costmodel/program/program.h"
 
 struct plan {

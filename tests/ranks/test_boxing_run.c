@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "executor/rank/boxing_run.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "costmodel/layout/boxing_path.h"
 
 enum { ROUNDS = 400, CLASSES = 3 };

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "costmodel/cluster/cluster.h"
 
 enum { RANKS = 3, MOST_POINTS = 64 };

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "executor/comm/comm.h"
 #include "tests/ranks/comm_checks.h"
 

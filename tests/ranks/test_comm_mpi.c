@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "executor/comm/comm.h"
 #include "tests/ranks/comm_checks.h"
 
@@ -82,7 +82,8 @@ static enum sbp_status against_mpi(const struct sbp_comm_ops *ops, struct sbp_co
         return SBP_E_MEMORY;
     for (int i = 0; i < ALL; i++)
         pair->input[i] =
-            (float)(sbp_counter_bits(checks->seed, (uint64_t)ops->rank(comm), (uint64_t)i) % 1000);
+            (float)(sbp_random_bits_at(checks->seed, (uint64_t)ops->rank(comm), (uint64_t)i) %
+                    1000);
     enum sbp_status status = compare_reductions(ops, comm, group, pair, diag);
     if (status == SBP_OK)
         status = compare_moves(ops, comm, group, pair, diag);

@@ -78,7 +78,7 @@ static int64_t addend(int64_t logical, int64_t element, int64_t place, int64_t h
     int64_t rest = logical;
     for (int64_t i = 0; i < holders; i++) {
         const int64_t draw =
-            (int64_t)(sbp_counter_bits(SEED, (uint64_t)i, (uint64_t)element) % 2001) - 1000;
+            (int64_t)(sbp_random_bits_at(SEED, (uint64_t)i, (uint64_t)element) % 2001) - 1000;
         if (i == place && i < holders - 1)
             return draw;
         if (i < holders - 1)

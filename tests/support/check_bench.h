@@ -5,7 +5,7 @@
 #define SBP_TESTS_UNIT_CHECK_BENCH_H
 
 #include "planner/plan/plan.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/verify/verify.h"
 
 #define SEED UINT64_C(20260711)

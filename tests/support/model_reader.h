@@ -13,7 +13,7 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "costmodel/model/graph.h"
 
 struct model {

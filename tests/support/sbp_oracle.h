@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "costmodel/layout/distribution.h"
 
 /* Levels grow faster inwards, so that the slowest level of any set is the outermost. */

@@ -52,7 +52,7 @@ static inline struct whole whole_of(const int64_t size[4], const int dim_class[4
     }
     whole.value = zeroed(oracle_size(&whole.shape), sizeof(int64_t));
     for (int64_t i = 0; i < oracle_size(&whole.shape); i++)
-        whole.value[i] = (int64_t)(sbp_counter_bits(SEED, stream, (uint64_t)i) % 19) - 9;
+        whole.value[i] = (int64_t)(sbp_random_bits_at(SEED, stream, (uint64_t)i) % 19) - 9;
     return whole;
 }
 
@@ -116,7 +116,7 @@ static inline struct shards deal(const struct stage *stage, const struct whole *
             int64_t value = 0;
             for (int64_t h = 1; h < holders; h++) {
                 const int64_t draw =
-                    (int64_t)(sbp_counter_bits(SEED, 99 + (uint64_t)h, (uint64_t)i) % 11);
+                    (int64_t)(sbp_random_bits_at(SEED, 99 + (uint64_t)h, (uint64_t)i) % 11);
                 value += place == h ? draw : place == 0 ? -draw : 0;
             }
             shards.value[r][i] = value + (place == 0 ? whole->value[i] : 0);

@@ -5,7 +5,7 @@
 #define SBP_TESTS_UNIT_SPACE_BENCH_H
 
 #include "planner/plan/plan.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/labels/label.h"
 #include "planner/space/space.h"
 #include "planner/pricing/working_set.h"

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
-#include "base/random.h"
+#include "base/math/random.h"
 
 struct folder {
     char path[32], file[128];

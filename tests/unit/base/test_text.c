@@ -1,4 +1,4 @@
-/* Text: growing strings, tables, units, numbers, nearest names (against a recursive distance). */
+/* Text: growing strings, units, numbers, nearest names (against a recursive distance). */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "base/text.h"
 
 #define SEED         UINT64_C(5150)
@@ -45,68 +45,6 @@ static void test_failure_stays(void **state)
     sbp_text_add(&text, "x");
     assert_null(text.bytes);
     assert_true(text.failed);
-}
-
-static void assert_prints(const struct sbp_table *table, int indent, const char *expected)
-{
-    char *bytes = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&bytes, &length);
-    assert_non_null(out);
-    assert_int_equal(sbp_table_print(table, out, indent), SBP_OK);
-    assert_int_equal(fclose(out), 0);
-    assert_string_equal(bytes, expected);
-    free(bytes);
-}
-
-static void test_table(void **state)
-{
-    (void)state;
-    static const char *const titles[] = {"layer", "time", "share", "roles"};
-    struct sbp_table table;
-    sbp_table_init(&table, 4, titles);
-    sbp_table_cell(&table, "%s", "qkv");
-    sbp_table_cell(&table, "%.1f ms", 12.25);
-    sbp_table_cell(&table, "%d%%", 7);
-    sbp_table_cell(&table, "4 x 8");
-    sbp_table_cell(&table, "%s", "caf\xc3\xa9");
-    sbp_table_cell(&table, "%s", "-");
-    sbp_table_cell(&table, "%s", "100%");
-    sbp_table_cell(&table, "%s", "batch");
-    assert_prints(&table, 2,
-                  "  layer     time  share  roles\n"
-                  "  -----  -------  -----  -----\n"
-                  "  qkv    12.2 ms     7%  4 x 8\n"
-                  "  caf\xc3\xa9         -   100%  batch\n");
-    sbp_table_free(&table);
-    sbp_table_free(NULL);
-}
-
-static void test_table_without_rows(void **state)
-{
-    (void)state;
-    static const char *const titles[] = {"a", "name"};
-    struct sbp_table table;
-    sbp_table_init(&table, 2, titles);
-    assert_prints(&table, 0, "a  name\n-  ----\n");
-    sbp_table_free(&table);
-}
-
-static void test_table_failures(void **state)
-{
-    (void)state;
-    static const char *const titles[] = {"a"};
-    struct sbp_table table;
-    sbp_table_init(&table, 1, titles);
-    FILE *full = fopen("/dev/full", "w");
-    if (full != NULL) {
-        assert_int_equal(setvbuf(full, NULL, _IONBF, 0), 0);
-        assert_int_equal(sbp_table_print(&table, full, 0), SBP_E_IO);
-        (void)fclose(full);
-    }
-    table.cells.failed = true;
-    assert_int_equal(sbp_table_print(&table, stderr, 0), SBP_E_MEMORY);
-    sbp_table_free(&table);
 }
 
 struct format_row {
@@ -280,7 +218,7 @@ static void test_nearest(void **state)
         {"add", "add"},
     };
     for (size_t i = 0; i < COUNT(rows); i++) {
-        const char *nearest = sbp_nearest(rows[i][0], names);
+        const char *nearest = sbp_text_nearest(rows[i][0], names);
         if ((nearest == NULL) != (rows[i][1] == NULL) ||
             (nearest != NULL && strcmp(nearest, rows[i][1]) != 0))
             fail_msg("nearest to \"%s\" is %s, expected %s", rows[i][0],
@@ -289,9 +227,9 @@ static void test_nearest(void **state)
     char long_word[200];
     memset(long_word, 'x', sizeof long_word);
     long_word[199] = '\0';
-    assert_null(sbp_nearest(long_word, names));
+    assert_null(sbp_text_nearest(long_word, names));
     static const char *const none[] = {NULL};
-    assert_null(sbp_nearest("linear", none));
+    assert_null(sbp_text_nearest("linear", none));
 }
 
 /* Optimal string alignment by its recursive definition. */
@@ -332,64 +270,19 @@ static void test_nearest_against_definition(void **state)
         const int distance = naive_distance(words[0], m, words[1], n);
         const bool expected = distance < longer && distance <= (longer < 6 ? 1 : 2);
         near += expected;
-        if ((sbp_nearest(words[0], names) != NULL) != expected)
+        if ((sbp_text_nearest(words[0], names) != NULL) != expected)
             fail_msg("\"%s\" and \"%s\": distance %d", words[0], words[1], distance);
     }
     assert_true(near > 300 && near < 2700);
 }
 
-static void test_clocks_and_progress(void **state)
-{
-    (void)state;
-    const double wall_s = sbp_clock_s(), cpu_s = sbp_thread_cpu_s();
-    while (sbp_clock_s() <= wall_s || sbp_thread_cpu_s() <= cpu_s) /* both move while it works */
-        ;
-    struct sbp_progress progress;
-    sbp_progress_start(&progress);
-    progress.terminal = true;
-    progress.start_s += 1000; /* too early to show anything */
-    sbp_progress_show(&progress, "%d %%", 50);
-    assert_false(progress.shown);
-    sbp_progress_end(&progress);
-}
-
-/* The line itself, with the waiting time set back. */
-static void test_progress_line(void **state)
-{
-    (void)state;
-    struct sbp_progress progress;
-    sbp_progress_start(&progress);
-    progress.terminal = false;
-    progress.start_s -= 2;
-    progress.last_s -= 2;
-    sbp_progress_show(&progress, "not on a pipe");
-    assert_false(progress.shown);
-    progress.terminal = true;
-    sbp_progress_show(&progress, "%0200d", 1); /* longer than a line */
-    assert_true(progress.shown);
-    const double last_s = progress.last_s;
-    sbp_progress_show(&progress, "too soon");
-    assert_true(progress.last_s == last_s || progress.last_s - last_s >= 0.1);
-    sbp_progress_end(&progress);
-    assert_false(progress.shown);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_strings_grow),
-        cmocka_unit_test(test_failure_stays),
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_table_without_rows),
-        cmocka_unit_test(test_table_failures),
-        cmocka_unit_test(test_units),
-        cmocka_unit_test(test_units_keep_the_value),
-        cmocka_unit_test(test_parse_size),
-        cmocka_unit_test(test_parse_numbers),
-        cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_nearest_against_definition),
-        cmocka_unit_test(test_clocks_and_progress),
-        cmocka_unit_test(test_progress_line),
+        cmocka_unit_test(test_strings_grow), cmocka_unit_test(test_failure_stays),
+        cmocka_unit_test(test_units),        cmocka_unit_test(test_units_keep_the_value),
+        cmocka_unit_test(test_parse_size),   cmocka_unit_test(test_parse_numbers),
+        cmocka_unit_test(test_nearest),      cmocka_unit_test(test_nearest_against_definition),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "calib/fit/curve_fit.h"
 #include "calib/fit/lad.h"
 

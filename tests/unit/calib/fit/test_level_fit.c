@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "calib/fit/level_fit.h"
 #include "calib/samples/samples.h"
 

@@ -10,8 +10,8 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
-#include "base/stats.h"
+#include "base/math/random.h"
+#include "base/math/stats.h"
 #include "calib/fit/level_fit.h"
 #include "calib/fit/network_fit.h"
 #include "calib/fit/ports.h"

@@ -15,8 +15,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json.h"
-#include "base/stats.h"
+#include "base/json/json.h"
+#include "base/math/stats.h"
 #include "calib/fit/lad.h"
 #include "calib/output/network_text.h"
 #include "tests/papers/machines.h"

@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "calib/fit/lad.h"
 #include "calib/fit/tier_fit.h"
 

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "tests/support/log_world.h"
 
 static const struct {

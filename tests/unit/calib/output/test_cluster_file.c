@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "calib/output/cluster_file.h"
 
 #define ALPHA_S 4e-6

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "calib/samples/findings.h"
 
 enum { CLUSTERS = 1000, LEAST_RANKS = 3, MOST_RANKS = 16, MOST_RUNS = 3 };

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
+#include "base/math/stats.h"
 #include "calib/samples/samples.h"
 #include "calib/samples/sweep.h"
 

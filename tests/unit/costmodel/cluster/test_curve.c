@@ -12,7 +12,7 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/cluster/collective.h"
 

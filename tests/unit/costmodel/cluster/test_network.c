@@ -11,8 +11,7 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "base/random.h"
-#include "base/text.h"
+#include "base/math/random.h"
 #include "costmodel/cluster/collective.h"
 
 #define SEED UINT64_C(6127)

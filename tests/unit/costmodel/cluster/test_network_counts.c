@@ -12,7 +12,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "costmodel/cluster/cluster.h"
 #include "tests/papers/alps_counts.h"
 

@@ -11,8 +11,8 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "base/json.h"
-#include "base/random.h"
+#include "base/json/json.h"
+#include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/model/graph.h"
 #include "tests/support/model_reader.h"

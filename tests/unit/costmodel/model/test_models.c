@@ -4,7 +4,7 @@
 #include <dirent.h>
 #include <math.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "base/text.h"
 #include "tests/support/model_reader.h"
 

@@ -262,7 +262,7 @@ static void embedding_make(void *operands, int64_t n)
     e->places = terms_new(tokens * hidden);
     for (int64_t t = 0; t < tokens; t++) {
         const int64_t id =
-            (int64_t)(sbp_counter_bits(SEED, 18, (uint64_t)t) % (uint64_t)vocabulary);
+            (int64_t)(sbp_random_bits_at(SEED, 18, (uint64_t)t) % (uint64_t)vocabulary);
         e->one.value[t] = 1;
         for (int64_t h = 0; h < hidden; h++) {
             terms_add(&e->rows, t * hidden + h, t, id * hidden + h);

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "tests/support/op_bench.h"
 
 #define SEED UINT64_C(60417)

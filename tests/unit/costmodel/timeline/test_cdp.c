@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "costmodel/timeline/cdp.h"
 
 #define SEED UINT64_C(4219)

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "costmodel/timeline/timeline_path.h"
 
 enum { MOST_STAGES = 6, MOST_CHUNKS = 3 };

@@ -15,7 +15,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
 

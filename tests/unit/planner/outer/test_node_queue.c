@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/outer/node_queue.h"
 
 enum { TURNS = 20000, MOST = 400 };

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <math.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "costmodel/timeline/timeline.h"
 #include "planner/paths/path_message_driven.h"
 

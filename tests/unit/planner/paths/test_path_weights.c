@@ -14,7 +14,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "costmodel/program/stages.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/paths/path_weights.h"

@@ -17,7 +17,7 @@
 
 #include "planner/plan/plan.h"
 #include "base/file.h"
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 #include "planner/inner/cut_solve.h"
 #include "planner/report/report.h"
 #include "tests/support/solve_plan.h"

@@ -13,7 +13,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/problem/problem.h"
 
 /* --- files --- */

@@ -11,7 +11,7 @@
 #include <cjson/cJSON.h>
 
 #include "planner/plan/plan.h"
-#include "base/random.h"
+#include "base/math/random.h"
 #include "planner/space/subspace.h"
 
 enum { LAYERS = 4, WAYS = 3, PLANS = WAYS * WAYS * WAYS * WAYS, MOST_PARTS = PLANS * LAYERS };

@@ -1,4 +1,4 @@
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -11,7 +11,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json_syntax.h"
+#include "base/json/json_syntax.h"
 #include "base/text.h"
 
 #define LARGEST_EXACT (INT64_C(1) << 53)
@@ -113,7 +113,7 @@ static enum sbp_status refuse_word(const struct sbp_json *at, const char *what, 
                                    const char *const *known)
 {
     char quoted[QUOTE_BYTES], list[LIST_BYTES];
-    const char *nearest = sbp_nearest(word, known);
+    const char *nearest = sbp_text_nearest(word, known);
     (void)quote(word, quoted);
     if (nearest != NULL)
         return sbp_json_refuse(at, "unknown %s %s, did you mean \"%s\"?", what, quoted, nearest);

@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
+#include "base/math/random.h"
 
 #define SEED UINT64_C(4711)
 
@@ -84,9 +84,9 @@ static void test_counter_avalanche(void **state)
             double flipped = 0;
             for (uint64_t i = 0; i < 256; i++) {
                 uint64_t key[3] = {SEED, i % 5, i};
-                const uint64_t before = sbp_counter_bits(key[0], key[1], key[2]);
+                const uint64_t before = sbp_random_bits_at(key[0], key[1], key[2]);
                 key[part] ^= UINT64_C(1) << bit;
-                const uint64_t after = sbp_counter_bits(key[0], key[1], key[2]);
+                const uint64_t after = sbp_random_bits_at(key[0], key[1], key[2]);
                 flipped += __builtin_popcountll(before ^ after);
             }
             /* 256 x 64 fair bits: 5 standard deviations are 320 of 8192 */
@@ -99,10 +99,10 @@ static void test_counter_streams_differ(void **state)
 {
     (void)state;
     for (uint64_t i = 0; i < 1000; i++) {
-        assert_true(sbp_counter_bits(1, 2, i) == sbp_counter_bits(1, 2, i));
-        assert_true(sbp_counter_bits(1, 2, i) != sbp_counter_bits(2, 1, i));
-        assert_true(sbp_counter_bits(1, 2, i) != sbp_counter_bits(1, i, 2) || i == 2);
-        assert_true(sbp_counter_bits(1, 2, i) != sbp_counter_bits(1, 2, i + 1));
+        assert_true(sbp_random_bits_at(1, 2, i) == sbp_random_bits_at(1, 2, i));
+        assert_true(sbp_random_bits_at(1, 2, i) != sbp_random_bits_at(2, 1, i));
+        assert_true(sbp_random_bits_at(1, 2, i) != sbp_random_bits_at(1, i, 2) || i == 2);
+        assert_true(sbp_random_bits_at(1, 2, i) != sbp_random_bits_at(1, 2, i + 1));
     }
 }
 
@@ -113,7 +113,7 @@ static void test_normal_moments(void **state)
     double power[5] = {0};
     int beyond_two = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
-        const double x = sbp_counter_normal(SEED, 3, i);
+        const double x = sbp_random_normal_at(SEED, 3, i);
         assert_true(x == (double)(float)x && isfinite(x));
         beyond_two += fabs(x) > 2;
         for (int k = 1; k < 5; k++)

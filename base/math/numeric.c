@@ -1,4 +1,22 @@
-#include "base/numeric.h"
+#include "base/math/numeric.h"
+
+bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product)
+{
+    int64_t result;
+    if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &result))
+        return false;
+    *product = result;
+    return true;
+}
+
+bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum)
+{
+    int64_t result;
+    if (a < 0 || b < 0 || __builtin_add_overflow(a, b, &result))
+        return false;
+    *sum = result;
+    return true;
+}
 
 /* Products stop at the largest count instead of wrapping: no allocation of that size succeeds. */
 static int64_t times(int64_t a, int64_t b)

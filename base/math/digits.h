@@ -6,8 +6,8 @@
  * coordinate; the other digits and the rest run freely and make up the local index, in the same
  * order. Axes are therefore independent of each other (design, section 4).
  */
-#ifndef SBP_BASE_DIGITS_H
-#define SBP_BASE_DIGITS_H
+#ifndef SBP_BASE_MATH_DIGITS_H
+#define SBP_BASE_MATH_DIGITS_H
 
 #include <stdint.h>
 

@@ -1,11 +1,15 @@
 /* Numeric vocabulary that the cost model and the kernels share: element types, an optimizer step,
  * and the sizes of what attention keeps, so that what is allocated is what was predicted.
  */
-#ifndef SBP_BASE_NUMERIC_H
-#define SBP_BASE_NUMERIC_H
+#ifndef SBP_BASE_MATH_NUMERIC_H
+#define SBP_BASE_MATH_NUMERIC_H
 
 #include <stdbool.h>
 #include <stdint.h>
+
+/* Products and sums of sizes that refuse to wrap: false on overflow or a negative operand. */
+bool sbp_mul_i64(int64_t a, int64_t b, int64_t *product);
+bool sbp_add_i64(int64_t a, int64_t b, int64_t *sum);
 
 enum sbp_real { SBP_F32, SBP_F64 };
 

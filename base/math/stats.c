@@ -1,4 +1,4 @@
-#include "base/stats.h"
+#include "base/math/stats.h"
 
 #include <math.h>
 #include <stdlib.h>

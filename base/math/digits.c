@@ -1,8 +1,8 @@
-#include "base/digits.h"
+#include "base/math/digits.h"
 
 #include <assert.h>
 
-#include "base/arena.h"
+#include "base/math/numeric.h"
 
 /* The product of `factor` into `size`; a dimension is an int64_t, so more saturates. */
 static int64_t times(int64_t size, int64_t factor)

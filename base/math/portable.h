@@ -6,8 +6,8 @@
  * order that compilers keep (no contraction, no excess precision). Errors are a few units in the
  * last place, of powers so many times the logarithm of the result.
  */
-#ifndef SBP_BASE_PORTABLE_H
-#define SBP_BASE_PORTABLE_H
+#ifndef SBP_BASE_MATH_PORTABLE_H
+#define SBP_BASE_MATH_PORTABLE_H
 
 /* Natural; -INFINITY at 0, NAN below. */
 double sbp_log(double x);

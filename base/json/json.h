@@ -4,8 +4,8 @@
  * what is wrong and what is legal: `model.json: layers[3].op: unknown value "linar", did you
  * mean "linear"?`. Duplicate keys, NaN, infinities, trailing text and wrong types are refused.
  */
-#ifndef SBP_BASE_JSON_H
-#define SBP_BASE_JSON_H
+#ifndef SBP_BASE_JSON_JSON_H
+#define SBP_BASE_JSON_JSON_H
 
 #include <stdbool.h>
 #include <stdint.h>

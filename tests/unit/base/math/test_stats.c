@@ -9,8 +9,8 @@
 
 #include <cmocka.h>
 
-#include "base/random.h"
-#include "base/stats.h"
+#include "base/math/random.h"
+#include "base/math/stats.h"
 
 #define SEED UINT64_C(90210)
 

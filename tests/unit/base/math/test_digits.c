@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-#include "base/digits.h"
-#include "base/random.h"
+#include "base/math/digits.h"
+#include "base/math/random.h"
 
 #define SEED UINT64_C(77001)
 

@@ -1,4 +1,4 @@
-#include "base/json_write.h"
+#include "base/json/json_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/random.h"
+#include "base/math/random.h"
 
 void sbp_json_put(struct cJSON *object, const char *key, struct cJSON *item, bool *failed)
 {

@@ -3,8 +3,8 @@
  * Both are fixed by their seed alone, on every machine. The counter-based one is a function of
  * (seed, stream, index), so that a shard of a tensor is generated without the whole.
  */
-#ifndef SBP_BASE_RANDOM_H
-#define SBP_BASE_RANDOM_H
+#ifndef SBP_BASE_MATH_RANDOM_H
+#define SBP_BASE_MATH_RANDOM_H
 
 #include <stdint.h>
 
@@ -20,12 +20,12 @@ uint64_t sbp_random_below(struct sbp_random *random, uint64_t bound);
 double sbp_random_unit(struct sbp_random *random);
 
 /* 64 well-mixed bits of (seed, stream, index). */
-uint64_t sbp_counter_bits(uint64_t seed, uint64_t stream, uint64_t index);
+uint64_t sbp_random_bits_at(uint64_t seed, uint64_t stream, uint64_t index);
 /* Uniform in [0, 1). */
-double sbp_counter_unit(uint64_t seed, uint64_t stream, uint64_t index);
+double sbp_random_unit_at(uint64_t seed, uint64_t stream, uint64_t index);
 /* Standard normal (Box-Muller on two counters derived from index). Uses only libm's log, sqrt and
  * cos; values are rounded to float so that libraries that differ in the last bit agree. */
-double sbp_counter_normal(uint64_t seed, uint64_t stream, uint64_t index);
+double sbp_random_normal_at(uint64_t seed, uint64_t stream, uint64_t index);
 
 /* FNV-1a of bytes, for naming inputs in outputs ("fnv1a64:..."), not for security. */
 uint64_t sbp_hash_bytes(const void *bytes, uint64_t length);

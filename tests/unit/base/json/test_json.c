@@ -12,8 +12,8 @@
 #include <cjson/cJSON.h>
 #include <cmocka.h>
 
-#include "base/json.h"
-#include "base/random.h"
+#include "base/json/json.h"
+#include "base/math/random.h"
 
 #define SEED UINT64_C(31337)
 

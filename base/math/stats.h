@@ -1,6 +1,6 @@
 /* Small statistics: order statistics, a distribution-free interval, least squares. */
-#ifndef SBP_BASE_STATS_H
-#define SBP_BASE_STATS_H
+#ifndef SBP_BASE_MATH_STATS_H
+#define SBP_BASE_MATH_STATS_H
 
 #include <stdbool.h>
 

@@ -1,4 +1,4 @@
-#include "base/portable.h"
+#include "base/math/portable.h"
 
 #include <math.h>
 #include <stdbool.h>

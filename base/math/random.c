@@ -1,4 +1,4 @@
-#include "base/random.h"
+#include "base/math/random.h"
 
 #include <math.h>
 
@@ -64,21 +64,21 @@ double sbp_random_unit(struct sbp_random *random)
     return unit_of_bits(sbp_random_next(random));
 }
 
-uint64_t sbp_counter_bits(uint64_t seed, uint64_t stream, uint64_t index)
+uint64_t sbp_random_bits_at(uint64_t seed, uint64_t stream, uint64_t index)
 {
     const uint64_t key = mix(mix(seed + GOLDEN_GAMMA) + stream * STREAM_GAMMA);
     return mix(mix(key + index * GOLDEN_GAMMA) ^ key);
 }
 
-double sbp_counter_unit(uint64_t seed, uint64_t stream, uint64_t index)
+double sbp_random_unit_at(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    return unit_of_bits(sbp_counter_bits(seed, stream, index));
+    return unit_of_bits(sbp_random_bits_at(seed, stream, index));
 }
 
-double sbp_counter_normal(uint64_t seed, uint64_t stream, uint64_t index)
+double sbp_random_normal_at(uint64_t seed, uint64_t stream, uint64_t index)
 {
-    const double radius_uniform = 1.0 - sbp_counter_unit(seed, stream, 2 * index); /* in (0, 1] */
-    const double angle_uniform = sbp_counter_unit(seed, stream, 2 * index + 1);
+    const double radius_uniform = 1.0 - sbp_random_unit_at(seed, stream, 2 * index); /* in (0, 1] */
+    const double angle_uniform = sbp_random_unit_at(seed, stream, 2 * index + 1);
     const double radius = sqrt(-2.0 * log(radius_uniform));
     return (double)(float)(radius * cos(TWO_PI * angle_uniform));
 }

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/portable.h"
-#include "base/random.h"
+#include "base/math/portable.h"
+#include "base/math/random.h"
 
 #define SEED  UINT64_C(77)
 #define DRAWS 200000

@@ -3,8 +3,8 @@
  * Every function accepts a NULL parent (after an earlier failure) and then sets *failed. Numbers
  * that are not finite become null.
  */
-#ifndef SBP_BASE_JSON_WRITE_H
-#define SBP_BASE_JSON_WRITE_H
+#ifndef SBP_BASE_JSON_JSON_WRITE_H
+#define SBP_BASE_JSON_JSON_WRITE_H
 
 #include <stdbool.h>
 #include <stdio.h>

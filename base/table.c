@@ -1,0 +1,133 @@
+#include "base/table.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Ends a cell with its NUL, which counts as a byte of the text. */
+static void end_cell(struct sbp_table *table)
+{
+    sbp_text_add(&table->cells, "%c", '\0');
+    if (++table->filled == table->columns) {
+        table->filled = 0;
+        table->rows++;
+    }
+}
+
+void sbp_table_init(struct sbp_table *table, int columns, const char *const *titles)
+{
+    assert(columns > 0 && columns <= SBP_TABLE_MAX_COLUMNS);
+    *table = (struct sbp_table){.columns = columns};
+    for (int i = 0; i < columns; i++)
+        sbp_table_cell(table, "%s", titles[i]);
+}
+
+void sbp_table_cell(struct sbp_table *table, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    sbp_text_add_list(&table->cells, format, arguments);
+    va_end(arguments);
+    end_cell(table);
+}
+
+void sbp_table_free(struct sbp_table *table)
+{
+    if (table == NULL)
+        return;
+    sbp_text_free(&table->cells);
+    *table = (struct sbp_table){0};
+}
+
+/* Characters of UTF-8 text: continuation bytes take no place of their own. */
+static int width_of(const char *cell)
+{
+    int width = 0;
+    for (; *cell != '\0'; cell++)
+        width += ((unsigned char)*cell & 0xc0) != 0x80;
+    return width;
+}
+
+/* "12", "-3.5", "1.25 GiB", "40 %", "+7%"; also "-" and "", which say that there is no number. */
+static bool is_quantity(const char *cell)
+{
+    if (strcmp(cell, "-") == 0 || *cell == '\0')
+        return true;
+    if (!isdigit((unsigned char)cell[cell[0] == '-' || cell[0] == '+']))
+        return false;
+    char *end;
+    (void)strtod(cell, &end);
+    return *end == '\0' || *end == ' ' || strcmp(end, "%") == 0;
+}
+
+struct column_layout {
+    int width[SBP_TABLE_MAX_COLUMNS];
+    bool right[SBP_TABLE_MAX_COLUMNS];
+};
+
+/* Cells follow each other, so that one walk meets them row by row. */
+static struct column_layout lay_out(const struct sbp_table *table)
+{
+    struct column_layout layout = {0};
+    for (int i = 0; i < table->columns; i++)
+        layout.right[i] = table->rows > 1;
+    const char *cell = table->cells.bytes;
+    for (int row = 0; row < table->rows; row++) {
+        for (int i = 0; i < table->columns; i++) {
+            const int width = width_of(cell);
+            if (width > layout.width[i])
+                layout.width[i] = width;
+            if (row > 0 && !is_quantity(cell))
+                layout.right[i] = false;
+            cell += strlen(cell) + 1;
+        }
+    }
+    return layout;
+}
+
+static bool print_row(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
+                      int indent, const char **cell)
+{
+    bool printed = fprintf(out, "%*s", indent, "") >= 0;
+    for (int i = 0; i < table->columns; i++) {
+        const int padding = layout->width[i] - width_of(*cell);
+        const bool last = i + 1 == table->columns;
+        const int before = layout->right[i] ? padding : 0;
+        const int after = last ? 0 : padding - before + 2; /* no blanks at the end of a line */
+        printed = printed && fprintf(out, "%*s%s%*s", before, "", *cell, after, "") >= 0;
+        *cell += strlen(*cell) + 1;
+    }
+    return printed && fputc('\n', out) != EOF;
+}
+
+static bool print_rule(const struct sbp_table *table, const struct column_layout *layout, FILE *out,
+                       int indent)
+{
+    bool printed = fprintf(out, "%*s", indent, "") >= 0;
+    for (int i = 0; i < table->columns; i++) {
+        for (int j = 0; j < layout->width[i]; j++)
+            printed = printed && fputc('-', out) != EOF;
+        if (i + 1 < table->columns)
+            printed = printed && fputs("  ", out) != EOF;
+    }
+    return printed && fputc('\n', out) != EOF;
+}
+
+enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int indent)
+{
+    assert(table->filled == 0);
+    if (table->cells.failed)
+        return SBP_E_MEMORY;
+    const struct column_layout layout = lay_out(table);
+    const char *cell = table->cells.bytes;
+    for (int row = 0; row < table->rows; row++) {
+        if (!print_row(table, &layout, out, indent, &cell))
+            return SBP_E_IO;
+        if (row == 0 && !print_rule(table, &layout, out, indent))
+            return SBP_E_IO;
+    }
+    return SBP_OK;
+}

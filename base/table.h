@@ -1,0 +1,23 @@
+/* Tables for people: columns are as wide as their widest cell, numbers are right-aligned. */
+#ifndef SBP_BASE_TABLE_H
+#define SBP_BASE_TABLE_H
+
+#include <stdio.h>
+
+#include "base/status.h"
+#include "base/text.h"
+
+#define SBP_TABLE_MAX_COLUMNS 16
+struct sbp_table {
+    struct sbp_text cells; /* NUL-separated */
+    int columns, rows;     /* the header is row 0 */
+    int filled;            /* cells of the row under way */
+};
+/* titles: `columns` strings. */
+void sbp_table_init(struct sbp_table *table, int columns, const char *const *titles);
+void sbp_table_cell(struct sbp_table *table, const char *format, ...) SBP_PRINTF(2, 3);
+/* Prints header, rule and rows with `indent` leading blanks; E_IO, E_MEMORY. */
+enum sbp_status sbp_table_print(const struct sbp_table *table, FILE *out, int indent) SBP_MUST_USE;
+void sbp_table_free(struct sbp_table *table);
+
+#endif

@@ -1,0 +1,83 @@
+/* Tables: alignment, UTF-8, a table without rows, failures of output. */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/table.h"
+
+static void assert_prints(const struct sbp_table *table, int indent, const char *expected)
+{
+    char *bytes = NULL;
+    size_t length = 0;
+    FILE *out = open_memstream(&bytes, &length);
+    assert_non_null(out);
+    assert_int_equal(sbp_table_print(table, out, indent), SBP_OK);
+    assert_int_equal(fclose(out), 0);
+    assert_string_equal(bytes, expected);
+    free(bytes);
+}
+
+static void test_table(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"layer", "time", "share", "roles"};
+    struct sbp_table table;
+    sbp_table_init(&table, 4, titles);
+    sbp_table_cell(&table, "%s", "qkv");
+    sbp_table_cell(&table, "%.1f ms", 12.25);
+    sbp_table_cell(&table, "%d%%", 7);
+    sbp_table_cell(&table, "4 x 8");
+    sbp_table_cell(&table, "%s", "caf\xc3\xa9");
+    sbp_table_cell(&table, "%s", "-");
+    sbp_table_cell(&table, "%s", "100%");
+    sbp_table_cell(&table, "%s", "batch");
+    assert_prints(&table, 2,
+                  "  layer     time  share  roles\n"
+                  "  -----  -------  -----  -----\n"
+                  "  qkv    12.2 ms     7%  4 x 8\n"
+                  "  caf\xc3\xa9         -   100%  batch\n");
+    sbp_table_free(&table);
+    sbp_table_free(NULL);
+}
+
+static void test_table_without_rows(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"a", "name"};
+    struct sbp_table table;
+    sbp_table_init(&table, 2, titles);
+    assert_prints(&table, 0, "a  name\n-  ----\n");
+    sbp_table_free(&table);
+}
+
+static void test_table_failures(void **state)
+{
+    (void)state;
+    static const char *const titles[] = {"a"};
+    struct sbp_table table;
+    sbp_table_init(&table, 1, titles);
+    FILE *full = fopen("/dev/full", "w");
+    if (full != NULL) {
+        assert_int_equal(setvbuf(full, NULL, _IONBF, 0), 0);
+        assert_int_equal(sbp_table_print(&table, full, 0), SBP_E_IO);
+        (void)fclose(full);
+    }
+    table.cells.failed = true;
+    assert_int_equal(sbp_table_print(&table, stderr, 0), SBP_E_MEMORY);
+    sbp_table_free(&table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_table_without_rows),
+        cmocka_unit_test(test_table_failures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     (void)sigemptyset(&action.sa_mask);
     if (sigaction(SIGINT, &action, NULL) != 0)
         (void)fprintf(stderr, "sbplan: an interrupt will end this at once: %s\n", strerror(errno));
-    enum sbp_status status = sbp_cli_run(argc, argv, &stop, &diag);
+    enum sbp_status status = sbp_commands_run(argc, argv, &stop, &diag);
     if (fflush(stdout) != 0 || ferror(stdout))
         status = sbp_fail(&diag, SBP_E_IO, "sbplan: standard output: %s", strerror(errno));
     if (status < 0)

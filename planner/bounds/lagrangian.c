@@ -22,9 +22,9 @@ static double value(const struct sbp_priced *priced)
 {
     const struct sbp_space *space = priced->space;
     const int points = isfinite(priced->capacity_bytes) ? space->view->points : 0;
-    double sum = sbp_space_constant_s(space);
+    double sum = sbp_pricing_constant_s(space);
     for (int p = 0; p < points; p++) {
-        priced->used[p] = sbp_space_constant_bytes(space, p);
+        priced->used[p] = sbp_pricing_constant_bytes(space, p);
         sum += priced->price[p] * (priced->used[p] - priced->capacity_bytes);
     }
     for (int v = 0; v < space->variable_count; v++) {
@@ -89,7 +89,7 @@ static double set_price(const struct sbp_priced *priced, int point, double scale
     return trial.best_s;
 }
 
-double sbp_space_set_prices(const struct sbp_priced *priced)
+double sbp_lagrangian_set_prices(const struct sbp_priced *priced)
 {
     const int points = isfinite(priced->capacity_bytes) ? priced->space->view->points : 0;
     double best_s = value(priced);
@@ -110,7 +110,7 @@ static double least_bytes(const struct sbp_space *space)
 {
     double most = 0;
     for (int p = 0; p < space->view->points; p++) {
-        double bytes = sbp_space_constant_bytes(space, p);
+        double bytes = sbp_pricing_constant_bytes(space, p);
         for (int v = 0; v < space->variable_count; v++) {
             double least = INFINITY;
             for (int c = 0; c < space->variable[v].choice_count; c++) {
@@ -180,10 +180,10 @@ static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_ar
 static double least_s(const struct sbp_space *space, double capacity_bytes, double *used,
                       bool *fits)
 {
-    double sum = sbp_space_constant_s(space);
+    double sum = sbp_pricing_constant_s(space);
     *fits = true;
     for (int p = 0; p < space->view->points; p++)
-        used[p] = sbp_space_constant_bytes(space, p);
+        used[p] = sbp_pricing_constant_bytes(space, p);
     for (int v = 0; v < space->variable_count; v++) {
         const double *cost_s = space->variable[v].cost_s;
         int best = 0;
@@ -198,8 +198,8 @@ static double least_s(const struct sbp_space *space, double capacity_bytes, doub
     return sum;
 }
 
-enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_bytes,
-                                struct sbp_arena *arena, struct sbp_space_bound *bound)
+enum sbp_status sbp_lagrangian_bound(const struct sbp_space *space, double capacity_bytes,
+                                     struct sbp_arena *arena, struct sbp_lagrangian_bound *bound)
 {
     struct sbp_priced priced = {.space = space, .capacity_bytes = capacity_bytes};
     bool fits = false;
@@ -207,7 +207,8 @@ enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_b
     priced.used = SBP_NEW(arena, double, space->view->points);
     if (priced.price == NULL || priced.used == NULL)
         return SBP_E_MEMORY;
-    *bound = (struct sbp_space_bound){.least_bytes = least_bytes(space), .price = priced.price};
+    *bound =
+        (struct sbp_lagrangian_bound){.least_bytes = least_bytes(space), .price = priced.price};
     bound->time_s = least_s(space, capacity_bytes, priced.used, &fits);
     bound->bound_s = bound->least_bytes > capacity_bytes * (1 + SBP_CAPACITY_ROUND_OFF)
                          ? INFINITY
@@ -215,6 +216,6 @@ enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_b
     if (fits || isinf(bound->bound_s))
         return SBP_OK;
     SBP_TRY(look_at_best(space, arena, &priced));
-    bound->bound_s = fmax(bound->bound_s, sbp_space_set_prices(&priced));
+    bound->bound_s = fmax(bound->bound_s, sbp_lagrangian_set_prices(&priced));
     return SBP_OK;
 }

@@ -10,7 +10,7 @@
 
 #include "planner/space/space.h"
 
-struct sbp_space_bound {
+struct sbp_lagrangian_bound {
     double bound_s;     /* INFINITY: no choice fits by the memory model */
     double time_s;      /* without a capacity */
     double least_bytes; /* of the fullest point, by the model, with no reserve */
@@ -18,9 +18,9 @@ struct sbp_space_bound {
 };
 
 /* capacity_bytes: of the memory model; INFINITY: none. Prices come out of the arena. E_MEMORY. */
-enum sbp_status sbp_space_bound(const struct sbp_space *space, double capacity_bytes,
-                                struct sbp_arena *arena,
-                                struct sbp_space_bound *bound) SBP_MUST_USE;
+enum sbp_status sbp_lagrangian_bound(const struct sbp_space *space, double capacity_bytes,
+                                     struct sbp_arena *arena,
+                                     struct sbp_lagrangian_bound *bound) SBP_MUST_USE;
 
 /* Some of a space's choices, each of which may have costs of its tuple besides its own. */
 struct sbp_priced {
@@ -34,6 +34,6 @@ struct sbp_priced {
 };
 /* Sets the prices, starting from those that there are, to what lifts the sum of the variables'
  * least priced costs most, near enough; returns that sum, what no choice changes included. */
-double sbp_space_set_prices(const struct sbp_priced *priced);
+double sbp_lagrangian_set_prices(const struct sbp_priced *priced);
 
 #endif

@@ -12,19 +12,19 @@ enum { MOST_PASSES = 40, MOST_STALLED = 3 };
 /* What is a share of a cost less than this below it is as much. */
 #define SLACK 5e-10
 
-static double cutoff_s(const struct sbp_reducer *r)
+static double cutoff_s(const struct sbp_messages *r)
 {
     return fmin(r->goal_s, r->out->upper_s) * (1 - SLACK);
 }
 
-static bool is_settled(const struct sbp_reducer *r)
+static bool is_settled(const struct sbp_messages *r)
 {
     return r->out->lower_s >= cutoff_s(r);
 }
 
 /* ---- preparation ---------------------------------------------------------------------------- */
 
-double sbp_space_cells(const struct sbp_space *space)
+double sbp_message_cells(const struct sbp_space *space)
 {
     double cells = 0;
     for (int i = 0; i < space->transfer_count; i++)
@@ -36,7 +36,7 @@ double sbp_space_cells(const struct sbp_space *space)
     return cells;
 }
 
-static double cells_left(const struct sbp_reducer *r)
+static double cells_left(const struct sbp_messages *r)
 {
     double cells = 0;
     for (int e = 0; e < r->edges.count; e++)
@@ -45,7 +45,7 @@ static double cells_left(const struct sbp_reducer *r)
     return cells;
 }
 
-static void add_incident(struct sbp_reducer *r, int *next, int variable,
+static void add_incident(struct sbp_messages *r, int *next, int variable,
                          struct sbp_incident incident)
 {
     for (int i = r->first[variable]; i < next[variable]; i++)
@@ -53,7 +53,7 @@ static void add_incident(struct sbp_reducer *r, int *next, int variable,
     r->incident[next[variable]++] = incident;
 }
 
-static enum sbp_status link_edges(struct sbp_reducer *r)
+static enum sbp_status link_edges(struct sbp_messages *r)
 {
     const int variables = r->space->variable_count;
     int *next = SBP_NEW(&r->scratch, int, variables);
@@ -62,7 +62,7 @@ static enum sbp_status link_edges(struct sbp_reducer *r)
     if (next == NULL || r->first == NULL || r->incident == NULL)
         return SBP_E_MEMORY;
     for (int e = 0; e < r->edges.count; e++) {
-        const struct sbp_pair *pair = &r->edges.edge[e].pair;
+        const struct sbp_edge_ends *pair = &r->edges.edge[e].pair;
         r->first[pair->from.variable + 1] += !sbp_edge_is_loop(&r->edges.edge[e]);
         r->first[pair->to.variable + 1] += !sbp_edge_is_loop(&r->edges.edge[e]);
     }
@@ -80,7 +80,7 @@ static enum sbp_status link_edges(struct sbp_reducer *r)
     return SBP_OK;
 }
 
-static enum sbp_status begin_variable(struct sbp_reducer *r, int variable)
+static enum sbp_status begin_variable(struct sbp_messages *r, int variable)
 {
     const struct sbp_space_variable *v = &r->space->variable[variable];
     struct sbp_tuples *tuples = &r->tuples[variable];
@@ -100,7 +100,7 @@ static enum sbp_status begin_variable(struct sbp_reducer *r, int variable)
     return SBP_OK;
 }
 
-static enum sbp_status begin_loop(struct sbp_reducer *r, const struct sbp_space_edge *edge)
+static enum sbp_status begin_loop(struct sbp_messages *r, const struct sbp_space_edge *edge)
 {
     const int v = edge->pair.from.variable, tuples = r->space->variable[v].tuple_count;
     if (r->loop[v] == NULL)
@@ -115,7 +115,7 @@ static enum sbp_status begin_loop(struct sbp_reducer *r, const struct sbp_space_
     return SBP_OK;
 }
 
-static enum sbp_status begin_edges(struct sbp_reducer *r)
+static enum sbp_status begin_edges(struct sbp_messages *r)
 {
     for (int e = 0; e < r->edges.count; e++) {
         const struct sbp_space_edge *edge = &r->edges.edge[e];
@@ -130,11 +130,11 @@ static enum sbp_status begin_edges(struct sbp_reducer *r)
     return link_edges(r);
 }
 
-static enum sbp_status begin(struct sbp_reducer *r)
+static enum sbp_status begin(struct sbp_messages *r)
 {
     const int variables = r->space->variable_count, points = r->space->view->points;
     int most = 0;
-    SBP_TRY(sbp_space_make_edges(r->space, &r->scratch, &r->edges));
+    SBP_TRY(sbp_pricing_make_edges(r->space, &r->scratch, &r->edges));
     for (int v = 0; v < variables; v++)
         if (r->space->variable[v].tuple_count > most)
             most = r->space->variable[v].tuple_count;
@@ -164,7 +164,7 @@ static enum sbp_status begin(struct sbp_reducer *r)
 
 /* ---- choices that are left ------------------------------------------------------------------- */
 
-static void set_least(struct sbp_reducer *r, int variable)
+static void set_least(struct sbp_messages *r, int variable)
 {
     const struct sbp_tuples *tuples = &r->tuples[variable];
     double *least = r->least[variable];
@@ -173,18 +173,18 @@ static void set_least(struct sbp_reducer *r, int variable)
     for (int i = 0; i < r->priced.count[variable]; i++) {
         const int choice = r->priced.choice[variable][i];
         const int tuple = r->space->variable[variable].tuple[choice];
-        least[tuple] = fmin(least[tuple], sbp_reducer_priced_s(r, variable, choice));
+        least[tuple] = fmin(least[tuple], sbp_message_priced_s(r, variable, choice));
     }
 }
 
-static double share(const struct sbp_reducer *r, int variable, int tuple)
+static double share(const struct sbp_messages *r, int variable, int tuple)
 {
     return r->least[variable][tuple] + r->priced.beside[variable][tuple];
 }
 
 /* Drops choices whose share, and a bound less the least share, reach the cutoff; the known choice
  * stays. */
-static void drop_choices(struct sbp_reducer *r, int variable, double bound_s)
+static void drop_choices(struct sbp_messages *r, int variable, double bound_s)
 {
     const struct sbp_space_variable *v = &r->space->variable[variable];
     const double cutoff = cutoff_s(r);
@@ -196,7 +196,7 @@ static void drop_choices(struct sbp_reducer *r, int variable, double bound_s)
     for (int i = 0; i < r->priced.count[variable]; i++) {
         const int c = choice[i];
         const double seconds =
-            sbp_reducer_priced_s(r, variable, c) + r->priced.beside[variable][v->tuple[c]];
+            sbp_message_priced_s(r, variable, c) + r->priced.beside[variable][v->tuple[c]];
         if (c == kept || bound_s + seconds < cutoff)
             choice[left++] = c;
     }
@@ -213,7 +213,7 @@ static void drop_choices(struct sbp_reducer *r, int variable, double bound_s)
 /* ---- messages ------------------------------------------------------------------------------- */
 
 /* Tuples that no way leads to go. */
-static void drop_unreached(struct sbp_reducer *r, int variable, const double *to)
+static void drop_unreached(struct sbp_messages *r, int variable, const double *to)
 {
     const struct sbp_space_variable *v = &r->space->variable[variable];
     struct sbp_tuples *tuples = &r->tuples[variable];
@@ -229,11 +229,11 @@ static void drop_unreached(struct sbp_reducer *r, int variable, const double *to
 }
 
 /* A new message to the other end: beside follows it. Its least goes into the sum. */
-static void send(struct sbp_reducer *r, const struct sbp_incident *incident, const double *to,
+static void send(struct sbp_messages *r, const struct sbp_incident *incident, const double *to,
                  double *sum)
 {
     const struct sbp_tuples *tuples = &r->tuples[incident->other];
-    double *message = sbp_reducer_message(r, incident, true);
+    double *message = sbp_message_into(r, incident, true);
     double *beside = r->priced.beside[incident->other];
     double least = INFINITY, most = -INFINITY;
     for (int i = 0; i < tuples->count; i++) {
@@ -254,10 +254,10 @@ static void send(struct sbp_reducer *r, const struct sbp_incident *incident, con
     }
 }
 
-static enum sbp_status send_from(struct sbp_reducer *r, int variable,
+static enum sbp_status send_from(struct sbp_messages *r, int variable,
                                  const struct sbp_incident *incident, double weight, double *sum)
 {
-    const double *own = sbp_reducer_message(r, incident, false);
+    const double *own = sbp_message_into(r, incident, false);
     const double low = r->low;
     for (int i = 0; i < r->tuples[variable].count; i++) {
         const int t = r->tuples[variable].tuple[i];
@@ -269,21 +269,21 @@ static enum sbp_status send_from(struct sbp_reducer *r, int variable,
     return SBP_OK;
 }
 
-static double constant_s(const struct sbp_reducer *r)
+static double constant_s(const struct sbp_messages *r)
 {
     const struct sbp_space *space = r->space;
-    double seconds = sbp_space_constant_s(space);
+    double seconds = sbp_pricing_constant_s(space);
     for (int p = 0; p < space->view->points; p++)
         if (r->priced.price[p] > 0)
             seconds += r->priced.price[p] *
-                       (sbp_space_constant_bytes(space, p) - r->priced.capacity_bytes);
+                       (sbp_pricing_constant_bytes(space, p) - r->priced.capacity_bytes);
     return seconds;
 }
 
 /* The least share of a variable, and, with a bound that holds for the messages and prices that
  * there are, what cannot be in a better choice goes: a share above the least is added to it
  * (Kolmogorov, section 3: shares are min-marginals of the chains through the variable). */
-static double settle_variable(struct sbp_reducer *r, int variable, double bound_s)
+static double settle_variable(struct sbp_messages *r, int variable, double bound_s)
 {
     const struct sbp_tuples *tuples = &r->tuples[variable];
     double low = INFINITY;
@@ -295,7 +295,7 @@ static double settle_variable(struct sbp_reducer *r, int variable, double bound_
 }
 
 /* Variables hand on what they know to those ahead, in order or against it. *sum_s: the bound. */
-static enum sbp_status pass(struct sbp_reducer *r, bool rising, double bound_s, double *sum_s)
+static enum sbp_status pass(struct sbp_messages *r, bool rising, double bound_s, double *sum_s)
 {
     const int variables = r->space->variable_count;
     double sum = constant_s(r);
@@ -323,25 +323,25 @@ static enum sbp_status pass(struct sbp_reducer *r, bool rising, double bound_s, 
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static void set_leasts(struct sbp_reducer *r)
+static void set_leasts(struct sbp_messages *r)
 {
     for (int v = 0; v < r->space->variable_count; v++)
         set_least(r, v);
 }
 
-static void set_prices(struct sbp_reducer *r)
+static void set_prices(struct sbp_messages *r)
 {
     if (isfinite(r->priced.capacity_bytes))
-        (void)sbp_space_set_prices(&r->priced);
+        (void)sbp_lagrangian_set_prices(&r->priced);
     set_leasts(r);
 }
 
-bool sbp_reducer_is_over(const struct sbp_reducer *r)
+bool sbp_message_is_over(const struct sbp_messages *r)
 {
     return is_settled(r) || sbp_space_interrupted(r->space);
 }
 
-enum sbp_status sbp_reducer_follow(struct sbp_reducer *r, double *bound_s)
+enum sbp_status sbp_message_follow(struct sbp_messages *r, double *bound_s)
 {
     double up_s = -INFINITY, down_s = -INFINITY;
     set_leasts(r);
@@ -354,22 +354,22 @@ enum sbp_status sbp_reducer_follow(struct sbp_reducer *r, double *bound_s)
 
 /* Messages to and fro. Choices are read off those that come from behind, which on a chain are all
  * that it takes: where memory is free they are asked before the others are sent. */
-static enum sbp_status exchange(struct sbp_reducer *r)
+static enum sbp_status exchange(struct sbp_messages *r)
 {
     const bool binds = isfinite(r->priced.capacity_bytes);
     double bound_s = -INFINITY, unused_s;
     SBP_TRY(pass(r, binds, NAN, &bound_s));
     if (!binds && !r->keeps_all && !is_settled(r) && !r->out->stopped)
-        SBP_TRY(sbp_reducer_decode(r));
+        SBP_TRY(sbp_primal_decode(r));
     if (!is_settled(r))
         SBP_TRY(pass(r, !binds, bound_s, &unused_s));
     if (binds && !is_settled(r) && !(r->out->stopped && isfinite(r->out->upper_s)))
-        SBP_TRY(sbp_reducer_decode(r));
+        SBP_TRY(sbp_primal_decode(r));
     return SBP_OK;
 }
 
 /* Messages to and fro, prices, and what bounds rule out. */
-static enum sbp_status tighten(struct sbp_reducer *r, bool *moved)
+static enum sbp_status tighten(struct sbp_messages *r, bool *moved)
 {
     const double before_s = r->out->lower_s, cells = cells_left(r);
     SBP_TRY(exchange(r));
@@ -384,7 +384,7 @@ static enum sbp_status tighten(struct sbp_reducer *r, bool *moved)
 }
 
 /* Until little is left, the bounds meet or they move no more. */
-static enum sbp_status tighten_on(struct sbp_reducer *r, double few_cells, int most_stalled)
+static enum sbp_status tighten_on(struct sbp_messages *r, double few_cells, int most_stalled)
 {
     int stalled = 0;
     for (int i = 0; i < MOST_PASSES && stalled < most_stalled && !r->out->stopped; i++) {
@@ -401,7 +401,7 @@ static enum sbp_status tighten_on(struct sbp_reducer *r, double few_cells, int m
 /* Prices that follow the messages are mostly the best, after few rounds; where they are not, and go
  * to and fro, they are looked for.
  */
-static enum sbp_status reduce(struct sbp_reducer *r)
+static enum sbp_status reduce(struct sbp_messages *r)
 {
     const bool binds = isfinite(r->priced.capacity_bytes);
     SBP_TRY(begin(r));
@@ -411,16 +411,16 @@ static enum sbp_status reduce(struct sbp_reducer *r)
     if (!binds || is_settled(r) || r->out->stopped || cells_left(r) <= FEW_LABELLED_CELLS ||
         gap_s <= SMALL_GAP * fabs(r->out->lower_s))
         return SBP_OK;
-    SBP_TRY(sbp_reducer_raise(r));
+    SBP_TRY(sbp_multipliers_raise(r));
     r->are_prices_set = true;
     set_leasts(r);
     return tighten_on(r, FEW_LABELLED_CELLS, MOST_STALLED);
 }
 
 /* What is left of the domains; where the bounds met, the known choice. */
-static enum sbp_status list_left(const struct sbp_reducer *r)
+static enum sbp_status list_left(const struct sbp_messages *r)
 {
-    struct sbp_reduction *out = r->out;
+    struct sbp_message_reduction *out = r->out;
     const int variables = r->space->variable_count;
     out->is_settled = is_settled(r);
     out->count = SBP_NEW(r->arena, int, variables);
@@ -463,9 +463,9 @@ static enum sbp_status restrict_variable(const struct sbp_space *space, int vari
     return SBP_OK;
 }
 
-enum sbp_status sbp_space_restrict(const struct sbp_space *space,
-                                   const struct sbp_reduction *reduction, struct sbp_arena *arena,
-                                   struct sbp_space *restricted)
+enum sbp_status sbp_message_restrict(const struct sbp_space *space,
+                                     const struct sbp_message_reduction *reduction,
+                                     struct sbp_arena *arena, struct sbp_space *restricted)
 {
     *restricted = *space;
     restricted->variable = SBP_NEW(arena, struct sbp_space_variable, space->variable_count);
@@ -477,40 +477,40 @@ enum sbp_status sbp_space_restrict(const struct sbp_space *space,
     return SBP_OK;
 }
 
-static enum sbp_status reduce_space(struct sbp_reducer *r)
+static enum sbp_status reduce_space(struct sbp_messages *r)
 {
-    *r->out = (struct sbp_reduction){.lower_s = -INFINITY, .upper_s = INFINITY};
+    *r->out = (struct sbp_message_reduction){.lower_s = -INFINITY, .upper_s = INFINITY};
     enum sbp_status status = reduce(r);
     /* What was dropped for the goal's sake may be what no way is left without. */
     r->out->lower_s = fmin(r->out->lower_s, r->goal_s);
     if (status == SBP_OK)
         status = list_left(r);
     if (status == SBP_OK)
-        status = sbp_space_restrict(r->space, r->out, r->arena, &r->out->space);
+        status = sbp_message_restrict(r->space, r->out, r->arena, &r->out->space);
     sbp_arena_free(&r->scratch);
     return status;
 }
 
-enum sbp_status sbp_space_reduce(const struct sbp_space *space, double capacity_bytes,
-                                 double goal_s, struct sbp_arena *arena,
-                                 struct sbp_reduction *reduction)
+enum sbp_status sbp_message_reduce(const struct sbp_space *space, double capacity_bytes,
+                                   double goal_s, struct sbp_arena *arena,
+                                   struct sbp_message_reduction *reduction)
 {
-    struct sbp_reducer r = {.space = space,
-                            .arena = arena,
-                            .priced = {.space = space, .capacity_bytes = capacity_bytes},
-                            .goal_s = goal_s,
-                            .out = reduction};
+    struct sbp_messages r = {.space = space,
+                             .arena = arena,
+                             .priced = {.space = space, .capacity_bytes = capacity_bytes},
+                             .goal_s = goal_s,
+                             .out = reduction};
     return reduce_space(&r);
 }
 
-enum sbp_status sbp_space_narrow(const struct sbp_space *space, double goal_s,
-                                 struct sbp_arena *arena, struct sbp_reduction *reduction)
+enum sbp_status sbp_message_narrow(const struct sbp_space *space, double goal_s,
+                                   struct sbp_arena *arena, struct sbp_message_reduction *reduction)
 {
-    struct sbp_reducer r = {.space = space,
-                            .arena = arena,
-                            .priced = {.space = space, .capacity_bytes = INFINITY},
-                            .goal_s = goal_s,
-                            .keeps_all = true,
-                            .out = reduction};
+    struct sbp_messages r = {.space = space,
+                             .arena = arena,
+                             .priced = {.space = space, .capacity_bytes = INFINITY},
+                             .goal_s = goal_s,
+                             .keeps_all = true,
+                             .out = reduction};
     return reduce_space(&r);
 }

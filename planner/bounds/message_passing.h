@@ -12,7 +12,7 @@
 
 #include "planner/pricing/edge_tables.h"
 
-struct sbp_reduction {
+struct sbp_message_reduction {
     double lower_s; /* no full choice that fits costs less */
     double upper_s; /* cost of `choice`, by the space's prices; INFINITY: none was found */
     int *choice;    /* (variable_count) the best found that fits; of the space that was given */
@@ -28,23 +28,24 @@ struct sbp_reduction {
 
 /* goal_s: nothing that costs as much is looked for; INFINITY: anything is. Arrays come out of the
  * arena. Ends when tables over pairs of what is left are small, when the bounds meet, or when they
- * move no more. E_MEMORY, E_UNSUPPORTED as sbp_space_make_edges. */
-enum sbp_status sbp_space_reduce(const struct sbp_space *space, double capacity_bytes,
-                                 double goal_s, struct sbp_arena *arena,
-                                 struct sbp_reduction *reduction) SBP_MUST_USE;
+ * move no more. E_MEMORY, E_UNSUPPORTED as sbp_pricing_make_edges. */
+enum sbp_status sbp_message_reduce(const struct sbp_space *space, double capacity_bytes,
+                                   double goal_s, struct sbp_arena *arena,
+                                   struct sbp_message_reduction *reduction) SBP_MUST_USE;
 
 /* Without a capacity and a known choice: the reduction's space holds every choice that costs less
  * than the goal. */
-enum sbp_status sbp_space_narrow(const struct sbp_space *space, double goal_s,
-                                 struct sbp_arena *arena,
-                                 struct sbp_reduction *reduction) SBP_MUST_USE;
+enum sbp_status sbp_message_narrow(const struct sbp_space *space, double goal_s,
+                                   struct sbp_arena *arena,
+                                   struct sbp_message_reduction *reduction) SBP_MUST_USE;
 
 /* A space of the same domains with what a reduction left of them, out of the arena. E_MEMORY. */
-enum sbp_status sbp_space_restrict(const struct sbp_space *space,
-                                   const struct sbp_reduction *reduction, struct sbp_arena *arena,
-                                   struct sbp_space *restricted) SBP_MUST_USE;
+enum sbp_status sbp_message_restrict(const struct sbp_space *space,
+                                     const struct sbp_message_reduction *reduction,
+                                     struct sbp_arena *arena,
+                                     struct sbp_space *restricted) SBP_MUST_USE;
 
 /* Cells of the tables over pairs of a space. */
-double sbp_space_cells(const struct sbp_space *space);
+double sbp_message_cells(const struct sbp_space *space);
 
 #endif

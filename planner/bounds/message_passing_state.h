@@ -15,7 +15,7 @@ struct sbp_incident {
 };
 
 /* Where messages and bounds stand. */
-struct sbp_reducer {
+struct sbp_messages {
     const struct sbp_space *space;
     struct sbp_space_edges edges;
     struct sbp_arena *arena;   /* of the answer */
@@ -33,18 +33,18 @@ struct sbp_reducer {
     bool are_prices_set; /* the best are known */
     double *trial, *row; /* (most tuples) scratch */
     int *choice;         /* (variable_count) scratch of decoding */
-    struct sbp_reduction *out;
+    struct sbp_message_reduction *out;
 };
 
 /* The message along an edge into the variable that sees it, or into the other one. */
-static inline double *sbp_reducer_message(const struct sbp_reducer *r,
-                                          const struct sbp_incident *incident, bool other)
+static inline double *sbp_message_into(const struct sbp_messages *r,
+                                       const struct sbp_incident *incident, bool other)
 {
     return r->message[incident->forward == other][incident->edge];
 }
 
 /* What a tuple of the variable that sees an edge costs with one of the other variable. */
-static inline double sbp_reducer_pair_s(const struct sbp_reducer *r,
+static inline double sbp_message_pair_s(const struct sbp_messages *r,
                                         const struct sbp_incident *incident, int own, int other)
 {
     const struct sbp_space_edge *edge = &r->edges.edge[incident->edge];
@@ -53,7 +53,7 @@ static inline double sbp_reducer_pair_s(const struct sbp_reducer *r,
 }
 
 /* What a choice costs by itself, memory at its price. */
-static inline double sbp_reducer_priced_s(const struct sbp_reducer *r, int variable, int choice)
+static inline double sbp_message_priced_s(const struct sbp_messages *r, int variable, int choice)
 {
     double seconds = r->space->variable[variable].cost_s[choice];
     for (int p = 0; p < r->space->view->points; p++)
@@ -64,21 +64,21 @@ static inline double sbp_reducer_priced_s(const struct sbp_reducer *r, int varia
 
 /* Reads a choice off the messages and improves it by single changes; where it does not fit, memory
  * becomes dearer until one does. r->out keeps it where it is the best so far. E_MEMORY. */
-enum sbp_status sbp_reducer_decode(struct sbp_reducer *r) SBP_MUST_USE;
+enum sbp_status sbp_primal_decode(struct sbp_messages *r) SBP_MUST_USE;
 /* Moves r->choice, which the messages say or nearly, into the room, and fills that
  * (primal_polish.c); needs messages to and fro. What is found is offered. E_MEMORY. */
-enum sbp_status sbp_reducer_polish(struct sbp_reducer *r) SBP_MUST_USE;
+enum sbp_status sbp_primal_polish(struct sbp_messages *r) SBP_MUST_USE;
 /* What r->choice costs; INFINITY: it is forbidden. */
-double sbp_reducer_cost_s(const struct sbp_reducer *r);
+double sbp_primal_cost_s(const struct sbp_messages *r);
 /* Sets r->choice to what messages from behind and choices ahead say: exact on a chain. */
-void sbp_reducer_read(struct sbp_reducer *r);
+void sbp_primal_read(struct sbp_messages *r);
 /* Messages to and fro after prices have changed; the better of the two bounds. E_MEMORY. */
-enum sbp_status sbp_reducer_follow(struct sbp_reducer *r, double *bound_s) SBP_MUST_USE;
+enum sbp_status sbp_message_follow(struct sbp_messages *r, double *bound_s) SBP_MUST_USE;
 /* Whether nothing is left to look for, or the search is to stop. */
-bool sbp_reducer_is_over(const struct sbp_reducer *r);
+bool sbp_message_is_over(const struct sbp_messages *r);
 /* Sets the prices of memory to those of the best bound found (multipliers.c). E_MEMORY. */
-enum sbp_status sbp_reducer_raise(struct sbp_reducer *r) SBP_MUST_USE;
+enum sbp_status sbp_multipliers_raise(struct sbp_messages *r) SBP_MUST_USE;
 /* Keeps r->choice where it fits and is the best so far. */
-void sbp_reducer_offer(struct sbp_reducer *r);
+void sbp_primal_offer(struct sbp_messages *r);
 
 #endif

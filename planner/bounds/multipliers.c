@@ -20,7 +20,7 @@ struct side {
 };
 
 struct raise {
-    struct sbp_reducer *r;
+    struct sbp_messages *r;
     int points;
     struct side *over, *within; /* (points) price < 0: none yet */
     double *used;               /* (points) by the choice at hand */
@@ -31,22 +31,22 @@ struct raise {
 /* The bound at the prices, and the choice that attains it, or nearly. */
 static enum sbp_status evaluate(struct raise *raise, double *cost_s)
 {
-    struct sbp_reducer *r = raise->r;
+    struct sbp_messages *r = raise->r;
     const struct sbp_space *space = r->space;
     double bound_s = -INFINITY;
-    SBP_TRY(sbp_reducer_follow(r, &bound_s));
+    SBP_TRY(sbp_message_follow(r, &bound_s));
     if (bound_s > raise->best_s) {
         raise->best_s = bound_s;
         memcpy(raise->best, r->priced.price, (size_t)raise->points * sizeof *raise->best);
     }
-    sbp_reducer_read(r);
+    sbp_primal_read(r);
     for (int p = 0; p < raise->points; p++) {
-        raise->used[p] = sbp_space_constant_bytes(space, p);
+        raise->used[p] = sbp_pricing_constant_bytes(space, p);
         for (int v = 0; v < space->variable_count; v++)
             raise->used[p] += sbp_space_unary_bytes(space, v, r->choice[v], p);
     }
-    *cost_s = sbp_reducer_cost_s(r);
-    sbp_reducer_offer(r);
+    *cost_s = sbp_primal_cost_s(r);
+    sbp_primal_offer(r);
     return SBP_OK;
 }
 
@@ -85,7 +85,7 @@ static bool is_met(const struct raise *raise, double cost_s)
 
 static bool step(struct raise *raise, double cost_s)
 {
-    const struct sbp_reducer *r = raise->r;
+    const struct sbp_messages *r = raise->r;
     bool moves = false;
     for (int p = 0; p < raise->points; p++) {
         const struct side side = {r->priced.price[p], cost_s, raise->used[p]};
@@ -105,7 +105,7 @@ static bool step(struct raise *raise, double cost_s)
     return moves;
 }
 
-enum sbp_status sbp_reducer_raise(struct sbp_reducer *r)
+enum sbp_status sbp_multipliers_raise(struct sbp_messages *r)
 {
     const int points = r->space->view->points;
     const struct sbp_arena_mark mark = sbp_arena_mark(&r->scratch);
@@ -125,7 +125,7 @@ enum sbp_status sbp_reducer_raise(struct sbp_reducer *r)
     for (int i = 0; i < MOST_STEPS && moves && status == SBP_OK; i++) {
         double cost_s = INFINITY;
         status = evaluate(&raise, &cost_s);
-        if (status != SBP_OK || sbp_reducer_is_over(r))
+        if (status != SBP_OK || sbp_message_is_over(r))
             break;
         /* A price at which all of the capacity is worth a thousandth of the step. */
         raise.scale = 1e-3 * fabs(raise.best_s) / r->priced.capacity_bytes;

@@ -7,25 +7,25 @@ enum { MOST_SWEEPS = 20, MOST_REPAIRS = 16 };
 
 /* What a tuple costs with the variables around it: those before it as they are chosen, of those
  * after it (from `undecided` on) what the messages say. */
-static double around_s(const struct sbp_reducer *r, int variable, int tuple, int undecided)
+static double around_s(const struct sbp_messages *r, int variable, int tuple, int undecided)
 {
     const struct sbp_space *space = r->space;
     double seconds = r->loop[variable] == NULL ? 0 : r->loop[variable][tuple];
     for (int i = r->first[variable]; i < r->first[variable + 1]; i++) {
         const struct sbp_incident *incident = &r->incident[i];
         if (incident->other >= undecided) {
-            seconds += sbp_reducer_message(r, incident, false)[tuple];
+            seconds += sbp_message_into(r, incident, false)[tuple];
             continue;
         }
         const int other = space->variable[incident->other].tuple[r->choice[incident->other]];
-        seconds += sbp_reducer_pair_s(r, incident, tuple, other);
+        seconds += sbp_message_pair_s(r, incident, tuple, other);
     }
     return seconds;
 }
 
 /* The choice of a variable that costs least beside the others, memory at its prices times dear;
  * r->row: what its tuples cost with those around them. */
-static int cheapest(struct sbp_reducer *r, int variable, int undecided, double dear)
+static int cheapest(struct sbp_messages *r, int variable, int undecided, double dear)
 {
     const struct sbp_space_variable *v = &r->space->variable[variable];
     double least = INFINITY;
@@ -36,7 +36,7 @@ static int cheapest(struct sbp_reducer *r, int variable, int undecided, double d
     }
     for (int i = 0; i < r->priced.count[variable]; i++) {
         const int c = r->priced.choice[variable][i];
-        const double own = v->cost_s[c], priced = sbp_reducer_priced_s(r, variable, c) - own;
+        const double own = v->cost_s[c], priced = sbp_message_priced_s(r, variable, c) - own;
         const double seconds = own + dear * priced + r->row[v->tuple[c]];
         if (seconds < least) {
             least = seconds;
@@ -46,10 +46,10 @@ static int cheapest(struct sbp_reducer *r, int variable, int undecided, double d
     return best;
 }
 
-double sbp_reducer_cost_s(const struct sbp_reducer *r)
+double sbp_primal_cost_s(const struct sbp_messages *r)
 {
     const struct sbp_space *space = r->space;
-    double seconds = sbp_space_constant_s(space);
+    double seconds = sbp_pricing_constant_s(space);
     for (int v = 0; v < space->variable_count; v++)
         seconds += space->variable[v].cost_s[r->choice[v]];
     for (int e = 0; e < r->edges.count; e++) {
@@ -62,14 +62,14 @@ double sbp_reducer_cost_s(const struct sbp_reducer *r)
     return seconds;
 }
 
-static bool fits(const struct sbp_reducer *r)
+static bool fits(const struct sbp_messages *r)
 {
     return !isfinite(r->priced.capacity_bytes) ||
-           sbp_space_bytes(r->space, r->choice) <= r->priced.capacity_bytes;
+           sbp_pricing_bytes(r->space, r->choice) <= r->priced.capacity_bytes;
 }
 
 /* Single changes until none helps. */
-static void improve(struct sbp_reducer *r, double dear)
+static void improve(struct sbp_messages *r, double dear)
 {
     const int variables = r->space->variable_count;
     bool changed = true;
@@ -83,16 +83,16 @@ static void improve(struct sbp_reducer *r, double dear)
     }
 }
 
-void sbp_reducer_offer(struct sbp_reducer *r)
+void sbp_primal_offer(struct sbp_messages *r)
 {
-    const double cost_s = fits(r) ? sbp_reducer_cost_s(r) : INFINITY;
+    const double cost_s = fits(r) ? sbp_primal_cost_s(r) : INFINITY;
     if (cost_s >= r->out->upper_s)
         return;
     r->out->upper_s = cost_s;
     memcpy(r->out->choice, r->choice, (size_t)r->space->variable_count * sizeof *r->choice);
 }
 
-void sbp_reducer_read(struct sbp_reducer *r)
+void sbp_primal_read(struct sbp_messages *r)
 {
     for (int v = 0; v < r->space->variable_count; v++) {
         r->choice[v] = cheapest(r, v, v, 1);
@@ -100,19 +100,19 @@ void sbp_reducer_read(struct sbp_reducer *r)
     }
 }
 
-enum sbp_status sbp_reducer_decode(struct sbp_reducer *r)
+enum sbp_status sbp_primal_decode(struct sbp_messages *r)
 {
     double dear = 1;
-    sbp_reducer_read(r);
+    sbp_primal_read(r);
     improve(r, dear);
     const bool fitted = fits(r);
-    sbp_reducer_offer(r);
+    sbp_primal_offer(r);
     if (isfinite(r->priced.capacity_bytes))
-        SBP_TRY(sbp_reducer_polish(r));
+        SBP_TRY(sbp_primal_polish(r));
     for (int i = 0; i < MOST_REPAIRS && !fitted && !fits(r); i++) {
         dear *= 1.3;
         improve(r, dear);
     }
-    sbp_reducer_offer(r);
+    sbp_primal_offer(r);
     return SBP_OK;
 }

@@ -31,7 +31,7 @@ struct move {
 };
 
 struct polish {
-    struct sbp_reducer *r;
+    struct sbp_messages *r;
     int points, forced_count, move_count;
     struct forced *forced; /* (MOST_MOVES) those that cost least */
     struct move *move;     /* (move_count) */
@@ -43,10 +43,10 @@ struct polish {
 
 /* ---- forced choices -------------------------------------------------------------------------- */
 
-static double share_s(const struct sbp_reducer *r, int variable, int choice)
+static double share_s(const struct sbp_messages *r, int variable, int choice)
 {
     const int tuple = r->space->variable[variable].tuple[choice];
-    return sbp_reducer_priced_s(r, variable, choice) + r->priced.beside[variable][tuple];
+    return sbp_message_priced_s(r, variable, choice) + r->priced.beside[variable][tuple];
 }
 
 /* Sorts into a list of the least, ties in order. */
@@ -77,7 +77,7 @@ static int compare_forced(const void *a, const void *b)
 /* The choices of each variable that cost least over the one that it has. */
 static enum sbp_status find_forced(struct polish *p, double gap_s)
 {
-    struct sbp_reducer *r = p->r;
+    struct sbp_messages *r = p->r;
     const int variables = r->space->variable_count;
     struct forced *all = SBP_TAKE(&r->scratch, struct forced, (size_t)variables * EACH);
     int total = 0;
@@ -108,17 +108,17 @@ static enum sbp_status find_forced(struct polish *p, double gap_s)
  * what their messages say. */
 static double follow_s(const struct polish *p, int variable, int tuple)
 {
-    const struct sbp_reducer *r = p->r;
+    const struct sbp_messages *r = p->r;
     const struct sbp_space *space = r->space;
     double seconds = r->loop[variable] == NULL ? 0 : r->loop[variable][tuple];
     for (int i = r->first[variable]; i < r->first[variable + 1]; i++) {
         const struct sbp_incident *incident = &r->incident[i];
         if (p->stamp[incident->other] != p->now) {
-            seconds += sbp_reducer_message(r, incident, false)[tuple];
+            seconds += sbp_message_into(r, incident, false)[tuple];
             continue;
         }
         const int other = space->variable[incident->other].tuple[p->trial[incident->other]];
-        seconds += sbp_reducer_pair_s(r, incident, tuple, other);
+        seconds += sbp_message_pair_s(r, incident, tuple, other);
     }
     return seconds;
 }
@@ -126,11 +126,11 @@ static double follow_s(const struct polish *p, int variable, int tuple)
 /* The variable's best choice beside what the walk has changed; the one that it has wins ties. */
 static int follow(const struct polish *p, int variable)
 {
-    const struct sbp_reducer *r = p->r;
+    const struct sbp_messages *r = p->r;
     const struct sbp_space_variable *v = &r->space->variable[variable];
     const struct sbp_tuples *tuples = &r->tuples[variable];
     const int own = r->choice[variable], own_tuple = v->tuple[own];
-    double least_s = sbp_reducer_priced_s(r, variable, own) + follow_s(p, variable, own_tuple);
+    double least_s = sbp_message_priced_s(r, variable, own) + follow_s(p, variable, own_tuple);
     int best_tuple = -1, best = own;
     least_s -= SLACK * fabs(least_s);
     for (int i = 0; i < tuples->count; i++) {
@@ -149,7 +149,7 @@ static int follow(const struct polish *p, int variable)
     for (int i = 0; i < r->priced.count[variable]; i++) {
         const int c = r->priced.choice[variable][i];
         const double seconds =
-            v->tuple[c] == best_tuple ? sbp_reducer_priced_s(r, variable, c) : INFINITY;
+            v->tuple[c] == best_tuple ? sbp_message_priced_s(r, variable, c) : INFINITY;
         if (seconds < least_own_s) {
             least_own_s = seconds;
             best = c;
@@ -161,7 +161,7 @@ static int follow(const struct polish *p, int variable)
 /* What a move's edges cost after it less before; an edge between two that change counts once. */
 static double edges_s(const struct polish *p, const struct move *move)
 {
-    const struct sbp_reducer *r = p->r;
+    const struct sbp_messages *r = p->r;
     double seconds = 0;
     for (int k = 0; k < move->count; k++) {
         const int v = move->variable[k];
@@ -175,10 +175,10 @@ static double edges_s(const struct polish *p, const struct move *move)
             const int u_before = other[r->choice[u]], u_after = other[p->trial[u]];
             if (p->trial[u] != r->choice[u] && u < v)
                 continue;
-            const double price = sbp_reducer_pair_s(r, incident, after, u_after);
+            const double price = sbp_message_pair_s(r, incident, after, u_after);
             if (price >= SBP_FORBIDDEN)
                 return INFINITY;
-            seconds += price - sbp_reducer_pair_s(r, incident, before, u_before);
+            seconds += price - sbp_message_pair_s(r, incident, before, u_before);
         }
     }
     return seconds;
@@ -187,7 +187,7 @@ static double edges_s(const struct polish *p, const struct move *move)
 /* Prices the changes of the trial; back to what was. */
 static void price_move(struct polish *p, struct move *move)
 {
-    const struct sbp_reducer *r = p->r;
+    const struct sbp_messages *r = p->r;
     move->cost_s = edges_s(p, move);
     for (int k = 0; k < move->count; k++) {
         const int v = move->variable[k], before = r->choice[v], after = p->trial[v];
@@ -206,7 +206,7 @@ static void price_move(struct polish *p, struct move *move)
 /* From a forced choice on, as far as others follow; SBP_OK with count 0: too far. */
 static enum sbp_status walk(struct polish *p, const struct forced *forced, struct move *move)
 {
-    struct sbp_reducer *r = p->r;
+    struct sbp_messages *r = p->r;
     int changed[MOST_CHANGES] = {forced->variable};
     bool is_too_far = false;
     *move = (struct move){.count = 1};
@@ -283,7 +283,7 @@ static bool is_free(const struct polish *p, const struct move *move)
 /* Marks what a move changes and what stands beside it. */
 static void touch(const struct polish *p, const struct move *move, bool mark)
 {
-    const struct sbp_reducer *r = p->r;
+    const struct sbp_messages *r = p->r;
     for (int k = 0; k < move->count; k++) {
         p->touched[move->variable[k]] = mark;
         for (int i = r->first[move->variable[k]]; i < r->first[move->variable[k] + 1]; i++)
@@ -367,9 +367,9 @@ static bool improve(struct polish *p)
 
 static void find_room(struct polish *p)
 {
-    const struct sbp_reducer *r = p->r;
+    const struct sbp_messages *r = p->r;
     for (int point = 0; point < p->points; point++) {
-        p->room[point] = r->priced.capacity_bytes - sbp_space_constant_bytes(r->space, point);
+        p->room[point] = r->priced.capacity_bytes - sbp_pricing_constant_bytes(r->space, point);
         for (int v = 0; v < r->space->variable_count; v++)
             p->room[point] -= sbp_space_unary_bytes(r->space, v, r->choice[v], point);
     }
@@ -393,7 +393,7 @@ static enum sbp_status polish_once(struct polish *p, double gap_s, bool *moved)
     return status;
 }
 
-enum sbp_status sbp_reducer_polish(struct sbp_reducer *r)
+enum sbp_status sbp_primal_polish(struct sbp_messages *r)
 {
     const int variables = r->space->variable_count;
     const struct sbp_arena_mark mark = sbp_arena_mark(&r->scratch);
@@ -411,7 +411,7 @@ enum sbp_status sbp_reducer_polish(struct sbp_reducer *r)
         const double gap_s = r->out->upper_s - r->out->lower_s;
         status = polish_once(&p, isfinite(gap_s) ? gap_s : fabs(r->out->lower_s), &moved);
         if (status == SBP_OK && moved)
-            sbp_reducer_offer(r);
+            sbp_primal_offer(r);
     }
     sbp_arena_release(&r->scratch, mark);
     return status;

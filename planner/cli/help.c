@@ -50,7 +50,7 @@ void sbp_help_spaces(FILE *out)
 {
     (void)fprintf(out, "\nSpaces:\n");
     for (int i = 0; i < SBP_SPACES; i++)
-        (void)fprintf(out, "  %-20s %s\n", sbp_space_name((enum sbp_space_kind)i),
+        (void)fprintf(out, "  %-20s %s\n", sbp_request_space_name((enum sbp_space_kind)i),
                       sbp_space_summary((enum sbp_space_kind)i));
 }
 

@@ -122,8 +122,8 @@ static void complete_interleaved(const struct sbp_settings *settings, const stru
         parallel->micro_batch = graph->global_batch / parallel->pipeline;
 }
 
-enum sbp_status sbp_refuse_given(const char *file, enum sbp_status status,
-                                 const struct sbp_diag *why, struct sbp_diag *diag)
+enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
+                                  const struct sbp_diag *why, struct sbp_diag *diag)
 {
     static const char PARALLEL[] = "parallel: ", FIX[] = "fix: ";
     const bool parallel = strncmp(why->text, PARALLEL, strlen(PARALLEL)) == 0;
@@ -145,7 +145,7 @@ static enum sbp_status set_parallel(struct sbp_plan *plan, const struct sbp_para
 {
     struct sbp_diag why = {{0}};
     const enum sbp_status status = sbp_plan_cut(plan, parallel, &why);
-    return status == SBP_OK ? SBP_OK : sbp_refuse_given(file, status, &why, diag);
+    return status == SBP_OK ? SBP_OK : sbp_inputs_refuse(file, status, &why, diag);
 }
 
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_space_kind space,
@@ -176,7 +176,7 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
     return status;
 }
 
-void sbp_settings_free(struct sbp_settings *settings)
+void sbp_inputs_free_settings(struct sbp_settings *settings)
 {
     cJSON_Delete(settings->parallel);
     *settings = (struct sbp_settings){0};
@@ -222,8 +222,8 @@ static enum sbp_status read_around(const struct sbp_json *root, const struct sbp
     return SBP_OK;
 }
 
-enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
-                                      const char *path, struct sbp_diag *diag)
+enum sbp_status sbp_inputs_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
+                                       const char *path, struct sbp_diag *diag)
 {
     struct cJSON *root;
     struct sbp_json at;

@@ -42,18 +42,18 @@ enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_
                                 struct sbp_arena *arena, struct sbp_settings *settings,
                                 struct sbp_plan *plan, struct sbp_diag *diag) SBP_MUST_USE;
 
-void sbp_settings_free(struct sbp_settings *settings);
+void sbp_inputs_free_settings(struct sbp_settings *settings);
 
 /* Hands on a complaint about the cut of a step ("parallel: KEY: ...") or a fix ("fix: LAYER: ...")
  * with what gave it in front: --set and --fix, or, unless NULL, a file. Others as they are. Returns
  * status. */
-enum sbp_status sbp_refuse_given(const char *file, enum sbp_status status,
-                                 const struct sbp_diag *why, struct sbp_diag *diag);
+enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
+                                  const struct sbp_diag *why, struct sbp_diag *diag);
 
 /* The "parallel" object of a strategy file or a plan file, where it has one, and over it what --set
  * says: sets the plan's. A plan file's boxing is the settings' unless --set gives it. E_INPUT. */
-enum sbp_status sbp_fixes_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
-                                      const char *path, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inputs_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
+                                       const char *path, struct sbp_diag *diag) SBP_MUST_USE;
 /* LAYER=ROLE:FACTOR,... of every --fix. */
 enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
                                 struct sbp_arena *arena, const struct sbp_fix **fix, int *count,

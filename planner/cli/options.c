@@ -25,7 +25,7 @@ static const char *const precision_names[] = {"fp32", "mixed", NULL};
 
 static const char *space_at(int place)
 {
-    return sbp_space_names()[place];
+    return sbp_request_space_names()[place];
 }
 
 static const char *algorithm_at(int place)
@@ -323,8 +323,8 @@ static enum sbp_status read_words(const struct sbp_command *command, int count, 
     return check_operands(command, arguments, diag);
 }
 
-enum sbp_status sbp_arguments_read(const struct sbp_command *command, int count, char **words,
-                                   struct sbp_arguments *arguments, struct sbp_diag *diag)
+enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
+                                       struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     *arguments = (struct sbp_arguments){.command = command};
     struct sbp_word_list *lists[] = {&arguments->operands, &arguments->fix, &arguments->set,
@@ -341,7 +341,7 @@ enum sbp_status sbp_arguments_read(const struct sbp_command *command, int count,
     return read_words(command, count, words, arguments, diag);
 }
 
-void sbp_arguments_free(struct sbp_arguments *arguments)
+void sbp_cli_arguments_free(struct sbp_arguments *arguments)
 {
     if (arguments == NULL)
         return;

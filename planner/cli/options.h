@@ -60,18 +60,18 @@ extern const struct sbp_command sbp_commands[];
 
 /* Reads the words behind the command's name into zeroed arguments with defaults. E_USAGE, E_MEMORY;
  * the arguments may be freed either way. */
-enum sbp_status sbp_arguments_read(const struct sbp_command *command, int count, char **words,
-                                   struct sbp_arguments *arguments,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_arguments_free(struct sbp_arguments *arguments);
+enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
+                                       struct sbp_arguments *arguments,
+                                       struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_cli_arguments_free(struct sbp_arguments *arguments);
 
 void sbp_help_print(FILE *out);
 void sbp_help_print_command(const struct sbp_command *command, FILE *out);
 
 /* The whole program: finds the command, reads its arguments, runs it. Prints to stdout; an error's
  * text is left in diag. */
-enum sbp_status sbp_cli_run(int argc, char **argv, const atomic_int *stop,
-                            struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The commands, one file each. */
 #define SBP_DECLARE_COMMAND(name)                                                                  \

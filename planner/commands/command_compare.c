@@ -25,7 +25,7 @@ struct row {
     struct sbp_diag why; /* refused */
     struct sbp_parallel parallel;
     struct sbp_summary summary;
-    struct sbp_trust trust;
+    struct sbp_price_interval trust;
     char line[SBP_PLAN_LINE_BYTES];
     struct sbp_shortage shortage;
     int plan_of; /* the row whose plan it is: full's may be that of a space that it holds */
@@ -44,7 +44,7 @@ static enum sbp_status describe(const struct sbp_search_job *job, struct row *ro
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     enum sbp_status status = sbp_search_job_check(job, &report, diag);
     if (status == SBP_OK)
-        status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
+        status = sbp_price_interval_make(&job->plan, &report.step, &row->trust, diag);
     row->summary = report.summary;
     row->parallel = job->plan.cut.parallel;
     (void)sbp_plan_line(&job->plan, job->request.space, row->line);
@@ -69,10 +69,10 @@ static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", row->why.text);
     job->outcome = row->outcome;
-    row->found = sbp_outcome_has_plan(&row->outcome);
+    row->found = sbp_search_outcome_has_plan(&row->outcome);
     if (row->found)
         return describe(job, row, diag);
-    return sbp_shortage_find(&job->plan, &job->request, &row->outcome, &row->shortage, diag);
+    return sbp_search_shortage(&job->plan, &job->request, &row->outcome, &row->shortage, diag);
 }
 
 /* Every space begins with the model and the step that were given. */
@@ -103,13 +103,13 @@ static enum sbp_status check_proof(const struct comparison *comparison, struct s
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "internal error: space full is called infeasible and space %s, which "
                             "is part of it, has a plan; no table is printed",
-                            sbp_space_name(ORDER[i]));
+                            sbp_request_space_name(ORDER[i]));
         if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + 1e-9))
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "internal error: no plan of space full is said to cost less than "
                             "%.12g s and one of space %s, which is part of it, costs %.12g s; no "
                             "table is printed",
-                            full->outcome.lower_bound_s, sbp_space_name(ORDER[i]),
+                            full->outcome.lower_bound_s, sbp_request_space_name(ORDER[i]),
                             row->outcome.objective_s);
     }
     return SBP_OK;
@@ -179,8 +179,9 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
     const int numbers = has_intervals(comparison) ? 6 : 5;
     const struct row *row = &comparison->row[index];
     char unit[32], word[SBP_VERDICT_BYTES];
-    sbp_table_cell(table, "%s", sbp_space_name(ORDER[index]));
-    sbp_table_cell(table, "%s", row->refused ? "refused" : sbp_outcome_word(&row->outcome, word));
+    sbp_table_cell(table, "%s", sbp_request_space_name(ORDER[index]));
+    sbp_table_cell(table, "%s",
+                   row->refused ? "refused" : sbp_search_outcome_word(&row->outcome, word));
     if (!row->found) {
         for (int i = 0; i < numbers; i++)
             sbp_table_cell(table, "-");
@@ -190,7 +191,7 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
     const struct sbp_step_totals *totals = &row->summary.totals;
     sbp_table_cell(table, "%.6g", 1e3 * totals->step_s);
     if (has_intervals(comparison))
-        sbp_trust_cell(table, &row->trust);
+        sbp_price_interval_cell(table, &row->trust);
     sbp_table_cell(table, "%.6g", 1e3 * totals->communication_s);
     sbp_table_cell(table, "%.6g", 1e3 * totals->exposed_s);
     sbp_table_cell(table, "%s", sbp_format_bytes((double)totals->device_bytes, unit));
@@ -206,7 +207,7 @@ static bool same_reason(const struct comparison *comparison, int a, int b)
 {
     const char *left = comparison->row[a].why.text, *right = comparison->row[b].why.text;
     while (*left != '\0' && *right != '\0') {
-        const char *name[2] = {sbp_space_name(ORDER[a]), sbp_space_name(ORDER[b])};
+        const char *name[2] = {sbp_request_space_name(ORDER[a]), sbp_request_space_name(ORDER[b])};
         const size_t length[2] = {strlen(name[0]), strlen(name[1])};
         if (strncmp(left, name[0], length[0]) == 0 && strncmp(right, name[1], length[1]) == 0) {
             left += length[0];
@@ -225,12 +226,12 @@ static enum sbp_status print_refusals(const struct comparison *comparison)
     for (int i = 0; i < ROWS; i++) {
         if (!comparison->row[i].refused || said[i])
             continue;
-        if (printf("\n%s", sbp_space_name(ORDER[i])) < 0)
+        if (printf("\n%s", sbp_request_space_name(ORDER[i])) < 0)
             return SBP_E_IO;
         for (int k = i + 1; k < ROWS; k++) {
             said[k] |= comparison->row[k].refused && same_reason(comparison, i, k);
             if (comparison->row[k].refused && same_reason(comparison, i, k) &&
-                printf(", %s", sbp_space_name(ORDER[k])) < 0)
+                printf(", %s", sbp_request_space_name(ORDER[k])) < 0)
                 return SBP_E_IO;
         }
         if (printf(": %s\n", comparison->row[i].why.text) < 0)
@@ -251,7 +252,7 @@ static enum sbp_status print_legend(const struct comparison *comparison)
     if (plan_of != FULL_ROW &&
         printf("full: the plan is that of %s, which is one of full's; its own search found none "
                "better\n",
-               sbp_space_name(ORDER[plan_of])) < 0)
+               sbp_request_space_name(ORDER[plan_of])) < 0)
         return SBP_E_IO;
     return SBP_OK;
 }
@@ -282,9 +283,9 @@ static enum sbp_status print_trust(const struct comparison *comparison)
         return SBP_E_IO;
     for (int i = 0; i < ROWS; i++)
         if (comparison->row[i].found)
-            SBP_TRY(sbp_trust_print_star(&comparison->row[i].trust,
-                                         comparison->row[i].summary.totals.step_s,
-                                         sbp_space_name(ORDER[i]), stdout));
+            SBP_TRY(sbp_price_interval_print_star(&comparison->row[i].trust,
+                                                  comparison->row[i].summary.totals.step_s,
+                                                  sbp_request_space_name(ORDER[i]), stdout));
     return SBP_OK;
 }
 
@@ -311,13 +312,13 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
 {
     const struct row *row = &comparison->row[index];
     struct cJSON *item = sbp_json_push_object(rows, failed);
-    sbp_json_put_text(item, "space", sbp_space_name(ORDER[index]), failed);
+    sbp_json_put_text(item, "space", sbp_request_space_name(ORDER[index]), failed);
     if (row->refused) {
         sbp_json_put_text(item, "status", "refused", failed);
         sbp_json_put_text(item, "why", row->why.text, failed);
         return;
     }
-    sbp_json_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
+    sbp_json_put_text(item, "status", sbp_solver_status_name(row->outcome.status), failed);
     sbp_json_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
     sbp_json_put_number(item, "wall_s", row->outcome.wall_s, failed);
     if (!row->found) {
@@ -332,11 +333,11 @@ static void put_row(struct cJSON *rows, const struct comparison *comparison, int
         sbp_json_put_number(item, "full_gains", gain(comparison, index), failed);
     sbp_json_put_text(item, "plan", row->line, failed);
     if (row->plan_of != index)
-        sbp_json_put_text(item, "plan_of", sbp_space_name(ORDER[row->plan_of]), failed);
-    sbp_put_parallel(item, &row->parallel, failed);
-    sbp_put_cost(item, &row->summary, failed);
-    sbp_trust_put(item, &row->trust, failed);
-    sbp_put_memory(item, &row->summary, failed);
+        sbp_json_put_text(item, "plan_of", sbp_request_space_name(ORDER[row->plan_of]), failed);
+    sbp_summary_put_parallel(item, &row->parallel, failed);
+    sbp_summary_put_cost(item, &row->summary, failed);
+    sbp_price_interval_put(item, &row->trust, failed);
+    sbp_summary_put_memory(item, &row->summary, failed);
 }
 
 static enum sbp_status print_json(const struct comparison *comparison, struct sbp_diag *diag)
@@ -345,12 +346,12 @@ static enum sbp_status print_json(const struct comparison *comparison, struct sb
     bool failed = json == NULL;
     sbp_json_put_text(json, "version", SBP_VERSION, &failed);
     sbp_json_put_text(json, "command", comparison->job.arguments->record, &failed);
-    sbp_put_model(json, &comparison->job.plan.cut.graph, &failed);
+    sbp_summary_put_model(json, &comparison->job.plan.cut.graph, &failed);
     struct cJSON *cluster = sbp_json_put_object(json, "cluster", &failed);
     sbp_json_put_text(cluster, "name", comparison->job.plan.workload.cluster.name, &failed);
     sbp_json_put_number(cluster, "devices", (double)sbp_cut_devices(&comparison->job.plan.cut),
                         &failed);
-    sbp_put_parallel(json, &comparison->job.plan.cut.parallel, &failed);
+    sbp_summary_put_parallel(json, &comparison->job.plan.cut.parallel, &failed);
     struct cJSON *rows = sbp_json_put_array(json, "spaces", &failed);
     for (int i = 0; i < ROWS && !failed; i++)
         put_row(rows, comparison, i, &failed);

@@ -245,13 +245,14 @@ static struct sbp_report_options options_of(const struct sbp_plan *plan)
                                            legal ? (int64_t)limit->valuedouble : 0};
 }
 
-static enum sbp_status print_text(const struct sbp_report *report, const struct sbp_trust *trust)
+static enum sbp_status print_text(const struct sbp_report *report,
+                                  const struct sbp_price_interval *trust)
 {
     const struct sbp_report_options options = options_of(report->plan);
     SBP_TRY(print_origin(report->plan));
     SBP_TRY(sbp_report_print_model(report->plan, stdout));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
-    SBP_TRY(sbp_trust_print(trust, report->summary.totals.step_s, stdout));
+    SBP_TRY(sbp_price_interval_print(trust, report->summary.totals.step_s, stdout));
     SBP_TRY(print_tables(report));
     PRINT("\nDistributions: S0 splits the batch, S1 the sequence, S2 the features; of weights S0 "
           "the inputs, S2 the outputs; B: whole on each, P: partial sums; with the number of "
@@ -343,8 +344,8 @@ static void put_collectives(struct cJSON *json, const struct sbp_report *report,
     }
 }
 
-static enum sbp_status print_json(const struct sbp_report *report, const struct sbp_trust *trust,
-                                  struct sbp_diag *diag)
+static enum sbp_status print_json(const struct sbp_report *report,
+                                  const struct sbp_price_interval *trust, struct sbp_diag *diag)
 {
     const struct sbp_report_options options = options_of(report->plan);
     struct cJSON *json = cJSON_CreateObject();
@@ -352,7 +353,7 @@ static enum sbp_status print_json(const struct sbp_report *report, const struct 
     if (report->plan->search != NULL)
         sbp_json_put(json, "search", cJSON_Duplicate(report->plan->search, true), &failed);
     sbp_report_put(json, report, &options, &failed);
-    sbp_trust_put(json, trust, &failed);
+    sbp_price_interval_put(json, trust, &failed);
     put_sites(json, report->plan, &failed);
     put_collectives(json, report, &failed);
     return sbp_json_finish(json, failed, diag);
@@ -362,11 +363,11 @@ enum sbp_status sbp_command_explain(const struct sbp_arguments *arguments, struc
 {
     struct sbp_plan plan;
     struct sbp_report report;
-    struct sbp_trust trust;
+    struct sbp_price_interval trust;
     SBP_TRY(sbp_plan_read(arguments->operands.word[0], &plan, diag));
     enum sbp_status status = sbp_report_make(&plan, &report, diag);
     if (status == SBP_OK) {
-        status = sbp_trust_make(&plan, &report.step, &trust, diag);
+        status = sbp_price_interval_make(&plan, &report.step, &trust, diag);
         if (status == SBP_OK)
             status =
                 arguments->json ? print_json(&report, &trust, diag) : print_text(&report, &trust);

@@ -7,7 +7,7 @@
 static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = job->arguments;
-    SBP_TRY(sbp_fixes_read_around(&job->plan, &job->settings, arguments->strategy, diag));
+    SBP_TRY(sbp_inputs_read_around(&job->plan, &job->settings, arguments->strategy, diag));
     job->request = sbp_search_request(arguments, &job->settings);
     /* The paper's rule for boxing knows its own space alone. */
     job->request.space =
@@ -20,7 +20,7 @@ static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
     struct sbp_diag why = {{0}};
     const enum sbp_status status = sbp_search_run(&job->plan, &job->request, &job->outcome, &why);
     if (status != SBP_OK)
-        return sbp_refuse_given(arguments->strategy, status, &why, diag);
+        return sbp_inputs_refuse(arguments->strategy, status, &why, diag);
     job->request.memory_limit_bytes = arguments->memory_limit_bytes;
     return sbp_search_answer(job, diag);
 }

@@ -6,7 +6,7 @@ static enum sbp_status write_problem(const struct sbp_search_job *job, struct sb
 {
     const struct sbp_solve_request request = {.asked = job->request};
     struct sbp_problem problem;
-    enum sbp_status status = sbp_optimise_problem(&job->plan.cut, &request, &problem, diag);
+    enum sbp_status status = sbp_inner_problem(&job->plan.cut, &request, &problem, diag);
     if (status == SBP_STOPPED)
         return sbp_fail(diag, SBP_E_IO, "%s: interrupted before the problem was written",
                         job->arguments->problem);
@@ -27,7 +27,7 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
     const enum sbp_status status =
         sbp_search_run_top(&job->plan, &job->request, most, &job->ranking, &job->outcome, &why);
     return status == SBP_OK ? sbp_search_answer(job, diag)
-                            : sbp_refuse_given(NULL, status, &why, diag);
+                            : sbp_inputs_refuse(NULL, status, &why, diag);
 }
 
 enum sbp_status sbp_command_search(const struct sbp_arguments *arguments, struct sbp_diag *diag)

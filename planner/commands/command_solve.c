@@ -38,8 +38,8 @@ static enum sbp_status solve(struct answer *answer, struct sbp_diag *diag)
                                                .progress_context = &progress};
     sbp_progress_start(&progress);
     const enum sbp_status status =
-        sbp_solve(arguments->algorithm == 0 ? NULL : &sbp_solvers[arguments->algorithm - 1],
-                  answer->problem, &options, &answer->solution, &answer->solver, &refusal);
+        sbp_solver_solve(arguments->algorithm == 0 ? NULL : &sbp_solvers[arguments->algorithm - 1],
+                         answer->problem, &options, &answer->solution, &answer->solver, &refusal);
     sbp_progress_end(&progress);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s: %s", arguments->operands.word[0], refusal.text);
@@ -63,7 +63,7 @@ static enum sbp_status print_text(const struct answer *answer)
     if (isfinite(problem->capacity))
         PRINT(", capacity %.9g", problem->capacity);
     PRINT("\nsolver     %s: %s%s, %s evaluations in %s, seed %lld\n", answer->solver->name,
-          sbp_plan_status_name(solution->status), solution->stopped ? ", stopped early" : "",
+          sbp_solver_status_name(solution->status), solution->stopped ? ", stopped early" : "",
           sbp_format_count((double)solution->evaluations, count),
           sbp_format_seconds(solution->wall_s, wall), (long long)answer->arguments->seed);
     if (solution->choice != NULL)
@@ -82,7 +82,7 @@ static enum sbp_status print_json(const struct answer *answer, struct sbp_diag *
     const struct sbp_solution *solution = &answer->solution;
     struct cJSON *json = cJSON_CreateObject();
     bool failed = json == NULL;
-    sbp_json_put_text(json, "status", sbp_plan_status_name(solution->status), &failed);
+    sbp_json_put_text(json, "status", sbp_solver_status_name(solution->status), &failed);
     sbp_json_put_bool(json, "stopped", solution->stopped, &failed);
     sbp_json_put_text(json, "algorithm", answer->solver->name, &failed);
     sbp_json_put_number(json, "seed", (double)answer->arguments->seed, &failed);
@@ -120,7 +120,7 @@ enum sbp_status sbp_command_solve(const struct sbp_arguments *arguments, struct 
         status = arguments->json ? print_json(&answer, diag) : print_text(&answer);
     if (status == SBP_OK && answer.solution.choice == NULL)
         status = SBP_NO;
-    sbp_solution_free(&answer.solution);
+    sbp_solver_solution_free(&answer.solution);
     sbp_problem_free(&problem);
     return status;
 }

@@ -20,7 +20,7 @@ struct row {
     struct sbp_outcome outcome;
     struct sbp_parallel parallel;
     struct sbp_summary summary;
-    struct sbp_trust trust;
+    struct sbp_price_interval trust;
     struct sbp_shortage shortage;
     char rate[SBP_RATE_BYTES], line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
 };
@@ -74,7 +74,7 @@ static enum sbp_status describe(struct table *table, struct sbp_search_job *job,
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     enum sbp_status status = sbp_search_job_check(job, &report, diag);
     if (status == SBP_OK)
-        status = sbp_trust_make(&job->plan, &report.step, &row->trust, diag);
+        status = sbp_price_interval_make(&job->plan, &report.step, &row->trust, diag);
     row->summary = report.summary;
     row->parallel = job->plan.cut.parallel;
     (void)sbp_report_rate(&report, row->rate);
@@ -98,10 +98,10 @@ static enum sbp_status search_row(struct table *table, struct sbp_search_job *jo
         return SBP_OK;
     if (status != SBP_OK)
         return refuse_row(row, status, &row->why, diag);
-    row->found = sbp_outcome_has_plan(&job->outcome);
+    row->found = sbp_search_outcome_has_plan(&job->outcome);
     if (row->found)
         return describe(table, job, row, diag);
-    return sbp_shortage_find(&job->plan, &job->request, &job->outcome, &row->shortage, diag);
+    return sbp_search_shortage(&job->plan, &job->request, &job->outcome, &row->shortage, diag);
 }
 
 static bool is_stopped(const struct table *table)
@@ -172,10 +172,11 @@ static void print_row(struct sbp_table *out, const struct table *table, int inde
     sbp_table_cell(out, "%s",
                    row->found ? sbp_format_seconds(row->summary.totals.step_s, seconds) : "-");
     if (has_intervals(table))
-        sbp_trust_cell(out, &row->trust);
+        sbp_price_interval_cell(out, &row->trust);
     sbp_table_cell(out, "%s", row->found ? row->rate : "-");
     memory_cell(out, row);
-    sbp_table_cell(out, "%s", row->refused ? "refused" : sbp_outcome_word(&row->outcome, word));
+    sbp_table_cell(out, "%s",
+                   row->refused ? "refused" : sbp_search_outcome_word(&row->outcome, word));
     sbp_table_cell(out, "%s", row->found ? row->line : "-");
     sbp_table_cell(out, "%s", change_of(table, index));
 }
@@ -214,8 +215,8 @@ static enum sbp_status print_stars(const struct table *table)
             status = SBP_E_IO;
         is_told = true;
         if (status == SBP_OK)
-            status = sbp_trust_print_star(&row->trust, row->summary.totals.step_s,
-                                          name.failed ? "row" : name.bytes, stdout);
+            status = sbp_price_interval_print_star(&row->trust, row->summary.totals.step_s,
+                                                   name.failed ? "row" : name.bytes, stdout);
         sbp_text_free(&name);
         SBP_TRY(status);
     }
@@ -265,7 +266,7 @@ static void put_row(struct cJSON *rows, const struct table *table, int index, bo
         sbp_json_put_text(item, "why", row->why.text, failed);
         return;
     }
-    sbp_json_put_text(item, "status", sbp_plan_status_name(row->outcome.status), failed);
+    sbp_json_put_text(item, "status", sbp_solver_status_name(row->outcome.status), failed);
     if (row->outcome.stopped)
         sbp_json_put_bool(item, "stopped", true, failed);
     sbp_json_put_number(item, "evaluations", (double)row->outcome.evaluations, failed);
@@ -283,10 +284,10 @@ static void put_row(struct cJSON *rows, const struct table *table, int index, bo
     sbp_json_put_text(item, "plan", row->line, failed);
     sbp_json_put_bool(item, "changed", change[0] != '\0' && strcmp(change, "same") != 0, failed);
     sbp_json_put_text(item, "change", row->change, failed);
-    sbp_put_cost(item, &row->summary, failed);
-    sbp_trust_put(item, &row->trust, failed);
-    sbp_put_memory(item, &row->summary, failed);
-    sbp_put_parallel(item, &row->parallel, failed);
+    sbp_summary_put_cost(item, &row->summary, failed);
+    sbp_price_interval_put(item, &row->trust, failed);
+    sbp_summary_put_memory(item, &row->summary, failed);
+    sbp_summary_put_parallel(item, &row->parallel, failed);
 }
 
 static enum sbp_status print_json(const struct table *table, struct sbp_diag *diag)

@@ -136,17 +136,18 @@ static enum sbp_status run_command(const struct sbp_command *command, int count,
                                    const atomic_int *stop, struct sbp_diag *diag)
 {
     struct sbp_arguments arguments;
-    enum sbp_status status = sbp_arguments_read(command, count, words, &arguments, diag);
+    enum sbp_status status = sbp_cli_arguments_read(command, count, words, &arguments, diag);
     arguments.stop = stop;
     if (status == SBP_OK && arguments.help)
         sbp_help_print_command(command, stdout);
     else if (status == SBP_OK)
         status = command->run(&arguments, diag);
-    sbp_arguments_free(&arguments);
+    sbp_cli_arguments_free(&arguments);
     return status;
 }
 
-enum sbp_status sbp_cli_run(int argc, char **argv, const atomic_int *stop, struct sbp_diag *diag)
+enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
+                                 struct sbp_diag *diag)
 {
     if (argc < 2)
         return sbp_fail(diag, SBP_E_USAGE, "sbplan: no command given, see sbplan --help");

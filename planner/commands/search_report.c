@@ -28,7 +28,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
 {
     const struct sbp_outcome *outcome = &job->outcome;
     char verdict[SBP_VERDICT_BYTES], count[32], wall[32];
-    PRINT("search     space %s, ", sbp_space_name(job->request.space));
+    PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
     if (outcome->space_size_log10 > 0)
         PRINT("10^%.1f strategies, ", outcome->space_size_log10);
     else if (outcome->evaluations > 0) /* else nobody counted */
@@ -36,7 +36,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     PRINT("%s boxing; ", sbp_boxing_name(job->request.boxing));
     if (outcome->algorithm != NULL)
         PRINT("%s: ", outcome->algorithm);
-    PRINT("%s\n", sbp_outcome_verdict(outcome, verdict));
+    PRINT("%s\n", sbp_search_outcome_verdict(outcome, verdict));
     PRINT("           %s evaluations in %s, seed %lld\n",
           sbp_format_count((double)outcome->evaluations, count),
           sbp_format_seconds(outcome->wall_s, wall), (long long)job->arguments->seed);
@@ -47,12 +47,12 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
                                   struct sbp_diag *diag)
 {
     const struct sbp_report_options options = report_options(job);
-    struct sbp_trust trust;
-    SBP_TRY(sbp_trust_make(report->plan, &report->step, &trust, diag));
+    struct sbp_price_interval trust;
+    SBP_TRY(sbp_price_interval_make(report->plan, &report->step, &trust, diag));
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     SBP_TRY(sbp_report_print_cost(report, &options, stdout));
-    SBP_TRY(sbp_trust_print(&trust, report->summary.totals.step_s, stdout));
+    SBP_TRY(sbp_price_interval_print(&trust, report->summary.totals.step_s, stdout));
     PRINT("\n");
     SBP_TRY(sbp_report_print_layers(report, stdout));
     if (job->arguments->output != NULL)
@@ -60,13 +60,12 @@ static enum sbp_status print_text(const struct sbp_search_job *job, const struct
     return SBP_OK;
 }
 
-static enum sbp_status print_top(const struct sbp_search_job *job,
-                                 const struct sbp_alternatives *all)
+static enum sbp_status print_top(const struct sbp_search_job *job, const struct sbp_search_top *all)
 {
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
     PRINT("\n");
-    return sbp_alternatives_print(all);
+    return sbp_search_top_print(all);
 }
 
 /* Whether the search went through all values of a key anyway. */
@@ -144,7 +143,7 @@ static enum sbp_status print_shortage(const struct sbp_search_job *job,
                                       const struct sbp_shortage *shortage)
 {
     char limit[32];
-    const char *space = sbp_space_name(job->request.space);
+    const char *space = sbp_request_space_name(job->request.space);
     (void)sbp_format_bytes(shortage->limit_bytes, limit);
     SBP_TRY(sbp_report_print_model(&job->plan, stdout));
     SBP_TRY(print_search(job));
@@ -183,7 +182,7 @@ static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
 {
     struct cJSON *json = cJSON_CreateObject();
     *failed = json == NULL;
-    sbp_put_search(json, job->arguments, &job->request, &job->outcome, failed);
+    sbp_search_put(json, job->arguments, &job->request, &job->outcome, failed);
     sbp_json_put_number(json, "wall_s", job->outcome.wall_s, failed);
     sbp_json_put_number(json, "space_size_log10", (double)job->outcome.space_size_log10, failed);
     sbp_json_put_text(json, "version", SBP_VERSION, failed);
@@ -191,18 +190,18 @@ static struct cJSON *begin_json(const struct sbp_search_job *job, bool *failed)
 }
 
 static enum sbp_status print_json(const struct sbp_search_job *job, const struct sbp_report *report,
-                                  const struct sbp_alternatives *all, struct sbp_diag *diag)
+                                  const struct sbp_search_top *all, struct sbp_diag *diag)
 {
     bool failed;
     const struct sbp_report_options options = report_options(job);
-    struct sbp_trust trust;
-    SBP_TRY(sbp_trust_make(report->plan, &report->step, &trust, diag));
+    struct sbp_price_interval trust;
+    SBP_TRY(sbp_price_interval_make(report->plan, &report->step, &trust, diag));
     struct cJSON *json = begin_json(job, &failed);
     sbp_report_put(json, report, &options, &failed);
-    sbp_trust_put(json, &trust, &failed);
+    sbp_price_interval_put(json, &trust, &failed);
     put_curve(json, &job->outcome, &failed);
     if (all != NULL)
-        sbp_alternatives_put(json, all, &failed);
+        sbp_search_top_put(json, all, &failed);
     return sbp_json_finish(json, failed, diag);
 }
 
@@ -212,8 +211,8 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
 {
     bool failed;
     struct cJSON *json = begin_json(job, &failed);
-    sbp_put_model(json, &job->plan.cut.graph, &failed);
-    sbp_put_parallel(json, &job->plan.cut.parallel, &failed);
+    sbp_summary_put_model(json, &job->plan.cut.graph, &failed);
+    sbp_summary_put_parallel(json, &job->plan.cut.parallel, &failed);
     struct cJSON *memory = sbp_json_put_object(json, "memory", &failed);
     sbp_json_put_number(memory, "available_bytes", shortage->limit_bytes, &failed);
     if (shortage->needed_bytes > 0)
@@ -230,7 +229,7 @@ static enum sbp_status print_shortage_json(const struct sbp_search_job *job,
 static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_shortage shortage;
-    SBP_TRY(sbp_shortage_find(&job->plan, &job->request, &job->outcome, &shortage, diag));
+    SBP_TRY(sbp_search_shortage(&job->plan, &job->request, &job->outcome, &shortage, diag));
     SBP_TRY(job->arguments->json ? print_shortage_json(job, &shortage, diag)
                                  : print_shortage(job, &shortage));
     return SBP_NO;
@@ -238,21 +237,21 @@ static enum sbp_status answer_no(struct sbp_search_job *job, struct sbp_diag *di
 
 static enum sbp_status answer_top(struct sbp_search_job *job, struct sbp_diag *diag)
 {
-    struct sbp_alternatives all;
-    enum sbp_status status = sbp_alternatives_open(job, &all, diag);
+    struct sbp_search_top all;
+    enum sbp_status status = sbp_search_top_open(job, &all, diag);
     if (status == SBP_OK)
-        status = sbp_alternatives_write(&all, diag);
+        status = sbp_search_top_write(&all, diag);
     if (status == SBP_OK)
         status = job->arguments->json ? print_json(job, &all.plan[0].report, &all, diag)
                                       : print_top(job, &all);
-    sbp_alternatives_free(&all);
+    sbp_search_top_free(&all);
     return status;
 }
 
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     struct sbp_report report;
-    if (!sbp_outcome_has_plan(&job->outcome))
+    if (!sbp_search_outcome_has_plan(&job->outcome))
         return answer_no(job, diag);
     if (job->arguments->top > 0)
         return answer_top(job, diag);

@@ -56,7 +56,7 @@ static void show_progress(void *context, int64_t evaluations, double best, doubl
 }
 
 /* Makes a plan that a search found the plan. */
-static enum sbp_status take(struct sbp_plan *plan, const struct sbp_ranked *found,
+static enum sbp_status take(struct sbp_plan *plan, const struct sbp_pool_plan *found,
                             struct sbp_diag *diag)
 {
     SBP_TRY(sbp_plan_cut(plan, &found->parallel, diag));
@@ -67,13 +67,13 @@ static enum sbp_status take(struct sbp_plan *plan, const struct sbp_ranked *foun
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
-    struct sbp_ranking ranking;
+    struct sbp_pool ranking;
     return sbp_search_run_top(plan, request, 1, &ranking, outcome, diag);
 }
 
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_ranking *ranking,
-                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
+                                   int most, struct sbp_pool *ranking, struct sbp_outcome *outcome,
+                                   struct sbp_diag *diag)
 {
     struct sbp_progress progress;
     struct sbp_request watched = *request;
@@ -81,27 +81,27 @@ enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_reque
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
     const enum sbp_status status =
-        sbp_explore(plan, &watched, most, &plan->arena, ranking, outcome, diag);
+        sbp_outer_search(plan, &watched, most, &plan->arena, ranking, outcome, diag);
     sbp_progress_end(&progress);
     return status == SBP_OK && ranking->count > 0 ? take(plan, &ranking->plan[0], diag) : status;
 }
 
-bool sbp_outcome_has_plan(const struct sbp_outcome *outcome)
+bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
 {
     return outcome->status == SBP_PLAN_OPTIMAL || outcome->status == SBP_PLAN_FEASIBLE;
 }
 
 /* --- records --- */
 
-void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
+void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
                     const struct sbp_request *request, const struct sbp_outcome *outcome,
                     bool *failed)
 {
     const bool communication = request->objective == SBP_COMMUNICATION;
-    sbp_json_put_text(json, "status", sbp_plan_status_name(outcome->status), failed);
+    sbp_json_put_text(json, "status", sbp_solver_status_name(outcome->status), failed);
     if (outcome->stopped)
         sbp_json_put_bool(json, "stopped", true, failed);
-    sbp_json_put_text(json, "space", sbp_space_name(request->space), failed);
+    sbp_json_put_text(json, "space", sbp_request_space_name(request->space), failed);
     sbp_json_put_text(json, "objective", communication ? "communication" : "step-time", failed);
     sbp_json_put_number(json, "objective_s", outcome->objective_s, failed);
     sbp_json_put_number(json, "lower_bound_s", outcome->lower_bound_s, failed);
@@ -125,7 +125,7 @@ enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_argument
     bool failed = false;
     cJSON_Delete(plan->search);
     plan->search = cJSON_CreateObject();
-    sbp_put_search(plan->search, arguments, request, outcome, &failed);
+    sbp_search_put(plan->search, arguments, request, outcome, &failed);
     if (rank > 0)
         sbp_json_put_number(plan->search, "rank", rank, &failed);
     if (failed)
@@ -157,7 +157,7 @@ static enum sbp_status refuse_space(const struct sbp_arguments *arguments, enum 
         if (strncmp(why->text, inputs[i], strlen(inputs[i])) == 0)
             return sbp_fail(diag, status, "%s: %s", arguments->operands.word[i],
                             why->text + strlen(inputs[i]));
-    return sbp_refuse_given(NULL, status, why, diag);
+    return sbp_inputs_refuse(NULL, status, why, diag);
 }
 
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag)
@@ -182,13 +182,13 @@ enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
         request.memory_limit_bytes = INT64_MAX;
     const struct sbp_claim claim = {
         .plan = &job->plan, .step = &report->step, .request = &request, .outcome = &job->outcome};
-    return sbp_check_plan(&claim, diag);
+    return sbp_verify_plan(&claim, diag);
 }
 
 void sbp_search_job_free(struct sbp_search_job *job)
 {
     sbp_plan_free(&job->plan);
-    sbp_settings_free(&job->settings);
+    sbp_inputs_free_settings(&job->settings);
     sbp_arena_free(&job->arena);
 }
 
@@ -204,7 +204,7 @@ static const char *gap_of(const struct sbp_outcome *outcome, char *buffer)
     return buffer;
 }
 
-const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer)
+const char *sbp_search_outcome_word(const struct sbp_outcome *outcome, char *buffer)
 {
     char gap[GAP_BYTES];
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0)
@@ -213,32 +213,32 @@ const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer)
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s",
                        outcome->status == SBP_PLAN_TIME_LIMIT
                            ? "none found"
-                           : sbp_plan_status_name(outcome->status));
+                           : sbp_solver_status_name(outcome->status));
     return buffer;
 }
 
-const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
+const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *buffer)
 {
     const char *stopped = outcome->stopped ? ", stopped early" : "";
     char bound[32], gap[GAP_BYTES];
     if (outcome->status == SBP_PLAN_FEASIBLE && outcome->lower_bound_s > 0) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, at most %s above the bound %s%s",
-                       gap_of(outcome, gap), sbp_precise_seconds(outcome->lower_bound_s, bound),
+                       gap_of(outcome, gap), sbp_report_seconds(outcome->lower_bound_s, bound),
                        stopped);
     } else if (outcome->status == SBP_PLAN_FEASIBLE && outcome->unbounded != NULL) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "feasible, %s%s", outcome->unbounded, stopped);
     } else if (outcome->status == SBP_PLAN_TIME_LIMIT) {
         (void)snprintf(buffer, SBP_VERDICT_BYTES, "neither a plan nor a proof%s", stopped);
     } else {
-        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s", sbp_plan_status_name(outcome->status),
+        (void)snprintf(buffer, SBP_VERDICT_BYTES, "%s%s", sbp_solver_status_name(outcome->status),
                        stopped);
     }
     return buffer;
 }
 
-enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
-                                  const struct sbp_outcome *outcome, struct sbp_shortage *shortage,
-                                  struct sbp_diag *diag)
+enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_request *request,
+                                    const struct sbp_outcome *outcome,
+                                    struct sbp_shortage *shortage, struct sbp_diag *diag)
 {
     struct sbp_report report;
     *shortage = (struct sbp_shortage){

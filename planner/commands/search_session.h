@@ -11,19 +11,19 @@
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);
 
-/* sbp_explore with a progress line; the plan is the best one then. The other ranks the `most` best
- * plans. */
+/* sbp_outer_search with a progress line; the plan is the best one then. The other ranks the `most`
+ * best plans. */
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_ranking *ranking,
-                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+                                   int most, struct sbp_pool *ranking, struct sbp_outcome *outcome,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether the outcome left a strategy in the plan. */
-bool sbp_outcome_has_plan(const struct sbp_outcome *outcome);
+bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome);
 
 /* Members space, objective, algorithm, seed, status, lower bound, ...: what a plan keeps of its
  * search. */
-void sbp_put_search(struct cJSON *json, const struct sbp_arguments *arguments,
+void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
                     const struct sbp_request *request, const struct sbp_outcome *outcome,
                     bool *failed);
 /* The plan with how it was found, for a file; rank 0: it is the only one. The caller deletes it. */
@@ -40,10 +40,10 @@ enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_argumen
 /* "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped before ..."; the buffer
  * holds SBP_VERDICT_BYTES; returns it. */
 #define SBP_VERDICT_BYTES 128
-const char *sbp_outcome_verdict(const struct sbp_outcome *outcome, char *buffer);
+const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *buffer);
 /* The same for a cell of a table: "optimal", "gap 1.2 %", "feasible", "infeasible", "none found".
  */
-const char *sbp_outcome_word(const struct sbp_outcome *outcome, char *buffer);
+const char *sbp_search_outcome_word(const struct sbp_outcome *outcome, char *buffer);
 
 /* One search from the command line on; zeroed but for the arguments at first. */
 struct sbp_search_job {
@@ -53,8 +53,8 @@ struct sbp_search_job {
     struct sbp_plan plan;
     struct sbp_request request;
     struct sbp_outcome outcome;
-    struct sbp_ranking ranking; /* with --top */
-    bool may_be_too_large;      /* a plan need not fit in memory */
+    struct sbp_pool ranking; /* with --top */
+    bool may_be_too_large;   /* a plan need not fit in memory */
 };
 /* Reads what the arguments name, sets the request and the fixes, and what the space fixes of a
  * step. The job may be freed either way. */
@@ -79,8 +79,9 @@ struct sbp_shortage {
     double least_bytes; /* none needs less; 0: not known */
     char parts[SBP_PARTS_BYTES], largest[32];
 };
-enum sbp_status sbp_shortage_find(struct sbp_plan *plan, const struct sbp_request *request,
-                                  const struct sbp_outcome *outcome, struct sbp_shortage *shortage,
-                                  struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_request *request,
+                                    const struct sbp_outcome *outcome,
+                                    struct sbp_shortage *shortage,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

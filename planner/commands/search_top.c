@@ -90,7 +90,7 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
 }
 
 /* The strategy's arrays stay the search's. */
-static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_ranked *ranked,
+static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_pool_plan *ranked,
                                  struct sbp_alternative *plan, struct sbp_diag *diag)
 {
     struct cJSON *model = cJSON_Duplicate(job->plan.workload.model_json, true);
@@ -113,13 +113,13 @@ static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_ra
                                     .step = &plan->report.step,
                                     .request = &job->request,
                                     .outcome = &plan->outcome};
-    return sbp_check_plan(&claim, diag);
+    return sbp_verify_plan(&claim, diag);
 }
 
-enum sbp_status sbp_alternatives_open(struct sbp_search_job *job, struct sbp_alternatives *all,
-                                      struct sbp_diag *diag)
+enum sbp_status sbp_search_top_open(struct sbp_search_job *job, struct sbp_search_top *all,
+                                    struct sbp_diag *diag)
 {
-    *all = (struct sbp_alternatives){.job = job};
+    *all = (struct sbp_search_top){.job = job};
     all->plan = SBP_NEW(&job->arena, struct sbp_alternative, job->ranking.count);
     if (all->plan == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
@@ -131,7 +131,7 @@ enum sbp_status sbp_alternatives_open(struct sbp_search_job *job, struct sbp_alt
     return SBP_OK;
 }
 
-void sbp_alternatives_free(struct sbp_alternatives *all)
+void sbp_search_top_free(struct sbp_search_top *all)
 {
     for (int i = 0; i < all->count; i++) {
         struct sbp_alternative *plan = &all->plan[i];
@@ -140,10 +140,10 @@ void sbp_alternatives_free(struct sbp_alternatives *all)
         sbp_text_free(&plan->file);
         sbp_text_free(&plan->text);
     }
-    *all = (struct sbp_alternatives){0};
+    *all = (struct sbp_search_top){0};
 }
 
-enum sbp_status sbp_alternatives_write(const struct sbp_alternatives *all, struct sbp_diag *diag)
+enum sbp_status sbp_search_top_write(const struct sbp_search_top *all, struct sbp_diag *diag)
 {
     for (int i = 0; i < all->count && all->job->arguments->output != NULL; i++)
         SBP_TRY(sbp_file_write(all->plan[i].file.bytes, all->plan[i].text.bytes,
@@ -152,7 +152,7 @@ enum sbp_status sbp_alternatives_write(const struct sbp_alternatives *all, struc
 }
 
 /* What differs from the best; "" of the best. */
-static const char *change_of(const struct sbp_alternatives *all, int index, char *buffer)
+static const char *change_of(const struct sbp_search_top *all, int index, char *buffer)
 {
     return sbp_plan_change(&all->plan[0].plan, &all->plan[index].plan, buffer);
 }
@@ -165,7 +165,7 @@ static const char *change_of(const struct sbp_alternatives *all, int index, char
             return SBP_E_IO;                                                                       \
     } while (0)
 
-static void print_row(struct sbp_table *table, const struct sbp_alternatives *all, int index)
+static void print_row(struct sbp_table *table, const struct sbp_search_top *all, int index)
 {
     const struct sbp_alternative *plan = &all->plan[index];
     const struct sbp_summary *summary = &plan->report.summary;
@@ -186,7 +186,7 @@ static void print_row(struct sbp_table *table, const struct sbp_alternatives *al
     sbp_table_cell(table, "%s", index == 0 ? "-" : change_of(all, index, change));
 }
 
-static enum sbp_status print_table(const struct sbp_alternatives *all)
+static enum sbp_status print_table(const struct sbp_search_top *all)
 {
     const bool tokens = all->job->arguments->tokens > 0;
     const char *titles[8] = {"#", "step ms", "comm. ms", "over best", "memory"};
@@ -205,9 +205,9 @@ static enum sbp_status print_table(const struct sbp_alternatives *all)
 }
 
 /* How good the list is. */
-static enum sbp_status print_proof(const struct sbp_alternatives *all)
+static enum sbp_status print_proof(const struct sbp_search_top *all)
 {
-    const struct sbp_ranking *ranking = &all->job->ranking;
+    const struct sbp_pool *ranking = &all->job->ranking;
     const double last_s = ranking->plan[ranking->count - 1].objective_s;
     const bool all_proved = ranking->proved == ranking->count;
     char rest[32], first[48] = "none is proved: nothing";
@@ -223,13 +223,13 @@ static enum sbp_status print_proof(const struct sbp_alternatives *all)
                            ranking->proved);
         PRINT("\nthe best that were found, %s costs less than %s, %.3g %% below the last\n",
               ranking->proved == 1 ? "the first is proved, nothing else" : first,
-              sbp_precise_seconds(ranking->rest_s, rest),
+              sbp_report_seconds(ranking->rest_s, rest),
               100 * fmax(0, 1 - ranking->rest_s / last_s));
     }
     return SBP_OK;
 }
 
-enum sbp_status sbp_alternatives_print(const struct sbp_alternatives *all)
+enum sbp_status sbp_search_top_print(const struct sbp_search_top *all)
 {
     SBP_TRY(print_table(all));
     SBP_TRY(print_proof(all));
@@ -241,8 +241,7 @@ enum sbp_status sbp_alternatives_print(const struct sbp_alternatives *all)
 
 /* ---- JSON ----------------------------------------------------------------------------------- */
 
-static void put_plan(struct cJSON *plans, const struct sbp_alternatives *all, int index,
-                     bool *failed)
+static void put_plan(struct cJSON *plans, const struct sbp_search_top *all, int index, bool *failed)
 {
     const struct sbp_alternative *plan = &all->plan[index];
     char line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
@@ -255,15 +254,15 @@ static void put_plan(struct cJSON *plans, const struct sbp_alternatives *all, in
     sbp_json_put_text(item, "change", change_of(all, index, change), failed);
     if (plan->file.length > 0)
         sbp_json_put_text(item, "file", plan->file.bytes, failed);
-    sbp_put_cost(item, &plan->report.summary, failed);
-    sbp_put_memory(item, &plan->report.summary, failed);
-    sbp_put_parallel(item, &plan->plan.cut.parallel, failed);
+    sbp_summary_put_cost(item, &plan->report.summary, failed);
+    sbp_summary_put_memory(item, &plan->report.summary, failed);
+    sbp_summary_put_parallel(item, &plan->plan.cut.parallel, failed);
     sbp_report_put_layers(item, &plan->report, failed);
 }
 
-void sbp_alternatives_put(struct cJSON *json, const struct sbp_alternatives *all, bool *failed)
+void sbp_search_top_put(struct cJSON *json, const struct sbp_search_top *all, bool *failed)
 {
-    const struct sbp_ranking *ranking = &all->job->ranking;
+    const struct sbp_pool *ranking = &all->job->ranking;
     struct cJSON *top = sbp_json_put_object(json, "top", failed);
     sbp_json_put_number(top, "asked", ranking->most, failed);
     sbp_json_put_number(top, "found", ranking->count, failed);

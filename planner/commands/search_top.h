@@ -17,7 +17,7 @@ struct sbp_alternative {
     struct sbp_text text; /* that is written there */
 };
 
-struct sbp_alternatives {
+struct sbp_search_top {
     const struct sbp_search_job *job; /* borrowed */
     int count;
     struct sbp_alternative *plan;
@@ -28,16 +28,16 @@ enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The job's ranking, checked and ready to be written. May be freed either way. */
-enum sbp_status sbp_alternatives_open(struct sbp_search_job *job, struct sbp_alternatives *all,
-                                      struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_alternatives_free(struct sbp_alternatives *all);
+enum sbp_status sbp_search_top_open(struct sbp_search_job *job, struct sbp_search_top *all,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_search_top_free(struct sbp_search_top *all);
 
 /* plan.json, plan-2.json, ...; nothing without -o. */
-enum sbp_status sbp_alternatives_write(const struct sbp_alternatives *all,
-                                       struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_search_top_write(const struct sbp_search_top *all,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
 /* A row for each, and what is known of the plans that are not listed. */
-enum sbp_status sbp_alternatives_print(const struct sbp_alternatives *all) SBP_MUST_USE;
+enum sbp_status sbp_search_top_print(const struct sbp_search_top *all) SBP_MUST_USE;
 /* Member "top". */
-void sbp_alternatives_put(struct cJSON *json, const struct sbp_alternatives *all, bool *failed);
+void sbp_search_top_put(struct cJSON *json, const struct sbp_search_top *all, bool *failed);
 
 #endif

@@ -23,7 +23,7 @@ enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
 
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
-enum sbp_status sbp_job_price_trial(struct sbp_job *job)
+enum sbp_status sbp_inner_price_trial(struct sbp_inner_job *job)
 {
     const struct sbp_cut *cut = job->cut;
     struct sbp_step step;
@@ -38,7 +38,7 @@ enum sbp_status sbp_job_price_trial(struct sbp_job *job)
     return SBP_OK;
 }
 
-void sbp_job_keep_better(struct sbp_job *job)
+void sbp_inner_keep_better(struct sbp_inner_job *job)
 {
     const bool is_better = job->is_for_bytes && isfinite(job->best.objective_s)
                                ? job->trial.device_bytes < job->best.device_bytes
@@ -51,15 +51,16 @@ void sbp_job_keep_better(struct sbp_job *job)
     job->best.device_bytes = job->trial.device_bytes;
 }
 
-static void reset_class_limits(const struct sbp_job *job)
+static void reset_class_limits(const struct sbp_inner_job *job)
 {
     for (int c = 0; c < job->cut->graph.class_count; c++)
-        job->class_limit[c] = sbp_class_unlimited(job->cut->graph.dim_class[c].size);
+        job->class_limit[c] = sbp_space_class_unlimited(job->cut->graph.dim_class[c].size);
 }
 
 /* So many axes of each family that they divide the class together, the outermost first: labels can
  * then split it by the same axes everywhere. Whether the choice splits it by more. */
-static bool limit_axes(const struct sbp_job *job, int dim_class, const struct sbp_class_limit *used)
+static bool limit_axes(const struct sbp_inner_job *job, int dim_class,
+                       const struct sbp_class_limit *used)
 {
     const struct sbp_mesh *mesh = &job->cut->mesh;
     uint8_t axes[SBP_MAX_AXES] = {0};
@@ -76,7 +77,7 @@ static bool limit_axes(const struct sbp_job *job, int dim_class, const struct sb
 }
 
 /* At most half of the parts that a variable of the choice makes of a class. */
-static bool halve_parts(const struct sbp_job *job, int dim_class,
+static bool halve_parts(const struct sbp_inner_job *job, int dim_class,
                         const struct sbp_class_limit *used)
 {
     struct sbp_class_limit *limit = &job->class_limit[dim_class];
@@ -85,7 +86,7 @@ static bool halve_parts(const struct sbp_job *job, int dim_class,
 }
 
 /* Less for a class whose labels do not divide it, so that the choice is not made again. */
-static bool tighten_class(const struct sbp_job *job, bool by_axes, int dim_class,
+static bool tighten_class(const struct sbp_inner_job *job, bool by_axes, int dim_class,
                           const struct sbp_class_limit *used)
 {
     const bool is_new = job->class_limit[dim_class].axes[0] == SBP_ANY_AXES;
@@ -107,17 +108,17 @@ struct round {
     struct sbp_class_limit used; /* most that one variable splits that class by */
 };
 
-static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space,
+static enum sbp_status choose(struct sbp_inner_job *job, const struct sbp_space *space,
                               struct round *round, struct sbp_labelling *labelling)
 {
     int *choice = NULL;
     const struct sbp_arena_mark mark = sbp_arena_mark(&job->scratch);
-    enum sbp_status status = sbp_job_note_interrupt(
-        job, sbp_job_solve(job, space, round->capacity_bytes, &choice, &round->bound_s));
+    enum sbp_status status = sbp_inner_note_interrupt(
+        job, sbp_inner_solve_space(job, space, round->capacity_bytes, &choice, &round->bound_s));
     if (status == SBP_OK && choice != NULL) {
         status = sbp_label(space, choice, job->request->asked.solver_options.seed,
                            &job->trial.strategy, labelling);
-        round->modelled_bytes = sbp_space_bytes(space, choice);
+        round->modelled_bytes = sbp_pricing_bytes(space, choice);
         round->verdict = NOT_LABELLED;
         round->broken_class = labelling->broken_class;
         round->used = labelling->used;
@@ -126,7 +127,7 @@ static enum sbp_status choose(struct sbp_job *job, const struct sbp_space *space
     return status;
 }
 
-static enum sbp_status try_round(struct sbp_job *job, const struct sbp_space *space,
+static enum sbp_status try_round(struct sbp_inner_job *job, const struct sbp_space *space,
                                  double capacity_bytes, struct round *round)
 {
     struct sbp_labelling labelling = {0};
@@ -137,11 +138,11 @@ static enum sbp_status try_round(struct sbp_job *job, const struct sbp_space *sp
     SBP_TRY(choose(job, space, round, &labelling));
     if (round->verdict == NO_CHOICE || labelling.broken_class >= 0 || labelling.broken_rests > 0)
         return SBP_OK;
-    const enum sbp_status status = sbp_job_price_trial(job);
+    const enum sbp_status status = sbp_inner_price_trial(job);
     if (status == SBP_E_INPUT)
         return SBP_OK;
     SBP_TRY(status);
-    sbp_job_keep_better(job);
+    sbp_inner_keep_better(job);
     round->verdict = job->trial.device_bytes <= job->limit_bytes ? FITS : TOO_LARGE;
     return SBP_OK;
 }
@@ -160,7 +161,7 @@ struct search {
 };
 
 /* What the strategy really needs that needs least by the model. */
-static enum sbp_status note_need(struct sbp_job *job, const struct sbp_space *space)
+static enum sbp_status note_need(struct sbp_inner_job *job, const struct sbp_space *space)
 {
     struct round round;
     SBP_TRY(try_round(job, space, SBP_FOR_BYTES, &round));
@@ -176,7 +177,7 @@ struct bracket {
     double too_large, lacked_bytes;
 };
 
-static void note_round(const struct sbp_job *job, const struct round *round,
+static void note_round(const struct sbp_inner_job *job, const struct round *round,
                        struct bracket *bracket)
 {
     const double left = (double)(job->limit_bytes - job->trial.device_bytes);
@@ -186,7 +187,7 @@ static void note_round(const struct sbp_job *job, const struct round *round,
     } else if (round->verdict == FITS) {
         bracket->fits = round->capacity_bytes;
         bracket->left_bytes = left;
-    } else if (round->bound_s >= sbp_job_goal_s(job) * (1 - 1e-9)) {
+    } else if (round->bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9)) {
         bracket->fits = round->capacity_bytes; /* and costs more than what is known */
     } else {
         bracket->too_large = round->capacity_bytes;
@@ -208,7 +209,7 @@ static double next_capacity(const struct bracket *bracket, double least)
 }
 
 /* Whether another capacity is worth a try. */
-static bool is_narrow(const struct sbp_job *job, const struct bracket *bracket, double least)
+static bool is_narrow(const struct sbp_inner_job *job, const struct bracket *bracket, double least)
 {
     const double below = bracket->fits < 0 ? least : bracket->fits;
     return bracket->too_large - below <= NARROW * bracket->too_large ||
@@ -217,14 +218,14 @@ static bool is_narrow(const struct sbp_job *job, const struct bracket *bracket, 
 
 static bool is_solved_at_once(const struct sbp_space *space)
 {
-    return sbp_space_cells(space) <= SCANNED_CELLS;
+    return sbp_message_cells(space) <= SCANNED_CELLS;
 }
 
 /* What a program needs beyond the model differs from choice to choice: where solving takes no time,
  * capacities from one that fits up to the room may well have a better one. */
-static enum sbp_status scan(struct sbp_job *job, const struct sbp_space *space, double fits)
+static enum sbp_status scan(struct sbp_inner_job *job, const struct sbp_space *space, double fits)
 {
-    const double room = sbp_job_room_bytes(job);
+    const double room = sbp_inner_room_bytes(job);
     if (!is_solved_at_once(space))
         return SBP_OK;
     for (int i = 1; i < MOST_STEPS && !job->outcome->stopped; i++) {
@@ -236,8 +237,8 @@ static enum sbp_status scan(struct sbp_job *job, const struct sbp_space *space, 
 
 /* The memory model is a lower bound, and its best choice within the room was too large for the
  * machine: looks for the largest capacity whose choice fits. */
-static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *space, double least,
-                               struct bracket bracket)
+static enum sbp_status squeeze(struct sbp_inner_job *job, const struct sbp_space *space,
+                               double least, struct bracket bracket)
 {
     for (int i = 0; i < MOST_SQUEEZES && !job->outcome->stopped; i++) {
         struct round round;
@@ -252,18 +253,18 @@ static enum sbp_status squeeze(struct sbp_job *job, const struct sbp_space *spac
 /* Under the machine's memory. First what needs least of it, by the model: a plan in most cases, if
  * not a quick one. Where even that is too large for the machine, capacities between are only tried
  * if that does not take long: other candidates may have room. */
-static enum sbp_status search_within_room(struct sbp_job *job, struct search *search)
+static enum sbp_status search_within_room(struct sbp_inner_job *job, struct search *search)
 {
     struct round round;
     struct bracket bracket = {.fits = -1, .left_bytes = 0};
     SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
     const double least = round.modelled_bytes * (1 + 1e-9);
     const bool may_fit =
-        round.verdict != TOO_LARGE || sbp_space_cells(&search->space) <= SQUEEZED_CELLS;
+        round.verdict != TOO_LARGE || sbp_message_cells(&search->space) <= SQUEEZED_CELLS;
     if (job->outcome->stopped)
         return SBP_OK;
     job->most_table_evaluations = TABLE_EVALUATIONS;
-    SBP_TRY(try_round(job, &search->space, sbp_job_room_bytes(job), &round));
+    SBP_TRY(try_round(job, &search->space, sbp_inner_room_bytes(job), &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->broken_class = round.broken_class;
     search->used = round.used;
@@ -276,7 +277,7 @@ static enum sbp_status search_within_room(struct sbp_job *job, struct search *se
 }
 
 /* The choice that needs least memory, whatever it costs. */
-static enum sbp_status search_for_bytes(struct sbp_job *job, struct search *search)
+static enum sbp_status search_for_bytes(struct sbp_inner_job *job, struct search *search)
 {
     struct round round;
     SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
@@ -300,14 +301,14 @@ static bool has_one_label(const struct sbp_space *space, int variable)
 
 /* Whether no ZeRO level was left out for what the memory model says of it: the program may need
  * less. A device by itself has nothing to shard, whatever the level. */
-static bool has_every_level(const struct sbp_job *job, const struct sbp_space *space)
+static bool has_every_level(const struct sbp_inner_job *job, const struct sbp_space *space)
 {
     return !job->request->zero_is_free || job->request->every_level || space->mesh->devices == 1;
 }
 
 /* A space of one strategy has no other that might fit: on a mesh of megatron's all layers are
  * labelled alike. */
-static bool has_one_strategy(const struct sbp_job *job, const struct sbp_space *space)
+static bool has_one_strategy(const struct sbp_inner_job *job, const struct sbp_space *space)
 {
     bool has_one = has_every_level(job, space);
     for (int v = 0; v < space->variable_count && has_one; v++)
@@ -317,17 +318,17 @@ static bool has_one_strategy(const struct sbp_job *job, const struct sbp_space *
 }
 
 /* First without a capacity, which is quick and mostly enough; then with one. */
-static enum sbp_status search_space(struct sbp_job *job, struct search *search)
+static enum sbp_status search_space(struct sbp_inner_job *job, struct search *search)
 {
-    struct sbp_space_bound bound;
+    struct sbp_lagrangian_bound bound;
     struct round round;
     if (job->is_for_bytes)
         return search_for_bytes(job, search);
-    SBP_TRY(sbp_space_bound(&search->space, sbp_job_room_bytes(job), &job->scratch, &bound));
+    SBP_TRY(sbp_lagrangian_bound(&search->space, sbp_inner_room_bytes(job), &job->scratch, &bound));
     search->bound_s = bound.bound_s;
     search->free_s = bound.time_s;
     search->is_infeasible = isinf(bound.bound_s);
-    if (search->is_infeasible || sbp_job_is_hopeless(job, bound.bound_s))
+    if (search->is_infeasible || sbp_inner_is_hopeless(job, bound.bound_s))
         return SBP_OK;
     SBP_TRY(try_round(job, &search->space, INFINITY, &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
@@ -345,13 +346,13 @@ static enum sbp_status search_space(struct sbp_job *job, struct search *search)
 
 /* Whether what is proved is proved only of plans that fit, and a plan that did not have to might be
  * of use. */
-static bool is_raised_by_memory(const struct sbp_job *job, const struct search *search)
+static bool is_raised_by_memory(const struct sbp_inner_job *job, const struct search *search)
 {
     return job->bounds && search->bound_s * (1 - 1e-9) > search->free_s &&
-           !sbp_job_is_hopeless(job, search->free_s);
+           !sbp_inner_is_hopeless(job, search->free_s);
 }
 
-double sbp_job_space_size_log10(const struct sbp_space *space)
+double sbp_inner_space_size_log10(const struct sbp_space *space)
 {
     double digits = 0;
     for (int v = 0; v < space->variable_count; v++) {
@@ -363,16 +364,16 @@ double sbp_job_space_size_log10(const struct sbp_space *space)
 }
 
 /* The space within the class limits. */
-static enum sbp_status search_limited(struct sbp_job *job, struct search *search,
+static enum sbp_status search_limited(struct sbp_inner_job *job, struct search *search,
                                       struct sbp_diag *diag)
 {
     *search = (struct search){.bound_s = -INFINITY, .free_s = -INFINITY, .broken_class = -1};
     enum sbp_status status = sbp_space_make(job->cut, job->request, job->class_limit, job->megatron,
                                             &search->space, diag);
     if (status != SBP_OK)
-        return sbp_job_note_interrupt(job, status);
-    job->outcome->space_size_log10 = sbp_job_space_size_log10(&search->space);
-    search->cells = sbp_space_cells(&search->space);
+        return sbp_inner_note_interrupt(job, status);
+    job->outcome->space_size_log10 = sbp_inner_space_size_log10(&search->space);
+    search->cells = sbp_message_cells(&search->space);
     status = search_space(job, search);
     if (status == SBP_OK && search->is_infeasible && !job->outcome->stopped)
         status = note_need(job, &search->space);
@@ -381,7 +382,7 @@ static enum sbp_status search_limited(struct sbp_job *job, struct search *search
 }
 
 /* *broken: a class that the labels do not divide may be tightened. */
-static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct search *search,
+static enum sbp_status search_round(struct sbp_inner_job *job, bool is_first, struct search *search,
                                     bool *too_large, bool *broken)
 {
     struct sbp_diag refusal = {{0}};
@@ -397,15 +398,15 @@ static enum sbp_status search_round(struct sbp_job *job, bool is_first, struct s
     return SBP_OK;
 }
 
-static bool is_good(const struct sbp_job *job, double bound_s)
+static bool is_good(const struct sbp_inner_job *job, double bound_s)
 {
-    return sbp_job_is_near(job, bound_s) || sbp_job_is_hopeless(job, bound_s) ||
+    return sbp_inner_is_near(job, bound_s) || sbp_inner_is_hopeless(job, bound_s) ||
            ((job->sketches || job->is_for_bytes) && isfinite(job->best.objective_s));
 }
 
 /* Bounds hold for the space until classes are tightened, in one way and then, if that found nothing
  * good and takes no time, in the other: those rounds only look for a plan. */
-enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_large)
+enum sbp_status sbp_inner_search_space(struct sbp_inner_job *job, double *bound_s, bool *too_large)
 {
     struct search first;
     bool any_broken;

@@ -37,7 +37,7 @@ static bool labels_bound(const struct sbp_cut *cut, const struct sbp_solve_reque
     return bounds_step(cut) && bounds_boxing(request);
 }
 
-bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_solve_request *request)
+bool sbp_inner_is_bounded(const struct sbp_cut *cut, const struct sbp_solve_request *request)
 {
     const bool paper_bounds = request->asked.boxing != SBP_BOXING_PAPER ||
                               sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL);
@@ -47,7 +47,7 @@ bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_solve_reque
 /* ---- parts of a space ----------------------------------------------------------------------- */
 
 /* Looks for plans of a narrower space, which bound nothing and may not be there. */
-static enum sbp_status search_part(struct sbp_job *job, const struct sbp_solve_request *part)
+static enum sbp_status search_part(struct sbp_inner_job *job, const struct sbp_solve_request *part)
 {
     const struct sbp_solve_request *const request = job->request;
     const double size_log10 = job->outcome->space_size_log10;
@@ -56,7 +56,7 @@ static enum sbp_status search_part(struct sbp_job *job, const struct sbp_solve_r
     bool too_large = false;
     job->request = part;
     job->diag = &refusal;
-    const enum sbp_status status = sbp_job_search(job, &bound_s, &too_large);
+    const enum sbp_status status = sbp_inner_search_space(job, &bound_s, &too_large);
     job->request = request;
     job->diag = diag;
     job->outcome->space_size_log10 = size_log10;
@@ -76,7 +76,7 @@ static bool next_batch_axes(const struct sbp_mesh *mesh, int batch[SBP_MAX_AXES]
 }
 
 /* Plans whose layers all split the batch by the same axes, whichever those are. */
-static enum sbp_status search_batches(struct sbp_job *job)
+static enum sbp_status search_batches(struct sbp_inner_job *job)
 {
     struct sbp_solve_request aligned = *job->request;
     int batch[SBP_MAX_AXES] = {0};
@@ -92,7 +92,7 @@ static enum sbp_status search_batches(struct sbp_job *job)
  * batch's axes that do not line up from layer to layer are the cause of: a plan of the narrower
  * space is better than none, and one whose layers all split the batch alike is mostly better than a
  * poor one. */
-static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
+static enum sbp_status search_narrower(struct sbp_inner_job *job, double bound_s)
 {
     const bool is_worth_more = job->is_misled && job->cells <= ALIGNED_CELLS;
     struct sbp_solve_request narrower = *job->request;
@@ -101,7 +101,7 @@ static enum sbp_status search_narrower(struct sbp_job *job, double bound_s)
     if (isinf(job->best.objective_s))
         SBP_TRY(search_part(job, &narrower));
     const bool is_enough =
-        isfinite(job->best.objective_s) && (!is_worth_more || sbp_job_is_near(job, bound_s));
+        isfinite(job->best.objective_s) && (!is_worth_more || sbp_inner_is_near(job, bound_s));
     if (is_enough || job->outcome->stopped)
         return SBP_OK;
     return search_batches(job);
@@ -117,7 +117,7 @@ static void align_batch(const struct sbp_cut *cut, int batch[SBP_MAX_AXES])
             left /= mesh->family[f].prime;
 }
 
-static enum sbp_status search_aligned(struct sbp_job *job)
+static enum sbp_status search_aligned(struct sbp_inner_job *job)
 {
     struct sbp_solve_request aligned = *job->request;
     int batch[SBP_MAX_AXES] = {0};
@@ -131,34 +131,34 @@ static enum sbp_status search_aligned(struct sbp_job *job)
 
 static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
 {
-    struct sbp_job *const job = context;
-    SBP_TRY(sbp_job_price_trial(job));
-    sbp_job_keep_better(job);
+    struct sbp_inner_job *const job = context;
+    SBP_TRY(sbp_inner_price_trial(job));
+    sbp_inner_keep_better(job);
     *fits = job->trial.device_bytes <= job->limit_bytes;
-    *best_s = sbp_job_goal_s(job);
+    *best_s = sbp_inner_goal_s(job);
     return SBP_OK;
 }
 
 /* Closes the gap between plan and bound where the labelled space is small. */
-static enum sbp_status refine_space(struct sbp_job *job, bool too_large, double *bound_s)
+static enum sbp_status refine_space(struct sbp_inner_job *job, bool too_large, double *bound_s)
 {
-    struct sbp_refinement refinement = {.cut = job->cut,
-                                        .request = job->request,
-                                        .capacity_bytes =
-                                            too_large ? sbp_job_room_bytes(job) : INFINITY,
-                                        .trial = &job->trial.strategy,
-                                        .price = price_refined,
-                                        .context = job,
-                                        .start_s = job->start_s,
-                                        .best_s = sbp_job_goal_s(job)};
-    SBP_TRY(sbp_job_note_interrupt(job, sbp_refine(&refinement, job->diag)));
+    struct sbp_label_branching refinement = {.cut = job->cut,
+                                             .request = job->request,
+                                             .capacity_bytes =
+                                                 too_large ? sbp_inner_room_bytes(job) : INFINITY,
+                                             .trial = &job->trial.strategy,
+                                             .price = price_refined,
+                                             .context = job,
+                                             .start_s = job->start_s,
+                                             .best_s = sbp_inner_goal_s(job)};
+    SBP_TRY(sbp_inner_note_interrupt(job, sbp_label_branch(&refinement, job->diag)));
     job->outcome->evaluations += refinement.evaluations;
     job->outcome->stopped |= refinement.stopped;
     *bound_s = fmax(*bound_s, refinement.bound_s);
     return SBP_OK;
 }
 
-static bool is_proved(const struct sbp_job *job, double bound_s)
+static bool is_proved(const struct sbp_inner_job *job, double bound_s)
 {
     return job->best.objective_s <= bound_s * (1 + 1e-9);
 }
@@ -166,18 +166,18 @@ static bool is_proved(const struct sbp_job *job, double bound_s)
 /* A search that has used up what it was given leaves it there. What several stages take is more
  * than the sum along a path, whatever the labels: labels close that gap where memory binds, by
  * leaving no plan (elsewhere: planner/outer/path_enumeration.h). */
-static bool may_refine(const struct sbp_job *job, bool too_large, double bound_s)
+static bool may_refine(const struct sbp_inner_job *job, bool too_large, double bound_s)
 {
     const bool is_sum =
         job->cut->parallel.pipeline == 1 || job->request->asked.objective == SBP_COMMUNICATION;
     return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
            job->request->asked.solver_options.max_evaluations == 0 &&
-           labels_bound(job->cut, job->request) && bound_s < sbp_job_goal_s(job) * (1 - 1e-9);
+           labels_bound(job->cut, job->request) && bound_s < sbp_inner_goal_s(job) * (1 - 1e-9);
 }
 
 /* How much hides depends on all of a step. The bound takes it for as much as may; where less does,
  * a plan that was chosen as if nothing hid may be the better one. */
-static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double bound_s)
+static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s)
 {
     const struct sbp_solve_request *const given = job->request;
     const struct sbp_parallel *parallel = &job->cut->parallel;
@@ -187,28 +187,28 @@ static enum sbp_status search_as_if_nothing_hid(struct sbp_job *job, double boun
     double unused_s = -INFINITY;
     bool too_large = false;
     if (overlap <= 0 || given->asked.objective != SBP_STEP_TIME || job->outcome->stopped ||
-        sbp_job_is_hopeless(job, bound_s) || given->asked.solver_options.max_evaluations > 0)
+        sbp_inner_is_hopeless(job, bound_s) || given->asked.solver_options.max_evaluations > 0)
         return SBP_OK;
     cautious.nothing_hides = true;
     job->request = &cautious;
     job->bounds = false;
-    const enum sbp_status status = sbp_job_search(job, &unused_s, &too_large);
+    const enum sbp_status status = sbp_inner_search_space(job, &unused_s, &too_large);
     job->request = given;
-    job->bounds = sbp_optimise_bounds(job->cut, given);
+    job->bounds = sbp_inner_is_bounded(job->cut, given);
     return status;
 }
 
-static enum sbp_status search_space(struct sbp_job *job)
+static enum sbp_status search_space(struct sbp_inner_job *job)
 {
     double bound_s = -INFINITY;
     bool too_large = false;
-    SBP_TRY(sbp_job_search(job, &bound_s, &too_large));
+    SBP_TRY(sbp_inner_search_space(job, &bound_s, &too_large));
     if (too_large && job->request->puts_memory_off) {
         job->bound_s = fmin(job->bound_s, job->bounds ? bound_s : -INFINITY);
         return SBP_OK;
     }
     if (job->request->asked.space == SBP_SPACE_FULL && !too_large && bound_s < INFINITY &&
-        !job->outcome->stopped && !sbp_job_is_hopeless(job, bound_s))
+        !job->outcome->stopped && !sbp_inner_is_hopeless(job, bound_s))
         SBP_TRY(search_narrower(job, bound_s));
     if (job->is_for_bytes) {
         job->bound_s = -INFINITY;
@@ -228,7 +228,7 @@ static enum sbp_status search_space(struct sbp_job *job)
 }
 
 /* One mesh, where levels lie. */
-static enum sbp_status search_node_mesh(struct sbp_job *job)
+static enum sbp_status search_node_mesh(struct sbp_inner_job *job)
 {
     struct sbp_megatron_mesh megatron;
     SBP_TRY(sbp_megatron_node_mesh(job->cut, &megatron, job->diag));
@@ -237,7 +237,7 @@ static enum sbp_status search_node_mesh(struct sbp_job *job)
 }
 
 /* Every tensor x data mesh, one after the other (AutoDDL, section 5: tuned by hand there). */
-static enum sbp_status search_best_mesh(struct sbp_job *job)
+static enum sbp_status search_best_mesh(struct sbp_inner_job *job)
 {
     const struct sbp_mesh *mesh = &job->cut->mesh;
     struct sbp_megatron_mesh megatron = {{0}};
@@ -268,19 +268,19 @@ static enum sbp_status search_best_mesh(struct sbp_job *job)
 
 /* Without a plan: there is none, none below the request's bound, or none was found. Every mesh of a
  * megatron space was compiled; elsewhere steps of memory are looked at, not all. */
-static enum sbp_plan_status status_without_plan(const struct sbp_job *job)
+static enum sbp_plan_status status_without_plan(const struct sbp_inner_job *job)
 {
     const bool meshes = job->megatron != NULL && job->bound_s > 0;
     if (job->outcome->stopped)
         return SBP_PLAN_TIME_LIMIT;
     if (job->bound_s == INFINITY)
         return SBP_PLAN_INFEASIBLE;
-    if (job->bound_s >= sbp_job_goal_s(job) * (1 - 1e-9)) /* by labels alone, too */
+    if (job->bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9)) /* by labels alone, too */
         return SBP_PLAN_NONE_CHEAPER;
     return meshes && !(job->request->upper_bound_s > 0) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
 }
 
-static void conclude(struct sbp_job *job)
+static void conclude(struct sbp_inner_job *job)
 {
     struct sbp_outcome *outcome = job->outcome;
     const double upper_s = job->request->upper_bound_s;
@@ -303,7 +303,7 @@ static void conclude(struct sbp_job *job)
         outcome->lower_bound_s = job->best.objective_s;
 }
 
-static enum sbp_status search_meshes(struct sbp_job *job)
+static enum sbp_status search_meshes(struct sbp_inner_job *job)
 {
     switch (sbp_space_rule(job->request->asked.space)->mesh) {
     case SBP_MESH_BEST:
@@ -315,7 +315,8 @@ static enum sbp_status search_meshes(struct sbp_job *job)
     }
 }
 
-static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(struct sbp_job *job))
+static enum sbp_status optimise(struct sbp_inner_job *job,
+                                enum sbp_status (*look)(struct sbp_inner_job *job))
 {
     const struct sbp_graph *graph = &job->cut->graph;
     SBP_TRY(sbp_strategy_alloc(graph, job->arena, &job->best.strategy));
@@ -330,8 +331,9 @@ static enum sbp_status optimise(struct sbp_job *job, enum sbp_status (*look)(str
 }
 
 static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_request *request,
-                             enum sbp_status (*look)(struct sbp_job *job), struct sbp_arena *arena,
-                             struct sbp_outcome *outcome, struct sbp_diag *diag)
+                             enum sbp_status (*look)(struct sbp_inner_job *job),
+                             struct sbp_arena *arena, struct sbp_outcome *outcome,
+                             struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
     struct sbp_solve_request timed = *request;
@@ -339,17 +341,18 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
         timed.deadline_s = start_s + timed.asked.solver_options.time_limit_s;
     *outcome = (struct sbp_outcome){
         .objective_s = INFINITY, .strategy_s = INFINITY, .lower_bound_s = -INFINITY};
-    struct sbp_job job = {.cut = cut,
-                          .arena = arena,
-                          .request = &timed,
-                          .outcome = outcome,
-                          .diag = diag,
-                          .best = {.objective_s = INFINITY},
-                          .limit_bytes = sbp_request_limit_bytes(&request->asked, cut->cluster),
-                          .start_s = start_s,
-                          .least_bytes = INFINITY,
-                          .bound_s = INFINITY,
-                          .bounds = sbp_optimise_bounds(cut, request)};
+    struct sbp_inner_job job = {.cut = cut,
+                                .arena = arena,
+                                .request = &timed,
+                                .outcome = outcome,
+                                .diag = diag,
+                                .best = {.objective_s = INFINITY},
+                                .limit_bytes =
+                                    sbp_request_limit_bytes(&request->asked, cut->cluster),
+                                .start_s = start_s,
+                                .least_bytes = INFINITY,
+                                .bound_s = INFINITY,
+                                .bounds = sbp_inner_is_bounded(cut, request)};
     const enum sbp_status status = optimise(&job, look);
     sbp_arena_free(&job.scratch);
     if (status == SBP_E_MEMORY)
@@ -358,31 +361,32 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
     return status;
 }
 
-enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_solve_request *request,
-                             struct sbp_arena *arena, struct sbp_outcome *outcome,
-                             struct sbp_diag *diag)
+enum sbp_status sbp_inner_solve(const struct sbp_cut *cut, const struct sbp_solve_request *request,
+                                struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                struct sbp_diag *diag)
 {
     return begin(cut, request, search_meshes, arena, outcome, diag);
 }
 
-enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut,
-                                     const struct sbp_solve_request *request,
-                                     struct sbp_arena *arena, struct sbp_outcome *outcome,
-                                     struct sbp_diag *diag)
+enum sbp_status sbp_inner_solve_aligned(const struct sbp_cut *cut,
+                                        const struct sbp_solve_request *request,
+                                        struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                        struct sbp_diag *diag)
 {
     return begin(cut, request, search_aligned, arena, outcome, diag);
 }
 
-static enum sbp_status search_for_bytes(struct sbp_job *job)
+static enum sbp_status search_for_bytes(struct sbp_inner_job *job)
 {
     job->is_for_bytes = true;
     job->bounds = false;
     return search_meshes(job);
 }
 
-enum sbp_status sbp_optimise_least(const struct sbp_cut *cut,
-                                   const struct sbp_solve_request *request, struct sbp_arena *arena,
-                                   struct sbp_outcome *outcome, struct sbp_diag *diag)
+enum sbp_status sbp_inner_solve_for_bytes(const struct sbp_cut *cut,
+                                          const struct sbp_solve_request *request,
+                                          struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                          struct sbp_diag *diag)
 {
     return begin(cut, request, search_for_bytes, arena, outcome, diag);
 }
@@ -398,12 +402,12 @@ static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
     return SBP_OK;
 }
 
-/* One call of sbp_optimise_bound, or of sbp_optimise_least_bytes: that looks closely. */
+/* One call of sbp_inner_bound, or of sbp_inner_least_bytes: that looks closely. */
 struct bounding {
     const struct sbp_cut *cut;
     const struct sbp_solve_request *request;
     bool is_close;
-    struct sbp_optimise_bound bound;
+    struct sbp_inner_bound bound;
 };
 
 /* Of one space, or of one mesh of several. */
@@ -411,11 +415,11 @@ static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron
                                    struct sbp_diag *diag)
 {
     const double reserve = (double)b->cut->cluster->reserve_bytes;
-    struct sbp_optimise_bound *const bound = &b->bound;
+    struct sbp_inner_bound *const bound = &b->bound;
     struct sbp_space space;
-    struct sbp_space_bound found;
+    struct sbp_lagrangian_bound found;
     SBP_TRY(sbp_space_make(b->cut, b->request, NULL, megatron, &space, diag));
-    bound->space_size_log10 = fmax(bound->space_size_log10, sbp_job_space_size_log10(&space));
+    bound->space_size_log10 = fmax(bound->space_size_log10, sbp_inner_space_size_log10(&space));
     if (space.is_refuted) {
         bound->bound_s = fmin(bound->bound_s, space.least_s);
         bound->time_s = fmin(bound->time_s, space.least_s);
@@ -425,11 +429,11 @@ static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron
     }
     const double room =
         (double)sbp_request_limit_bytes(&b->request->asked, b->cut->cluster) - reserve;
-    enum sbp_status status = sbp_space_bound(&space, room, &space.arena, &found);
+    enum sbp_status status = sbp_lagrangian_bound(&space, room, &space.arena, &found);
     if (status == SBP_OK && b->is_close)
         status = bound_bytes(&space, &found.least_bytes);
     if (status == SBP_OK) {
-        const bool holds = sbp_optimise_bounds(b->cut, b->request);
+        const bool holds = sbp_inner_is_bounded(b->cut, b->request);
         bound->bound_s =
             fmin(bound->bound_s, holds || isinf(found.bound_s) ? found.bound_s : -INFINITY);
         bound->time_s = fmin(bound->time_s, holds ? found.time_s : -INFINITY);
@@ -459,8 +463,8 @@ static enum sbp_status bound_meshes(struct bounding *b, struct sbp_diag *diag)
 static enum sbp_status bound_any(struct bounding *b, struct sbp_diag *diag)
 {
     struct sbp_megatron_mesh megatron;
-    b->bound = (struct sbp_optimise_bound){
-        .bound_s = INFINITY, .time_s = INFINITY, .least_bytes = INFINITY};
+    b->bound =
+        (struct sbp_inner_bound){.bound_s = INFINITY, .time_s = INFINITY, .least_bytes = INFINITY};
     switch (sbp_space_rule(b->request->asked.space)->mesh) {
     case SBP_MESH_BEST:
         return bound_meshes(b, diag);
@@ -472,9 +476,8 @@ static enum sbp_status bound_any(struct bounding *b, struct sbp_diag *diag)
     }
 }
 
-enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut,
-                                   const struct sbp_solve_request *request,
-                                   struct sbp_optimise_bound *bound, struct sbp_diag *diag)
+enum sbp_status sbp_inner_bound(const struct sbp_cut *cut, const struct sbp_solve_request *request,
+                                struct sbp_inner_bound *bound, struct sbp_diag *diag)
 {
     struct bounding bounding = {.cut = cut, .request = request};
     const enum sbp_status status = bound_any(&bounding, diag);
@@ -482,9 +485,9 @@ enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut,
     return status;
 }
 
-enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
-                                         const struct sbp_solve_request *request, double *bytes,
-                                         struct sbp_diag *diag)
+enum sbp_status sbp_inner_least_bytes(const struct sbp_cut *cut,
+                                      const struct sbp_solve_request *request, double *bytes,
+                                      struct sbp_diag *diag)
 {
     struct sbp_solve_request all = *request;
     struct bounding bounding = {.cut = cut, .request = &all, .is_close = true};
@@ -494,20 +497,20 @@ enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
     return status;
 }
 
-enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut,
-                                     const struct sbp_solve_request *request,
-                                     struct sbp_problem *problem, struct sbp_diag *diag)
+enum sbp_status sbp_inner_problem(const struct sbp_cut *cut,
+                                  const struct sbp_solve_request *request,
+                                  struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_space space;
     if (sbp_space_rule(request->asked.space)->mesh != SBP_MESH_FREE)
         return sbp_fail(diag, SBP_E_USAGE,
                         "--problem: space %s is a problem for each of its meshes; legal with "
                         "full, autoddl, data-parallel and others that split layer by layer",
-                        sbp_space_name(request->asked.space));
+                        sbp_request_space_name(request->asked.space));
     SBP_TRY(sbp_space_make(cut, request, NULL, NULL, &space, diag));
     const double room = (double)(sbp_request_limit_bytes(&request->asked, cut->cluster) -
                                  cut->cluster->reserve_bytes);
-    const enum sbp_status status = sbp_space_problem(&space, room, problem, diag);
+    const enum sbp_status status = sbp_pricing_problem(&space, room, problem, diag);
     sbp_space_free(&space);
     return status;
 }

@@ -10,7 +10,7 @@
 #include "costmodel/program/cut.h"
 #include "planner/space/solve_request.h"
 
-struct sbp_ranked; /* planner/inner/solution_pool.h */
+struct sbp_pool_plan; /* planner/inner/solution_pool.h */
 
 struct sbp_outcome {
     enum sbp_plan_status status;
@@ -28,10 +28,10 @@ struct sbp_outcome {
                              plan, and lower_bound_s holds without the limit */
     int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
     double least_bytes;   /* no plan, of a whole search: no candidate that was seen needs less */
-    const struct sbp_ranked *leanest; /* no cut, of a whole search: that needs needed_bytes, in the
-                                         plan's arena; NULL: no strategy's labels go together */
-    const char *algorithm;            /* the solver that answered */
-    double space_size_log10;          /* of the number of unlabelled strategies */
+    const struct sbp_pool_plan *leanest; /* no cut, of a whole search: that needs needed_bytes, in
+                                         the plan's arena; NULL: no strategy's labels go together */
+    const char *algorithm;               /* the solver that answered */
+    double space_size_log10;             /* of the number of unlabelled strategies */
     int curve_count;
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };
@@ -40,23 +40,24 @@ struct sbp_outcome {
  * outcome->status; then outcome->strategy is unusable, unless outcome->strategy_s is finite.
  * E_INPUT: the space holds no legal strategy because sizes do not divide (named), or a fix is
  * wrong; E_UNSUPPORTED: the solver refuses the problem. */
-enum sbp_status sbp_optimise(const struct sbp_cut *cut, const struct sbp_solve_request *request,
-                             struct sbp_arena *arena, struct sbp_outcome *outcome,
-                             struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inner_solve(const struct sbp_cut *cut, const struct sbp_solve_request *request,
+                                struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                struct sbp_diag *diag) SBP_MUST_USE;
 
-/* As sbp_optimise, but only plans whose layers all split the batch by as many axes as divide it,
+/* As sbp_inner_solve, but only plans whose layers all split the batch by as many axes as divide it,
  * the outermost first: quick, mostly legal and rarely the best. Bounds nothing. A space without
  * such plans is an answer, too. */
-enum sbp_status sbp_optimise_aligned(const struct sbp_cut *cut,
-                                     const struct sbp_solve_request *request,
-                                     struct sbp_arena *arena, struct sbp_outcome *outcome,
-                                     struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inner_solve_aligned(const struct sbp_cut *cut,
+                                        const struct sbp_solve_request *request,
+                                        struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
 
-/* As sbp_optimise, but for the plan that needs the least memory by the memory model, whatever it
+/* As sbp_inner_solve, but for the plan that needs the least memory by the memory model, whatever it
  * costs; as compiled it may need more than another one. Bounds nothing. */
-enum sbp_status sbp_optimise_least(const struct sbp_cut *cut,
-                                   const struct sbp_solve_request *request, struct sbp_arena *arena,
-                                   struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inner_solve_for_bytes(const struct sbp_cut *cut,
+                                          const struct sbp_solve_request *request,
+                                          struct sbp_arena *arena, struct sbp_outcome *outcome,
+                                          struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What no plan of the request's space can beat, without a search: bound_s under the memory limit
  * (INFINITY: memory alone rules all of it out), time_s without one, least_bytes that a device needs
@@ -64,30 +65,27 @@ enum sbp_status sbp_optimise_least(const struct sbp_cut *cut,
  * (boxing=path, cyclic schedules, weights with owners). E_INPUT: no legal strategy; SBP_STOPPED.
  * From the request's refuted_s on, which is of what is bounded alone, time_s is all that is found
  * out: bound_s is that, least_bytes 0. */
-struct sbp_optimise_bound {
+struct sbp_inner_bound {
     double bound_s, time_s, least_bytes;
     double space_size_log10; /* as in sbp_outcome */
 };
-enum sbp_status sbp_optimise_bound(const struct sbp_cut *cut,
-                                   const struct sbp_solve_request *request,
-                                   struct sbp_optimise_bound *bound,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inner_bound(const struct sbp_cut *cut, const struct sbp_solve_request *request,
+                                struct sbp_inner_bound *bound, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What no plan of the request's space needs less memory than on a device, reserve included, by a
- * closer look than sbp_optimise_bound takes (planner/pricing/working_set.h). The request's
+ * closer look than sbp_inner_bound takes (planner/pricing/working_set.h). The request's
  * refuted_s is 0. E_INPUT: no legal strategy; SBP_STOPPED. */
-enum sbp_status sbp_optimise_least_bytes(const struct sbp_cut *cut,
-                                         const struct sbp_solve_request *request, double *bytes,
-                                         struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inner_least_bytes(const struct sbp_cut *cut,
+                                      const struct sbp_solve_request *request, double *bytes,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whether prices of the request's space are never above those of its plans. */
-bool sbp_optimise_bounds(const struct sbp_cut *cut, const struct sbp_solve_request *request);
+bool sbp_inner_is_bounded(const struct sbp_cut *cut, const struct sbp_solve_request *request);
 
 /* The pairwise problem of a request alone, memory as the search models it: for other solvers.
  * E_USAGE: the space is not one problem; SBP_STOPPED. */
-enum sbp_status sbp_optimise_problem(const struct sbp_cut *cut,
-                                     const struct sbp_solve_request *request,
-                                     struct sbp_problem *problem,
-                                     struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_inner_problem(const struct sbp_cut *cut,
+                                  const struct sbp_solve_request *request,
+                                  struct sbp_problem *problem, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -1,4 +1,4 @@
-/* One call of sbp_optimise, in parts: from a space to a choice (space_solve.c), from a choice to
+/* One call of sbp_inner_solve, in parts: from a space to a choice (space_solve.c), from a choice to
  * a labelled and priced cut, again and again until one fits (capacity_rounds.c), and which spaces
  * are searched one after the other (cut_solve.c). Internal.
  */
@@ -17,7 +17,7 @@ struct sbp_candidate {
     int64_t device_bytes;
 };
 
-struct sbp_job {
+struct sbp_inner_job {
     const struct sbp_cut *cut;
     struct sbp_arena *arena; /* of the plan that is found */
     const struct sbp_solve_request *request;
@@ -40,7 +40,7 @@ struct sbp_job {
 };
 
 /* Only plans that cost less are worth looking for. */
-static inline double sbp_job_goal_s(const struct sbp_job *job)
+static inline double sbp_inner_goal_s(const struct sbp_inner_job *job)
 {
     const double upper_s = job->request->upper_bound_s;
     const double best_s = job->best.objective_s;
@@ -48,19 +48,19 @@ static inline double sbp_job_goal_s(const struct sbp_job *job)
 }
 
 /* Whether a bound leaves nothing to look for. */
-static inline bool sbp_job_is_hopeless(const struct sbp_job *job, double bound_s)
+static inline bool sbp_inner_is_hopeless(const struct sbp_inner_job *job, double bound_s)
 {
-    return job->bounds && bound_s >= sbp_job_goal_s(job) * (1 - 1e-9);
+    return job->bounds && bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9);
 }
 
 /* Whether the plan is so near to a bound that it is not worth another way to look for one. */
-static inline bool sbp_job_is_near(const struct sbp_job *job, double bound_s)
+static inline bool sbp_inner_is_near(const struct sbp_inner_job *job, double bound_s)
 {
     return job->best.objective_s <= 1.01 * bound_s;
 }
 
 /* Of the memory model: what a device has beside the reserve. */
-static inline double sbp_job_room_bytes(const struct sbp_job *job)
+static inline double sbp_inner_room_bytes(const struct sbp_inner_job *job)
 {
     return job->request->puts_memory_off
                ? INFINITY
@@ -68,14 +68,15 @@ static inline double sbp_job_room_bytes(const struct sbp_job *job)
 }
 
 /* An interrupt while a space is built is an answer like one while it is searched. */
-static inline enum sbp_status sbp_job_note_interrupt(struct sbp_job *job, enum sbp_status status)
+static inline enum sbp_status sbp_inner_note_interrupt(struct sbp_inner_job *job,
+                                                       enum sbp_status status)
 {
     job->outcome->stopped |= status == SBP_STOPPED;
     return status == SBP_STOPPED ? SBP_OK : status;
 }
 
 /* Of the number of a space's strategies. */
-double sbp_job_space_size_log10(const struct sbp_space *space);
+double sbp_inner_space_size_log10(const struct sbp_space *space);
 
 /* Instead of a capacity: the choice that needs the least memory by the space's model. */
 #define SBP_FOR_BYTES (-1.0)
@@ -83,17 +84,19 @@ double sbp_job_space_size_log10(const struct sbp_space *space);
 /* Solves a space under a capacity (INFINITY: none), or for SBP_FOR_BYTES. *choice (job->scratch)
  * stays NULL without one; *bound_s: what no choice that fits can beat, or the goal where that is
  * less, INFINITY when none fits, -INFINITY when nothing is proved. */
-enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space,
-                              double capacity_bytes, int **choice, double *bound_s) SBP_MUST_USE;
+enum sbp_status sbp_inner_solve_space(struct sbp_inner_job *job, const struct sbp_space *space,
+                                      double capacity_bytes, int **choice,
+                                      double *bound_s) SBP_MUST_USE;
 
 /* Closes, compiles and prices job->trial.strategy. E_INPUT, with no text: it is not legal (a way
  * between two rests splits a class further than the space knows). */
-enum sbp_status sbp_job_price_trial(struct sbp_job *job) SBP_MUST_USE;
+enum sbp_status sbp_inner_price_trial(struct sbp_inner_job *job) SBP_MUST_USE;
 /* Keeps the priced trial where it is the best so far and fits. */
-void sbp_job_keep_better(struct sbp_job *job);
+void sbp_inner_keep_better(struct sbp_inner_job *job);
 
 /* The unlabelled search of the request's space: raises *bound_s to what is proved of the space, and
  * keeps the best plan. *too_large: memory binds. E_INPUT: no legal strategy. */
-enum sbp_status sbp_job_search(struct sbp_job *job, double *bound_s, bool *too_large) SBP_MUST_USE;
+enum sbp_status sbp_inner_search_space(struct sbp_inner_job *job, double *bound_s,
+                                       bool *too_large) SBP_MUST_USE;
 
 #endif

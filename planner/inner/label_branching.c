@@ -26,7 +26,7 @@ struct part {
 };
 
 struct refiner {
-    struct sbp_refinement *out;
+    struct sbp_label_branching *out;
     struct sbp_diag *diag;
     struct sbp_cut view; /* the cut on a mesh whose axes are families of their own */
     struct sbp_space space;
@@ -242,7 +242,7 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
             push(r, &part);
         }
     }
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     return status;
 }
 
@@ -253,7 +253,7 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
 static int unread_sums(const struct refiner *r, const struct sbp_transfer *transfer,
                        const int *choice, const struct sbp_family *family)
 {
-    const struct sbp_pair pair = sbp_pair_of_transfer(&r->space, transfer);
+    const struct sbp_edge_ends pair = sbp_edge_of_input(&r->space, transfer);
     int unread = 0;
     for (int axis = family->first; axis < family->first + family->count; axis++) {
         const int left = role_on(r, transfer->from, choice[transfer->from], axis);
@@ -381,9 +381,9 @@ static enum sbp_status search_parts(struct refiner *r)
 
 static enum sbp_status refine(struct refiner *r)
 {
-    if (sbp_space_cells(&r->space) > MOST_CELLS)
+    if (sbp_message_cells(&r->space) > MOST_CELLS)
         return SBP_OK;
-    SBP_TRY(sbp_space_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
+    SBP_TRY(sbp_pricing_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
     enum sbp_status status = tabulate(r);
     if (status == SBP_OK)
         status = search_parts(r);
@@ -393,7 +393,7 @@ static enum sbp_status refine(struct refiner *r)
     return status;
 }
 
-enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *diag)
+enum sbp_status sbp_label_branch(struct sbp_label_branching *refinement, struct sbp_diag *diag)
 {
     refinement->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};

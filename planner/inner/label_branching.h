@@ -12,7 +12,7 @@
 
 #include "planner/inner/cut_solve.h"
 
-struct sbp_refinement {
+struct sbp_label_branching {
     const struct sbp_cut *cut;
     const struct sbp_solve_request *request;
     double capacity_bytes;      /* of the space's memory model, INFINITY: none */
@@ -31,6 +31,7 @@ struct sbp_refinement {
 
 /* Does nothing (bound -INFINITY) where the labelled space is too large. Deterministic: stops after
  * a fixed number of sub-problems, or on the request's time limit and flag. E_MEMORY. */
-enum sbp_status sbp_refine(struct sbp_refinement *refinement, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_label_branch(struct sbp_label_branching *refinement,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

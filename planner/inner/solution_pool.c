@@ -5,13 +5,13 @@
 /* Costs differ by round-off where search and program add in another order. */
 #define ROUND_OFF 1e-9
 
-enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, const struct sbp_graph *graph,
-                                 struct sbp_arena *arena, int most)
+enum sbp_status sbp_pool_init(struct sbp_pool *ranking, const struct sbp_graph *graph,
+                              struct sbp_arena *arena, int most)
 {
-    *ranking = (struct sbp_ranking){.most = most,
-                                    .plan = SBP_NEW(arena, struct sbp_ranked, most),
-                                    .rest_s = -INFINITY,
-                                    .left_s = INFINITY};
+    *ranking = (struct sbp_pool){.most = most,
+                                 .plan = SBP_NEW(arena, struct sbp_pool_plan, most),
+                                 .rest_s = -INFINITY,
+                                 .left_s = INFINITY};
     if (ranking->plan == NULL)
         return SBP_E_MEMORY;
     for (int i = 0; i < most; i++)
@@ -19,7 +19,7 @@ enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, const struct sbp_g
     return SBP_OK;
 }
 
-double sbp_ranking_goal_s(const struct sbp_ranking *ranking)
+double sbp_pool_goal_s(const struct sbp_pool *ranking)
 {
     return ranking->count == ranking->most ? ranking->plan[ranking->most - 1].objective_s
                                            : INFINITY;
@@ -31,7 +31,7 @@ static bool is_close(double a, double b)
 }
 
 /* Whether two plans differ in nothing but words, or are one that was found twice. */
-static bool is_same_plan(const struct sbp_ranked *a, const struct sbp_ranked *b)
+static bool is_same_plan(const struct sbp_pool_plan *a, const struct sbp_pool_plan *b)
 {
     if (a->split == NULL || b->split == NULL)
         return false;
@@ -39,13 +39,13 @@ static bool is_same_plan(const struct sbp_ranked *a, const struct sbp_ranked *b)
                            a->parallel.pipeline == b->parallel.pipeline &&
                            a->parallel.micro_batch == b->parallel.micro_batch;
     return a->split == b->split || ((same_step || sbp_parallel_equal(&a->parallel, &b->parallel)) &&
-                                    sbp_splits_equal(a->split, b->split));
+                                    sbp_subspace_splits_equal(a->split, b->split));
 }
 
 /* Takes a plan off the list; its strategy's arrays stay behind the last. */
-static void remove_at(struct sbp_ranking *ranking, int at)
+static void remove_at(struct sbp_pool *ranking, int at)
 {
-    const struct sbp_ranked removed = ranking->plan[at];
+    const struct sbp_pool_plan removed = ranking->plan[at];
     ranking->count--;
     for (int i = at; i < ranking->count; i++)
         ranking->plan[i] = ranking->plan[i + 1];
@@ -53,7 +53,7 @@ static void remove_at(struct sbp_ranking *ranking, int at)
 }
 
 /* Removes what is the same plan and costs more. Whether there is one that does not. */
-static bool is_listed(struct sbp_ranking *ranking, const struct sbp_ranked *offered)
+static bool is_listed(struct sbp_pool *ranking, const struct sbp_pool_plan *offered)
 {
     bool listed = false;
     for (int i = ranking->count - 1; i >= 0; i--) {
@@ -67,10 +67,10 @@ static bool is_listed(struct sbp_ranking *ranking, const struct sbp_ranked *offe
     return listed;
 }
 
-void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_cut *cut,
-                       const struct sbp_strategy *strategy, const struct sbp_ranked *offered)
+void sbp_pool_offer(struct sbp_pool *ranking, const struct sbp_cut *cut,
+                    const struct sbp_strategy *strategy, const struct sbp_pool_plan *offered)
 {
-    struct sbp_ranked taken = *offered;
+    struct sbp_pool_plan taken = *offered;
     taken.parallel = cut->parallel;
     if (is_listed(ranking, &taken))
         return;
@@ -89,12 +89,12 @@ void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_cut *cut,
     ranking->plan[at] = taken;
 }
 
-void sbp_ranking_close(struct sbp_ranking *ranking, double open_s)
+void sbp_pool_close(struct sbp_pool *ranking, double open_s)
 {
     open_s = fmin(open_s, ranking->left_s);
     ranking->proved = 0;
     while (ranking->proved < ranking->count &&
            ranking->plan[ranking->proved].objective_s * (1 - ROUND_OFF) <= open_s)
         ranking->proved++;
-    ranking->rest_s = fmin(open_s, sbp_ranking_goal_s(ranking));
+    ranking->rest_s = fmin(open_s, sbp_pool_goal_s(ranking));
 }

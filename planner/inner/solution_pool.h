@@ -9,7 +9,7 @@
 
 #include "planner/space/subspace.h"
 
-struct sbp_ranked {
+struct sbp_pool_plan {
     struct sbp_parallel parallel;
     struct sbp_strategy strategy;
     const struct sbp_splits *split; /* which plan it is; NULL where one is asked for */
@@ -18,25 +18,25 @@ struct sbp_ranked {
     int64_t device_bytes;
 };
 
-struct sbp_ranking {
-    int most, count;         /* plans asked for, and found */
-    struct sbp_ranked *plan; /* (most) the best first */
-    int proved;              /* of the first so many it is proved that there are no better ones */
-    double rest_s;           /* a plan that is not listed costs at least this; INFINITY: no more */
-    double left_s;           /* the least of what was offered and found no place */
+struct sbp_pool {
+    int most, count;            /* plans asked for, and found */
+    struct sbp_pool_plan *plan; /* (most) the best first */
+    int proved;    /* of the first so many it is proved that there are no better ones */
+    double rest_s; /* a plan that is not listed costs at least this; INFINITY: no more */
+    double left_s; /* the least of what was offered and found no place */
 };
 
 /* Strategies of the graph come out of the arena. E_MEMORY. */
-enum sbp_status sbp_ranking_init(struct sbp_ranking *ranking, const struct sbp_graph *graph,
-                                 struct sbp_arena *arena, int most) SBP_MUST_USE;
+enum sbp_status sbp_pool_init(struct sbp_pool *ranking, const struct sbp_graph *graph,
+                              struct sbp_arena *arena, int most) SBP_MUST_USE;
 /* A plan is wanted if it costs less than this; INFINITY while there are too few. */
-double sbp_ranking_goal_s(const struct sbp_ranking *ranking);
+double sbp_pool_goal_s(const struct sbp_pool *ranking);
 /* Copies a strategy of the cut into its place, where it costs less than the goal and than the same
  * plan in the list, which it replaces. With several asked for, offered->split is
  * given and kept; of one candidate's plan that is offered twice it is the same pointer. */
-void sbp_ranking_offer(struct sbp_ranking *ranking, const struct sbp_cut *cut,
-                       const struct sbp_strategy *strategy, const struct sbp_ranked *offered);
+void sbp_pool_offer(struct sbp_pool *ranking, const struct sbp_cut *cut,
+                    const struct sbp_strategy *strategy, const struct sbp_pool_plan *offered);
 /* With all open_s or more that is not settled: counts what is proved. */
-void sbp_ranking_close(struct sbp_ranking *ranking, double open_s);
+void sbp_pool_close(struct sbp_pool *ranking, double open_s);
 
 #endif

@@ -58,13 +58,13 @@ static void unfold_rests(const struct sbp_problem *problem, const struct sbp_eli
 }
 
 /* What the rounds before have left of the request's time and evaluations. */
-static struct sbp_solver_options options_left(const struct sbp_job *job)
+static struct sbp_solver_options options_left(const struct sbp_inner_job *job)
 {
     return sbp_solver_options_left(job->request->asked.solver_options, sbp_clock_s() - job->start_s,
                                    job->outcome->evaluations);
 }
 
-static void note_solution(struct sbp_job *job, const struct sbp_solution *solution,
+static void note_solution(struct sbp_inner_job *job, const struct sbp_solution *solution,
                           const char *name)
 {
     struct sbp_outcome *outcome = job->outcome;
@@ -107,13 +107,13 @@ static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_wo
     return SBP_OK;
 }
 
-/* One call of sbp_job_solve. */
+/* One call of sbp_inner_solve_space. */
 struct solving {
-    struct sbp_job *job;
+    struct sbp_inner_job *job;
     const struct sbp_space *space; /* as it was asked for, or its bytes */
     double capacity_bytes, goal_s;
-    struct sbp_reduction reduction; /* .choice is NULL where the space was taken whole */
-    int *choice;                    /* of the space */
+    struct sbp_message_reduction reduction; /* .choice is NULL where the space was taken whole */
+    int *choice;                            /* of the space */
     double bound_s;
 };
 
@@ -123,7 +123,7 @@ static enum sbp_status solve_tables(struct solving *s, const struct sbp_space *s
                                     const struct sbp_solver_options *options,
                                     struct sbp_solution *solution, bool *found)
 {
-    struct sbp_job *job = s->job;
+    struct sbp_inner_job *job = s->job;
     struct sbp_problem problem;
     const struct sbp_solver *used = NULL;
     int folded = 0;
@@ -131,10 +131,10 @@ static enum sbp_status solve_tables(struct solving *s, const struct sbp_space *s
         SBP_NEW(&job->scratch, struct sbp_elimination, space->variable_count + 1);
     if (steps == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_space_problem(space, s->capacity_bytes, &problem, job->diag));
+    SBP_TRY(sbp_pricing_problem(space, s->capacity_bytes, &problem, job->diag));
     enum sbp_status status = fold_rests(space, &problem, steps, &folded);
     if (status == SBP_OK)
-        status = sbp_solve(solver, &problem, options, solution, &used, job->diag);
+        status = sbp_solver_solve(solver, &problem, options, solution, &used, job->diag);
     *found = status == SBP_OK && solution->choice != NULL;
     if (status == SBP_OK)
         note_solution(job, solution, used->name);
@@ -162,7 +162,7 @@ static enum sbp_status solve_whole(struct solving *s, bool *found)
         solve_tables(s, s->space, s->job->request->asked.solver, &options, &solution, found);
     if (status == SBP_OK)
         s->bound_s = proved_s(&solution);
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     return status;
 }
 
@@ -178,7 +178,7 @@ static bool is_interrupted(const struct solving *s)
  * the tables' solver comes to no end. */
 static enum sbp_status solve_reduced(struct solving *s, bool *found)
 {
-    const struct sbp_reduction *reduction = &s->reduction;
+    const struct sbp_message_reduction *reduction = &s->reduction;
     struct sbp_solution solution = {0};
     struct sbp_solver_options options = options_left(s->job);
     /* The known choice is one of those that are left. */
@@ -196,14 +196,14 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
     for (int v = 0; *found && v < s->space->variable_count; v++)
         s->choice[v] = reduction->original[v][s->choice[v]];
     *found = *found && solution.cost <= reduction->upper_s;
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     return status;
 }
 
 static enum sbp_status reduce_and_solve(struct solving *s, bool *found)
 {
-    SBP_TRY(
-        sbp_space_reduce(s->space, s->capacity_bytes, s->goal_s, &s->job->scratch, &s->reduction));
+    SBP_TRY(sbp_message_reduce(s->space, s->capacity_bytes, s->goal_s, &s->job->scratch,
+                               &s->reduction));
     s->job->outcome->evaluations += s->reduction.evaluations;
     s->job->outcome->stopped |= s->reduction.stopped;
     s->job->outcome->algorithm = "exact";
@@ -224,19 +224,19 @@ static bool may_reduce(const struct solving *s)
     const struct sbp_solver *solver = s->job->request->asked.solver;
     return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
            s->job->request->asked.solver_options.max_evaluations == 0 &&
-           sbp_space_cells(s->space) >
+           sbp_message_cells(s->space) >
                (isfinite(s->capacity_bytes) ? FEW_LABELLED_CELLS : FEW_CELLS);
 }
 
-enum sbp_status sbp_job_solve(struct sbp_job *job, const struct sbp_space *space,
-                              double capacity_bytes, int **choice, double *bound_s)
+enum sbp_status sbp_inner_solve_space(struct sbp_inner_job *job, const struct sbp_space *space,
+                                      double capacity_bytes, int **choice, double *bound_s)
 {
     struct sbp_space bytes;
     const bool least = capacity_bytes == SBP_FOR_BYTES;
     struct solving s = {.job = job,
                         .space = space,
                         .capacity_bytes = least ? INFINITY : capacity_bytes,
-                        .goal_s = job->bounds && !least ? sbp_job_goal_s(job) : INFINITY,
+                        .goal_s = job->bounds && !least ? sbp_inner_goal_s(job) : INFINITY,
                         .choice = SBP_NEW(&job->scratch, int, space->variable_count + 1),
                         .bound_s = -INFINITY};
     bool found = false;

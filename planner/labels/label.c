@@ -17,9 +17,9 @@ struct labeller {
     struct sbp_arena arena;
     uint8_t *role; /* (variable, axis) being worked on */
     uint8_t *best_role;
-    struct sbp_judge judge; /* of role */
-    int *variable;          /* (1 + most keeps of a variable) scratch: exchanged together */
-    double bound_s;         /* the unlabelled price of all transfers and keeps */
+    struct sbp_label_score judge; /* of role */
+    int *variable;                /* (1 + most keeps of a variable) scratch: exchanged together */
+    double bound_s;               /* the unlabelled price of all transfers and keeps */
 };
 
 static enum sbp_status prepare(struct labeller *l)
@@ -30,22 +30,22 @@ static enum sbp_status prepare(struct labeller *l)
     l->variable = SBP_NEW(&l->arena, int, space->keep_count + 1);
     if (l->role == NULL || l->best_role == NULL || l->variable == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_judge_init(&l->judge, space, l->choice, &l->arena));
+    SBP_TRY(sbp_label_score_init(&l->judge, space, l->choice, &l->arena));
     for (int i = 0; i < space->transfer_count; i++)
         l->bound_s +=
-            sbp_space_transfer_s(space, &space->transfer[i], l->choice[space->transfer[i].from],
-                                 l->choice[space->transfer[i].to]);
+            sbp_pricing_input_edge_s(space, &space->transfer[i], l->choice[space->transfer[i].from],
+                                     l->choice[space->transfer[i].to]);
     for (int i = 0; i < space->keep_count; i++)
         l->bound_s +=
-            sbp_space_keep_s(space, &space->keep[i], l->choice[space->keep[i].op_variable],
-                             l->choice[space->keep[i].rest_variable]);
+            sbp_pricing_output_edge_s(space, &space->keep[i], l->choice[space->keep[i].op_variable],
+                                      l->choice[space->keep[i].rest_variable]);
     return SBP_OK;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------ */
 
 /* Legality first, then cost; differences in roundoff are none. */
-static bool is_better(const struct sbp_label_score *a, const struct sbp_label_score *b)
+static bool is_better(const struct sbp_label_value *a, const struct sbp_label_value *b)
 {
     const int broken_a = a->broken_rests + a->broken_classes;
     const int broken_b = b->broken_rests + b->broken_classes;
@@ -54,7 +54,7 @@ static bool is_better(const struct sbp_label_score *a, const struct sbp_label_sc
     return a->transfer_s < b->transfer_s * (1 - 1e-12);
 }
 
-static bool is_perfect(const struct labeller *l, const struct sbp_label_score *score)
+static bool is_perfect(const struct labeller *l, const struct sbp_label_value *score)
 {
     return score->broken_rests + score->broken_classes == 0 &&
            score->transfer_s <= l->bound_s * (1 + 1e-12);
@@ -179,15 +179,15 @@ static bool try_exchange(struct labeller *l, int variable, bool along, int i, in
         return false;
     for (int k = 0; k < count; k++)
         exchange(l, l->variable[k], i, j);
-    const struct sbp_label_score moved =
-        sbp_judge_change(&l->judge, l->role, l->variable, count, i, j);
+    const struct sbp_label_value moved =
+        sbp_label_score_change(&l->judge, l->role, l->variable, count, i, j);
     if (is_better(&moved, &l->judge.score)) {
-        sbp_judge_keep(&l->judge, &moved);
+        sbp_label_score_keep(&l->judge, &moved);
         return true;
     }
     for (int k = 0; k < count; k++)
         exchange(l, l->variable[k], i, j);
-    sbp_judge_take_back(&l->judge, l->role, l->variable, count, i, j);
+    sbp_label_score_take_back(&l->judge, l->role, l->variable, count, i, j);
     return false;
 }
 
@@ -237,12 +237,12 @@ static void shake(const struct labeller *l, struct sbp_random *random)
         }
 }
 
-static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, int *broken_class)
+static struct sbp_label_value search_labels(struct labeller *l, uint64_t seed, int *broken_class)
 {
     const size_t bytes = (size_t)l->space->variable_count * SBP_MAX_AXES;
     struct sbp_random random;
     sbp_random_seed(&random, seed);
-    struct sbp_label_score best = {.transfer_s = INFINITY, .broken_rests = 1 << 20};
+    struct sbp_label_value best = {.transfer_s = INFINITY, .broken_rests = 1 << 20};
     for (int start = 0; start < RESTARTS && !is_perfect(l, &best) && (start == 0 || !is_over(l));
          start++) {
         if (start == 0)
@@ -253,12 +253,12 @@ static struct sbp_label_score search_labels(struct labeller *l, uint64_t seed, i
             memcpy(l->role, l->best_role, bytes);
         if (start > 1)
             shake(l, &random);
-        sbp_judge_all(&l->judge, l->role);
+        sbp_label_score_all(&l->judge, l->role);
         while (!is_perfect(l, &l->judge.score) && improve_once(l))
             continue;
         if (start == 0 || is_better(&l->judge.score, &best)) {
             best = l->judge.score;
-            *broken_class = sbp_judge_broken_class(&l->judge);
+            *broken_class = sbp_label_score_broken_class(&l->judge);
             memcpy(l->best_role, l->role, bytes);
         }
     }
@@ -294,12 +294,12 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
     enum sbp_status status = prepare(&l);
     if (status == SBP_OK) {
         int broken_class = -1;
-        const struct sbp_label_score score = search_labels(&l, seed, &broken_class);
+        const struct sbp_label_value score = search_labels(&l, seed, &broken_class);
         *labelling = (struct sbp_labelling){.transfer_s = score.transfer_s,
                                             .broken_rests = score.broken_rests,
                                             .broken_class = broken_class};
         if (broken_class >= 0)
-            labelling->used = sbp_judge_used(&l.judge, l.best_role, broken_class);
+            labelling->used = sbp_label_score_used(&l.judge, l.best_role, broken_class);
         write_labels(space, choice, l.best_role, strategy);
     }
     sbp_arena_free(&l.arena);

@@ -7,7 +7,8 @@
 /* ---- which classes a role splits ------------------------------------------------------------ */
 
 /* Lists hold as many as the next power of two; few roles split more than two classes. */
-static enum sbp_status note_class(struct sbp_judge *judge, int variable, int role, int dim_class)
+static enum sbp_status note_class(struct sbp_label_score *judge, int variable, int role,
+                                  int dim_class)
 {
     const size_t at = (size_t)variable * SBP_MAX_ROLES + (size_t)role;
     const int count = judge->class_count[at];
@@ -26,7 +27,7 @@ static enum sbp_status note_class(struct sbp_judge *judge, int variable, int rol
     return SBP_OK;
 }
 
-static enum sbp_status note_operand(struct sbp_judge *judge, int variable, int role,
+static enum sbp_status note_operand(struct sbp_label_score *judge, int variable, int role,
                                     struct sbp_state state, int tensor)
 {
     if (state.kind != SBP_SPLIT || tensor < 0)
@@ -35,7 +36,7 @@ static enum sbp_status note_operand(struct sbp_judge *judge, int variable, int r
     return dim_class == SBP_NO_CLASS ? SBP_OK : note_class(judge, variable, role, dim_class);
 }
 
-static enum sbp_status note_op(struct sbp_judge *judge, int op)
+static enum sbp_status note_op(struct sbp_label_score *judge, int op)
 {
     const struct sbp_space *space = judge->space;
     const struct sbp_op_node *node = &space->graph->op[op];
@@ -51,7 +52,7 @@ static enum sbp_status note_op(struct sbp_judge *judge, int op)
     return SBP_OK;
 }
 
-static enum sbp_status note_slots(struct sbp_judge *judge)
+static enum sbp_status note_slots(struct sbp_label_score *judge)
 {
     const struct sbp_space *space = judge->space;
     for (int t = 0; t < space->graph->tensor_count; t++) {
@@ -70,7 +71,7 @@ struct moves {
     sbp_axes batch, features;
 };
 
-static struct moves moves_of(const struct sbp_judge *judge, const uint8_t *role,
+static struct moves moves_of(const struct sbp_label_score *judge, const uint8_t *role,
                              const struct sbp_transfer *transfer)
 {
     const struct sbp_space *space = judge->space;
@@ -97,7 +98,7 @@ static struct moves moves_of(const struct sbp_judge *judge, const uint8_t *role,
 }
 
 /* Axes of a transfer's all-to-all. */
-static sbp_axes moving_axes(const struct sbp_judge *judge, const uint8_t *role,
+static sbp_axes moving_axes(const struct sbp_label_score *judge, const uint8_t *role,
                             const struct sbp_transfer *transfer)
 {
     const struct moves moves = moves_of(judge, role, transfer);
@@ -110,7 +111,8 @@ static sbp_axes moving_axes(const struct sbp_judge *judge, const uint8_t *role,
     return is_free ? 0 : moves.batch;
 }
 
-static struct sbp_dist dist_of(const struct sbp_judge *judge, const uint8_t *role, int variable)
+static struct sbp_dist dist_of(const struct sbp_label_score *judge, const uint8_t *role,
+                               int variable)
 {
     struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
     for (int axis = 0; axis < judge->space->mesh->axis_count; axis++)
@@ -120,7 +122,7 @@ static struct sbp_dist dist_of(const struct sbp_judge *judge, const uint8_t *rol
 }
 
 /* All boxing of a transfer whose tensor may rest whole. */
-static double whole_transfer_s(const struct sbp_judge *judge, const uint8_t *role,
+static double whole_transfer_s(const struct sbp_label_score *judge, const uint8_t *role,
                                const struct sbp_transfer *transfer)
 {
     const struct sbp_space *space = judge->space;
@@ -131,8 +133,8 @@ static double whole_transfer_s(const struct sbp_judge *judge, const uint8_t *rol
         const uint8_t own = role[(size_t)transfer->to * SBP_MAX_AXES + (size_t)axis];
         to.axis[axis] = entry->role[space->op_role[transfer->op][own]].input[transfer->input];
     }
-    const struct sbp_way way = sbp_space_way(space, &from, &to);
-    return sbp_space_way_s(space, transfer->tensor, &way, transfer->there, transfer->back);
+    const struct sbp_way way = sbp_pricing_way(space, &from, &to);
+    return sbp_pricing_way_s(space, transfer->tensor, &way, transfer->there, transfer->back);
 }
 
 static int count_axes(sbp_axes axes)
@@ -143,7 +145,8 @@ static int count_axes(sbp_axes axes)
     return count;
 }
 
-static struct sbp_label_item judge_transfer(const struct sbp_judge *judge, const uint8_t *role,
+static struct sbp_label_item judge_transfer(const struct sbp_label_score *judge,
+                                            const uint8_t *role,
                                             const struct sbp_transfer *transfer)
 {
     const struct sbp_space *space = judge->space;
@@ -156,14 +159,14 @@ static struct sbp_label_item judge_transfer(const struct sbp_judge *judge, const
         item.seconds = whole_transfer_s(judge, role, transfer);
     } else {
         const sbp_axes moving = moving_axes(judge, role, transfer);
-        item.seconds =
-            sbp_space_moves_s(space, transfer, sbp_shape_of(space->shapes, space->mesh, moving));
+        item.seconds = sbp_pricing_moves_s(space, transfer,
+                                           sbp_group_shape_of(space->shapes, space->mesh, moving));
     }
     return item;
 }
 
 /* Axes on which an output cannot rest where its variable says. */
-static int broken_axes(const struct sbp_judge *judge, const uint8_t *role,
+static int broken_axes(const struct sbp_label_score *judge, const uint8_t *role,
                        const struct sbp_keep *keep)
 {
     const struct sbp_space *space = judge->space;
@@ -181,7 +184,7 @@ static int broken_axes(const struct sbp_judge *judge, const uint8_t *role,
 }
 
 /* Boxing of outputs counts on their way to where they may rest whole. */
-static struct sbp_label_item judge_keep(const struct sbp_judge *judge, const uint8_t *role,
+static struct sbp_label_item judge_keep(const struct sbp_label_score *judge, const uint8_t *role,
                                         const struct sbp_keep *keep)
 {
     const struct sbp_space *space = judge->space;
@@ -193,13 +196,14 @@ static struct sbp_label_item judge_keep(const struct sbp_judge *judge, const uin
     for (int axis = 0; axis < space->mesh->axis_count; axis++)
         from.axis[axis] = sbp_space_output_state(
             space, keep->op, role[(size_t)keep->op_variable * SBP_MAX_AXES + (size_t)axis]);
-    const struct sbp_way way = sbp_space_way(space, &from, &to);
+    const struct sbp_way way = sbp_pricing_way(space, &from, &to);
     item.seconds =
-        sbp_space_way_s(space, space->graph->op[keep->op].output, &way, keep->there, keep->back);
+        sbp_pricing_way_s(space, space->graph->op[keep->op].output, &way, keep->there, keep->back);
     return item;
 }
 
-static struct sbp_label_item judge_item(struct sbp_judge *judge, const uint8_t *role, int item)
+static struct sbp_label_item judge_item(struct sbp_label_score *judge, const uint8_t *role,
+                                        int item)
 {
     const struct sbp_space *space = judge->space;
     const int transfers = space->transfer_count;
@@ -212,7 +216,8 @@ static struct sbp_label_item judge_item(struct sbp_judge *judge, const uint8_t *
 
 /* Adds one variable's split by an axis to its classes, or takes it away; whether any class is split
  * by other axes then. */
-static bool use_classes(struct sbp_judge *judge, int variable, uint8_t role, int axis, int times)
+static bool use_classes(struct sbp_label_score *judge, int variable, uint8_t role, int axis,
+                        int times)
 {
     const struct sbp_space *space = judge->space;
     const size_t at = (size_t)variable * SBP_MAX_ROLES + role;
@@ -234,7 +239,7 @@ static bool use_classes(struct sbp_judge *judge, int variable, uint8_t role, int
     return changes;
 }
 
-static int count_broken(const struct sbp_judge *judge)
+static int count_broken(const struct sbp_label_score *judge)
 {
     int broken = 0;
     for (int c = 0; c < judge->space->graph->class_count; c++)
@@ -243,7 +248,7 @@ static int count_broken(const struct sbp_judge *judge)
 }
 
 /* Axes that part keys from their queries or an image's rows from the next, anywhere in the plan. */
-static int count_misplaced(const struct sbp_judge *judge, const uint8_t *role)
+static int count_misplaced(const struct sbp_label_score *judge, const uint8_t *role)
 {
     const struct sbp_space *space = judge->space;
     int misplaced = 0;
@@ -255,7 +260,7 @@ static int count_misplaced(const struct sbp_judge *judge, const uint8_t *role)
     return misplaced;
 }
 
-int sbp_judge_broken_class(const struct sbp_judge *judge)
+int sbp_label_score_broken_class(const struct sbp_label_score *judge)
 {
     int c = judge->space->graph->class_count - 1;
     while (c >= 0 && !judge->broken[c])
@@ -263,7 +268,8 @@ int sbp_judge_broken_class(const struct sbp_judge *judge)
     return c;
 }
 
-static bool splits_class(const struct sbp_judge *judge, int variable, uint8_t role, int dim_class)
+static bool splits_class(const struct sbp_label_score *judge, int variable, uint8_t role,
+                         int dim_class)
 {
     const size_t at = (size_t)variable * SBP_MAX_ROLES + role;
     for (int i = 0; i < judge->class_count[at]; i++)
@@ -272,8 +278,8 @@ static bool splits_class(const struct sbp_judge *judge, int variable, uint8_t ro
     return false;
 }
 
-struct sbp_class_limit sbp_judge_used(const struct sbp_judge *judge, const uint8_t *role,
-                                      int dim_class)
+struct sbp_class_limit sbp_label_score_used(const struct sbp_label_score *judge,
+                                            const uint8_t *role, int dim_class)
 {
     const struct sbp_mesh *mesh = judge->space->mesh;
     struct sbp_class_limit used = {.parts = 1};
@@ -294,14 +300,14 @@ struct sbp_class_limit sbp_judge_used(const struct sbp_judge *judge, const uint8
 
 /* ---- a whole labelling ----------------------------------------------------------------------- */
 
-static void sum_items(struct sbp_judge *judge)
+static void sum_items(struct sbp_label_score *judge)
 {
     judge->score.transfer_s = 0;
     for (int i = 0; i < judge->item_count; i++)
         judge->score.transfer_s += judge->item[i].seconds;
 }
 
-void sbp_judge_all(struct sbp_judge *judge, const uint8_t *role)
+void sbp_label_score_all(struct sbp_label_score *judge, const uint8_t *role)
 {
     const struct sbp_graph *graph = judge->space->graph;
     memset(judge->uses, 0, (size_t)graph->class_count * SBP_MAX_AXES * sizeof *judge->uses);
@@ -311,7 +317,7 @@ void sbp_judge_all(struct sbp_judge *judge, const uint8_t *role)
         for (int axis = 0; axis < judge->space->mesh->axis_count; axis++)
             (void)use_classes(judge, v, role[(size_t)v * SBP_MAX_AXES + (size_t)axis], axis, 1);
     judge->misplaced = count_misplaced(judge, role);
-    judge->score = (struct sbp_label_score){.broken_rests = judge->misplaced,
+    judge->score = (struct sbp_label_value){.broken_rests = judge->misplaced,
                                             .broken_classes = count_broken(judge)};
     for (int i = 0; i < judge->item_count; i++) {
         judge->item[i] = judge_item(judge, role, i);
@@ -322,7 +328,7 @@ void sbp_judge_all(struct sbp_judge *judge, const uint8_t *role)
 
 /* ---- changes -------------------------------------------------------------------------------- */
 
-static void touch(struct sbp_judge *judge, int item)
+static void touch(struct sbp_label_score *judge, int item)
 {
     if (judge->stamp[item] == judge->now)
         return;
@@ -330,7 +336,7 @@ static void touch(struct sbp_judge *judge, int item)
     judge->changed[judge->changed_count++] = item;
 }
 
-static void touch_variable(struct sbp_judge *judge, int variable)
+static void touch_variable(struct sbp_label_score *judge, int variable)
 {
     const struct sbp_space_links *links = &judge->space->links;
     const int transfers = judge->space->transfer_count;
@@ -345,8 +351,8 @@ static void touch_variable(struct sbp_judge *judge, int variable)
 }
 
 /* Moves the splits of exchanged axes between classes; role has them exchanged already. */
-static bool exchange_classes(struct sbp_judge *judge, const uint8_t *role, const int *variable,
-                             int count, int i, int j)
+static bool exchange_classes(struct sbp_label_score *judge, const uint8_t *role,
+                             const int *variable, int count, int i, int j)
 {
     bool changes = false;
     for (int k = 0; k < count; k++) {
@@ -361,10 +367,10 @@ static bool exchange_classes(struct sbp_judge *judge, const uint8_t *role, const
     return changes;
 }
 
-struct sbp_label_score sbp_judge_change(struct sbp_judge *judge, const uint8_t *role,
-                                        const int *variable, int count, int i, int j)
+struct sbp_label_value sbp_label_score_change(struct sbp_label_score *judge, const uint8_t *role,
+                                              const int *variable, int count, int i, int j)
 {
-    struct sbp_label_score score = judge->score;
+    struct sbp_label_value score = judge->score;
     judge->now++;
     judge->changed_count = 0;
     for (int k = 0; k < count; k++)
@@ -382,7 +388,7 @@ struct sbp_label_score sbp_judge_change(struct sbp_judge *judge, const uint8_t *
     return score;
 }
 
-void sbp_judge_keep(struct sbp_judge *judge, const struct sbp_label_score *score)
+void sbp_label_score_keep(struct sbp_label_score *judge, const struct sbp_label_value *score)
 {
     judge->score = *score;
     judge->misplaced = judge->trial_misplaced;
@@ -391,15 +397,15 @@ void sbp_judge_keep(struct sbp_judge *judge, const struct sbp_label_score *score
     sum_items(judge); /* differences would add up their round-off */
 }
 
-void sbp_judge_take_back(struct sbp_judge *judge, const uint8_t *role, const int *variable,
-                         int count, int i, int j)
+void sbp_label_score_take_back(struct sbp_label_score *judge, const uint8_t *role,
+                               const int *variable, int count, int i, int j)
 {
     (void)exchange_classes(judge, role, variable, count, i, j);
 }
 
 /* ---- preparation ---------------------------------------------------------------------------- */
 
-static enum sbp_status allocate(struct sbp_judge *judge)
+static enum sbp_status allocate(struct sbp_label_score *judge)
 {
     const struct sbp_space *space = judge->space;
     struct sbp_arena *const arena = judge->arena;
@@ -423,14 +429,14 @@ static enum sbp_status allocate(struct sbp_judge *judge)
     return sbp_list_init(&judge->keeps, space->variable_count, space->keep_count, arena);
 }
 
-enum sbp_status sbp_judge_init(struct sbp_judge *judge, const struct sbp_space *space,
-                               const int *choice, struct sbp_arena *arena)
+enum sbp_status sbp_label_score_init(struct sbp_label_score *judge, const struct sbp_space *space,
+                                     const int *choice, struct sbp_arena *arena)
 {
     const struct sbp_graph *graph = space->graph;
-    *judge = (struct sbp_judge){.space = space,
-                                .choice = choice,
-                                .arena = arena,
-                                .item_count = space->transfer_count + space->keep_count};
+    *judge = (struct sbp_label_score){.space = space,
+                                      .choice = choice,
+                                      .arena = arena,
+                                      .item_count = space->transfer_count + space->keep_count};
     SBP_TRY(allocate(judge));
     for (int op = 0; op < graph->op_count; op++) {
         const enum sbp_op_kind kind = graph->op[op].kind;

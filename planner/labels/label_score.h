@@ -6,7 +6,7 @@
 
 #include "planner/space/space.h"
 
-struct sbp_label_score {
+struct sbp_label_value {
     double transfer_s;
     int broken_rests; /* with misplaced axes of operators */
     int broken_classes;
@@ -18,7 +18,7 @@ struct sbp_label_item {
     int broken;
 };
 
-struct sbp_judge {
+struct sbp_label_score {
     const struct sbp_space *space;
     const int *choice;
     struct sbp_arena *arena;
@@ -31,7 +31,7 @@ struct sbp_judge {
     bool *broken;                /* (class) its splits do not divide it */
     struct sbp_list keeps;       /* by the operator's variable */
     int placed_count, *placed;   /* operators whose axes may be misplaced */
-    struct sbp_label_score score;
+    struct sbp_label_value score;
     int misplaced, trial_misplaced; /* axes, now and under trial */
     /* Of a change under trial. */
     int changed_count, *changed; /* items */
@@ -41,21 +41,21 @@ struct sbp_judge {
 };
 
 /* Arrays come out of the arena. E_MEMORY. */
-enum sbp_status sbp_judge_init(struct sbp_judge *judge, const struct sbp_space *space,
-                               const int *choice, struct sbp_arena *arena) SBP_MUST_USE;
+enum sbp_status sbp_label_score_init(struct sbp_label_score *judge, const struct sbp_space *space,
+                                     const int *choice, struct sbp_arena *arena) SBP_MUST_USE;
 /* role: (variable, SBP_MAX_AXES). The whole labelling, kept in judge->score. */
-void sbp_judge_all(struct sbp_judge *judge, const uint8_t *role);
+void sbp_label_score_all(struct sbp_label_score *judge, const uint8_t *role);
 /* The score with axes i and j of some variables exchanged, which role has already; then that is
  * either kept or, role being as it was again, taken back. */
-struct sbp_label_score sbp_judge_change(struct sbp_judge *judge, const uint8_t *role,
-                                        const int *variable, int count, int i, int j);
-void sbp_judge_keep(struct sbp_judge *judge, const struct sbp_label_score *score);
-void sbp_judge_take_back(struct sbp_judge *judge, const uint8_t *role, const int *variable,
-                         int count, int i, int j);
+struct sbp_label_value sbp_label_score_change(struct sbp_label_score *judge, const uint8_t *role,
+                                              const int *variable, int count, int i, int j);
+void sbp_label_score_keep(struct sbp_label_score *judge, const struct sbp_label_value *score);
+void sbp_label_score_take_back(struct sbp_label_score *judge, const uint8_t *role,
+                               const int *variable, int count, int i, int j);
 /* A class whose splits do not divide it; -1: none. */
-int sbp_judge_broken_class(const struct sbp_judge *judge);
+int sbp_label_score_broken_class(const struct sbp_label_score *judge);
 /* The most that one variable splits a class by itself: parts, and axes of each family. */
-struct sbp_class_limit sbp_judge_used(const struct sbp_judge *judge, const uint8_t *role,
-                                      int dim_class);
+struct sbp_class_limit sbp_label_score_used(const struct sbp_label_score *judge,
+                                            const uint8_t *role, int dim_class);
 
 #endif

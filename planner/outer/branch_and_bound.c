@@ -19,8 +19,8 @@ enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
 /* Where first plans are good, better ones are found soon. */
 enum { MOST_VAIN = 4 };
 
-enum sbp_status sbp_explorer_cut(struct sbp_explorer *e, const struct sbp_parallel *parallel,
-                                 struct sbp_diag *diag)
+enum sbp_status sbp_outer_cut(struct sbp_branch_and_bound *e, const struct sbp_parallel *parallel,
+                              struct sbp_diag *diag)
 {
     const struct sbp_workload *const workload = &e->given->workload;
     sbp_arena_release(&e->cut_arena, (struct sbp_arena_mark){0});
@@ -30,7 +30,7 @@ enum sbp_status sbp_explorer_cut(struct sbp_explorer *e, const struct sbp_parall
 
 /* ---- what is open ---------------------------------------------------------------------------- */
 
-enum sbp_status sbp_explorer_push(struct sbp_explorer *e, int index)
+enum sbp_status sbp_outer_push(struct sbp_branch_and_bound *e, int index)
 {
     const struct sbp_node *const node = &e->node[index];
     struct sbp_queued entry = {
@@ -41,7 +41,7 @@ enum sbp_status sbp_explorer_push(struct sbp_explorer *e, int index)
                                                           : SBP_OK;
 }
 
-bool sbp_explorer_is_over(struct sbp_explorer *e)
+bool sbp_outer_is_over(struct sbp_branch_and_bound *e)
 {
     const struct sbp_solver_options *options = &e->request->solver_options;
     e->out->stopped |=
@@ -54,26 +54,26 @@ bool sbp_explorer_is_over(struct sbp_explorer *e)
 /* Siblings of a base that memory binds: none takes less time than the base would without the limit.
  * Where it does not bind, what recomputes or offloads only takes longer: of no use unless plans
  * behind the best are asked for. */
-static enum sbp_status open_siblings(struct sbp_explorer *e, int base)
+static enum sbp_status open_siblings(struct sbp_branch_and_bound *e, int base)
 {
     if (!e->node[base].is_base || e->node[base].siblings_are_open)
         return SBP_OK;
     e->node[base].siblings_are_open = true;
     for (int i = base + 1; i < e->node_count && e->node[i].base == base; i++) {
         e->node[i].bound_s = fmax(e->node[i].bound_s, e->node[base].time_s);
-        SBP_TRY(sbp_explorer_push(e, i));
+        SBP_TRY(sbp_outer_push(e, i));
     }
     return SBP_OK;
 }
 
 /* ---- one candidate --------------------------------------------------------------------------- */
 
-static enum sbp_status look_at_listed(struct sbp_explorer *e, int index)
+static enum sbp_status look_at_listed(struct sbp_branch_and_bound *e, int index)
 {
     struct sbp_node *const node = &e->node[index];
     bool legal = false;
     const double listed_s = node->bound_s;
-    SBP_TRY(sbp_explorer_bound(e, node, &legal));
+    SBP_TRY(sbp_outer_bound(e, node, &legal));
     node->knowledge = SBP_BOUNDED;
     node->bound_s = fmax(node->bound_s, listed_s);
     node->time_s = fmax(node->time_s, listed_s);
@@ -81,56 +81,56 @@ static enum sbp_status look_at_listed(struct sbp_explorer *e, int index)
         return SBP_OK;
     if (node->bound_s > node->time_s || e->ranking->most > 1)
         SBP_TRY(open_siblings(e, index));
-    return isfinite(node->bound_s) ? sbp_explorer_push(e, index) : SBP_OK;
+    return isfinite(node->bound_s) ? sbp_outer_push(e, index) : SBP_OK;
 }
 
 /* What was solved without the limit of memory, which binds; some of the plans may fit. */
-static enum sbp_status put_off(struct sbp_explorer *e, int index)
+static enum sbp_status put_off(struct sbp_branch_and_bound *e, int index)
 {
-    struct sbp_ranked unused;
+    struct sbp_pool_plan unused;
     if (e->ranking->most == 1)
-        SBP_TRY(sbp_explorer_rank(e, &e->found, NULL, &unused));
+        SBP_TRY(sbp_outer_rank(e, &e->found, NULL, &unused));
     e->found.count = 0;
     e->node[index].knowledge = SBP_RELAXED;
     SBP_TRY(open_siblings(e, index));
-    return sbp_explorer_push(e, index);
+    return sbp_outer_push(e, index);
 }
 
 /* Plans that more dives find are better by less and less. */
-static void end_dive(struct sbp_explorer *e)
+static void end_dive(struct sbp_branch_and_bound *e)
 {
-    e->wait *= isfinite(sbp_explorer_goal_s(e)) ? 2 : 1;
+    e->wait *= isfinite(sbp_outer_goal_s(e)) ? 2 : 1;
     e->turns = 0;
     e->is_dive = false;
 }
 
-static enum sbp_status look_at(struct sbp_explorer *e, int index)
+static enum sbp_status look_at(struct sbp_branch_and_bound *e, int index)
 {
     if (e->node[index].knowledge == SBP_LISTED)
         return look_at_listed(e, index);
     struct sbp_node *const node = &e->node[index];
     const enum sbp_knowledge before = node->knowledge;
     e->memory_binds = e->is_too_large = false;
-    SBP_TRY(before == SBP_MIXED ? sbp_explorer_settle(e, node) : sbp_explorer_solve(e, node));
+    SBP_TRY(before == SBP_MIXED ? sbp_outer_enumerate_paths(e, node) : sbp_outer_solve(e, node));
     if (e->is_too_large)
         return put_off(e, index);
     if (e->is_dive)
         end_dive(e);
-    if (before < SBP_TRIED && e->found.count == 0 && isfinite(sbp_explorer_ceiling_s(e, node))) {
+    if (before < SBP_TRIED && e->found.count == 0 && isfinite(sbp_outer_ceiling_s(e, node))) {
         node->knowledge = SBP_TRIED;
-        return sbp_explorer_push(e, index);
+        return sbp_outer_push(e, index);
     }
     if (node->mixture == NULL)
         node->knowledge = SBP_SOLVED;
     if (e->memory_binds)
         SBP_TRY(open_siblings(e, index));
-    return sbp_explorer_close(e, index);
+    return sbp_outer_close(e, index);
 }
 
 /* ---- which comes next ------------------------------------------------------------------------ */
 
 /* Takes what more has become known of since off a queue's head. */
-static void drop_stale(const struct sbp_explorer *e, struct sbp_queue *queue)
+static void drop_stale(const struct sbp_branch_and_bound *e, struct sbp_queue *queue)
 {
     while (queue->count > 0 &&
            (int)e->node[queue->entry[0].node].knowledge != queue->entry[0].knowledge)
@@ -138,7 +138,7 @@ static void drop_stale(const struct sbp_explorer *e, struct sbp_queue *queue)
 }
 
 /* Takes what will hardly fit off the head of the dives, by what plans of others needed. */
-static void drop_large(struct sbp_explorer *e)
+static void drop_large(struct sbp_branch_and_bound *e)
 {
     const double most = (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) /
                         fmax(1, e->overhead);
@@ -152,7 +152,7 @@ static void drop_large(struct sbp_explorer *e)
 /* The open candidate with the least bound, which proves, or, in a dive, the one whose plan is
  * expected to cost least, which rules others out. A dive goes on until a candidate is solved.
  * False: nothing is left. */
-static bool next_open(struct sbp_explorer *e, struct sbp_queued *next)
+static bool next_open(struct sbp_branch_and_bound *e, struct sbp_queued *next)
 {
     drop_stale(e, &e->queue);
     drop_large(e);
@@ -169,34 +169,34 @@ static bool next_open(struct sbp_explorer *e, struct sbp_queued *next)
 
 /* Looks at what is queued as far as that is not known better than `most`, else it is dropped, until
  * so many candidates in a row were solved in vain. */
-static enum sbp_status search(struct sbp_explorer *e, enum sbp_knowledge most, int patience)
+static enum sbp_status search(struct sbp_branch_and_bound *e, enum sbp_knowledge most, int patience)
 {
     struct sbp_queued next;
     int vain = 0;
-    while (vain < patience && !sbp_explorer_is_over(e) && next_open(e, &next)) {
-        const double before_s = sbp_explorer_goal_s(e);
-        if (sbp_explorer_is_refuted(e, next.bound_s) || next.knowledge > (int)most)
+    while (vain < patience && !sbp_outer_is_over(e) && next_open(e, &next)) {
+        const double before_s = sbp_outer_goal_s(e);
+        if (sbp_outer_is_refuted(e, next.bound_s) || next.knowledge > (int)most)
             continue;
         SBP_TRY(look_at(e, next.node));
         vain += next.knowledge > SBP_LISTED ? 1 : 0;
-        if (sbp_explorer_goal_s(e) < before_s)
+        if (sbp_outer_goal_s(e) < before_s)
             vain = 0;
     }
     return SBP_OK;
 }
 
 /* What was not looked at yet, or waits to be settled. */
-static enum sbp_status open_rest(struct sbp_explorer *e)
+static enum sbp_status open_rest(struct sbp_branch_and_bound *e)
 {
     for (int i = 0; i < e->node_count; i++)
         if ((e->node[i].is_base && e->node[i].knowledge == SBP_LISTED) ||
             e->node[i].mixture != NULL)
-            SBP_TRY(sbp_explorer_push(e, i));
+            SBP_TRY(sbp_outer_push(e, i));
     return SBP_OK;
 }
 
 /* What is mixed may be refuted before it is settled. */
-static enum sbp_status search_all(struct sbp_explorer *e)
+static enum sbp_status search_all(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
     SBP_TRY(open_rest(e));
@@ -208,7 +208,7 @@ static enum sbp_status search_all(struct sbp_explorer *e)
 /* Candidates that differ in recompute and offload alone share a base, the first, which takes the
  * least time. Where launches take time, offload does not only cost some: states are updated by
  * buckets, with fewer launches than there are weights. */
-static bool same_base(const struct sbp_explorer *e, const struct sbp_parallel *a,
+static bool same_base(const struct sbp_branch_and_bound *e, const struct sbp_parallel *a,
                       const struct sbp_parallel *b)
 {
     struct sbp_parallel moved = *a;
@@ -218,21 +218,21 @@ static bool same_base(const struct sbp_explorer *e, const struct sbp_parallel *a
     return sbp_parallel_equal(&moved, b);
 }
 
-static enum sbp_status begin(struct sbp_explorer *e)
+static enum sbp_status begin(struct sbp_branch_and_bound *e)
 {
-    struct sbp_parallel_candidates list;
-    SBP_TRY(sbp_candidates_list(&e->given->cut, e->request, &e->arena, &list, e->diag));
+    struct sbp_step_cuts list;
+    SBP_TRY(sbp_step_cuts_list(&e->given->cut, e->request, &e->arena, &list, e->diag));
     e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
     e->queue.arena = &e->arena;
     e->dives.arena = &e->arena;
     e->wait = FIRST_WAIT;
     if (e->node == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_ranking_init(&e->found, &e->given->workload.model, &e->arena, 1));
-    SBP_TRY(sbp_ranking_init(&e->first, &e->given->workload.model, &e->arena, 1));
+    SBP_TRY(sbp_pool_init(&e->found, &e->given->workload.model, &e->arena, 1));
+    SBP_TRY(sbp_pool_init(&e->first, &e->given->workload.model, &e->arena, 1));
     e->node_count = e->node_room = list.count;
     for (int i = 0; i < list.count; i++) {
-        const struct sbp_parallel_candidate *from = &list.candidate[i];
+        const struct sbp_step_cut *from = &list.candidate[i];
         const bool is_base =
             i == 0 || !same_base(e, &from->parallel, &list.candidate[i - 1].parallel);
         e->node[i] = (struct sbp_node){.parallel = from->parallel,
@@ -243,20 +243,20 @@ static enum sbp_status begin(struct sbp_explorer *e)
     return SBP_OK;
 }
 
-static void conclude(struct sbp_explorer *e)
+static void conclude(struct sbp_branch_and_bound *e)
 {
     struct sbp_outcome *out = e->out;
-    out->objective_s = sbp_explorer_best_s(e);
+    out->objective_s = sbp_outer_best_s(e);
     out->lower_bound_s = fmin(e->open_s, out->objective_s);
     out->wall_s = sbp_clock_s() - e->start_s;
-    sbp_ranking_close(e->ranking, e->open_s);
+    sbp_pool_close(e->ranking, e->open_s);
     if (e->ranking->count == 0) {
         const double most_bytes =
             (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) *
             (1 + SBP_CAPACITY_ROUND_OFF);
         const bool too_little = isfinite(out->least_bytes) && out->least_bytes > most_bytes;
         out->status =
-            too_little || sbp_explorer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
+            too_little || sbp_outer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         return;
     }
     out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
@@ -264,48 +264,48 @@ static void conclude(struct sbp_explorer *e)
         out->lower_bound_s = out->objective_s;
 }
 
-static enum sbp_status explore(struct sbp_explorer *e)
+static enum sbp_status explore(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(begin(e));
-    SBP_TRY(sbp_explorer_open_near(e));
+    SBP_TRY(sbp_outer_open_near(e));
     SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
-    SBP_TRY(sbp_explorer_rank_first(e));
+    SBP_TRY(sbp_outer_rank_first(e));
     if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
     if (e->ranking->count == 0)
-        SBP_TRY(sbp_explorer_take_leanest(e));
+        SBP_TRY(sbp_outer_take_least_memory(e));
     conclude(e);
     return SBP_OK;
 }
 
-enum sbp_status sbp_explore(const struct sbp_plan *given, const struct sbp_request *request,
-                            int most, struct sbp_arena *arena, struct sbp_ranking *ranking,
-                            struct sbp_outcome *outcome, struct sbp_diag *diag)
+enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_request *request,
+                                 int most, struct sbp_arena *arena, struct sbp_pool *ranking,
+                                 struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
-    struct sbp_explorer e = {.given = given,
-                             .plans = arena,
-                             .request = request,
-                             .out = outcome,
-                             .diag = diag,
-                             .ranking = ranking,
-                             .open_s = INFINITY,
-                             .start_s = sbp_clock_s(),
-                             .solve = {.asked = *request}};
+    struct sbp_branch_and_bound e = {.given = given,
+                                     .plans = arena,
+                                     .request = request,
+                                     .out = outcome,
+                                     .diag = diag,
+                                     .ranking = ranking,
+                                     .open_s = INFINITY,
+                                     .start_s = sbp_clock_s(),
+                                     .solve = {.asked = *request}};
     if (request->solver_options.time_limit_s > 0)
         e.solve.deadline_s = e.start_s + request->solver_options.time_limit_s;
     e.solve.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
-    enum sbp_status status = sbp_ranking_init(ranking, &given->workload.model, arena, most);
+    enum sbp_status status = sbp_pool_init(ranking, &given->workload.model, arena, most);
     if (status == SBP_OK)
         status = explore(&e);
     for (int i = 0; i < ranking->count; i++)
         ranking->plan[i].split = NULL; /* its arena ends here */
-    sbp_space_store_free(&e.store);
+    sbp_price_cache_free(&e.store);
     sbp_arena_free(&e.cut_arena);
     sbp_arena_free(&e.solve_arena);
     sbp_arena_free(&e.arena);

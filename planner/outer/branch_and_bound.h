@@ -3,8 +3,8 @@
  *
  * First plans whose layers all split the batch alike say where good plans are, which is searched
  * first; then the rest, best first over lower bounds. A candidate (planner/outer/step_cuts.h) is
- * bounded by arithmetic alone, then over its strategies (sbp_optimise_bound), then solved
- * (sbp_optimise) along one path through its stages and, where the plan's longest path is another
+ * bounded by arithmetic alone, then over its strategies (sbp_inner_bound), then solved
+ * (sbp_inner_solve) along one path through its stages and, where the plan's longest path is another
  * one, along that and mixtures of them (planner/paths/path_mixture.h); what gap these leave is
  * settled last (planner/outer/path_enumeration.h). Solving goes without the limit of memory first,
  * which takes little time and mostly puts others before. Now and then a candidate is solved before
@@ -30,8 +30,8 @@
  * its lower bound holds over all of the space; where there is no plan, needed_bytes is what a plan
  * needs, and does; less may do, down to least_bytes. E_INPUT, E_UNSUPPORTED: no candidate has a
  * legal strategy, as the plainest one says. */
-enum sbp_status sbp_explore(const struct sbp_plan *given, const struct sbp_request *request,
-                            int most, struct sbp_arena *arena, struct sbp_ranking *ranking,
-                            struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_request *request,
+                                 int most, struct sbp_arena *arena, struct sbp_pool *ranking,
+                                 struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -6,7 +6,7 @@
 enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
 #define CHEAP_EVALUATIONS INT64_C(100000000)
 
-static enum sbp_status add_node(struct sbp_explorer *e, const struct sbp_node *node)
+static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
     if (e->node_count == e->node_room) {
         const int room = 2 * e->node_room + 64;
@@ -18,43 +18,43 @@ static enum sbp_status add_node(struct sbp_explorer *e, const struct sbp_node *n
         e->node_room = room;
     }
     e->node[e->node_count] = *node;
-    return sbp_explorer_push(e, e->node_count++);
+    return sbp_outer_push(e, e->node_count++);
 }
 
 /* One cut for each plan that is asked for is enough where all bounds are met; else more of them are
  * made while they are cheap. */
-static bool may_cut(const struct sbp_explorer *e)
+static bool may_cut(const struct sbp_branch_and_bound *e)
 {
     return e->cuts < 2 * e->ranking->most + FEW_CUTS ||
            (e->work < CHEAP_WORK && e->out->evaluations - e->first_cut_at < CHEAP_EVALUATIONS);
 }
 
 /* Whether a part splits every layer in one way. */
-static bool has_one(const struct sbp_part *part)
+static bool has_one(const struct sbp_subspace *part)
 {
     return part != NULL && part->at == part->plan->count;
 }
 
 /* Nothing more is done about what a bound leaves open. */
-static void leave_open(struct sbp_explorer *e, double bound_s)
+static void leave_open(struct sbp_branch_and_bound *e, double bound_s)
 {
-    if (!sbp_explorer_is_refuted(e, bound_s))
+    if (!sbp_outer_is_refuted(e, bound_s))
         e->open_s = fmin(e->open_s, bound_s);
 }
 
 /* The parts of a solved candidate without its cut, and, where the plan may not be the cheapest
  * that splits every layer as it does, those plans. */
-static enum sbp_status cut_node(struct sbp_explorer *e, const struct sbp_node *solved,
+static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp_node *solved,
                                 const struct sbp_splits *split, bool is_settled)
 {
-    struct sbp_part *part = SBP_NEW(&e->arena, struct sbp_part, split->count + 1);
+    struct sbp_subspace *part = SBP_NEW(&e->arena, struct sbp_subspace, split->count + 1);
     if (part == NULL)
         return SBP_E_MEMORY;
-    int count = sbp_part_cut(solved->part, split, &e->arena, part);
+    int count = sbp_subspace_cut(solved->part, split, &e->arena, part);
     if (count < 0)
         return SBP_E_MEMORY;
     if (!is_settled)
-        part[count++] = (struct sbp_part){.plan = split, .at = split->count};
+        part[count++] = (struct sbp_subspace){.plan = split, .at = split->count};
     if (e->cuts++ == 0)
         e->first_cut_at = e->out->evaluations;
     for (int i = 0; i < count; i++) {
@@ -67,11 +67,11 @@ static enum sbp_status cut_node(struct sbp_explorer *e, const struct sbp_node *s
 
 /* What is known of the plan's strategy, which is of a part, beside its objective, where it is to be
  * told from others. */
-static enum sbp_status describe(struct sbp_explorer *e, const struct sbp_part *part,
-                                const struct sbp_strategy *strategy, struct sbp_ranked *ranked)
+static enum sbp_status describe(struct sbp_branch_and_bound *e, const struct sbp_subspace *part,
+                                const struct sbp_strategy *strategy, struct sbp_pool_plan *ranked)
 {
     struct sbp_step step;
-    ranked->split = has_one(part) ? part->plan : sbp_plan_splits(&e->cut, strategy, &e->arena);
+    ranked->split = has_one(part) ? part->plan : sbp_subspace_splits(&e->cut, strategy, &e->arena);
     if (ranked->split == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_cut_step(&e->cut, strategy, false, &step, e->diag));
@@ -81,32 +81,32 @@ static enum sbp_status describe(struct sbp_explorer *e, const struct sbp_part *p
     return SBP_OK;
 }
 
-enum sbp_status sbp_explorer_rank(struct sbp_explorer *e, struct sbp_ranking *found,
-                                  const struct sbp_part *part, struct sbp_ranked *ranked)
+enum sbp_status sbp_outer_rank(struct sbp_branch_and_bound *e, struct sbp_pool *found,
+                               const struct sbp_subspace *part, struct sbp_pool_plan *ranked)
 {
-    *ranked = (struct sbp_ranked){.objective_s = sbp_ranking_goal_s(found)};
+    *ranked = (struct sbp_pool_plan){.objective_s = sbp_pool_goal_s(found)};
     if (found->count == 0)
         return SBP_OK;
     found->count = 0;
     const struct sbp_strategy *strategy = &found->plan[0].strategy;
     if (e->ranking->most > 1)
         SBP_TRY(describe(e, part, strategy, ranked));
-    sbp_ranking_offer(e->ranking, &e->cut, strategy, ranked);
+    sbp_pool_offer(e->ranking, &e->cut, strategy, ranked);
     return SBP_OK;
 }
 
-enum sbp_status sbp_explorer_close(struct sbp_explorer *e, int index)
+enum sbp_status sbp_outer_close(struct sbp_branch_and_bound *e, int index)
 {
     const struct sbp_node node = e->node[index];
-    struct sbp_ranked best;
-    SBP_TRY(sbp_explorer_rank(e, &e->found, node.part, &best));
+    struct sbp_pool_plan best;
+    SBP_TRY(sbp_outer_rank(e, &e->found, node.part, &best));
     const bool is_settled =
         isfinite(best.objective_s) && node.bound_s >= best.objective_s * (1 - 1e-9);
-    if (best.split != NULL && !has_one(node.part) && !sbp_explorer_is_refuted(e, node.bound_s) &&
+    if (best.split != NULL && !has_one(node.part) && !sbp_outer_is_refuted(e, node.bound_s) &&
         may_cut(e))
         return cut_node(e, &node, best.split, is_settled);
     if (node.mixture != NULL)
-        return sbp_explorer_push(e, index);
+        return sbp_outer_push(e, index);
     if (!(has_one(node.part) && is_settled))
         leave_open(e, node.bound_s);
     return SBP_OK;

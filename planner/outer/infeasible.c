@@ -17,11 +17,11 @@ struct lean {
 };
 
 struct lean_search {
-    struct sbp_explorer *explorer;
+    struct sbp_branch_and_bound *explorer;
     struct sbp_solve_request request;
     struct lean *lean; /* (count) */
     int count;
-    struct sbp_ranked *least; /* device_bytes 0: none yet */
+    struct sbp_pool_plan *least; /* device_bytes 0: none yet */
 };
 
 /* ---- which candidates ------------------------------------------------------------------------ */
@@ -36,7 +36,7 @@ static int by_bound(const void *left, const void *right)
 
 static enum sbp_status list(struct lean_search *s)
 {
-    const struct sbp_explorer *e = s->explorer;
+    const struct sbp_branch_and_bound *e = s->explorer;
     s->lean = SBP_NEW(&s->explorer->arena, struct lean, e->node_count);
     if (s->lean == NULL)
         return SBP_E_MEMORY;
@@ -52,13 +52,13 @@ static enum sbp_status ask(struct lean_search *s, struct lean *lean,
                            enum sbp_status (*question)(struct lean_search *s, struct lean *lean,
                                                        struct sbp_diag *refusal))
 {
-    struct sbp_explorer *const e = s->explorer;
+    struct sbp_branch_and_bound *const e = s->explorer;
     struct sbp_diag refusal = {{0}};
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->solve_arena);
     if (s->request.deadline_s > 0)
         s->request.asked.solver_options.time_limit_s =
             fmax(1e-9, s->request.deadline_s - sbp_clock_s());
-    enum sbp_status status = sbp_explorer_cut(e, &e->node[lean->node].parallel, &refusal);
+    enum sbp_status status = sbp_outer_cut(e, &e->node[lean->node].parallel, &refusal);
     if (status == SBP_OK)
         status = question(s, lean, &refusal);
     sbp_arena_release(&e->solve_arena, mark);
@@ -72,7 +72,7 @@ static enum sbp_status raise_bound(struct lean_search *s, struct lean *lean,
                                    struct sbp_diag *refusal)
 {
     double bytes;
-    SBP_TRY(sbp_optimise_least_bytes(&s->explorer->cut, &s->request, &bytes, refusal));
+    SBP_TRY(sbp_inner_least_bytes(&s->explorer->cut, &s->request, &bytes, refusal));
     lean->bound_bytes = fmax(lean->bound_bytes, bytes);
     return SBP_OK;
 }
@@ -104,11 +104,11 @@ static enum sbp_status raise_bounds(struct lean_search *s)
 /* Of a candidate, the plan that needs least by the memory model, as compiled. */
 static enum sbp_status solve(struct lean_search *s, struct lean *lean, struct sbp_diag *refusal)
 {
-    struct sbp_explorer *const e = s->explorer;
+    struct sbp_branch_and_bound *const e = s->explorer;
     struct sbp_outcome found;
     struct sbp_step step;
     (void)lean;
-    SBP_TRY(sbp_optimise_least(&e->cut, &s->request, &e->solve_arena, &found, refusal));
+    SBP_TRY(sbp_inner_solve_for_bytes(&e->cut, &s->request, &e->solve_arena, &found, refusal));
     e->out->evaluations += found.evaluations;
     if (isinf(found.strategy_s))
         return SBP_OK;
@@ -139,7 +139,7 @@ static enum sbp_status solve_all(struct lean_search *s)
 
 static enum sbp_status find_least(struct lean_search *s)
 {
-    struct sbp_explorer *const e = s->explorer;
+    struct sbp_branch_and_bound *const e = s->explorer;
     SBP_TRY(sbp_strategy_alloc(&e->given->workload.model, e->plans, &s->least->strategy));
     SBP_TRY(list(s));
     if (s->request.asked.solver_options.max_evaluations == 0) {
@@ -152,7 +152,7 @@ static enum sbp_status find_least(struct lean_search *s)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-static bool has_seen_all(const struct sbp_explorer *e)
+static bool has_seen_all(const struct sbp_branch_and_bound *e)
 {
     bool seen = true;
     for (int i = 0; i < e->node_count; i++)
@@ -162,18 +162,18 @@ static bool has_seen_all(const struct sbp_explorer *e)
 
 /* The bound holds where it is of all candidates; where it is proved that nothing fits the limit, a
  * plan needs more than that. */
-static void settle_bound(struct sbp_explorer *e)
+static void settle_bound(struct sbp_branch_and_bound *e)
 {
     const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
     if (!has_seen_all(e))
         e->out->least_bytes = 0;
-    if (sbp_explorer_is_infeasible(e))
+    if (sbp_outer_is_infeasible(e))
         e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);
 }
 
 /* The time may be up where nothing was found: the answer to that has time of its own. The same plan
  * is found whatever the limit of memory, so that a search which is given what is named has one. */
-static struct sbp_solve_request request_of(const struct sbp_explorer *e)
+static struct sbp_solve_request request_of(const struct sbp_branch_and_bound *e)
 {
     struct sbp_solve_request request = e->solve;
     double *const limit_s = &request.asked.solver_options.time_limit_s;
@@ -188,19 +188,19 @@ static struct sbp_solve_request request_of(const struct sbp_explorer *e)
 }
 
 /* A plan that fits after all is the search's. */
-static enum sbp_status rank_least(struct sbp_explorer *e, const struct sbp_ranked *least)
+static enum sbp_status rank_least(struct sbp_branch_and_bound *e, const struct sbp_pool_plan *least)
 {
-    struct sbp_ranked unused;
-    SBP_TRY(sbp_explorer_cut(e, &least->parallel, e->diag));
+    struct sbp_pool_plan unused;
+    SBP_TRY(sbp_outer_cut(e, &least->parallel, e->diag));
     e->out->algorithm = "exact"; /* whatever found nothing */
-    sbp_ranking_offer(&e->found, &e->cut, &least->strategy,
-                      &(struct sbp_ranked){.objective_s = least->objective_s});
-    return sbp_explorer_rank(e, &e->found, NULL, &unused);
+    sbp_pool_offer(&e->found, &e->cut, &least->strategy,
+                   &(struct sbp_pool_plan){.objective_s = least->objective_s});
+    return sbp_outer_rank(e, &e->found, NULL, &unused);
 }
 
-enum sbp_status sbp_explorer_take_leanest(struct sbp_explorer *e)
+enum sbp_status sbp_outer_take_least_memory(struct sbp_branch_and_bound *e)
 {
-    struct sbp_ranked *const least = SBP_NEW(e->plans, struct sbp_ranked, 1);
+    struct sbp_pool_plan *const least = SBP_NEW(e->plans, struct sbp_pool_plan, 1);
     struct lean_search search = {.explorer = e, .request = request_of(e), .least = least};
     if (least == NULL)
         return SBP_E_MEMORY;

@@ -12,29 +12,29 @@ struct sketch {
     double found_s;
 };
 
-static double left_s(const struct sbp_explorer *e)
+static double left_s(const struct sbp_branch_and_bound *e)
 {
     const double limit_s = LIMIT_SHARE * e->request->solver_options.time_limit_s;
     return limit_s > 0 ? limit_s - (sbp_clock_s() - e->start_s) : INFINITY;
 }
 
-static enum sbp_status optimise_aligned(struct sbp_explorer *e, const struct sbp_node *node,
+static enum sbp_status optimise_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                         struct sbp_outcome *found, struct sbp_diag *refusal)
 {
-    struct sbp_solve_request request = sbp_explorer_request(e, node);
-    struct sbp_view view;
+    struct sbp_solve_request request = sbp_outer_request(e, node);
+    struct sbp_path_weights view;
     if (isfinite(left_s(e)))
         request.asked.solver_options.time_limit_s = fmax(1e-9, left_s(e));
     request.deadline_s = 0; /* sooner: by the time limit */
     request.view = &view;
-    SBP_TRY(sbp_explorer_cut(e, &node->parallel, refusal));
-    SBP_TRY(sbp_explorer_plain_view(e, &view, refusal));
-    return sbp_optimise_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
+    SBP_TRY(sbp_outer_cut(e, &node->parallel, refusal));
+    SBP_TRY(sbp_outer_plain_weights(e, &view, refusal));
+    return sbp_inner_solve_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
 }
 
 /* A plan of a candidate whose layers all split the batch alike; *found_s is INFINITY without one.
  */
-static enum sbp_status sketch_node(struct sbp_explorer *e, const struct sbp_node *node,
+static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    double *found_s)
 {
     struct sbp_diag refusal = {{0}};
@@ -45,11 +45,11 @@ static enum sbp_status sketch_node(struct sbp_explorer *e, const struct sbp_node
     *found_s = status == SBP_OK ? found.objective_s : INFINITY;
     if (status == SBP_OK) {
         found.stopped = false; /* its share of the time is up, not the search's */
-        sbp_explorer_note_outcome(e, &found);
+        sbp_outer_note_outcome(e, &found);
     }
     if (isfinite(*found_s))
-        sbp_ranking_offer(&e->first, &e->cut, &found.strategy,
-                          &(struct sbp_ranked){.objective_s = *found_s});
+        sbp_pool_offer(&e->first, &e->cut, &found.strategy,
+                       &(struct sbp_pool_plan){.objective_s = *found_s});
     sbp_arena_release(&e->solve_arena, plan_mark);
     sbp_arena_release(&e->arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED
@@ -64,7 +64,7 @@ static bool same_stages(const struct sbp_parallel *a, const struct sbp_parallel 
 
 /* Of the candidates with the stages and micro-batch of the first, the one with the plainest
  * schedule that keeps few activations. */
-static const struct sbp_node *plainest(const struct sbp_explorer *e, int first)
+static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int first)
 {
     for (int i = first;
          i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++)
@@ -74,19 +74,19 @@ static const struct sbp_node *plainest(const struct sbp_explorer *e, int first)
 }
 
 /* Whether a candidate's plans all cost more than what is worth improving first. */
-static bool is_far(const struct sbp_explorer *e, const struct sbp_node *node)
+static bool is_far(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return node->bound_s > NEAR * sbp_ranking_goal_s(&e->first);
+    return node->bound_s > NEAR * sbp_pool_goal_s(&e->first);
 }
 
 /* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
-static enum sbp_status sketch_all(struct sbp_explorer *e, struct sketch *sketch, int *count)
+static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch *sketch, int *count)
 {
     const struct sbp_parallel *last = NULL;
     double last_s = INFINITY;
     bool passed = false;
     *count = 0;
-    for (int i = 0; i < e->node_count && !sbp_explorer_is_over(e) && left_s(e) > 0; i++) {
+    for (int i = 0; i < e->node_count && !sbp_outer_is_over(e) && left_s(e) > 0; i++) {
         const struct sbp_parallel *const parallel = &e->node[i].parallel;
         const bool goes_on = last != NULL && last->pipeline == parallel->pipeline;
         if (goes_on && (passed || last->micro_batch == parallel->micro_batch))
@@ -104,46 +104,46 @@ static enum sbp_status sketch_all(struct sbp_explorer *e, struct sketch *sketch,
 }
 
 /* Opens the bases with the stages and micro-batch of the first. */
-static enum sbp_status open_bases(struct sbp_explorer *e, int first)
+static enum sbp_status open_bases(struct sbp_branch_and_bound *e, int first)
 {
     for (int i = first;
          i < e->node_count && same_stages(&e->node[i].parallel, &e->node[first].parallel); i++)
         if (e->node[i].is_base)
-            SBP_TRY(sbp_explorer_push(e, i));
+            SBP_TRY(sbp_outer_push(e, i));
     return SBP_OK;
 }
 
 /* Whether the cheapest first plan splits nothing but the batch: only then is it near to what its
  * candidate can do. */
-static bool splits_batch_alone(const struct sbp_explorer *e)
+static bool splits_batch_alone(const struct sbp_branch_and_bound *e)
 {
     const struct sbp_parallel *first = &e->first.plan[0].parallel;
     const int64_t devices = sbp_cluster_devices(&e->given->workload.cluster);
     return e->first.count > 0 && first->micro_batch % (devices / first->pipeline) == 0;
 }
 
-enum sbp_status sbp_explorer_rank_first(struct sbp_explorer *e)
+enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e)
 {
-    struct sbp_ranked unused;
+    struct sbp_pool_plan unused;
     if (e->first.count == 0)
         return SBP_OK;
-    SBP_TRY(sbp_explorer_cut(e, &e->first.plan[0].parallel, e->diag));
-    return sbp_explorer_rank(e, &e->first, NULL, &unused);
+    SBP_TRY(sbp_outer_cut(e, &e->first.plan[0].parallel, e->diag));
+    return sbp_outer_rank(e, &e->first, NULL, &unused);
 }
 
-enum sbp_status sbp_explorer_open_near(struct sbp_explorer *e)
+enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e)
 {
     int count = 0;
     struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, e->node_count);
     if (sketch == NULL)
         return SBP_E_MEMORY;
-    if (sbp_explorer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
+    if (sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
         SBP_TRY(sketch_all(e, sketch, &count));
     if (e->ranking->most > 1) /* parts of candidates compete with other candidates' */
         return SBP_OK;
-    const double near_s = splits_batch_alone(e) ? NEAR * sbp_ranking_goal_s(&e->first) : -INFINITY;
+    const double near_s = splits_batch_alone(e) ? NEAR * sbp_pool_goal_s(&e->first) : -INFINITY;
     for (int i = 0; i < count; i++)
         if (sketch[i].found_s <= near_s)
             SBP_TRY(open_bases(e, sketch[i].node));
-    return sbp_explorer_rank_first(e);
+    return sbp_outer_rank_first(e);
 }

@@ -13,42 +13,43 @@
 
 /* ---- what a solver is given ------------------------------------------------------------------ */
 
-static struct sbp_solver_options options_left(const struct sbp_explorer *e)
+static struct sbp_solver_options options_left(const struct sbp_branch_and_bound *e)
 {
     return sbp_solver_options_left(e->request->solver_options, sbp_clock_s() - e->start_s,
                                    e->out->evaluations);
 }
 
-static bool is_to_relax(const struct sbp_explorer *e, const struct sbp_node *node)
+static bool is_to_relax(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return node->knowledge == SBP_BOUNDED && sbp_explorer_proves(e) &&
+    return node->knowledge == SBP_BOUNDED && sbp_outer_proves(e) &&
            node->bound_s <= MOST_RELAXED * node->time_s;
 }
 
-struct sbp_solve_request sbp_explorer_request(struct sbp_explorer *e, const struct sbp_node *node)
+struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
+                                           const struct sbp_node *node)
 {
     struct sbp_solve_request request = e->solve;
-    sbp_space_store_trim(&e->store);
+    sbp_price_cache_trim(&e->store);
     request.part = node->part;
     request.store = &e->store;
     request.puts_memory_off = is_to_relax(e, node);
     return request;
 }
 
-enum sbp_status sbp_explorer_plain_view(struct sbp_explorer *e, struct sbp_view *view,
-                                        struct sbp_diag *diag)
+enum sbp_status sbp_outer_plain_weights(struct sbp_branch_and_bound *e,
+                                        struct sbp_path_weights *view, struct sbp_diag *diag)
 {
     struct sbp_path path;
     if (e->request->objective == SBP_COMMUNICATION)
-        return sbp_view_mean(&e->cut, &e->arena, view, diag);
+        return sbp_path_weights_mean(&e->cut, &e->arena, view, diag);
     SBP_TRY(sbp_path_longest(&e->cut, &e->arena, &path));
-    return sbp_view_make(&e->cut, &path, &e->arena, view, diag);
+    return sbp_path_weights_make(&e->cut, &path, &e->arena, view, diag);
 }
 
 /* ---- what it answers ------------------------------------------------------------------------- */
 
 /* A candidate without a legal strategy bounds nothing; the first one's reason is kept. */
-static enum sbp_status note_refusal(struct sbp_explorer *e, const struct sbp_diag *refusal)
+static enum sbp_status note_refusal(struct sbp_branch_and_bound *e, const struct sbp_diag *refusal)
 {
     if (e->refusal.text[0] == '\0')
         e->refusal = *refusal;
@@ -63,12 +64,12 @@ static void add_point(struct sbp_outcome *out, int64_t evaluations, double elaps
 
 /* How a better plan was come by: the solver's costs on the way, which are those of labelled plans
  * or a little less, down to the plan's. */
-static void note_curve(struct sbp_explorer *e, const struct sbp_outcome *found)
+static void note_curve(struct sbp_branch_and_bound *e, const struct sbp_outcome *found)
 {
     struct sbp_outcome *out = e->out;
     const int64_t before = out->evaluations - found->evaluations;
     const double now_s = sbp_clock_s() - e->start_s;
-    double best = sbp_explorer_best_s(e);
+    double best = sbp_outer_best_s(e);
     for (int i = 0; i < found->curve_count; i++) {
         const struct sbp_curve_point *point = &found->curve[i];
         if (!(point->best < best) || !(point->best > found->objective_s))
@@ -81,7 +82,7 @@ static void note_curve(struct sbp_explorer *e, const struct sbp_outcome *found)
     add_point(out, out->evaluations, now_s, found->objective_s);
 }
 
-void sbp_explorer_note_outcome(struct sbp_explorer *e, const struct sbp_outcome *found)
+void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_outcome *found)
 {
     struct sbp_outcome *out = e->out;
     out->evaluations += found->evaluations;
@@ -91,27 +92,27 @@ void sbp_explorer_note_outcome(struct sbp_explorer *e, const struct sbp_outcome 
     out->unbounded = found->unbounded != NULL ? found->unbounded : out->unbounded;
     out->algorithm = found->algorithm != NULL ? found->algorithm : out->algorithm;
     out->space_size_log10 = fmax(out->space_size_log10, found->space_size_log10);
-    if (found->objective_s < sbp_explorer_best_s(e))
+    if (found->objective_s < sbp_outer_best_s(e))
         note_curve(e, found);
 }
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node, bool *legal)
+enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node *node, bool *legal)
 {
     struct sbp_diag refusal = {{0}};
-    struct sbp_solve_request request = sbp_explorer_request(e, node);
-    struct sbp_optimise_bound bound = {0};
-    struct sbp_view view;
+    struct sbp_solve_request request = sbp_outer_request(e, node);
+    struct sbp_inner_bound bound = {0};
+    struct sbp_path_weights view;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
-    enum sbp_status status = sbp_explorer_cut(e, &node->parallel, &refusal);
+    enum sbp_status status = sbp_outer_cut(e, &node->parallel, &refusal);
     if (status == SBP_OK)
-        status = sbp_explorer_plain_view(e, &view, &refusal);
+        status = sbp_outer_plain_weights(e, &view, &refusal);
     request.view = &view;
-    if (isfinite(sbp_explorer_goal_s(e)) && sbp_optimise_bounds(&e->cut, &request))
-        request.refuted_s = sbp_explorer_goal_s(e);
+    if (isfinite(sbp_outer_goal_s(e)) && sbp_inner_is_bounded(&e->cut, &request))
+        request.refuted_s = sbp_outer_goal_s(e);
     if (status == SBP_OK)
-        status = sbp_optimise_bound(&e->cut, &request, &bound, &refusal);
+        status = sbp_inner_bound(&e->cut, &request, &bound, &refusal);
     sbp_arena_release(&e->arena, mark);
     *legal = status == SBP_OK || status == SBP_STOPPED;
     if (status == SBP_STOPPED) {
@@ -135,15 +136,16 @@ enum sbp_status sbp_explorer_bound(struct sbp_explorer *e, struct sbp_node *node
 
 /* ---- along paths, and mixtures of them ------------------------------------------------------- */
 
-double sbp_explorer_ceiling_s(const struct sbp_explorer *e, const struct sbp_node *node)
+double sbp_outer_ceiling_s(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    const bool is_first = node->knowledge < SBP_TRIED && sbp_explorer_proves(e) &&
-                          !is_to_relax(e, node) && isinf(sbp_explorer_goal_s(e));
+    const bool is_first = node->knowledge < SBP_TRIED && sbp_outer_proves(e) &&
+                          !is_to_relax(e, node) && isinf(sbp_outer_goal_s(e));
     return is_first ? FIRST_TRY * node->bound_s : INFINITY;
 }
 
 /* What the leanest plan of a candidate needed that has none that fits. */
-static void note_need(struct sbp_explorer *e, const struct sbp_node *node, int64_t needed_bytes)
+static void note_need(struct sbp_branch_and_bound *e, const struct sbp_node *node,
+                      int64_t needed_bytes)
 {
     if (needed_bytes <= 0 || !(node->least_bytes > 0))
         return;
@@ -153,22 +155,22 @@ static void note_need(struct sbp_explorer *e, const struct sbp_node *node, int64
 
 /* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
  */
-static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node *node,
+static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    const struct sbp_path *path, struct sbp_outcome *found)
 {
-    struct sbp_view view;
-    struct sbp_solve_request request = sbp_explorer_request(e, node);
+    struct sbp_path_weights view;
+    struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_diag refusal = {{0}};
-    const double most_s = fmin(sbp_explorer_goal_s(e), sbp_explorer_ceiling_s(e, node));
+    const double most_s = fmin(sbp_outer_goal_s(e), sbp_outer_ceiling_s(e, node));
     request.upper_bound_s = isfinite(most_s) ? most_s : 0;
     request.asked.solver_options = options_left(e);
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
         request.view = &view;
-        status = sbp_view_make(&e->cut, path, &e->arena, &view, &refusal);
+        status = sbp_path_weights_make(&e->cut, path, &e->arena, &view, &refusal);
     }
     if (status == SBP_OK)
-        status = sbp_optimise(&e->cut, &request, &e->solve_arena, found, &refusal);
+        status = sbp_inner_solve(&e->cut, &request, &e->solve_arena, found, &refusal);
     if (status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED) {
         *found =
             (struct sbp_outcome){.objective_s = INFINITY,
@@ -178,18 +180,19 @@ static enum sbp_status solve_along(struct sbp_explorer *e, const struct sbp_node
     }
     if (status != SBP_OK)
         return sbp_fail(e->diag, status, "%s", refusal.text);
-    sbp_explorer_note_outcome(e, found);
+    sbp_outer_note_outcome(e, found);
     if (!request.puts_memory_off)
         note_need(e, node, found->needed_bytes);
     if (isfinite(found->strategy_s) && !found->is_too_large)
-        sbp_ranking_offer(&e->found, &e->cut, &found->strategy,
-                          &(struct sbp_ranked){.objective_s = found->strategy_s});
+        sbp_pool_offer(&e->found, &e->cut, &found->strategy,
+                       &(struct sbp_pool_plan){.objective_s = found->strategy_s});
     return SBP_OK;
 }
 
 /* By what was proved of a candidate; without the limit of memory it holds for a base's siblings,
  * too. Returns the bound. */
-static double raise_bound(const struct sbp_explorer *e, struct sbp_node *node, double proved_s)
+static double raise_bound(const struct sbp_branch_and_bound *e, struct sbp_node *node,
+                          double proved_s)
 {
     if (is_to_relax(e, node))
         node->time_s = fmax(node->time_s, proved_s);
@@ -198,28 +201,27 @@ static double raise_bound(const struct sbp_explorer *e, struct sbp_node *node, d
 }
 
 /* Whether what mixtures left is worth the look, and its prices bound the step. */
-static bool may_settle(struct sbp_explorer *e, const struct sbp_node *node)
+static bool may_settle(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return e->cut.parallel.pipeline > 1 && e->ranking->most == 1 &&
-           isfinite(sbp_explorer_goal_s(e)) && !sbp_explorer_is_refuted(e, node->bound_s) &&
-           !sbp_explorer_is_over(e) && sbp_explorer_proves(e) &&
-           sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
-           sbp_optimise_bounds(&e->cut, &e->solve);
+    return e->cut.parallel.pipeline > 1 && e->ranking->most == 1 && isfinite(sbp_outer_goal_s(e)) &&
+           !sbp_outer_is_refuted(e, node->bound_s) && !sbp_outer_is_over(e) &&
+           sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
+           sbp_inner_is_bounded(&e->cut, &e->solve);
 }
 
 /* Along the path that work alone would make the longest, along those of the plans found, then along
  * mixtures of all of these, as long as each says something new. */
-static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *node,
+static enum sbp_status solve_mixtures(struct sbp_branch_and_bound *e, struct sbp_node *node,
                                       struct sbp_mixture *mixture)
 {
     SBP_TRY(sbp_mixture_begin(&e->cut, &e->arena, mixture, e->diag));
-    for (int i = 0; i < SBP_MOST_ROUNDS && !sbp_explorer_is_over(e); i++) {
+    for (int i = 0; i < SBP_MOST_ROUNDS && !sbp_outer_is_over(e); i++) {
         struct sbp_outcome found;
         bool more = false;
         SBP_TRY(solve_along(e, node, &mixture->path, &found));
         const double bound_s = raise_bound(e, node, found.lower_bound_s);
         sbp_mixture_note(mixture, found.lower_bound_s);
-        if (!sbp_explorer_is_refuted(e, bound_s))
+        if (!sbp_outer_is_refuted(e, bound_s))
             SBP_TRY(isfinite(found.strategy_s)
                         ? sbp_mixture_add(mixture, &found.strategy, &more, e->diag)
                         : sbp_mixture_skip(mixture, &more));
@@ -229,7 +231,7 @@ static enum sbp_status solve_mixtures(struct sbp_explorer *e, struct sbp_node *n
     return SBP_OK;
 }
 
-static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node)
+static enum sbp_status solve_paths(struct sbp_branch_and_bound *e, struct sbp_node *node)
 {
     struct sbp_mixture mixture;
     if (e->request->objective == SBP_COMMUNICATION) {
@@ -250,17 +252,17 @@ static enum sbp_status solve_paths(struct sbp_explorer *e, struct sbp_node *node
 }
 
 /* Whether a closer look at what a candidate needs of memory rules it out. */
-static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *node)
+static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sbp_node *node)
 {
     const double limit_bytes =
         (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
     struct sbp_diag refusal = {{0}};
     double least_bytes;
-    if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_explorer_proves(e) ||
+    if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_outer_proves(e) ||
         node->least_bytes < TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     const enum sbp_status status =
-        sbp_optimise_least_bytes(&e->cut, &e->solve, &least_bytes, &refusal);
+        sbp_inner_least_bytes(&e->cut, &e->solve, &least_bytes, &refusal);
     if (status == SBP_E_MEMORY)
         return sbp_fail(e->diag, status, "%s", refusal.text);
     if (status == SBP_OK && least_bytes > limit_bytes * (1 + SBP_CAPACITY_ROUND_OFF)) {
@@ -270,11 +272,11 @@ static enum sbp_status try_to_rule_out(struct sbp_explorer *e, struct sbp_node *
     return SBP_OK;
 }
 
-enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node)
+enum sbp_status sbp_outer_solve(struct sbp_branch_and_bound *e, struct sbp_node *node)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
-    SBP_TRY(sbp_explorer_cut(e, &node->parallel, e->diag));
+    SBP_TRY(sbp_outer_cut(e, &node->parallel, e->diag));
     SBP_TRY(try_to_rule_out(e, node));
     if (isfinite(node->bound_s))
         SBP_TRY(solve_paths(e, node));
@@ -289,26 +291,26 @@ enum sbp_status sbp_explorer_solve(struct sbp_explorer *e, struct sbp_node *node
 
 static void offer_settled(void *context, const struct sbp_strategy *strategy, double objective_s)
 {
-    struct sbp_explorer *e = context;
-    if (objective_s < sbp_explorer_best_s(e))
+    struct sbp_branch_and_bound *e = context;
+    if (objective_s < sbp_outer_best_s(e))
         add_point(e->out, e->out->evaluations, sbp_clock_s() - e->start_s, objective_s);
-    sbp_ranking_offer(&e->found, &e->cut, strategy,
-                      &(struct sbp_ranked){.objective_s = objective_s});
+    sbp_pool_offer(&e->found, &e->cut, strategy,
+                   &(struct sbp_pool_plan){.objective_s = objective_s});
 }
 
-enum sbp_status sbp_explorer_settle(struct sbp_explorer *e, struct sbp_node *node)
+enum sbp_status sbp_outer_enumerate_paths(struct sbp_branch_and_bound *e, struct sbp_node *node)
 {
-    struct sbp_solve_request request = sbp_explorer_request(e, node);
+    struct sbp_solve_request request = sbp_outer_request(e, node);
     request.asked.solver_options = options_left(e);
-    struct sbp_settling settling = {.cut = &e->cut,
-                                    .request = &request,
-                                    .mixture = node->mixture,
-                                    .goal_s = sbp_explorer_goal_s(e),
-                                    .bound_s = node->bound_s,
-                                    .offer = offer_settled,
-                                    .context = e};
-    SBP_TRY(sbp_explorer_cut(e, &node->parallel, e->diag));
-    SBP_TRY(sbp_settle(&settling, e->diag));
+    struct sbp_path_enumeration settling = {.cut = &e->cut,
+                                            .request = &request,
+                                            .mixture = node->mixture,
+                                            .goal_s = sbp_outer_goal_s(e),
+                                            .bound_s = node->bound_s,
+                                            .offer = offer_settled,
+                                            .context = e};
+    SBP_TRY(sbp_outer_cut(e, &node->parallel, e->diag));
+    SBP_TRY(sbp_path_enumerate(&settling, e->diag));
     node->mixture = NULL; /* there is no more to be said */
     e->out->evaluations += settling.evaluations;
     e->out->stopped |= settling.stopped;

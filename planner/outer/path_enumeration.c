@@ -16,17 +16,17 @@
 #define CLOSE 1e-9
 
 struct settler {
-    struct sbp_settling *s;
+    struct sbp_path_enumeration *s;
     struct sbp_diag *diag;
     struct sbp_arena arena; /* of spaces */
     struct sbp_arena pass;  /* of what is narrowed */
     struct sbp_solve_request request;
-    struct sbp_view view[SBP_MOST_PATHS + 1];
+    struct sbp_path_weights view[SBP_MOST_PATHS + 1];
     struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
     int space_count;
     struct sbp_space mixed;
-    struct sbp_view mixed_view;
-    struct sbp_reduction reduction; /* what the mixture leaves */
+    struct sbp_path_weights mixed_view;
+    struct sbp_message_reduction reduction; /* what the mixture leaves */
     struct sbp_strategy trial;
     double goal_s, open_s; /* open: the least that was found and not settled */
     double proved_s;       /* nothing costs less, but for what is open */
@@ -35,10 +35,10 @@ struct settler {
 };
 
 static enum sbp_status make_space(struct settler *t, const struct sbp_path *path,
-                                  struct sbp_view *view, struct sbp_space *space)
+                                  struct sbp_path_weights *view, struct sbp_space *space)
 {
     struct sbp_solve_request request = t->request;
-    SBP_TRY(sbp_view_make(t->s->cut, path, &t->arena, view, t->diag));
+    SBP_TRY(sbp_path_weights_make(t->s->cut, path, &t->arena, view, t->diag));
     request.view = view;
     SBP_TRY(sbp_space_make(t->s->cut, &request, NULL, NULL, space, t->diag));
     space->request = &t->request;
@@ -140,8 +140,8 @@ static enum sbp_status make_problems(struct settler *t, int count, struct sbp_pr
 {
     for (int i = 0; i < count; i++) {
         struct sbp_space narrow;
-        SBP_TRY(sbp_space_restrict(&t->space[i], &t->reduction, &t->pass, &narrow));
-        SBP_TRY(sbp_space_problem(&narrow, INFINITY, &problem[i], t->diag));
+        SBP_TRY(sbp_message_restrict(&t->space[i], &t->reduction, &t->pass, &narrow));
+        SBP_TRY(sbp_pricing_problem(&narrow, INFINITY, &problem[i], t->diag));
     }
     return SBP_OK;
 }
@@ -186,13 +186,13 @@ static enum sbp_status search_left(struct settler *t, double below_s, bool *done
 static enum sbp_status search_below(struct settler *t, double below_s, bool *done)
 {
     t->has_new_path = false;
-    SBP_TRY(sbp_space_narrow(&t->mixed, below_s, &t->pass, &t->reduction));
+    SBP_TRY(sbp_message_narrow(&t->mixed, below_s, &t->pass, &t->reduction));
     t->s->evaluations += t->reduction.evaluations;
     t->work += t->reduction.evaluations;
     t->s->stopped |= t->reduction.stopped;
     *done = t->reduction.is_settled;
     if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_MINIMAX_MOST_VARIABLES ||
-        sbp_space_cells(&t->reduction.space) > MOST_CELLS)
+        sbp_message_cells(&t->reduction.space) > MOST_CELLS)
         return SBP_OK;
     return search_left(t, below_s, done);
 }
@@ -225,7 +225,7 @@ static enum sbp_status settle(struct settler *t)
     return SBP_OK;
 }
 
-enum sbp_status sbp_settle(struct sbp_settling *settling, struct sbp_diag *diag)
+enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *settling, struct sbp_diag *diag)
 {
     struct sbp_diag refusal = {{0}};
     struct settler t = {.s = settling,

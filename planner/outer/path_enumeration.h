@@ -10,7 +10,7 @@
 #include "planner/paths/path_mixture.h"
 #include "planner/space/solve_request.h"
 
-struct sbp_settling {
+struct sbp_path_enumeration {
     const struct sbp_cut *cut;
     const struct sbp_solve_request
         *request;                /* as the candidate is searched; its view does not count */
@@ -28,9 +28,10 @@ struct sbp_settling {
     bool memory_binds; /* a plan that costs less than the goal did not fit */
 };
 
-/* Of spaces whose prices bound the step (sbp_optimise_bounds) and whose mesh is free. Does nothing
+/* Of spaces whose prices bound the step (sbp_inner_is_bounded) and whose mesh is free. Does nothing
  * where the problem is too large. Deterministic but for the request's time limit and flag. E_MEMORY
  * and what sbp_mixture_add fails with. */
-enum sbp_status sbp_settle(struct sbp_settling *settling, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *settling,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

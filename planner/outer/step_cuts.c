@@ -27,7 +27,7 @@ struct lister {
     bool chunks, pipeline_limit, stage_cut; /* are open, too */
     bool attends;                           /* the model has attention */
     struct sbp_arena *arena;
-    struct sbp_parallel_candidates *out;
+    struct sbp_step_cuts *out;
     int room;
     int blocks;
     double flops_per_s;         /* of a device */
@@ -198,7 +198,7 @@ static enum sbp_status measure_model(struct lister *l)
     l->flops_per_s = probe / (sbp_cluster_kernel_s(pricing.cluster, pricing.type, probe, 0) -
                               sbp_cluster_kernel_s(pricing.cluster, pricing.type, 0, 0));
     for (int op = 0; op < graph->op_count; op++) {
-        l->attends |= sbp_space_is_attention(graph->op[op].kind);
+        l->attends |= sbp_pricing_is_attention(graph->op[op].kind);
         const bool measured = graph->op[op].custom != NULL; /* may be faster than its flops say */
         l->forward[op] = measured ? 0 : scale * pass_flops(graph, op, SBP_PASS_FORWARD);
         l->backward[op] = measured ? 0 : scale * backward_flops(graph, op);
@@ -211,14 +211,13 @@ static enum sbp_status measure_model(struct lister *l)
 static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel,
                            const struct cut *cut)
 {
-    struct sbp_parallel_candidates *out = l->out;
+    struct sbp_step_cuts *out = l->out;
     struct sbp_diag unsaid = {{0}};
     if (sbp_parallel_check(parallel, &l->given->graph, l->given->cluster, &unsaid) != SBP_OK)
         return SBP_OK;
     if (out->count == l->room) {
         const int room = 2 * l->room + 64;
-        struct sbp_parallel_candidate *grown =
-            SBP_NEW(l->arena, struct sbp_parallel_candidate, room);
+        struct sbp_step_cut *grown = SBP_NEW(l->arena, struct sbp_step_cut, room);
         if (grown == NULL)
             return SBP_E_MEMORY;
         for (int i = 0; i < out->count; i++)
@@ -226,8 +225,8 @@ static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel
         out->candidate = grown;
         l->room = room;
     }
-    out->candidate[out->count++] = (struct sbp_parallel_candidate){
-        .parallel = *parallel, .bound_s = bound_s(l, parallel, cut)};
+    out->candidate[out->count++] =
+        (struct sbp_step_cut){.parallel = *parallel, .bound_s = bound_s(l, parallel, cut)};
     return SBP_OK;
 }
 
@@ -385,13 +384,12 @@ static void find_open(struct lister *l)
     l->pipeline_limit = l->open.schedules != 0 && !sbp_request_gives(request, "pipeline_limit");
 }
 
-enum sbp_status sbp_candidates_list(const struct sbp_cut *given, const struct sbp_request *request,
-                                    struct sbp_arena *arena,
-                                    struct sbp_parallel_candidates *candidates,
-                                    struct sbp_diag *diag)
+enum sbp_status sbp_step_cuts_list(const struct sbp_cut *given, const struct sbp_request *request,
+                                   struct sbp_arena *arena, struct sbp_step_cuts *candidates,
+                                   struct sbp_diag *diag)
 {
     struct lister l = {.given = given, .request = request, .arena = arena, .out = candidates};
-    *candidates = (struct sbp_parallel_candidates){0};
+    *candidates = (struct sbp_step_cuts){0};
     find_open(&l);
     enum sbp_status status = measure_model(&l);
     if (status == SBP_OK)

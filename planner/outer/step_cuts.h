@@ -10,14 +10,14 @@
 #include "costmodel/program/cut.h"
 #include "planner/space/space_table.h"
 
-struct sbp_parallel_candidate {
+struct sbp_step_cut {
     struct sbp_parallel parallel;
     double bound_s;
 };
 
-struct sbp_parallel_candidates {
+struct sbp_step_cuts {
     int count;
-    struct sbp_parallel_candidate *candidate;
+    struct sbp_step_cut *candidate;
 };
 
 /* All candidates that the request's space leaves open and the request does not give; the rest as
@@ -29,9 +29,8 @@ struct sbp_parallel_candidates {
  * forms nothing again first. Bounds are 0 unless the objective is the step's time. Arrays come out
  * of the arena. E_INPUT: none is legal; E_MEMORY.
  */
-enum sbp_status sbp_candidates_list(const struct sbp_cut *given, const struct sbp_request *request,
-                                    struct sbp_arena *arena,
-                                    struct sbp_parallel_candidates *candidates,
-                                    struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_step_cuts_list(const struct sbp_cut *given, const struct sbp_request *request,
+                                   struct sbp_arena *arena, struct sbp_step_cuts *candidates,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -109,7 +109,7 @@ double sbp_path_messages_s(const struct sbp_cut *cut, const struct sbp_path *pat
     return seconds;
 }
 
-struct sbp_timeline_request sbp_plan_timeline(const struct sbp_cut *cut, int64_t micro_batches,
+struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t micro_batches,
                                               const struct sbp_stage_cost *cost)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
@@ -228,7 +228,7 @@ static enum sbp_status expect_path(const struct sbp_cut *cut, struct sbp_arena *
     SBP_TRY(take_times(cut, cost, NULL, scratch, &times));
     if (cut->parallel.schedule == SBP_MESSAGE_DRIVEN)
         return sbp_path_driven(&times, count, cut->parallel.pipeline_limit, scratch, path);
-    struct sbp_timeline_request request = sbp_plan_timeline(cut, count, cost);
+    struct sbp_timeline_request request = sbp_path_timeline(cut, count, cost);
     request.record = request.is_brief = true;
     SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
     return trace_path(&request, &timeline, scratch, path);
@@ -263,7 +263,7 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
     SBP_TRY(sbp_path_longest(cut, arena, path));
     SBP_TRY(sbp_step_make(&request, &step, diag));
     const struct sbp_timeline_request played =
-        sbp_plan_timeline(cut, step.micro_batches, step.cost);
+        sbp_path_timeline(cut, step.micro_batches, step.cost);
     enum sbp_status status = take_times(cut, step.cost, step.end, arena, times);
     if (status == SBP_OK && cut->parallel.schedule == SBP_MESSAGE_DRIVEN &&
         cut->parallel.pipeline > 1)

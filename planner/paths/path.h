@@ -49,7 +49,7 @@ double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts);
 double sbp_path_messages_s(const struct sbp_cut *cut, const struct sbp_path *path,
                            const int *first);
 /* The timeline of a step of the plan's parallel. */
-struct sbp_timeline_request sbp_plan_timeline(const struct sbp_cut *cut, int64_t micro_batches,
+struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t micro_batches,
                                               const struct sbp_stage_cost *cost);
 
 #endif

@@ -7,14 +7,14 @@
 /* ---- the objective -------------------------------------------------------------------------- */
 
 static void count_messages(const struct sbp_cut *cut, const struct sbp_path *path,
-                           struct sbp_view *view)
+                           struct sbp_path_weights *view)
 {
     view->message_s = sbp_path_messages_s(cut, path, view->first);
     for (int piece = 1; piece < path->pieces; piece++)
         view->crossed[piece] = path->sent[piece - 1] + path->returned[piece];
 }
 
-static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_view *view)
+static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_weights *view)
 {
     for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
         view->forward[op] = path->forward[piece];
@@ -52,7 +52,7 @@ static enum sbp_status play(const struct sbp_cut *cut, struct sbp_arena *arena,
     for (int i = 0; i < stages * chunks; i++)
         cost[i] = (struct sbp_stage_cost){
             .forward_s = 1, .backward_input_s = 1, .backward_weight_s = 1, .kept_bytes = 1};
-    struct sbp_timeline_request request = sbp_plan_timeline(cut, enough_micro_batches(cut), cost);
+    struct sbp_timeline_request request = sbp_path_timeline(cut, enough_micro_batches(cut), cost);
     request.record = chunks > 1;
     request.is_brief = true;
     return sbp_timeline_simulate(&request, arena, timeline, diag);
@@ -100,7 +100,7 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
 }
 
 /* Whether a moment of the piece, none of which comes before `first`, keeps no less of any chunk. */
-static bool is_known(const struct sbp_view *view, int first, int piece, int chunks,
+static bool is_known(const struct sbp_path_weights *view, int first, int piece, int chunks,
                      const double *kept)
 {
     for (int i = first; i < view->moment_count; i++) {
@@ -113,7 +113,7 @@ static bool is_known(const struct sbp_view *view, int first, int piece, int chun
     return false;
 }
 
-static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view, int first,
+static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_path_weights *view, int first,
                                   int piece, int chunks, const double *kept)
 {
     if (is_known(view, first, piece, chunks, kept))
@@ -130,7 +130,8 @@ static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_view *view
 /* The order of works is fixed. With more micro-batches than were played no fewer forward passes are
  * done before any backward pass, so that no less is kept. */
 static enum sbp_status find_moments(const struct sbp_timeline *timeline, int stage, int stages,
-                                    int chunks, struct sbp_arena *arena, struct sbp_view *view)
+                                    int chunks, struct sbp_arena *arena,
+                                    struct sbp_path_weights *view)
 {
     const int first = view->moment_count;
     double *const kept = SBP_NEW(arena, double, chunks);
@@ -166,7 +167,7 @@ static bool covers(const struct stage_sums *sums, int a, int b)
 }
 
 /* Points are the stages that no other one covers. */
-static void find_points(const struct stage_sums *sums, struct sbp_view *view)
+static void find_points(const struct stage_sums *sums, struct sbp_path_weights *view)
 {
     for (int stage = 0; stage < sums->stages; stage++) {
         bool covered = false;
@@ -180,7 +181,7 @@ static void find_points(const struct stage_sums *sums, struct sbp_view *view)
 }
 
 static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                  struct sbp_view *view, struct sbp_diag *diag)
+                                  struct sbp_path_weights *view, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = &cut->graph;
     const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
@@ -220,21 +221,21 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
-                             struct sbp_view *view, struct sbp_diag *diag)
+                             struct sbp_path_weights *view, struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const size_t ops = (size_t)cut->graph.op_count, stages = (size_t)parallel->pipeline;
     const size_t pieces = stages * (size_t)parallel->chunks;
-    *view = (struct sbp_view){.forward = SBP_NEW(arena, double, ops),
-                              .backward = SBP_NEW(arena, double, ops),
-                              .weight = SBP_NEW(arena, double, ops),
-                              .end = SBP_NEW(arena, double, ops),
-                              .pieces = (int)pieces,
-                              .first = SBP_NEW(arena, int, pieces + 1),
-                              .crossed = SBP_NEW(arena, double, pieces),
-                              .stage = SBP_NEW(arena, int, stages),
-                              .point = SBP_NEW(arena, int, ops),
-                              .kept = SBP_NEW(arena, double, ops)};
+    *view = (struct sbp_path_weights){.forward = SBP_NEW(arena, double, ops),
+                                      .backward = SBP_NEW(arena, double, ops),
+                                      .weight = SBP_NEW(arena, double, ops),
+                                      .end = SBP_NEW(arena, double, ops),
+                                      .pieces = (int)pieces,
+                                      .first = SBP_NEW(arena, int, pieces + 1),
+                                      .crossed = SBP_NEW(arena, double, pieces),
+                                      .stage = SBP_NEW(arena, int, stages),
+                                      .point = SBP_NEW(arena, int, ops),
+                                      .kept = SBP_NEW(arena, double, ops)};
     if (view->forward == NULL || view->backward == NULL || view->weight == NULL ||
         view->end == NULL || view->first == NULL || view->crossed == NULL || view->stage == NULL ||
         view->point == NULL || view->kept == NULL)
@@ -243,8 +244,9 @@ static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
     return set_memory(cut, arena, view, diag);
 }
 
-enum sbp_status sbp_view_make(const struct sbp_cut *cut, const struct sbp_path *path,
-                              struct sbp_arena *arena, struct sbp_view *view, struct sbp_diag *diag)
+enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sbp_path *path,
+                                      struct sbp_arena *arena, struct sbp_path_weights *view,
+                                      struct sbp_diag *diag)
 {
     SBP_TRY(begin(cut, arena, view, diag));
     count_messages(cut, path, view);
@@ -253,8 +255,8 @@ enum sbp_status sbp_view_make(const struct sbp_cut *cut, const struct sbp_path *
     return SBP_OK;
 }
 
-enum sbp_status sbp_view_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
-                              struct sbp_view *view, struct sbp_diag *diag)
+enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
+                                      struct sbp_path_weights *view, struct sbp_diag *diag)
 {
     const double stages = (double)cut->parallel.pipeline;
     const double each = (double)sbp_parallel_micro_batches(&cut->parallel, &cut->graph) / stages;

@@ -23,7 +23,7 @@ struct sbp_moment {
     double *kept; /* (chunks) */
 };
 
-struct sbp_view {
+struct sbp_path_weights {
     /* (op_count) times that a forward pass, the backward pass for input gradients (with what is
      * formed again), the work on weight gradients of a micro-batch, and what comes once a step lie
      * on the path; every operator by itself, repeats included. */
@@ -42,12 +42,13 @@ struct sbp_view {
 };
 
 /* The view of a plan's parallel along a path. */
-enum sbp_status sbp_view_make(const struct sbp_cut *cut, const struct sbp_path *path,
-                              struct sbp_arena *arena, struct sbp_view *view,
-                              struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sbp_path *path,
+                                      struct sbp_arena *arena, struct sbp_path_weights *view,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 /* Not along a path, but what a device does in a step, the mean over stages: of communication, which
  * adds up whatever overlaps. */
-enum sbp_status sbp_view_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
-                              struct sbp_view *view, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
+                                      struct sbp_path_weights *view,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

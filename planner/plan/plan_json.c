@@ -147,10 +147,10 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
     sbp_json_put_number(root, "version", SBP_PLAN_VERSION, &failed);
     sbp_json_put_text(root, "made_by", "sbplan " SBP_VERSION, &failed);
     put_inputs(root, plan, &failed);
-    sbp_put_parallel(root, &plan->cut.parallel, &failed);
+    sbp_summary_put_parallel(root, &plan->cut.parallel, &failed);
     put_strategy(root, plan, &failed);
-    sbp_put_cost(root, &summary, &failed);
-    sbp_put_memory(root, &summary, &failed);
+    sbp_summary_put_cost(root, &summary, &failed);
+    sbp_summary_put_memory(root, &summary, &failed);
     sbp_json_put(root, "collectives", sbp_plan_collectives(&step), &failed);
     sbp_step_free(&step);
     if (failed) {

@@ -301,8 +301,8 @@ static enum sbp_status check_cost_and_memory(const struct sbp_json *root,
     struct sbp_json member;
     struct cJSON *expected = cJSON_CreateObject();
     bool failed = expected == NULL;
-    sbp_put_cost(expected, summary, &failed);
-    sbp_put_memory(expected, summary, &failed);
+    sbp_summary_put_cost(expected, summary, &failed);
+    sbp_summary_put_memory(expected, summary, &failed);
     enum sbp_status status =
         failed ? sbp_fail(root->diag, SBP_E_MEMORY, "%s: out of memory", root->file) : SBP_OK;
     for (const struct cJSON *item = failed ? NULL : expected->child;

@@ -9,12 +9,12 @@ static const char *const space_names[] = {
         NULL,
 };
 
-const char *sbp_space_name(enum sbp_space_kind kind)
+const char *sbp_request_space_name(enum sbp_space_kind kind)
 {
     return space_names[kind];
 }
 
-const char *const *sbp_space_names(void)
+const char *const *sbp_request_space_names(void)
 {
     return space_names;
 }

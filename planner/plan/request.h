@@ -31,9 +31,9 @@ enum sbp_space_kind {
 #undef SBP_SPACE_ENUM
         SBP_SPACES
 };
-const char *sbp_space_name(enum sbp_space_kind kind);
+const char *sbp_request_space_name(enum sbp_space_kind kind);
 const char *sbp_space_summary(enum sbp_space_kind kind); /* planner/space/space_table.c */
-const char *const *sbp_space_names(void); /* NULL-terminated, in the order of the enum */
+const char *const *sbp_request_space_names(void); /* NULL-terminated, in the order of the enum */
 
 enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
 

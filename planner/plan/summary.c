@@ -81,7 +81,7 @@ struct sbp_training_cost sbp_summary_training(const struct sbp_summary *summary,
                                       .gpu_hours = steps * summary->gpu_hours_per_step};
 }
 
-void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)
+void sbp_summary_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)
 {
     struct cJSON *cost = sbp_json_put_object(parent, "cost", failed);
     const struct sbp_step_totals *totals = &summary->totals;
@@ -109,7 +109,7 @@ void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool 
                                 totals->hidden_by_cause_s[cause], failed);
 }
 
-void sbp_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)
+void sbp_summary_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed)
 {
     struct cJSON *object = sbp_json_put_object(parent, "memory", failed);
     const struct sbp_stage_memory *memory = &summary->memory;
@@ -126,7 +126,7 @@ void sbp_put_memory(struct cJSON *parent, const struct sbp_summary *summary, boo
     sbp_json_put_number(object, "host_bytes", (double)summary->totals.host_bytes, failed);
 }
 
-void sbp_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *failed)
+void sbp_summary_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *failed)
 {
     struct cJSON *stages = sbp_json_put_array(parent, "stages", failed);
     for (int stage = 0; stage < step->stages && !*failed; stage++) {
@@ -143,7 +143,7 @@ void sbp_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *fai
     }
 }
 
-void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed)
+void sbp_summary_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed)
 {
     struct cJSON *model = sbp_json_put_object(parent, "model", failed);
     sbp_json_put_text(model, "name", graph->name, failed);
@@ -153,7 +153,8 @@ void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *fa
     sbp_json_put_number(model, "flops", sbp_graph_model_flops(graph), failed);
 }
 
-void sbp_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel, bool *failed)
+void sbp_summary_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel,
+                              bool *failed)
 {
     struct cJSON *object = sbp_json_put_object(parent, "parallel", failed);
     sbp_parallel_write(object, parallel, failed);

@@ -32,11 +32,12 @@ struct sbp_training_cost {
 struct sbp_training_cost sbp_summary_training(const struct sbp_summary *summary, double tokens);
 
 /* The objects `cost`, `memory`, `model` and `parallel` of plans and of --json outputs. */
-void sbp_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
-void sbp_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
+void sbp_summary_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
+void sbp_summary_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
 /* A row for each stage: its device's times and memory. */
-void sbp_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *failed);
-void sbp_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed);
-void sbp_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel, bool *failed);
+void sbp_summary_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *failed);
+void sbp_summary_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed);
+void sbp_summary_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel,
+                              bool *failed);
 
 #endif

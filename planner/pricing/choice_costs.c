@@ -17,24 +17,24 @@
 
 /* ---- small parts ---------------------------------------------------------------------------- */
 
-double sbp_space_elements(const struct sbp_space *space, int tensor)
+double sbp_pricing_elements(const struct sbp_space *space, int tensor)
 {
     const int64_t *size = space->graph->tensor[tensor].shape.size;
     return (double)size[0] * (double)size[1] * (double)size[2] * (double)size[3];
 }
 
-bool sbp_space_free_input(const struct sbp_space *space, int op, int input)
+bool sbp_pricing_free_input(const struct sbp_space *space, int op, int input)
 {
     return space->graph->op[op].input[input] == space->graph->input && !space->graph->input_split;
 }
 
-bool sbp_space_forms_again(const struct sbp_space *space)
+bool sbp_pricing_recomputes(const struct sbp_space *space)
 {
     return space->parallel->recompute == SBP_RECOMPUTE_FULL ||
            space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
 }
 
-bool sbp_space_is_attention(enum sbp_op_kind kind)
+bool sbp_pricing_is_attention(enum sbp_op_kind kind)
 {
     return kind == SBP_OP_ATTENTION || kind == SBP_OP_GROUPED_ATTENTION ||
            kind == SBP_OP_LATENT_ATTENTION;
@@ -91,8 +91,8 @@ static struct terms terms_of(const struct sbp_space *space)
                           .stage_sum_shown = 1 - space->hidden_share,
                           .sums_each = space->micro_batches > 1};
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
-        terms.local_bytes[level] = sbp_space_state_bytes(space, level, 1, 0);
-        terms.shard_bytes[level] = sbp_space_state_bytes(space, level, 0, 1);
+        terms.local_bytes[level] = sbp_pricing_state_bytes(space, level, 1, 0);
+        terms.shard_bytes[level] = sbp_pricing_state_bytes(space, level, 0, 1);
     }
     const bool may_hide =
         space->request->asked.objective == SBP_STEP_TIME && !space->request->nothing_hides;
@@ -172,7 +172,7 @@ static void add_weighed(const struct sbp_columns *columns, const double weight[S
 static double whole_s(const struct sbp_space *space, int variable, int tuple)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     double seconds = 0;
     int shape = 0;
     for (int f = 0; f < space->mesh->family_count; f++)
@@ -331,7 +331,7 @@ static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_
     if (p->columns == NULL || p->passes_s == NULL)
         return SBP_E_MEMORY;
     for (int w = 0; w < p->work_count; w++)
-        SBP_TRY(sbp_shelf_columns(space, variable, &p->work[w], scratch, &p->columns[w]));
+        SBP_TRY(sbp_cache_columns(space, variable, &p->work[w], scratch, &p->columns[w]));
     return SBP_OK;
 }
 
@@ -414,12 +414,12 @@ static enum sbp_status for_variables(struct pricing *p,
     return status;
 }
 
-enum sbp_status sbp_space_make_choices(struct sbp_space *space)
+enum sbp_status sbp_pricing_make_choices(struct sbp_space *space)
 {
     struct pricing p = {.space = space, .terms = terms_of(space), .points = space->view->points};
     const double refuted_s = space->request->refuted_s;
     if (refuted_s > 0) {
-        space->least_s = sbp_space_constant_s(space);
+        space->least_s = sbp_pricing_constant_s(space);
         SBP_TRY(for_variables(&p, add_least));
         space->is_refuted = space->least_s >= refuted_s;
     }

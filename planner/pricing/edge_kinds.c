@@ -94,20 +94,21 @@ static bool goes_on(const struct sbp_space *space, int rest_variable)
     return sbp_space_rest_fix(space, rest_variable) == NULL && !space->request->labelled;
 }
 
-struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
-                                     const struct sbp_transfer *transfer)
+struct sbp_edge_ends sbp_edge_of_input(const struct sbp_space *space,
+                                       const struct sbp_transfer *transfer)
 {
     const struct sbp_space_variable *from = &space->variable[transfer->from];
     const struct sbp_space_variable *to = &space->variable[transfer->to];
     const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
-    struct sbp_pair pair = {.space = space,
-                            .from = {.variable = transfer->from, .role_count = from->role_count},
-                            .to = {.variable = transfer->to, .role_count = to->role_count},
-                            .tensor = transfer->tensor,
-                            .there = transfer->there,
-                            .back = transfer->back,
-                            .is_whole = from->rests_whole,
-                            .goes_on = goes_on(space, transfer->from)};
+    struct sbp_edge_ends pair = {
+        .space = space,
+        .from = {.variable = transfer->from, .role_count = from->role_count},
+        .to = {.variable = transfer->to, .role_count = to->role_count},
+        .tensor = transfer->tensor,
+        .there = transfer->there,
+        .back = transfer->back,
+        .is_whole = from->rests_whole,
+        .goes_on = goes_on(space, transfer->from)};
     for (int r = 0; r < from->role_count; r++)
         pair.from.state[r] = from->state[r];
     for (int r = 0; r < to->role_count; r++)
@@ -115,18 +116,19 @@ struct sbp_pair sbp_pair_of_transfer(const struct sbp_space *space,
     return pair;
 }
 
-struct sbp_pair sbp_pair_of_keep(const struct sbp_space *space, const struct sbp_keep *keep)
+struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space, const struct sbp_keep *keep)
 {
     const struct sbp_space_variable *op = &space->variable[keep->op_variable];
     const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
-    struct sbp_pair pair = {.space = space,
-                            .from = {.variable = keep->op_variable, .role_count = op->role_count},
-                            .to = {.variable = keep->rest_variable, .role_count = rest->role_count},
-                            .tensor = space->graph->op[keep->op].output,
-                            .there = keep->there,
-                            .back = keep->back,
-                            .is_keep = true,
-                            .is_whole = rest->rests_whole};
+    struct sbp_edge_ends pair = {
+        .space = space,
+        .from = {.variable = keep->op_variable, .role_count = op->role_count},
+        .to = {.variable = keep->rest_variable, .role_count = rest->role_count},
+        .tensor = space->graph->op[keep->op].output,
+        .there = keep->there,
+        .back = keep->back,
+        .is_keep = true,
+        .is_whole = rest->rests_whole};
     for (int r = 0; r < op->role_count; r++)
         pair.from.state[r] = sbp_space_output_state(space, keep->op, r);
     for (int r = 0; r < rest->role_count; r++)
@@ -153,7 +155,7 @@ static uint8_t tags_that_rest(const struct family_state *left, const struct fami
 /* What decides whether the family's axes may go from P to B at once, and whether in two steps,
  * where as many can leave P as can become B. */
 static void note_all_reduce(const struct family_state *from, const struct family_state *to,
-                            struct sbp_pair_kind *kind)
+                            struct sbp_edge_kind *kind)
 {
     const int most_leave = kind->leave + kind->sum_trades;
     const int most_gather = kind->gather + kind->trades;
@@ -163,12 +165,12 @@ static void note_all_reduce(const struct family_state *from, const struct family
     kind->parts = most_leave > 0 && most_gather > 0 && most_stays(from, to) > 0;
 }
 
-struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *from_count,
+struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *pair, const uint8_t *from_count,
                                    const uint8_t *to_count)
 {
     const struct family_state a = family_state(from_count, &pair->from);
     const struct family_state b = family_state(to_count, &pair->to);
-    struct sbp_pair_kind kind = {0};
+    struct sbp_edge_kind kind = {0};
     /* A sum that its reader would not go on with is reduced where it is left. */
     kind.tags = pair->is_keep                            ? tags_that_rest(&a, &b)
                 : pair->goes_on && a.partial > b.partial ? 0
@@ -200,8 +202,8 @@ struct sbp_pair_kind sbp_pair_kind(const struct sbp_pair *pair, const uint8_t *f
 
 /* ---- ways ----------------------------------------------------------------------------------- */
 
-struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dist *from,
-                             const struct sbp_dist *to)
+struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_dist *from,
+                               const struct sbp_dist *to)
 {
     const struct sbp_mesh *mesh = space->mesh;
     sbp_axes from_split = 0, to_split = 0, leave = 0, move = 0, gather = 0;
@@ -217,9 +219,9 @@ struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dis
         gather |= b.kind == SBP_BROADCAST ? bit : 0;
     }
     return (struct sbp_way){
-        .leave = sbp_shape_of(space->shapes, mesh, leave),
-        .move = sbp_shape_of(space->shapes, mesh, move),
-        .gather = sbp_shape_of(space->shapes, mesh, gather),
+        .leave = sbp_group_shape_of(space->shapes, mesh, leave),
+        .move = sbp_group_shape_of(space->shapes, mesh, move),
+        .gather = sbp_group_shape_of(space->shapes, mesh, gather),
         .all_reduced = leave != 0 && leave == gather && move == 0,
         .from_parts = (double)sbp_mesh_group_size(mesh, from_split),
         .to_parts = (double)sbp_mesh_group_size(mesh, to_split),
@@ -230,42 +232,42 @@ struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dis
 static double one_way_s(const struct sbp_space *space, const struct sbp_way *way, int leave,
                         int gather, double bytes)
 {
-    struct sbp_shapes *shapes = space->shapes;
+    struct sbp_group_prices *shapes = space->shapes;
     const double left = shapes->size[leave], gathered = shapes->size[gather];
     if (way->all_reduced)
-        return sbp_shape_collective_s(shapes, SBP_ALL_REDUCE, leave, bytes);
-    return sbp_shape_collective_s(shapes, SBP_REDUCE_SCATTER, leave, bytes) +
-           sbp_shape_collective_s(shapes, SBP_ALL_TO_ALL, way->move, bytes / left) +
-           sbp_shape_collective_s(shapes, SBP_ALL_GATHER, gather, bytes / left * gathered);
+        return sbp_group_collective_s(shapes, SBP_ALL_REDUCE, leave, bytes);
+    return sbp_group_collective_s(shapes, SBP_REDUCE_SCATTER, leave, bytes) +
+           sbp_group_collective_s(shapes, SBP_ALL_TO_ALL, way->move, bytes / left) +
+           sbp_group_collective_s(shapes, SBP_ALL_GATHER, gather, bytes / left * gathered);
 }
 
 /* Forward P leaves, splits move, B is gathered; backward, by duality, what was gathered leaves P
  * and what left P is gathered. */
-double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
-                       double there, double back)
+double sbp_pricing_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
+                         double there, double back)
 {
     const double bytes =
-        sbp_space_elements(space, tensor) * (double)space->pricing.bytes.activation;
+        sbp_pricing_elements(space, tensor) * (double)space->pricing.bytes.activation;
     return there * one_way_s(space, way, way->leave, way->gather, bytes / way->from_parts) +
            back * one_way_s(space, way, way->gather, way->leave, bytes / way->to_parts);
 }
 
 static double all_to_all_s(const struct sbp_space *space, int tensor, double times, int shape)
 {
-    const double n = sbp_space_elements(space, tensor) / (double)space->mesh->devices *
+    const double n = sbp_pricing_elements(space, tensor) / (double)space->mesh->devices *
                      (double)space->pricing.bytes.activation;
-    return times * sbp_shape_collective_s(space->shapes, SBP_ALL_TO_ALL, shape, n);
+    return times * sbp_group_collective_s(space->shapes, SBP_ALL_TO_ALL, shape, n);
 }
 
-double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                         int shape)
+double sbp_pricing_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                           int shape)
 {
     return all_to_all_s(space, transfer->tensor, transfer->there + transfer->back, shape);
 }
 
-static double way_s(const struct sbp_pair *pair, const struct sbp_way *way)
+static double way_s(const struct sbp_edge_ends *pair, const struct sbp_way *way)
 {
-    return sbp_space_way_s(pair->space, pair->tensor, way, pair->there, pair->back);
+    return sbp_pricing_way_s(pair->space, pair->tensor, way, pair->there, pair->back);
 }
 
 /* Axes of each family that change places with others though they could stay B, or P, and those that
@@ -275,17 +277,17 @@ struct trades {
 };
 
 /* Trades take the place of moves. */
-static int moves_of(const struct sbp_pair_kind *kind, const struct trades *trades, int family)
+static int moves_of(const struct sbp_edge_kind *kind, const struct trades *trades, int family)
 {
     return excess(kind[family].moves, trades->whole[family] + trades->sums[family]) +
            trades->moves[family];
 }
 
 /* The least of ways with such trades, and the fewest axes in each collective beside. */
-static double traded_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+static double traded_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
                        const struct trades *trades)
 {
-    const struct sbp_shapes *shapes = pair->space->shapes;
+    const struct sbp_group_prices *shapes = pair->space->shapes;
     struct sbp_way way = {.all_reduced = true};
     int from = 0, to = 0;
     bool changes = false, parts = false;
@@ -314,7 +316,7 @@ static double traded_s(const struct sbp_pair *pair, const struct sbp_pair_kind *
 }
 
 /* The next trades; false after the last. */
-static bool next_trades(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+static bool next_trades(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
                         struct trades *trades)
 {
     for (int f = 0; f < pair->space->mesh->family_count; f++) {
@@ -338,8 +340,9 @@ static bool next_trades(const struct sbp_pair *pair, const struct sbp_pair_kind 
  * over several levels it goes over more ports or in other phases, measured times may fall, and
  * where a sum is scattered before others are gathered less is sent there than more is back.
  */
-static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
-                      double (*price)(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+static double least_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
+                      double (*price)(const struct sbp_edge_ends *pair,
+                                      const struct sbp_edge_kind *kind,
                                       const struct trades *trades))
 {
     struct trades trades = {{0}, {0}, {0}};
@@ -353,7 +356,7 @@ static double least_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
 }
 
 /* All-to-alls of so many axes of each family, there and back. */
-static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind,
+static double moves_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
                       const struct trades *trades)
 {
     int shape = 0;
@@ -364,7 +367,7 @@ static double moves_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
 
 /* AutoDDL, section 4.3: no all-to-all when the batch split stays (p0 = p0') or the features' does
  * (p1 = p2'), else groups of lcm(p0, p0') / gcd(p0, p0'). */
-static double paper_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
+static double paper_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind, int tag)
 {
     bool batch_stays = true, features_stay = true;
     for (int f = 0; f < pair->space->mesh->family_count; f++) {
@@ -376,7 +379,8 @@ static double paper_s(const struct sbp_pair *pair, const struct sbp_pair_kind *k
     return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : least_s(pair, kind, moves_s);
 }
 
-double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind *kind, int tag)
+double sbp_edge_kind_price_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
+                             int tag)
 {
     for (int f = 0; f < pair->space->mesh->family_count; f++)
         if ((kind[f].tags >> tag & 1) == 0)
@@ -391,34 +395,34 @@ double sbp_pair_price_s(const struct sbp_pair *pair, const struct sbp_pair_kind 
 
 /* ---- single pairs of choices ----------------------------------------------------------------- */
 
-static double choices_s(const struct sbp_pair *pair, int from_choice, int to_choice)
+static double choices_s(const struct sbp_edge_ends *pair, int from_choice, int to_choice)
 {
     const struct sbp_space *space = pair->space;
     const int rest = pair->is_keep ? pair->to.variable : pair->from.variable;
     const int tuple = space->variable[rest].tuple[pair->is_keep ? to_choice : from_choice];
-    struct sbp_pair_kind kind[SBP_MAX_AXES];
+    struct sbp_edge_kind kind[SBP_MAX_AXES];
     for (int f = 0; f < space->mesh->family_count; f++)
-        kind[f] = sbp_pair_kind(pair, sbp_space_count(space, pair->from.variable, from_choice, f),
+        kind[f] = sbp_edge_kind(pair, sbp_space_count(space, pair->from.variable, from_choice, f),
                                 sbp_space_count(space, pair->to.variable, to_choice, f));
-    return sbp_pair_price_s(pair, kind, space->variable[rest].tag[tuple]);
+    return sbp_edge_kind_price_s(pair, kind, space->variable[rest].tag[tuple]);
 }
 
-double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                            int from_choice, int to_choice)
+double sbp_pricing_input_edge_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                                int from_choice, int to_choice)
 {
-    const struct sbp_pair pair = sbp_pair_of_transfer(space, transfer);
+    const struct sbp_edge_ends pair = sbp_edge_of_input(space, transfer);
     return choices_s(&pair, from_choice, to_choice);
 }
 
-double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
-                        int rest_choice)
+double sbp_pricing_output_edge_s(const struct sbp_space *space, const struct sbp_keep *keep,
+                                 int op_choice, int rest_choice)
 {
-    const struct sbp_pair pair = sbp_pair_of_keep(space, keep);
+    const struct sbp_edge_ends pair = sbp_edge_of_output(space, keep);
     return choices_s(&pair, op_choice, rest_choice);
 }
 
-bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
-                        int rest_choice)
+bool sbp_pricing_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                          int rest_choice)
 {
-    return sbp_space_keep_s(space, keep, op_choice, rest_choice) < SBP_FORBIDDEN;
+    return sbp_pricing_output_edge_s(space, keep, op_choice, rest_choice) < SBP_FORBIDDEN;
 }

@@ -86,12 +86,12 @@ static enum sbp_status make_patterns(const struct sbp_space *space, int variable
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-static bool has_no_way(struct sbp_pair_kind kind)
+static bool has_no_way(struct sbp_edge_kind kind)
 {
     return kind.tags == 0;
 }
 
-static int number_of_kind(struct sbp_space_edge *edge, int family, struct sbp_pair_kind kind)
+static int number_of_kind(struct sbp_space_edge *edge, int family, struct sbp_edge_kind kind)
 {
     int i = edge->kinds[family] - 1;
     while (i >= 0 && memcmp(&edge->meaning[family][i], &kind, sizeof kind) != 0)
@@ -111,13 +111,13 @@ static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
     const int64_t cells = (int64_t)rows * columns;
     edge->kind[family] = SBP_TAKE(arena, uint16_t, cells);
     edge->meaning[family] =
-        SBP_TAKE(arena, struct sbp_pair_kind, cells < MOST_KINDS ? cells : MOST_KINDS);
+        SBP_TAKE(arena, struct sbp_edge_kind, cells < MOST_KINDS ? cells : MOST_KINDS);
     if (edge->kind[family] == NULL || edge->meaning[family] == NULL)
         return SBP_E_MEMORY;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++) {
-            const struct sbp_pair_kind kind =
-                sbp_pair_kind(&edge->pair, edge->from->row[family] + (size_t)a * SBP_MAX_ROLES,
+            const struct sbp_edge_kind kind =
+                sbp_edge_kind(&edge->pair, edge->from->row[family] + (size_t)a * SBP_MAX_ROLES,
                               edge->to->row[family] + (size_t)b * SBP_MAX_ROLES);
             if (edge->kinds[family] == MOST_KINDS)
                 return SBP_E_UNSUPPORTED;
@@ -219,11 +219,11 @@ static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int mo
 double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place)
 {
     struct sbp_edge_price *const slot = &edge->price[place & (edge->slots - 1)];
-    struct sbp_pair_kind kind[SBP_MAX_AXES];
+    struct sbp_edge_kind kind[SBP_MAX_AXES];
     for (int f = 0; f + 1 < edge->families; f++)
         kind[f] = edge->meaning[f][place / edge->stride[f] % edge->kinds[f]];
     const int tag = place % edge->kinds[edge->families - 1];
-    *slot = (struct sbp_edge_price){place, sbp_pair_price_s(&edge->pair, kind, tag)};
+    *slot = (struct sbp_edge_price){place, sbp_edge_kind_price_s(&edge->pair, kind, tag)};
     return slot->seconds;
 }
 
@@ -243,8 +243,8 @@ double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int t
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
-                                     struct sbp_space_edges *edges)
+enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
+                                       struct sbp_space_edges *edges)
 {
     *edges = (struct sbp_space_edges){
         .edge = SBP_NEW(arena, struct sbp_space_edge, space->keep_count + space->transfer_count),
@@ -254,9 +254,9 @@ enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_a
     for (int v = 0; v < space->variable_count; v++)
         SBP_TRY(make_patterns(space, v, arena, &edges->patterns[v]));
     for (int k = 0; k < space->keep_count; k++)
-        edges->edge[edges->count++].pair = sbp_pair_of_keep(space, &space->keep[k]);
+        edges->edge[edges->count++].pair = sbp_edge_of_output(space, &space->keep[k]);
     for (int i = 0; i < space->transfer_count; i++)
-        edges->edge[edges->count++].pair = sbp_pair_of_transfer(space, &space->transfer[i]);
+        edges->edge[edges->count++].pair = sbp_edge_of_input(space, &space->transfer[i]);
     for (int e = 0; e < edges->count; e++)
         SBP_TRY(make_edge(&edges->edge[e], e, MOST_SLOTS / edges->count, edges->patterns, arena));
     return SBP_OK;

@@ -27,11 +27,11 @@ struct sbp_edge_price {
 };
 
 struct sbp_space_edge {
-    struct sbp_pair pair;
+    struct sbp_edge_ends pair;
     int families; /* with the tag's */
     const struct sbp_patterns *from, *to;
     uint16_t *kind[SBP_MAX_AXES + 1]; /* (patterns from, patterns to) */
-    struct sbp_pair_kind *meaning[SBP_MAX_AXES];
+    struct sbp_edge_kind *meaning[SBP_MAX_AXES];
     int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
     int slots; /* a power of two; fewer than the product of kinds if that is large */
     struct sbp_edge_price
@@ -51,8 +51,8 @@ static inline bool sbp_edge_is_loop(const struct sbp_space_edge *edge)
 }
 
 /* All of it out of the arena. E_MEMORY; E_UNSUPPORTED: a table of prices would be too large. */
-enum sbp_status sbp_space_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
-                                     struct sbp_space_edges *edges) SBP_MUST_USE;
+enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
+                                       struct sbp_space_edges *edges) SBP_MUST_USE;
 
 double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place);
 /* At a place of the table of prices, worked out where it is not known. */

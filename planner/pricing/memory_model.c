@@ -44,8 +44,8 @@ static void note_readers(const struct sbp_graph *graph, bool *read, bool *kept)
 }
 
 /* Several read it, or backward does in the block where it rests (or in one of the same size). */
-enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
-                                    bool *kept)
+enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
+                                      bool *kept)
 {
     const struct sbp_graph *graph = space->graph;
     bool *read = SBP_NEW(scratch, bool, graph->tensor_count);
@@ -68,7 +68,7 @@ enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_ar
 static double saved_bytes(const struct sbp_space *space, int op, const struct sbp_op_kept *kept)
 {
     if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION &&
-        sbp_space_is_attention(space->graph->op[op].kind))
+        sbp_pricing_is_attention(space->graph->op[op].kind))
         return 0;
     const bool follows = space->graph->op[op].entry->follows;
     return kept->bytes + (follows ? 0 : kept->elements * (double)space->pricing.bytes.activation);
@@ -103,7 +103,7 @@ static void count_tensor(const struct count *c, int op, int piece, int tensor)
     if (c->counted[tensor] == piece + 1)
         return;
     c->counted[tensor] = piece + 1;
-    c->bytes[op] += sbp_space_elements(space, tensor) / (double)space->mesh->devices *
+    c->bytes[op] += sbp_pricing_elements(space, tensor) / (double)space->mesh->devices *
                     (double)space->pricing.bytes.activation;
 }
 
@@ -114,7 +114,7 @@ static void count_formed_again(const struct count *c, int op, int piece)
     const struct sbp_op_node *node = &c->space->graph->op[op];
     for (int i = 0; i < node->input_count; i++)
         if ((c->again->enters[op] >> i & 1) != 0 && !c->overwritten[node->input[i]] &&
-            !sbp_space_free_input(c->space, op, i))
+            !sbp_pricing_free_input(c->space, op, i))
             count_tensor(c, op, piece, node->input[i]);
 }
 
@@ -129,7 +129,7 @@ static void count_left(const struct count *c, int op, int piece)
 {
     const struct sbp_op_node *node = &c->space->graph->op[op];
     if (c->space->parallel->recompute != SBP_RECOMPUTE_SELECTIVE ||
-        !sbp_space_is_attention(node->kind))
+        !sbp_pricing_is_attention(node->kind))
         return;
     const struct sbp_op_kept kept = kept_of(c->space->graph, op);
     count_bytes(c, op, saved_bytes(c->space, op, &kept));
@@ -137,7 +137,7 @@ static void count_left(const struct count *c, int op, int piece)
         count_tensor(c, op, piece, node->output);
 }
 
-bool sbp_space_works_back(const struct sbp_graph *graph, int op)
+bool sbp_pricing_works_back(const struct sbp_graph *graph, int op)
 {
     return graph->op[op].weight_count > 0 || sbp_op_forms_input_gradient(graph, op);
 }
@@ -152,7 +152,7 @@ static void count_op(const struct count *c, int op, int piece)
         return;
     }
     if (node->kind != SBP_OP_ADD && !node->entry->in_place &&
-        !sbp_space_works_back(space->graph, op))
+        !sbp_pricing_works_back(space->graph, op))
         return;
     const struct sbp_op_kept kept = kept_of(space->graph, op);
     count_bytes(c, op, saved_bytes(space, op, &kept));
@@ -172,7 +172,7 @@ static double updated_elements(const struct sbp_space *space, int piece, bool *c
         for (int w = 0; w < space->graph->op[op].weight_count; w++) {
             const int tensor = space->graph->op[op].weight[w];
             if (!counted[tensor])
-                elements += sbp_space_elements(space, tensor) / (double)space->mesh->devices;
+                elements += sbp_pricing_elements(space, tensor) / (double)space->mesh->devices;
             counted[tensor] = true;
         }
     return elements;
@@ -185,7 +185,7 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
                                    double *bytes)
 {
     const struct sbp_element_bytes *element = &space->pricing.bytes;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     const int moments = sbp_training_moments(&space->graph->training);
     const double hosted_bytes = (double)(element->master + moments * element->moment);
     bool *counted = SBP_NEW(scratch, bool, space->graph->tensor_count);
@@ -210,7 +210,7 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
 static enum sbp_status count_kept(const struct sbp_space *space, const struct sbp_again *again,
                                   struct sbp_arena *scratch, double *bytes)
 {
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     bool *overwritten = NULL;
     SBP_TRY(find_overwritten(space->graph, scratch, &overwritten));
     const struct count count = {.space = space,
@@ -226,12 +226,12 @@ static enum sbp_status count_kept(const struct sbp_space *space, const struct sb
     return SBP_OK;
 }
 
-enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
-                                             const struct sbp_again *again,
-                                             struct sbp_arena *scratch, double *kept_bytes,
-                                             double *bytes)
+enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
+                                               const struct sbp_again *again,
+                                               struct sbp_arena *scratch, double *kept_bytes,
+                                               double *bytes)
 {
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     SBP_TRY(count_kept(space, again, scratch, kept_bytes));
     for (int op = 0; op < space->graph->op_count; op++)
         if (view->point[op] >= 0)
@@ -241,42 +241,42 @@ enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
                : SBP_OK;
 }
 
-double sbp_space_constant_bytes(const struct sbp_space *space, int point)
+double sbp_pricing_constant_bytes(const struct sbp_space *space, int point)
 {
     return space->works->constant_bytes[point];
 }
 
 /* ---- what a choice changes ------------------------------------------------------------------ */
 
-bool sbp_space_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
-                           bool own_copy)
+bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
+                             bool own_copy)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     if (!keeps_own_input(node) || again->in_segment[op])
         return false;
-    return own_copy || sbp_space_free_input(space, op, 0) ||
+    return own_copy || sbp_pricing_free_input(space, op, 0) ||
            !space->works->kept_at_rest[node->input[0]];
 }
 
-bool sbp_space_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op)
+bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    const bool is_attention = sbp_space_is_attention(node->kind);
+    const bool is_attention = sbp_pricing_is_attention(node->kind);
     if (node->entry->follows)
         return false;
     if (again->in_segment[op])
         return is_attention && space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
-    return sbp_space_works_back(space->graph, op) &&
+    return sbp_pricing_works_back(space->graph, op) &&
            !(is_attention && space->parallel->recompute == SBP_RECOMPUTE_ATTENTION);
 }
 
-bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op)
+bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op)
 {
     return space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE && again->in_segment[op] &&
            sbp_op_has_weight_phase(space->graph, op);
 }
 
-double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard)
+double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double local, double shard)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
     const int moments = sbp_training_moments(&space->graph->training);
@@ -287,11 +287,11 @@ double sbp_space_state_bytes(const struct sbp_space *space, int level, double lo
            (space->parallel->offload ? 0 : (level < 1 ? local : shard) * states);
 }
 
-double sbp_space_bytes(const struct sbp_space *space, const int *choice)
+double sbp_pricing_bytes(const struct sbp_space *space, const int *choice)
 {
     double most = 0;
     for (int point = 0; point < space->view->points; point++) {
-        double bytes = sbp_space_constant_bytes(space, point);
+        double bytes = sbp_pricing_constant_bytes(space, point);
         for (int v = 0; v < space->variable_count; v++)
             bytes += sbp_space_unary_bytes(space, v, choice[v], point);
         most = fmax(most, bytes);

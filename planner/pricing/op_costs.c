@@ -72,7 +72,7 @@ static double parts_of(const struct sbp_played *played, unsigned roles)
 static double collective_s(const struct sheet *sheet, enum sbp_collective kind, int shape,
                            double bytes)
 {
-    return sbp_shape_collective_s(sheet->space->shapes, kind, shape, bytes);
+    return sbp_group_collective_s(sheet->space->shapes, kind, shape, bytes);
 }
 
 /* ---- arithmetic ----------------------------------------------------------------------------- */
@@ -297,7 +297,7 @@ static struct operands operands_of(const struct sheet *sheet, const struct sbp_p
         sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
     for (int i = 0; i < sheet->node->input_count; i++) {
         const double elements = sheet->input_elements[i] * bytes;
-        const bool is_wanted = !sbp_space_free_input(space, sheet->work->op, i);
+        const bool is_wanted = !sbp_pricing_free_input(space, sheet->work->op, i);
         if (i == 0 || is_wanted)
             operands.dx += elements / parts_of(played, sheet->input[i].split);
         if (is_wanted && is_asked_for(space, sheet->node->input[i]))
@@ -382,7 +382,7 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_pl
     const double gradients =
         read + (forms ? o.dx_at_rest : 0) + weights.unreduced + scratch[SBP_PASS_WEIGHT_GRADIENT];
     const double back =
-        sbp_space_works_back(graph, op) ? fmax(inputs, has_phase ? gradients : 0) : 0;
+        sbp_pricing_works_back(graph, op) ? fmax(inputs, has_phase ? gradients : 0) : 0;
     return (struct sbp_at_work){fmax(forward, back), back, weights.held};
 }
 
@@ -395,16 +395,16 @@ static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_spa
     struct sheet sheet = {.space = space, .work = work, .node = node, .memo = memo};
     for (int i = 0; i < node->input_count; i++) {
         sheet.input[i] = roles_of(node->entry, INPUT, i);
-        sheet.input_elements[i] = sbp_space_elements(space, node->input[i]);
+        sheet.input_elements[i] = sbp_pricing_elements(space, node->input[i]);
     }
     for (int w = 0; w < node->weight_count; w++) {
         sheet.weight[w] = roles_of(node->entry, WEIGHT, w);
         sheet.gradient[w] = roles_of(node->entry, GRADIENT, w);
-        sheet.weight_elements[w] = sbp_space_elements(space, node->weight[w]);
+        sheet.weight_elements[w] = sbp_pricing_elements(space, node->weight[w]);
     }
     sheet.output = roles_of(node->entry, OUTPUT, 0);
     if (node->output >= 0)
-        sheet.output_elements = sbp_space_elements(space, node->output);
+        sheet.output_elements = sbp_pricing_elements(space, node->output);
     memset(memo, 0, sizeof *memo << MEMO_BITS);
     return sheet;
 }
@@ -412,7 +412,7 @@ static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_spa
 static struct sbp_played play(const struct sheet *sheet, int variable, int tuple)
 {
     const struct sbp_space *space = sheet->space;
-    const struct sbp_shapes *shapes = space->shapes;
+    const struct sbp_group_prices *shapes = space->shapes;
     struct sbp_played played = {{0}, {{0}}};
     for (int f = 0; f < space->mesh->family_count; f++) {
         const uint8_t *count = sbp_tuple_count(space, variable, tuple, f);
@@ -425,10 +425,10 @@ static struct sbp_played play(const struct sheet *sheet, int variable, int tuple
     return played;
 }
 
-enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
-                                       const struct sbp_space_work *work,
-                                       const struct sbp_formed *formed, struct sbp_arena *scratch,
-                                       double *kept, double *saved, struct sbp_at_work *working)
+enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
+                                         const struct sbp_space_work *work,
+                                         const struct sbp_formed *formed, struct sbp_arena *scratch,
+                                         double *kept, double *saved, struct sbp_at_work *working)
 {
     struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
     if (memo == NULL)
@@ -474,9 +474,9 @@ static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena
     return SBP_OK;
 }
 
-enum sbp_status sbp_space_make_columns(const struct sbp_space *space, int variable,
-                                       const struct sbp_space_work *work, struct sbp_arena *arena,
-                                       struct sbp_arena *scratch, struct sbp_columns *columns)
+enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
+                                         const struct sbp_space_work *work, struct sbp_arena *arena,
+                                         struct sbp_arena *scratch, struct sbp_columns *columns)
 {
     const int tuples = space->variable[variable].tuple_count;
     struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);

@@ -4,7 +4,7 @@
 #include "costmodel/program/stages.h"
 #include "planner/pricing/pricing.h"
 
-/* One call of sbp_space_make_works. */
+/* One call of sbp_pricing_make_works. */
 struct maker {
     struct sbp_space *space;
     struct sbp_arena scratch;
@@ -69,15 +69,15 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
                                 ? 3
                                 : (uint8_t)sbp_space_zero(space, op, level);
     for (int i = 0; i < node->input_count && !work.follows; i++)
-        if (!sbp_space_free_input(space, op, i) && !rests_whole(space, node->input[i]))
+        if (!sbp_pricing_free_input(space, op, i) && !rests_whole(space, node->input[i]))
             work.boxed |= 1u << i;
     work.sharers = node->input_count > 0 && rests_whole(space, node->input[0])
                        ? m->readers[node->input[0]]
                        : 1;
-    work.keeps_half = sbp_space_keeps_half(space, &m->again, op);
-    work.keeps_saved = sbp_space_keeps_saved(space, &m->again, op);
-    work.keeps_block = sbp_space_keeps_input(space, &m->again, op, false);
-    work.keeps_copy = sbp_space_keeps_input(space, &m->again, op, true);
+    work.keeps_half = sbp_pricing_keeps_half(space, &m->again, op);
+    work.keeps_saved = sbp_pricing_keeps_saved(space, &m->again, op);
+    work.keeps_block = sbp_pricing_keeps_input(space, &m->again, op, false);
+    work.keeps_copy = sbp_pricing_keeps_input(space, &m->again, op, true);
     work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
         work.holders[w] = m->holders[node->weight[w]];
@@ -152,7 +152,7 @@ static double weight_times(const struct sbp_space *space, int op)
 
 static void count(const struct maker *m, int op, struct sbp_space_work *work)
 {
-    const struct sbp_view *view = m->space->view;
+    const struct sbp_path_weights *view = m->space->view;
     const struct sbp_again *again = &m->again;
     const double forward = view->forward[op], backward = view->backward[op];
     work->forward += forward;
@@ -219,8 +219,8 @@ static enum sbp_status count_additions(struct maker *m)
     for (int op = graph->op_count - 1; op >= 0; op--)
         for (int i = 0; i < graph->op[op].input_count; i++) {
             const int tensor = graph->op[op].input[i], slot = space->slot[tensor];
-            const double elements = sbp_space_elements(space, tensor) * space->view->backward[op];
-            if (sbp_space_free_input(space, op, i))
+            const double elements = sbp_pricing_elements(space, tensor) * space->view->backward[op];
+            if (sbp_pricing_free_input(space, op, i))
                 continue;
             if (given[tensor] && space->variable[slot].rests_whole)
                 space->works->added_elements[slot] += elements;
@@ -237,7 +237,7 @@ static enum sbp_status count_additions(struct maker *m)
 static enum sbp_status find_crossings(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     int *crossing = SBP_TAKE(&m->space->arena, int, view->pieces);
     space->works->crossing = crossing;
     space->works->constant_s += view->message_s;
@@ -266,7 +266,7 @@ static void count_norm(struct maker *m)
                                                        (double)space->pricing.bytes.activation);
 }
 
-double sbp_space_constant_s(const struct sbp_space *space)
+double sbp_pricing_constant_s(const struct sbp_space *space)
 {
     return space->works->constant_s;
 }
@@ -277,7 +277,7 @@ double sbp_space_constant_s(const struct sbp_space *space)
 static enum sbp_status find_owners(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
-    const struct sbp_view *view = m->space->view;
+    const struct sbp_path_weights *view = m->space->view;
     int *const seen = SBP_NEW(&m->scratch, int, graph->tensor_count); /* piece + 1 */
     int *const first = SBP_NEW(&m->scratch, int, graph->tensor_count);
     if (seen == NULL || first == NULL)
@@ -323,7 +323,7 @@ static void find_way_back(const struct sbp_space *space)
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         const bool hands_on = node->kind == SBP_OP_ADD || node->entry->in_place;
-        goes_back[op] = !hands_on && sbp_space_works_back(graph, op);
+        goes_back[op] = !hands_on && sbp_pricing_works_back(graph, op);
         for (int i = 0; i < node->input_count && hands_on; i++) {
             const int from = graph->tensor[node->input[i]].producer;
             goes_back[op] |= from >= 0 && goes_back[from];
@@ -359,8 +359,8 @@ static enum sbp_status prepare(struct maker *m)
         return SBP_E_MEMORY;
     find_way_back(space);
     SBP_TRY(sbp_list_init(&m->works, space->variable_count, space->graph->op_count, &m->scratch));
-    SBP_TRY(sbp_space_find_kept(space, &m->scratch, space->works->kept_at_rest));
-    SBP_TRY(sbp_space_find_again(space, &m->scratch, &m->again));
+    SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->works->kept_at_rest));
+    SBP_TRY(sbp_pricing_find_recomputed(space, &m->scratch, &m->again));
     SBP_TRY(find_owners(m));
     return find_blocks(m);
 }
@@ -402,13 +402,13 @@ static enum sbp_status make_works(struct maker *m)
     SBP_TRY(count_additions(m));
     SBP_TRY(find_crossings(m));
     count_norm(m);
-    SBP_TRY(sbp_space_sum_constant_bytes(m->space, &m->again, &m->scratch,
-                                         m->space->works->kept_bytes,
-                                         m->space->works->constant_bytes));
+    SBP_TRY(sbp_pricing_sum_constant_bytes(m->space, &m->again, &m->scratch,
+                                           m->space->works->kept_bytes,
+                                           m->space->works->constant_bytes));
     return sort_works(m);
 }
 
-enum sbp_status sbp_space_make_works(struct sbp_space *space)
+enum sbp_status sbp_pricing_make_works(struct sbp_space *space)
 {
     struct maker m = {.space = space};
     const enum sbp_status status = make_works(&m);

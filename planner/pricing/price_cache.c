@@ -14,30 +14,30 @@ struct kept_columns {
     struct sbp_columns columns;
 };
 
-struct sbp_shelf {
-    struct sbp_shelf *next;
+struct sbp_cache_shelf {
+    struct sbp_cache_shelf *next;
     int64_t pipeline, micro_batch;
     int variable_count;                  /* 0: no domains yet */
     struct sbp_space_variable *variable; /* (variable_count) before choices are made */
     struct kept_columns **columns;       /* (variable_count) lists */
 };
 
-void sbp_space_store_free(struct sbp_space_store *store)
+void sbp_price_cache_free(struct sbp_price_cache *store)
 {
     sbp_arena_free(&store->arena);
-    *store = (struct sbp_space_store){0};
+    *store = (struct sbp_price_cache){0};
 }
 
-void sbp_space_store_trim(struct sbp_space_store *store)
+void sbp_price_cache_trim(struct sbp_price_cache *store)
 {
     if (store->arena.used_bytes > MOST_BYTES)
-        sbp_space_store_free(store);
+        sbp_price_cache_free(store);
 }
 
-enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *space)
+enum sbp_status sbp_cache_open(struct sbp_price_cache *store, struct sbp_space *space)
 {
     const struct sbp_parallel *parallel = space->parallel;
-    struct sbp_shelf *shelf = store->first;
+    struct sbp_cache_shelf *shelf = store->first;
     while (shelf != NULL &&
            (shelf->pipeline != parallel->pipeline || shelf->micro_batch != parallel->micro_batch))
         shelf = shelf->next;
@@ -45,10 +45,10 @@ enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *
     space->shelf = shelf;
     if (shelf != NULL)
         return SBP_OK;
-    space->shelf = SBP_NEW(&store->arena, struct sbp_shelf, 1);
+    space->shelf = SBP_NEW(&store->arena, struct sbp_cache_shelf, 1);
     if (space->shelf == NULL)
         return SBP_E_MEMORY;
-    *space->shelf = (struct sbp_shelf){
+    *space->shelf = (struct sbp_cache_shelf){
         .next = store->first, .pipeline = parallel->pipeline, .micro_batch = parallel->micro_batch};
     store->first = space->shelf;
     return SBP_OK;
@@ -56,9 +56,9 @@ enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *
 
 /* ---- domains -------------------------------------------------------------------------------- */
 
-bool sbp_shelf_take_domains(struct sbp_space *space)
+bool sbp_cache_take_domains(struct sbp_space *space)
 {
-    const struct sbp_shelf *shelf = space->shelf;
+    const struct sbp_cache_shelf *shelf = space->shelf;
     if (shelf == NULL || shelf->variable_count == 0)
         return false;
     memcpy(space->variable, shelf->variable,
@@ -81,9 +81,9 @@ static enum sbp_status keep_tuples(const struct sbp_space *space, struct sbp_spa
     return SBP_OK;
 }
 
-enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space)
+enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space)
 {
-    struct sbp_shelf *const shelf = space->shelf;
+    struct sbp_cache_shelf *const shelf = space->shelf;
     if (shelf == NULL)
         return SBP_OK;
     shelf->variable =
@@ -114,12 +114,12 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
            memcmp(kept->work.holders, work->holders, sizeof work->holders) == 0;
 }
 
-enum sbp_status sbp_shelf_columns(const struct sbp_space *space, int variable,
+enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
                                   const struct sbp_space_work *work, struct sbp_arena *arena,
                                   struct sbp_columns *columns)
 {
     if (space->shelf == NULL)
-        return sbp_space_make_columns(space, variable, work, arena, arena, columns);
+        return sbp_pricing_make_columns(space, variable, work, arena, arena, columns);
     struct kept_columns **const list = &space->shelf->columns[variable];
     for (const struct kept_columns *kept = *list; kept != NULL; kept = kept->next)
         if (is_same(kept, space, work)) {
@@ -130,7 +130,7 @@ enum sbp_status sbp_shelf_columns(const struct sbp_space *space, int variable,
     struct kept_columns *const kept = SBP_NEW(store, struct kept_columns, 1);
     if (kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_space_make_columns(space, variable, work, store, arena, columns));
+    SBP_TRY(sbp_pricing_make_columns(space, variable, work, store, arena, columns));
     *kept = (struct kept_columns){.next = *list,
                                   .work = *work,
                                   .owner = space->parallel->owner,

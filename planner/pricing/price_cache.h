@@ -12,28 +12,28 @@
 
 #include "planner/pricing/pricing.h"
 
-struct sbp_shelf;
+struct sbp_cache_shelf;
 
-struct sbp_space_store {
+struct sbp_price_cache {
     struct sbp_arena arena;
-    struct sbp_shelf *first;
+    struct sbp_cache_shelf *first;
 };
 /* Accepts an empty store ({0}). */
-void sbp_space_store_free(struct sbp_space_store *store);
+void sbp_price_cache_free(struct sbp_price_cache *store);
 /* Empties a store that has grown large (512 MiB). */
-void sbp_space_store_trim(struct sbp_space_store *store);
+void sbp_price_cache_trim(struct sbp_price_cache *store);
 
 /* Finds or makes the shelf of the space's candidate: space->shelf. E_MEMORY. */
-enum sbp_status sbp_shelf_open(struct sbp_space_store *store, struct sbp_space *space) SBP_MUST_USE;
+enum sbp_status sbp_cache_open(struct sbp_price_cache *store, struct sbp_space *space) SBP_MUST_USE;
 
 /* Takes all domains from the shelf; false where it has none yet. */
-bool sbp_shelf_take_domains(struct sbp_space *space);
+bool sbp_cache_take_domains(struct sbp_space *space);
 /* Puts them there. E_MEMORY. */
-enum sbp_status sbp_shelf_keep_domains(const struct sbp_space *space) SBP_MUST_USE;
+enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space) SBP_MUST_USE;
 
 /* What a work of a variable costs in its tuples: made, or from the space's shelf. Without one, it
  * comes out of the arena. E_MEMORY. */
-enum sbp_status sbp_shelf_columns(const struct sbp_space *space, int variable,
+enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
                                   const struct sbp_space_work *work, struct sbp_arena *arena,
                                   struct sbp_columns *columns) SBP_MUST_USE;
 

@@ -25,8 +25,8 @@ struct sbp_again {
     bool *left; /* (op_count) its first output is read: attention under selective recompute */
 };
 /* Arrays come out of the arena. E_MEMORY. */
-enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_arena *arena,
-                                     struct sbp_again *again) SBP_MUST_USE;
+enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struct sbp_arena *arena,
+                                            struct sbp_again *again) SBP_MUST_USE;
 
 /* ---- works ---------------------------------------------------------------------------------- */
 
@@ -73,7 +73,7 @@ struct sbp_space_works {
 };
 
 /* Makes space->works, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
-enum sbp_status sbp_space_make_works(struct sbp_space *space) SBP_MUST_USE;
+enum sbp_status sbp_pricing_make_works(struct sbp_space *space) SBP_MUST_USE;
 
 /* ---- what an operator costs in a tuple ------------------------------------------------------- */
 
@@ -104,10 +104,10 @@ struct sbp_columns {
 };
 
 /* Columns of a work of a variable, out of the arena; scratch may be released at once. E_MEMORY. */
-enum sbp_status sbp_space_make_columns(const struct sbp_space *space, int variable,
-                                       const struct sbp_space_work *work, struct sbp_arena *arena,
-                                       struct sbp_arena *scratch,
-                                       struct sbp_columns *columns) SBP_MUST_USE;
+enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
+                                         const struct sbp_space_work *work, struct sbp_arena *arena,
+                                         struct sbp_arena *scratch,
+                                         struct sbp_columns *columns) SBP_MUST_USE;
 
 /* What is formed again before an operator's backward pass, which reads it, and nobody else counts:
  * inputs, as bits, and what it saves besides. */
@@ -124,14 +124,14 @@ struct sbp_at_work {
 /* Of a work in each tuple of its variable: kept (tuple), SBP_COLUMN_KEPT; saved (tuple), bytes kept
  * beside operands beyond an even share, which no choice changes; working (tuple, ZeRO level of its
  * weights). E_MEMORY. */
-enum sbp_status sbp_space_make_working(const struct sbp_space *space, int variable,
-                                       const struct sbp_space_work *work,
-                                       const struct sbp_formed *formed, struct sbp_arena *scratch,
-                                       double *kept, double *saved,
-                                       struct sbp_at_work *working) SBP_MUST_USE;
+enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
+                                         const struct sbp_space_work *work,
+                                         const struct sbp_formed *formed, struct sbp_arena *scratch,
+                                         double *kept, double *saved,
+                                         struct sbp_at_work *working) SBP_MUST_USE;
 
 /* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
-enum sbp_status sbp_space_make_choices(struct sbp_space *space) SBP_MUST_USE;
+enum sbp_status sbp_pricing_make_choices(struct sbp_space *space) SBP_MUST_USE;
 
 /* A choice's operator in numbers: shapes and factors by the operator's own roles. */
 struct sbp_played {
@@ -142,37 +142,38 @@ struct sbp_played {
 /* ---- small parts ---------------------------------------------------------------------------- */
 
 /* Elements of the whole tensor. */
-double sbp_space_elements(const struct sbp_space *space, int tensor);
+double sbp_pricing_elements(const struct sbp_space *space, int tensor);
 /* Whether an input is the model's own and arrives as it is wanted, free of charge. */
-bool sbp_space_free_input(const struct sbp_space *space, int op, int input);
+bool sbp_pricing_free_input(const struct sbp_space *space, int op, int input);
 /* Whether all of a block is formed again but its inputs and, under selective recompute, halves of
  * what products left. */
-bool sbp_space_forms_again(const struct sbp_space *space);
-bool sbp_space_is_attention(enum sbp_op_kind kind);
+bool sbp_pricing_recomputes(const struct sbp_space *space);
+bool sbp_pricing_is_attention(enum sbp_op_kind kind);
 /* Whether an operator has a backward pass of its own (costmodel/program/program_backward.c):
  * weights, or gradients of inputs. */
-bool sbp_space_works_back(const struct sbp_graph *graph, int op);
+bool sbp_pricing_works_back(const struct sbp_graph *graph, int op);
 /* Bytes of parameters, gradients and optimizer states on a device, of so many elements of blocks
  * and of shards under a ZeRO level; offloaded states are on the host. */
-double sbp_space_state_bytes(const struct sbp_space *space, int level, double local, double shard);
+double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double local,
+                               double shard);
 /* Whether an operator keeps its input because of its tuple: a linear does, as a copy of its own
  * when it is gathered (and not gathered once more for backward) or free, else as the block at rest,
  * which is counted once for all readers. What is formed again it does not keep. */
-bool sbp_space_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
-                           bool own_copy);
+bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
+                             bool own_copy);
 /* Whether what an operator that decides on itself saves beside its operands is kept, and counted in
  * even shares. */
-bool sbp_space_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op);
+bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op);
 /* Whether it is formed again but for half of its output: a product under selective recompute. */
-bool sbp_space_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op);
+bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op);
 /* Fills in works->kept_at_rest, of false. E_MEMORY. */
-enum sbp_status sbp_space_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
-                                    bool *kept) SBP_MUST_USE;
+enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
+                                      bool *kept) SBP_MUST_USE;
 /* What no choice changes: kept_bytes (op_count) of works, and with how often that is kept and the
  * rest, bytes (points); both of zeros. E_MEMORY. */
-enum sbp_status sbp_space_sum_constant_bytes(const struct sbp_space *space,
-                                             const struct sbp_again *again,
-                                             struct sbp_arena *scratch, double *kept_bytes,
-                                             double *bytes) SBP_MUST_USE;
+enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
+                                               const struct sbp_again *again,
+                                               struct sbp_arena *scratch, double *kept_bytes,
+                                               double *bytes) SBP_MUST_USE;
 
 #endif

@@ -24,7 +24,7 @@ static void form_op(const struct sbp_space *space, int op, bool asked, struct sb
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     const bool selective = space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
-    const bool left = selective && sbp_space_is_attention(node->kind); /* it is kept */
+    const bool left = selective && sbp_pricing_is_attention(node->kind); /* it is kept */
     const bool formed = !left && (asked || reads_results(space->graph, op));
     const bool halved = selective && sbp_op_has_weight_phase(space->graph, op);
     again->boxed_output[op] = !left && asked;
@@ -73,7 +73,7 @@ static void box_again(const struct sbp_space *space, struct sbp_again *again)
 static void form_attention(const struct sbp_space *space, struct sbp_again *again)
 {
     for (int op = 0; op < space->graph->op_count; op++)
-        if (sbp_space_is_attention(space->graph->op[op].kind))
+        if (sbp_pricing_is_attention(space->graph->op[op].kind))
             again->compute[op] = again->inner[op] = 1;
 }
 
@@ -94,11 +94,11 @@ static bool allocate(const struct sbp_space *space, struct sbp_arena *arena,
            again->boxed_late != NULL && again->enters != NULL;
 }
 
-enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_arena *arena,
-                                     struct sbp_again *again)
+enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struct sbp_arena *arena,
+                                            struct sbp_again *again)
 {
     const struct sbp_graph *graph = space->graph;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     int *segment = SBP_NEW(arena, int, graph->op_count);
     bool *asked = SBP_NEW(arena, bool, graph->tensor_count);
     *again = (struct sbp_again){0};
@@ -108,7 +108,7 @@ enum sbp_status sbp_space_find_again(const struct sbp_space *space, struct sbp_a
         box_again(space, again);
     if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION)
         form_attention(space, again);
-    for (int piece = 0; sbp_space_forms_again(space) && piece < view->pieces; piece++) {
+    for (int piece = 0; sbp_pricing_recomputes(space) && piece < view->pieces; piece++) {
         const int first = view->first[piece], end = view->first[piece + 1];
         SBP_TRY(sbp_graph_segments(graph, first, end, space->parallel->recompute_every, segment));
         form_segments(space, first, end, segment, asked, again);

@@ -43,7 +43,7 @@ static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_dia
         const int choices = space->variable[keep->op_variable].choice_count;
         for (int c = 0; c < choices && !found; c++)
             for (int r = 0; r < rests && !found; r++)
-                found = sbp_space_can_rest(space, keep, c, r);
+                found = sbp_pricing_can_rest(space, keep, c, r);
         if (!found)
             return sbp_fail(diag, SBP_E_INPUT,
                             "fix: %s: its output cannot rest like this: splits stay or rest B, "
@@ -53,7 +53,7 @@ static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_dia
     return SBP_OK;
 }
 
-struct sbp_class_limit sbp_class_unlimited(int64_t parts)
+struct sbp_class_limit sbp_space_class_unlimited(int64_t parts)
 {
     struct sbp_class_limit limit = {.parts = parts};
     memset(limit.axes, SBP_ANY_AXES, sizeof limit.axes);
@@ -72,7 +72,7 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     space->op_variable = SBP_NEW(&space->arena, int, ops + 1);
     space->slot = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
     space->class_limit = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
-    space->shapes = sbp_shapes_make(space->cluster, space->mesh, &space->arena);
+    space->shapes = sbp_group_prices_make(space->cluster, space->mesh, &space->arena);
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
     maker->unlimited = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
@@ -83,7 +83,7 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
         return SBP_E_MEMORY;
     space->op_role = (uint8_t(*)[SBP_MAX_ROLES])roles;
     for (int c = 0; c < graph->class_count; c++) {
-        maker->unlimited[c] = sbp_class_unlimited(graph->dim_class[c].size);
+        maker->unlimited[c] = sbp_space_class_unlimited(graph->dim_class[c].size);
         space->class_limit[c] = class_limit != NULL ? class_limit[c] : maker->unlimited[c];
     }
     return SBP_OK;
@@ -147,14 +147,14 @@ static enum sbp_status build(struct sbp_space_maker *maker,
     SBP_TRY(sbp_space_connect(space));
     SBP_TRY(check_fixes(space, maker->diag));
     if (space->request->store != NULL && is_whole(maker))
-        SBP_TRY(sbp_shelf_open(space->request->store, space));
-    if (!sbp_shelf_take_domains(space)) {
+        SBP_TRY(sbp_cache_open(space->request->store, space));
+    if (!sbp_cache_take_domains(space)) {
         SBP_TRY(sbp_space_make_domains(maker));
-        SBP_TRY(sbp_shelf_keep_domains(space));
+        SBP_TRY(sbp_cache_keep_domains(space));
     }
     SBP_TRY(sbp_space_keep_part(maker));
-    SBP_TRY(sbp_space_make_works(space));
-    SBP_TRY(sbp_space_make_choices(space));
+    SBP_TRY(sbp_pricing_make_works(space));
+    SBP_TRY(sbp_pricing_make_choices(space));
     return space->is_refuted ? SBP_OK : check_rests(space, maker->diag);
 }
 
@@ -166,15 +166,15 @@ static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *dia
         space->view = space->request->view;
         return SBP_OK;
     }
-    struct sbp_view *view = SBP_NEW(&space->arena, struct sbp_view, 1);
+    struct sbp_path_weights *view = SBP_NEW(&space->arena, struct sbp_path_weights, 1);
     struct sbp_path path;
     space->view = view;
     if (view == NULL)
         return SBP_E_MEMORY;
     if (space->request->asked.objective != SBP_STEP_TIME)
-        return sbp_view_mean(space->cut, &space->arena, view, diag);
+        return sbp_path_weights_mean(space->cut, &space->arena, view, diag);
     SBP_TRY(sbp_path_longest(space->cut, &space->arena, &path));
-    return sbp_view_make(space->cut, &path, &space->arena, view, diag);
+    return sbp_path_weights_make(space->cut, &path, &space->arena, view, diag);
 }
 
 enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve_request *request,

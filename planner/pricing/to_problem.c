@@ -20,14 +20,14 @@ static void fill_unary(const struct sbp_space *space, int variable, bool is_firs
                        struct sbp_variable *out)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const double constant = is_first ? sbp_space_constant_s(space) : 0;
+    const double constant = is_first ? sbp_pricing_constant_s(space) : 0;
     for (int c = 0; c < v->choice_count; c++)
         out->cost[c] = v->cost_s[c] + constant;
     for (int point = 0; point < out->interval_count; point++)
         for (int c = 0; c < v->choice_count; c++)
             out->usage[(size_t)point * (size_t)v->choice_count + (size_t)c] =
                 sbp_space_unary_bytes(space, variable, c, point) +
-                (is_first ? sbp_space_constant_bytes(space, point) : 0);
+                (is_first ? sbp_pricing_constant_bytes(space, point) : 0);
 }
 
 /* A rest does where operators with weights, such as norms, run in it. */
@@ -99,7 +99,7 @@ static enum sbp_status add_edges(const struct sbp_space *space, struct sbp_probl
     struct sbp_arena scratch;
     struct sbp_space_edges edges;
     sbp_arena_init(&scratch);
-    enum sbp_status status = sbp_space_make_edges(space, &scratch, &edges);
+    enum sbp_status status = sbp_pricing_make_edges(space, &scratch, &edges);
     for (int e = 0; status == SBP_OK && e < edges.count; e++) {
         const struct sbp_space_edge *edge = &edges.edge[e];
         if (sbp_edge_is_loop(edge))
@@ -111,8 +111,8 @@ static enum sbp_status add_edges(const struct sbp_space *space, struct sbp_probl
     return status;
 }
 
-enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,
-                                  struct sbp_problem *problem, struct sbp_diag *diag)
+enum sbp_status sbp_pricing_problem(const struct sbp_space *space, double capacity_bytes,
+                                    struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_interval *points = NULL;
     enum sbp_status status =

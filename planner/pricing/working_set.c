@@ -29,7 +29,7 @@ struct maker {
 static enum sbp_status find_segments(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
-    const struct sbp_view *view = m->space->view;
+    const struct sbp_path_weights *view = m->space->view;
     int *const of_piece = SBP_NEW(&m->scratch, int, graph->op_count);
     if (of_piece == NULL)
         return SBP_E_MEMORY;
@@ -99,7 +99,7 @@ static double formed_before(struct maker *m, int op)
         for (int i = 0; i < node->input_count; i++)
             if ((inputs >> i & 1) != 0 && m->seen[node->input[i]] != op + 1) {
                 m->seen[node->input[i]] = op + 1;
-                sum += sbp_space_elements(space, node->input[i]) * bytes;
+                sum += sbp_pricing_elements(space, node->input[i]) * bytes;
             }
     }
     return sum;
@@ -129,7 +129,7 @@ static enum sbp_status find_formed(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     const int works = space->works->first[space->variable_count];
-    if (!sbp_space_forms_again(space))
+    if (!sbp_pricing_recomputes(space))
         return SBP_OK;
     SBP_TRY(find_segments(m));
     find_spent(m);
@@ -152,7 +152,7 @@ static enum sbp_status find_formed(struct maker *m)
 static enum sbp_status find_holders(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     int *const last = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     if (last == NULL)
         return SBP_E_MEMORY;
@@ -189,7 +189,7 @@ static double kept_of_piece(const struct sbp_space *space, int piece)
 static enum sbp_status find_beside(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
     double *const most = SBP_NEW(&m->scratch, double, view->pieces);
     double *const kept = SBP_NEW(&m->scratch, double, view->pieces);
@@ -230,8 +230,8 @@ static enum sbp_status count_work(struct maker *m, int variable, int work)
     if (kept == NULL || saved == NULL || working == NULL || own == NULL || back == NULL ||
         held == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_space_make_working(space, variable, counted, &m->formed[work], &m->scratch, kept,
-                                   saved, working));
+    SBP_TRY(sbp_pricing_make_working(space, variable, counted, &m->formed[work], &m->scratch, kept,
+                                     saved, working));
     for (int c = 0; c < v->choice_count; c++) {
         const struct sbp_at_work *at_work =
             &working[v->tuple[c] * SBP_ZERO_LEVELS + counted->level[v->zero[c]]];
@@ -363,7 +363,7 @@ static double more_going_back(const struct sbp_working *w, int op)
 static double kept_less(const struct sbp_working *w, int piece, int point)
 {
     const struct sbp_space *space = w->space;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
     double bytes = 0;
     for (int chunk = 0; chunk < chunks && chunks > 1; chunk++) {
@@ -379,7 +379,7 @@ static double kept_less(const struct sbp_working *w, int piece, int point)
 static double most_of_piece(const struct sbp_working *w, int piece, int point, double total)
 {
     const struct sbp_space *space = w->space;
-    const struct sbp_view *view = space->view;
+    const struct sbp_path_weights *view = space->view;
     const int first = view->first[piece], end = view->first[piece + 1];
     double left = total, most = 0;
     for (int work = 0; work < space->works->first[space->variable_count]; work++)
@@ -402,8 +402,8 @@ static double most_of_piece(const struct sbp_working *w, int piece, int point, d
 static double most_at(const struct sbp_working *w, int point)
 {
     const struct sbp_space *space = w->space;
-    const struct sbp_view *view = space->view;
-    double total = sbp_space_constant_bytes(space, point);
+    const struct sbp_path_weights *view = space->view;
+    double total = sbp_pricing_constant_bytes(space, point);
     for (int v = 0; v < space->variable_count; v++)
         total += w->need[v].all;
     double most = total;

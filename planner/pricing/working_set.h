@@ -20,12 +20,13 @@ struct sbp_working {
     double *spent;   /* (op_count) of a segment's last operator: those of all of it, which are gone
                         before it goes back */
     double **kept;   /* (variable_count)(points, choice) activations kept because of a choice */
-    double **saved;  /* (variable_count)(points, choice) of them, what sbp_space_bytes leaves out */
-    double **own;    /* (work)(choice) needed besides while the work is done */
-    double **back;   /* (work)(choice) likewise, while it goes back */
-    double **held;   /* (work)(choice) whole gradients of its weights that others use again */
-    double *beside;  /* (pieces, chunks) micro-batches of each chunk that are kept while it works */
-    int *holder;     /* (op_count) the work whose gradients are held while it goes back; -1: none */
+    double *
+        *saved;    /* (variable_count)(points, choice) of them, what sbp_pricing_bytes leaves out */
+    double **own;  /* (work)(choice) needed besides while the work is done */
+    double **back; /* (work)(choice) likewise, while it goes back */
+    double **held; /* (work)(choice) whole gradients of its weights that others use again */
+    double *beside; /* (pieces, chunks) micro-batches of each chunk that are kept while it works */
+    int *holder;    /* (op_count) the work whose gradients are held while it goes back; -1: none */
     struct sbp_need *need; /* (variable_count), (work) in three cases: scratch */
     struct sbp_need *need_at_work, *need_going_back, *need_held;
     double *removed, *gone; /* (work), (variable_count): scratch */
@@ -39,7 +40,7 @@ enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_s
 double sbp_working_own(const struct sbp_working *working, int variable, int choice);
 /* Bytes that no choices need less than on the fullest device, with no reserve: of every variable by
  * itself what is least. only (variable_count): of these choices alone, and then never less than
- * sbp_space_bytes; NULL: of all. */
+ * sbp_pricing_bytes; NULL: of all. */
 double sbp_working_least(struct sbp_working *working, const int *only);
 
 #endif

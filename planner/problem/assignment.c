@@ -8,7 +8,7 @@
 
 enum { MOST_DRAWS = 32 };
 
-static bool link_neighbours(struct sbp_state *state)
+static bool link_neighbours(struct sbp_assignment *state)
 {
     const struct sbp_problem *problem = state->problem;
     const size_t count = (size_t)problem->variable_count;
@@ -49,7 +49,7 @@ static double spread(const double *values, size_t count)
 }
 
 /* Penalties are stated in these units, so that they do not depend on the units of the problem. */
-static void find_units(struct sbp_state *state)
+static void find_units(struct sbp_assignment *state)
 {
     const struct sbp_problem *problem = state->problem;
     double cost = 0, usage = 0;
@@ -70,9 +70,9 @@ static void find_units(struct sbp_state *state)
     state->excess_unit = usage > 0 ? usage / count : 1;
 }
 
-enum sbp_status sbp_state_init(struct sbp_state *state, const struct sbp_problem *problem)
+enum sbp_status sbp_assignment_init(struct sbp_assignment *state, const struct sbp_problem *problem)
 {
-    *state = (struct sbp_state){.problem = problem};
+    *state = (struct sbp_assignment){.problem = problem};
     sbp_arena_init(&state->arena);
     SBP_TRY(sbp_live_build(problem, &state->arena, &state->live));
     state->choice = SBP_NEW(&state->arena, int, problem->variable_count);
@@ -88,14 +88,14 @@ enum sbp_status sbp_state_init(struct sbp_state *state, const struct sbp_problem
                        ? problem->capacity + SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity)
                        : INFINITY;
     find_units(state);
-    sbp_state_reset(state);
+    sbp_assignment_reset(state);
     return SBP_OK;
 }
 
-void sbp_state_free(struct sbp_state *state)
+void sbp_assignment_free(struct sbp_assignment *state)
 {
     sbp_arena_free(&state->arena);
-    *state = (struct sbp_state){0};
+    *state = (struct sbp_assignment){0};
 }
 
 static void add_cost(struct sbp_energy *energy, double cost)
@@ -106,7 +106,7 @@ static void add_cost(struct sbp_energy *energy, double cost)
         energy->cost += cost;
 }
 
-static double sum_excess(const struct sbp_state *state)
+static double sum_excess(const struct sbp_assignment *state)
 {
     double excess = 0;
     for (int p = 0; p < state->live.point_count; p++)
@@ -114,7 +114,7 @@ static double sum_excess(const struct sbp_state *state)
     return excess;
 }
 
-void sbp_state_reset(struct sbp_state *state)
+void sbp_assignment_reset(struct sbp_assignment *state)
 {
     const struct sbp_problem *problem = state->problem;
     struct sbp_energy energy = {0};
@@ -134,7 +134,7 @@ void sbp_state_reset(struct sbp_state *state)
     state->energy = energy;
 }
 
-void sbp_state_randomise(struct sbp_state *state, struct sbp_random *random)
+void sbp_assignment_randomise(struct sbp_assignment *state, struct sbp_random *random)
 {
     for (int v = 0; v < state->problem->variable_count; v++) {
         const struct sbp_variable *variable = &state->problem->variable[v];
@@ -144,10 +144,10 @@ void sbp_state_randomise(struct sbp_state *state, struct sbp_random *random)
                 break;
         }
     }
-    sbp_state_reset(state);
+    sbp_assignment_reset(state);
 }
 
-static double excess_change(const struct sbp_state *state, int variable, int value)
+static double excess_change(const struct sbp_assignment *state, int variable, int value)
 {
     double change = 0;
     for (int s = state->live.begin[variable]; s < state->live.begin[variable + 1]; s++) {
@@ -163,7 +163,8 @@ static double excess_change(const struct sbp_state *state, int variable, int val
     return change;
 }
 
-struct sbp_energy sbp_state_move_change(const struct sbp_state *state, int variable, int value)
+struct sbp_energy sbp_assignment_move_change(const struct sbp_assignment *state, int variable,
+                                             int value)
 {
     const struct sbp_variable *source = &state->problem->variable[variable];
     const int old = state->choice[variable];
@@ -184,7 +185,8 @@ struct sbp_energy sbp_state_move_change(const struct sbp_state *state, int varia
     };
 }
 
-void sbp_state_move(struct sbp_state *state, int variable, int value, struct sbp_energy change)
+void sbp_assignment_move(struct sbp_assignment *state, int variable, int value,
+                         struct sbp_energy change)
 {
     sbp_live_add(&state->live, variable, state->choice[variable], -1, state->usage);
     sbp_live_add(&state->live, variable, value, 1, state->usage);
@@ -202,8 +204,8 @@ static double penalised(double cost, double forbidden)
     return cost >= SBP_FORBIDDEN ? forbidden : cost;
 }
 
-void sbp_state_row(const struct sbp_state *state, int variable, struct sbp_penalty penalty,
-                   double *row)
+void sbp_assignment_row(const struct sbp_assignment *state, int variable,
+                        struct sbp_penalty penalty, double *row)
 {
     const struct sbp_variable *source = &state->problem->variable[variable];
     const size_t domain = (size_t)source->domain;

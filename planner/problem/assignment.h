@@ -26,7 +26,7 @@ struct sbp_energy {
     double excess;
 };
 
-struct sbp_state {
+struct sbp_assignment {
     const struct sbp_problem *problem;
     struct sbp_arena arena; /* owns all below */
     struct sbp_live live;
@@ -47,24 +47,26 @@ struct sbp_penalty {
 };
 
 /* The choice is zeroed and priced. E_MEMORY; the state may be freed either way. */
-enum sbp_status sbp_state_init(struct sbp_state *state,
-                               const struct sbp_problem *problem) SBP_MUST_USE;
-void sbp_state_free(struct sbp_state *state);
+enum sbp_status sbp_assignment_init(struct sbp_assignment *state,
+                                    const struct sbp_problem *problem) SBP_MUST_USE;
+void sbp_assignment_free(struct sbp_assignment *state);
 
 /* Prices state->choice from scratch, which also ends the drift of many moves. */
-void sbp_state_reset(struct sbp_state *state);
+void sbp_assignment_reset(struct sbp_assignment *state);
 /* A uniformly random choice, priced. Choices that are forbidden by themselves are avoided. */
-void sbp_state_randomise(struct sbp_state *state, struct sbp_random *random);
+void sbp_assignment_randomise(struct sbp_assignment *state, struct sbp_random *random);
 
-struct sbp_energy sbp_state_move_change(const struct sbp_state *state, int variable, int value);
-void sbp_state_move(struct sbp_state *state, int variable, int value, struct sbp_energy change);
+struct sbp_energy sbp_assignment_move_change(const struct sbp_assignment *state, int variable,
+                                             int value);
+void sbp_assignment_move(struct sbp_assignment *state, int variable, int value,
+                         struct sbp_energy change);
 
 /* row (domain): what each choice of the variable would cost, penalties and all, up to a constant.
  */
-void sbp_state_row(const struct sbp_state *state, int variable, struct sbp_penalty penalty,
-                   double *row);
+void sbp_assignment_row(const struct sbp_assignment *state, int variable,
+                        struct sbp_penalty penalty, double *row);
 
-static inline bool sbp_state_is_feasible(const struct sbp_state *state)
+static inline bool sbp_state_is_feasible(const struct sbp_assignment *state)
 {
     return state->energy.forbidden == 0 && !(state->energy.excess > 0);
 }

@@ -97,7 +97,7 @@ static bool allocate_factors(struct sbp_elimination_tree *tree)
     }
     for (int i = 0; i < tree->count; i++) {
         struct sbp_bucket *bucket = &tree->bucket[i];
-        bucket->factor = SBP_NEW(&tree->arena, struct sbp_factor, bucket->factor_count);
+        bucket->factor = SBP_NEW(&tree->arena, struct sbp_bucket_factor, bucket->factor_count);
         if (bucket->factor == NULL)
             return false;
         bucket->factor_count = 0;
@@ -105,7 +105,7 @@ static bool allocate_factors(struct sbp_elimination_tree *tree)
     return true;
 }
 
-static bool shape_factor(struct sbp_elimination_tree *tree, struct sbp_factor *factor)
+static bool shape_factor(struct sbp_elimination_tree *tree, struct sbp_bucket_factor *factor)
 {
     factor->place = SBP_NEW(&tree->arena, int, factor->arity);
     factor->stride = SBP_NEW(&tree->arena, size_t, factor->arity);
@@ -138,8 +138,8 @@ static bool add_edge(struct sbp_elimination_tree *tree, const struct sbp_edge *e
     const size_t rows = (size_t)tree->problem->variable[edge->a].domain;
     const size_t columns = (size_t)tree->problem->variable[edge->b].domain;
     double *table = SBP_NEW(&tree->arena, double, rows *columns);
-    struct sbp_factor *factor = &bucket->factor[bucket->factor_count++];
-    *factor = (struct sbp_factor){.table = table, .arity = 1, .child = -1, .has_rows = true};
+    struct sbp_bucket_factor *factor = &bucket->factor[bucket->factor_count++];
+    *factor = (struct sbp_bucket_factor){.table = table, .arity = 1, .child = -1, .has_rows = true};
     if (table == NULL || !shape_factor(tree, factor))
         return false;
     for (size_t i = 0; i < rows; i++)
@@ -156,11 +156,11 @@ static bool add_message(struct sbp_elimination_tree *tree, int child)
 {
     const struct sbp_bucket *source = &tree->bucket[child];
     struct sbp_bucket *bucket = &tree->bucket[source->parent];
-    struct sbp_factor *factor = &bucket->factor[bucket->factor_count++];
-    *factor = (struct sbp_factor){.table = source->message,
-                                  .arity = source->width > 0 ? source->width - 1 : 0,
-                                  .child = child,
-                                  .has_rows = source->width > 0};
+    struct sbp_bucket_factor *factor = &bucket->factor[bucket->factor_count++];
+    *factor = (struct sbp_bucket_factor){.table = source->message,
+                                         .arity = source->width > 0 ? source->width - 1 : 0,
+                                         .child = child,
+                                         .has_rows = source->width > 0};
     if (!shape_factor(tree, factor))
         return false;
     size_t stride = (size_t)bucket->domain;
@@ -272,10 +272,10 @@ static void add_level(const struct sbp_visit *visit, int level, const int *tuple
     const struct sbp_bucket *bucket = visit->bucket;
     const size_t count = (size_t)bucket->domain;
     for (int f = 0; f < bucket->factor_count; f++) {
-        const struct sbp_factor *factor = &bucket->factor[f];
+        const struct sbp_bucket_factor *factor = &bucket->factor[f];
         if (factor->level != level || (factor->child >= 0 && !visit->with_messages))
             continue;
-        const double *entry = factor->table + sbp_factor_offset(factor, tuple);
+        const double *entry = factor->table + sbp_bucket_factor_offset(factor, tuple);
         if (factor->has_rows)
             add_row(row, entry, count);
         else
@@ -313,7 +313,7 @@ bool sbp_elimination_visit(const struct sbp_visit *visit)
 
 struct up_pass {
     struct sbp_bucket *bucket;
-    struct sbp_search *search;
+    struct sbp_solver_run *search;
 };
 
 static bool minimise(void *context, size_t index, const int *tuple, const double *row)
@@ -325,11 +325,11 @@ static bool minimise(void *context, size_t index, const int *tuple, const double
         least = row[k] < least ? row[k] : least;
     pass->bucket->message[index] = least;
     pass->search->solution->evaluations += pass->bucket->domain;
-    return !sbp_search_over(pass->search);
+    return !sbp_solver_run_over(pass->search);
 }
 
-bool sbp_elimination_up(struct sbp_elimination_tree *tree, struct sbp_search *search, double *rows,
-                        double *least)
+bool sbp_elimination_up(struct sbp_elimination_tree *tree, struct sbp_solver_run *search,
+                        double *rows, double *least)
 {
     *least = tree->constant;
     for (int i = 0; i < tree->count; i++) {
@@ -351,14 +351,14 @@ bool sbp_elimination_up(struct sbp_elimination_tree *tree, struct sbp_search *se
 struct down_pass {
     struct sbp_elimination_tree *tree;
     const struct sbp_bucket *bucket;
-    struct sbp_search *search;
+    struct sbp_solver_run *search;
 };
 
 /* The rest of the problem, seen from a child, is everything at this tuple less its own message. */
-static void lower_outside(struct sbp_bucket *child, const struct sbp_factor *factor,
+static void lower_outside(struct sbp_bucket *child, const struct sbp_bucket_factor *factor,
                           const int *tuple, const double *row, double outside, int domain)
 {
-    const size_t offset = sbp_factor_offset(factor, tuple);
+    const size_t offset = sbp_bucket_factor_offset(factor, tuple);
     for (int k = 0; k < domain; k++) {
         const size_t at = offset + (factor->has_rows ? (size_t)k : 0);
         const double total = row[k] + outside;
@@ -375,11 +375,11 @@ static bool distribute(void *context, size_t index, const int *tuple, const doub
         if (bucket->factor[f].child >= 0)
             lower_outside(&pass->tree->bucket[bucket->factor[f].child], &bucket->factor[f], tuple,
                           row, bucket->outside[index], bucket->domain);
-    return !sbp_search_over(pass->search);
+    return !sbp_solver_run_over(pass->search);
 }
 
-enum sbp_status sbp_elimination_down(struct sbp_elimination_tree *tree, struct sbp_search *search,
-                                     double *rows, bool *done)
+enum sbp_status sbp_elimination_down(struct sbp_elimination_tree *tree,
+                                     struct sbp_solver_run *search, double *rows, bool *done)
 {
     *done = false;
     for (int i = 0; i < tree->count; i++) {

@@ -23,7 +23,7 @@ enum { SBP_MOST_WIDTH = 27 };
 #define SBP_EXACT_MOST_BYTES ((double)((int64_t)1 << 30))
 
 /* A table read by a bucket: rows along the bucket's variable are contiguous. */
-struct sbp_factor {
+struct sbp_bucket_factor {
     const double *table;
     int arity;      /* scope variables of the bucket that the table depends on */
     int child;      /* bucket whose message it is, -1: an edge */
@@ -40,11 +40,11 @@ struct sbp_bucket {
     size_t size; /* product of the scope's domains */
     int parent;  /* bucket that reads the message; -1 for the last */
     int factor_count, child_count;
-    struct sbp_factor *factor; /* edges, then children's messages */
-    double *own;               /* (domain) costs of the variable alone; INFINITY: forbidden */
-    double *priced;            /* (domain) own plus prices times usages */
-    double *message;           /* (size) least priced cost of everything eliminated so far */
-    double *outside;           /* (size) least priced cost of everything else; NULL until asked */
+    struct sbp_bucket_factor *factor; /* edges, then children's messages */
+    double *own;     /* (domain) costs of the variable alone; INFINITY: forbidden */
+    double *priced;  /* (domain) own plus prices times usages */
+    double *message; /* (size) least priced cost of everything eliminated so far */
+    double *outside; /* (size) least priced cost of everything else; NULL until asked */
 };
 
 struct sbp_elimination_tree {
@@ -84,7 +84,8 @@ struct sbp_visit {
 bool sbp_elimination_visit(const struct sbp_visit *visit);
 
 /* Offset of the factor's row (or entry, when it has no rows) for a tuple of the bucket's scope. */
-static inline size_t sbp_factor_offset(const struct sbp_factor *factor, const int *tuple)
+static inline size_t sbp_bucket_factor_offset(const struct sbp_bucket_factor *factor,
+                                              const int *tuple)
 {
     size_t offset = 0;
     for (int j = 0; j < factor->arity; j++)
@@ -93,12 +94,13 @@ static inline size_t sbp_factor_offset(const struct sbp_factor *factor, const in
 }
 
 /* Fills in all messages; *least is the least priced cost of all. False: the search is over. */
-bool sbp_elimination_up(struct sbp_elimination_tree *tree, struct sbp_search *search, double *rows,
-                        double *least);
+bool sbp_elimination_up(struct sbp_elimination_tree *tree, struct sbp_solver_run *search,
+                        double *rows, double *least);
 /* Fills in all outside tables from the messages (E_MEMORY when they cannot be allocated); *done is
  * false when the search is over. */
-enum sbp_status sbp_elimination_down(struct sbp_elimination_tree *tree, struct sbp_search *search,
-                                     double *rows, bool *done) SBP_MUST_USE;
+enum sbp_status sbp_elimination_down(struct sbp_elimination_tree *tree,
+                                     struct sbp_solver_run *search, double *rows,
+                                     bool *done) SBP_MUST_USE;
 /* Completes choice (variable_count) from the messages. */
 void sbp_elimination_recover(const struct sbp_elimination_tree *tree, double *rows, int *choice);
 

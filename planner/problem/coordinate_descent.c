@@ -18,8 +18,8 @@ enum { DEFAULT_RESTARTS = 100 };
 enum { MOST_PRICE_RISES = 12 };
 
 struct descent {
-    struct sbp_search search;
-    struct sbp_state state;
+    struct sbp_solver_run search;
+    struct sbp_assignment state;
     struct sbp_random random;
     struct sbp_penalty penalty;
     int *order;  /* (free variables) */
@@ -39,10 +39,10 @@ static void shuffle(struct descent *descent)
 /* Sets the variable to its best value; whether that gained anything. */
 static bool improve(struct descent *descent, int variable)
 {
-    struct sbp_state *state = &descent->state;
+    struct sbp_assignment *state = &descent->state;
     const int domain = state->problem->variable[variable].domain, old = state->choice[variable];
     double *row = descent->row;
-    sbp_state_row(state, variable, descent->penalty, row);
+    sbp_assignment_row(state, variable, descent->penalty, row);
     descent->search.solution->evaluations += domain;
     int best = old;
     for (int k = 0; k < domain; k++)
@@ -50,14 +50,14 @@ static bool improve(struct descent *descent, int variable)
             best = k;
     if (!(row[old] - row[best] > LEAST_GAIN * (fabs(row[old]) + fabs(row[best]))))
         return false;
-    sbp_state_move(state, variable, best, sbp_state_move_change(state, variable, best));
+    sbp_assignment_move(state, variable, best, sbp_assignment_move_change(state, variable, best));
     return true;
 }
 
 static void offer_state(struct descent *descent)
 {
     if (sbp_state_is_feasible(&descent->state))
-        sbp_search_offer(&descent->search, descent->state.choice, descent->state.energy.cost);
+        sbp_solver_run_offer(&descent->search, descent->state.choice, descent->state.energy.cost);
 }
 
 /* Sweeps in random order until nothing gains. False: the search is over. */
@@ -68,7 +68,7 @@ static bool descend(struct descent *descent)
         gained = false;
         shuffle(descent);
         for (int i = 0; i < descent->state.free_count; i++) {
-            if (sbp_search_over(&descent->search)) {
+            if (sbp_solver_run_over(&descent->search)) {
                 offer_state(descent);
                 return false;
             }
@@ -95,7 +95,7 @@ static bool restart_once(struct descent *descent)
 }
 
 /* Every variable at the cheapest of its own costs. */
-static void set_cheapest(struct sbp_state *state)
+static void set_cheapest(struct sbp_assignment *state)
 {
     for (int v = 0; v < state->problem->variable_count; v++) {
         const struct sbp_variable *variable = &state->problem->variable[v];
@@ -104,13 +104,13 @@ static void set_cheapest(struct sbp_state *state)
             if (variable->cost[k] < variable->cost[state->choice[v]])
                 state->choice[v] = k;
     }
-    sbp_state_reset(state);
+    sbp_assignment_reset(state);
 }
 
 static enum sbp_status prepare(struct descent *descent)
 {
-    SBP_TRY(sbp_state_init(&descent->state, descent->search.problem));
-    struct sbp_state *state = &descent->state;
+    SBP_TRY(sbp_assignment_init(&descent->state, descent->search.problem));
+    struct sbp_assignment *state = &descent->state;
     int largest = 1;
     descent->order = SBP_NEW(&state->arena, int, state->free_count);
     for (int i = 0; descent->order != NULL && i < state->free_count; i++) {
@@ -128,31 +128,31 @@ static enum sbp_status prepare(struct descent *descent)
     return SBP_OK;
 }
 
-enum sbp_status sbp_solve_coordinate_descent(const struct sbp_problem *problem,
+enum sbp_status sbp_coordinate_descent_solve(const struct sbp_problem *problem,
                                              const struct sbp_solver_options *options,
                                              struct sbp_solution *solution, struct sbp_diag *diag)
 {
     struct descent descent = {0};
-    enum sbp_status status = sbp_search_begin(&descent.search, problem, options, solution);
+    enum sbp_status status = sbp_solver_run_begin(&descent.search, problem, options, solution);
     if (status == SBP_OK)
         status = prepare(&descent);
     if (status == SBP_OK) {
-        solution->lower_bound = sbp_search_trivial_bound(problem);
+        solution->lower_bound = sbp_solver_run_trivial_bound(problem);
         const int restarts = options->restarts > 0 ? options->restarts : DEFAULT_RESTARTS;
         for (int r = 0; r < restarts; r++) {
             if (r == 0)
                 set_cheapest(&descent.state);
             else
-                sbp_state_randomise(&descent.state, &descent.random);
+                sbp_assignment_randomise(&descent.state, &descent.random);
             if (!restart_once(&descent) || solution->cost <= solution->lower_bound)
                 break;
         }
-        sbp_search_end(&descent.search, false);
+        sbp_solver_run_end(&descent.search, false);
     }
-    sbp_state_free(&descent.state);
+    sbp_assignment_free(&descent.state);
     if (status == SBP_OK)
         return status;
-    sbp_solution_free(solution);
+    sbp_solver_solution_free(solution);
     return sbp_fail(diag, status, "coordinate-descent: out of memory");
 }
 
@@ -165,28 +165,28 @@ static int64_t default_draws(const struct sbp_problem *problem)
     return draws < (double)RANDOM_LEAST_DRAW ? RANDOM_LEAST_DRAW : (int64_t)draws;
 }
 
-enum sbp_status sbp_solve_random(const struct sbp_problem *problem,
-                                 const struct sbp_solver_options *options,
-                                 struct sbp_solution *solution, struct sbp_diag *diag)
+enum sbp_status sbp_coordinate_descent_random(const struct sbp_problem *problem,
+                                              const struct sbp_solver_options *options,
+                                              struct sbp_solution *solution, struct sbp_diag *diag)
 {
     struct descent draw = {0};
-    enum sbp_status status = sbp_search_begin(&draw.search, problem, options, solution);
+    enum sbp_status status = sbp_solver_run_begin(&draw.search, problem, options, solution);
     if (status == SBP_OK)
         status = prepare(&draw);
     if (status == SBP_OK) {
-        solution->lower_bound = sbp_search_trivial_bound(problem);
+        solution->lower_bound = sbp_solver_run_trivial_bound(problem);
         const int64_t draws =
             options->max_evaluations > 0 ? options->max_evaluations : default_draws(problem);
-        while (!sbp_search_over(&draw.search) && solution->evaluations < draws) {
-            sbp_state_randomise(&draw.state, &draw.random);
+        while (!sbp_solver_run_over(&draw.search) && solution->evaluations < draws) {
+            sbp_assignment_randomise(&draw.state, &draw.random);
             solution->evaluations++;
             offer_state(&draw);
         }
-        sbp_search_end(&draw.search, false);
+        sbp_solver_run_end(&draw.search, false);
     }
-    sbp_state_free(&draw.state);
+    sbp_assignment_free(&draw.state);
     if (status == SBP_OK)
         return status;
-    sbp_solution_free(solution);
+    sbp_solver_solution_free(solution);
     return sbp_fail(diag, status, "random: out of memory");
 }

@@ -22,7 +22,7 @@ enum { HOPELESS_POINTS = 8 };
 
 struct exact {
     const struct sbp_problem *problem;
-    struct sbp_search search;
+    struct sbp_solver_run search;
     struct sbp_elimination_tree tree;
     struct sbp_live live;
     struct sbp_arena arena;
@@ -68,7 +68,7 @@ static double cutoff(const struct exact *exact)
 }
 
 /* What is left of the search's time for a solver that runs inside it. */
-static struct sbp_solver_options inner_options(const struct sbp_search *search)
+static struct sbp_solver_options inner_options(const struct sbp_solver_run *search)
 {
     struct sbp_solver_options options = {.seed = search->options->seed,
                                          .stop = search->options->stop};
@@ -89,11 +89,11 @@ static enum sbp_status offer_descent(struct exact *exact, struct sbp_diag *diag)
     options.restarts = stopped ? 1 : DESCENT_RESTARTS;
     options.max_evaluations = stopped ? STOPPED_EVALUATIONS : DESCENT_EVALUATIONS;
     struct sbp_solution found;
-    SBP_TRY(sbp_solve_coordinate_descent(exact->problem, &options, &found, diag));
+    SBP_TRY(sbp_coordinate_descent_solve(exact->problem, &options, &found, diag));
     exact->search.solution->evaluations += found.evaluations;
     if (found.choice != NULL)
-        sbp_search_offer(&exact->search, found.choice, found.cost);
-    sbp_solution_free(&found);
+        sbp_solver_run_offer(&exact->search, found.choice, found.cost);
+    sbp_solver_solution_free(&found);
     return SBP_OK;
 }
 
@@ -116,8 +116,8 @@ static bool price_round(struct exact *exact, double *bound)
     for (int p = 0; p < exact->live.point_count; p++)
         feasible &= sbp_problem_fits(exact->problem, exact->usage[p]);
     if (feasible)
-        sbp_search_offer(&exact->search, exact->choice,
-                         sbp_problem_cost(exact->problem, exact->choice));
+        sbp_solver_run_offer(&exact->search, exact->choice,
+                             sbp_problem_cost(exact->problem, exact->choice));
     return true;
 }
 
@@ -194,8 +194,8 @@ static enum sbp_status run_labels(struct exact *exact, bool *proved, struct sbp_
     SBP_TRY(sbp_pareto_solve(&exact->tree, &exact->live, exact->price, cutoff(exact),
                              &exact->search, exact->choice, &result, diag));
     if (result.found)
-        sbp_search_offer(&exact->search, exact->choice,
-                         sbp_problem_cost(exact->problem, exact->choice));
+        sbp_solver_run_offer(&exact->search, exact->choice,
+                             sbp_problem_cost(exact->problem, exact->choice));
     *proved = result.done;
     return SBP_OK;
 }
@@ -271,7 +271,7 @@ static enum sbp_status least_at_point(const struct exact *exact, int point, doub
         status = solve(&copy, &options, false, &found, diag);
     *solved = status == SBP_OK && found.status == SBP_PLAN_OPTIMAL;
     *least = *solved ? found.cost : 0;
-    sbp_solution_free(&found);
+    sbp_solver_solution_free(&found);
     sbp_problem_free(&copy);
     return status;
 }
@@ -296,7 +296,7 @@ static enum sbp_status bisect_peak(const struct exact *exact, double *low, doubl
             *high = fmin(copy.capacity, sbp_problem_peak_usage(&copy, found.choice));
         else if (decided)
             *low = copy.capacity;
-        sbp_solution_free(&found);
+        sbp_solver_solution_free(&found);
         if (!decided)
             break;
         copy.capacity = *low + (*high - *low) / 2;
@@ -386,13 +386,13 @@ static enum sbp_status solve_prepared(struct exact *exact, struct sbp_diag *diag
         sbp_elimination_recover(&exact->tree, exact->rows, exact->choice);
         const double peak = sbp_problem_peak_usage(exact->problem, exact->choice);
         if (exact->live.point_count == 0 || sbp_problem_fits(exact->problem, peak)) {
-            sbp_search_offer(&exact->search, exact->choice, bound);
+            sbp_solver_run_offer(&exact->search, exact->choice, bound);
             proved = true;
         } else {
             SBP_TRY(solve_capacity(exact, &proved, diag));
         }
     }
-    sbp_search_end(&exact->search, proved);
+    sbp_solver_run_end(&exact->search, proved);
     return SBP_OK;
 }
 
@@ -402,7 +402,7 @@ static enum sbp_status solve(const struct sbp_problem *problem,
 {
     struct exact exact = {.problem = problem, .peak_is_asked = peak_is_asked};
     sbp_arena_init(&exact.arena);
-    enum sbp_status status = sbp_search_begin(&exact.search, problem, options, solution);
+    enum sbp_status status = sbp_solver_run_begin(&exact.search, problem, options, solution);
     if (status == SBP_OK)
         status = prepare(&exact, diag);
     if (status == SBP_OK)
@@ -410,11 +410,11 @@ static enum sbp_status solve(const struct sbp_problem *problem,
     sbp_elimination_free(&exact.tree);
     sbp_arena_free(&exact.arena);
     if (status != SBP_OK)
-        sbp_solution_free(solution);
+        sbp_solver_solution_free(solution);
     return status == SBP_E_MEMORY ? sbp_fail(diag, status, "exact: out of memory") : status;
 }
 
-enum sbp_status sbp_solve_exact(const struct sbp_problem *problem,
+enum sbp_status sbp_exact_solve(const struct sbp_problem *problem,
                                 const struct sbp_solver_options *options,
                                 struct sbp_solution *solution, struct sbp_diag *diag)
 {

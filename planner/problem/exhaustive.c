@@ -29,7 +29,7 @@ struct level {
 };
 
 struct exhaustive {
-    struct sbp_search search;
+    struct sbp_solver_run search;
     struct sbp_arena arena;
     struct sbp_live live;
     double limit; /* capacity, round-off allowed */
@@ -223,7 +223,7 @@ static void take(struct exhaustive *exhaustive, double cost)
 {
     for (int l = 0; l < exhaustive->level_count; l++)
         exhaustive->choice[exhaustive->level[l].variable] = exhaustive->at[l];
-    sbp_search_offer(&exhaustive->search, exhaustive->choice, cost);
+    sbp_solver_run_offer(&exhaustive->search, exhaustive->choice, cost);
 }
 
 /* Rules out the entries of exhaustive->row whose usage passes the limit; usage (points) is that of
@@ -322,7 +322,7 @@ static bool price_sheet(struct exhaustive *exhaustive, double outer, const doubl
         lower_row(exhaustive->row, sums, inner_row(exhaustive, level, k), cost,
                   exhaustive->row_length);
         exhaustive->search.solution->evaluations += (int64_t)exhaustive->row_length;
-        over = sbp_search_over(&exhaustive->search);
+        over = sbp_solver_run_over(&exhaustive->search);
     }
     take_sheet(exhaustive, outer, sums, k);
     return !over;
@@ -348,7 +348,7 @@ static bool descend(struct exhaustive *exhaustive, int l, double outer, const do
         if (is_next_to_innermost) {
             price_limited_row(exhaustive, cost, level->usage, sums, row);
             exhaustive->search.solution->evaluations += (int64_t)exhaustive->row_length;
-            if (sbp_search_over(&exhaustive->search))
+            if (sbp_solver_run_over(&exhaustive->search))
                 return false;
             continue;
         }
@@ -405,7 +405,7 @@ static enum sbp_status check_size(const struct sbp_problem *problem,
                     size, MOST_UNLIMITED, MOST_LIMITED);
 }
 
-enum sbp_status sbp_solve_exhaustive(const struct sbp_problem *problem,
+enum sbp_status sbp_exhaustive_solve(const struct sbp_problem *problem,
                                      const struct sbp_solver_options *options,
                                      struct sbp_solution *solution, struct sbp_diag *diag)
 {
@@ -414,19 +414,19 @@ enum sbp_status sbp_solve_exhaustive(const struct sbp_problem *problem,
     if (problem->capacity < INFINITY)
         exhaustive.limit += SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity);
     sbp_arena_init(&exhaustive.arena);
-    enum sbp_status status = sbp_search_begin(&exhaustive.search, problem, options, solution);
+    enum sbp_status status = sbp_solver_run_begin(&exhaustive.search, problem, options, solution);
     if (status == SBP_OK && !build(&exhaustive))
         status = SBP_E_MEMORY;
     if (status == SBP_OK) {
-        solution->lower_bound = sbp_search_trivial_bound(problem);
-        const bool proved = !sbp_search_over(&exhaustive.search) && enumerate(&exhaustive);
-        sbp_search_end(&exhaustive.search, proved);
+        solution->lower_bound = sbp_solver_run_trivial_bound(problem);
+        const bool proved = !sbp_solver_run_over(&exhaustive.search) && enumerate(&exhaustive);
+        sbp_solver_run_end(&exhaustive.search, proved);
         if (solution->status == SBP_PLAN_INFEASIBLE && exhaustive.least_peak < INFINITY)
             solution->shortfall = exhaustive.least_peak - problem->capacity;
     }
     sbp_arena_free(&exhaustive.arena);
     if (status == SBP_OK)
         return status;
-    sbp_solution_free(solution);
+    sbp_solver_solution_free(solution);
     return sbp_fail(diag, status, "exhaustive: out of memory");
 }

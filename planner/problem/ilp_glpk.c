@@ -24,7 +24,7 @@ enum { SLICE_MS = 200 };
 /* A linear program under construction and in GLPK's hands. */
 struct ilp {
     const struct sbp_problem *problem;
-    struct sbp_search search;
+    struct sbp_solver_run search;
     struct sbp_arena arena;
     struct sbp_live live;
     glp_prob *program;
@@ -257,7 +257,7 @@ static bool take_incumbent(struct ilp *ilp)
     if (cost >= SBP_FORBIDDEN ||
         !sbp_problem_fits(problem, sbp_problem_peak_usage(problem, ilp->choice)))
         return false;
-    sbp_search_offer(&ilp->search, ilp->choice, cost);
+    sbp_solver_run_offer(&ilp->search, ilp->choice, cost);
     return true;
 }
 
@@ -274,7 +274,7 @@ static void watch(glp_tree *tree, void *info)
     } else if (reason == GLP_IBINGO && ilp->peak_column == 0) {
         (void)take_incumbent(ilp); /* one that is off is not kept */
     }
-    if (sbp_search_check(&ilp->search))
+    if (sbp_solver_run_check(&ilp->search))
         glp_ios_terminate(tree);
 }
 
@@ -287,7 +287,7 @@ static enum outcome relax(struct ilp *ilp)
     parameters.tm_lim = SLICE_MS;
     int result = GLP_ETMLIM;
     while (result == GLP_ETMLIM) {
-        if (sbp_search_check(&ilp->search))
+        if (sbp_solver_run_check(&ilp->search))
             return STOPPED;
         result = glp_simplex(ilp->program, &parameters);
     }
@@ -390,23 +390,23 @@ static enum sbp_status solve_prepared(struct ilp *ilp, struct sbp_diag *diag)
     struct sbp_solution *solution = ilp->search.solution;
     bool proved = false;
     enum outcome outcome = STOPPED;
-    solution->lower_bound = sbp_search_trivial_bound(ilp->problem);
+    solution->lower_bound = sbp_solver_run_trivial_bound(ilp->problem);
     if (ilp->problem->variable_count == 0) {
-        sbp_search_offer(&ilp->search, ilp->choice, 0);
+        sbp_solver_run_offer(&ilp->search, ilp->choice, 0);
         outcome = SOLVED;
     } else if (solution->lower_bound >= SBP_FORBIDDEN / 2) {
         proved = true; /* a table without a usable entry, which has no spread to scale by */
-    } else if (!sbp_search_over(&ilp->search)) {
+    } else if (!sbp_solver_run_over(&ilp->search)) {
         outcome = run(ilp, &proved);
     }
     drop_program(ilp);
     if (outcome == FAILED)
         return sbp_fail(diag, SBP_E_BACKEND, "ilp: GLPK failed on this problem; use exact");
-    sbp_search_end(&ilp->search, proved);
+    sbp_solver_run_end(&ilp->search, proved);
     return SBP_OK;
 }
 
-enum sbp_status sbp_solve_ilp(const struct sbp_problem *problem,
+enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
                               const struct sbp_solver_options *options,
                               struct sbp_solution *solution, struct sbp_diag *diag)
 {
@@ -421,7 +421,7 @@ enum sbp_status sbp_solve_ilp(const struct sbp_problem *problem,
         return sbp_fail(diag, SBP_E_MEMORY, "ilp: out of memory");
     ilp->problem = problem;
     sbp_arena_init(&ilp->arena);
-    enum sbp_status status = sbp_search_begin(&ilp->search, problem, options, solution);
+    enum sbp_status status = sbp_solver_run_begin(&ilp->search, problem, options, solution);
     if (status == SBP_OK && !prepare(ilp))
         status = SBP_E_MEMORY;
     if (status == SBP_OK)
@@ -430,6 +430,6 @@ enum sbp_status sbp_solve_ilp(const struct sbp_problem *problem,
     free(ilp);
     if (status == SBP_OK)
         return status;
-    sbp_solution_free(solution);
+    sbp_solver_solution_free(solution);
     return status == SBP_E_MEMORY ? sbp_fail(diag, status, "ilp: out of memory") : status;
 }

@@ -1,6 +1,6 @@
 #include "planner/problem/solver_run.h"
 
-enum sbp_status sbp_solve_ilp(const struct sbp_problem *problem,
+enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
                               const struct sbp_solver_options *options,
                               struct sbp_solution *solution, struct sbp_diag *diag)
 {

@@ -31,8 +31,8 @@ enum { LADDER_LENGTH = sizeof beta_ladder / sizeof *beta_ladder };
 #define PENALTY_GROWTH 4.0
 
 struct metropolis {
-    struct sbp_search search;
-    struct sbp_state state;
+    struct sbp_solver_run search;
+    struct sbp_assignment state;
     struct sbp_random random;
     struct sbp_penalty penalty;
     double base_beta;
@@ -47,7 +47,7 @@ static double weigh(struct sbp_penalty penalty, struct sbp_energy energy)
 /* A random variable and a random other value of it. */
 static void draw_move(struct metropolis *metropolis, int *variable, int *value)
 {
-    const struct sbp_state *state = &metropolis->state;
+    const struct sbp_assignment *state = &metropolis->state;
     *variable =
         state->free_variable[sbp_random_below(&metropolis->random, (uint64_t)state->free_count)];
     const int domain = state->problem->variable[*variable].domain;
@@ -57,11 +57,11 @@ static void draw_move(struct metropolis *metropolis, int *variable, int *value)
 
 static void offer_state(struct metropolis *metropolis)
 {
-    const struct sbp_state *state = &metropolis->state;
+    const struct sbp_assignment *state = &metropolis->state;
     const double best = metropolis->search.solution->cost;
     if (sbp_state_is_feasible(state) &&
         (!(best < INFINITY) || state->energy.cost < best - LEAST_GAIN * fabs(best)))
-        sbp_search_offer(&metropolis->search, state->choice, state->energy.cost);
+        sbp_solver_run_offer(&metropolis->search, state->choice, state->energy.cost);
 }
 
 static double quantile(double *values, int count, double share)
@@ -85,15 +85,16 @@ static double find_beta(struct metropolis *metropolis)
     double uphill[512];
     int count = 0;
     for (int move = 0; move < SCALE_MOVES && count < most_uphill; move++) {
-        if (sbp_search_over(&metropolis->search))
+        if (sbp_solver_run_over(&metropolis->search))
             break;
         int variable, value;
         draw_move(metropolis, &variable, &value);
-        const struct sbp_energy change = sbp_state_move_change(&metropolis->state, variable, value);
+        const struct sbp_energy change =
+            sbp_assignment_move_change(&metropolis->state, variable, value);
         const double up = weigh(metropolis->penalty, change);
         metropolis->search.solution->evaluations++;
         if (up <= 0) {
-            sbp_state_move(&metropolis->state, variable, value, change);
+            sbp_assignment_move(&metropolis->state, variable, value, change);
             offer_state(metropolis);
         } else if (change.forbidden <= 0 && move >= SCALE_MOVES / 2)
             uphill[count++] = up;
@@ -106,25 +107,25 @@ static double find_beta(struct metropolis *metropolis)
  * min(1, exp(-beta * (new - current))). False: the search is over. */
 static bool walk(struct metropolis *metropolis, double beta, int64_t moves)
 {
-    struct sbp_state *state = &metropolis->state;
+    struct sbp_assignment *state = &metropolis->state;
     for (int64_t move = 0; move < moves; move++) {
-        if (sbp_search_over(&metropolis->search))
+        if (sbp_solver_run_over(&metropolis->search))
             return false;
         int variable, value;
         draw_move(metropolis, &variable, &value);
-        const struct sbp_energy change = sbp_state_move_change(state, variable, value);
+        const struct sbp_energy change = sbp_assignment_move_change(state, variable, value);
         metropolis->search.solution->evaluations++;
         const double exponent = beta * weigh(metropolis->penalty, change);
         if (exponent > 0 && (exponent > HOPELESS_EXPONENT ||
                              sbp_random_unit(&metropolis->random) >= sbp_exp(-exponent)))
             continue;
-        sbp_state_move(state, variable, value, change);
+        sbp_assignment_move(state, variable, value, change);
         offer_state(metropolis);
     }
     return true;
 }
 
-static int64_t moves_per_restart(const struct sbp_search *search, int restarts)
+static int64_t moves_per_restart(const struct sbp_solver_run *search, int restarts)
 {
     double moves = 0;
     for (int v = 0; v < search->problem->variable_count; v++)
@@ -141,11 +142,11 @@ static void run_restarts(struct metropolis *metropolis)
     struct sbp_solution *solution = metropolis->search.solution;
     const int restarts = options->restarts > 0 ? options->restarts : DEFAULT_RESTARTS;
     const int64_t moves = moves_per_restart(&metropolis->search, restarts);
-    if (sbp_search_over(&metropolis->search))
+    if (sbp_solver_run_over(&metropolis->search))
         return;
     offer_state(metropolis);
     for (int r = 0; r < restarts && metropolis->state.free_count > 0; r++) {
-        sbp_state_randomise(&metropolis->state, &metropolis->random);
+        sbp_assignment_randomise(&metropolis->state, &metropolis->random);
         if (r == 0)
             metropolis->base_beta = find_beta(metropolis);
         offer_state(metropolis);
@@ -160,26 +161,26 @@ static void run_restarts(struct metropolis *metropolis)
     }
 }
 
-enum sbp_status sbp_solve_metropolis_hastings(const struct sbp_problem *problem,
-                                              const struct sbp_solver_options *options,
-                                              struct sbp_solution *solution, struct sbp_diag *diag)
+enum sbp_status sbp_metropolis_solve(const struct sbp_problem *problem,
+                                     const struct sbp_solver_options *options,
+                                     struct sbp_solution *solution, struct sbp_diag *diag)
 {
     struct metropolis metropolis = {0};
-    enum sbp_status status = sbp_search_begin(&metropolis.search, problem, options, solution);
+    enum sbp_status status = sbp_solver_run_begin(&metropolis.search, problem, options, solution);
     if (status == SBP_OK)
-        status = sbp_state_init(&metropolis.state, problem);
+        status = sbp_assignment_init(&metropolis.state, problem);
     if (status == SBP_OK) {
-        const struct sbp_state *state = &metropolis.state;
-        solution->lower_bound = sbp_search_trivial_bound(problem);
+        const struct sbp_assignment *state = &metropolis.state;
+        solution->lower_bound = sbp_solver_run_trivial_bound(problem);
         sbp_random_seed(&metropolis.random, options->seed);
         metropolis.penalty = (struct sbp_penalty){.forbidden = state->cost_spread,
                                                   .excess = state->cost_unit / state->excess_unit};
         run_restarts(&metropolis);
-        sbp_search_end(&metropolis.search, false);
+        sbp_solver_run_end(&metropolis.search, false);
     }
-    sbp_state_free(&metropolis.state);
+    sbp_assignment_free(&metropolis.state);
     if (status == SBP_OK)
         return status;
-    sbp_solution_free(solution);
+    sbp_solver_solution_free(solution);
     return sbp_fail(diag, status, "metropolis-hastings: out of memory");
 }

@@ -40,7 +40,7 @@ struct walker {
     struct sbp_problem *mixed;          /* (mixtures.count) */
     struct sbp_minimax_mixtures mixtures;
     struct sbp_elimination_tree *tree; /* (problems) */
-    struct sbp_search search;
+    struct sbp_solver_run search;
     struct sbp_solution solution;
     int depths;
     struct depth *depth; /* (depths) */
@@ -261,8 +261,8 @@ static void add_lengths(struct walker *w, int problem, const struct depth *depth
     for (int k = 0; k < bucket->domain; k++)
         row[k] = rest + bucket->priced[k];
     for (int f = 0; f < bucket->factor_count; f++) {
-        const struct sbp_factor *factor = &bucket->factor[f];
-        const double *table = factor->table + sbp_factor_offset(factor, tuple);
+        const struct sbp_bucket_factor *factor = &bucket->factor[f];
+        const double *table = factor->table + sbp_bucket_factor_offset(factor, tuple);
         for (int k = 0; k < bucket->domain; k++)
             row[k] += table[factor->has_rows ? k : 0];
     }
@@ -303,7 +303,7 @@ static int64_t work_of(const struct walker *w)
 
 static bool is_over(struct walker *w)
 {
-    if (w->more && (sbp_search_over(&w->search) || work_of(w) > w->in->most_work))
+    if (w->more && (sbp_solver_run_over(&w->search) || work_of(w) > w->in->most_work))
         w->more = false;
     return !w->more;
 }
@@ -410,7 +410,7 @@ enum sbp_status sbp_minimax_solve(const struct sbp_minimax *minimax,
 {
     struct walker w = {.in = minimax, .diag = diag, .below = minimax->below, .more = true};
     enum sbp_status status =
-        sbp_search_begin(&w.search, minimax->problem, &minimax->options, &w.solution);
+        sbp_solver_run_begin(&w.search, minimax->problem, &minimax->options, &w.solution);
     w.search.most_evaluations = minimax->most_work + 1; /* tables are work, too */
     if (status == SBP_OK)
         status = search_all(&w);
@@ -423,7 +423,7 @@ enum sbp_status sbp_minimax_solve(const struct sbp_minimax *minimax,
         sbp_elimination_free(&w.tree[i]);
     for (int i = 0; w.mixed != NULL && i < w.mixtures.count; i++)
         sbp_problem_free(&w.mixed[i]);
-    sbp_solution_free(&w.solution);
+    sbp_solver_solution_free(&w.solution);
     sbp_arena_free(&w.arena);
     return status;
 }

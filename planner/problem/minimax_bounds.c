@@ -54,7 +54,7 @@ struct mixer {
     const struct sbp_problem *path;
     int paths;
     double most_bytes;
-    struct sbp_search *search;
+    struct sbp_solver_run *search;
     struct sbp_arena *arena;
     struct sbp_diag *diag;
     int *choice; /* (variables) the cheapest of the mixture at hand */
@@ -133,7 +133,7 @@ static enum sbp_status play_turns(struct mixer *m, double enough, double *share,
 }
 
 enum sbp_status sbp_minimax_find_mixtures(const struct sbp_problem *path, int paths, double enough,
-                                          double most_bytes, struct sbp_search *search,
+                                          double most_bytes, struct sbp_solver_run *search,
                                           struct sbp_arena *arena,
                                           struct sbp_minimax_mixtures *mixtures, bool *more,
                                           struct sbp_diag *diag)

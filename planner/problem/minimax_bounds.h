@@ -23,7 +23,7 @@ struct sbp_minimax_mixtures {
  * the arena. *more is cleared where the search is over. E_MEMORY, E_UNSUPPORTED as
  * sbp_elimination_build. */
 enum sbp_status sbp_minimax_find_mixtures(const struct sbp_problem *path, int paths, double enough,
-                                          double most_bytes, struct sbp_search *search,
+                                          double most_bytes, struct sbp_solver_run *search,
                                           struct sbp_arena *arena,
                                           struct sbp_minimax_mixtures *mixtures, bool *more,
                                           struct sbp_diag *diag) SBP_MUST_USE;

@@ -32,7 +32,7 @@ struct table {
     int point_count, open_count;
     struct point *point; /* (point_count), ascending index */
     int child_count, *child;
-    const struct sbp_factor **child_factor;
+    const struct sbp_bucket_factor **child_factor;
     int **child_place;   /* (child)(child's open points): place among `point` */
     double closed_worth; /* price times capacity of the points closed in the subtree */
     size_t *first;       /* (bucket's size + 1) into kept */
@@ -53,7 +53,7 @@ struct pareto {
     size_t *order[2], order_room; /* of labels, and scratch of sorting them */
     size_t *undominated;          /* one of the two */
     double bytes;                 /* of all labels */
-    struct sbp_search *search;
+    struct sbp_solver_run *search;
     enum sbp_status status;
     int bucket; /* under way */
 };
@@ -252,7 +252,8 @@ static bool init_table(struct pareto *pareto, int b, struct point *marks)
     const struct sbp_bucket *bucket = &pareto->tree->bucket[b];
     struct table *table = &pareto->table[b];
     table->child = SBP_NEW(&pareto->arena, int, bucket->child_count);
-    table->child_factor = SBP_NEW(&pareto->arena, const struct sbp_factor *, bucket->child_count);
+    table->child_factor =
+        SBP_NEW(&pareto->arena, const struct sbp_bucket_factor *, bucket->child_count);
     table->child_place = SBP_NEW(&pareto->arena, int *, bucket->child_count);
     table->first = SBP_NEW(&pareto->arena, size_t, bucket->size + 1);
     if (table->child == NULL || table->child_factor == NULL || table->child_place == NULL ||
@@ -372,7 +373,7 @@ static bool undominated(struct pareto *pareto, const struct labels *labels, size
     pareto->undominated = order;
     size_t kept = 0;
     for (size_t i = 0; i < labels->count; i++) {
-        if (i % LABELS_A_CHECK == LABELS_A_CHECK - 1 && sbp_search_check(pareto->search))
+        if (i % LABELS_A_CHECK == LABELS_A_CHECK - 1 && sbp_solver_run_check(pareto->search))
             return false;
         const double *usage = usage_at(labels, order[i]);
         bool needed = true;
@@ -427,8 +428,8 @@ struct growth {
 
 static size_t child_entry(const struct growth *growth, int c)
 {
-    const struct sbp_factor *factor = growth->table->child_factor[c];
-    return sbp_factor_offset(factor, growth->tuple) +
+    const struct sbp_bucket_factor *factor = growth->table->child_factor[c];
+    return sbp_bucket_factor_offset(factor, growth->tuple) +
            (factor->has_rows ? (size_t)growth->value : 0);
 }
 
@@ -477,7 +478,7 @@ static bool join_child(struct pareto *pareto, const struct growth *growth, int c
     const size_t entry = child_entry(growth, c);
     labels_reset(pareto, to, from->usage_count, from->origin_count);
     for (size_t i = 0; i < from->count; i++) {
-        if (sbp_search_over(pareto->search))
+        if (sbp_solver_run_over(pareto->search))
             return false;
         for (size_t j = child->first[entry]; j < child->first[entry + 1]; j++) {
             if (!labels_reserve(pareto, to))
@@ -576,7 +577,7 @@ static bool visit_tuple(void *context, size_t index, const int *tuple, const dou
             return false;
     table->first[index + 1] = table->kept.count;
     pareto->search->solution->evaluations += bucket->domain;
-    return !sbp_search_over(pareto->search);
+    return !sbp_solver_run_over(pareto->search);
 }
 
 /* Follows the origins from the cheapest label of the last bucket. */
@@ -646,7 +647,7 @@ static enum sbp_status run(struct pareto *pareto, int *choice, struct sbp_pareto
 
 enum sbp_status sbp_pareto_solve(const struct sbp_elimination_tree *tree,
                                  const struct sbp_live *live, const double *price,
-                                 double upper_bound, struct sbp_search *search, int *choice,
+                                 double upper_bound, struct sbp_solver_run *search, int *choice,
                                  struct sbp_pareto_result *result, struct sbp_diag *diag)
 {
     struct pareto pareto = {.tree = tree,

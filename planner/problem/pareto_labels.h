@@ -23,7 +23,7 @@ struct sbp_pareto_result {
  * one is found. E_UNSUPPORTED when the labels pass SBP_EXACT_MOST_BYTES; E_MEMORY. */
 enum sbp_status sbp_pareto_solve(const struct sbp_elimination_tree *tree,
                                  const struct sbp_live *live, const double *price,
-                                 double upper_bound, struct sbp_search *search, int *choice,
+                                 double upper_bound, struct sbp_solver_run *search, int *choice,
                                  struct sbp_pareto_result *result,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -16,14 +16,14 @@
 
 const struct sbp_solver sbp_solvers[] = {
     {"exact", "variable elimination with Pareto labels under a capacity; proves its answer",
-     sbp_solve_exact},
-    {"exhaustive", "every assignment, vectorised; proves its answer", sbp_solve_exhaustive},
-    {"ilp", "GLPK on the linearised problem; proves its answer or gives a bound", sbp_solve_ilp},
+     sbp_exact_solve},
+    {"exhaustive", "every assignment, vectorised; proves its answer", sbp_exhaustive_solve},
+    {"ilp", "GLPK on the linearised problem; proves its answer or gives a bound", sbp_ilp_solve},
     {"coordinate-descent", "best value of one variable at a time, restarted",
-     sbp_solve_coordinate_descent},
+     sbp_coordinate_descent_solve},
     {"metropolis-hastings", "random changes of one variable, worse ones with small probability",
-     sbp_solve_metropolis_hastings},
-    {"random", "independent random assignments", sbp_solve_random},
+     sbp_metropolis_solve},
+    {"random", "independent random assignments", sbp_coordinate_descent_random},
     {NULL, NULL, NULL},
 };
 
@@ -35,9 +35,10 @@ const struct sbp_solver *sbp_solver_find(const char *name)
     return NULL;
 }
 
-enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
-                          const struct sbp_solver_options *options, struct sbp_solution *solution,
-                          const struct sbp_solver **used, struct sbp_diag *diag)
+enum sbp_status sbp_solver_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                                 const struct sbp_solver_options *options,
+                                 struct sbp_solution *solution, const struct sbp_solver **used,
+                                 struct sbp_diag *diag)
 {
     struct sbp_diag refusal = {0};
     *used = solver != NULL ? solver : sbp_solver_find("exact");
@@ -50,7 +51,7 @@ enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_prob
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
 }
 
-const char *sbp_plan_status_name(enum sbp_plan_status status)
+const char *sbp_solver_status_name(enum sbp_plan_status status)
 {
     static const char *const names[] = {
         [SBP_PLAN_OPTIMAL] = "optimal",           [SBP_PLAN_FEASIBLE] = "feasible",
@@ -61,7 +62,7 @@ const char *sbp_plan_status_name(enum sbp_plan_status status)
     return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }
 
-void sbp_solution_free(struct sbp_solution *solution)
+void sbp_solver_solution_free(struct sbp_solution *solution)
 {
     if (solution == NULL)
         return;
@@ -69,14 +70,15 @@ void sbp_solution_free(struct sbp_solution *solution)
     solution->choice = NULL;
 }
 
-enum sbp_status sbp_search_begin(struct sbp_search *search, const struct sbp_problem *problem,
-                                 const struct sbp_solver_options *options,
-                                 struct sbp_solution *solution)
+enum sbp_status sbp_solver_run_begin(struct sbp_solver_run *search,
+                                     const struct sbp_problem *problem,
+                                     const struct sbp_solver_options *options,
+                                     struct sbp_solution *solution)
 {
     *solution = (struct sbp_solution){
         .status = SBP_PLAN_TIME_LIMIT, .cost = INFINITY, .lower_bound = -INFINITY};
     const double now_s = sbp_clock_s();
-    *search = (struct sbp_search){
+    *search = (struct sbp_solver_run){
         .problem = problem,
         .options = options,
         .solution = solution,
@@ -93,7 +95,7 @@ enum sbp_status sbp_search_begin(struct sbp_search *search, const struct sbp_pro
 }
 
 /* Aims the next look at the clock: evaluations differ in cost by a factor of a million. */
-static void plan_next_check(struct sbp_search *search, double now_s)
+static void plan_next_check(struct sbp_solver_run *search, double now_s)
 {
     const double since_s = now_s - search->check_s;
     if (since_s < CHECK_INTERVAL_S / 2 && search->check_every < MOST_CHECK_EVALUATIONS)
@@ -106,7 +108,7 @@ static void plan_next_check(struct sbp_search *search, double now_s)
         search->check_at = search->most_evaluations;
 }
 
-bool sbp_search_check(struct sbp_search *search)
+bool sbp_solver_run_check(struct sbp_solver_run *search)
 {
     const struct sbp_solver_options *options = search->options;
     struct sbp_solution *solution = search->solution;
@@ -133,7 +135,7 @@ static void thin_curve(struct sbp_solution *solution)
     solution->curve_count = kept;
 }
 
-static void note_cost(struct sbp_search *search, double cost)
+static void note_cost(struct sbp_solver_run *search, double cost)
 {
     struct sbp_solution *solution = search->solution;
     solution->cost = cost;
@@ -146,7 +148,7 @@ static void note_cost(struct sbp_search *search, double cost)
     };
 }
 
-void sbp_search_offer(struct sbp_search *search, const int *choice, double cost)
+void sbp_solver_run_offer(struct sbp_solver_run *search, const int *choice, double cost)
 {
     if (!(cost < search->solution->cost) || !(cost < search->upper_bound))
         return;
@@ -156,14 +158,14 @@ void sbp_search_offer(struct sbp_search *search, const int *choice, double cost)
 }
 
 /* What it means that there is no choice. */
-static enum sbp_plan_status empty_status(const struct sbp_search *search, bool proved)
+static enum sbp_plan_status empty_status(const struct sbp_solver_run *search, bool proved)
 {
     if (!proved)
         return SBP_PLAN_TIME_LIMIT;
     return search->upper_bound < INFINITY ? SBP_PLAN_NONE_CHEAPER : SBP_PLAN_INFEASIBLE;
 }
 
-void sbp_search_end(struct sbp_search *search, bool proved)
+void sbp_solver_run_end(struct sbp_solver_run *search, bool proved)
 {
     struct sbp_solution *solution = search->solution;
     if (solution->cost < INFINITY)
@@ -192,7 +194,7 @@ static double least_entry(const double *cost, size_t count)
     return least;
 }
 
-double sbp_search_trivial_bound(const struct sbp_problem *problem)
+double sbp_solver_run_trivial_bound(const struct sbp_problem *problem)
 {
     double sum = 0;
     for (int v = 0; v < problem->variable_count; v++)

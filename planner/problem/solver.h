@@ -37,7 +37,7 @@ enum sbp_plan_status {
      */
     SBP_PLAN_NONE_CHEAPER,
 };
-const char *sbp_plan_status_name(enum sbp_plan_status status); /* "optimal", ... */
+const char *sbp_solver_status_name(enum sbp_plan_status status); /* "optimal", ... */
 
 struct sbp_solver_options {
     uint64_t seed;           /* default 0 */
@@ -72,7 +72,7 @@ struct sbp_solution {
     bool stopped; /* by time, evaluations or the flag */
 };
 /* Accepts NULL and an empty solution. */
-void sbp_solution_free(struct sbp_solution *solution);
+void sbp_solver_solution_free(struct sbp_solution *solution);
 
 struct sbp_solver {
     const char *name, *summary;
@@ -88,9 +88,10 @@ const struct sbp_solver *sbp_solver_find(const char *name);
 
 /* Solves by `solver`; NULL: exact, or coordinate descent where exact refuses. *used is who
  * answered. */
-enum sbp_status sbp_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
-                          const struct sbp_solver_options *options, struct sbp_solution *solution,
-                          const struct sbp_solver **used, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_solver_solve(const struct sbp_solver *solver, const struct sbp_problem *problem,
+                                 const struct sbp_solver_options *options,
+                                 struct sbp_solution *solution, const struct sbp_solver **used,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 /* What is left of them after so much time and so many evaluations: never nothing, which would mean
  * no limit. */

@@ -18,7 +18,7 @@ static bool is_doubted(const struct sbp_network_price *price)
            (price->basis != SBP_BASIS_MEASURED && price->basis != SBP_BASIS_BETWEEN);
 }
 
-static void add_doubt(struct sbp_trust *trust, const struct sbp_doubt *doubt)
+static void add_doubt(struct sbp_price_interval *trust, const struct sbp_doubt *doubt)
 {
     for (int i = 0; i < trust->doubt_count; i++) {
         struct sbp_doubt *old = &trust->doubt[i];
@@ -36,7 +36,7 @@ static void add_doubt(struct sbp_trust *trust, const struct sbp_doubt *doubt)
 
 /* Over all pieces of a stage, of which there are `stages`: seconds of a device, the mean. */
 static void doubt_program(const struct sbp_step *step, const struct sbp_program *program,
-                          struct sbp_trust *trust)
+                          struct sbp_price_interval *trust)
 {
     const struct sbp_cluster *cluster = &step->cluster;
     for (int i = 0; i < program->instr_count; i++) {
@@ -69,7 +69,7 @@ static int compare_doubts(const void *left, const void *right)
     return (a->ranks_per_node < b->ranks_per_node) - (a->ranks_per_node > b->ranks_per_node);
 }
 
-static void find_doubts(const struct sbp_step *step, struct sbp_trust *trust)
+static void find_doubts(const struct sbp_step *step, struct sbp_price_interval *trust)
 {
     for (int piece = 0; piece < step->pieces; piece++)
         doubt_program(step, &step->program[step->program_of[piece]], trust);
@@ -105,10 +105,11 @@ static enum sbp_status step_at(const struct sbp_plan *plan, enum sbp_bound bound
     return status;
 }
 
-enum sbp_status sbp_trust_make(const struct sbp_plan *plan, const struct sbp_step *step,
-                               struct sbp_trust *trust, struct sbp_diag *diag)
+enum sbp_status sbp_price_interval_make(const struct sbp_plan *plan, const struct sbp_step *step,
+                                        struct sbp_price_interval *trust, struct sbp_diag *diag)
 {
-    *trust = (struct sbp_trust){.is_given = sbp_network_is_given(&plan->workload.cluster.network)};
+    *trust = (struct sbp_price_interval){.is_given =
+                                             sbp_network_is_given(&plan->workload.cluster.network)};
     if (!trust->is_given)
         return SBP_OK;
     find_doubts(step, trust);
@@ -129,7 +130,8 @@ static enum sbp_status print_doubt(const struct sbp_doubt *doubt, double step_s,
                : SBP_OK;
 }
 
-enum sbp_status sbp_trust_print(const struct sbp_trust *trust, double step_s, FILE *out)
+enum sbp_status sbp_price_interval_print(const struct sbp_price_interval *trust, double step_s,
+                                         FILE *out)
 {
     char low[32], high[32];
     if (!trust->is_given)
@@ -145,7 +147,7 @@ enum sbp_status sbp_trust_print(const struct sbp_trust *trust, double step_s, FI
     return SBP_OK;
 }
 
-void sbp_trust_cell(struct sbp_table *table, const struct sbp_trust *trust)
+void sbp_price_interval_cell(struct sbp_table *table, const struct sbp_price_interval *trust)
 {
     char low[32], high[32];
     if (trust->is_given)
@@ -155,8 +157,8 @@ void sbp_trust_cell(struct sbp_table *table, const struct sbp_trust *trust)
         sbp_table_cell(table, "-");
 }
 
-enum sbp_status sbp_trust_print_star(const struct sbp_trust *trust, double step_s, const char *row,
-                                     FILE *out)
+enum sbp_status sbp_price_interval_print_star(const struct sbp_price_interval *trust, double step_s,
+                                              const char *row, FILE *out)
 {
     if (!trust->is_given || trust->doubt_count == 0)
         return SBP_OK;
@@ -165,7 +167,8 @@ enum sbp_status sbp_trust_print_star(const struct sbp_trust *trust, double step_
     return print_doubt(&trust->doubt[0], step_s, out);
 }
 
-void sbp_trust_put(struct cJSON *json, const struct sbp_trust *trust, bool *failed)
+void sbp_price_interval_put(struct cJSON *json, const struct sbp_price_interval *trust,
+                            bool *failed)
 {
     if (!trust->is_given)
         return;

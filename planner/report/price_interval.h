@@ -25,7 +25,7 @@ struct sbp_doubt {
     double seconds;       /* of a device in a step, hidden or not */
 };
 
-struct sbp_trust {
+struct sbp_price_interval {
     bool is_given; /* the cluster holds measured groups; all else is of use only then */
     double low_s, high_s;
     int doubt_count;
@@ -34,20 +34,22 @@ struct sbp_trust {
 };
 
 /* step: the plan's own. E_MEMORY and what compiling a step says. */
-enum sbp_status sbp_trust_make(const struct sbp_plan *plan, const struct sbp_step *step,
-                               struct sbp_trust *trust, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_price_interval_make(const struct sbp_plan *plan, const struct sbp_step *step,
+                                        struct sbp_price_interval *trust,
+                                        struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Nothing where it is not given. E_IO. */
-enum sbp_status sbp_trust_print(const struct sbp_trust *trust, double step_s,
-                                FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_price_interval_print(const struct sbp_price_interval *trust, double step_s,
+                                         FILE *out) SBP_MUST_USE;
 /* A cell "12.3 ms .. 45.6 ms" of a table of plans, with a star where there are doubts; "-" where
  * the interval is not given. */
-void sbp_trust_cell(struct sbp_table *table, const struct sbp_trust *trust);
+void sbp_price_interval_cell(struct sbp_table *table, const struct sbp_price_interval *trust);
 /* Below that table, where the row has a star: its longest doubt, "data-parallel *: 12 % of ...".
  * E_IO. */
-enum sbp_status sbp_trust_print_star(const struct sbp_trust *trust, double step_s, const char *row,
-                                     FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_price_interval_print_star(const struct sbp_price_interval *trust, double step_s,
+                                              const char *row, FILE *out) SBP_MUST_USE;
 /* cost.step_low_s, cost.step_high_s, and "doubts". */
-void sbp_trust_put(struct cJSON *json, const struct sbp_trust *trust, bool *failed);
+void sbp_price_interval_put(struct cJSON *json, const struct sbp_price_interval *trust,
+                            bool *failed);
 
 #endif

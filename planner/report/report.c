@@ -131,7 +131,7 @@ void sbp_report_free(struct sbp_report *report)
             return SBP_E_IO;                                                                       \
     } while (0)
 
-const char *sbp_precise_seconds(double seconds, char *buffer)
+const char *sbp_report_seconds(double seconds, char *buffer)
 {
     if (seconds >= 1 || seconds <= 0)
         (void)snprintf(buffer, UNIT_BYTES, "%.9g s", seconds);
@@ -280,17 +280,17 @@ static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
 {
     const struct sbp_step_totals *totals = &summary->totals;
     char step[UNIT_BYTES], work[UNIT_BYTES], communication[UNIT_BYTES], bubble[UNIT_BYTES];
-    (void)sbp_precise_seconds(totals->step_s, step);
-    (void)sbp_precise_seconds(sbp_summary_work_s(summary), work);
+    (void)sbp_report_seconds(totals->step_s, step);
+    (void)sbp_report_seconds(sbp_summary_work_s(summary), work);
     if (summary->stages == 1 && totals->hidden_s <= 0) {
         PRINT("step       %s = compute %s + communication %s\n", step, work,
-              sbp_precise_seconds(totals->communication_s, communication));
+              sbp_report_seconds(totals->communication_s, communication));
         return SBP_OK;
     }
     PRINT("step       %s: compute %s, communication %s that shows", step, work,
-          sbp_precise_seconds(totals->exposed_s, communication));
+          sbp_report_seconds(totals->exposed_s, communication));
     if (summary->stages > 1)
-        PRINT(", bubble %s (mean of stages)", sbp_precise_seconds(totals->bubble_s, bubble));
+        PRINT(", bubble %s (mean of stages)", sbp_report_seconds(totals->bubble_s, bubble));
     PRINT("\n");
     return SBP_OK;
 }
@@ -514,11 +514,11 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
 {
     const struct sbp_summary *summary = &report->summary;
     const struct sbp_cluster *cluster = &report->plan->workload.cluster;
-    sbp_put_model(json, &report->plan->cut.graph, failed);
+    sbp_summary_put_model(json, &report->plan->cut.graph, failed);
     struct cJSON *member = sbp_json_put_object(json, "cluster", failed);
     sbp_json_put_text(member, "name", cluster->name, failed);
     sbp_json_put_number(member, "devices", (double)summary->devices, failed);
-    sbp_put_cost(json, summary, failed);
+    sbp_summary_put_cost(json, summary, failed);
     sbp_json_put_number(cJSON_GetObjectItemCaseSensitive(json, "cost"), "samples_per_s",
                         samples_per_s(report), failed);
     if (options->tokens > 0) {
@@ -529,8 +529,8 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
         sbp_json_put_number(training, "days", cost.days, failed);
         sbp_json_put_number(training, "gpu_hours", cost.gpu_hours, failed);
     }
-    sbp_put_memory(json, summary, failed);
-    sbp_put_parallel(json, &report->plan->cut.parallel, failed);
-    sbp_put_stages(json, &report->step, failed);
+    sbp_summary_put_memory(json, summary, failed);
+    sbp_summary_put_parallel(json, &report->plan->cut.parallel, failed);
+    sbp_summary_put_stages(json, &report->step, failed);
     sbp_report_put_layers(json, report, failed);
 }

@@ -66,6 +66,6 @@ void sbp_report_put(struct cJSON *json, const struct sbp_report *report,
 void sbp_report_put_layers(struct cJSON *json, const struct sbp_report *report, bool *failed);
 
 /* "2.4968192 ms": as many digits as a comparison of strategies needs; at least 32 bytes. */
-const char *sbp_precise_seconds(double seconds, char *buffer);
+const char *sbp_report_seconds(double seconds, char *buffer);
 
 #endif

@@ -193,13 +193,13 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
                         "fix: %s: no legal strategy of space %s has these factors; a level's "
                         "factors multiply to its size and divide the layer's dimensions, and "
                         "layers that share a weight split it alike",
-                        name, sbp_space_name(space->request->asked.space));
+                        name, sbp_request_space_name(space->request->asked.space));
     struct sizes sizes = {.text = ""};
     list_sizes(space, variable, &sizes);
     return sbp_fail(maker->diag, SBP_E_INPUT,
                     "%s: %s: no strategy of space %s splits it over %lld devices: the parts that a "
                     "split makes must divide the size (%s)",
-                    space->graph->name, name, sbp_space_name(space->request->asked.space),
+                    space->graph->name, name, sbp_request_space_name(space->request->asked.space),
                     (long long)space->mesh->devices, sizes.text);
 }
 

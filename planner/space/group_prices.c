@@ -9,7 +9,7 @@ struct sbp_shape_price {
     double bytes, seconds;
 };
 
-static void measure(struct sbp_shapes *shapes, const struct sbp_mesh *mesh, int shape)
+static void measure(struct sbp_group_prices *shapes, const struct sbp_mesh *mesh, int shape)
 {
     shapes->group[shape] = sbp_group_one();
     for (int f = 0; f < mesh->family_count; f++) {
@@ -20,14 +20,14 @@ static void measure(struct sbp_shapes *shapes, const struct sbp_mesh *mesh, int 
     shapes->size[shape] = sbp_group_size(&shapes->group[shape]);
 }
 
-struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
-                                   struct sbp_arena *arena)
+struct sbp_group_prices *sbp_group_prices_make(const struct sbp_cluster *cluster,
+                                               const struct sbp_mesh *mesh, struct sbp_arena *arena)
 {
-    struct sbp_shapes *shapes = SBP_NEW(arena, struct sbp_shapes, 1);
+    struct sbp_group_prices *shapes = SBP_NEW(arena, struct sbp_group_prices, 1);
     if (shapes == NULL)
         return NULL;
-    *shapes =
-        (struct sbp_shapes){.cluster = cluster, .family_count = mesh->family_count, .count = 1};
+    *shapes = (struct sbp_group_prices){
+        .cluster = cluster, .family_count = mesh->family_count, .count = 1};
     for (int f = 0; f < mesh->family_count; f++) {
         shapes->stride[f] = shapes->count;
         shapes->count *= mesh->family[f].count + 1;
@@ -42,7 +42,8 @@ struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const stru
     return shapes;
 }
 
-int sbp_shape_of(const struct sbp_shapes *shapes, const struct sbp_mesh *mesh, sbp_axes axes)
+int sbp_group_shape_of(const struct sbp_group_prices *shapes, const struct sbp_mesh *mesh,
+                       sbp_axes axes)
 {
     int shape = 0;
     for (int axis = 0; axis < mesh->axis_count; axis++)
@@ -59,7 +60,7 @@ static size_t slot_of(enum sbp_collective kind, int shape, double bytes)
     return (size_t)(bits * UINT64_C(0x9E3779B97F4A7C15) >> (64 - MEMO_BITS));
 }
 
-double sbp_shape_collective_s(struct sbp_shapes *shapes, enum sbp_collective kind, int shape,
+double sbp_group_collective_s(struct sbp_group_prices *shapes, enum sbp_collective kind, int shape,
                               double bytes)
 {
     if (shape == 0 || kind == SBP_LOCAL)

@@ -13,7 +13,7 @@
 
 struct sbp_shape_price; /* a remembered price */
 
-struct sbp_shapes {
+struct sbp_group_prices {
     const struct sbp_cluster *cluster;
     int family_count, stride[SBP_MAX_AXES]; /* of a family's digit */
     int count;
@@ -23,14 +23,16 @@ struct sbp_shapes {
 };
 
 /* All of it out of the arena; the cluster must outlive it. NULL when memory is out. */
-struct sbp_shapes *sbp_shapes_make(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
-                                   struct sbp_arena *arena);
+struct sbp_group_prices *sbp_group_prices_make(const struct sbp_cluster *cluster,
+                                               const struct sbp_mesh *mesh,
+                                               struct sbp_arena *arena);
 
 /* The shape of a set of the mesh's axes. */
-int sbp_shape_of(const struct sbp_shapes *shapes, const struct sbp_mesh *mesh, sbp_axes axes);
+int sbp_group_shape_of(const struct sbp_group_prices *shapes, const struct sbp_mesh *mesh,
+                       sbp_axes axes);
 
 /* sbp_collective_group_s of a group of that shape, to the bit. */
-double sbp_shape_collective_s(struct sbp_shapes *shapes, enum sbp_collective kind, int shape,
+double sbp_group_collective_s(struct sbp_group_prices *shapes, enum sbp_collective kind, int shape,
                               double bytes);
 
 #endif

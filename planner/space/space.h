@@ -63,12 +63,12 @@ struct sbp_class_limit {
     uint8_t axes[SBP_MAX_AXES]; /* (family) most that split it; SBP_ANY_AXES: any */
 };
 /* parts: the class's size. */
-struct sbp_class_limit sbp_class_unlimited(int64_t parts);
+struct sbp_class_limit sbp_space_class_unlimited(int64_t parts);
 
-struct sbp_shapes; /* planner/space/group_prices.h */
+struct sbp_group_prices; /* planner/space/group_prices.h */
 struct sbp_space_works;
-struct sbp_space_store;
-struct sbp_shelf;
+struct sbp_price_cache;
+struct sbp_cache_shelf;
 
 struct sbp_space {
     struct sbp_arena arena;
@@ -79,7 +79,7 @@ struct sbp_space {
     const struct sbp_solve_request *request;
     struct sbp_pricing pricing;
     const struct sbp_parallel *parallel;
-    const struct sbp_view *view;
+    const struct sbp_path_weights *view;
     int64_t micro_batches;
     bool moves_grow;     /* all-to-alls over more axes never cost less */
     double hidden_share; /* of the gradients' synchronisation, at most */
@@ -96,10 +96,10 @@ struct sbp_space {
     uint8_t *rests; /* (tensor_count) a site's output may rest B, P (bit SBP_REST_WHOLE, ...) */
     struct sbp_space_links links;
     struct sbp_class_limit *class_limit; /* (class_count) */
-    struct sbp_shapes *shapes;
+    struct sbp_group_prices *shapes;
     struct sbp_space_works *works;
-    struct sbp_space_store *store; /* planner/pricing/price_cache.h; NULL: none */
-    struct sbp_shelf *shelf;
+    struct sbp_price_cache *store; /* planner/pricing/price_cache.h; NULL: none */
+    struct sbp_cache_shelf *shelf;
 };
 
 /* A mesh for the `megatron` space: how many axes of each family go to data parallelism. */
@@ -121,8 +121,9 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve
 void sbp_space_free(struct sbp_space *space);
 
 /* The pairwise problem of a space: variables in the same order. SBP_STOPPED. */
-enum sbp_status sbp_space_problem(const struct sbp_space *space, double capacity_bytes,
-                                  struct sbp_problem *problem, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_pricing_problem(const struct sbp_space *space, double capacity_bytes,
+                                    struct sbp_problem *problem,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Whether the request's flag asks to stop, or its time is up; building then ends with SBP_STOPPED.
  */
@@ -176,10 +177,10 @@ static inline double sbp_space_unary_bytes(const struct sbp_space *space, int va
                             : v->bytes[(size_t)point * (size_t)v->choice_count + (size_t)choice];
 }
 /* What no choice changes (op_groups.c, memory_model.c). */
-double sbp_space_constant_s(const struct sbp_space *space);
-double sbp_space_constant_bytes(const struct sbp_space *space, int point);
+double sbp_pricing_constant_s(const struct sbp_space *space);
+double sbp_pricing_constant_bytes(const struct sbp_space *space, int point);
 /* The most that a full choice takes of a device, over all points. */
-double sbp_space_bytes(const struct sbp_space *space, const int *choice);
+double sbp_pricing_bytes(const struct sbp_space *space, const int *choice);
 
 /* Axes that change on the way from one distribution to another, as shapes
  * (planner/space/group_prices.h): they leave P, change the dimension they split, end in B. Parts:
@@ -190,26 +191,26 @@ struct sbp_way {
     double from_parts, to_parts;
 };
 /* The way between labelled distributions. */
-struct sbp_way sbp_space_way(const struct sbp_space *space, const struct sbp_dist *from,
-                             const struct sbp_dist *to);
+struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_dist *from,
+                               const struct sbp_dist *to);
 /* Boxing there and, for the gradient, back, so many times, in normal form
  * (costmodel/layout/boxing.h). */
-double sbp_space_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
-                       double there, double back);
+double sbp_pricing_way_s(const struct sbp_space *space, int tensor, const struct sbp_way *way,
+                         double there, double back);
 /* What a transfer between two choices costs beside its ends: all-to-alls, and all boxing of tensors
  * that may rest whole. SBP_FORBIDDEN when the path does not exist. */
-double sbp_space_transfer_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                            int from_choice, int to_choice);
+double sbp_pricing_input_edge_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                                int from_choice, int to_choice);
 /* All-to-alls of a transfer over a group of a shape, there and back. */
-double sbp_space_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
-                         int shape);
+double sbp_pricing_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+                           int shape);
 /* What an output costs on its way into a rest that may be whole; 0 into another. SBP_FORBIDDEN when
  * it cannot rest there. */
-double sbp_space_keep_s(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
-                        int rest_choice);
+double sbp_pricing_output_edge_s(const struct sbp_space *space, const struct sbp_keep *keep,
+                                 int op_choice, int rest_choice);
 /* Whether an output in a choice of its operator can rest in a choice of the rest variable: splits
  * stay or are gathered, partial sums go anywhere, and nothing else becomes partial. */
-bool sbp_space_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
-                        int rest_choice);
+bool sbp_pricing_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
+                          int rest_choice);
 
 #endif

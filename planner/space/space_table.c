@@ -235,8 +235,8 @@ static enum sbp_status begin_zero(const struct sbp_request *request, struct sbp_
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INPUT,
                     "parallel: zero: level %lld is not of space %s, legal is %d%s",
-                    (long long)parallel->zero, sbp_space_name(request->space), lowest(levels),
-                    (levels & (levels - 1)) != 0 ? " and more" : "");
+                    (long long)parallel->zero, sbp_request_space_name(request->space),
+                    lowest(levels), (levels & (levels - 1)) != 0 ? " and more" : "");
 }
 
 static enum sbp_status begin_schedule(const struct sbp_request *request,
@@ -254,7 +254,7 @@ static enum sbp_status begin_schedule(const struct sbp_request *request,
     if (request->space == SBP_SPACE_FULL)
         return SBP_OK;
     return sbp_fail(diag, SBP_E_INPUT, "parallel: schedule: %s is none of space %s, %s is",
-                    sbp_schedule_name(parallel->schedule), sbp_space_name(request->space),
+                    sbp_schedule_name(parallel->schedule), sbp_request_space_name(request->space),
                     sbp_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
 }
 
@@ -279,7 +279,7 @@ static enum sbp_status begin_stages(const struct sbp_request *request,
         return sbp_fail(diag, SBP_E_INPUT,
                         "parallel: pipeline: space %s is of pipelines, %d stages and more are "
                         "legal",
-                        sbp_space_name(request->space), least);
+                        sbp_request_space_name(request->space), least);
     while (level + 1 < workload->cluster.level_count && workload->cluster.level[level].size == 1)
         level++;
     if (parallel->pipeline < least)
@@ -287,7 +287,7 @@ static enum sbp_status begin_stages(const struct sbp_request *request,
     if (parallel->pipeline == 0)
         return sbp_fail(diag, SBP_E_INPUT,
                         "cluster: levels: space %s is of pipelines, %d devices and more are legal",
-                        sbp_space_name(request->space), least);
+                        sbp_request_space_name(request->space), least);
     const int64_t batch = workload->model.global_batch;
     const int64_t micro_batches = next_divisor(batch, parallel->pipeline);
     if (least > 1 && micro_batches > 0 && !sbp_request_gives(request, "micro_batch"))

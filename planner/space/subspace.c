@@ -20,8 +20,8 @@ static bool splits_by_itself(const struct sbp_graph *graph, int op)
     return node->site == op && !node->entry->follows && !is_tied(graph, op);
 }
 
-struct sbp_splits *sbp_plan_splits(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
-                                   struct sbp_arena *arena)
+struct sbp_splits *sbp_subspace_splits(const struct sbp_cut *cut,
+                                       const struct sbp_strategy *strategy, struct sbp_arena *arena)
 {
     const struct sbp_graph *graph = &cut->graph;
     struct sbp_splits *splits = SBP_NEW(arena, struct sbp_splits, 1);
@@ -47,7 +47,7 @@ static bool is_same_split(const struct sbp_split *a, const struct sbp_split *b)
     return a->op == b->op && memcmp(a->factor, b->factor, sizeof a->factor) == 0;
 }
 
-bool sbp_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b)
+bool sbp_subspace_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b)
 {
     bool equal = a->count == b->count;
     for (int i = 0; equal && i < a->count; i++)
@@ -56,7 +56,8 @@ bool sbp_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b)
 }
 
 /* What layer `at` of a new part is not: as the plan has it, and what it is not already. */
-static bool leave_out(const struct sbp_part *whole, struct sbp_arena *arena, struct sbp_part *part)
+static bool leave_out(const struct sbp_subspace *whole, struct sbp_arena *arena,
+                      struct sbp_subspace *part)
 {
     const int known = whole != NULL && whole->at == part->at ? whole->without_count : 0;
     struct sbp_split *without = SBP_NEW(arena, struct sbp_split, known + 1);
@@ -70,19 +71,19 @@ static bool leave_out(const struct sbp_part *whole, struct sbp_arena *arena, str
     return true;
 }
 
-int sbp_part_cut(const struct sbp_part *whole, const struct sbp_splits *plan,
-                 struct sbp_arena *arena, struct sbp_part *part)
+int sbp_subspace_cut(const struct sbp_subspace *whole, const struct sbp_splits *plan,
+                     struct sbp_arena *arena, struct sbp_subspace *part)
 {
     int count = 0;
     for (int at = whole == NULL ? 0 : whole->at; at < plan->count; at++) {
-        part[count] = (struct sbp_part){.plan = plan, .at = at};
+        part[count] = (struct sbp_subspace){.plan = plan, .at = at};
         if (!leave_out(whole, arena, &part[count++]))
             return -1;
     }
     return count;
 }
 
-bool sbp_part_has(const struct sbp_part *part, const struct sbp_split *split)
+bool sbp_subspace_has(const struct sbp_subspace *part, const struct sbp_split *split)
 {
     int at = 0;
     while (at < part->plan->count && part->plan->layer[at].op != split->op)

@@ -22,7 +22,7 @@ struct sbp_splits {
     struct sbp_split *layer; /* (count) */
 };
 
-struct sbp_part {
+struct sbp_subspace {
     const struct sbp_splits *plan; /* that it was cut from */
     int at;                        /* its first so many layers are split so; plan->count: all */
     int without_count;
@@ -30,17 +30,18 @@ struct sbp_part {
 };
 
 /* Out of the arena; NULL when memory is out. */
-struct sbp_splits *sbp_plan_splits(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
-                                   struct sbp_arena *arena);
+struct sbp_splits *sbp_subspace_splits(const struct sbp_cut *cut,
+                                       const struct sbp_strategy *strategy,
+                                       struct sbp_arena *arena);
 /* Whether two plans split every layer alike. */
-bool sbp_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b);
+bool sbp_subspace_splits_equal(const struct sbp_splits *a, const struct sbp_splits *b);
 
 /* Cuts what is left of a part (NULL: of the space) without the plans that split every layer as
  * `plan`, which is in it: fills part (plan->count), which keep `plan`, and returns how many there
  * are, -1 when memory is out. */
-int sbp_part_cut(const struct sbp_part *whole, const struct sbp_splits *plan,
-                 struct sbp_arena *arena, struct sbp_part *part);
+int sbp_subspace_cut(const struct sbp_subspace *whole, const struct sbp_splits *plan,
+                     struct sbp_arena *arena, struct sbp_subspace *part);
 /* Whether a strategy of the part may split an operator so. */
-bool sbp_part_has(const struct sbp_part *part, const struct sbp_split *split);
+bool sbp_subspace_has(const struct sbp_subspace *part, const struct sbp_split *split);
 
 #endif

@@ -28,7 +28,7 @@ static void keep_tuples(struct sbp_space *space, int variable)
     int left = 0;
     for (int tuple = 0; tuple < v->tuple_count; tuple++) {
         const struct sbp_split split = split_of(space, variable, tuple);
-        if (!sbp_part_has(space->request->part, &split))
+        if (!sbp_subspace_has(space->request->part, &split))
             continue;
         memmove(v->count + (size_t)left * row, v->count + (size_t)tuple * row, row);
         v->tag[left++] = v->tag[tuple];

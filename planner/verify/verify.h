@@ -36,6 +36,6 @@ struct sbp_claim {
 
 /* E_INTERNAL: the claim is wrong, diag says what disagrees; then the plan must not be written.
  * E_MEMORY. */
-enum sbp_status sbp_check_plan(const struct sbp_claim *claim, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_verify_plan(const struct sbp_claim *claim, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

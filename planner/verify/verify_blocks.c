@@ -2,13 +2,13 @@
  * carried from one state to another. */
 #include "planner/verify/verify_flow.h"
 
-const char *sbp_flow_name(const struct sbp_flow *f, const struct sbp_instr *instr)
+const char *sbp_verify_flow_name(const struct sbp_flow *f, const struct sbp_instr *instr)
 {
     return instr->op >= 0 ? f->graph->op[instr->op].name : "the step";
 }
 
-const struct sbp_buffer *sbp_flow_buffer(const struct sbp_flow *f, const struct sbp_instr *instr,
-                                         int slot)
+const struct sbp_buffer *sbp_verify_flow_buffer(const struct sbp_flow *f,
+                                                const struct sbp_instr *instr, int slot)
 {
     return instr->buffer[slot] < 0 ? NULL : &f->program->buffer[instr->buffer[slot]];
 }
@@ -22,31 +22,32 @@ static bool is_block(const struct sbp_buffer *buffer)
 /* ---- reading and writing -------------------------------------------------------------------- */
 
 /* The block at a slot is there, in that state and whole. */
-enum sbp_status sbp_flow_read(const struct sbp_flow *f, const struct sbp_instr *instr, int slot,
-                              int tensor, const struct sbp_dist *dist)
+enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_instr *instr,
+                                     int slot, int tensor, const struct sbp_dist *dist)
 {
-    const struct sbp_buffer *buffer = sbp_flow_buffer(f, instr, slot);
+    const struct sbp_buffer *buffer = sbp_verify_flow_buffer(f, instr, slot);
     int64_t elements = 0;
     if (buffer == NULL)
-        return sbp_check_refuse(f->c, "%s: %s has no block of %s", sbp_flow_name(f, instr),
-                                sbp_instr_name(instr->kind), f->graph->tensor[tensor].name);
+        return sbp_verify_refuse(f->c, "%s: %s has no block of %s", sbp_verify_flow_name(f, instr),
+                                 sbp_instr_name(instr->kind), f->graph->tensor[tensor].name);
     if (is_block(buffer) && !f->there[instr->buffer[slot]])
-        return sbp_check_refuse(f->c, "%s: %s reads %s before it is there", sbp_flow_name(f, instr),
-                                sbp_instr_name(instr->kind), f->graph->tensor[tensor].name);
-    if (!sbp_check_same(f->c, &buffer->dist, dist))
-        return sbp_check_refuse(f->c, "%s: %s has %s in another state than the roles ask for",
-                                sbp_flow_name(f, instr), sbp_instr_name(instr->kind),
-                                f->graph->tensor[tensor].name);
-    SBP_TRY(sbp_check_block(f->c, tensor, dist, &elements));
+        return sbp_verify_refuse(f->c, "%s: %s reads %s before it is there",
+                                 sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                 f->graph->tensor[tensor].name);
+    if (!sbp_verify_same(f->c, &buffer->dist, dist))
+        return sbp_verify_refuse(f->c, "%s: %s has %s in another state than the roles ask for",
+                                 sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                 f->graph->tensor[tensor].name);
+    SBP_TRY(sbp_verify_block(f->c, tensor, dist, &elements));
     if (buffer->elements != elements)
-        return sbp_check_refuse(f->c, "%s: a block of %s has %lld elements, its share is %lld",
-                                sbp_flow_name(f, instr), f->graph->tensor[tensor].name,
-                                (long long)buffer->elements, (long long)elements);
+        return sbp_verify_refuse(f->c, "%s: a block of %s has %lld elements, its share is %lld",
+                                 sbp_verify_flow_name(f, instr), f->graph->tensor[tensor].name,
+                                 (long long)buffer->elements, (long long)elements);
     return SBP_OK;
 }
 
-enum sbp_status sbp_flow_write(struct sbp_flow *f, const struct sbp_instr *instr, int slot,
-                               int tensor, const struct sbp_dist *dist)
+enum sbp_status sbp_verify_flow_write(struct sbp_flow *f, const struct sbp_instr *instr, int slot,
+                                      int tensor, const struct sbp_dist *dist)
 {
     const int buffer = instr->buffer[slot];
     if (buffer >= 0) {
@@ -54,15 +55,15 @@ enum sbp_status sbp_flow_write(struct sbp_flow *f, const struct sbp_instr *instr
         f->root[buffer] = buffer;
         f->of[buffer] = -1;
     }
-    return sbp_flow_read(f, instr, slot, tensor, dist);
+    return sbp_verify_flow_read(f, instr, slot, tensor, dist);
 }
 
-enum sbp_status sbp_flow_root(const struct sbp_flow *f, const struct sbp_instr *instr, int buffer,
-                              int tensor, const struct sbp_dist *rest)
+enum sbp_status sbp_verify_flow_root(const struct sbp_flow *f, const struct sbp_instr *instr,
+                                     int buffer, int tensor, const struct sbp_dist *rest)
 {
-    if (!sbp_check_same(f->c, &f->program->buffer[f->root[buffer]].dist, rest))
-        return sbp_check_refuse(f->c, "%s: %s does not come from where it rests",
-                                sbp_flow_name(f, instr), f->graph->tensor[tensor].name);
+    if (!sbp_verify_same(f->c, &f->program->buffer[f->root[buffer]].dist, rest))
+        return sbp_verify_refuse(f->c, "%s: %s does not come from where it rests",
+                                 sbp_verify_flow_name(f, instr), f->graph->tensor[tensor].name);
     return SBP_OK;
 }
 
@@ -76,42 +77,44 @@ static int held_as(const struct sbp_flow *f, int tensor)
 }
 
 /* An input as an operator reads it, boxed from its rest. */
-enum sbp_status sbp_flow_input(const struct sbp_flow *f, const struct sbp_instr *instr, int input)
+enum sbp_status sbp_verify_flow_input(const struct sbp_flow *f, const struct sbp_instr *instr,
+                                      int input)
 {
     const int tensor = f->graph->op[instr->op].input[input];
-    const struct sbp_dist want = sbp_check_input(f->c, instr->op, input);
-    SBP_TRY(sbp_flow_read(f, instr, SBP_AT_IN + input, tensor, &want));
-    if (held_as(f, sbp_flow_buffer(f, instr, SBP_AT_IN + input)->tensor) != held_as(f, tensor))
-        return sbp_check_refuse(f->c, "%s: reads another tensor in place of %s",
-                                sbp_flow_name(f, instr), f->graph->tensor[tensor].name);
-    if (sbp_check_is_free(f->c, tensor))
+    const struct sbp_dist want = sbp_verify_input(f->c, instr->op, input);
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN + input, tensor, &want));
+    if (held_as(f, sbp_verify_flow_buffer(f, instr, SBP_AT_IN + input)->tensor) !=
+        held_as(f, tensor))
+        return sbp_verify_refuse(f->c, "%s: reads another tensor in place of %s",
+                                 sbp_verify_flow_name(f, instr), f->graph->tensor[tensor].name);
+    if (sbp_verify_is_free(f->c, tensor))
         return SBP_OK;
-    return sbp_flow_root(f, instr, instr->buffer[SBP_AT_IN + input], tensor,
-                         &f->c->strategy->rest[tensor]);
+    return sbp_verify_flow_root(f, instr, instr->buffer[SBP_AT_IN + input], tensor,
+                                &f->c->strategy->rest[tensor]);
 }
 
 /* What stands at a slot is a weight's own, or its gradient's. */
-enum sbp_status sbp_flow_owner(const struct sbp_flow *f, const struct sbp_instr *instr, int slot,
-                               int weight)
+enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *f, const struct sbp_instr *instr,
+                                      int slot, int weight)
 {
-    const struct sbp_buffer *buffer = sbp_flow_buffer(f, instr, slot);
+    const struct sbp_buffer *buffer = sbp_verify_flow_buffer(f, instr, slot);
     if (buffer == NULL || buffer->tensor != weight)
-        return sbp_check_refuse(f->c, "%s: %s has another buffer in place of %s",
-                                sbp_flow_name(f, instr), sbp_instr_name(instr->kind),
-                                f->graph->tensor[weight].name);
+        return sbp_verify_refuse(f->c, "%s: %s has another buffer in place of %s",
+                                 sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                 f->graph->tensor[weight].name);
     return SBP_OK;
 }
 
 /* All of them forward; which of them the gradients need is the operator's. */
-enum sbp_status sbp_flow_weights(const struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_weights(const struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_op_node *node = &f->graph->op[instr->op];
     for (int w = 0; w < node->weight_count; w++) {
-        const struct sbp_dist dist = sbp_check_weight(f->c, instr->op, w);
+        const struct sbp_dist dist = sbp_verify_weight(f->c, instr->op, w);
         if (instr->kind == SBP_INSTR_BACKWARD && instr->buffer[SBP_AT_W + w] < 0)
             continue;
-        SBP_TRY(sbp_flow_read(f, instr, SBP_AT_W + w, node->weight[w], &dist));
-        SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_W + w, node->weight[w]));
+        SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_W + w, node->weight[w], &dist));
+        SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_W + w, node->weight[w]));
     }
     return SBP_OK;
 }
@@ -126,7 +129,8 @@ static bool hands_on(const struct sbp_op_node *node)
 
 /* Whether a block holds all of a tensor's gradient: it was formed for it, or for the output of its
  * only reader, which hands it on. */
-bool sbp_flow_is_gradient(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor)
+bool sbp_verify_flow_is_gradient(const struct sbp_flow *f, const struct sbp_buffer *buffer,
+                                 int tensor)
 {
     while (buffer->tensor != tensor) {
         const int reader = f->parts[tensor] == 1 ? f->reader[tensor] : -1;
@@ -139,13 +143,13 @@ bool sbp_flow_is_gradient(const struct sbp_flow *f, const struct sbp_buffer *buf
 
 /* Whether it is one of several parts: what any reader leaves of it, or what some of them sum up to.
  */
-bool sbp_flow_is_part(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor)
+bool sbp_verify_flow_is_part(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor)
 {
     bool part = buffer->tensor == tensor;
     for (int op = f->program->scope.first_op; op < f->program->scope.end_op && !part; op++) {
         const struct sbp_op_node *node = &f->graph->op[op];
         for (int i = 0; i < node->input_count && hands_on(node) && !part; i++)
-            part = node->input[i] == tensor && sbp_flow_is_gradient(f, buffer, node->output);
+            part = node->input[i] == tensor && sbp_verify_flow_is_gradient(f, buffer, node->output);
     }
     return part;
 }
@@ -184,16 +188,16 @@ static enum sbp_status check_transition(const struct sbp_flow *f, const struct s
         const bool legal =
             (box->axes >> axis & 1) != 0 ? is_legal(box->kind, from, to) : same_state(from, to);
         if (!legal)
-            return sbp_check_refuse(f->c, "%s: %s of %s is no legal transition on axis %d",
-                                    sbp_flow_name(f, instr), sbp_collective_name(box->kind),
-                                    f->graph->tensor[instr->tensor].name, axis);
+            return sbp_verify_refuse(f->c, "%s: %s of %s is no legal transition on axis %d",
+                                     sbp_verify_flow_name(f, instr), sbp_collective_name(box->kind),
+                                     f->graph->tensor[instr->tensor].name, axis);
     }
-    SBP_TRY(sbp_check_block(f->c, instr->tensor, larger, &elements));
+    SBP_TRY(sbp_verify_block(f->c, instr->tensor, larger, &elements));
     if (box->elements != elements)
-        return sbp_check_refuse(f->c, "%s: %s of %s moves %lld elements, it is counted as %lld",
-                                sbp_flow_name(f, instr), sbp_collective_name(box->kind),
-                                f->graph->tensor[instr->tensor].name, (long long)elements,
-                                (long long)box->elements);
+        return sbp_verify_refuse(f->c, "%s: %s of %s moves %lld elements, it is counted as %lld",
+                                 sbp_verify_flow_name(f, instr), sbp_collective_name(box->kind),
+                                 f->graph->tensor[instr->tensor].name, (long long)elements,
+                                 (long long)box->elements);
     return SBP_OK;
 }
 
@@ -218,63 +222,65 @@ static void note_root(struct sbp_flow *f, const struct sbp_instr *instr)
 static enum sbp_status check_moved(const struct sbp_flow *f, const struct sbp_instr *instr,
                                    bool forward)
 {
-    const struct sbp_buffer *in = sbp_flow_buffer(f, instr, SBP_AT_IN);
-    if (forward
-            ? held_as(f, in->tensor) == held_as(f, instr->tensor)
-            : sbp_flow_is_gradient(f, in, instr->tensor) || sbp_flow_is_part(f, in, instr->tensor))
+    const struct sbp_buffer *in = sbp_verify_flow_buffer(f, instr, SBP_AT_IN);
+    if (forward ? held_as(f, in->tensor) == held_as(f, instr->tensor)
+                : sbp_verify_flow_is_gradient(f, in, instr->tensor) ||
+                      sbp_verify_flow_is_part(f, in, instr->tensor))
         return SBP_OK;
-    return sbp_check_refuse(f->c, "%s: %s moves another tensor in place of %s",
-                            sbp_flow_name(f, instr), sbp_instr_name(instr->kind),
-                            f->graph->tensor[instr->tensor].name);
+    return sbp_verify_refuse(f->c, "%s: %s moves another tensor in place of %s",
+                             sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                             f->graph->tensor[instr->tensor].name);
 }
 
-enum sbp_status sbp_flow_box(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_box(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_boxing_step *box = &instr->box;
     SBP_TRY(check_transition(f, instr));
-    SBP_TRY(sbp_check_note(f->c, instr->tensor, &box->from));
-    SBP_TRY(sbp_check_note(f->c, instr->tensor, &box->to));
+    SBP_TRY(sbp_verify_note(f->c, instr->tensor, &box->from));
+    SBP_TRY(sbp_verify_note(f->c, instr->tensor, &box->to));
     if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT) {
         if (f->formed[instr->tensor] != f->held[instr->tensor].uses ||
-            !sbp_check_same(f->c, &f->gradient[instr->tensor], &box->from))
-            return sbp_check_refuse(f->c, "%s: the gradient of %s is summed before it is there",
-                                    sbp_flow_name(f, instr), f->graph->tensor[instr->tensor].name);
+            !sbp_verify_same(f->c, &f->gradient[instr->tensor], &box->from))
+            return sbp_verify_refuse(f->c, "%s: the gradient of %s is summed before it is there",
+                                     sbp_verify_flow_name(f, instr),
+                                     f->graph->tensor[instr->tensor].name);
         f->gradient[instr->tensor] = box->to;
-        SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
-        return sbp_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
+        SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
+        return sbp_verify_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
     }
-    SBP_TRY(sbp_flow_read(f, instr, SBP_AT_IN, instr->tensor, &box->from));
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN, instr->tensor, &box->from));
     SBP_TRY(check_moved(f, instr, instr->cause == SBP_CAUSE_ACTIVATION));
     if (instr->buffer[SBP_AT_OUT] < 0)
-        return sbp_check_refuse(f->c, "%s: %s leads nowhere", sbp_flow_name(f, instr),
-                                sbp_collective_name(box->kind));
+        return sbp_verify_refuse(f->c, "%s: %s leads nowhere", sbp_verify_flow_name(f, instr),
+                                 sbp_collective_name(box->kind));
     note_root(f, instr);
-    return sbp_flow_read(f, instr, SBP_AT_OUT, instr->tensor, &box->to);
+    return sbp_verify_flow_read(f, instr, SBP_AT_OUT, instr->tensor, &box->to);
 }
 
 /* Between stages: the activation that crosses at rest, or its gradient in the dual state. */
-enum sbp_status sbp_flow_message(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_message(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_scope *scope = &f->program->scope;
     const bool forward = instr->section == SBP_SECTION_FORWARD;
     const bool sends = instr->kind == SBP_INSTR_SEND;
     const struct sbp_dist *rest = &f->c->strategy->rest[instr->tensor];
-    const struct sbp_dist dual = sbp_check_dual(rest);
+    const struct sbp_dist dual = sbp_verify_dual(rest);
     const struct sbp_dist *dist = forward ? rest : &dual;
     int64_t elements = 0;
     int crossing;
-    (void)sbp_check_crossings(f->c, forward == sends ? scope->end_op : scope->first_op, &crossing);
+    (void)sbp_verify_crossings(f->c, forward == sends ? scope->end_op : scope->first_op, &crossing);
     if (instr->tensor != crossing)
-        return sbp_check_refuse(f->c, "%s: %s of what does not cross between the stages",
-                                f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind));
-    SBP_TRY(sbp_check_block(f->c, instr->tensor, dist, &elements));
+        return sbp_verify_refuse(f->c, "%s: %s of what does not cross between the stages",
+                                 f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind));
+    SBP_TRY(sbp_verify_block(f->c, instr->tensor, dist, &elements));
     if (instr->box.elements != elements || instr->stages != 2)
-        return sbp_check_refuse(f->c, "%s: %lld elements go to %d stages, %lld to one other",
-                                f->graph->tensor[instr->tensor].name,
-                                (long long)instr->box.elements, instr->stages, (long long)elements);
+        return sbp_verify_refuse(f->c, "%s: %lld elements go to %d stages, %lld to one other",
+                                 f->graph->tensor[instr->tensor].name,
+                                 (long long)instr->box.elements, instr->stages,
+                                 (long long)elements);
     (sends ? f->sent : f->received)[forward ? 0 : 1]++;
     if (!sends)
-        return sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor, dist);
-    SBP_TRY(sbp_flow_read(f, instr, SBP_AT_IN, instr->tensor, dist));
+        return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, dist);
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN, instr->tensor, dist));
     return check_moved(f, instr, forward);
 }

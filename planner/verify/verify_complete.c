@@ -30,7 +30,7 @@ static int backward_phases(const struct sbp_flow *f, int op)
  * forward pass alone. */
 static unsigned declared(const struct sbp_flow *f, int op, bool forward)
 {
-    const struct sbp_factor factor = sbp_check_factor(f->c, op);
+    const struct sbp_factor factor = sbp_verify_factor(f->c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
     const int count = sbp_op_inner(f->graph, op, &factor, inner);
     unsigned set = 0;
@@ -46,24 +46,24 @@ static enum sbp_status check_operator(const struct sbp_flow *f, int op)
 {
     const struct sbp_op_node *node = &f->graph->op[op];
     if (f->forward[op] != forward_phases(node) || f->backward[op] != backward_phases(f, op))
-        return sbp_check_refuse(
+        return sbp_verify_refuse(
             f->c, "%s: runs in %d forward and %d backward phases, not %d and %d", node->name,
             f->forward[op], f->backward[op], forward_phases(node), backward_phases(f, op));
     if (f->again[op] != 0 && f->again[op] != forward_phases(node))
-        return sbp_check_refuse(f->c, "%s: %d of its %d forward phases are done again", node->name,
-                                f->again[op], forward_phases(node));
+        return sbp_verify_refuse(f->c, "%s: %d of its %d forward phases are done again", node->name,
+                                 f->again[op], forward_phases(node));
     if (f->inner[op] != declared(f, op, false) ||
         f->inner_again[op] != (f->again[op] > 0 ? declared(f, op, true) : 0))
-        return sbp_check_refuse(f->c, "%s: a collective inside it is missing", node->name);
+        return sbp_verify_refuse(f->c, "%s: a collective inside it is missing", node->name);
     return SBP_OK;
 }
 
 static enum sbp_status check_sums(const struct sbp_flow *f, int tensor)
 {
-    if (!sbp_check_is_free(f->c, tensor) && f->parts[tensor] > 0 &&
+    if (!sbp_verify_is_free(f->c, tensor) && f->parts[tensor] > 0 &&
         f->sums[tensor] != f->parts[tensor] - 1)
-        return sbp_check_refuse(f->c, "%s: %d additions of the %d parts of its gradient",
-                                f->graph->tensor[tensor].name, f->sums[tensor], f->parts[tensor]);
+        return sbp_verify_refuse(f->c, "%s: %d additions of the %d parts of its gradient",
+                                 f->graph->tensor[tensor].name, f->sums[tensor], f->parts[tensor]);
     return SBP_OK;
 }
 
@@ -72,18 +72,18 @@ static enum sbp_status check_weight_states(const struct sbp_flow *f, int tensor)
     const struct sbp_held_weight *held = &f->held[tensor];
     const char *name = f->graph->tensor[tensor].name;
     if (f->formed[tensor] != held->uses || f->updated[tensor] != (held->uses > 0))
-        return sbp_check_refuse(f->c, "%s: %d of %d gradients are formed and %d updates made", name,
-                                f->formed[tensor], held->uses, f->updated[tensor]);
+        return sbp_verify_refuse(f->c, "%s: %d of %d gradients are formed and %d updates made",
+                                 name, f->formed[tensor], held->uses, f->updated[tensor]);
     if (f->gathered[tensor] != (held->level == 1 || held->level == 2))
-        return sbp_check_refuse(f->c, "%s: is gathered %d times after the update", name,
-                                f->gathered[tensor]);
+        return sbp_verify_refuse(f->c, "%s: is gathered %d times after the update", name,
+                                 f->gathered[tensor]);
     if (f->stage_sums[tensor] != (held->uses > 0 && f->c->holders[tensor] > 1))
-        return sbp_check_refuse(f->c, "%s: its gradient is summed over stages %d times", name,
-                                f->stage_sums[tensor]);
+        return sbp_verify_refuse(f->c, "%s: its gradient is summed over stages %d times", name,
+                                 f->stage_sums[tensor]);
     return SBP_OK;
 }
 
-int sbp_check_norm_sums(const struct sbp_flow *f)
+int sbp_verify_norm_sums(const struct sbp_flow *f)
 {
     const int64_t devices = f->c->mesh->devices * f->c->step->stages;
     return f->graph->training.clip_norm > 0 && devices > 1 ? 1 : 0;
@@ -97,15 +97,15 @@ static enum sbp_status check_messages(const struct sbp_flow *f)
     const int before = scope->first_op > 0, after = scope->end_op < f->graph->op_count;
     if (f->received[0] != before || f->sent[0] != after || f->received[1] != after ||
         f->sent[1] != before)
-        return sbp_check_refuse(f->c,
-                                "%s: %d messages come in and %d go out forward, %d and %d "
-                                "backward; %d neighbours before it, %d after it",
-                                f->graph->op[scope->first_op].name, f->received[0], f->sent[0],
-                                f->received[1], f->sent[1], before, after);
+        return sbp_verify_refuse(f->c,
+                                 "%s: %d messages come in and %d go out forward, %d and %d "
+                                 "backward; %d neighbours before it, %d after it",
+                                 f->graph->op[scope->first_op].name, f->received[0], f->sent[0],
+                                 f->received[1], f->sent[1], before, after);
     return SBP_OK;
 }
 
-enum sbp_status sbp_check_complete(struct sbp_flow *f)
+enum sbp_status sbp_verify_complete(struct sbp_flow *f)
 {
     const struct sbp_scope *scope = &f->program->scope;
     for (int op = scope->first_op; op < scope->end_op; op++)
@@ -113,8 +113,8 @@ enum sbp_status sbp_check_complete(struct sbp_flow *f)
     for (int tensor = 0; tensor < f->graph->tensor_count; tensor++)
         SBP_TRY(f->graph->tensor[tensor].kind == SBP_WEIGHT ? check_weight_states(f, tensor)
                                                             : check_sums(f, tensor));
-    if (f->norms != (f->graph->training.clip_norm > 0) || f->norm_sums != sbp_check_norm_sums(f))
-        return sbp_check_refuse(f->c, "the norm of all gradients is formed %d and summed %d times",
-                                f->norms, f->norm_sums);
+    if (f->norms != (f->graph->training.clip_norm > 0) || f->norm_sums != sbp_verify_norm_sums(f))
+        return sbp_verify_refuse(f->c, "the norm of all gradients is formed %d and summed %d times",
+                                 f->norms, f->norm_sums);
     return check_messages(f);
 }

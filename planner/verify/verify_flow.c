@@ -46,15 +46,15 @@ static enum sbp_status check_section(const struct sbp_flow *f, const struct sbp_
 {
     if (sections_of(f, instr) >> instr->section & 1)
         return SBP_OK;
-    return sbp_check_refuse(f->c, "%s: %s in section %s", sbp_flow_name(f, instr),
-                            sbp_instr_name(instr->kind), sbp_section_name(instr->section));
+    return sbp_verify_refuse(f->c, "%s: %s in section %s", sbp_verify_flow_name(f, instr),
+                             sbp_instr_name(instr->kind), sbp_section_name(instr->section));
 }
 
 static enum sbp_status check_inner(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT)
-        return sbp_flow_stage_sum(f, instr);
-    return instr->op >= 0 ? sbp_flow_declared(f, instr) : sbp_flow_norm_sum(f, instr);
+        return sbp_verify_flow_stage_sum(f, instr);
+    return instr->op >= 0 ? sbp_verify_flow_declared(f, instr) : sbp_verify_flow_norm_sum(f, instr);
 }
 
 static enum sbp_status check_instr(struct sbp_flow *f, const struct sbp_instr *instr)
@@ -62,37 +62,37 @@ static enum sbp_status check_instr(struct sbp_flow *f, const struct sbp_instr *i
     SBP_TRY(check_section(f, instr));
     switch (instr->kind) {
     case SBP_INSTR_INPUT:
-        return sbp_flow_model_input(f, instr);
+        return sbp_verify_flow_model_input(f, instr);
     case SBP_INSTR_FORWARD:
-        return sbp_flow_forward(f, instr);
+        return sbp_verify_flow_forward(f, instr);
     case SBP_INSTR_BACKWARD:
-        return sbp_flow_backward(f, instr);
+        return sbp_verify_flow_backward(f, instr);
     case SBP_INSTR_BOX:
-        return sbp_flow_box(f, instr);
+        return sbp_verify_flow_box(f, instr);
     case SBP_INSTR_REDUCE:
     case SBP_INSTR_INNER:
         return check_inner(f, instr);
     case SBP_INSTR_GATHER:
-        return sbp_flow_gather(f, instr);
+        return sbp_verify_flow_gather(f, instr);
     case SBP_INSTR_CONVERT:
-        return sbp_flow_convert(f, instr);
+        return sbp_verify_flow_convert(f, instr);
     case SBP_INSTR_SCATTER:
-        return sbp_flow_scatter(f, instr);
+        return sbp_verify_flow_scatter(f, instr);
     case SBP_INSTR_RECEIVE:
     case SBP_INSTR_SEND:
-        return sbp_flow_message(f, instr);
+        return sbp_verify_flow_message(f, instr);
     case SBP_INSTR_ADD_GRADIENT:
-        return sbp_flow_sum(f, instr);
+        return sbp_verify_flow_sum(f, instr);
     case SBP_INSTR_OUTPUT_GRADIENT: {
-        const struct sbp_dist rest = sbp_check_dual(&f->c->strategy->rest[instr->tensor]);
-        return sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &rest);
+        const struct sbp_dist rest = sbp_verify_dual(&f->c->strategy->rest[instr->tensor]);
+        return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &rest);
     }
     case SBP_INSTR_NORM:
-        return sbp_flow_norm(f);
+        return sbp_verify_flow_norm(f);
     case SBP_INSTR_UPDATE:
-        return sbp_flow_update(f, instr);
+        return sbp_verify_flow_update(f, instr);
     }
-    return sbp_check_refuse(f->c, "an instruction of no kind");
+    return sbp_verify_refuse(f->c, "an instruction of no kind");
 }
 
 /* A gradient of an activation has a part from each reader, and one from the stage that follows. */
@@ -143,18 +143,18 @@ static enum sbp_status allocate(struct sbp_flow *f)
     return SBP_OK;
 }
 
-static enum sbp_status check_program(struct sbp_checker *c, const struct sbp_program *program)
+static enum sbp_status check_program(struct sbp_verification *c, const struct sbp_program *program)
 {
     struct sbp_flow flow = {.c = c, .program = program, .graph = c->graph};
     SBP_TRY(allocate(&flow));
-    SBP_TRY(sbp_check_hold(c, program->scope.first_op, program->scope.end_op, flow.held));
+    SBP_TRY(sbp_verify_hold(c, program->scope.first_op, program->scope.end_op, flow.held));
     count_parts(&flow);
     for (int i = 0; i < program->instr_count; i++)
         SBP_TRY(check_instr(&flow, &program->instr[i]));
-    return sbp_check_complete(&flow);
+    return sbp_verify_complete(&flow);
 }
 
-enum sbp_status sbp_check_flow(struct sbp_checker *c)
+enum sbp_status sbp_verify_flow(struct sbp_verification *c)
 {
     for (int i = 0; i < c->step->program_count; i++) {
         const struct sbp_arena_mark mark = sbp_arena_mark(&c->scratch);

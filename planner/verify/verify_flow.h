@@ -9,7 +9,7 @@
  * what each reader wants; gradients go the same way backwards. `root` is the block at rest that a
  * block was boxed from, `of` the tensor that it was boxed for. */
 struct sbp_flow {
-    struct sbp_checker *c;
+    struct sbp_verification *c;
     const struct sbp_program *program;
     const struct sbp_graph *graph;
     struct sbp_held_weight *held; /* (tensor_count) */
@@ -31,69 +31,82 @@ struct sbp_flow {
 /* ---- blocks (verify_blocks.c) ---------------------------------------------------------------- */
 
 /* The operator that an instruction serves. */
-const char *sbp_flow_name(const struct sbp_flow *flow, const struct sbp_instr *instr);
+const char *sbp_verify_flow_name(const struct sbp_flow *flow, const struct sbp_instr *instr);
 /* What stands at a slot; NULL: nothing. */
-const struct sbp_buffer *sbp_flow_buffer(const struct sbp_flow *flow, const struct sbp_instr *instr,
-                                         int slot);
+const struct sbp_buffer *sbp_verify_flow_buffer(const struct sbp_flow *flow,
+                                                const struct sbp_instr *instr, int slot);
 /* The block at a slot is there, in that state and whole; the second notes that it is, now. */
-enum sbp_status sbp_flow_read(const struct sbp_flow *flow, const struct sbp_instr *instr, int slot,
-                              int tensor, const struct sbp_dist *dist) SBP_MUST_USE;
-enum sbp_status sbp_flow_write(struct sbp_flow *flow, const struct sbp_instr *instr, int slot,
-                               int tensor, const struct sbp_dist *dist) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_read(const struct sbp_flow *flow, const struct sbp_instr *instr,
+                                     int slot, int tensor,
+                                     const struct sbp_dist *dist) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_write(struct sbp_flow *flow, const struct sbp_instr *instr,
+                                      int slot, int tensor,
+                                      const struct sbp_dist *dist) SBP_MUST_USE;
 /* A buffer was boxed from where its tensor rests. */
-enum sbp_status sbp_flow_root(const struct sbp_flow *flow, const struct sbp_instr *instr,
-                              int buffer, int tensor, const struct sbp_dist *rest) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_root(const struct sbp_flow *flow, const struct sbp_instr *instr,
+                                     int buffer, int tensor,
+                                     const struct sbp_dist *rest) SBP_MUST_USE;
 /* Operands of an operator. */
-enum sbp_status sbp_flow_input(const struct sbp_flow *flow, const struct sbp_instr *instr,
-                               int input) SBP_MUST_USE;
-enum sbp_status sbp_flow_weights(const struct sbp_flow *flow,
-                                 const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_input(const struct sbp_flow *flow, const struct sbp_instr *instr,
+                                      int input) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_weights(const struct sbp_flow *flow,
+                                        const struct sbp_instr *instr) SBP_MUST_USE;
 /* What stands at a slot is a weight's own, or its gradient's. */
-enum sbp_status sbp_flow_owner(const struct sbp_flow *flow, const struct sbp_instr *instr, int slot,
-                               int weight) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *flow, const struct sbp_instr *instr,
+                                      int slot, int weight) SBP_MUST_USE;
 /* Whether a block holds all of a tensor's gradient, or one of its parts. */
-bool sbp_flow_is_gradient(const struct sbp_flow *flow, const struct sbp_buffer *buffer, int tensor);
-bool sbp_flow_is_part(const struct sbp_flow *flow, const struct sbp_buffer *buffer, int tensor);
-enum sbp_status sbp_flow_box(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_message(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
+bool sbp_verify_flow_is_gradient(const struct sbp_flow *flow, const struct sbp_buffer *buffer,
+                                 int tensor);
+bool sbp_verify_flow_is_part(const struct sbp_flow *flow, const struct sbp_buffer *buffer,
+                             int tensor);
+enum sbp_status sbp_verify_flow_box(struct sbp_flow *flow,
+                                    const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_message(struct sbp_flow *flow,
+                                        const struct sbp_instr *instr) SBP_MUST_USE;
 
 /* ---- operators (verify_operators.c) -----------------------------------------------------------
  */
 
-enum sbp_status sbp_flow_forward(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_backward(struct sbp_flow *flow,
-                                  const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_sum(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_model_input(struct sbp_flow *flow,
-                                     const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_forward(struct sbp_flow *flow,
+                                        const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_backward(struct sbp_flow *flow,
+                                         const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_sum(struct sbp_flow *flow,
+                                    const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_model_input(struct sbp_flow *flow,
+                                            const struct sbp_instr *instr) SBP_MUST_USE;
 /* A collective inside an operator. */
-enum sbp_status sbp_flow_declared(struct sbp_flow *flow,
-                                  const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_declared(struct sbp_flow *flow,
+                                         const struct sbp_instr *instr) SBP_MUST_USE;
 
 /* ---- weights (verify_weights.c) ---------------------------------------------------------------
  */
 
 /* A gradient as operators form it: partial on the axes that share the weight. */
-struct sbp_dist sbp_flow_partial(const struct sbp_dist *dist, sbp_axes shared);
-enum sbp_status sbp_flow_gather(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_convert(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_scatter(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_update(struct sbp_flow *flow, const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_stage_sum(struct sbp_flow *flow,
-                                   const struct sbp_instr *instr) SBP_MUST_USE;
-enum sbp_status sbp_flow_norm(struct sbp_flow *flow) SBP_MUST_USE;
-enum sbp_status sbp_flow_norm_sum(struct sbp_flow *flow,
-                                  const struct sbp_instr *instr) SBP_MUST_USE;
+struct sbp_dist sbp_verify_flow_partial(const struct sbp_dist *dist, sbp_axes shared);
+enum sbp_status sbp_verify_flow_gather(struct sbp_flow *flow,
+                                       const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_convert(struct sbp_flow *flow,
+                                        const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_scatter(struct sbp_flow *flow,
+                                        const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_update(struct sbp_flow *flow,
+                                       const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_stage_sum(struct sbp_flow *flow,
+                                          const struct sbp_instr *instr) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_norm(struct sbp_flow *flow) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow_norm_sum(struct sbp_flow *flow,
+                                         const struct sbp_instr *instr) SBP_MUST_USE;
 
 /* ---- the end (verify_complete.c) --------------------------------------------------------------
  */
 
 /* Sums of the gradients' norm that an update waits for: one where gradients are clipped and devices
  * are several. */
-int sbp_check_norm_sums(const struct sbp_flow *flow);
+int sbp_verify_norm_sums(const struct sbp_flow *flow);
 
 /* After the last instruction: every operator ran in all its phases with all its collectives, every
  * gradient got all its parts, every weight was updated once. */
-enum sbp_status sbp_check_complete(struct sbp_flow *flow) SBP_MUST_USE;
+enum sbp_status sbp_verify_complete(struct sbp_flow *flow) SBP_MUST_USE;
 
 #endif

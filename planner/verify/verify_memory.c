@@ -12,7 +12,7 @@ static int64_t slot(int64_t elements, int64_t element_bytes)
 }
 
 /* Momentum keeps one number a parameter, Adam two. */
-static int moments_of(const struct sbp_checker *c)
+static int moments_of(const struct sbp_verification *c)
 {
     const struct sbp_update *update = &c->graph->training.update;
     if (update->optimizer == SBP_SGD)
@@ -22,7 +22,7 @@ static int moments_of(const struct sbp_checker *c)
 
 /* Beside each other on a device; Rajbhandari et al. (ZeRO, 2020, section 5): level 1 shards
  * optimizer states, 2 gradients, 3 parameters. */
-static void add_weight(const struct sbp_checker *c, const struct sbp_held_weight *held,
+static void add_weight(const struct sbp_verification *c, const struct sbp_held_weight *held,
                        struct sbp_stage_memory *memory)
 {
     const struct sbp_element_bytes *bytes = &c->bytes;
@@ -38,7 +38,7 @@ static void add_weight(const struct sbp_checker *c, const struct sbp_held_weight
 }
 
 /* Offloaded states, and the bucket that they pass through (Myelin, section V.B). */
-static void add_hosted(const struct sbp_checker *c, int64_t updated,
+static void add_hosted(const struct sbp_verification *c, int64_t updated,
                        struct sbp_stage_memory *memory)
 {
     const struct sbp_element_bytes *bytes = &c->bytes;
@@ -53,7 +53,8 @@ static void add_hosted(const struct sbp_checker *c, int64_t updated,
         memory->bucket_bytes = bucket;
 }
 
-static enum sbp_status add_piece(struct sbp_checker *c, int piece, struct sbp_stage_memory *memory)
+static enum sbp_status add_piece(struct sbp_verification *c, int piece,
+                                 struct sbp_stage_memory *memory)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&c->scratch);
     struct sbp_held_weight *held =
@@ -61,7 +62,7 @@ static enum sbp_status add_piece(struct sbp_checker *c, int piece, struct sbp_st
     int64_t updated = 0;
     if (held == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_check_hold(c, c->step->first[piece], c->step->first[piece + 1], held));
+    SBP_TRY(sbp_verify_hold(c, c->step->first[piece], c->step->first[piece + 1], held));
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         if (held[tensor].op >= 0) {
             add_weight(c, &held[tensor], memory);
@@ -72,7 +73,7 @@ static enum sbp_status add_piece(struct sbp_checker *c, int piece, struct sbp_st
     return SBP_OK;
 }
 
-static enum sbp_status check_states(const struct sbp_checker *c, int stage,
+static enum sbp_status check_states(const struct sbp_verification *c, int stage,
                                     const struct sbp_stage_memory *mine)
 {
     const struct sbp_stage_memory *given = &c->step->memory[stage];
@@ -89,9 +90,9 @@ static enum sbp_status check_states(const struct sbp_checker *c, int stage,
                 {"parameters in number", mine->parameters, given->parameters}};
     for (size_t i = 0; i < sizeof part / sizeof *part; i++)
         if (part[i].mine != part[i].given)
-            return sbp_check_refuse(c, "stage %d: memory: %s are %lld, the plan says %lld", stage,
-                                    part[i].name, (long long)part[i].mine,
-                                    (long long)part[i].given);
+            return sbp_verify_refuse(c, "stage %d: memory: %s are %lld, the plan says %lld", stage,
+                                     part[i].name, (long long)part[i].mine,
+                                     (long long)part[i].given);
     return SBP_OK;
 }
 
@@ -103,7 +104,7 @@ struct place {
     int64_t begin, end;
 };
 
-static int64_t element_of(const struct sbp_checker *c, const struct sbp_buffer *buffer)
+static int64_t element_of(const struct sbp_verification *c, const struct sbp_buffer *buffer)
 {
     const struct sbp_element_bytes *b = &c->bytes;
     const bool computed = buffer->use == SBP_USE_GATHERED || buffer->use == SBP_USE_UNREDUCED;
@@ -265,7 +266,7 @@ static struct room add_up(const struct sbp_program *program, const struct place 
     return room;
 }
 
-static enum sbp_status check_layout(struct sbp_checker *c, const struct sbp_program *program,
+static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp_program *program,
                                     struct room *room)
 {
     const int buffers = program->buffer_count;
@@ -283,21 +284,21 @@ static enum sbp_status check_layout(struct sbp_checker *c, const struct sbp_prog
         place[b].end = place[b].begin + slot(buffer->elements, element_of(c, buffer));
         if (place[b].first != buffer->first || place[b].last != buffer->last ||
             place[b].begin % 64 != 0)
-            return sbp_check_refuse(c, "buffer %d lives from %d to %d at %lld, not from %d to %d",
-                                    b, buffer->first, buffer->last, (long long)place[b].begin,
-                                    place[b].first, place[b].last);
+            return sbp_verify_refuse(c, "buffer %d lives from %d to %d at %lld, not from %d to %d",
+                                     b, buffer->first, buffer->last, (long long)place[b].begin,
+                                     place[b].first, place[b].last);
         if (place[b].first >= 0 && place[b].end > place[b].begin)
             born[used] = died[used] = place[b], used++;
     }
     if (!lie_apart(born, died, used, &shelf))
-        return sbp_check_refuse(c, "two buffers that live at the same time overlap");
+        return sbp_verify_refuse(c, "two buffers that live at the same time overlap");
     *room = add_up(program, place);
     if (room->arena_bytes != program->arena_bytes || room->kept_bytes != program->kept_bytes)
-        return sbp_check_refuse(c,
-                                "the arena has %lld bytes and keeps %lld, the program says %lld "
-                                "and %lld",
-                                (long long)room->arena_bytes, (long long)room->kept_bytes,
-                                (long long)program->arena_bytes, (long long)program->kept_bytes);
+        return sbp_verify_refuse(c,
+                                 "the arena has %lld bytes and keeps %lld, the program says %lld "
+                                 "and %lld",
+                                 (long long)room->arena_bytes, (long long)room->kept_bytes,
+                                 (long long)program->arena_bytes, (long long)program->kept_bytes);
     return SBP_OK;
 }
 
@@ -305,7 +306,7 @@ static enum sbp_status check_layout(struct sbp_checker *c, const struct sbp_prog
 
 /* Micro-batches that a stage holds at most, where the schedule's order alone decides; 0: elsewhere.
  */
-static int in_flight_of(const struct sbp_checker *c, int stage)
+static int in_flight_of(const struct sbp_verification *c, int stage)
 {
     const int64_t behind = c->step->stages - stage;
     switch (c->plan->cut.parallel.schedule) {
@@ -321,7 +322,7 @@ static int in_flight_of(const struct sbp_checker *c, int stage)
 /* Always held, what micro-batches in flight keep, and the rest of the one that is worked on. With
  * several chunks or without a flush the timeline knows when each of them is: then no less than what
  * is always held. */
-static enum sbp_status check_device(const struct sbp_checker *c, int stage,
+static enum sbp_status check_device(const struct sbp_verification *c, int stage,
                                     const struct room *room /* (chunks) */)
 {
     const struct sbp_stage_memory *given = &c->step->memory[stage];
@@ -336,17 +337,19 @@ static enum sbp_status check_device(const struct sbp_checker *c, int stage,
     const bool exact =
         chunks == 1 && !sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule);
     if (expected > 0 && given->in_flight != expected)
-        return sbp_check_refuse(c, "stage %d holds %d micro-batches, its schedule has %d in flight",
-                                stage, given->in_flight, expected);
+        return sbp_verify_refuse(c,
+                                 "stage %d holds %d micro-batches, its schedule has %d in flight",
+                                 stage, given->in_flight, expected);
     if (given->in_flight < 1 ||
         (exact ? given->device_bytes != total : given->device_bytes < always))
-        return sbp_check_refuse(c,
-                                "stage %d: memory: a device holds %lld bytes, the plan says %lld",
-                                stage, (long long)total, (long long)given->device_bytes);
+        return sbp_verify_refuse(c,
+                                 "stage %d: memory: a device holds %lld bytes, the plan says %lld",
+                                 stage, (long long)total, (long long)given->device_bytes);
     return SBP_OK;
 }
 
-static enum sbp_status check_stage(struct sbp_checker *c, int stage, const struct room *program)
+static enum sbp_status check_stage(struct sbp_verification *c, int stage,
+                                   const struct room *program)
 {
     const int chunks = c->step->pieces / c->step->stages;
     struct sbp_stage_memory mine = {.reserve_bytes = c->plan->workload.cluster.reserve_bytes};
@@ -362,7 +365,7 @@ static enum sbp_status check_stage(struct sbp_checker *c, int stage, const struc
     return check_device(c, stage, room);
 }
 
-static enum sbp_status check_limit(const struct sbp_checker *c)
+static enum sbp_status check_limit(const struct sbp_verification *c)
 {
     const struct sbp_step_totals *totals = &c->step->totals;
     const struct sbp_cluster *cluster = &c->plan->workload.cluster;
@@ -375,15 +378,16 @@ static enum sbp_status check_limit(const struct sbp_checker *c)
         host = memory->host_bytes > host ? memory->host_bytes : host;
     }
     if (device != totals->device_bytes || host != totals->host_bytes)
-        return sbp_check_refuse(c, "memory: the fullest stage holds %lld bytes, the plan says %lld",
-                                (long long)device, (long long)totals->device_bytes);
+        return sbp_verify_refuse(c,
+                                 "memory: the fullest stage holds %lld bytes, the plan says %lld",
+                                 (long long)device, (long long)totals->device_bytes);
     if (device > limit)
-        return sbp_check_refuse(c, "memory: a device holds %lld bytes and has %lld",
-                                (long long)device, (long long)limit);
+        return sbp_verify_refuse(c, "memory: a device holds %lld bytes and has %lld",
+                                 (long long)device, (long long)limit);
     return SBP_OK;
 }
 
-enum sbp_status sbp_check_memory(struct sbp_checker *c)
+enum sbp_status sbp_verify_memory(struct sbp_verification *c)
 {
     struct room *room = SBP_NEW(&c->scratch, struct room, c->step->program_count);
     if (room == NULL)

@@ -18,12 +18,12 @@ static enum sbp_status check_kept(const struct sbp_flow *f, const struct sbp_ins
 {
     for (size_t i = 0; i < sizeof KEPT / sizeof *KEPT; i++)
         if (instr->buffer[KEPT[i]] >= 0 && !f->there[instr->buffer[KEPT[i]]])
-            return sbp_check_refuse(f->c, "%s: %s reads what no forward pass has left",
-                                    sbp_flow_name(f, instr), sbp_instr_name(instr->kind));
+            return sbp_verify_refuse(f->c, "%s: %s reads what no forward pass has left",
+                                     sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind));
     return SBP_OK;
 }
 
-enum sbp_status sbp_flow_forward(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_forward(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_op_node *node = &f->graph->op[instr->op];
     const int work = instr->buffer[SBP_AT_WORK];
@@ -32,15 +32,15 @@ enum sbp_status sbp_flow_forward(struct sbp_flow *f, const struct sbp_instr *ins
         SBP_TRY(check_kept(f, instr));
     note_kept(f, instr);
     for (int i = 0; i < node->input_count; i++)
-        SBP_TRY(sbp_flow_input(f, instr, i));
-    SBP_TRY(sbp_flow_weights(f, instr));
+        SBP_TRY(sbp_verify_flow_input(f, instr, i));
+    SBP_TRY(sbp_verify_flow_weights(f, instr));
     /* Logits in the loss's own type take the place of the input. */
     if (work >= 0 && f->program->buffer[work].type == SBP_BUFFER_LOSS)
         f->root[work] = f->root[instr->buffer[SBP_AT_IN]];
     if (node->output < 0)
         return SBP_OK;
-    const struct sbp_dist made = sbp_check_output(f->c, instr->op);
-    return sbp_flow_write(f, instr, SBP_AT_OUT, node->output, &made);
+    const struct sbp_dist made = sbp_verify_output(f->c, instr->op);
+    return sbp_verify_flow_write(f, instr, SBP_AT_OUT, node->output, &made);
 }
 
 static enum sbp_status check_output_gradient(const struct sbp_flow *f,
@@ -49,74 +49,74 @@ static enum sbp_status check_output_gradient(const struct sbp_flow *f,
     const int tensor = f->graph->op[instr->op].output, dy = instr->buffer[SBP_AT_DY];
     if (tensor < 0)
         return SBP_OK;
-    const struct sbp_dist made = sbp_check_output(f->c, instr->op);
-    const struct sbp_dist dual = sbp_check_dual(&made);
-    const struct sbp_dist rest = sbp_check_dual(&f->c->strategy->rest[tensor]);
-    SBP_TRY(sbp_flow_read(f, instr, SBP_AT_DY, tensor, &dual));
-    if (!sbp_flow_is_gradient(f, &f->program->buffer[dy], tensor))
-        return sbp_check_refuse(f->c, "%s: reads the gradient of another tensor",
-                                sbp_flow_name(f, instr));
+    const struct sbp_dist made = sbp_verify_output(f->c, instr->op);
+    const struct sbp_dist dual = sbp_verify_dual(&made);
+    const struct sbp_dist rest = sbp_verify_dual(&f->c->strategy->rest[tensor]);
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_DY, tensor, &dual));
+    if (!sbp_verify_flow_is_gradient(f, &f->program->buffer[dy], tensor))
+        return sbp_verify_refuse(f->c, "%s: reads the gradient of another tensor",
+                                 sbp_verify_flow_name(f, instr));
     if (f->of[dy] == tensor)
-        return sbp_flow_root(f, instr, dy, tensor, &rest);
-    if (!sbp_check_same(f->c, &f->program->buffer[dy].dist, &rest))
-        return sbp_check_refuse(f->c, "%s: its gradient does not come from where it rests",
-                                sbp_flow_name(f, instr));
+        return sbp_verify_flow_root(f, instr, dy, tensor, &rest);
+    if (!sbp_verify_same(f->c, &f->program->buffer[dy].dist, &rest))
+        return sbp_verify_refuse(f->c, "%s: its gradient does not come from where it rests",
+                                 sbp_verify_flow_name(f, instr));
     return SBP_OK;
 }
 
-enum sbp_status sbp_flow_backward(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_backward(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     static const int OUT[SBP_MAX_INPUTS] = {SBP_AT_OUT, SBP_AT_OUT2, SBP_AT_OUT3};
     const struct sbp_op_node *node = &f->graph->op[instr->op];
     f->backward[instr->op]++;
     SBP_TRY(check_kept(f, instr));
     SBP_TRY(check_output_gradient(f, instr));
-    SBP_TRY(sbp_flow_weights(f, instr));
+    SBP_TRY(sbp_verify_flow_weights(f, instr));
     for (int i = 0; i < node->input_count; i++) {
-        const struct sbp_dist want = sbp_check_input(f->c, instr->op, i);
-        const struct sbp_dist dual = sbp_check_dual(&want);
+        const struct sbp_dist want = sbp_verify_input(f->c, instr->op, i);
+        const struct sbp_dist dual = sbp_verify_dual(&want);
         if (instr->buffer[OUT[i]] >= 0)
-            SBP_TRY(sbp_flow_write(f, instr, OUT[i], node->input[i], &dual));
+            SBP_TRY(sbp_verify_flow_write(f, instr, OUT[i], node->input[i], &dual));
         if (instr->buffer[SBP_AT_IN + i] >= 0 && node->kind != SBP_OP_CROSS_ENTROPY)
-            SBP_TRY(sbp_flow_input(f, instr, i));
+            SBP_TRY(sbp_verify_flow_input(f, instr, i));
     }
     for (int w = 0; w < node->weight_count; w++) {
         const int tensor = node->weight[w];
-        const struct sbp_dist dist = sbp_check_weight(f->c, instr->op, w);
+        const struct sbp_dist dist = sbp_verify_weight(f->c, instr->op, w);
         if (instr->buffer[SBP_AT_DW + w] < 0)
             continue;
-        SBP_TRY(sbp_flow_write(f, instr, SBP_AT_DW + w, tensor, &dist));
-        SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_DW + w, tensor));
+        SBP_TRY(sbp_verify_flow_write(f, instr, SBP_AT_DW + w, tensor, &dist));
+        SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_DW + w, tensor));
         f->formed[tensor]++;
-        f->gradient[tensor] = sbp_flow_partial(&dist, f->held[tensor].shared);
+        f->gradient[tensor] = sbp_verify_flow_partial(&dist, f->held[tensor].shared);
     }
     return SBP_OK;
 }
 
-enum sbp_status sbp_flow_sum(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_sum(struct sbp_flow *f, const struct sbp_instr *instr)
 {
-    const struct sbp_dist rest = sbp_check_dual(&f->c->strategy->rest[instr->tensor]);
+    const struct sbp_dist rest = sbp_verify_dual(&f->c->strategy->rest[instr->tensor]);
     f->sums[instr->tensor]++;
-    SBP_TRY(sbp_flow_read(f, instr, SBP_AT_IN, instr->tensor, &rest));
-    SBP_TRY(sbp_flow_read(f, instr, SBP_AT_IN2, instr->tensor, &rest));
-    if (!sbp_flow_is_part(f, sbp_flow_buffer(f, instr, SBP_AT_IN), instr->tensor) ||
-        !sbp_flow_is_part(f, sbp_flow_buffer(f, instr, SBP_AT_IN2), instr->tensor))
-        return sbp_check_refuse(f->c, "%s: something else is added to its gradient",
-                                f->graph->tensor[instr->tensor].name);
-    return sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &rest);
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN, instr->tensor, &rest));
+    SBP_TRY(sbp_verify_flow_read(f, instr, SBP_AT_IN2, instr->tensor, &rest));
+    if (!sbp_verify_flow_is_part(f, sbp_verify_flow_buffer(f, instr, SBP_AT_IN), instr->tensor) ||
+        !sbp_verify_flow_is_part(f, sbp_verify_flow_buffer(f, instr, SBP_AT_IN2), instr->tensor))
+        return sbp_verify_refuse(f->c, "%s: something else is added to its gradient",
+                                 f->graph->tensor[instr->tensor].name);
+    return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &rest);
 }
 
 /* The model's input as it rests, or as its reader wants it. */
-enum sbp_status sbp_flow_model_input(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_model_input(struct sbp_flow *f, const struct sbp_instr *instr)
 {
-    if (!sbp_check_is_free(f->c, instr->tensor))
-        return sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor,
-                              &f->c->strategy->rest[instr->tensor]);
+    if (!sbp_verify_is_free(f->c, instr->tensor))
+        return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor,
+                                     &f->c->strategy->rest[instr->tensor]);
     enum sbp_status status = SBP_E_INTERNAL;
     for (int i = 0; i < f->graph->op[instr->op].input_count; i++) {
-        const struct sbp_dist want = sbp_check_input(f->c, instr->op, i);
+        const struct sbp_dist want = sbp_verify_input(f->c, instr->op, i);
         if (status != SBP_OK && f->graph->op[instr->op].input[i] == instr->tensor)
-            status = sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &want);
+            status = sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &want);
     }
     return status;
 }
@@ -140,9 +140,9 @@ static bool is_pass(const struct sbp_instr *instr, enum sbp_pass pass)
 }
 
 /* One that the operator declares for this pass and that was not seen before. */
-enum sbp_status sbp_flow_declared(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_declared(struct sbp_flow *f, const struct sbp_instr *instr)
 {
-    const struct sbp_factor factor = sbp_check_factor(f->c, instr->op);
+    const struct sbp_factor factor = sbp_verify_factor(f->c, instr->op);
     const double elements =
         instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
     unsigned *seen =
@@ -152,12 +152,12 @@ enum sbp_status sbp_flow_declared(struct sbp_flow *f, const struct sbp_instr *in
     for (int i = 0; i < count; i++)
         if (is_pass(instr, inner[i].pass) && inner[i].kind == instr->box.kind &&
             axes_of(f, instr->op, inner[i].roles) == instr->box.axes &&
-            sbp_check_near(inner[i].elements, elements) && inner[i].count == instr->times &&
+            sbp_verify_near(inner[i].elements, elements) && inner[i].count == instr->times &&
             (*seen >> i & 1) == 0) {
             *seen |= 1u << i;
             return SBP_OK;
         }
-    return sbp_check_refuse(f->c, "%s: %s of %g elements is no collective of its %s pass",
-                            sbp_flow_name(f, instr), sbp_collective_name(instr->box.kind), elements,
-                            is_pass(instr, SBP_PASS_FORWARD) ? "forward" : "backward");
+    return sbp_verify_refuse(f->c, "%s: %s of %g elements is no collective of its %s pass",
+                             sbp_verify_flow_name(f, instr), sbp_collective_name(instr->box.kind),
+                             elements, is_pass(instr, SBP_PASS_FORWARD) ? "forward" : "backward");
 }

@@ -6,9 +6,9 @@
 #include "planner/verify/verify.h"
 
 /* Times may differ in the last digits: sums are formed in another order here. */
-#define SBP_CHECK_TOLERANCE 1e-9
+#define SBP_VERIFY_TOLERANCE 1e-9
 
-struct sbp_checker {
+struct sbp_verification {
     const struct sbp_plan *plan;
     const struct sbp_graph *graph;
     const struct sbp_strategy *strategy;
@@ -26,33 +26,33 @@ struct sbp_checker {
 };
 
 /* E_INTERNAL with the text, and that no plan is written. */
-enum sbp_status sbp_check_refuse(const struct sbp_checker *c, const char *format, ...)
+enum sbp_status sbp_verify_refuse(const struct sbp_verification *c, const char *format, ...)
     SBP_PRINTF(2, 3);
 
 /* ---- states (verify_states.c) --------------------------------------------------------------- */
 
 /* Distributions of operands by the roles alone; a tied weight's as it is stored. */
-struct sbp_dist sbp_check_input(const struct sbp_checker *c, int op, int input);
-struct sbp_dist sbp_check_weight(const struct sbp_checker *c, int op, int weight);
-struct sbp_dist sbp_check_output(const struct sbp_checker *c, int op);
-struct sbp_dist sbp_check_dual(const struct sbp_dist *dist);
-bool sbp_check_same(const struct sbp_checker *c, const struct sbp_dist *a,
-                    const struct sbp_dist *b);
+struct sbp_dist sbp_verify_input(const struct sbp_verification *c, int op, int input);
+struct sbp_dist sbp_verify_weight(const struct sbp_verification *c, int op, int weight);
+struct sbp_dist sbp_verify_output(const struct sbp_verification *c, int op);
+struct sbp_dist sbp_verify_dual(const struct sbp_dist *dist);
+bool sbp_verify_same(const struct sbp_verification *c, const struct sbp_dist *a,
+                     const struct sbp_dist *b);
 /* Members of a group over axes. */
-int64_t sbp_check_members(const struct sbp_checker *c, sbp_axes axes);
+int64_t sbp_verify_members(const struct sbp_verification *c, sbp_axes axes);
 /* Elements of a device's block; E_INTERNAL unless its parts make up the whole. */
-enum sbp_status sbp_check_block(const struct sbp_checker *c, int tensor,
-                                const struct sbp_dist *dist, int64_t *elements) SBP_MUST_USE;
+enum sbp_status sbp_verify_block(const struct sbp_verification *c, int tensor,
+                                 const struct sbp_dist *dist, int64_t *elements) SBP_MUST_USE;
 /* Notes which axes split which class; E_INTERNAL for a dimension that cannot be split. */
-enum sbp_status sbp_check_note(struct sbp_checker *c, int tensor,
-                               const struct sbp_dist *dist) SBP_MUST_USE;
+enum sbp_status sbp_verify_note(struct sbp_verification *c, int tensor,
+                                const struct sbp_dist *dist) SBP_MUST_USE;
 /* Ways that each role splits an operator. */
-struct sbp_factor sbp_check_factor(const struct sbp_checker *c, int op);
+struct sbp_factor sbp_verify_factor(const struct sbp_verification *c, int op);
 /* Whether the tensor comes in whatever distribution its readers want. */
-bool sbp_check_is_free(const struct sbp_checker *c, int tensor);
+bool sbp_verify_is_free(const struct sbp_verification *c, int tensor);
 /* Activations that are made before an operator and read by it or later; *one is one of them, -1
  * where there is none. */
-int sbp_check_crossings(const struct sbp_checker *c, int op, int *one);
+int sbp_verify_crossings(const struct sbp_verification *c, int op, int *one);
 
 /* How a weight is held by a device that works on operators first .. end - 1: by the first of them
  * that reads it. */
@@ -64,25 +64,26 @@ struct sbp_held_weight {
     int64_t members, local, shard;
 };
 /* held: (tensor_count) */
-enum sbp_status sbp_check_hold(struct sbp_checker *c, int first, int end,
-                               struct sbp_held_weight *held) SBP_MUST_USE;
+enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,
+                                struct sbp_held_weight *held) SBP_MUST_USE;
 
 /* ---- parts ---------------------------------------------------------------------------------- */
 
-enum sbp_status sbp_check_states(struct sbp_checker *c) SBP_MUST_USE;
+enum sbp_status sbp_verify_states(struct sbp_verification *c) SBP_MUST_USE;
 /* Notes what transfers pass through, and checks the digits of the whole plan. */
-enum sbp_status sbp_check_flow(struct sbp_checker *c) SBP_MUST_USE;
-enum sbp_status sbp_check_digits(const struct sbp_checker *c) SBP_MUST_USE;
-enum sbp_status sbp_check_memory(struct sbp_checker *c) SBP_MUST_USE;
-enum sbp_status sbp_check_price(struct sbp_checker *c) SBP_MUST_USE;
-enum sbp_status sbp_check_time(struct sbp_checker *c) SBP_MUST_USE;
+enum sbp_status sbp_verify_flow(struct sbp_verification *c) SBP_MUST_USE;
+enum sbp_status sbp_verify_digits(const struct sbp_verification *c) SBP_MUST_USE;
+enum sbp_status sbp_verify_memory(struct sbp_verification *c) SBP_MUST_USE;
+enum sbp_status sbp_verify_price(struct sbp_verification *c) SBP_MUST_USE;
+enum sbp_status sbp_verify_time(struct sbp_verification *c) SBP_MUST_USE;
 
 /* Equal up to rounding. */
-bool sbp_check_near(double a, double b);
+bool sbp_verify_near(double a, double b);
 /* The program of a piece, and pieces of a stage: chunk 0, 1, ... */
-const struct sbp_program *sbp_check_program(const struct sbp_checker *c, int stage, int chunk);
+const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage,
+                                             int chunk);
 /* Whether a device does an instruction for every chunk of its stage: scalars of the whole step are
  * summed once. */
-bool sbp_check_counts(const struct sbp_instr *instr, int chunk);
+bool sbp_verify_counts(const struct sbp_instr *instr, int chunk);
 
 #endif

@@ -7,7 +7,7 @@
 
 /* Members at each level, with those in other stages: all stages, or so many along the outermost
  * level that stages are parted at. */
-static void group_of(const struct sbp_checker *c, const struct sbp_instr *instr,
+static void group_of(const struct sbp_verification *c, const struct sbp_instr *instr,
                      struct sbp_group *group)
 {
     const struct sbp_cluster *whole = &c->plan->workload.cluster, *stage = &c->step->cluster;
@@ -83,7 +83,7 @@ static double ring_s(const struct sbp_cluster *net, const struct sbp_group *grou
 
 /* n of the cost formula: gradients of weights in the type that they are summed in, weights in the
  * one that they are gathered in, all else as activations. */
-static double bytes_of(const struct sbp_checker *c, const struct sbp_program *program,
+static double bytes_of(const struct sbp_verification *c, const struct sbp_program *program,
                        const struct sbp_instr *instr)
 {
     const double elements =
@@ -98,7 +98,7 @@ static double bytes_of(const struct sbp_checker *c, const struct sbp_program *pr
 }
 
 /* Measured curves and rings of rings are the cluster's own business: its public function. */
-static double transfer_s(const struct sbp_checker *c, const struct sbp_program *program,
+static double transfer_s(const struct sbp_verification *c, const struct sbp_program *program,
                          const struct sbp_instr *instr)
 {
     const struct sbp_cluster *net =
@@ -121,7 +121,7 @@ static bool is_transfer(const struct sbp_instr *instr)
 
 /* ---- operators ------------------------------------------------------------------------------ */
 
-static enum sbp_type arithmetic(const struct sbp_checker *c)
+static enum sbp_type arithmetic(const struct sbp_verification *c)
 {
     return c->bytes.activation == 8   ? SBP_FP64
            : c->bytes.activation == 4 ? SBP_FP32
@@ -129,7 +129,7 @@ static enum sbp_type arithmetic(const struct sbp_checker *c)
 }
 
 /* Seconds of a kernel: arithmetic or memory, whichever is slower (design, section 5). */
-static double kernel_s(const struct sbp_checker *c, double flops, double bytes)
+static double kernel_s(const struct sbp_verification *c, double flops, double bytes)
 {
     const struct sbp_cluster *device = &c->plan->workload.cluster;
     const double one_s = sbp_cluster_kernel_s(device, arithmetic(c), 1, 0); /* 1 / peak */
@@ -137,7 +137,7 @@ static double kernel_s(const struct sbp_checker *c, double flops, double bytes)
 }
 
 /* (m, k) x (k, n); where efficiencies were measured, by the cluster's interpolation. */
-static double product_s(const struct sbp_checker *c, const struct sbp_product *product)
+static double product_s(const struct sbp_verification *c, const struct sbp_product *product)
 {
     const double m = product->m, n = product->n, k = product->k;
     const double elements = product->elements > 0 ? product->elements : m * k + k * n + m * n;
@@ -147,13 +147,13 @@ static double product_s(const struct sbp_checker *c, const struct sbp_product *p
 }
 
 /* Y = XW out of the shapes: m rows of tokens, k features in, n out, each divided by its axes. */
-static void linear_product(const struct sbp_checker *c, int op, enum sbp_pass pass,
+static void linear_product(const struct sbp_verification *c, int op, enum sbp_pass pass,
                            struct sbp_product *product)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     const int64_t *x = c->graph->tensor[node->input[0]].shape.size;
     const int64_t *y = c->graph->tensor[node->output].shape.size;
-    const struct sbp_dist in = sbp_check_input(c, op, 0), out = sbp_check_output(c, op);
+    const struct sbp_dist in = sbp_verify_input(c, op, 0), out = sbp_verify_output(c, op);
     double m = (double)x[SBP_DIM_BATCH] * (double)x[SBP_DIM_SEQUENCE];
     double k = (double)x[SBP_DIM_FEATURE] * (double)x[SBP_DIM_INNER];
     double n = (double)y[SBP_DIM_FEATURE] * (double)y[SBP_DIM_INNER];
@@ -173,9 +173,9 @@ static void linear_product(const struct sbp_checker *c, int op, enum sbp_pass pa
 
 /* A pass of an operator over a device's blocks. What an operator other than a linear does is what
  * the catalogue says of it. */
-static double pass_s(const struct sbp_checker *c, int op, enum sbp_pass pass)
+static double pass_s(const struct sbp_verification *c, int op, enum sbp_pass pass)
 {
-    const struct sbp_factor factor = sbp_check_factor(c, op);
+    const struct sbp_factor factor = sbp_verify_factor(c, op);
     const struct sbp_op_node *node = &c->graph->op[op];
     struct sbp_work work = {.product_count = 1};
     if (pass == SBP_PASS_WEIGHT_GRADIENT && node->weight_count == 0)
@@ -201,7 +201,7 @@ static double pass_s(const struct sbp_checker *c, int op, enum sbp_pass pass)
 
 /* Seconds of a program, by what they are for. */
 struct ledger {
-    struct sbp_checker *c;
+    struct sbp_verification *c;
     const struct sbp_program *program;
     double *section[SBP_SECTIONS]; /* (op_count) work of each operator as the program has it */
     bool *again;                   /* (op_count) formed again */
@@ -209,7 +209,7 @@ struct ledger {
 
 static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
 {
-    const struct sbp_checker *c = l->c;
+    const struct sbp_verification *c = l->c;
     const struct sbp_buffer *buffer = l->program->buffer;
     double bytes = 0;
     if (instr->kind == SBP_INSTR_ADD_GRADIENT)
@@ -226,7 +226,7 @@ static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
 /* Gradient and weight read, weight written, and so for the master copy and every moment. */
 static double update_s(const struct ledger *l, const struct sbp_instr *instr)
 {
-    const struct sbp_checker *c = l->c;
+    const struct sbp_verification *c = l->c;
     const struct sbp_update *update = &c->graph->training.update;
     const int moments = update->optimizer != SBP_SGD ? 2 : update->momentum > 0 ? 1 : 0;
     const int64_t a_parameter = c->bytes.gradient + 2 * c->bytes.weight + 2 * c->bytes.master +
@@ -237,7 +237,7 @@ static double update_s(const struct ledger *l, const struct sbp_instr *instr)
 
 static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *instr)
 {
-    const struct sbp_checker *c = l->c;
+    const struct sbp_verification *c = l->c;
     double compute_s = 0, communication_s = 0;
     if (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) {
         l->section[instr->section][instr->op] += instr->compute_s;
@@ -250,9 +250,9 @@ static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *ins
     } else {
         compute_s = moved_s(l, instr);
     }
-    if (!sbp_check_near(communication_s, instr->communication_s) ||
-        !sbp_check_near(compute_s, instr->compute_s))
-        return sbp_check_refuse(
+    if (!sbp_verify_near(communication_s, instr->communication_s) ||
+        !sbp_verify_near(compute_s, instr->compute_s))
+        return sbp_verify_refuse(
             c, "%s: price: %s %s of %g elements takes %.12g s, the plan says %.12g s",
             instr->op >= 0 ? c->graph->op[instr->op].name : "the step", sbp_instr_name(instr->kind),
             is_transfer(instr) ? sbp_collective_name(instr->box.kind) : "",
@@ -263,7 +263,7 @@ static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *ins
 
 static enum sbp_status check_passes(const struct ledger *l, int op)
 {
-    const struct sbp_checker *c = l->c;
+    const struct sbp_verification *c = l->c;
     const bool phases = sbp_op_has_weight_phase(c->graph, op);
     const bool inputs = sbp_op_forms_input_gradient(c->graph, op);
     const bool works = inputs || c->graph->op[op].weight_count > 0;
@@ -279,15 +279,15 @@ static enum sbp_status check_passes(const struct ledger *l, int op)
                              phases ? input_s : input_s + weight_s, phases ? weight_s : 0};
     static const char *const names[] = {"forward", "recompute", "backward", "backward-weight"};
     for (int i = 0; i < 4; i++)
-        if (!sbp_check_near(mine_s[i], given_s[i]))
-            return sbp_check_refuse(c, "%s: price: %s takes %.12g s, the plan says %.12g s",
-                                    c->graph->op[op].name, names[i], mine_s[i], given_s[i]);
+        if (!sbp_verify_near(mine_s[i], given_s[i]))
+            return sbp_verify_refuse(c, "%s: price: %s takes %.12g s, the plan says %.12g s",
+                                     c->graph->op[op].name, names[i], mine_s[i], given_s[i]);
     return SBP_OK;
 }
 
 /* The list of collectives that the plan file carries says the same: a member's share of n, but
  * where all members have all of it. Those inside operators need not come out whole. */
-static enum sbp_status check_calls(struct sbp_checker *c, const struct sbp_program *program)
+static enum sbp_status check_calls(struct sbp_verification *c, const struct sbp_program *program)
 {
     struct sbp_call *calls = NULL;
     int count = 0, at = 0;
@@ -297,22 +297,23 @@ static enum sbp_status check_calls(struct sbp_checker *c, const struct sbp_progr
         const enum sbp_collective kind = instr->box.kind;
         const bool all =
             kind == SBP_ALL_REDUCE || kind == SBP_SEND_RECV || kind == SBP_BROADCAST_COLL;
-        const double share = all ? 1 : (double)sbp_check_members(c, instr->box.axes);
+        const double share = all ? 1 : (double)sbp_verify_members(c, instr->box.axes);
         const double n =
             instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
         for (int k = 0; is_transfer(instr) && kind != SBP_LOCAL && k < instr->times; k++, at++)
             if (at >= count || calls[at].kind != kind || calls[at].axes != instr->box.axes ||
                 fabs((double)calls[at].count * share - n) > share)
-                return sbp_check_refuse(c,
-                                        "collective %d of the list is not instruction %d, %s of "
-                                        "%g elements",
-                                        at, i, sbp_collective_name(kind), n);
+                return sbp_verify_refuse(c,
+                                         "collective %d of the list is not instruction %d, %s of "
+                                         "%g elements",
+                                         at, i, sbp_collective_name(kind), n);
     }
-    return at == count ? SBP_OK
-                       : sbp_check_refuse(c, "%d collectives are listed, %d are called", count, at);
+    return at == count
+               ? SBP_OK
+               : sbp_verify_refuse(c, "%d collectives are listed, %d are called", count, at);
 }
 
-static enum sbp_status check_program(struct sbp_checker *c, const struct sbp_program *program)
+static enum sbp_status check_program(struct sbp_verification *c, const struct sbp_program *program)
 {
     struct ledger ledger = {.c = c, .program = program};
     ledger.again = SBP_NEW(&c->scratch, bool, c->graph->op_count);
@@ -338,7 +339,7 @@ struct sums {
     double by_cause_s[SBP_CAUSES];
 };
 
-static double sent_bytes(const struct sbp_checker *c, const struct sbp_program *program,
+static double sent_bytes(const struct sbp_verification *c, const struct sbp_program *program,
                          const struct sbp_instr *instr)
 {
     struct sbp_group group;
@@ -351,14 +352,14 @@ static double sent_bytes(const struct sbp_checker *c, const struct sbp_program *
     return instr->times * alpha_beta_s(instr->box.kind, g, bytes_of(c, program, instr), 0, 1);
 }
 
-static void add_piece(const struct sbp_checker *c, const struct sbp_program *program, int chunk,
-                      struct sums *sums)
+static void add_piece(const struct sbp_verification *c, const struct sbp_program *program,
+                      int chunk, struct sums *sums)
 {
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
         const bool once = instr->section == SBP_SECTION_STEP;
         const double times = once ? 1 : (double)c->micro_batches;
-        if (!sbp_check_counts(instr, chunk))
+        if (!sbp_verify_counts(instr, chunk))
             continue;
         *(once                                      ? &sums->optimizer_s
           : instr->section == SBP_SECTION_RECOMPUTE ? &sums->recompute_s
@@ -368,17 +369,17 @@ static void add_piece(const struct sbp_checker *c, const struct sbp_program *pro
     }
 }
 
-static enum sbp_status check_totals(const struct sbp_checker *c, struct sums *sums)
+static enum sbp_status check_totals(const struct sbp_verification *c, struct sums *sums)
 {
     const struct sbp_step_totals *totals = &c->step->totals;
     const double stages = c->step->stages;
     double communication_s = 0;
     for (int cause = 0; cause < SBP_CAUSES; cause++) {
         communication_s += sums->by_cause_s[cause] / stages;
-        if (!sbp_check_near(sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]))
-            return sbp_check_refuse(c, "price: %s makes %.12g s, the plan says %.12g s",
-                                    sbp_cause_name((enum sbp_cause)cause),
-                                    sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]);
+        if (!sbp_verify_near(sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]))
+            return sbp_verify_refuse(c, "price: %s makes %.12g s, the plan says %.12g s",
+                                     sbp_cause_name((enum sbp_cause)cause),
+                                     sums->by_cause_s[cause] / stages, totals->by_cause_s[cause]);
     }
     const struct {
         const char *name;
@@ -389,13 +390,13 @@ static enum sbp_status check_totals(const struct sbp_checker *c, struct sums *su
                  {"optimizer", sums->optimizer_s / stages, totals->optimizer_s},
                  {"communication in bytes", sums->bytes / stages, totals->communication_bytes}};
     for (size_t i = 0; i < sizeof total / sizeof *total; i++)
-        if (!sbp_check_near(total[i].mine, total[i].given))
-            return sbp_check_refuse(c, "price: %s adds up to %.12g, the plan says %.12g",
-                                    total[i].name, total[i].mine, total[i].given);
+        if (!sbp_verify_near(total[i].mine, total[i].given))
+            return sbp_verify_refuse(c, "price: %s adds up to %.12g, the plan says %.12g",
+                                     total[i].name, total[i].mine, total[i].given);
     return SBP_OK;
 }
 
-enum sbp_status sbp_check_price(struct sbp_checker *c)
+enum sbp_status sbp_verify_price(struct sbp_verification *c)
 {
     struct sums sums = {0};
     for (int i = 0; i < c->step->program_count; i++) {

@@ -12,7 +12,8 @@ static bool same_state(struct sbp_state a, struct sbp_state b)
     return a.kind == b.kind && (a.kind != SBP_SPLIT || a.dim == b.dim);
 }
 
-bool sbp_check_same(const struct sbp_checker *c, const struct sbp_dist *a, const struct sbp_dist *b)
+bool sbp_verify_same(const struct sbp_verification *c, const struct sbp_dist *a,
+                     const struct sbp_dist *b)
 {
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
         if (!same_state(a->axis[axis], b->axis[axis]))
@@ -20,7 +21,7 @@ bool sbp_check_same(const struct sbp_checker *c, const struct sbp_dist *a, const
     return true;
 }
 
-struct sbp_dist sbp_check_dual(const struct sbp_dist *dist)
+struct sbp_dist sbp_verify_dual(const struct sbp_dist *dist)
 {
     struct sbp_dist dual = *dist;
     for (int axis = 0; axis < SBP_MAX_AXES; axis++)
@@ -30,7 +31,7 @@ struct sbp_dist sbp_check_dual(const struct sbp_dist *dist)
     return dual;
 }
 
-int64_t sbp_check_members(const struct sbp_checker *c, sbp_axes axes)
+int64_t sbp_verify_members(const struct sbp_verification *c, sbp_axes axes)
 {
     int64_t members = 1;
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -38,13 +39,13 @@ int64_t sbp_check_members(const struct sbp_checker *c, sbp_axes axes)
     return members;
 }
 
-bool sbp_check_is_free(const struct sbp_checker *c, int tensor)
+bool sbp_verify_is_free(const struct sbp_verification *c, int tensor)
 {
     return c->graph->tensor[tensor].producer < 0 &&
            !(tensor == c->graph->input && c->graph->input_split);
 }
 
-static const struct sbp_role *role_of(const struct sbp_checker *c, int op, int axis)
+static const struct sbp_role *role_of(const struct sbp_verification *c, int op, int axis)
 {
     return &c->graph->op[op].entry->role[c->role[op][axis]];
 }
@@ -56,7 +57,7 @@ static struct sbp_dist nowhere(void)
     return dist;
 }
 
-struct sbp_dist sbp_check_input(const struct sbp_checker *c, int op, int input)
+struct sbp_dist sbp_verify_input(const struct sbp_verification *c, int op, int input)
 {
     struct sbp_dist dist = nowhere();
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -64,7 +65,7 @@ struct sbp_dist sbp_check_input(const struct sbp_checker *c, int op, int input)
     return dist;
 }
 
-struct sbp_dist sbp_check_output(const struct sbp_checker *c, int op)
+struct sbp_dist sbp_verify_output(const struct sbp_verification *c, int op)
 {
     struct sbp_dist dist = nowhere();
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -80,7 +81,7 @@ static struct sbp_state stored(const struct sbp_op_node *node, int weight, struc
     return state;
 }
 
-struct sbp_dist sbp_check_weight(const struct sbp_checker *c, int op, int weight)
+struct sbp_dist sbp_verify_weight(const struct sbp_verification *c, int op, int weight)
 {
     struct sbp_dist dist = nowhere();
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -89,7 +90,7 @@ struct sbp_dist sbp_check_weight(const struct sbp_checker *c, int op, int weight
 }
 
 /* Axes on which a weight's gradient is a partial sum. */
-static sbp_axes shared_by(const struct sbp_checker *c, int op, int weight)
+static sbp_axes shared_by(const struct sbp_verification *c, int op, int weight)
 {
     sbp_axes shared = 0;
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
@@ -98,7 +99,7 @@ static sbp_axes shared_by(const struct sbp_checker *c, int op, int weight)
     return shared;
 }
 
-struct sbp_factor sbp_check_factor(const struct sbp_checker *c, int op)
+struct sbp_factor sbp_verify_factor(const struct sbp_verification *c, int op)
 {
     struct sbp_factor factor;
     for (int role = 0; role < SBP_MAX_ROLES; role++)
@@ -108,8 +109,8 @@ struct sbp_factor sbp_check_factor(const struct sbp_checker *c, int op)
     return factor;
 }
 
-enum sbp_status sbp_check_block(const struct sbp_checker *c, int tensor,
-                                const struct sbp_dist *dist, int64_t *elements)
+enum sbp_status sbp_verify_block(const struct sbp_verification *c, int tensor,
+                                 const struct sbp_dist *dist, int64_t *elements)
 {
     const struct sbp_tensor *t = &c->graph->tensor[tensor];
     int64_t left[SBP_MAX_DIMS];
@@ -120,19 +121,19 @@ enum sbp_status sbp_check_block(const struct sbp_checker *c, int tensor,
         if (state.kind != SBP_SPLIT)
             continue;
         if (state.dim >= SBP_MAX_DIMS || left[state.dim] % parts != 0)
-            return sbp_check_refuse(c, "%s: axis %d makes %lld parts of %lld of dimension %d",
-                                    t->name, axis, (long long)parts,
-                                    (long long)left[state.dim % SBP_MAX_DIMS], state.dim);
+            return sbp_verify_refuse(c, "%s: axis %d makes %lld parts of %lld of dimension %d",
+                                     t->name, axis, (long long)parts,
+                                     (long long)left[state.dim % SBP_MAX_DIMS], state.dim);
         left[state.dim] /= parts;
     }
     *elements = 1;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
         if (!sbp_mul_i64(*elements, left[dim], elements))
-            return sbp_check_refuse(c, "%s: a block passes 2^63 elements", t->name);
+            return sbp_verify_refuse(c, "%s: a block passes 2^63 elements", t->name);
     return SBP_OK;
 }
 
-enum sbp_status sbp_check_note(struct sbp_checker *c, int tensor, const struct sbp_dist *dist)
+enum sbp_status sbp_verify_note(struct sbp_verification *c, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_tensor *t = &c->graph->tensor[tensor];
     for (int axis = 0; axis < c->mesh->axis_count; axis++) {
@@ -140,8 +141,8 @@ enum sbp_status sbp_check_note(struct sbp_checker *c, int tensor, const struct s
         if (state.kind != SBP_SPLIT)
             continue;
         if (state.dim >= SBP_MAX_DIMS || t->shape.dim_class[state.dim] == SBP_NO_CLASS)
-            return sbp_check_refuse(c, "%s: axis %d splits dimension %d, which nothing may split",
-                                    t->name, axis, state.dim);
+            return sbp_verify_refuse(c, "%s: axis %d splits dimension %d, which nothing may split",
+                                     t->name, axis, state.dim);
         c->split[t->shape.dim_class[state.dim]] |= (sbp_axes)1 << axis;
     }
     return SBP_OK;
@@ -150,7 +151,7 @@ enum sbp_status sbp_check_note(struct sbp_checker *c, int tensor, const struct s
 /* ---- roles ---------------------------------------------------------------------------------- */
 
 /* A follower runs in the role that reads what its input rests as. */
-static enum sbp_status find_role(struct sbp_checker *c, int op, int axis)
+static enum sbp_status find_role(struct sbp_verification *c, int op, int axis)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     const struct sbp_op_entry *entry = node->entry;
@@ -162,18 +163,18 @@ static enum sbp_status find_role(struct sbp_checker *c, int op, int axis)
                 break;
     }
     if (role >= entry->role_count)
-        return sbp_check_refuse(c, "%s: %s has no such role on axis %d", node->name, entry->name,
-                                axis);
+        return sbp_verify_refuse(c, "%s: %s has no such role on axis %d", node->name, entry->name,
+                                 axis);
     c->role[op][axis] = (uint8_t)role;
     return SBP_OK;
 }
 
-static enum sbp_status check_zero(const struct sbp_checker *c, int op)
+static enum sbp_status check_zero(const struct sbp_verification *c, int op)
 {
     const uint8_t level = c->strategy->zero[op];
     if (level > 3 && level != SBP_ZERO_DEFAULT)
-        return sbp_check_refuse(c, "%s: ZeRO level %d, legal are 0 to 3", c->graph->op[op].name,
-                                level);
+        return sbp_verify_refuse(c, "%s: ZeRO level %d, legal are 0 to 3", c->graph->op[op].name,
+                                 level);
     return SBP_OK;
 }
 
@@ -193,22 +194,22 @@ static bool may_rest(struct sbp_state made, struct sbp_state rest)
     }
 }
 
-static enum sbp_status check_rest(struct sbp_checker *c, int op)
+static enum sbp_status check_rest(struct sbp_verification *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     if (node->output < 0)
         return SBP_OK;
-    const struct sbp_dist made = sbp_check_output(c, op);
+    const struct sbp_dist made = sbp_verify_output(c, op);
     const struct sbp_dist *rest = &c->strategy->rest[node->output];
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
         if (!may_rest(made.axis[axis], rest->axis[axis]))
-            return sbp_check_refuse(c, "%s: its output cannot rest so on axis %d", node->name,
-                                    axis);
-    SBP_TRY(sbp_check_note(c, node->output, &made));
-    return sbp_check_note(c, node->output, rest);
+            return sbp_verify_refuse(c, "%s: its output cannot rest so on axis %d", node->name,
+                                     axis);
+    SBP_TRY(sbp_verify_note(c, node->output, &made));
+    return sbp_verify_note(c, node->output, rest);
 }
 
-static enum sbp_status check_model_input(struct sbp_checker *c)
+static enum sbp_status check_model_input(struct sbp_verification *c)
 {
     const int input = c->graph->input;
     if (input < 0 || !c->graph->input_split)
@@ -216,13 +217,13 @@ static enum sbp_status check_model_input(struct sbp_checker *c)
     const struct sbp_dist *rest = &c->strategy->rest[input];
     for (int axis = 0; axis < c->mesh->axis_count; axis++)
         if (rest->axis[axis].kind != SBP_SPLIT)
-            return sbp_check_refuse(c, "the model's input rests unsplit on axis %d", axis);
-    return sbp_check_note(c, input, rest);
+            return sbp_verify_refuse(c, "the model's input rests unsplit on axis %d", axis);
+    return sbp_verify_note(c, input, rest);
 }
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-static int level_of(const struct sbp_checker *c, int op)
+static int level_of(const struct sbp_verification *c, int op)
 {
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     if (parallel->owner != SBP_OWNER_NONE)
@@ -230,8 +231,8 @@ static int level_of(const struct sbp_checker *c, int op)
     return c->strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)parallel->zero : c->strategy->zero[op];
 }
 
-enum sbp_status sbp_check_hold(struct sbp_checker *c, int first, int end,
-                               struct sbp_held_weight *held)
+enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,
+                                struct sbp_held_weight *held)
 {
     for (int tensor = 0; tensor < c->graph->tensor_count; tensor++)
         held[tensor] = (struct sbp_held_weight){.op = -1};
@@ -240,34 +241,34 @@ enum sbp_status sbp_check_hold(struct sbp_checker *c, int first, int end,
             struct sbp_held_weight *h = &held[c->graph->op[op].weight[w]];
             if (h->uses++ > 0)
                 continue;
-            const struct sbp_dist dist = sbp_check_weight(c, op, w);
+            const struct sbp_dist dist = sbp_verify_weight(c, op, w);
             h->op = op;
             h->index = w;
             h->shared = shared_by(c, op, w);
-            h->members = sbp_check_members(c, h->shared);
+            h->members = sbp_verify_members(c, h->shared);
             h->level = h->members > 1 ? level_of(c, op) : 0;
-            SBP_TRY(sbp_check_block(c, c->graph->op[op].weight[w], &dist, &h->local));
+            SBP_TRY(sbp_verify_block(c, c->graph->op[op].weight[w], &dist, &h->local));
             h->shard = h->level > 0 ? (h->local - 1) / h->members + 1 : h->local;
         }
     return SBP_OK;
 }
 
 /* Users of one weight hold it alike. */
-static enum sbp_status check_ties(struct sbp_checker *c)
+static enum sbp_status check_ties(struct sbp_verification *c)
 {
     struct sbp_held_weight *held =
         SBP_NEW(&c->scratch, struct sbp_held_weight, c->graph->tensor_count);
     if (held == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_check_hold(c, 0, c->graph->op_count, held));
+    SBP_TRY(sbp_verify_hold(c, 0, c->graph->op_count, held));
     for (int op = 0; op < c->graph->op_count; op++)
         for (int w = 0; w < c->graph->op[op].weight_count; w++) {
             const struct sbp_held_weight *h = &held[c->graph->op[op].weight[w]];
-            const struct sbp_dist mine = sbp_check_weight(c, op, w);
-            const struct sbp_dist other = sbp_check_weight(c, h->op, h->index);
-            if (!sbp_check_same(c, &mine, &other))
-                return sbp_check_refuse(c, "%s and %s share a weight and hold it differently",
-                                        c->graph->op[h->op].name, c->graph->op[op].name);
+            const struct sbp_dist mine = sbp_verify_weight(c, op, w);
+            const struct sbp_dist other = sbp_verify_weight(c, h->op, h->index);
+            if (!sbp_verify_same(c, &mine, &other))
+                return sbp_verify_refuse(c, "%s and %s share a weight and hold it differently",
+                                         c->graph->op[h->op].name, c->graph->op[op].name);
         }
     return SBP_OK;
 }
@@ -275,7 +276,7 @@ static enum sbp_status check_ties(struct sbp_checker *c)
 /* ---- fixes ---------------------------------------------------------------------------------- */
 
 /* The output rests on a level's axes in as many ways as are fixed for each state. */
-static enum sbp_status check_fixed_rest(const struct sbp_checker *c, const struct sbp_fix *fix,
+static enum sbp_status check_fixed_rest(const struct sbp_verification *c, const struct sbp_fix *fix,
                                         int op)
 {
     static const struct sbp_state STATES[SBP_REST_STATES] = {{SBP_SPLIT, SBP_DIM_BATCH},
@@ -292,13 +293,14 @@ static enum sbp_status check_fixed_rest(const struct sbp_checker *c, const struc
                     same_state(c->strategy->rest[tensor].axis[axis], STATES[i]))
                     ways *= c->mesh->axis[axis].size;
             if (ways != fix->rest[i][level])
-                return sbp_check_refuse(c, "%s: its output is fixed to rest otherwise at \"%s\"",
-                                        c->graph->op[op].name, c->step->cluster.level[level].name);
+                return sbp_verify_refuse(c, "%s: its output is fixed to rest otherwise at \"%s\"",
+                                         c->graph->op[op].name, c->step->cluster.level[level].name);
         }
     return SBP_OK;
 }
 
-static enum sbp_status check_fix(const struct sbp_checker *c, const struct sbp_fix *fix, int op)
+static enum sbp_status check_fix(const struct sbp_verification *c, const struct sbp_fix *fix,
+                                 int op)
 {
     const struct sbp_op_entry *entry = c->graph->op[op].entry;
     for (int role = 0; role < entry->role_count; role++)
@@ -308,22 +310,22 @@ static enum sbp_status check_fix(const struct sbp_checker *c, const struct sbp_f
                 if (c->mesh->axis[axis].level == level && c->role[op][axis] == role)
                     factor *= c->mesh->axis[axis].size;
             if (fix->factor[role][level] != SBP_ANY && fix->factor[role][level] != factor)
-                return sbp_check_refuse(c,
-                                        "%s: role %s is fixed to %lld at level \"%s\" and is %lld",
-                                        c->graph->op[op].name, entry->role[role].name,
-                                        (long long)fix->factor[role][level],
-                                        c->step->cluster.level[level].name, (long long)factor);
+                return sbp_verify_refuse(c,
+                                         "%s: role %s is fixed to %lld at level \"%s\" and is %lld",
+                                         c->graph->op[op].name, entry->role[role].name,
+                                         (long long)fix->factor[role][level],
+                                         c->step->cluster.level[level].name, (long long)factor);
         }
     const int zero = c->strategy->zero[op] == SBP_ZERO_DEFAULT ? (int)c->plan->cut.parallel.zero
                                                                : c->strategy->zero[op];
     if (fix->zero != SBP_ANY && zero != fix->zero)
-        return sbp_check_refuse(c, "%s: ZeRO is fixed to %d and is %d", c->graph->op[op].name,
-                                fix->zero, zero);
+        return sbp_verify_refuse(c, "%s: ZeRO is fixed to %d and is %d", c->graph->op[op].name,
+                                 fix->zero, zero);
     return fix->rests ? check_fixed_rest(c, fix, op) : SBP_OK;
 }
 
 /* Repeats are fixed as their sites are, followers also by themselves. */
-static bool has_own_fix(const struct sbp_checker *c, int op)
+static bool has_own_fix(const struct sbp_verification *c, int op)
 {
     bool has = false;
     for (int i = 0; c->graph->op[op].entry->follows && i < c->request->fix_count; i++)
@@ -331,7 +333,7 @@ static bool has_own_fix(const struct sbp_checker *c, int op)
     return has;
 }
 
-static enum sbp_status check_fixes(const struct sbp_checker *c)
+static enum sbp_status check_fixes(const struct sbp_verification *c)
 {
     for (int i = 0; c->request != NULL && i < c->request->fix_count; i++)
         for (int op = 0; op < c->graph->op_count; op++) {
@@ -346,7 +348,7 @@ static enum sbp_status check_fixes(const struct sbp_checker *c)
 
 /* The digit that an axis has in an index of a class (base/math/digits.h): digits of axes that split
  * the class stand in mesh order, the most significant first, then the rest. -1: it has none. */
-static int64_t digit_of(const struct sbp_checker *c, int dim_class, int64_t index, int axis)
+static int64_t digit_of(const struct sbp_verification *c, int dim_class, int64_t index, int axis)
 {
     int64_t left = c->graph->dim_class[dim_class].size;
     const sbp_axes split = c->split[dim_class];
@@ -360,14 +362,14 @@ static int64_t digit_of(const struct sbp_checker *c, int dim_class, int64_t inde
     return -1;
 }
 
-static int class_of(const struct sbp_checker *c, int tensor, int dim)
+static int class_of(const struct sbp_verification *c, int tensor, int dim)
 {
     return c->graph->tensor[tensor].shape.dim_class[dim];
 }
 
 /* Where an axis splits queries and keys, a device's heads read keys that it has: looked up head by
  * head. */
-static enum sbp_status check_heads(const struct sbp_checker *c, int op)
+static enum sbp_status check_heads(const struct sbp_verification *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     const int queries = class_of(c, node->input[0], SBP_DIM_FEATURE);
@@ -381,16 +383,16 @@ static enum sbp_status check_heads(const struct sbp_checker *c, int op)
         const int64_t group = heads / c->graph->dim_class[keys].size;
         for (int64_t head = 0; head < heads; head++)
             if (digit_of(c, queries, head, axis) != digit_of(c, keys, head / group, axis))
-                return sbp_check_refuse(c,
-                                        "%s: on axis %d head %lld lies with another device than "
-                                        "its keys",
-                                        node->name, axis, (long long)head);
+                return sbp_verify_refuse(c,
+                                         "%s: on axis %d head %lld lies with another device than "
+                                         "its keys",
+                                         node->name, axis, (long long)head);
     }
     return SBP_OK;
 }
 
 /* Rows of an image lie one behind the other: the devices' order is the rows'. */
-static enum sbp_status check_rows(const struct sbp_checker *c, int op, int tensor)
+static enum sbp_status check_rows(const struct sbp_verification *c, int op, int tensor)
 {
     const int rows = class_of(c, tensor, SBP_DIM_SEQUENCE);
     int64_t last = 0;
@@ -404,14 +406,14 @@ static enum sbp_status check_rows(const struct sbp_checker *c, int op, int tenso
                 owner = owner * c->mesh->axis[axis].size + digit_of(c, rows, row, axis);
         }
         if (owner < last)
-            return sbp_check_refuse(c, "%s: row %lld lies before a row that comes first",
-                                    c->graph->op[op].name, (long long)row);
+            return sbp_verify_refuse(c, "%s: row %lld lies before a row that comes first",
+                                     c->graph->op[op].name, (long long)row);
         last = owner;
     }
     return SBP_OK;
 }
 
-static enum sbp_status check_composite(const struct sbp_checker *c, int op)
+static enum sbp_status check_composite(const struct sbp_verification *c, int op)
 {
     switch (c->graph->op[op].kind) {
     case SBP_OP_GROUPED_ATTENTION:
@@ -425,18 +427,18 @@ static enum sbp_status check_composite(const struct sbp_checker *c, int op)
     }
 }
 
-enum sbp_status sbp_check_digits(const struct sbp_checker *c)
+enum sbp_status sbp_verify_digits(const struct sbp_verification *c)
 {
     for (int i = 0; i < c->graph->class_count; i++) {
         const struct sbp_dim_class *dim_class = &c->graph->dim_class[i];
-        const int64_t parts = sbp_check_members(c, c->split[i]);
+        const int64_t parts = sbp_verify_members(c, c->split[i]);
         if (c->split[i] != c->strategy->split[i])
-            return sbp_check_refuse(c, "%s: axes %#x split it, the strategy says %#x",
-                                    dim_class->name, (unsigned)c->split[i],
-                                    (unsigned)c->strategy->split[i]);
+            return sbp_verify_refuse(c, "%s: axes %#x split it, the strategy says %#x",
+                                     dim_class->name, (unsigned)c->split[i],
+                                     (unsigned)c->strategy->split[i]);
         if (dim_class->size % parts != 0)
-            return sbp_check_refuse(c, "%s: all axes that split it make %lld parts of %lld",
-                                    dim_class->name, (long long)parts, (long long)dim_class->size);
+            return sbp_verify_refuse(c, "%s: all axes that split it make %lld parts of %lld",
+                                     dim_class->name, (long long)parts, (long long)dim_class->size);
     }
     for (int op = 0; op < c->graph->op_count; op++)
         SBP_TRY(check_composite(c, op));
@@ -445,21 +447,21 @@ enum sbp_status sbp_check_digits(const struct sbp_checker *c)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static enum sbp_status check_operands(struct sbp_checker *c, int op)
+static enum sbp_status check_operands(struct sbp_verification *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     for (int i = 0; i < node->input_count; i++) {
-        const struct sbp_dist dist = sbp_check_input(c, op, i);
-        SBP_TRY(sbp_check_note(c, node->input[i], &dist));
+        const struct sbp_dist dist = sbp_verify_input(c, op, i);
+        SBP_TRY(sbp_verify_note(c, node->input[i], &dist));
     }
     for (int w = 0; w < node->weight_count; w++) {
-        const struct sbp_dist dist = sbp_check_weight(c, op, w);
-        SBP_TRY(sbp_check_note(c, node->weight[w], &dist));
+        const struct sbp_dist dist = sbp_verify_weight(c, op, w);
+        SBP_TRY(sbp_verify_note(c, node->weight[w], &dist));
     }
     return check_rest(c, op);
 }
 
-enum sbp_status sbp_check_states(struct sbp_checker *c)
+enum sbp_status sbp_verify_states(struct sbp_verification *c)
 {
     SBP_TRY(check_model_input(c));
     for (int op = 0; op < c->graph->op_count; op++) {

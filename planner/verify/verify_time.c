@@ -35,47 +35,49 @@ static double work_s(const struct sbp_stage_cost *cost)
     return cost->forward_s + cost->recompute_s + cost->backward_input_s + cost->backward_weight_s;
 }
 
-static enum sbp_status check_cost(const struct sbp_checker *c, int stage, int chunk)
+static enum sbp_status check_cost(const struct sbp_verification *c, int stage, int chunk)
 {
     const int chunks = c->step->pieces / c->step->stages;
     const struct sbp_stage_cost *given = &c->step->cost[stage * chunks + chunk];
-    const struct sbp_stage_cost mine = cost_of(sbp_check_program(c, stage, chunk));
-    if (!sbp_check_near(mine.forward_s, given->forward_s) ||
-        !sbp_check_near(mine.recompute_s, given->recompute_s) ||
-        !sbp_check_near(mine.backward_input_s, given->backward_input_s) ||
-        !sbp_check_near(mine.backward_weight_s, given->backward_weight_s) ||
-        !sbp_check_near(mine.send_forward_s, given->send_forward_s) ||
-        !sbp_check_near(mine.send_backward_s, given->send_backward_s))
-        return sbp_check_refuse(c,
-                                "stage %d: a micro-batch is %.12g s of work, its timeline has "
-                                "%.12g s",
-                                stage, work_s(&mine), work_s(given));
+    const struct sbp_stage_cost mine = cost_of(sbp_verify_program(c, stage, chunk));
+    if (!sbp_verify_near(mine.forward_s, given->forward_s) ||
+        !sbp_verify_near(mine.recompute_s, given->recompute_s) ||
+        !sbp_verify_near(mine.backward_input_s, given->backward_input_s) ||
+        !sbp_verify_near(mine.backward_weight_s, given->backward_weight_s) ||
+        !sbp_verify_near(mine.send_forward_s, given->send_forward_s) ||
+        !sbp_verify_near(mine.send_backward_s, given->send_backward_s))
+        return sbp_verify_refuse(c,
+                                 "stage %d: a micro-batch is %.12g s of work, its timeline has "
+                                 "%.12g s",
+                                 stage, work_s(&mine), work_s(given));
     return SBP_OK;
 }
 
 /* What follows the last backward pass: sums of gradients, and the rest. With chunks of buckets the
  * sums over replicas are the buckets'. */
-static enum sbp_status check_end(const struct sbp_checker *c, int stage)
+static enum sbp_status check_end(const struct sbp_verification *c, int stage)
 {
     const struct sbp_stage_end *given = &c->step->end[stage];
     const int chunks = c->step->pieces / c->step->stages;
     double sync_s = 0, optimizer_s = 0;
     for (int chunk = 0; chunk < chunks; chunk++) {
-        const struct sbp_program *program = sbp_check_program(c, stage, chunk);
+        const struct sbp_program *program = sbp_verify_program(c, stage, chunk);
         for (int i = 0; i < program->instr_count; i++) {
             const struct sbp_instr *instr = &program->instr[i];
-            if (instr->section != SBP_SECTION_STEP || !sbp_check_counts(instr, chunk))
+            if (instr->section != SBP_SECTION_STEP || !sbp_verify_counts(instr, chunk))
                 continue;
             const bool sum = instr->cause == SBP_CAUSE_WEIGHT_GRADIENT &&
                              (instr->stages == 1 || c->plan->cut.parallel.chunk_factor == 0);
             *(sum ? &sync_s : &optimizer_s) += instr->compute_s + instr->communication_s;
         }
     }
-    if (!sbp_check_near(sync_s, given->sync_s) || !sbp_check_near(optimizer_s, given->optimizer_s))
-        return sbp_check_refuse(c,
-                                "stage %d: gradients are summed in %.12g s and the optimizer takes "
-                                "%.12g s, its timeline has %.12g s and %.12g s",
-                                stage, sync_s, optimizer_s, given->sync_s, given->optimizer_s);
+    if (!sbp_verify_near(sync_s, given->sync_s) ||
+        !sbp_verify_near(optimizer_s, given->optimizer_s))
+        return sbp_verify_refuse(
+            c,
+            "stage %d: gradients are summed in %.12g s and the optimizer takes "
+            "%.12g s, its timeline has %.12g s and %.12g s",
+            stage, sync_s, optimizer_s, given->sync_s, given->optimizer_s);
     return SBP_OK;
 }
 
@@ -89,7 +91,7 @@ static double steady_end_s(const struct sbp_stage_end *end)
                : end->optimizer_s;
 }
 
-static enum sbp_status check_buckets(const struct sbp_checker *c, int stage)
+static enum sbp_status check_buckets(const struct sbp_verification *c, int stage)
 {
     const struct sbp_stage_end *given = &c->step->end[stage];
     const struct sbp_cluster *cluster = &c->plan->workload.cluster;
@@ -97,16 +99,17 @@ static enum sbp_status check_buckets(const struct sbp_checker *c, int stage)
     if (launches == 0)
         return SBP_OK;
     for (int chunk = 0; chunk < c->step->pieces / c->step->stages; chunk++) {
-        const struct sbp_program *program = sbp_check_program(c, stage, chunk);
+        const struct sbp_program *program = sbp_verify_program(c, stage, chunk);
         for (int i = 0; i < program->instr_count; i++)
             launches -= program->instr[i].kind == SBP_INSTR_UPDATE;
     }
     const double seconds =
         given->optimizer_s + launches * cluster->kernel_launch_s +
         2 * (double)c->step->memory[stage].host_bytes / cluster->host_link_bytes_per_s;
-    if (!sbp_check_near(seconds, steady_end_s(given)))
-        return sbp_check_refuse(c, "stage %d: its states pass in %.12g s, its timeline has %.12g s",
-                                stage, seconds, steady_end_s(given));
+    if (!sbp_verify_near(seconds, steady_end_s(given)))
+        return sbp_verify_refuse(c,
+                                 "stage %d: its states pass in %.12g s, its timeline has %.12g s",
+                                 stage, seconds, steady_end_s(given));
     return SBP_OK;
 }
 
@@ -121,7 +124,7 @@ struct stage {
 };
 
 struct play {
-    const struct sbp_checker *c;
+    const struct sbp_verification *c;
     int stages, count;
     struct stage *stage;
     double *forward_s,
@@ -211,7 +214,7 @@ static double play_s(struct play *p)
     return step_s;
 }
 
-static enum sbp_status play_by_hand(struct sbp_checker *c, double *step_s)
+static enum sbp_status play_by_hand(struct sbp_verification *c, double *step_s)
 {
     struct play play = {.c = c, .stages = c->step->stages, .count = (int)c->micro_batches};
     const int64_t cells = (int64_t)play.stages * play.count;
@@ -230,7 +233,7 @@ static enum sbp_status play_by_hand(struct sbp_checker *c, double *step_s)
 
 /* ---- other schedules ------------------------------------------------------------------------ */
 
-static enum sbp_status simulate(struct sbp_checker *c, double *step_s)
+static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
 {
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     const struct sbp_timeline_request request = {.schedule = parallel->schedule,
@@ -250,7 +253,7 @@ static enum sbp_status simulate(struct sbp_checker *c, double *step_s)
 
 /* Nothing that a stage does one after the other takes longer than the step. What hides, and what
  * the next step may overlap with, is left out. */
-static enum sbp_status check_stage(const struct sbp_checker *c, int stage)
+static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
 {
     const int chunks = c->step->pieces / c->step->stages;
     double least_s = 0;
@@ -262,14 +265,14 @@ static enum sbp_status check_stage(const struct sbp_checker *c, int stage)
     SBP_TRY(check_buckets(c, stage));
     if (!sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule))
         least_s += steady_end_s(&c->step->end[stage]);
-    if (c->step->totals.step_s < least_s * (1 - SBP_CHECK_TOLERANCE))
-        return sbp_check_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
-                                least_s, c->step->totals.step_s);
+    if (c->step->totals.step_s < least_s * (1 - SBP_VERIFY_TOLERANCE))
+        return sbp_verify_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
+                                 least_s, c->step->totals.step_s);
     return SBP_OK;
 }
 
 /* One device after the other does everything: with one stage and nothing that hides a sum. */
-static enum sbp_status check_sum(const struct sbp_checker *c)
+static enum sbp_status check_sum(const struct sbp_verification *c)
 {
     const struct sbp_step_totals *totals = &c->step->totals;
     const double sum_s =
@@ -277,13 +280,13 @@ static enum sbp_status check_sum(const struct sbp_checker *c)
     if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) &&
         !c->plan->cut.parallel.offload &&
         !sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule) &&
-        !sbp_check_near(sum_s, totals->step_s))
-        return sbp_check_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
-                                totals->step_s);
+        !sbp_verify_near(sum_s, totals->step_s))
+        return sbp_verify_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
+                                 totals->step_s);
     return SBP_OK;
 }
 
-enum sbp_status sbp_check_time(struct sbp_checker *c)
+enum sbp_status sbp_verify_time(struct sbp_verification *c)
 {
     const struct sbp_parallel *parallel = &c->plan->cut.parallel;
     const bool by_hand =
@@ -294,8 +297,9 @@ enum sbp_status sbp_check_time(struct sbp_checker *c)
         SBP_TRY(check_stage(c, stage));
     SBP_TRY(check_sum(c));
     SBP_TRY(by_hand ? play_by_hand(c, &step_s) : simulate(c, &step_s));
-    if (!sbp_check_near(step_s, c->step->totals.step_s))
-        return sbp_check_refuse(c, "played once more the step takes %.17g s, the plan says %.17g s",
-                                step_s, c->step->totals.step_s);
+    if (!sbp_verify_near(step_s, c->step->totals.step_s))
+        return sbp_verify_refuse(c,
+                                 "played once more the step takes %.17g s, the plan says %.17g s",
+                                 step_s, c->step->totals.step_s);
     return SBP_OK;
 }

@@ -3,7 +3,7 @@
 
 /* ---- weights -------------------------------------------------------------------------------- */
 
-struct sbp_dist sbp_flow_partial(const struct sbp_dist *dist, sbp_axes shared)
+struct sbp_dist sbp_verify_flow_partial(const struct sbp_dist *dist, sbp_axes shared)
 {
     struct sbp_dist gradient = *dist;
     for (int axis = 0; axis < SBP_MAX_AXES; axis++)
@@ -24,49 +24,50 @@ static enum sbp_status check_exchange(const struct sbp_flow *f, const struct sbp
     const int64_t elements = owner == SBP_OWNER_NONE ? held->shard * held->members : held->local;
     if (held->level == 0 || instr->box.kind != kind || instr->box.axes != held->shared ||
         instr->box.elements != elements)
-        return sbp_check_refuse(f->c, "%s: the %s of its states is none of %lld elements over %lld",
-                                f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind),
-                                (long long)elements, (long long)held->members);
-    SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
-    return sbp_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
+        return sbp_verify_refuse(f->c,
+                                 "%s: the %s of its states is none of %lld elements over %lld",
+                                 f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind),
+                                 (long long)elements, (long long)held->members);
+    SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
+    return sbp_verify_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
 }
 
-enum sbp_status sbp_flow_gather(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_gather(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     SBP_TRY(check_exchange(f, instr, SBP_ALL_GATHER));
     if (instr->section == SBP_SECTION_STEP) {
         f->gathered[instr->tensor]++;
         return f->updated[instr->tensor] == 1
                    ? SBP_OK
-                   : sbp_check_refuse(f->c, "%s: is gathered before it is updated",
-                                      f->graph->tensor[instr->tensor].name);
+                   : sbp_verify_refuse(f->c, "%s: is gathered before it is updated",
+                                       f->graph->tensor[instr->tensor].name);
     }
     const struct sbp_held_weight *held = &f->held[instr->tensor];
-    const struct sbp_dist dist = sbp_check_weight(f->c, held->op, held->index);
-    return sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &dist);
+    const struct sbp_dist dist = sbp_verify_weight(f->c, held->op, held->index);
+    return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &dist);
 }
 
-enum sbp_status sbp_flow_convert(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_convert(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
     if (held->op < 0)
-        return sbp_check_refuse(f->c, "%s: is converted and not held",
-                                f->graph->tensor[instr->tensor].name);
-    const struct sbp_dist dist = sbp_check_weight(f->c, held->op, held->index);
-    SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
-    return sbp_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &dist);
+        return sbp_verify_refuse(f->c, "%s: is converted and not held",
+                                 f->graph->tensor[instr->tensor].name);
+    const struct sbp_dist dist = sbp_verify_weight(f->c, held->op, held->index);
+    SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_IN, instr->tensor));
+    return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &dist);
 }
 
-enum sbp_status sbp_flow_scatter(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_scatter(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     SBP_TRY(check_exchange(f, instr, SBP_REDUCE_SCATTER));
     const struct sbp_held_weight *held = &f->held[instr->tensor];
-    const struct sbp_dist dist = sbp_check_weight(f->c, held->op, held->index);
-    const struct sbp_dist formed = sbp_flow_partial(&dist, held->shared);
+    const struct sbp_dist dist = sbp_verify_weight(f->c, held->op, held->index);
+    const struct sbp_dist formed = sbp_verify_flow_partial(&dist, held->shared);
     if (f->formed[instr->tensor] != held->uses ||
-        !sbp_check_same(f->c, &f->gradient[instr->tensor], &formed))
-        return sbp_check_refuse(f->c, "%s: its gradient is scattered before it is there",
-                                f->graph->tensor[instr->tensor].name);
+        !sbp_verify_same(f->c, &f->gradient[instr->tensor], &formed))
+        return sbp_verify_refuse(f->c, "%s: its gradient is scattered before it is there",
+                                 f->graph->tensor[instr->tensor].name);
     f->gradient[instr->tensor] = dist; /* of a shard of each block */
     return SBP_OK;
 }
@@ -77,70 +78,70 @@ static bool is_summed(const struct sbp_flow *f, int tensor)
     const struct sbp_held_weight *held = &f->held[tensor];
     if (held->op < 0)
         return false;
-    const struct sbp_dist dist = sbp_check_weight(f->c, held->op, held->index);
-    return f->formed[tensor] == held->uses && sbp_check_same(f->c, &f->gradient[tensor], &dist);
+    const struct sbp_dist dist = sbp_verify_weight(f->c, held->op, held->index);
+    return f->formed[tensor] == held->uses && sbp_verify_same(f->c, &f->gradient[tensor], &dist);
 }
 
-enum sbp_status sbp_flow_update(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
     const char *name = f->graph->tensor[instr->tensor].name;
     f->updated[instr->tensor]++;
     if (held->op < 0)
-        return sbp_check_refuse(f->c, "%s: is updated and not held", name);
+        return sbp_verify_refuse(f->c, "%s: is updated and not held", name);
     if (!is_summed(f, instr->tensor) ||
         (f->c->holders[instr->tensor] > 1 && f->stage_sums[instr->tensor] == 0))
-        return sbp_check_refuse(f->c, "%s: is updated from a gradient that is not summed", name);
-    if (f->norm_sums != sbp_check_norm_sums(f))
-        return sbp_check_refuse(f->c, "%s: is updated before the norm of all gradients is summed",
-                                name);
+        return sbp_verify_refuse(f->c, "%s: is updated from a gradient that is not summed", name);
+    if (f->norm_sums != sbp_verify_norm_sums(f))
+        return sbp_verify_refuse(f->c, "%s: is updated before the norm of all gradients is summed",
+                                 name);
     if (f->program->updated[instr->tensor] != held->shard)
-        return sbp_check_refuse(f->c, "%s: %lld parameters are updated, the device has %lld", name,
-                                (long long)f->program->updated[instr->tensor],
-                                (long long)held->shard);
-    SBP_TRY(sbp_flow_owner(f, instr, SBP_AT_W, instr->tensor));
-    return sbp_flow_owner(f, instr, SBP_AT_DW, instr->tensor);
+        return sbp_verify_refuse(f->c, "%s: %lld parameters are updated, the device has %lld", name,
+                                 (long long)f->program->updated[instr->tensor],
+                                 (long long)held->shard);
+    SBP_TRY(sbp_verify_flow_owner(f, instr, SBP_AT_W, instr->tensor));
+    return sbp_verify_flow_owner(f, instr, SBP_AT_DW, instr->tensor);
 }
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
 /* A weight that several stages hold: they add up what each of them has summed. */
-enum sbp_status sbp_flow_stage_sum(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_stage_sum(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
     const char *name = f->graph->tensor[instr->tensor].name;
     if (!is_summed(f, instr->tensor))
-        return sbp_check_refuse(f->c, "%s: stages sum its gradient before they have it", name);
+        return sbp_verify_refuse(f->c, "%s: stages sum its gradient before they have it", name);
     f->stage_sums[instr->tensor]++;
     if (instr->stages != f->c->holders[instr->tensor] || instr->box.kind != SBP_ALL_REDUCE ||
-        instr->box.axes != 0 || !sbp_check_near(instr->inner_elements, (double)held->shard))
-        return sbp_check_refuse(f->c, "%s: %d stages sum %g elements, %d hold %lld", name,
-                                instr->stages, instr->inner_elements, f->c->holders[instr->tensor],
-                                (long long)held->shard);
-    return sbp_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
+        instr->box.axes != 0 || !sbp_verify_near(instr->inner_elements, (double)held->shard))
+        return sbp_verify_refuse(f->c, "%s: %d stages sum %g elements, %d hold %lld", name,
+                                 instr->stages, instr->inner_elements, f->c->holders[instr->tensor],
+                                 (long long)held->shard);
+    return sbp_verify_flow_owner(f, instr, SBP_AT_OUT, instr->tensor);
 }
 
-enum sbp_status sbp_flow_norm(struct sbp_flow *f)
+enum sbp_status sbp_verify_flow_norm(struct sbp_flow *f)
 {
     for (int tensor = 0; tensor < f->graph->tensor_count; tensor++)
         if (f->held[tensor].op >= 0 && !is_summed(f, tensor))
-            return sbp_check_refuse(f->c, "%s: the norm is formed before its gradient is summed",
-                                    f->graph->tensor[tensor].name);
+            return sbp_verify_refuse(f->c, "%s: the norm is formed before its gradient is summed",
+                                     f->graph->tensor[tensor].name);
     f->norms++;
     return SBP_OK;
 }
 
 /* The norm is one of all devices of all stages. */
-enum sbp_status sbp_flow_norm_sum(struct sbp_flow *f, const struct sbp_instr *instr)
+enum sbp_status sbp_verify_flow_norm_sum(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const double elements =
         instr->kind == SBP_INSTR_INNER ? instr->inner_elements : (double)instr->box.elements;
     f->norm_sums++;
     if (f->norms != 1 || instr->cause != SBP_CAUSE_SCALAR || instr->box.kind != SBP_ALL_REDUCE ||
-        sbp_check_members(f->c, instr->box.axes) * instr->stages !=
+        sbp_verify_members(f->c, instr->box.axes) * instr->stages !=
             f->c->mesh->devices * f->c->step->stages ||
-        !sbp_check_near(elements, 1))
-        return sbp_check_refuse(f->c, "%s of %g elements is not the sum of the gradients' norm",
-                                sbp_collective_name(instr->box.kind), elements);
+        !sbp_verify_near(elements, 1))
+        return sbp_verify_refuse(f->c, "%s of %g elements is not the sum of the gradients' norm",
+                                 sbp_collective_name(instr->box.kind), elements);
     return SBP_OK;
 }

@@ -41,15 +41,15 @@ static enum sbp_status time_solver(const struct sbp_solver *solver,
         if (repetition == 0 || solution.wall_s < best_s)
             best_s = solution.wall_s;
         if (repetition + 1 < REPETITIONS)
-            sbp_solution_free(&solution);
+            sbp_solver_solution_free(&solution);
     }
     sbp_table_cell(table, "%s", solver->name);
-    sbp_table_cell(table, "%s", sbp_plan_status_name(solution.status));
+    sbp_table_cell(table, "%s", sbp_solver_status_name(solution.status));
     sbp_table_cell(table, "%.7f", solution.cost * 1e3);
     sbp_table_cell(table, "%.2f", best_s * 1e3);
     sbp_table_cell(table, "%" PRId64, solution.evaluations);
     sbp_table_cell(table, "%.3g", (double)solution.evaluations / best_s);
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     return SBP_OK;
 }
 
@@ -142,10 +142,10 @@ static enum sbp_status time_search(const struct search_case *c, struct sbp_table
     }
     sbp_table_cell(table, "%s", c->model);
     sbp_table_cell(table, "%s", c->cluster);
-    sbp_table_cell(table, "%s", sbp_space_name(c->space));
+    sbp_table_cell(table, "%s", sbp_request_space_name(c->space));
     sbp_table_cell(table, "10^%.1f", outcome.space_size_log10);
     sbp_table_cell(table, "%s", outcome.algorithm);
-    sbp_table_cell(table, "%s", sbp_plan_status_name(outcome.status));
+    sbp_table_cell(table, "%s", sbp_solver_status_name(outcome.status));
     sbp_table_cell(table, "%.7g", outcome.objective_s * 1e3);
     sbp_table_cell(table, "%.2f", best_s * 1e3);
     sbp_table_cell(table, "%.3g", (double)outcome.evaluations / best_s);
@@ -224,7 +224,7 @@ static enum sbp_status time_long_chain(int layers, int64_t limit_bytes, struct s
         *device_bytes = step.totals.device_bytes;
         sbp_table_cell(table, "%d", layers);
         sbp_table_cell(table, limit_bytes > 0 ? "3/5" : "all");
-        sbp_table_cell(table, "%s", sbp_plan_status_name(outcome.status));
+        sbp_table_cell(table, "%s", sbp_solver_status_name(outcome.status));
         sbp_table_cell(table, "%.7g", outcome.objective_s * 1e3);
         sbp_table_cell(table, "%.3g", 100 * (outcome.objective_s / outcome.lower_bound_s - 1));
         sbp_table_cell(table, "%.2f", user_s);

@@ -41,7 +41,7 @@ static void compare(struct small_instance *instance, const struct labelled_best 
     if (outcome->status == SBP_PLAN_INFEASIBLE || isinf(found)) {
         if (!isinf(least))
             small_instance_complain(instance, "%s, but %.17g in %" PRId64 " bytes exists",
-                                    sbp_plan_status_name(outcome->status), least,
+                                    sbp_solver_status_name(outcome->status), least,
                                     best->device_bytes);
         tally->infeasible++;
         return;
@@ -67,18 +67,18 @@ static void compare(struct small_instance *instance, const struct labelled_best 
 
 /* What is refuted by time alone is bounded by the same time; else nothing changes, but that one of
  * several meshes may be refuted. */
-static void check_refuted(struct small_instance *instance, const struct sbp_optimise_bound *whole)
+static void check_refuted(struct small_instance *instance, const struct sbp_inner_bound *whole)
 {
-    struct sbp_optimise_bound refuted, not_refuted;
+    struct sbp_inner_bound refuted, not_refuted;
     struct sbp_diag diag = {{0}};
     struct sbp_solve_request request = {.asked = instance->request};
     if (!(whole->time_s > 0))
         return;
     request.refuted_s = whole->time_s * (1 - 1e-6);
-    if (sbp_optimise_bound(&instance->plan.cut, &request, &refuted, &diag) != SBP_OK)
+    if (sbp_inner_bound(&instance->plan.cut, &request, &refuted, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound below: %s", diag.text);
     request.refuted_s = whole->time_s * (1 + 1e-6);
-    if (sbp_optimise_bound(&instance->plan.cut, &request, &not_refuted, &diag) != SBP_OK)
+    if (sbp_inner_bound(&instance->plan.cut, &request, &not_refuted, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound above: %s", diag.text);
     if (!is_close(refuted.time_s, whole->time_s) || refuted.bound_s != refuted.time_s ||
         refuted.least_bytes > 0)
@@ -96,11 +96,11 @@ static void check_refuted(struct small_instance *instance, const struct sbp_opti
 static void check_goals(struct small_instance *instance, const struct labelled_best *best,
                         const struct sbp_outcome *outcome)
 {
-    struct sbp_optimise_bound bound;
+    struct sbp_inner_bound bound;
     struct sbp_outcome below, above;
     struct sbp_diag diag = {{0}};
     struct sbp_solve_request request = {.asked = instance->request};
-    if (sbp_optimise_bound(&instance->plan.cut, &request, &bound, &diag) != SBP_OK)
+    if (sbp_inner_bound(&instance->plan.cut, &request, &bound, &diag) != SBP_OK)
         small_instance_complain(instance, "no bound: %s", diag.text);
     if (bound.time_s > bound.bound_s || bound.bound_s > best->objective_s * (1 + CLOSE))
         small_instance_complain(instance,
@@ -119,14 +119,14 @@ static void check_goals(struct small_instance *instance, const struct labelled_b
         (isfinite(below.objective_s) || below.status != SBP_PLAN_NONE_CHEAPER ||
          below.lower_bound_s < outcome->objective_s * (1 - CLOSE)))
         small_instance_complain(instance, "below the optimum %.17g: %s, %.17g, bound %.17g",
-                                outcome->objective_s, sbp_plan_status_name(below.status),
+                                outcome->objective_s, sbp_solver_status_name(below.status),
                                 below.objective_s, below.lower_bound_s);
     request.upper_bound_s *= 1 + 1e-6;
     if (solve_as(&instance->plan, &request, &above, &diag) != SBP_OK)
         small_instance_complain(instance, "below %.17g: %s", request.upper_bound_s, diag.text);
     if (outcome->status == SBP_PLAN_OPTIMAL && !is_close(above.objective_s, outcome->objective_s))
         small_instance_complain(instance, "just above the optimum %.17g: %s, %.17g",
-                                outcome->objective_s, sbp_plan_status_name(above.status),
+                                outcome->objective_s, sbp_solver_status_name(above.status),
                                 above.objective_s);
 }
 

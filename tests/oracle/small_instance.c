@@ -21,7 +21,7 @@ void small_instance_complain(const struct small_instance *instance, const char *
     va_end(arguments);
     fail_msg("%s\nseed %" PRIu64 ", space %s, boxing %s, objective %s, memory limit %" PRId64
              ", batch split %" PRId64 "\n%s\n%s",
-             what, instance->seed, sbp_space_name(request->space),
+             what, instance->seed, sbp_request_space_name(request->space),
              request->boxing == SBP_BOXING_FULL ? "full" : "paper",
              request->objective == SBP_STEP_TIME ? "step time" : "communication",
              request->memory_limit_bytes, request->max_batch_split, instance->model.text.text,

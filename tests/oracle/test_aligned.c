@@ -71,8 +71,8 @@ static bool check_aligned(struct small_instance *instance)
     align(&aligned, &instance->plan);
     if (labelled_each(&instance->plan, &instance->request, 200000, keep_aligned, &aligned, &best,
                       &diag) != SBP_OK ||
-        sbp_optimise_aligned(&instance->plan.cut, &request, &instance->plan.arena, &outcome,
-                             &diag) != SBP_OK)
+        sbp_inner_solve_aligned(&instance->plan.cut, &request, &instance->plan.arena, &outcome,
+                                &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
     instance->plan.strategy = outcome.strategy;
     if (best.gave_up)

@@ -53,7 +53,7 @@ static struct sbp_problem problem_of(const struct instance *instance)
 {
     struct sbp_problem problem;
     struct sbp_diag diag = {{0}};
-    if (sbp_space_problem(&instance->space, instance->capacity, &problem, &diag) != SBP_OK)
+    if (sbp_pricing_problem(&instance->space, instance->capacity, &problem, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return problem;
 }
@@ -92,10 +92,11 @@ static void check_choice(const struct instance *instance, const int *choice, dou
 static void check_reduction(const struct instance *instance)
 {
     struct sbp_arena arena;
-    struct sbp_reduction reduced;
+    struct sbp_message_reduction reduced;
     sbp_arena_init(&arena);
     assert_int_equal(
-        sbp_space_reduce(&instance->space, instance->capacity, INFINITY, &arena, &reduced), SBP_OK);
+        sbp_message_reduce(&instance->space, instance->capacity, INFINITY, &arena, &reduced),
+        SBP_OK);
     if (reduced.lower_s > instance->best_s * (1 + CLOSE))
         COMPLAIN(instance, "bound %.17g", reduced.lower_s);
     if (isfinite(reduced.upper_s))
@@ -124,19 +125,19 @@ static void check_exact(const struct instance *instance, int64_t evaluations)
         COMPLAIN(instance, "exact, %" PRId64 " evaluations: optimal %.17g", evaluations,
                  solution.cost);
     if (evaluations == 0 && !optimal && solution.status != SBP_PLAN_INFEASIBLE)
-        COMPLAIN(instance, "exact: %s", sbp_plan_status_name(solution.status));
-    sbp_solution_free(&solution);
+        COMPLAIN(instance, "exact: %s", sbp_solver_status_name(solution.status));
+    sbp_solver_solution_free(&solution);
     sbp_problem_free(&problem);
 }
 
 static void check_capacity(struct instance *instance)
 {
     struct sbp_problem problem = problem_of(instance);
-    struct sbp_space_bound bound;
+    struct sbp_lagrangian_bound bound;
     instance->best_s = brute_force(&problem);
     sbp_problem_free(&problem);
     assert_int_equal(
-        sbp_space_bound(&instance->space, instance->capacity, &instance->space.arena, &bound),
+        sbp_lagrangian_bound(&instance->space, instance->capacity, &instance->space.arena, &bound),
         SBP_OK);
     if (bound.bound_s > instance->best_s * (1 + CLOSE))
         COMPLAIN(instance, "bound without pairs %.17g", bound.bound_s);
@@ -150,11 +151,11 @@ static void check_capacity(struct instance *instance)
 static void check_capacities(struct instance *instance, double least, struct sbp_random *random)
 {
     struct sbp_arena arena;
-    struct sbp_reduction reduced;
+    struct sbp_message_reduction reduced;
     sbp_arena_init(&arena);
-    assert_int_equal(sbp_space_reduce(&instance->space, INFINITY, INFINITY, &arena, &reduced),
+    assert_int_equal(sbp_message_reduce(&instance->space, INFINITY, INFINITY, &arena, &reduced),
                      SBP_OK);
-    const double most = sbp_space_bytes(&instance->space, reduced.choice);
+    const double most = sbp_pricing_bytes(&instance->space, reduced.choice);
     sbp_arena_free(&arena);
     for (int i = 0; i < 4 && most > least; i++) {
         instance->capacity = least + (i == 0 ? -0.05 : sbp_random_unit(random)) * (most - least);
@@ -188,7 +189,7 @@ static void run(struct instance *instance)
     struct small_model model = {.linears = 3};
     struct small_text cluster_text;
     struct sbp_random random;
-    struct sbp_space_bound bound;
+    struct sbp_lagrangian_bound bound;
     struct sbp_diag unsaid = {{0}};
     sbp_random_seed(&random, instance->seed);
     small_model_draw(&random, instance->kind, &model);
@@ -200,7 +201,7 @@ static void run(struct instance *instance)
         sbp_space_make(&instance->plan.cut, &instance->request, NULL, NULL, &instance->space,
                        &unsaid) == SBP_OK) {
         instance->capacity = INFINITY;
-        assert_int_equal(sbp_space_bound(&instance->space, 1, &instance->space.arena, &bound),
+        assert_int_equal(sbp_lagrangian_bound(&instance->space, 1, &instance->space.arena, &bound),
                          SBP_OK);
         if (choices_of(&instance->space) <= MOST_CHOICES)
             check_capacities(instance, bound.least_bytes, &random);
@@ -270,20 +271,22 @@ static void check_gap(const struct sbp_plan *plan, double share, double most_gap
 {
     const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .zero_is_free = true};
     struct sbp_space space;
-    struct sbp_space_bound bound;
-    struct sbp_reduction free_of, reduced;
+    struct sbp_lagrangian_bound bound;
+    struct sbp_message_reduction free_of, reduced;
     struct sbp_diag diag = {{0}};
     if (sbp_space_make(&plan->cut, &request, NULL, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    assert_int_equal(sbp_space_bound(&space, 1, &space.arena, &bound), SBP_OK);
-    assert_int_equal(sbp_space_reduce(&space, INFINITY, INFINITY, &space.arena, &free_of), SBP_OK);
-    const double most = sbp_space_bytes(&space, free_of.choice);
+    assert_int_equal(sbp_lagrangian_bound(&space, 1, &space.arena, &bound), SBP_OK);
+    assert_int_equal(sbp_message_reduce(&space, INFINITY, INFINITY, &space.arena, &free_of),
+                     SBP_OK);
+    const double most = sbp_pricing_bytes(&space, free_of.choice);
     const double capacity = bound.least_bytes + share * (most - bound.least_bytes);
-    assert_int_equal(sbp_space_reduce(&space, capacity, INFINITY, &space.arena, &reduced), SBP_OK);
+    assert_int_equal(sbp_message_reduce(&space, capacity, INFINITY, &space.arena, &reduced),
+                     SBP_OK);
     const double gap = reduced.upper_s / reduced.lower_s - 1;
     printf("share %.2f of the memory: gap %.3g %%\n", share, 100 * gap);
     assert_true(gap >= -CLOSE && gap <= most_gap);
-    assert_true(sbp_space_bytes(&space, reduced.choice) <= capacity);
+    assert_true(sbp_pricing_bytes(&space, reduced.choice) <= capacity);
     sbp_space_free(&space);
 }
 

@@ -182,7 +182,7 @@ static void compare(struct instance *instance, const struct brute *brute, struct
             complain(instance, "there is a plan that the search did not find");
         snprintf(text, sizeof text,
                  "%s: %" PRId64 " bytes needed, no less than %.0f, %" PRId64 " do",
-                 sbp_plan_status_name(outcome.status), outcome.needed_bytes, outcome.least_bytes,
+                 sbp_solver_status_name(outcome.status), outcome.needed_bytes, outcome.least_bytes,
                  brute->least_device_bytes);
         if ((outcome.status != SBP_PLAN_INFEASIBLE && outcome.status != SBP_PLAN_TIME_LIMIT) ||
             outcome.needed_bytes <= instance->small.request.memory_limit_bytes ||
@@ -438,7 +438,7 @@ static void check_interrupted(struct instance *instance, const struct sbp_outcom
         explore_plan(&instance->small.plan, &instance->small.request, &outcome, &diag);
     interrupt_in(0);
     (void)snprintf(text, sizeof text, "after %ld us: %s %s, %.12g above %.12g, stopped %d: %s",
-                   delay_us, sbp_status_name(status), sbp_plan_status_name(outcome.status),
+                   delay_us, sbp_status_name(status), sbp_solver_status_name(outcome.status),
                    outcome.objective_s, outcome.lower_bound_s, outcome.stopped, diag.text);
     if (status != SBP_OK || outcome.lower_bound_s > whole->objective_s * (1 + CLOSE) ||
         outcome.objective_s < whole->lower_bound_s * (1 - CLOSE) ||

@@ -43,7 +43,7 @@ static void run_sweep(const struct sweep *sweep, struct ground ground, uint64_t 
         sbp_plan_free(&instance.plan);
     }
     char what[64];
-    snprintf(what, sizeof what, "%s %s on %dx%d", sbp_space_name(ground.space),
+    snprintf(what, sizeof what, "%s %s on %dx%d", sbp_request_space_name(ground.space),
              small_kind_name(sweep->kind), sweep->outer, sweep->inner);
     print_tally(what, &tally);
 }
@@ -200,7 +200,7 @@ static void run_limits(const struct sweep *sweep, enum sbp_space_kind space, uin
         sbp_plan_free(&instance.plan);
     }
     char what[64];
-    snprintf(what, sizeof what, "memory %s %s on %dx%d", sbp_space_name(space),
+    snprintf(what, sizeof what, "memory %s %s on %dx%d", sbp_request_space_name(space),
              small_kind_name(sweep->kind), sweep->outer, sweep->inner);
     print_tally(what, &tally);
 }

@@ -146,7 +146,7 @@ static void test_paper_chains(void **state)
         const double least = paper_least(&chain, 0, NULL);
         if (!is_close(outcome.objective_s, least) || outcome.status != SBP_PLAN_OPTIMAL)
             small_instance_complain(&instance, "%s %.17g, closed formula %.17g",
-                                    sbp_plan_status_name(outcome.status), outcome.objective_s,
+                                    sbp_solver_status_name(outcome.status), outcome.objective_s,
                                     least);
         check_plan(&instance, &outcome);
         instance.request.boxing = SBP_BOXING_FULL;

@@ -145,7 +145,7 @@ struct tally {
 };
 
 /* A listed plan is legal, costs what it says, fits, and is no other one of the list. */
-static uint64_t check_plan(struct instance *instance, const struct sbp_ranked *ranked)
+static uint64_t check_plan(struct instance *instance, const struct sbp_pool_plan *ranked)
 {
     struct sbp_plan *plan = &instance->small.plan;
     struct sbp_step step;
@@ -165,7 +165,7 @@ static uint64_t check_plan(struct instance *instance, const struct sbp_ranked *r
     return name_of(plan, &plan->strategy);
 }
 
-static void check_places(struct instance *instance, const struct sbp_ranking *ranking)
+static void check_places(struct instance *instance, const struct sbp_pool *ranking)
 {
     char text[200];
     for (int i = 0; i < ranking->count; i++) {
@@ -183,7 +183,7 @@ static void check_places(struct instance *instance, const struct sbp_ranking *ra
 static void compare(struct instance *instance, int most, struct tally *tally)
 {
     struct sbp_outcome outcome;
-    struct sbp_ranking ranking;
+    struct sbp_pool ranking;
     struct sbp_diag diag = {{0}};
     uint64_t name[64];
     const enum sbp_status status = explore_top(&instance->small.plan, &instance->small.request,

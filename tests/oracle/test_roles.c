@@ -115,7 +115,7 @@ static void check(const struct sbp_plan *plan, const struct labelled_best *best,
         (outcome->status == SBP_PLAN_OPTIMAL && outcome->objective_s > best->objective_s + slack) ||
         outcome->lower_bound_s > best->objective_s + slack || isinf(outcome->objective_s))
         fail_msg("%s, seed %" PRIu64 ": %s %.17g above %.17g, of all strategies %.17g\n%s", what,
-                 seed, sbp_plan_status_name(outcome->status), outcome->objective_s,
+                 seed, sbp_solver_status_name(outcome->status), outcome->objective_s,
                  outcome->lower_bound_s, best->objective_s,
                  cJSON_PrintUnformatted(plan->workload.cluster_json));
 }

@@ -40,11 +40,12 @@ static void play(struct small_instance *instance, struct sbp_mixture *mixture)
     bool more = true;
     assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, mixture, &diag), SBP_OK);
     while (more && !mixture->is_played) {
-        struct sbp_view view;
+        struct sbp_path_weights view;
         struct sbp_outcome found;
         struct sbp_solve_request request = {.asked = instance->request};
         request.view = &view;
-        if (sbp_view_make(&plan->cut, &mixture->path, &plan->arena, &view, &diag) != SBP_OK ||
+        if (sbp_path_weights_make(&plan->cut, &mixture->path, &plan->arena, &view, &diag) !=
+                SBP_OK ||
             solve_as(plan, &request, &found, &diag) != SBP_OK ||
             sbp_mixture_add(mixture, &plan->strategy, &more, &diag) != SBP_OK)
             small_instance_complain(instance, "%s", diag.text);
@@ -68,13 +69,13 @@ static double settle(struct small_instance *instance, double least_s, double goa
     double offered_s = INFINITY;
     play(instance, &mixture);
     const struct sbp_solve_request request = {.asked = instance->request};
-    struct sbp_settling settling = {.cut = &instance->plan.cut,
-                                    .request = &request,
-                                    .mixture = &mixture,
-                                    .goal_s = goal_s,
-                                    .offer = keep_least,
-                                    .context = &offered_s};
-    if (sbp_settle(&settling, &diag) != SBP_OK)
+    struct sbp_path_enumeration settling = {.cut = &instance->plan.cut,
+                                            .request = &request,
+                                            .mixture = &mixture,
+                                            .goal_s = goal_s,
+                                            .offer = keep_least,
+                                            .context = &offered_s};
+    if (sbp_path_enumerate(&settling, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
     const double left_s = fmin(goal_s, offered_s);
     if (settling.bound_s > fmin(least_s, left_s) * (1 + CLOSE) ||

@@ -80,7 +80,7 @@ static void test_perceptron_128(void **state)
             assert_ms(outcome.objective_s, cases[i].expected_ms);
             assert_ms(compiled_totals(&plan).communication_s, cases[i].expected_ms);
             if (s < 2)
-                assert_string_equal(sbp_plan_status_name(outcome.status), "optimal");
+                assert_string_equal(sbp_solver_status_name(outcome.status), "optimal");
         }
         sbp_plan_free(&plan);
     }
@@ -234,7 +234,7 @@ static void test_figure_3(void **state)
     check_linear(&plan, "projection", 4, 4, 4);
     check_elements(&plan, 2.0);
     assert_true(best.objective_s < megatron.objective_s);
-    assert_string_equal(sbp_plan_status_name(best.status), "optimal");
+    assert_string_equal(sbp_solver_status_name(best.status), "optimal");
     request.space = SBP_SPACE_MEGATRON;
     const struct sbp_outcome restricted = search(&plan, &request);
     if (!is_close(restricted.objective_s, megatron.objective_s))
@@ -273,19 +273,19 @@ static void test_memory_limit(void **state)
                 fail_msg("%s: cheaper with less memory: %.17g, %.17g before", pairs[i][0],
                          outcome.objective_s, last_s);
             print_message("%s at %d %% of %" PRId64 " bytes: %s, %.4g x, bound %.4g x\n",
-                          pairs[i][0], percent, most, sbp_plan_status_name(outcome.status),
+                          pairs[i][0], percent, most, sbp_solver_status_name(outcome.status),
                           outcome.objective_s / free_s, outcome.lower_bound_s / free_s);
             if (outcome.status == SBP_PLAN_OPTIMAL)
                 last_s = outcome.objective_s;
         }
         request.memory_limit_bytes = most / 1000;
         const struct sbp_outcome none = search(&plan, &request);
-        assert_string_equal(sbp_plan_status_name(none.status), "infeasible");
+        assert_string_equal(sbp_solver_status_name(none.status), "infeasible");
         assert_true(none.needed_bytes > request.memory_limit_bytes);
         request.memory_limit_bytes = none.needed_bytes;
         const struct sbp_outcome again = search(&plan, &request);
         print_message("%s: infeasible, %" PRId64 " bytes needed; with them: %s\n", pairs[i][0],
-                      none.needed_bytes, sbp_plan_status_name(again.status));
+                      none.needed_bytes, sbp_solver_status_name(again.status));
         assert_true(again.objective_s < INFINITY);
         sbp_plan_free(&plan);
     }

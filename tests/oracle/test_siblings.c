@@ -113,15 +113,14 @@ static int64_t check_instance(struct small_instance *instance)
 {
     struct sbp_arena arena = {0};
     struct sbp_diag diag = {{0}};
-    struct sbp_parallel_candidates list;
+    struct sbp_step_cuts list;
     struct times base = {0}, times;
     int64_t checked = 0;
     int base_at = 0;
-    if (sbp_candidates_list(&instance->plan.cut, &instance->request, &arena, &list, &diag) !=
-        SBP_OK)
+    if (sbp_step_cuts_list(&instance->plan.cut, &instance->request, &arena, &list, &diag) != SBP_OK)
         small_instance_complain(instance, "%s", diag.text);
     for (int i = 0; i < list.count; i++) {
-        const struct sbp_parallel_candidate *candidate = &list.candidate[i];
+        const struct sbp_step_cut *candidate = &list.candidate[i];
         if (!time_all(instance, &candidate->parallel, &times))
             continue;
         for (int s = 0; s < times.count; s++)

@@ -70,7 +70,7 @@ static bool is_built(const char *name)
     const enum sbp_status status =
         sbp_solver_find(name)->solve(&problem, &options, &solution, &diag);
     if (status == SBP_OK)
-        sbp_solution_free(&solution);
+        sbp_solver_solution_free(&solution);
     sbp_problem_free(&problem);
     return status == SBP_OK;
 }
@@ -85,12 +85,12 @@ static void check_exact_answer(const char *name, const struct recipe *recipe,
         print_problem(recipe, problem, name);
         fail_msg("%s: %s, cost %.17g (enumerated %.17g), bound %.17g, shortfall %.17g (least peak "
                  "%.17g)",
-                 name, sbp_plan_status_name(solution.status), solution.cost, truth->cost,
+                 name, sbp_solver_status_name(solution.status), solution.cost, truth->cost,
                  solution.lower_bound, solution.shortfall, truth->least_peak);
     }
     if (strcmp(name, "exhaustive") == 0)
         assert_true((double)solution.evaluations == truth->assignments);
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
 }
 
 /* With a goal below the optimum nothing is found and the bound is no higher than the optimum; with
@@ -112,10 +112,10 @@ static void check_goal(const struct recipe *recipe, const struct sbp_problem *pr
     if (!right) {
         print_problem(recipe, problem, "exact");
         fail_msg("exact below %.17g: %s, cost %.17g (enumerated %.17g), bound %.17g", goal,
-                 sbp_plan_status_name(solution.status), solution.cost, truth->cost,
+                 sbp_solver_status_name(solution.status), solution.cost, truth->cost,
                  solution.lower_bound);
     }
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
 }
 
 /* Returns whether the optimum was found. */
@@ -131,11 +131,11 @@ static bool check_heuristic(const char *name, const struct recipe *recipe,
         solution.status == SBP_PLAN_INFEASIBLE) {
         print_problem(recipe, problem, name);
         fail_msg("%s: %s, cost %.17g (enumerated %.17g), bound %.17g", name,
-                 sbp_plan_status_name(solution.status), solution.cost, truth->cost,
+                 sbp_solver_status_name(solution.status), solution.cost, truth->cost,
                  solution.lower_bound);
     }
     const bool found = truth->cost < INFINITY && is_close(solution.cost, truth->cost);
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     return found;
 }
 
@@ -259,10 +259,10 @@ static void test_exact_against_exhaustive_on_long_domains(void **state)
         run("exhaustive", &problem, &options, &all);
         if (exact.status != all.status || !is_close(exact.cost, all.cost))
             fail_msg("seed %" PRIu64 ": exact %s %.17g, exhaustive %s %.17g", seed,
-                     sbp_plan_status_name(exact.status), exact.cost,
-                     sbp_plan_status_name(all.status), all.cost);
-        sbp_solution_free(&exact);
-        sbp_solution_free(&all);
+                     sbp_solver_status_name(exact.status), exact.cost,
+                     sbp_solver_status_name(all.status), all.cost);
+        sbp_solver_solution_free(&exact);
+        sbp_solver_solution_free(&all);
         sbp_problem_free(&problem);
     }
 }
@@ -274,7 +274,7 @@ static double solve_perceptron(const char *name, const struct sbp_problem *probl
     run(name, problem, &options, &solution);
     assert_true(is_consistent(problem, &solution));
     const double cost = solution.cost;
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     return cost;
 }
 
@@ -344,8 +344,8 @@ static void test_deterministic_and_curve(void **state)
             assert_true(first.curve[i].evaluations >= first.curve[i - 1].evaluations);
         }
         assert_true(is_close(first.curve[first.curve_count - 1].best, first.cost));
-        sbp_solution_free(&first);
-        sbp_solution_free(&second);
+        sbp_solver_solution_free(&first);
+        sbp_solver_solution_free(&second);
     }
     sbp_problem_free(&problem);
 }
@@ -363,9 +363,9 @@ static void test_flag_stops(void **state)
         struct sbp_solution solution;
         run(solver->name, &problem, &options, &solution);
         if (!solution.stopped || !is_consistent(&problem, &solution))
-            fail_msg("%s: %s, stopped %d", solver->name, sbp_plan_status_name(solution.status),
+            fail_msg("%s: %s, stopped %d", solver->name, sbp_solver_status_name(solution.status),
                      solution.stopped);
-        sbp_solution_free(&solution);
+        sbp_solver_solution_free(&solution);
     }
     sbp_problem_free(&problem);
 }
@@ -382,9 +382,9 @@ static void test_vain_searches(void **state)
         struct sbp_solution solution;
         run(names[i], &problem, &options, &solution);
         if (solution.stopped || solution.choice != NULL || solution.status != SBP_PLAN_TIME_LIMIT)
-            fail_msg("%s: %s, stopped %d", names[i], sbp_plan_status_name(solution.status),
+            fail_msg("%s: %s, stopped %d", names[i], sbp_solver_status_name(solution.status),
                      solution.stopped);
-        sbp_solution_free(&solution);
+        sbp_solver_solution_free(&solution);
     }
     sbp_problem_free(&problem);
 }
@@ -403,7 +403,7 @@ static void test_evaluations_stop(void **state)
         if (solution.choice == NULL || solution.evaluations > 20000 + 91)
             fail_msg("%s: %" PRId64 " evaluations of 20000", names[i], solution.evaluations);
         assert_true(is_consistent(&problem, &solution));
-        sbp_solution_free(&solution);
+        sbp_solver_solution_free(&solution);
     }
     sbp_problem_free(&problem);
 }
@@ -445,7 +445,7 @@ static void test_empty_problem(void **state)
         run(solver->name, &problem, &options, &solution);
         assert_int_equal(solution.status, SBP_PLAN_OPTIMAL);
         assert_true(solution.cost == 0);
-        sbp_solution_free(&solution);
+        sbp_solver_solution_free(&solution);
     }
     sbp_problem_free(&problem);
 }
@@ -456,7 +456,7 @@ static void test_names(void **state)
     for (const struct sbp_solver *solver = sbp_solvers; solver->name != NULL; solver++)
         assert_ptr_equal(sbp_solver_find(solver->name), solver);
     assert_null(sbp_solver_find("simulated-annealing"));
-    assert_string_equal(sbp_plan_status_name(SBP_PLAN_TIME_LIMIT), "time_limit");
+    assert_string_equal(sbp_solver_status_name(SBP_PLAN_TIME_LIMIT), "time_limit");
 }
 
 int main(void)

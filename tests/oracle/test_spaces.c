@@ -36,7 +36,8 @@ struct trial {
     do {                                                                                           \
         char why_[1200];                                                                           \
         snprintf(why_, sizeof why_, __VA_ARGS__);                                                  \
-        fail_msg("space %s: %s\n%s", sbp_space_name((trial)->request.space), why_, (trial)->what); \
+        fail_msg("space %s: %s\n%s", sbp_request_space_name((trial)->request.space), why_,         \
+                 (trial)->what);                                                                   \
     } while (0)
 
 static unsigned given_key(const char *key)
@@ -436,7 +437,7 @@ static void try_kinds(const struct shape *meshes, uint64_t count, uint64_t draws
             }
     for (enum sbp_space_kind space = 0; space < SBP_SPACES; space++)
         print_message("%-14s %3d plans are of the space, %3d held against full\n",
-                      sbp_space_name(space), tally->found[space], tally->compared[space]);
+                      sbp_request_space_name(space), tally->found[space], tally->compared[space]);
 }
 
 static void test_small(void **state)

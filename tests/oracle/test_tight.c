@@ -95,7 +95,7 @@ static void check_proof(const struct small_instance *instance, const struct know
                                 "a plan of %.9g s is known that takes all of the limit; found %.9g "
                                 "s, bound %.9g s, %s",
                                 known->step_s, outcome->objective_s, outcome->lower_bound_s,
-                                sbp_plan_status_name(outcome->status));
+                                sbp_solver_status_name(outcome->status));
 }
 
 static void run_step(struct small_instance *instance, struct tally *tally)

@@ -145,7 +145,7 @@ static void table_attention(struct paper *paper)
               "elements, which the search found and proved (%s). The whole step's\ncommunication, "
               "backward and gradients included, falls by %.1f %%: what is forward comes back as "
               "much.\n\n",
-              least_elements() / GI, sbp_plan_status_name(best.trial.outcome.status),
+              least_elements() / GI, sbp_solver_status_name(best.trial.outcome.status),
               100 *
                   (1 - best.trial.totals.communication_s / megatron.trial.totals.communication_s));
     paper_equal(paper, "figure 3: Megatron", megatron.forward_gi, 3.75, 1e-12);

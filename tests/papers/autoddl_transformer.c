@@ -400,8 +400,8 @@ static void table_small(struct paper *paper)
     for (int i = 0; i < 4; i++) {
         const struct transformer found = search_small(spaces[i], &ways[i]);
         step_s[i] = found.trial.totals.step_s;
-        paper_say(paper, "| %s | %" PRId64 " | %" PRId64 " | %.1f |\n", sbp_space_name(spaces[i]),
-                  ways[i], found.micro_batch, 1e3 * step_s[i]);
+        paper_say(paper, "| %s | %" PRId64 " | %" PRId64 " | %.1f |\n",
+                  sbp_request_space_name(spaces[i]), ways[i], found.micro_batch, 1e3 * step_s[i]);
     }
     paper_say(paper, "\nTheirs: \"AutoDDL selects data parallelism as the best strategy\" (section "
                      "5.3.3). Why they differ: they do not.\n\n");

@@ -40,7 +40,7 @@ static struct sbp_solution solve_timed(const struct sbp_problem *problem, const 
         const double new_s = other.curve[other.curve_count - 1].elapsed_s,
                      old_s = best.curve[best.curve_count - 1].elapsed_s;
         const bool sooner = other.cost < best.cost || (other.cost == best.cost && new_s < old_s);
-        sbp_solution_free(sooner ? &best : &other);
+        sbp_solver_solution_free(sooner ? &best : &other);
         best = sooner ? other : best;
     }
     return best;
@@ -129,7 +129,7 @@ static void run_search(const struct sbp_problem *problem, const struct race_sett
     }
     summarise(race, setting, run, setting->most, line);
     for (int seed = 0; seed < RACE_SEEDS; seed++)
-        sbp_solution_free(&run[seed]);
+        sbp_solver_solution_free(&run[seed]);
 }
 
 /* It draws nothing by lot: its runs are alike. */
@@ -148,7 +148,7 @@ static void run_exhaustive(const struct sbp_problem *problem, const struct race_
         race->wall_s = fmin(race->wall_s, run[seed].wall_s);
     summarise(race, setting, run, 1, line);
     for (int seed = 0; seed < RACE_SEEDS; seed++)
-        sbp_solution_free(&run[seed]);
+        sbp_solver_solution_free(&run[seed]);
 }
 
 void race_run(const struct race_setting *setting, struct race *race)

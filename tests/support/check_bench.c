@@ -151,5 +151,5 @@ enum sbp_status check(const struct bench *b, struct sbp_diag *diag)
     const struct sbp_claim claim = {
         .plan = &b->plan, .step = &b->step, .request = &b->request, .outcome = &b->outcome};
     *diag = (struct sbp_diag){0};
-    return sbp_check_plan(&claim, diag);
+    return sbp_verify_plan(&claim, diag);
 }

@@ -9,7 +9,8 @@ static inline enum sbp_status solve_as(struct sbp_plan *plan,
                                        const struct sbp_solve_request *request,
                                        struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
-    const enum sbp_status status = sbp_optimise(&plan->cut, request, &plan->arena, outcome, diag);
+    const enum sbp_status status =
+        sbp_inner_solve(&plan->cut, request, &plan->arena, outcome, diag);
     if (status == SBP_OK)
         plan->strategy = outcome->strategy;
     return status;
@@ -23,10 +24,10 @@ static inline enum sbp_status solve_plan(struct sbp_plan *plan, const struct sbp
 
 /* Over all that the request leaves open, for the `most` best plans. */
 static inline enum sbp_status explore_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                          int most, struct sbp_ranking *ranking,
+                                          int most, struct sbp_pool *ranking,
                                           struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
-    SBP_TRY(sbp_explore(plan, request, most, &plan->arena, ranking, outcome, diag));
+    SBP_TRY(sbp_outer_search(plan, request, most, &plan->arena, ranking, outcome, diag));
     if (ranking->count == 0)
         return SBP_OK;
     plan->strategy = ranking->plan[0].strategy;
@@ -36,7 +37,7 @@ static inline enum sbp_status explore_top(struct sbp_plan *plan, const struct sb
 static inline enum sbp_status explore_plan(struct sbp_plan *plan, const struct sbp_request *request,
                                            struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
-    struct sbp_ranking ranking;
+    struct sbp_pool ranking;
     return explore_top(plan, request, 1, &ranking, outcome, diag);
 }
 

@@ -42,7 +42,7 @@ void bench_open(struct bench *bench, const struct sbp_plan *plan,
 {
     struct sbp_diag diag = {{0}};
     make_space(plan, request, &bench->space);
-    if (sbp_space_problem(&bench->space, INFINITY, &bench->problem, &diag) != SBP_OK)
+    if (sbp_pricing_problem(&bench->space, INFINITY, &bench->problem, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_int_equal(sbp_working_init(&bench->working, &bench->space, &bench->space.arena), SBP_OK);
     bench->least_bytes = sbp_working_least(&bench->working, NULL);
@@ -64,7 +64,7 @@ static void draw_rest(struct bench *bench, const struct sbp_keep *keep, struct s
     const int from = (int)sbp_random_below(random, (uint64_t)rests);
     for (int i = 0; i < rests; i++) {
         const int rest = (from + i) % rests;
-        if (!sbp_space_can_rest(&bench->space, keep, bench->choice[keep->op_variable], rest))
+        if (!sbp_pricing_can_rest(&bench->space, keep, bench->choice[keep->op_variable], rest))
             continue;
         bench->choice[keep->rest_variable] = rest;
         return;
@@ -100,12 +100,12 @@ double promised_s(const struct sbp_space *space, const int *choice)
     for (int i = 0; i < space->transfer_count; i++) {
         const struct sbp_transfer *const transfer = &space->transfer[i];
         promised_s +=
-            sbp_space_transfer_s(space, transfer, choice[transfer->from], choice[transfer->to]);
+            sbp_pricing_input_edge_s(space, transfer, choice[transfer->from], choice[transfer->to]);
     }
     for (int k = 0; k < space->keep_count; k++) {
         const struct sbp_keep *const keep = &space->keep[k];
-        promised_s +=
-            sbp_space_keep_s(space, keep, choice[keep->op_variable], choice[keep->rest_variable]);
+        promised_s += sbp_pricing_output_edge_s(space, keep, choice[keep->op_variable],
+                                                choice[keep->rest_variable]);
     }
     return promised_s;
 }
@@ -129,7 +129,7 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
     for (int point = 0; point < space->view->points; point++) {
         const struct sbp_stage_memory *const memory = &step->memory[space->view->stage[point]];
         const int64_t device_bytes = memory->device_bytes - memory->reserve_bytes;
-        double bytes = sbp_space_constant_bytes(space, point);
+        double bytes = sbp_pricing_constant_bytes(space, point);
         for (int v = 0; v < space->variable_count; v++)
             bytes += sbp_space_unary_bytes(space, v, choice[v], point);
         if (bytes > (double)device_bytes * (1 + 1e-9))
@@ -149,7 +149,7 @@ static void check_working(const struct bench *bench, const struct sbp_step *step
     const int64_t reserve_bytes = step->memory[0].reserve_bytes;
     const double device_bytes = (double)(step->totals.device_bytes - reserve_bytes);
     const double bytes = sbp_working_least(&working, bench->choice);
-    const double model_bytes = sbp_space_bytes(&bench->space, bench->choice);
+    const double model_bytes = sbp_pricing_bytes(&bench->space, bench->choice);
     if (bytes > device_bytes * (1 + 1e-9) || bytes < model_bytes * (1 - 1e-9) ||
         bench->least_bytes > bytes * (1 + 1e-9))
         fail_msg("seed %" PRIu64 ": at work %.17g bytes, least %.17g, kept %.17g, the plan takes "

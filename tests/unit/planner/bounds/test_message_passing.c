@@ -139,7 +139,7 @@ static void check_edges(const char *model, const char *levels, struct sbp_solve_
     sbp_random_seed(&random, seed);
     open_plan(model, levels, &plan);
     make(&plan, &request, &space);
-    assert_int_equal(sbp_space_make_edges(&space, &arena, &edges), SBP_OK);
+    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
     assert_int_equal(edges.count, space.keep_count + space.transfer_count);
     for (int e = 0; e < edges.count; e++) {
         const struct sbp_space_edge *const edge = &edges.edge[e];
@@ -151,8 +151,8 @@ static void check_edges(const char *model, const char *levels, struct sbp_solve_
             const int d = (int)sbp_random_below(&random, (uint64_t)to->choice_count);
             const double expected =
                 e < space.keep_count
-                    ? sbp_space_keep_s(&space, &space.keep[e], c, d)
-                    : sbp_space_transfer_s(&space, &space.transfer[e - space.keep_count], c, d);
+                    ? sbp_pricing_output_edge_s(&space, &space.keep[e], c, d)
+                    : sbp_pricing_input_edge_s(&space, &space.transfer[e - space.keep_count], c, d);
             assert_true(sbp_edge_price_s(edge, from->tuple[c], to->tuple[d]) == expected);
         }
         for (int i = 0; i < 6 && a != b; i++) {
@@ -193,7 +193,7 @@ static void test_large_tables(void **state)
     sbp_arena_init(&arena);
     open_plan(FAN, four, &plan);
     make(&plan, &full, &space);
-    assert_int_equal(sbp_space_make_edges(&space, &arena, &edges), SBP_OK);
+    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
     for (int e = 0; e < edges.count; e++) {
         const struct sbp_space_edge *const edge = &edges.edge[e];
         const int places = edge->stride[0] * edge->kinds[0];
@@ -234,7 +234,7 @@ static void test_many_tables(void **state)
     sbp_arena_init(&arena);
     open_plan(model, four, &plan);
     make(&plan, &full, &space);
-    assert_int_equal(sbp_space_make_edges(&space, &arena, &edges), SBP_OK);
+    assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
     for (int e = 0; e < edges.count; e++)
         bytes += (size_t)edges.edge[e].slots * sizeof(struct sbp_edge_price);
     print_message("%d edges, %zu bytes\n", edges.count, bytes);
@@ -252,12 +252,12 @@ static double optimum(const struct sbp_space *space, double capacity)
     struct sbp_solution solution;
     struct sbp_diag diag = {{0}};
     const struct sbp_solver_options options = {.seed = 0};
-    assert_int_equal(sbp_space_problem(space, capacity, &problem, &diag), SBP_OK);
+    assert_int_equal(sbp_pricing_problem(space, capacity, &problem, &diag), SBP_OK);
     if (sbp_solver_find("exact")->solve(&problem, &options, &solution, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     assert_true(solution.status == SBP_PLAN_OPTIMAL || solution.status == SBP_PLAN_INFEASIBLE);
     const double cost = solution.cost;
-    sbp_solution_free(&solution);
+    sbp_solver_solution_free(&solution);
     sbp_problem_free(&problem);
     return cost;
 }
@@ -266,13 +266,13 @@ static double cost_of(const struct sbp_space *space, const int *choice)
 {
     struct sbp_problem problem;
     struct sbp_diag diag = {{0}};
-    assert_int_equal(sbp_space_problem(space, INFINITY, &problem, &diag), SBP_OK);
+    assert_int_equal(sbp_pricing_problem(space, INFINITY, &problem, &diag), SBP_OK);
     const double cost = sbp_problem_cost(&problem, choice);
     sbp_problem_free(&problem);
     return cost;
 }
 
-static bool is_left(const struct sbp_reduction *reduction, int variable, int choice)
+static bool is_left(const struct sbp_message_reduction *reduction, int variable, int choice)
 {
     for (int i = 0; i < reduction->count[variable]; i++)
         if (reduction->original[variable][i] == choice)
@@ -286,9 +286,9 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
                           const char *what)
 {
     struct sbp_arena arena;
-    struct sbp_reduction reduced;
+    struct sbp_message_reduction reduced;
     sbp_arena_init(&arena);
-    assert_int_equal(sbp_space_reduce(space, capacity, goal, &arena, &reduced), SBP_OK);
+    assert_int_equal(sbp_message_reduce(space, capacity, goal, &arena, &reduced), SBP_OK);
     const double best = optimum(space, capacity), wanted = fmin(best, goal);
     if (reduced.lower_s > wanted * (1 + CLOSE) || (isinf(wanted) && isfinite(reduced.upper_s)))
         fail_msg("%s: bound %.17g, optimum %.17g, goal %.17g", what, reduced.lower_s, best, goal);
@@ -298,7 +298,7 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
             fail_msg("%s: a choice of %.17g costs %.17g, optimum %.17g", what, reduced.upper_s,
                      cost, best);
         if (isfinite(capacity))
-            assert_true(sbp_space_bytes(space, reduced.choice) <= capacity * (1 + CLOSE));
+            assert_true(sbp_pricing_bytes(space, reduced.choice) <= capacity * (1 + CLOSE));
     }
     for (int v = 0; v < space->variable_count; v++)
         assert_true(isinf(reduced.upper_s) || is_left(&reduced, v, reduced.choice[v]));
@@ -321,14 +321,14 @@ static int check_narrowed(const struct sbp_space *space, double share)
 {
     int kept = 0;
     struct sbp_arena arena;
-    struct sbp_reduction best, narrowed;
+    struct sbp_message_reduction best, narrowed;
     struct sbp_problem problem;
     struct sbp_diag diag = {{0}};
     sbp_arena_init(&arena);
-    assert_int_equal(sbp_space_problem(space, INFINITY, &problem, &diag), SBP_OK);
-    assert_int_equal(sbp_space_reduce(space, INFINITY, INFINITY, &arena, &best), SBP_OK);
+    assert_int_equal(sbp_pricing_problem(space, INFINITY, &problem, &diag), SBP_OK);
+    assert_int_equal(sbp_message_reduce(space, INFINITY, INFINITY, &arena, &best), SBP_OK);
     const double goal = best.upper_s * (1 + share);
-    assert_int_equal(sbp_space_narrow(space, goal, &arena, &narrowed), SBP_OK);
+    assert_int_equal(sbp_message_narrow(space, goal, &arena, &narrowed), SBP_OK);
     assert_true(!narrowed.is_settled && narrowed.lower_s <= best.upper_s * (1 + CLOSE));
     for (int v = 0; v < space->variable_count; v++) {
         const int chosen = best.choice[v];
@@ -350,10 +350,10 @@ static int check_narrowed(const struct sbp_space *space, double share)
 static double bytes_of_free_optimum(const struct sbp_space *space)
 {
     struct sbp_arena arena;
-    struct sbp_reduction reduced;
+    struct sbp_message_reduction reduced;
     sbp_arena_init(&arena);
-    assert_int_equal(sbp_space_reduce(space, INFINITY, INFINITY, &arena, &reduced), SBP_OK);
-    const double bytes = sbp_space_bytes(space, reduced.choice);
+    assert_int_equal(sbp_message_reduce(space, INFINITY, INFINITY, &arena, &reduced), SBP_OK);
+    const double bytes = sbp_pricing_bytes(space, reduced.choice);
     sbp_arena_free(&arena);
     return bytes;
 }
@@ -364,7 +364,7 @@ static void check_reductions(const char *model, const char *levels,
     static const double shares[] = {-0.1, 0.02, 0.2, 0.5, 0.9};
     struct sbp_plan plan;
     struct sbp_space space;
-    struct sbp_space_bound bound;
+    struct sbp_lagrangian_bound bound;
     struct sbp_diag diag = {{0}};
     open_plan(model, levels, &plan);
     struct sbp_parallel parallel = plan.cut.parallel;
@@ -378,13 +378,13 @@ static void check_reductions(const char *model, const char *levels,
     (void)check_narrowed(&space, 0.01);
     check_reduced(&space, INFINITY, 0.99 * free_s, "free, below the optimum");
     check_reduced(&space, INFINITY, 1.01 * free_s, "free, above the optimum");
-    assert_int_equal(sbp_space_bound(&space, 1, &space.arena, &bound), SBP_OK);
+    assert_int_equal(sbp_lagrangian_bound(&space, 1, &space.arena, &bound), SBP_OK);
     assert_true(isinf(bound.bound_s));
     const double most = bytes_of_free_optimum(&space), least = bound.least_bytes;
     for (int i = 0; i < 5 && most > least; i++) {
         const double capacity = least + shares[i] * (most - least);
         const double best = optimum(&space, capacity);
-        assert_int_equal(sbp_space_bound(&space, capacity, &space.arena, &bound), SBP_OK);
+        assert_int_equal(sbp_lagrangian_bound(&space, capacity, &space.arena, &bound), SBP_OK);
         assert_true(bound.bound_s <= best * (1 + CLOSE) && bound.bound_s >= bound.time_s);
         check_reduced(&space, capacity, INFINITY, "with little memory");
         check_reduced(&space, capacity, isfinite(best) ? 1.001 * best : 2 * free_s,

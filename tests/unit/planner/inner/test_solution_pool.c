@@ -17,7 +17,7 @@ enum { SPLITS = 4, COPIES = 2 * SPLITS };
 
 struct list {
     struct sbp_plan plan;
-    struct sbp_ranking ranking;
+    struct sbp_pool ranking;
     struct sbp_split layer[COPIES];
     struct sbp_splits split[COPIES];
 };
@@ -37,8 +37,7 @@ static void open_list(int most, struct list *list)
         fail_msg("%s", diag.text);
     struct sbp_plan *plan = &list->plan;
     assert_int_equal(sbp_strategy_alloc(&plan->cut.graph, &plan->arena, &plan->strategy), SBP_OK);
-    assert_int_equal(sbp_ranking_init(&list->ranking, &plan->cut.graph, &plan->arena, most),
-                     SBP_OK);
+    assert_int_equal(sbp_pool_init(&list->ranking, &plan->cut.graph, &plan->arena, most), SBP_OK);
     for (int i = 0; i < COPIES; i++) {
         list->layer[i] = (struct sbp_split){.op = 0, .factor = {{1 + i % SPLITS}}};
         list->split[i] = (struct sbp_splits){.count = 1, .layer = &list->layer[i]};
@@ -51,8 +50,8 @@ static void offer(struct list *list, double objective_s, int split, double step_
 {
     list->plan.cut.parallel.micro_batch = (int64_t)(100 * objective_s);
     list->plan.strategy.op[0].role[0] = (uint8_t)objective_s;
-    sbp_ranking_offer(&list->ranking, &list->plan.cut, &list->plan.strategy,
-                      &(struct sbp_ranked){.objective_s = objective_s,
+    sbp_pool_offer(&list->ranking, &list->plan.cut, &list->plan.strategy,
+                   &(struct sbp_pool_plan){.objective_s = objective_s,
                                            .split = split < 0 ? NULL : &list->split[split],
                                            .step_s = step_s,
                                            .device_bytes = device_bytes});
@@ -62,7 +61,7 @@ static void check(const struct list *list, int count, const double *objective_s)
 {
     assert_int_equal(list->ranking.count, count);
     for (int i = 0; i < count; i++) {
-        const struct sbp_ranked *ranked = &list->ranking.plan[i];
+        const struct sbp_pool_plan *ranked = &list->ranking.plan[i];
         assert_true(ranked->objective_s == objective_s[i]);
         assert_int_equal(ranked->parallel.micro_batch, (int64_t)(100 * objective_s[i]));
         assert_int_equal(ranked->strategy.op[0].role[0], (uint8_t)objective_s[i]);
@@ -74,12 +73,12 @@ static void test_order(void **state)
     (void)state;
     struct list list;
     open_list(3, &list);
-    assert_true(isinf(sbp_ranking_goal_s(&list.ranking)));
+    assert_true(isinf(sbp_pool_goal_s(&list.ranking)));
     offer(&list, 5, 0, 5, 1);
     offer(&list, 3, 1, 3, 1);
-    assert_true(isinf(sbp_ranking_goal_s(&list.ranking)));
+    assert_true(isinf(sbp_pool_goal_s(&list.ranking)));
     offer(&list, 7, 2, 7, 1);
-    assert_true(sbp_ranking_goal_s(&list.ranking) == 7);
+    assert_true(sbp_pool_goal_s(&list.ranking) == 7);
     check(&list, 3, (const double[]){3, 5, 7});
     offer(&list, 7, 3, 7, 2); /* no cheaper than the last */
     assert_ptr_equal(list.ranking.plan[2].split, &list.split[2]);
@@ -187,7 +186,7 @@ static void test_turns_out(void **state)
     assert_int_equal(list.ranking.count, 1);
     assert_true(list.ranking.plan[0].objective_s == 5);
     offer(&list, 9, 3, 9, 3);
-    sbp_ranking_close(&list.ranking, INFINITY);
+    sbp_pool_close(&list.ranking, INFINITY);
     assert_int_equal(list.ranking.count, 2);
     assert_int_equal(list.ranking.proved, 1);
     assert_true(list.ranking.rest_s == 8);
@@ -199,7 +198,7 @@ static void test_proofs(void **state)
     (void)state;
     struct list list;
     open_list(3, &list);
-    sbp_ranking_close(&list.ranking, 8);
+    sbp_pool_close(&list.ranking, 8);
     assert_int_equal(list.ranking.proved, 0);
     assert_true(list.ranking.rest_s == 8);
     for (int i = 0; i < 3; i++)
@@ -216,7 +215,7 @@ static void test_proofs(void **state)
                  {9, 3, 7},
                  {INFINITY, 3, 7}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        sbp_ranking_close(&list.ranking, cases[i].open_s);
+        sbp_pool_close(&list.ranking, cases[i].open_s);
         assert_int_equal(list.ranking.proved, cases[i].proved);
         assert_true(list.ranking.rest_s == cases[i].rest_s);
     }

@@ -85,16 +85,16 @@ static double check_bounds(const char *model, const char *cluster, int *checked)
 {
     struct sbp_diag diag = {0};
     struct sbp_arena arena = {0};
-    struct sbp_parallel_candidates candidates;
+    struct sbp_step_cuts candidates;
     struct sbp_plan plan;
     const struct sbp_request request = {.space = SBP_SPACE_FULL};
     double tightest = 0;
     open_plan(model, cluster, &plan);
     const int64_t devices = sbp_cut_devices(&plan.cut);
-    if (sbp_candidates_list(&plan.cut, &request, &arena, &candidates, &diag) != SBP_OK)
+    if (sbp_step_cuts_list(&plan.cut, &request, &arena, &candidates, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     for (int i = 0; i < candidates.count; i++) {
-        const struct sbp_parallel_candidate *candidate = &candidates.candidate[i];
+        const struct sbp_step_cut *candidate = &candidates.candidate[i];
         if (candidate->parallel.pipeline != devices)
             continue;
         const double step = step_s(model, cluster, &candidate->parallel);
@@ -129,15 +129,14 @@ static void test_bounds_lie_below(void **state)
     print_message("%d candidates\n", checked);
 }
 
-static struct sbp_parallel_candidates list(struct sbp_plan *plan, const char *given,
-                                           struct sbp_arena *arena)
+static struct sbp_step_cuts list(struct sbp_plan *plan, const char *given, struct sbp_arena *arena)
 {
     struct sbp_diag diag = {0};
     struct sbp_request request = {.space = SBP_SPACE_FULL};
-    struct sbp_parallel_candidates candidates;
+    struct sbp_step_cuts candidates;
     for (int i = 0; sbp_parallel_keys()[i] != NULL; i++)
         request.given |= strcmp(given, sbp_parallel_keys()[i]) == 0 ? 1u << i : 0;
-    if (sbp_candidates_list(&plan->cut, &request, arena, &candidates, &diag) != SBP_OK)
+    if (sbp_step_cuts_list(&plan->cut, &request, arena, &candidates, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return candidates;
 }
@@ -151,8 +150,7 @@ static bool agree(const char *key, const struct sbp_parallel *a, const struct sb
 }
 
 /* Of the candidates that nothing is given for, those that have the value of one of them. */
-static void check_given(struct sbp_plan *plan, const char *key,
-                        const struct sbp_parallel_candidates *all,
+static void check_given(struct sbp_plan *plan, const char *key, const struct sbp_step_cuts *all,
                         const struct sbp_parallel *wanted, struct sbp_arena *arena)
 {
     const struct sbp_parallel plain = plan->cut.parallel;
@@ -160,7 +158,7 @@ static void check_given(struct sbp_plan *plan, const char *key,
     plan->cut.parallel.micro_batch = wanted->micro_batch;
     plan->cut.parallel.recompute = wanted->recompute;
     plan->cut.parallel.offload = wanted->offload;
-    const struct sbp_parallel_candidates some = list(plan, key, arena);
+    const struct sbp_step_cuts some = list(plan, key, arena);
     plan->cut.parallel = plain;
     int at = 0;
     for (int i = 0; i < all->count; i++) {
@@ -188,7 +186,7 @@ static void test_given_keys_leave_the_rest_open(void **state)
     int by_flops = 0;
     (void)state;
     open_plan(LARGE_HEAD, CLUSTERS[2], &plan);
-    const struct sbp_parallel_candidates all = list(&plan, "", &arena);
+    const struct sbp_step_cuts all = list(&plan, "", &arena);
     for (int i = 0; i < all.count; i += 7)
         for (size_t k = 0; k < sizeof keys / sizeof *keys; k++)
             check_given(&plan, keys[k], &all, &all.candidate[i].parallel, &arena);

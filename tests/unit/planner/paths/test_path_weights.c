@@ -63,21 +63,21 @@ static bool draw_cut(struct sbp_random *random, struct sbp_plan *plan)
 }
 
 static void open_view(const struct sbp_plan *plan, struct sbp_random *random, struct sbp_path *path,
-                      struct sbp_view *view, struct sbp_arena *arena)
+                      struct sbp_path_weights *view, struct sbp_arena *arena)
 {
     struct sbp_diag diag = {{0}};
     assert_int_equal(sbp_path_longest(&plan->cut, arena, path), SBP_OK);
     for (int i = 0; i < 5 * path->pieces + path->stages; i++)
         path->all[i] = (double)sbp_random_below(random, 100);
     path->sent[path->pieces - 1] = path->returned[0] = 0;
-    if (sbp_view_make(&plan->cut, path, arena, view, &diag) != SBP_OK)
+    if (sbp_path_weights_make(&plan->cut, path, arena, view, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
 /* ---- what counts ---------------------------------------------------------------------------- */
 
 static void check_path(const struct sbp_plan *plan, const struct sbp_path *path,
-                       const struct sbp_view *view)
+                       const struct sbp_path_weights *view)
 {
     assert_int_equal(view->pieces, path->pieces);
     assert_int_equal(view->first[0], 0);
@@ -121,7 +121,7 @@ static void complain(const struct sbp_plan *plan, int stage, double kept, int in
 
 /* Of several chunks: a stage is as full as at the fullest of its moments, with what the chunk that
  * works then needs besides. */
-static void check_moments(const struct sbp_plan *plan, const struct sbp_view *view,
+static void check_moments(const struct sbp_plan *plan, const struct sbp_path_weights *view,
                           const struct sbp_stage_cost *cost, const struct sbp_timeline *timeline)
 {
     const int stages = (int)plan->cut.parallel.pipeline, chunks = (int)plan->cut.parallel.chunks;
@@ -141,7 +141,7 @@ static void check_moments(const struct sbp_plan *plan, const struct sbp_view *vi
 }
 
 /* As many as are in flight, but for stages that do what has come: these may have less. */
-static void check_kept(const struct sbp_plan *plan, const struct sbp_view *view,
+static void check_kept(const struct sbp_plan *plan, const struct sbp_path_weights *view,
                        struct sbp_random *random, struct sbp_arena *arena)
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
@@ -151,7 +151,7 @@ static void check_kept(const struct sbp_plan *plan, const struct sbp_view *view,
     struct sbp_diag diag = {{0}};
     draw_costs(random, stages * chunks, cost);
     struct sbp_timeline_request request =
-        sbp_plan_timeline(&plan->cut, sbp_parallel_micro_batches(parallel, &plan->cut.graph), cost);
+        sbp_path_timeline(&plan->cut, sbp_parallel_micro_batches(parallel, &plan->cut.graph), cost);
     request.is_brief = true;
     if (sbp_timeline_simulate(&request, arena, &timeline, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
@@ -177,7 +177,8 @@ struct load {
     double held[MOST_OPS], kept[MOST_OPS]; /* by site */
 };
 
-static void load_stages(const struct sbp_plan *plan, const struct sbp_view *view, struct load *load)
+static void load_stages(const struct sbp_plan *plan, const struct sbp_path_weights *view,
+                        struct load *load)
 {
     for (int stage = 0; stage < plan->cut.parallel.pipeline; stage++)
         load[stage] = (struct load){.held = {0}};
@@ -197,7 +198,7 @@ static bool covers(const struct load *a, const struct load *b)
     return covers;
 }
 
-static void check_points(const struct sbp_plan *plan, const struct sbp_view *view)
+static void check_points(const struct sbp_plan *plan, const struct sbp_path_weights *view)
 {
     static struct load load[DEVICES];
     const int stages = (int)plan->cut.parallel.pipeline;
@@ -229,7 +230,7 @@ static void run_cuts(int blocks, int *seen)
         struct sbp_random random;
         struct sbp_arena arena;
         struct sbp_path path;
-        struct sbp_view view;
+        struct sbp_path_weights view;
         sbp_random_seed(&random, seed);
         if (!draw_cut(&random, &plan))
             continue;
@@ -308,7 +309,7 @@ static double step_s(const struct sbp_plan *plan, const struct times *times,
 {
     struct sbp_timeline timeline;
     struct sbp_diag diag = {{0}};
-    struct sbp_timeline_request request = sbp_plan_timeline(
+    struct sbp_timeline_request request = sbp_path_timeline(
         &plan->cut, sbp_parallel_micro_batches(&plan->cut.parallel, &plan->cut.graph), times->cost);
     request.end = times->end;
     request.is_brief = true;
@@ -448,7 +449,7 @@ static void test_mean(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_arena arena;
-    struct sbp_view view;
+    struct sbp_path_weights view;
     struct sbp_diag diag = {{0}};
     open_plan(8, &plan);
     struct sbp_parallel parallel = plan.cut.parallel;
@@ -456,7 +457,7 @@ static void test_mean(void **state)
     parallel.micro_batch = 4; /* 12 of them */
     sbp_arena_init(&arena);
     assert_int_equal(sbp_plan_cut(&plan, &parallel, &diag), SBP_OK);
-    assert_int_equal(sbp_view_mean(&plan.cut, &arena, &view, &diag), SBP_OK);
+    assert_int_equal(sbp_path_weights_mean(&plan.cut, &arena, &view, &diag), SBP_OK);
     double messages_s = 0;
     for (int piece = 1; piece < 4; piece++) {
         assert_true(view.crossed[piece] == 2 * 12 / 4.0);

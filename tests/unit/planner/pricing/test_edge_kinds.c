@@ -26,7 +26,7 @@ enum { DRAWS = 600 };
 /* One way to name the axes. */
 struct naming {
     const struct sbp_space *space;
-    const struct sbp_pair *pair;
+    const struct sbp_edge_ends *pair;
     struct sbp_dist from;
     uint8_t role[SBP_MAX_AXES]; /* of each axis at the other end */
     double least_s;             /* of all that were looked at */
@@ -69,16 +69,16 @@ static bool can_rest(const struct sbp_space *space, const struct sbp_dist *from,
 
 static double named_s(const struct naming *n)
 {
-    const struct sbp_pair *pair = n->pair;
+    const struct sbp_edge_ends *pair = n->pair;
     const struct sbp_dist to = dist_of(n->space, &pair->to, n->role);
     if (pair->is_keep && !can_rest(n->space, &n->from, &to))
         return INFINITY;
-    const struct sbp_way way = sbp_space_way(n->space, &n->from, &to);
+    const struct sbp_way way = sbp_pricing_way(n->space, &n->from, &to);
     if (pair->is_whole)
-        return sbp_space_way_s(n->space, pair->tensor, &way, pair->there, pair->back);
+        return sbp_pricing_way_s(n->space, pair->tensor, &way, pair->there, pair->back);
     const struct sbp_transfer transfer = {
         .tensor = pair->tensor, .there = pair->there, .back = pair->back};
-    return pair->is_keep ? 0 : sbp_space_moves_s(n->space, &transfer, way.move);
+    return pair->is_keep ? 0 : sbp_pricing_moves_s(n->space, &transfer, way.move);
 }
 
 static void swap(uint8_t *a, uint8_t *b)
@@ -109,8 +109,8 @@ static void name_all(struct naming *n, int axis)
 }
 
 /* The price of two choices is that of the cheapest way to name the axes, or no more than that. */
-static void check_pair(const struct sbp_space *space, const struct sbp_pair *pair, int from, int to,
-                       double price_s, bool is_exact, int *least)
+static void check_pair(const struct sbp_space *space, const struct sbp_edge_ends *pair, int from,
+                       int to, double price_s, bool is_exact, int *least)
 {
     uint8_t role[SBP_MAX_AXES] = {0};
     struct naming n = {.space = space, .pair = pair, .least_s = INFINITY};
@@ -143,16 +143,16 @@ static void check_pairs(const char *model, const char *levels, double ahead, uin
         space.transfer[t].there *= ahead;
     for (int e = 0; e < space.keep_count + space.transfer_count; e++) {
         const int t = e - space.keep_count;
-        const struct sbp_pair pair = t < 0 ? sbp_pair_of_keep(&space, &space.keep[e])
-                                           : sbp_pair_of_transfer(&space, &space.transfer[t]);
+        const struct sbp_edge_ends pair = t < 0 ? sbp_edge_of_output(&space, &space.keep[e])
+                                                : sbp_edge_of_input(&space, &space.transfer[t]);
         const int froms = space.variable[pair.from.variable].choice_count;
         const int tos = space.variable[pair.to.variable].choice_count;
         for (int i = 0; i < DRAWS && pair.from.variable != pair.to.variable; i++) {
             const int from = (int)sbp_random_below(&random, (uint64_t)froms);
             const int to = (int)sbp_random_below(&random, (uint64_t)tos);
-            const double price_s = t < 0
-                                       ? sbp_space_keep_s(&space, &space.keep[e], from, to)
-                                       : sbp_space_transfer_s(&space, &space.transfer[t], from, to);
+            const double price_s =
+                t < 0 ? sbp_pricing_output_edge_s(&space, &space.keep[e], from, to)
+                      : sbp_pricing_input_edge_s(&space, &space.transfer[t], from, to);
             if (price_s < SBP_FORBIDDEN)
                 check_pair(&space, &pair, from, to, price_s, is_exact, &least);
         }

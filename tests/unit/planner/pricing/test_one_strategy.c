@@ -53,7 +53,7 @@ static void check_status(struct sbp_plan *plan, struct sbp_solve_request request
         fail_msg("%s", diag.text);
     if (outcome.status != expected)
         fail_msg("within %" PRId64 " bytes: %s, expected %s", limit_bytes,
-                 sbp_plan_status_name(outcome.status), sbp_plan_status_name(expected));
+                 sbp_solver_status_name(outcome.status), sbp_solver_status_name(expected));
 }
 
 /* A device by itself has nothing to shard: there is one strategy, whatever the levels. */
@@ -89,7 +89,7 @@ static void test_levels_left_out(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    struct sbp_view view;
+    struct sbp_path_weights view;
     struct sbp_diag diag = {{0}};
     const struct sbp_fix fix[] = {split_batch("a", 2), split_batch("b", 2)};
     struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
@@ -97,7 +97,7 @@ static void test_levels_left_out(void **state)
                                         .asked.fix_count = 2,
                                         .asked.fix = fix};
     open_plan(WIDE_GRADIENTS, LEVEL("l", 2), &plan);
-    assert_int_equal(sbp_view_mean(&plan.cut, &plan.arena, &view, &diag), SBP_OK);
+    assert_int_equal(sbp_path_weights_mean(&plan.cut, &plan.arena, &view, &diag), SBP_OK);
     for (int op = 0; op < plan.cut.graph.op_count; op++)
         view.forward[op] = view.backward[op] = view.weight[op] = 0;
     request.view = &view;

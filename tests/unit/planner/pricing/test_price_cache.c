@@ -62,7 +62,7 @@ static void check_variable(const struct sbp_space *with, const struct sbp_space 
 }
 
 static void check_candidate(const struct sbp_plan *plan, struct sbp_solve_request request,
-                            struct sbp_space_store *store, uint64_t seed)
+                            struct sbp_price_cache *store, uint64_t seed)
 {
     struct sbp_space with, without;
     make_space(plan, &request, &without);
@@ -82,7 +82,7 @@ static void check_store(const char *model, const char *levels, struct sbp_solve_
 {
     struct sbp_plan plan;
     struct sbp_random random;
-    struct sbp_space_store store = {.first = NULL};
+    struct sbp_price_cache store = {.first = NULL};
     int seen = 0;
     sbp_random_seed(&random, seed);
     open_plan(model, levels, &plan);
@@ -95,7 +95,7 @@ static void check_store(const char *model, const char *levels, struct sbp_solve_
         seen++;
     }
     assert_true(seen > CANDIDATES / 4);
-    sbp_space_store_free(&store);
+    sbp_price_cache_free(&store);
     sbp_plan_free(&plan);
 }
 
@@ -121,19 +121,19 @@ static void test_limited(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    struct sbp_space_store store = {.first = NULL};
+    struct sbp_price_cache store = {.first = NULL};
     struct sbp_diag diag = {{0}};
     const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .store = &store};
     open_plan(SMALL("gpt", ""), LEVEL("l", 4), &plan);
     struct sbp_class_limit limit[64];
     assert_true(plan.cut.graph.class_count <= 64);
     for (int c = 0; c < plan.cut.graph.class_count; c++)
-        limit[c] = sbp_class_unlimited(plan.cut.graph.dim_class[c].size);
+        limit[c] = sbp_space_class_unlimited(plan.cut.graph.dim_class[c].size);
     limit[0].parts = 1;
     assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
     assert_true(space.shelf == NULL && store.first == NULL);
     sbp_space_free(&space);
-    sbp_space_store_free(&store);
+    sbp_price_cache_free(&store);
     sbp_plan_free(&plan);
 }
 

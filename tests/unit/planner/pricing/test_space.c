@@ -49,8 +49,8 @@ static void check_count(const char *levels, enum sbp_space_kind kind, int64_t ex
     open_plan(WIDE, levels, &plan);
     make_space(&plan, &request, &space);
     if (variable_of(&space, "a")->choice_count != expected)
-        fail_msg("%s, space %s: %d choices, expected %" PRId64, levels, sbp_space_name(kind),
-                 variable_of(&space, "a")->choice_count, expected);
+        fail_msg("%s, space %s: %d choices, expected %" PRId64, levels,
+                 sbp_request_space_name(kind), variable_of(&space, "a")->choice_count, expected);
     sbp_space_free(&space);
     sbp_plan_free(&plan);
 }
@@ -167,8 +167,8 @@ static void test_class_limit(void **state)
     struct sbp_class_limit limit[8];
     assert_true(plan.cut.graph.class_count <= 8);
     for (int c = 0; c < plan.cut.graph.class_count; c++)
-        limit[c] =
-            sbp_class_unlimited(strcmp(plan.cut.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736);
+        limit[c] = sbp_space_class_unlimited(
+            strcmp(plan.cut.graph.dim_class[c].name, "batch") == 0 ? 4 : 20736);
     assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
     for (int v = 0; v < space.variable_count; v++)
         for (int c = 0; c < space.variable[v].choice_count; c++)
@@ -192,7 +192,7 @@ static void test_axes_limit(void **state)
     open_plan(WIDE, LEVEL("o", 4) ", " LEVEL("i", 4), &plan);
     assert_true(plan.cut.graph.class_count <= 8);
     for (int c = 0; c < plan.cut.graph.class_count; c++) {
-        limit[c] = sbp_class_unlimited(plan.cut.graph.dim_class[c].size);
+        limit[c] = sbp_space_class_unlimited(plan.cut.graph.dim_class[c].size);
         if (strcmp(plan.cut.graph.dim_class[c].name, "batch") == 0)
             limit[c].axes[0] = limit[c].axes[1] = 1;
     }
@@ -213,7 +213,8 @@ static int choices_within(const struct sbp_plan *plan, int op, int dim_class)
         calloc((size_t)plan->cut.graph.class_count, sizeof *limit);
     assert_non_null(limit);
     for (int c = 0; c < plan->cut.graph.class_count; c++)
-        limit[c] = sbp_class_unlimited(c == dim_class ? 1 : plan->cut.graph.dim_class[c].size);
+        limit[c] =
+            sbp_space_class_unlimited(c == dim_class ? 1 : plan->cut.graph.dim_class[c].size);
     if (sbp_space_make(&plan->cut, &request, limit, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const int choices = space.variable[space.op_variable[op]].choice_count;
@@ -389,7 +390,7 @@ static void test_rests(void **state)
                 const bool expected = op[BATCH] <= at[SBP_DIM_BATCH] &&
                                       op[SEQUENCE] <= at[SBP_DIM_SEQUENCE] &&
                                       op[COLUMN] <= at[SBP_DIM_FEATURE];
-                assert_int_equal(sbp_space_can_rest(&space, keep, c, rest), expected);
+                assert_int_equal(sbp_pricing_can_rest(&space, keep, c, rest), expected);
             }
     }
     sbp_space_free(&space);

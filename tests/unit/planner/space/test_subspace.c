@@ -43,19 +43,19 @@ static struct sbp_splits *splits_of(int plan, struct sbp_arena *arena)
     return splits;
 }
 
-static bool has_plan(const struct sbp_part *part, int plan)
+static bool has_plan(const struct sbp_subspace *part, int plan)
 {
     bool has = true;
     for (int layer = 0; layer < LAYERS; layer++) {
         const struct sbp_split split = split_of(layer, way_of(plan, layer));
-        has &= part == NULL || sbp_part_has(part, &split);
+        has &= part == NULL || sbp_subspace_has(part, &split);
     }
     return has;
 }
 
 /* The parts that are left, some of them empty. */
 struct rest {
-    const struct sbp_part *part[MOST_PARTS + 1];
+    const struct sbp_subspace *part[MOST_PARTS + 1];
     int count;
 };
 
@@ -72,12 +72,12 @@ static void check_rest(const struct rest *rest, const bool *taken)
 /* Takes a plan out of the part that has it. */
 static void take(struct rest *rest, int plan, struct sbp_arena *arena)
 {
-    struct sbp_part *cut = SBP_NEW(arena, struct sbp_part, LAYERS);
+    struct sbp_subspace *cut = SBP_NEW(arena, struct sbp_subspace, LAYERS);
     int at = 0;
     assert_non_null(cut);
     while (!has_plan(rest->part[at], plan))
         at++;
-    const int count = sbp_part_cut(rest->part[at], splits_of(plan, arena), arena, cut);
+    const int count = sbp_subspace_cut(rest->part[at], splits_of(plan, arena), arena, cut);
     assert_true(count >= 1 && count <= LAYERS);
     rest->part[at] = rest->part[--rest->count];
     for (int i = 0; i < count; i++)
@@ -113,11 +113,11 @@ static void test_one_plan(void **state)
     (void)state;
     struct sbp_arena arena;
     sbp_arena_init(&arena);
-    const struct sbp_part part = {.plan = splits_of(7, &arena), .at = LAYERS};
+    const struct sbp_subspace part = {.plan = splits_of(7, &arena), .at = LAYERS};
     for (int plan = 0; plan < PLANS; plan++)
         assert_int_equal(has_plan(&part, plan), plan == 7);
-    assert_true(sbp_part_has(&part, &(struct sbp_split){.op = 2 * LAYERS + 1}));
-    assert_int_equal(sbp_part_cut(&part, part.plan, &arena, NULL), 0);
+    assert_true(sbp_subspace_has(&part, &(struct sbp_split){.op = 2 * LAYERS + 1}));
+    assert_int_equal(sbp_subspace_cut(&part, part.plan, &arena, NULL), 0);
     sbp_arena_free(&arena);
 }
 
@@ -127,14 +127,14 @@ static void test_equal(void **state)
     struct sbp_arena arena;
     sbp_arena_init(&arena);
     struct sbp_splits *a = splits_of(5, &arena), *b = splits_of(5, &arena);
-    assert_true(sbp_splits_equal(a, b));
+    assert_true(sbp_subspace_splits_equal(a, b));
     b->count--;
-    assert_false(sbp_splits_equal(a, b));
-    assert_false(sbp_splits_equal(b, a));
+    assert_false(sbp_subspace_splits_equal(a, b));
+    assert_false(sbp_subspace_splits_equal(b, a));
     b->count++;
     b->layer[LAYERS - 1].op++;
-    assert_false(sbp_splits_equal(a, b));
-    assert_false(sbp_splits_equal(a, splits_of(5 + PLANS / WAYS, &arena)));
+    assert_false(sbp_subspace_splits_equal(a, b));
+    assert_false(sbp_subspace_splits_equal(a, splits_of(5 + PLANS / WAYS, &arena)));
     sbp_arena_free(&arena);
 }
 
@@ -155,7 +155,7 @@ static void test_layers(void **state)
                        &diag) != SBP_OK ||
         sbp_strategy_alloc(&plan.cut.graph, &plan.arena, &plan.strategy) != SBP_OK)
         fail_msg("%s", diag.text);
-    const struct sbp_splits *splits = sbp_plan_splits(&plan.cut, &plan.strategy, &plan.arena);
+    const struct sbp_splits *splits = sbp_subspace_splits(&plan.cut, &plan.strategy, &plan.arena);
     assert_non_null(splits);
     assert_true(splits->count > 4);
     for (int i = 0; i < splits->count; i++) {

@@ -95,7 +95,7 @@ static void expect_refusal(struct bench *b, const char *word)
     if (sbp_cut_step(&b->plan.cut, &b->plan.strategy, false, &b->step, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const struct sbp_claim claim = {.plan = &b->plan, .step = &b->step};
-    assert_int_equal(sbp_check_plan(&claim, &diag), SBP_E_INTERNAL);
+    assert_int_equal(sbp_verify_plan(&claim, &diag), SBP_E_INTERNAL);
     if (strstr(diag.text, word) == NULL)
         fail_msg("\"%s\" where \"%s\" is expected", diag.text, word);
     sbp_step_free(&b->step);

@@ -11,7 +11,7 @@ static double priced_s(const struct sbp_priced *priced, int variable, int choice
 {
     const struct sbp_space_variable *v = &priced->space->variable[variable];
     double seconds = v->cost_s[choice] + priced->beside[variable][v->tuple[choice]];
-    for (int p = 0; p < priced->space->view->points; p++)
+    for (int p = 0; p < priced->space->weights->memory_stages; p++)
         if (priced->price[p] > 0)
             seconds += priced->price[p] * sbp_space_unary_bytes(priced->space, variable, choice, p);
     return seconds;
@@ -21,7 +21,7 @@ static double priced_s(const struct sbp_priced *priced, int variable, int choice
 static double value(const struct sbp_priced *priced)
 {
     const struct sbp_space *space = priced->space;
-    const int points = isfinite(priced->capacity_bytes) ? space->view->points : 0;
+    const int points = isfinite(priced->capacity_bytes) ? space->weights->memory_stages : 0;
     double sum = sbp_pricing_constant_s(space);
     for (int p = 0; p < points; p++) {
         priced->used[p] = sbp_pricing_constant_bytes(space, p);
@@ -91,7 +91,7 @@ static double set_price(const struct sbp_priced *priced, int point, double scale
 
 double sbp_lagrangian_set_prices(const struct sbp_priced *priced)
 {
-    const int points = isfinite(priced->capacity_bytes) ? priced->space->view->points : 0;
+    const int points = isfinite(priced->capacity_bytes) ? priced->space->weights->memory_stages : 0;
     double best_s = value(priced);
     /* A price at which all of the capacity is worth a thousandth of the step. */
     const double scale = 1e-3 * fabs(best_s) / priced->capacity_bytes;
@@ -109,7 +109,7 @@ double sbp_lagrangian_set_prices(const struct sbp_priced *priced)
 static double least_bytes(const struct sbp_space *space)
 {
     double most = 0;
-    for (int p = 0; p < space->view->points; p++) {
+    for (int p = 0; p < space->weights->memory_stages; p++) {
         double bytes = sbp_pricing_constant_bytes(space, p);
         for (int v = 0; v < space->variable_count; v++) {
             double least = INFINITY;
@@ -129,7 +129,7 @@ static bool is_as_good(const struct sbp_space *space, int variable, int a, int b
 {
     if (sbp_space_unary_s(space, variable, a) > sbp_space_unary_s(space, variable, b))
         return false;
-    for (int p = 0; p < space->view->points; p++)
+    for (int p = 0; p < space->weights->memory_stages; p++)
         if (sbp_space_unary_bytes(space, variable, a, p) >
             sbp_space_unary_bytes(space, variable, b, p))
             return false;
@@ -182,7 +182,7 @@ static double least_s(const struct sbp_space *space, double capacity_bytes, doub
 {
     double sum = sbp_pricing_constant_s(space);
     *fits = true;
-    for (int p = 0; p < space->view->points; p++)
+    for (int p = 0; p < space->weights->memory_stages; p++)
         used[p] = sbp_pricing_constant_bytes(space, p);
     for (int v = 0; v < space->variable_count; v++) {
         const double *cost_s = space->variable[v].cost_s;
@@ -190,10 +190,10 @@ static double least_s(const struct sbp_space *space, double capacity_bytes, doub
         for (int c = 1; c < space->variable[v].choice_count; c++)
             best = cost_s[c] < cost_s[best] ? c : best;
         sum += cost_s[best];
-        for (int p = 0; p < space->view->points; p++)
+        for (int p = 0; p < space->weights->memory_stages; p++)
             used[p] += sbp_space_unary_bytes(space, v, best, p);
     }
-    for (int p = 0; p < space->view->points; p++)
+    for (int p = 0; p < space->weights->memory_stages; p++)
         *fits = *fits && used[p] <= capacity_bytes;
     return sum;
 }
@@ -203,8 +203,8 @@ enum sbp_status sbp_lagrangian_bound(const struct sbp_space *space, double capac
 {
     struct sbp_priced priced = {.space = space, .capacity_bytes = capacity_bytes};
     bool fits = false;
-    priced.price = SBP_NEW(arena, double, space->view->points);
-    priced.used = SBP_NEW(arena, double, space->view->points);
+    priced.price = SBP_NEW(arena, double, space->weights->memory_stages);
+    priced.used = SBP_NEW(arena, double, space->weights->memory_stages);
     if (priced.price == NULL || priced.used == NULL)
         return SBP_E_MEMORY;
     *bound =

@@ -132,7 +132,7 @@ static enum sbp_status begin_edges(struct sbp_messages *r)
 
 static enum sbp_status begin(struct sbp_messages *r)
 {
-    const int variables = r->space->variable_count, points = r->space->view->points;
+    const int variables = r->space->variable_count, points = r->space->weights->memory_stages;
     int most = 0;
     SBP_TRY(sbp_pricing_make_edges(r->space, &r->scratch, &r->edges));
     for (int v = 0; v < variables; v++)
@@ -273,7 +273,7 @@ static double constant_s(const struct sbp_messages *r)
 {
     const struct sbp_space *space = r->space;
     double seconds = sbp_pricing_constant_s(space);
-    for (int p = 0; p < space->view->points; p++)
+    for (int p = 0; p < space->weights->memory_stages; p++)
         if (r->priced.price[p] > 0)
             seconds += r->priced.price[p] *
                        (sbp_pricing_constant_bytes(space, p) - r->priced.capacity_bytes);
@@ -443,7 +443,7 @@ static enum sbp_status restrict_variable(const struct sbp_space *space, int vari
                                          struct sbp_space_variable *to)
 {
     const struct sbp_space_variable *from = &space->variable[variable];
-    const int points = space->view->points;
+    const int points = space->weights->memory_stages;
     *to = *from;
     to->choice_count = count;
     to->tuple = SBP_TAKE(arena, int, count);

@@ -56,7 +56,7 @@ static inline double sbp_message_pair_s(const struct sbp_messages *r,
 static inline double sbp_message_priced_s(const struct sbp_messages *r, int variable, int choice)
 {
     double seconds = r->space->variable[variable].cost_s[choice];
-    for (int p = 0; p < r->space->view->points; p++)
+    for (int p = 0; p < r->space->weights->memory_stages; p++)
         if (r->priced.price[p] > 0)
             seconds += r->priced.price[p] * sbp_space_unary_bytes(r->space, variable, choice, p);
     return seconds;

@@ -107,7 +107,7 @@ static bool step(struct raise *raise, double cost_s)
 
 enum sbp_status sbp_multipliers_raise(struct sbp_messages *r)
 {
-    const int points = r->space->view->points;
+    const int points = r->space->weights->memory_stages;
     const struct sbp_arena_mark mark = sbp_arena_mark(&r->scratch);
     struct raise raise = {.r = r,
                           .points = points,

@@ -398,8 +398,8 @@ enum sbp_status sbp_primal_polish(struct sbp_messages *r)
     const int variables = r->space->variable_count;
     const struct sbp_arena_mark mark = sbp_arena_mark(&r->scratch);
     struct polish p = {.r = r,
-                       .points = r->space->view->points,
-                       .room = SBP_NEW(&r->scratch, double, r->space->view->points),
+                       .points = r->space->weights->memory_stages,
+                       .room = SBP_NEW(&r->scratch, double, r->space->weights->memory_stages),
                        .trial = SBP_NEW(&r->scratch, int, variables),
                        .stamp = SBP_NEW(&r->scratch, int, variables),
                        .touched = SBP_NEW(&r->scratch, bool, variables)};

@@ -28,7 +28,7 @@ struct part {
 struct refiner {
     struct sbp_label_branching *out;
     struct sbp_diag *diag;
-    struct sbp_cut view; /* the cut on a mesh whose axes are families of their own */
+    struct sbp_cut weights; /* the cut on a mesh whose axes are families of their own */
     struct sbp_space space;
     struct sbp_problem problem;
     double *cost;    /* (all choices) of the problem, before bans */
@@ -397,15 +397,15 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *refinement, struct 
 {
     refinement->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
-    struct refiner r = {.out = refinement, .diag = &refusal, .view = *refinement->cut};
-    if (r.view.mesh.axis_count > MOST_AXES)
+    struct refiner r = {.out = refinement, .diag = &refusal, .weights = *refinement->cut};
+    if (r.weights.mesh.axis_count > MOST_AXES)
         return SBP_OK;
     struct sbp_solve_request request = *refinement->request;
     request.store = NULL;
     request.labelled = true;
     request.every_level = true; /* what is dear along one path may make the shorter step */
-    single_families(&r.view.mesh);
-    enum sbp_status status = sbp_space_make(&r.view, &request, NULL, NULL, &r.space, &refusal);
+    single_families(&r.weights.mesh);
+    enum sbp_status status = sbp_space_make(&r.weights, &request, NULL, NULL, &r.space, &refusal);
     if (status == SBP_OK) {
         status = refine(&r);
         sbp_space_free(&r.space);

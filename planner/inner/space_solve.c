@@ -98,7 +98,7 @@ static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_wo
             return SBP_E_MEMORY;
         for (int c = 0; c < to->choice_count; c++) {
             to->cost_s[c] = space->variable[v].cost_s[c];
-            for (int p = 0; p < space->view->points; p++)
+            for (int p = 0; p < space->weights->memory_stages; p++)
                 to->cost_s[c] += sbp_space_unary_bytes(space, v, c, p);
             if (weighs_work)
                 to->cost_s[c] += WORK_WEIGHT * sbp_working_own(&working, v, c);

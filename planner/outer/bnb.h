@@ -122,9 +122,9 @@ enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e) SBP_MUST_US
 /* The request for a candidate's spaces, of which none of another candidate's is alive. */
 struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
                                            const struct sbp_node *node);
-/* The view along the longest path, which needs no strategy, of the plan's parallel. */
+/* The weights along the longest path, which needs no strategy, of the plan's parallel. */
 enum sbp_status sbp_outer_plain_weights(struct sbp_branch_and_bound *e,
-                                        struct sbp_path_weights *view,
+                                        struct sbp_path_weights *weights,
                                         struct sbp_diag *diag) SBP_MUST_USE;
 /* Adds a solver's answer to the search's. */
 void sbp_outer_note_outcome(struct sbp_branch_and_bound *e, const struct sbp_outcome *found);

@@ -22,13 +22,13 @@ static enum sbp_status optimise_aligned(struct sbp_branch_and_bound *e, const st
                                         struct sbp_outcome *found, struct sbp_diag *refusal)
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     if (isfinite(left_s(e)))
         request.asked.solver_options.time_limit_s = fmax(1e-9, left_s(e));
     request.deadline_s = 0; /* sooner: by the time limit */
-    request.view = &view;
+    request.weights = &weights;
     SBP_TRY(sbp_outer_cut(e, &node->parallel, refusal));
-    SBP_TRY(sbp_outer_plain_weights(e, &view, refusal));
+    SBP_TRY(sbp_outer_plain_weights(e, &weights, refusal));
     return sbp_inner_solve_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
 }
 

@@ -37,13 +37,13 @@ struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
 }
 
 enum sbp_status sbp_outer_plain_weights(struct sbp_branch_and_bound *e,
-                                        struct sbp_path_weights *view, struct sbp_diag *diag)
+                                        struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     struct sbp_path path;
     if (e->request->objective == SBP_COMMUNICATION)
-        return sbp_path_weights_mean(&e->cut, &e->arena, view, diag);
+        return sbp_path_weights_mean(&e->cut, &e->arena, weights, diag);
     SBP_TRY(sbp_path_longest(&e->cut, &e->arena, &path));
-    return sbp_path_weights_make(&e->cut, &path, &e->arena, view, diag);
+    return sbp_path_weights_make(&e->cut, &path, &e->arena, weights, diag);
 }
 
 /* ---- what it answers ------------------------------------------------------------------------- */
@@ -103,12 +103,12 @@ enum sbp_status sbp_outer_bound(struct sbp_branch_and_bound *e, struct sbp_node 
     struct sbp_diag refusal = {{0}};
     struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_inner_bound bound = {0};
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     enum sbp_status status = sbp_outer_cut(e, &node->parallel, &refusal);
     if (status == SBP_OK)
-        status = sbp_outer_plain_weights(e, &view, &refusal);
-    request.view = &view;
+        status = sbp_outer_plain_weights(e, &weights, &refusal);
+    request.weights = &weights;
     if (isfinite(sbp_outer_goal_s(e)) && sbp_inner_is_bounded(&e->cut, &request))
         request.refuted_s = sbp_outer_goal_s(e);
     if (status == SBP_OK)
@@ -158,7 +158,7 @@ static void note_need(struct sbp_branch_and_bound *e, const struct sbp_node *nod
 static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    const struct sbp_path *path, struct sbp_outcome *found)
 {
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_diag refusal = {{0}};
     const double most_s = fmin(sbp_outer_goal_s(e), sbp_outer_ceiling_s(e, node));
@@ -166,8 +166,8 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
     request.asked.solver_options = options_left(e);
     enum sbp_status status = SBP_OK;
     if (path != NULL) {
-        request.view = &view;
-        status = sbp_path_weights_make(&e->cut, path, &e->arena, &view, &refusal);
+        request.weights = &weights;
+        status = sbp_path_weights_make(&e->cut, path, &e->arena, &weights, &refusal);
     }
     if (status == SBP_OK)
         status = sbp_inner_solve(&e->cut, &request, &e->solve_arena, found, &refusal);

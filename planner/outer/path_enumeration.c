@@ -21,7 +21,7 @@ struct settler {
     struct sbp_arena arena; /* of spaces */
     struct sbp_arena pass;  /* of what is narrowed */
     struct sbp_solve_request request;
-    struct sbp_path_weights view[SBP_MOST_PATHS + 1];
+    struct sbp_path_weights weights[SBP_MOST_PATHS + 1];
     struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
     int space_count;
     struct sbp_space mixed;
@@ -35,11 +35,11 @@ struct settler {
 };
 
 static enum sbp_status make_space(struct settler *t, const struct sbp_path *path,
-                                  struct sbp_path_weights *view, struct sbp_space *space)
+                                  struct sbp_path_weights *weights, struct sbp_space *space)
 {
     struct sbp_solve_request request = t->request;
-    SBP_TRY(sbp_path_weights_make(t->s->cut, path, &t->arena, view, t->diag));
-    request.view = view;
+    SBP_TRY(sbp_path_weights_make(t->s->cut, path, &t->arena, weights, t->diag));
+    request.weights = weights;
     SBP_TRY(sbp_space_make(t->s->cut, &request, NULL, NULL, space, t->diag));
     space->request = &t->request;
     return SBP_OK;
@@ -50,7 +50,7 @@ static enum sbp_status make_spaces(struct settler *t)
 {
     const struct sbp_mixture *mixture = t->s->mixture;
     for (; t->space_count < mixture->path_count; t->space_count++)
-        SBP_TRY(make_space(t, &mixture->known[t->space_count], &t->view[t->space_count],
+        SBP_TRY(make_space(t, &mixture->known[t->space_count], &t->weights[t->space_count],
                            &t->space[t->space_count]));
     return SBP_OK;
 }

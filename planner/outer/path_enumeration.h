@@ -13,7 +13,7 @@
 struct sbp_path_enumeration {
     const struct sbp_cut *cut;
     const struct sbp_solve_request
-        *request;                /* as the candidate is searched; its view does not count */
+        *request;                /* as the candidate is searched; its weights does not count */
     struct sbp_mixture *mixture; /* of the cut, played */
     double goal_s;               /* only plans that cost less are looked for */
     /* Takes a plan that costs less than all before; the strategy changes when it returns. */

@@ -7,20 +7,20 @@
 /* ---- the objective -------------------------------------------------------------------------- */
 
 static void count_messages(const struct sbp_cut *cut, const struct sbp_path *path,
-                           struct sbp_path_weights *view)
+                           struct sbp_path_weights *weights)
 {
-    view->message_s = sbp_path_messages_s(cut, path, view->first);
+    weights->message_s = sbp_path_messages_s(cut, path, weights->first);
     for (int piece = 1; piece < path->pieces; piece++)
-        view->crossed[piece] = path->sent[piece - 1] + path->returned[piece];
+        weights->crossed[piece] = path->sent[piece - 1] + path->returned[piece];
 }
 
-static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_weights *view)
+static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_weights *weights)
 {
-    for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
-        view->forward[op] = path->forward[piece];
-        view->backward[op] = path->backward[piece];
-        view->weight[op] = path->weight[piece];
-        view->end[op] = path->end[piece % path->stages];
+    for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
+        weights->forward[op] = path->forward[piece];
+        weights->backward[op] = path->backward[piece];
+        weights->weight[op] = path->weight[piece];
+        weights->end[op] = path->end[piece % path->stages];
     }
 }
 
@@ -100,30 +100,30 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
 }
 
 /* Whether a moment of the piece, none of which comes before `first`, keeps no less of any chunk. */
-static bool is_known(const struct sbp_path_weights *view, int first, int piece, int chunks,
+static bool is_known(const struct sbp_path_weights *weights, int first, int piece, int chunks,
                      const double *kept)
 {
-    for (int i = first; i < view->moment_count; i++) {
-        bool covers = view->moment[i].piece == piece;
+    for (int i = first; i < weights->moment_count; i++) {
+        bool covers = weights->moment[i].piece == piece;
         for (int chunk = 0; chunk < chunks && covers; chunk++)
-            covers = view->moment[i].kept[chunk] >= kept[chunk];
+            covers = weights->moment[i].kept[chunk] >= kept[chunk];
         if (covers)
             return true;
     }
     return false;
 }
 
-static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_path_weights *view, int first,
-                                  int piece, int chunks, const double *kept)
+static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_path_weights *weights,
+                                  int first, int piece, int chunks, const double *kept)
 {
-    if (is_known(view, first, piece, chunks, kept))
+    if (is_known(weights, first, piece, chunks, kept))
         return SBP_OK;
-    struct sbp_moment *const moment = &view->moment[view->moment_count];
+    struct sbp_moment *const moment = &weights->moment[weights->moment_count];
     *moment = (struct sbp_moment){piece, SBP_NEW(arena, double, chunks)};
     if (moment->kept == NULL)
         return SBP_E_MEMORY;
     memcpy(moment->kept, kept, (size_t)chunks * sizeof *kept);
-    view->moment_count++;
+    weights->moment_count++;
     return SBP_OK;
 }
 
@@ -131,9 +131,9 @@ static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_path_weigh
  * done before any backward pass, so that no less is kept. */
 static enum sbp_status find_moments(const struct sbp_timeline *timeline, int stage, int stages,
                                     int chunks, struct sbp_arena *arena,
-                                    struct sbp_path_weights *view)
+                                    struct sbp_path_weights *weights)
 {
-    const int first = view->moment_count;
+    const int first = weights->moment_count;
     double *const kept = SBP_NEW(arena, double, chunks);
     if (kept == NULL)
         return SBP_E_MEMORY;
@@ -143,7 +143,7 @@ static enum sbp_status find_moments(const struct sbp_timeline *timeline, int sta
         if (interval->device != stage || (!forward && interval->kind != SBP_INTERVAL_BACKWARD))
             continue;
         kept[interval->chunk] += forward;
-        SBP_TRY(add_moment(arena, view, first, interval->chunk * stages + stage, chunks, kept));
+        SBP_TRY(add_moment(arena, weights, first, interval->chunk * stages + stage, chunks, kept));
         kept[interval->chunk] -= !forward;
     }
     return SBP_OK;
@@ -167,21 +167,21 @@ static bool covers(const struct stage_sums *sums, int a, int b)
 }
 
 /* Points are the stages that no other one covers. */
-static void find_points(const struct stage_sums *sums, struct sbp_path_weights *view)
+static void find_points(const struct stage_sums *sums, struct sbp_path_weights *weights)
 {
     for (int stage = 0; stage < sums->stages; stage++) {
         bool covered = false;
-        for (int i = 0; i < view->points && !covered; i++)
-            covered = covers(sums, view->stage[i], stage);
+        for (int i = 0; i < weights->memory_stages && !covered; i++)
+            covered = covers(sums, weights->stage[i], stage);
         for (int other = stage + 1; other < sums->stages && !covered; other++)
             covered = covers(sums, other, stage);
         if (!covered)
-            view->stage[view->points++] = stage;
+            weights->stage[weights->memory_stages++] = stage;
     }
 }
 
 static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                  struct sbp_path_weights *view, struct sbp_diag *diag)
+                                  struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = &cut->graph;
     const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
@@ -191,86 +191,87 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
                                     .ops = graph->op_count,
                                     .held = SBP_NEW(arena, double, cells),
                                     .kept = SBP_NEW(arena, double, cells)};
-    double *kept = SBP_NEW(arena, double, view->pieces);
+    double *kept = SBP_NEW(arena, double, weights->pieces);
     if (sums.held == NULL || sums.kept == NULL || kept == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(count_kept(cut, arena, &timeline, kept, diag));
-    for (int piece = 0; piece < view->pieces; piece++)
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+    for (int piece = 0; piece < weights->pieces; piece++)
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
             const size_t at =
                 (size_t)(piece % stages) * (size_t)graph->op_count + (size_t)graph->op[op].site;
-            view->kept[op] = kept[piece];
+            weights->kept[op] = kept[piece];
             sums.held[at] += 1;
             sums.kept[at] += kept[piece];
         }
-    find_points(&sums, view);
-    view->moment = SBP_NEW(arena, struct sbp_moment, timeline.interval_count);
-    if (view->moment == NULL)
+    find_points(&sums, weights);
+    weights->moment = SBP_NEW(arena, struct sbp_moment, timeline.interval_count);
+    if (weights->moment == NULL)
         return SBP_E_MEMORY;
-    for (int i = 0; i < view->points && chunks > 1; i++)
-        SBP_TRY(find_moments(&timeline, view->stage[i], stages, chunks, arena, view));
+    for (int i = 0; i < weights->memory_stages && chunks > 1; i++)
+        SBP_TRY(find_moments(&timeline, weights->stage[i], stages, chunks, arena, weights));
     for (int op = 0; op < graph->op_count; op++)
-        view->point[op] = -1;
-    for (int i = 0; i < view->points; i++)
-        for (int piece = view->stage[i]; piece < view->pieces; piece += stages)
-            for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
-                view->point[op] = i;
+        weights->point[op] = -1;
+    for (int i = 0; i < weights->memory_stages; i++)
+        for (int piece = weights->stage[i]; piece < weights->pieces; piece += stages)
+            for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
+                weights->point[op] = i;
     return SBP_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static enum sbp_status begin(const struct sbp_cut *cut, struct sbp_arena *arena,
-                             struct sbp_path_weights *view, struct sbp_diag *diag)
+                             struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const size_t ops = (size_t)cut->graph.op_count, stages = (size_t)parallel->pipeline;
     const size_t pieces = stages * (size_t)parallel->chunks;
-    *view = (struct sbp_path_weights){.forward = SBP_NEW(arena, double, ops),
-                                      .backward = SBP_NEW(arena, double, ops),
-                                      .weight = SBP_NEW(arena, double, ops),
-                                      .end = SBP_NEW(arena, double, ops),
-                                      .pieces = (int)pieces,
-                                      .first = SBP_NEW(arena, int, pieces + 1),
-                                      .crossed = SBP_NEW(arena, double, pieces),
-                                      .stage = SBP_NEW(arena, int, stages),
-                                      .point = SBP_NEW(arena, int, ops),
-                                      .kept = SBP_NEW(arena, double, ops)};
-    if (view->forward == NULL || view->backward == NULL || view->weight == NULL ||
-        view->end == NULL || view->first == NULL || view->crossed == NULL || view->stage == NULL ||
-        view->point == NULL || view->kept == NULL)
+    *weights = (struct sbp_path_weights){.forward = SBP_NEW(arena, double, ops),
+                                         .backward = SBP_NEW(arena, double, ops),
+                                         .weight = SBP_NEW(arena, double, ops),
+                                         .end = SBP_NEW(arena, double, ops),
+                                         .pieces = (int)pieces,
+                                         .first = SBP_NEW(arena, int, pieces + 1),
+                                         .crossed = SBP_NEW(arena, double, pieces),
+                                         .stage = SBP_NEW(arena, int, stages),
+                                         .point = SBP_NEW(arena, int, ops),
+                                         .kept = SBP_NEW(arena, double, ops)};
+    if (weights->forward == NULL || weights->backward == NULL || weights->weight == NULL ||
+        weights->end == NULL || weights->first == NULL || weights->crossed == NULL ||
+        weights->stage == NULL || weights->point == NULL || weights->kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_stages_cut(&cut->graph, view->pieces, parallel->stage_cut, view->first, diag));
-    return set_memory(cut, arena, view, diag);
+    SBP_TRY(
+        sbp_stages_cut(&cut->graph, weights->pieces, parallel->stage_cut, weights->first, diag));
+    return set_memory(cut, arena, weights, diag);
 }
 
 enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sbp_path *path,
-                                      struct sbp_arena *arena, struct sbp_path_weights *view,
+                                      struct sbp_arena *arena, struct sbp_path_weights *weights,
                                       struct sbp_diag *diag)
 {
-    SBP_TRY(begin(cut, arena, view, diag));
-    count_messages(cut, path, view);
-    for (int piece = 0; piece < view->pieces; piece++)
-        weigh_piece(path, piece, view);
+    SBP_TRY(begin(cut, arena, weights, diag));
+    count_messages(cut, path, weights);
+    for (int piece = 0; piece < weights->pieces; piece++)
+        weigh_piece(path, piece, weights);
     return SBP_OK;
 }
 
 enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                      struct sbp_path_weights *view, struct sbp_diag *diag)
+                                      struct sbp_path_weights *weights, struct sbp_diag *diag)
 {
     const double stages = (double)cut->parallel.pipeline;
     const double each = (double)sbp_parallel_micro_batches(&cut->parallel, &cut->graph) / stages;
     struct sbp_path path;
-    SBP_TRY(begin(cut, arena, view, diag));
+    SBP_TRY(begin(cut, arena, weights, diag));
     SBP_TRY(sbp_path_longest(cut, arena, &path));
     for (int op = 0; op < cut->graph.op_count; op++) {
-        view->forward[op] = view->backward[op] = view->weight[op] = each;
-        view->end[op] = 1 / stages;
+        weights->forward[op] = weights->backward[op] = weights->weight[op] = each;
+        weights->end[op] = 1 / stages;
     }
     for (int piece = 0; piece < path.pieces; piece++) {
         path.sent[piece] = piece + 1 < path.pieces ? each : 0;
         path.returned[piece] = piece > 0 ? each : 0;
     }
-    count_messages(cut, &path, view);
+    count_messages(cut, &path, weights);
     return SBP_OK;
 }

@@ -31,7 +31,7 @@ struct sbp_path_weights {
     double *crossed;    /* (pieces) messages, there and back, between a piece and the one before */
     double message_s;   /* of all those, at the least, whatever the strategy */
     int pieces, *first; /* (pieces + 1) operators where they begin (costmodel/program/step.h) */
-    int points;         /* of memory, >= 1: stages that can be the fullest */
+    int memory_stages;  /* >= 1: stages that can be the fullest */
     int *stage;         /* (points) which */
     int *point;         /* (op_count) whether an operator's stage is one: which, -1 */
     double *kept;       /* (op_count) micro-batches whose activations its stage keeps at a time */
@@ -41,14 +41,14 @@ struct sbp_path_weights {
     struct sbp_moment *moment;
 };
 
-/* The view of a plan's parallel along a path. */
+/* The weights of a plan's parallel along a path. */
 enum sbp_status sbp_path_weights_make(const struct sbp_cut *cut, const struct sbp_path *path,
-                                      struct sbp_arena *arena, struct sbp_path_weights *view,
+                                      struct sbp_arena *arena, struct sbp_path_weights *weights,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 /* Not along a path, but what a device does in a step, the mean over stages: of communication, which
  * adds up whatever overlaps. */
 enum sbp_status sbp_path_weights_mean(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                      struct sbp_path_weights *view,
+                                      struct sbp_path_weights *weights,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

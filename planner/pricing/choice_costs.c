@@ -106,7 +106,7 @@ static struct terms terms_of(const struct sbp_space *space)
 
 /* ---- one choice ------------------------------------------------------------------------------ */
 
-static int owned_weights(const struct sbp_space_work *work)
+static int owned_weights(const struct sbp_op_group *work)
 {
     int count = 0;
     for (unsigned left = work->owned; left != 0; left &= left - 1)
@@ -115,7 +115,7 @@ static int owned_weights(const struct sbp_space_work *work)
 }
 
 /* How often each column of a work counts, whatever the level of its weights. */
-static void weigh_passes(const struct sbp_space_work *work, double weight[SBP_COLUMNS])
+static void weigh_passes(const struct sbp_op_group *work, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
     weight[SBP_COLUMN_COMPUTE] = work->forward + work->again_compute;
@@ -128,7 +128,7 @@ static void weigh_passes(const struct sbp_space_work *work, double weight[SBP_CO
 }
 
 /* Of its weights under a level. */
-static void weigh_level(const struct terms *terms, const struct sbp_space_work *work, int level,
+static void weigh_level(const struct terms *terms, const struct sbp_op_group *work, int level,
                         double weight[SBP_COLUMNS])
 {
     const bool each = level >= 2 && terms->sums_each;
@@ -144,7 +144,7 @@ static void weigh_level(const struct terms *terms, const struct sbp_space_work *
 }
 
 /* What it keeps of memory under a level. */
-static void weigh_bytes(const struct terms *terms, const struct sbp_space_work *work, int level,
+static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *work, int level,
                         int point, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
@@ -172,7 +172,7 @@ static void add_weighed(const struct sbp_columns *columns, const double weight[S
 static double whole_s(const struct sbp_space *space, int variable, int tuple)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     double seconds = 0;
     int shape = 0;
     for (int f = 0; f < space->mesh->family_count; f++)
@@ -180,15 +180,15 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
             if (v->state[r].kind == SBP_SPLIT)
                 shape += sbp_tuple_count(space, variable, tuple, f)[r] * space->shapes->stride[f];
     const double parts = space->shapes->size[shape], devices = (double)space->mesh->devices;
-    if (space->works->added_elements[variable] > 0)
+    if (space->groups->added_elements[variable] > 0)
         seconds = sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0,
-                                       3 * space->works->added_elements[variable] / parts *
+                                       3 * space->groups->added_elements[variable] / parts *
                                            (double)space->pricing.bytes.activation);
-    for (int piece = 0; piece < view->pieces && parts < devices; piece++) {
-        const int tensor = space->works->crossing[piece];
+    for (int piece = 0; piece < weights->pieces && parts < devices; piece++) {
+        const int tensor = space->groups->crossing[piece];
         if (tensor >= 0 && space->slot[tensor] == variable)
-            seconds += view->crossed[piece] * (sbp_path_message_s(space->cut, tensor, parts) -
-                                               sbp_path_message_s(space->cut, tensor, devices));
+            seconds += weights->crossed[piece] * (sbp_path_message_s(space->cut, tensor, parts) -
+                                                  sbp_path_message_s(space->cut, tensor, devices));
     }
     return seconds;
 }
@@ -196,9 +196,9 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
 /* Whether there is any of that. */
 static bool has_whole(const struct sbp_space *space, int variable)
 {
-    bool has = space->works->added_elements[variable] > 0;
-    for (int piece = 0; piece < space->view->pieces; piece++) {
-        const int tensor = space->works->crossing[piece];
+    bool has = space->groups->added_elements[variable] > 0;
+    for (int piece = 0; piece < space->weights->pieces; piece++) {
+        const int tensor = space->groups->crossing[piece];
         has |= tensor >= 0 && space->slot[tensor] == variable;
     }
     return has && space->variable[variable].rests_whole;
@@ -211,7 +211,7 @@ struct pricing {
     struct sbp_space *space;
     struct sbp_space_variable *v;
     struct terms terms;
-    const struct sbp_space_work *work;
+    const struct sbp_op_group *work;
     int work_count, points;
     struct sbp_columns *columns;                              /* (work) */
     double *passes_s;                                         /* (tuple) */
@@ -324,8 +324,8 @@ static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_
 {
     const struct sbp_space *space = p->space;
     p->v = &space->variable[variable];
-    p->work = &space->works->work[space->works->first[variable]];
-    p->work_count = space->works->first[variable + 1] - space->works->first[variable];
+    p->work = &space->groups->work[space->groups->first[variable]];
+    p->work_count = space->groups->first[variable + 1] - space->groups->first[variable];
     p->columns = SBP_TAKE(scratch, struct sbp_columns, p->work_count);
     p->passes_s = SBP_TAKE(scratch, double, p->v->tuple_count);
     if (p->columns == NULL || p->passes_s == NULL)
@@ -416,7 +416,8 @@ static enum sbp_status for_variables(struct pricing *p,
 
 enum sbp_status sbp_pricing_make_choices(struct sbp_space *space)
 {
-    struct pricing p = {.space = space, .terms = terms_of(space), .points = space->view->points};
+    struct pricing p = {
+        .space = space, .terms = terms_of(space), .points = space->weights->memory_stages};
     const double refuted_s = space->request->refuted_s;
     if (refuted_s > 0) {
         space->least_s = sbp_pricing_constant_s(space);

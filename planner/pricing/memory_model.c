@@ -168,7 +168,7 @@ static void count_op(const struct count *c, int op, int piece)
 static double updated_elements(const struct sbp_space *space, int piece, bool *counted)
 {
     double elements = 0;
-    for (int op = space->view->first[piece]; op < space->view->first[piece + 1]; op++)
+    for (int op = space->weights->first[piece]; op < space->weights->first[piece + 1]; op++)
         for (int w = 0; w < space->graph->op[op].weight_count; w++) {
             const int tensor = space->graph->op[op].weight[w];
             if (!counted[tensor])
@@ -185,21 +185,21 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
                                    double *bytes)
 {
     const struct sbp_element_bytes *element = &space->pricing.bytes;
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     const int moments = sbp_training_moments(&space->graph->training);
     const double hosted_bytes = (double)(element->master + moments * element->moment);
     bool *counted = SBP_NEW(scratch, bool, space->graph->tensor_count);
-    double *largest = SBP_NEW(scratch, double, view->points);
+    double *largest = SBP_NEW(scratch, double, weights->memory_stages);
     if (counted == NULL || largest == NULL)
         return SBP_E_MEMORY;
-    for (int piece = 0; piece < view->pieces; piece++) {
-        const bool is_empty = view->first[piece] == view->first[piece + 1];
-        const int point = is_empty ? -1 : view->point[view->first[piece]];
+    for (int piece = 0; piece < weights->pieces; piece++) {
+        const bool is_empty = weights->first[piece] == weights->first[piece + 1];
+        const int point = is_empty ? -1 : weights->point[weights->first[piece]];
         const double elements = updated_elements(space, piece, counted);
         if (point >= 0)
             largest[point] = fmax(largest[point], elements);
     }
-    for (int p = 0; p < view->points && hosted_bytes > 0; p++)
+    for (int p = 0; p < weights->memory_stages && hosted_bytes > 0; p++)
         bytes[p] += (hosted_bytes + (double)element->gradient_master) *
                     fmin(largest[p], (double)space->parallel->bucket_parameters);
     return SBP_OK;
@@ -210,7 +210,7 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
 static enum sbp_status count_kept(const struct sbp_space *space, const struct sbp_again *again,
                                   struct sbp_arena *scratch, double *bytes)
 {
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     bool *overwritten = NULL;
     SBP_TRY(find_overwritten(space->graph, scratch, &overwritten));
     const struct count count = {.space = space,
@@ -220,8 +220,8 @@ static enum sbp_status count_kept(const struct sbp_space *space, const struct sb
                                 .bytes = bytes};
     if (count.counted == NULL)
         return SBP_E_MEMORY;
-    for (int piece = 0; piece < view->pieces; piece++)
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+    for (int piece = 0; piece < weights->pieces; piece++)
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
             count_op(&count, op, piece);
     return SBP_OK;
 }
@@ -231,11 +231,11 @@ enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
                                                struct sbp_arena *scratch, double *kept_bytes,
                                                double *bytes)
 {
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     SBP_TRY(count_kept(space, again, scratch, kept_bytes));
     for (int op = 0; op < space->graph->op_count; op++)
-        if (view->point[op] >= 0)
-            bytes[view->point[op]] += view->kept[op] * kept_bytes[op];
+        if (weights->point[op] >= 0)
+            bytes[weights->point[op]] += weights->kept[op] * kept_bytes[op];
     return space->parallel->offload && space->parallel->owner == SBP_OWNER_NONE
                ? add_buckets(space, scratch, bytes)
                : SBP_OK;
@@ -243,7 +243,7 @@ enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
 
 double sbp_pricing_constant_bytes(const struct sbp_space *space, int point)
 {
-    return space->works->constant_bytes[point];
+    return space->groups->constant_bytes[point];
 }
 
 /* ---- what a choice changes ------------------------------------------------------------------ */
@@ -255,7 +255,7 @@ bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_aga
     if (!keeps_own_input(node) || again->in_segment[op])
         return false;
     return own_copy || sbp_pricing_free_input(space, op, 0) ||
-           !space->works->kept_at_rest[node->input[0]];
+           !space->groups->kept_at_rest[node->input[0]];
 }
 
 bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op)
@@ -290,7 +290,7 @@ double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double 
 double sbp_pricing_bytes(const struct sbp_space *space, const int *choice)
 {
     double most = 0;
-    for (int point = 0; point < space->view->points; point++) {
+    for (int point = 0; point < space->weights->memory_stages; point++) {
         double bytes = sbp_pricing_constant_bytes(space, point);
         for (int v = 0; v < space->variable_count; v++)
             bytes += sbp_space_unary_bytes(space, v, choice[v], point);

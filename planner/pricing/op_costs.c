@@ -19,7 +19,7 @@ struct roles {
 /* An operator as its rows are computed from. */
 struct sheet {
     const struct sbp_space *space;
-    const struct sbp_space_work *work;
+    const struct sbp_op_group *work;
     const struct sbp_op_node *node;
     struct roles input[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS], output;
     double input_elements[SBP_MAX_INPUTS], weight_elements[SBP_MAX_WEIGHTS], output_elements;
@@ -243,7 +243,7 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
  * each reader: all then share the largest of their copies, which is no less than the mean. */
 static double kept_bytes(const struct sheet *sheet, const struct sbp_played *played)
 {
-    const struct sbp_space_work *work = sheet->work;
+    const struct sbp_op_group *work = sheet->work;
     const double element_bytes = (double)sheet->space->pricing.bytes.activation;
     if (work->keeps_half)
         return sheet->output_elements / parts_of(played, sheet->output.split) / 2 * element_bytes;
@@ -285,7 +285,7 @@ struct operands {
 static bool is_asked_for(const struct sbp_space *space, int tensor)
 {
     const int from = space->graph->tensor[tensor].producer;
-    return from >= 0 && space->works->goes_back[from];
+    return from >= 0 && space->groups->goes_back[from];
 }
 
 static struct operands operands_of(const struct sheet *sheet, const struct sbp_played *played)
@@ -388,7 +388,7 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_pl
 
 /* ---- whole tuples --------------------------------------------------------------------------- */
 
-static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_space_work *work,
+static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_group *work,
                              struct arithmetic *memo)
 {
     const struct sbp_op_node *node = &space->graph->op[work->op];
@@ -426,7 +426,7 @@ static struct sbp_played play(const struct sheet *sheet, int variable, int tuple
 }
 
 enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
-                                         const struct sbp_space_work *work,
+                                         const struct sbp_op_group *work,
                                          const struct sbp_formed *formed, struct sbp_arena *scratch,
                                          double *kept, double *saved, struct sbp_at_work *working)
 {
@@ -475,7 +475,7 @@ static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena
 }
 
 enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
-                                         const struct sbp_space_work *work, struct sbp_arena *arena,
+                                         const struct sbp_op_group *work, struct sbp_arena *arena,
                                          struct sbp_arena *scratch, struct sbp_columns *columns)
 {
     const int tuples = space->variable[variable].tuple_count;

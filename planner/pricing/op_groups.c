@@ -4,7 +4,7 @@
 #include "costmodel/program/stages.h"
 #include "planner/pricing/pricing.h"
 
-/* One call of sbp_pricing_make_works. */
+/* One call of sbp_pricing_make_groups. */
 struct maker {
     struct sbp_space *space;
     struct sbp_arena scratch;
@@ -15,8 +15,8 @@ struct maker {
     bool *block_back; /* (blocks) whether the backward pass gathers them */
     int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of a weight, in the operator's piece */
     bool *used_again; /* (op_count, SBP_MAX_WEIGHTS) whether that is not the only one */
-    struct sbp_space_work *work; /* (op_count) in order of the operators */
-    struct sbp_list works;       /* by variable */
+    struct sbp_op_group *work; /* (op_count) in order of the operators */
+    struct sbp_list groups;    /* by variable */
     int count;
 };
 
@@ -40,7 +40,7 @@ static uint8_t role_of(const struct sbp_space *space, int variable, int op, int 
 }
 
 /* Which user of a weight's synchronises it: the first one, whose ZeRO level counts, too. */
-static void add_owner(const struct maker *m, int op, int weight, struct sbp_space_work *work)
+static void add_owner(const struct maker *m, int op, int weight, struct sbp_op_group *work)
 {
     const int first_user = m->first_user[op * SBP_MAX_WEIGHTS + weight];
     bool has_levels = true;
@@ -55,12 +55,12 @@ static void add_owner(const struct maker *m, int op, int weight, struct sbp_spac
     work->lent |= has_levels ? 1u << weight : 0;
 }
 
-static struct sbp_space_work work_of(const struct maker *m, int op)
+static struct sbp_op_group work_of(const struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
     const int variable = sbp_space_decider(space, op);
-    struct sbp_space_work work = {.op = op, .follows = node->entry->follows};
+    struct sbp_op_group work = {.op = op, .follows = node->entry->follows};
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         work.map[r] = r < space->variable[variable].role_count ? role_of(space, variable, op, r)
                                                                : SBP_NO_ROLE;
@@ -87,8 +87,8 @@ static struct sbp_space_work work_of(const struct maker *m, int op)
 }
 
 /* Works of the same variable; repeats of followers may be given ZeRO levels of their own. */
-static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
-                     const struct sbp_space_work *other)
+static bool is_alike(const struct maker *m, const struct sbp_op_group *work,
+                     const struct sbp_op_group *other)
 {
     const struct sbp_graph *graph = m->space->graph;
     return graph->op[work->op].site == graph->op[other->op].site && work->boxed == other->boxed &&
@@ -102,12 +102,12 @@ static bool is_alike(const struct maker *m, const struct sbp_space_work *work,
                sbp_op_forms_input_gradient(graph, other->op);
 }
 
-static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work **found)
+static enum sbp_status find_work(struct maker *m, int op, struct sbp_op_group **found)
 {
-    const size_t points = (size_t)m->space->view->points;
+    const size_t points = (size_t)m->space->weights->memory_stages;
     const int variable = sbp_space_decider(m->space, op);
-    struct sbp_space_work work = work_of(m, op);
-    for (int i = m->works.first[variable]; i >= 0; i = m->works.next[i])
+    struct sbp_op_group work = work_of(m, op);
+    for (int i = m->groups.first[variable]; i >= 0; i = m->groups.next[i])
         if (is_alike(m, &work, &m->work[i])) {
             *found = &m->work[i];
             return SBP_OK;
@@ -116,7 +116,7 @@ static enum sbp_status find_work(struct maker *m, int op, struct sbp_space_work 
     work.kept = SBP_NEW(&m->space->arena, double, points);
     if (work.held == NULL || work.kept == NULL)
         return SBP_E_MEMORY;
-    sbp_list_add(&m->works, variable, m->count);
+    sbp_list_add(&m->groups, variable, m->count);
     m->work[m->count] = work;
     *found = &m->work[m->count++];
     return SBP_OK;
@@ -146,19 +146,19 @@ static double copies_back(const struct maker *m, int op)
  * inputs. */
 static double weight_times(const struct sbp_space *space, int op)
 {
-    return sbp_op_has_weight_phase(space->graph, op) ? space->view->weight[op]
-                                                     : space->view->backward[op];
+    return sbp_op_has_weight_phase(space->graph, op) ? space->weights->weight[op]
+                                                     : space->weights->backward[op];
 }
 
-static void count(const struct maker *m, int op, struct sbp_space_work *work)
+static void count(const struct maker *m, int op, struct sbp_op_group *work)
 {
-    const struct sbp_path_weights *view = m->space->view;
+    const struct sbp_path_weights *weights = m->space->weights;
     const struct sbp_again *again = &m->again;
-    const double forward = view->forward[op], backward = view->backward[op];
+    const double forward = weights->forward[op], backward = weights->backward[op];
     work->forward += forward;
     work->backward += backward;
     work->weight += weight_times(m->space, op);
-    work->end += view->end[op];
+    work->end += weights->end[op];
     work->copied += forward + backward * copies_back(m, op);
     work->again_compute += backward * again->compute[op];
     work->again_inner += backward * again->inner[op];
@@ -166,9 +166,9 @@ static void count(const struct maker *m, int op, struct sbp_space_work *work)
     for (int i = 0; i < m->space->graph->op[op].input_count; i++)
         work->again_boxed[i] +=
             backward * ((again->boxed[op] >> i & 1) + (again->boxed_late[op] >> i & 1));
-    if (view->point[op] >= 0) {
-        work->held[view->point[op]] += 1;
-        work->kept[view->point[op]] += view->kept[op];
+    if (weights->point[op] >= 0) {
+        work->held[weights->point[op]] += 1;
+        work->kept[weights->point[op]] += weights->kept[op];
     }
 }
 
@@ -176,7 +176,7 @@ static void count_ways(const struct maker *m, int op)
 {
     struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    const double forward = space->view->forward[op], backward = space->view->backward[op];
+    const double forward = space->weights->forward[op], backward = space->weights->backward[op];
     const struct sbp_again *again = &m->again;
     const struct sbp_list *inputs = &space->links.inputs, *keeps = &space->links.keeps;
     if (node->entry->follows)
@@ -219,13 +219,14 @@ static enum sbp_status count_additions(struct maker *m)
     for (int op = graph->op_count - 1; op >= 0; op--)
         for (int i = 0; i < graph->op[op].input_count; i++) {
             const int tensor = graph->op[op].input[i], slot = space->slot[tensor];
-            const double elements = sbp_pricing_elements(space, tensor) * space->view->backward[op];
+            const double elements =
+                sbp_pricing_elements(space, tensor) * space->weights->backward[op];
             if (sbp_pricing_free_input(space, op, i))
                 continue;
             if (given[tensor] && space->variable[slot].rests_whole)
-                space->works->added_elements[slot] += elements;
+                space->groups->added_elements[slot] += elements;
             else if (given[tensor])
-                space->works->constant_s +=
+                space->groups->constant_s +=
                     kernel_s(space, 3 * elements / (double)space->mesh->devices *
                                         (double)space->pricing.bytes.activation);
             given[tensor] = true;
@@ -237,15 +238,16 @@ static enum sbp_status count_additions(struct maker *m)
 static enum sbp_status find_crossings(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const struct sbp_path_weights *view = space->view;
-    int *crossing = SBP_TAKE(&m->space->arena, int, view->pieces);
-    space->works->crossing = crossing;
-    space->works->constant_s += view->message_s;
+    const struct sbp_path_weights *weights = space->weights;
+    int *crossing = SBP_TAKE(&m->space->arena, int, weights->pieces);
+    space->groups->crossing = crossing;
+    space->groups->constant_s += weights->message_s;
     if (crossing == NULL)
         return SBP_E_MEMORY;
-    for (int piece = 0; piece < view->pieces; piece++) {
-        const int tensor =
-            view->crossed[piece] > 0 ? sbp_graph_crossing(space->graph, view->first[piece]) : -1;
+    for (int piece = 0; piece < weights->pieces; piece++) {
+        const int tensor = weights->crossed[piece] > 0
+                               ? sbp_graph_crossing(space->graph, weights->first[piece])
+                               : -1;
         crossing[piece] = tensor >= 0 && rests_whole(space, tensor) ? tensor : -1;
     }
     return SBP_OK;
@@ -262,13 +264,13 @@ static void count_norm(struct maker *m)
         all.members[level] = (double)space->cluster->level[level].size;
     all = sbp_price_stage_group(space->cut->cluster, space->cluster, space->parallel->pipeline,
                                 (int)space->parallel->pipeline, all);
-    space->works->constant_s += sbp_collective_group_s(space->cut->cluster, SBP_ALL_REDUCE, &all,
-                                                       (double)space->pricing.bytes.activation);
+    space->groups->constant_s += sbp_collective_group_s(space->cut->cluster, SBP_ALL_REDUCE, &all,
+                                                        (double)space->pricing.bytes.activation);
 }
 
 double sbp_pricing_constant_s(const struct sbp_space *space)
 {
-    return space->works->constant_s;
+    return space->groups->constant_s;
 }
 
 /* ---- preparation ---------------------------------------------------------------------------- */
@@ -277,13 +279,13 @@ double sbp_pricing_constant_s(const struct sbp_space *space)
 static enum sbp_status find_owners(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
-    const struct sbp_path_weights *view = m->space->view;
+    const struct sbp_path_weights *weights = m->space->weights;
     int *const seen = SBP_NEW(&m->scratch, int, graph->tensor_count); /* piece + 1 */
     int *const first = SBP_NEW(&m->scratch, int, graph->tensor_count);
     if (seen == NULL || first == NULL)
         return SBP_E_MEMORY;
-    for (int piece = 0; piece < view->pieces; piece++)
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+    for (int piece = 0; piece < weights->pieces; piece++)
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
             for (int w = 0; w < graph->op[op].weight_count; w++) {
                 const int tensor = graph->op[op].weight[w], use = op * SBP_MAX_WEIGHTS + w;
                 if (seen[tensor] == piece + 1)
@@ -293,8 +295,8 @@ static enum sbp_status find_owners(struct maker *m)
                 seen[tensor] = piece + 1;
                 m->first_user[use] = first[tensor] / SBP_MAX_WEIGHTS;
             }
-    return sbp_stages_holders(graph, view->pieces, (int)m->space->parallel->pipeline, view->first,
-                              m->holders);
+    return sbp_stages_holders(graph, weights->pieces, (int)m->space->parallel->pipeline,
+                              weights->first, m->holders);
 }
 
 static enum sbp_status find_blocks(struct maker *m)
@@ -319,7 +321,7 @@ static enum sbp_status find_blocks(struct maker *m)
 static void find_way_back(const struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
-    bool *const goes_back = space->works->goes_back;
+    bool *const goes_back = space->groups->goes_back;
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         const bool hands_on = node->kind == SBP_OP_ADD || node->entry->in_place;
@@ -335,31 +337,31 @@ static enum sbp_status prepare(struct maker *m)
 {
     struct sbp_space *space = m->space;
     const size_t ops = (size_t)space->graph->op_count;
-    space->works = SBP_NEW(&space->arena, struct sbp_space_works, 1);
+    space->groups = SBP_NEW(&space->arena, struct sbp_op_groups, 1);
     m->holders = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->readers = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     m->block = SBP_NEW(&m->scratch, int, ops);
     m->first_user = SBP_NEW(&m->scratch, int, ops *SBP_MAX_WEIGHTS);
     m->used_again = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
-    m->work = SBP_NEW(&m->scratch, struct sbp_space_work, ops);
-    if (space->works == NULL || m->holders == NULL || m->readers == NULL || m->block == NULL ||
+    m->work = SBP_NEW(&m->scratch, struct sbp_op_group, ops);
+    if (space->groups == NULL || m->holders == NULL || m->readers == NULL || m->block == NULL ||
         m->first_user == NULL || m->used_again == NULL || m->work == NULL)
         return SBP_E_MEMORY;
-    space->works->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
-    space->works->constant_bytes = SBP_NEW(&space->arena, double, space->view->points);
-    space->works->kept_bytes = SBP_NEW(&space->arena, double, ops);
-    space->works->of = SBP_NEW(&space->arena, int, ops);
-    space->works->goes_back = SBP_NEW(&space->arena, bool, ops);
-    space->works->kept_at_rest = SBP_NEW(&space->arena, bool, space->graph->tensor_count);
-    space->works->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
-    if (space->works->added_elements == NULL || space->works->constant_bytes == NULL ||
-        space->works->kept_bytes == NULL || space->works->of == NULL ||
-        space->works->goes_back == NULL || space->works->kept_at_rest == NULL ||
-        space->works->first == NULL)
+    space->groups->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
+    space->groups->constant_bytes = SBP_NEW(&space->arena, double, space->weights->memory_stages);
+    space->groups->kept_bytes = SBP_NEW(&space->arena, double, ops);
+    space->groups->of = SBP_NEW(&space->arena, int, ops);
+    space->groups->goes_back = SBP_NEW(&space->arena, bool, ops);
+    space->groups->kept_at_rest = SBP_NEW(&space->arena, bool, space->graph->tensor_count);
+    space->groups->first = SBP_NEW(&space->arena, int, space->variable_count + 1);
+    if (space->groups->added_elements == NULL || space->groups->constant_bytes == NULL ||
+        space->groups->kept_bytes == NULL || space->groups->of == NULL ||
+        space->groups->goes_back == NULL || space->groups->kept_at_rest == NULL ||
+        space->groups->first == NULL)
         return SBP_E_MEMORY;
     find_way_back(space);
-    SBP_TRY(sbp_list_init(&m->works, space->variable_count, space->graph->op_count, &m->scratch));
-    SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->works->kept_at_rest));
+    SBP_TRY(sbp_list_init(&m->groups, space->variable_count, space->graph->op_count, &m->scratch));
+    SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->groups->kept_at_rest));
     SBP_TRY(sbp_pricing_find_recomputed(space, &m->scratch, &m->again));
     SBP_TRY(find_owners(m));
     return find_blocks(m);
@@ -369,15 +371,15 @@ static enum sbp_status prepare(struct maker *m)
 static enum sbp_status sort_works(struct maker *m)
 {
     struct sbp_space *space = m->space;
-    struct sbp_space_works *works = space->works;
+    struct sbp_op_groups *works = space->groups;
     int next = 0;
-    works->work = SBP_NEW(&space->arena, struct sbp_space_work, m->count);
+    works->work = SBP_NEW(&space->arena, struct sbp_op_group, m->count);
     int *const place = SBP_NEW(&m->scratch, int, m->count);
     if (works->work == NULL || place == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < space->variable_count; v++) {
         works->first[v] = next;
-        for (int i = m->works.first[v]; i >= 0; i = m->works.next[i]) {
+        for (int i = m->groups.first[v]; i >= 0; i = m->groups.next[i]) {
             place[i] = next;
             works->work[next++] = m->work[i];
         }
@@ -393,9 +395,9 @@ static enum sbp_status make_works(struct maker *m)
     SBP_TRY(prepare(m));
     count_readers(m);
     for (int op = 0; op < m->space->graph->op_count; op++) {
-        struct sbp_space_work *work = NULL;
+        struct sbp_op_group *work = NULL;
         SBP_TRY(find_work(m, op, &work));
-        m->space->works->of[op] = (int)(work - m->work);
+        m->space->groups->of[op] = (int)(work - m->work);
         count(m, op, work);
         count_ways(m, op);
     }
@@ -403,12 +405,12 @@ static enum sbp_status make_works(struct maker *m)
     SBP_TRY(find_crossings(m));
     count_norm(m);
     SBP_TRY(sbp_pricing_sum_constant_bytes(m->space, &m->again, &m->scratch,
-                                           m->space->works->kept_bytes,
-                                           m->space->works->constant_bytes));
+                                           m->space->groups->kept_bytes,
+                                           m->space->groups->constant_bytes));
     return sort_works(m);
 }
 
-enum sbp_status sbp_pricing_make_works(struct sbp_space *space)
+enum sbp_status sbp_pricing_make_groups(struct sbp_space *space)
 {
     struct maker m = {.space = space};
     const enum sbp_status status = make_works(&m);

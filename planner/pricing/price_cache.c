@@ -8,7 +8,7 @@ static const size_t MOST_BYTES = (size_t)512 << 20;
 /* Columns, and what they depend on beside shelf and variable. */
 struct kept_columns {
     struct kept_columns *next;
-    struct sbp_space_work work;
+    struct sbp_op_group work;
     enum sbp_owner owner;
     bool regather;
     struct sbp_columns columns;
@@ -103,7 +103,7 @@ enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space)
 
 /* Whether two works cost the same in every tuple: roles follow from operator and variable. */
 static bool is_same(const struct kept_columns *kept, const struct sbp_space *space,
-                    const struct sbp_space_work *work)
+                    const struct sbp_op_group *work)
 {
     return kept->owner == space->parallel->owner && kept->regather == space->parallel->regather &&
            kept->work.op == work->op && kept->work.boxed == work->boxed &&
@@ -115,7 +115,7 @@ static bool is_same(const struct kept_columns *kept, const struct sbp_space *spa
 }
 
 enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
-                                  const struct sbp_space_work *work, struct sbp_arena *arena,
+                                  const struct sbp_op_group *work, struct sbp_arena *arena,
                                   struct sbp_columns *columns)
 {
     if (space->shelf == NULL)

@@ -34,7 +34,7 @@ enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space) SBP_MUST_U
 /* What a work of a variable costs in its tuples: made, or from the space's shelf. Without one, it
  * comes out of the arena. E_MEMORY. */
 enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
-                                  const struct sbp_space_work *work, struct sbp_arena *arena,
+                                  const struct sbp_op_group *work, struct sbp_arena *arena,
                                   struct sbp_columns *columns) SBP_MUST_USE;
 
 #endif

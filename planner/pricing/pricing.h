@@ -31,7 +31,7 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
 /* ---- works ---------------------------------------------------------------------------------- */
 
 /* Operators that a variable decides and that cost alike: repeats, put together. */
-struct sbp_space_work {
+struct sbp_op_group {
     int op;                       /* one of them */
     bool follows;                 /* runs where its input rests */
     uint8_t map[SBP_MAX_ROLES];   /* variable's role -> operator's; SBP_NO_ROLE */
@@ -55,15 +55,15 @@ struct sbp_space_work {
     double *held, *kept; /* (points) */
 };
 
-struct sbp_space_works {
+struct sbp_op_groups {
     int *first; /* (variable_count + 1) into work: a variable's stand together */
-    struct sbp_space_work *work;
+    struct sbp_op_group *work;
     int *of; /* (op_count) an operator's */
     /* (variable_count) elements x times of gradients that are added up where a variable's tensors
      * rest whole; elsewhere that is a constant. */
     double *added_elements;
-    int *
-        crossing; /* (pieces of the view) what crosses before a piece where it may rest whole; -1 */
+    int *crossing; /* (pieces of the weights) what crosses before a piece where it may rest whole;
+                      -1 */
     double constant_s;
     double *constant_bytes; /* (points) */
     double *kept_bytes; /* (op_count) of it, by the activations of a micro-batch that an operator
@@ -72,8 +72,8 @@ struct sbp_space_works {
     bool *kept_at_rest; /* (tensor_count) counted where it rests, once for all that read it */
 };
 
-/* Makes space->works, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
-enum sbp_status sbp_pricing_make_works(struct sbp_space *space) SBP_MUST_USE;
+/* Makes space->groups, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
+enum sbp_status sbp_pricing_make_groups(struct sbp_space *space) SBP_MUST_USE;
 
 /* ---- what an operator costs in a tuple ------------------------------------------------------- */
 
@@ -105,7 +105,7 @@ struct sbp_columns {
 
 /* Columns of a work of a variable, out of the arena; scratch may be released at once. E_MEMORY. */
 enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
-                                         const struct sbp_space_work *work, struct sbp_arena *arena,
+                                         const struct sbp_op_group *work, struct sbp_arena *arena,
                                          struct sbp_arena *scratch,
                                          struct sbp_columns *columns) SBP_MUST_USE;
 
@@ -125,7 +125,7 @@ struct sbp_at_work {
  * beside operands beyond an even share, which no choice changes; working (tuple, ZeRO level of its
  * weights). E_MEMORY. */
 enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
-                                         const struct sbp_space_work *work,
+                                         const struct sbp_op_group *work,
                                          const struct sbp_formed *formed, struct sbp_arena *scratch,
                                          double *kept, double *saved,
                                          struct sbp_at_work *working) SBP_MUST_USE;

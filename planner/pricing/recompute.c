@@ -98,7 +98,7 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
                                             struct sbp_again *again)
 {
     const struct sbp_graph *graph = space->graph;
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     int *segment = SBP_NEW(arena, int, graph->op_count);
     bool *asked = SBP_NEW(arena, bool, graph->tensor_count);
     *again = (struct sbp_again){0};
@@ -108,8 +108,8 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
         box_again(space, again);
     if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION)
         form_attention(space, again);
-    for (int piece = 0; sbp_pricing_recomputes(space) && piece < view->pieces; piece++) {
-        const int first = view->first[piece], end = view->first[piece + 1];
+    for (int piece = 0; sbp_pricing_recomputes(space) && piece < weights->pieces; piece++) {
+        const int first = weights->first[piece], end = weights->first[piece + 1];
         SBP_TRY(sbp_graph_segments(graph, first, end, space->parallel->recompute_every, segment));
         form_segments(space, first, end, segment, asked, again);
     }

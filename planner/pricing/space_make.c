@@ -153,28 +153,29 @@ static enum sbp_status build(struct sbp_space_maker *maker,
         SBP_TRY(sbp_cache_keep_domains(space));
     }
     SBP_TRY(sbp_space_keep_part(maker));
-    SBP_TRY(sbp_pricing_make_works(space));
+    SBP_TRY(sbp_pricing_make_groups(space));
     SBP_TRY(sbp_pricing_make_choices(space));
     return space->is_refuted ? SBP_OK : check_rests(space, maker->diag);
 }
 
-/* The view that a request asks for, or the longest path's; of communication the mean over stages.
+/* The weights that a request asks for, or the longest path's; of communication the mean over
+ * stages.
  */
 static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *diag)
 {
-    if (space->request->view != NULL && space->request->asked.objective == SBP_STEP_TIME) {
-        space->view = space->request->view;
+    if (space->request->weights != NULL && space->request->asked.objective == SBP_STEP_TIME) {
+        space->weights = space->request->weights;
         return SBP_OK;
     }
-    struct sbp_path_weights *view = SBP_NEW(&space->arena, struct sbp_path_weights, 1);
+    struct sbp_path_weights *weights = SBP_NEW(&space->arena, struct sbp_path_weights, 1);
     struct sbp_path path;
-    space->view = view;
-    if (view == NULL)
+    space->weights = weights;
+    if (weights == NULL)
         return SBP_E_MEMORY;
     if (space->request->asked.objective != SBP_STEP_TIME)
-        return sbp_path_weights_mean(space->cut, &space->arena, view, diag);
+        return sbp_path_weights_mean(space->cut, &space->arena, weights, diag);
     SBP_TRY(sbp_path_longest(space->cut, &space->arena, &path));
-    return sbp_path_weights_make(space->cut, &path, &space->arena, view, diag);
+    return sbp_path_weights_make(space->cut, &path, &space->arena, weights, diag);
 }
 
 enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve_request *request,

@@ -8,7 +8,7 @@
 /* A stage a point of time: memory is that of its devices. */
 static enum sbp_status make_points(const struct sbp_space *space, struct sbp_interval **points)
 {
-    const int count = space->view->points;
+    const int count = space->weights->memory_stages;
     *points = malloc((size_t)count * sizeof **points);
     for (int i = 0; *points != NULL && i < count; i++)
         (*points)[i] = (struct sbp_interval){.from = i, .to = i + 1};
@@ -33,7 +33,7 @@ static void fill_unary(const struct sbp_space *space, int variable, bool is_firs
 /* A rest does where operators with weights, such as norms, run in it. */
 static bool takes_memory(const struct sbp_space *space, int variable)
 {
-    for (int point = 0; point < space->view->points; point++)
+    for (int point = 0; point < space->weights->memory_stages; point++)
         for (int c = 0; c < space->variable[variable].choice_count; c++)
             if (sbp_space_unary_bytes(space, variable, c, point) > 0)
                 return true;
@@ -51,7 +51,7 @@ static enum sbp_status add_unaries(const struct sbp_space *space, const struct s
         const bool uses =
             isfinite(problem->capacity) && (variable->op >= 0 || takes_memory(space, v));
         if (sbp_problem_add_variable(problem, name, variable->choice_count,
-                                     uses ? space->view->points : 0, points) != v)
+                                     uses ? space->weights->memory_stages : 0, points) != v)
             return SBP_E_MEMORY;
         fill_unary(space, v, is_first && variable->op >= 0, &problem->variable[v]);
         is_first &= variable->op < 0;

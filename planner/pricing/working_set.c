@@ -29,12 +29,12 @@ struct maker {
 static enum sbp_status find_segments(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
-    const struct sbp_path_weights *view = m->space->view;
+    const struct sbp_path_weights *weights = m->space->weights;
     int *const of_piece = SBP_NEW(&m->scratch, int, graph->op_count);
     if (of_piece == NULL)
         return SBP_E_MEMORY;
-    for (int piece = 0; piece < view->pieces; piece++) {
-        const int first = view->first[piece], end = view->first[piece + 1];
+    for (int piece = 0; piece < weights->pieces; piece++) {
+        const int first = weights->first[piece], end = weights->first[piece + 1];
         SBP_TRY(
             sbp_graph_segments(graph, first, end, m->space->parallel->recompute_every, of_piece));
         memcpy(&m->segment[first], &of_piece[first], (size_t)(end - first) * sizeof *of_piece);
@@ -74,7 +74,7 @@ static struct sbp_op_kept kept_of(const struct maker *m, int op)
 static void note_formed(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
-    struct sbp_formed *const formed = &m->formed[space->works->of[op]];
+    struct sbp_formed *const formed = &m->formed[space->groups->of[op]];
     const struct sbp_op_kept kept = kept_of(m, op);
     if (m->segment[op] < 0 || space->parallel->regather)
         *formed = (struct sbp_formed){0};
@@ -114,7 +114,7 @@ static void find_spent(struct maker *m)
     for (int op = 0; op < graph->op_count; op++) {
         const unsigned all = (1u << graph->op[op].input_count) - 1;
         if (m->segment[op] >= 0 && (kept_of(m, op).inputs & all) != all)
-            m->working->entered[op] = m->space->works->kept_bytes[op];
+            m->working->entered[op] = m->space->groups->kept_bytes[op];
     }
     for (int op = 0; op < graph->op_count; op++) {
         spent += m->working->entered[op];
@@ -128,7 +128,7 @@ static void find_spent(struct maker *m)
 static enum sbp_status find_formed(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const int works = space->works->first[space->variable_count];
+    const int works = space->groups->first[space->variable_count];
     if (!sbp_pricing_recomputes(space))
         return SBP_OK;
     SBP_TRY(find_segments(m));
@@ -152,23 +152,23 @@ static enum sbp_status find_formed(struct maker *m)
 static enum sbp_status find_holders(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     int *const last = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
     if (last == NULL)
         return SBP_E_MEMORY;
     for (int op = 0; op < space->graph->op_count; op++)
         m->working->holder[op] = -1;
-    for (int piece = 0; piece < view->pieces; piece++) {
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
+    for (int piece = 0; piece < weights->pieces; piece++) {
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
             for (int w = 0; w < space->graph->op[op].weight_count; w++)
                 last[space->graph->op[op].weight[w]] = op;
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
-            const int work = space->works->of[op];
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
+            const int work = space->groups->of[op];
             for (int w = 0; w < space->graph->op[op].weight_count; w++)
                 for (int between = op + 1; between < last[space->graph->op[op].weight[w]] &&
-                                           (space->works->work[work].used_again >> w & 1) != 0;
+                                           (space->groups->work[work].used_again >> w & 1) != 0;
                      between++)
-                    if (space->works->work[space->works->of[between]].lent == 0)
+                    if (space->groups->work[space->groups->of[between]].lent == 0)
                         m->working->holder[between] = work;
         }
     }
@@ -179,8 +179,8 @@ static enum sbp_status find_holders(struct maker *m)
 static double kept_of_piece(const struct sbp_space *space, int piece)
 {
     double bytes = 0;
-    for (int op = space->view->first[piece]; op < space->view->first[piece + 1]; op++)
-        bytes += space->works->kept_bytes[op];
+    for (int op = space->weights->first[piece]; op < space->weights->first[piece + 1]; op++)
+        bytes += space->groups->kept_bytes[op];
     return bytes;
 }
 
@@ -189,16 +189,16 @@ static double kept_of_piece(const struct sbp_space *space, int piece)
 static enum sbp_status find_beside(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
-    double *const most = SBP_NEW(&m->scratch, double, view->pieces);
-    double *const kept = SBP_NEW(&m->scratch, double, view->pieces);
+    double *const most = SBP_NEW(&m->scratch, double, weights->pieces);
+    double *const kept = SBP_NEW(&m->scratch, double, weights->pieces);
     if (most == NULL || kept == NULL)
         return SBP_E_MEMORY;
-    for (int piece = 0; piece < view->pieces; piece++)
+    for (int piece = 0; piece < weights->pieces; piece++)
         kept[piece] = kept_of_piece(space, piece);
-    for (int i = 0; i < view->moment_count; i++) {
-        const struct sbp_moment *moment = &view->moment[i];
+    for (int i = 0; i < weights->moment_count; i++) {
+        const struct sbp_moment *moment = &weights->moment[i];
         double *const beside = &m->working->beside[moment->piece * chunks];
         double bytes = 1; /* the first one counts in any case */
         for (int chunk = 0; chunk < chunks; chunk++)
@@ -217,7 +217,7 @@ static enum sbp_status count_work(struct maker *m, int variable, int work)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_space_work *counted = &space->works->work[work];
+    const struct sbp_op_group *counted = &space->groups->work[work];
     const size_t choices = (size_t)v->choice_count, tuples = (size_t)v->tuple_count;
     const struct sbp_arena_mark mark = sbp_arena_mark(&m->scratch);
     double *const kept = SBP_TAKE(&m->scratch, double, tuples);
@@ -238,7 +238,7 @@ static enum sbp_status count_work(struct maker *m, int variable, int work)
         own[c] = at_work->most;
         back[c] = at_work->back;
         held[c] = at_work->held;
-        for (int p = 0; p < space->view->points; p++) {
+        for (int p = 0; p < space->weights->memory_stages; p++) {
             const size_t at = (size_t)p * choices + (size_t)c;
             const double saved_bytes = counted->kept[p] * saved[v->tuple[c]];
             m->working->kept[variable][at] += counted->kept[p] * kept[v->tuple[c]] + saved_bytes;
@@ -254,11 +254,13 @@ static enum sbp_status count_works(struct maker *m)
     const struct sbp_space *space = m->space;
     for (int v = 0; v < space->variable_count; v++) {
         const size_t choices = (size_t)space->variable[v].choice_count;
-        m->working->kept[v] = SBP_NEW(m->arena, double, (size_t)space->view->points *choices);
-        m->working->saved[v] = SBP_NEW(m->arena, double, (size_t)space->view->points *choices);
+        m->working->kept[v] =
+            SBP_NEW(m->arena, double, (size_t)space->weights->memory_stages *choices);
+        m->working->saved[v] =
+            SBP_NEW(m->arena, double, (size_t)space->weights->memory_stages *choices);
         if (m->working->kept[v] == NULL || m->working->saved[v] == NULL)
             return SBP_E_MEMORY;
-        for (int w = space->works->first[v]; w < space->works->first[v + 1]; w++)
+        for (int w = space->groups->first[v]; w < space->groups->first[v + 1]; w++)
             SBP_TRY(count_work(m, v, w));
     }
     return SBP_OK;
@@ -268,7 +270,7 @@ static enum sbp_status make(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     struct sbp_working *const working = m->working;
-    const int works = space->works->first[space->variable_count];
+    const int works = space->groups->first[space->variable_count];
     working->formed = SBP_NEW(m->arena, double, space->graph->op_count);
     working->entered = SBP_NEW(m->arena, double, space->graph->op_count);
     working->spent = SBP_NEW(m->arena, double, space->graph->op_count);
@@ -278,7 +280,7 @@ static enum sbp_status make(struct maker *m)
     working->back = SBP_NEW(m->arena, double *, works);
     working->held = SBP_NEW(m->arena, double *, works);
     working->beside =
-        SBP_NEW(m->arena, double, (size_t)space->view->pieces *(size_t)space->parallel->chunks);
+        SBP_NEW(m->arena, double, (size_t)space->weights->pieces *(size_t)space->parallel->chunks);
     working->holder = SBP_NEW(m->arena, int, space->graph->op_count);
     working->need = SBP_NEW(m->arena, struct sbp_need, space->variable_count);
     working->need_at_work = SBP_NEW(m->arena, struct sbp_need, works);
@@ -316,7 +318,7 @@ enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_s
 
 double sbp_working_own(const struct sbp_working *w, int variable, int choice)
 {
-    const struct sbp_space_works *works = w->space->works;
+    const struct sbp_op_groups *works = w->space->groups;
     double most = 0;
     for (int work = works->first[variable]; work < works->first[variable + 1]; work++)
         most = fmax(most, w->own[work][choice]);
@@ -336,12 +338,12 @@ static double part_of(struct sbp_need need, double gone)
 static double take_away(const struct sbp_working *w, int op, int point, double micro_batches)
 {
     const struct sbp_space *space = w->space;
-    const int v = sbp_space_decider(space, op), work = space->works->of[op];
-    const double kept = space->works->work[work].kept[point], before = w->gone[v];
+    const int v = sbp_space_decider(space, op), work = space->groups->of[op];
+    const double kept = space->groups->work[work].kept[point], before = w->gone[v];
     w->removed[work] += micro_batches;
     if (kept > 0)
         w->gone[v] = fmin(1, fmax(before, w->removed[work] / kept));
-    return micro_batches * space->works->kept_bytes[op] +
+    return micro_batches * space->groups->kept_bytes[op] +
            (w->gone[v] - before) * (w->need[v].all - w->need[v].persists);
 }
 
@@ -350,8 +352,9 @@ static double take_away(const struct sbp_working *w, int op, int point, double m
 static double more_going_back(const struct sbp_working *w, int op)
 {
     const struct sbp_space *space = w->space;
-    const int v = sbp_space_decider(space, op), work = space->works->of[op], holder = w->holder[op];
-    const int of = holder < 0 ? v : sbp_space_decider(space, space->works->work[holder].op);
+    const int v = sbp_space_decider(space, op), work = space->groups->of[op],
+              holder = w->holder[op];
+    const int of = holder < 0 ? v : sbp_space_decider(space, space->groups->work[holder].op);
     if (of == v)
         return 0;
     return part_of(w->need_going_back[work], w->gone[v]) - part_of(w->need[v], w->gone[v]) +
@@ -363,13 +366,13 @@ static double more_going_back(const struct sbp_working *w, int op)
 static double kept_less(const struct sbp_working *w, int piece, int point)
 {
     const struct sbp_space *space = w->space;
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
     double bytes = 0;
     for (int chunk = 0; chunk < chunks && chunks > 1; chunk++) {
-        const int other = chunk * stages + view->stage[point];
-        for (int op = view->first[other]; op < view->first[other + 1]; op++)
-            bytes += take_away(w, op, point, view->kept[op] - w->beside[piece * chunks + chunk]);
+        const int other = chunk * stages + weights->stage[point];
+        for (int op = weights->first[other]; op < weights->first[other + 1]; op++)
+            bytes += take_away(w, op, point, weights->kept[op] - w->beside[piece * chunks + chunk]);
     }
     return bytes;
 }
@@ -379,16 +382,16 @@ static double kept_less(const struct sbp_working *w, int piece, int point)
 static double most_of_piece(const struct sbp_working *w, int piece, int point, double total)
 {
     const struct sbp_space *space = w->space;
-    const struct sbp_path_weights *view = space->view;
-    const int first = view->first[piece], end = view->first[piece + 1];
+    const struct sbp_path_weights *weights = space->weights;
+    const int first = weights->first[piece], end = weights->first[piece + 1];
     double left = total, most = 0;
-    for (int work = 0; work < space->works->first[space->variable_count]; work++)
+    for (int work = 0; work < space->groups->first[space->variable_count]; work++)
         w->removed[work] = 0;
     for (int v = 0; v < space->variable_count; v++)
         w->gone[v] = 0;
     left -= kept_less(w, piece, point);
     for (int op = end - 1; op >= first; op--) {
-        const int v = sbp_space_decider(space, op), work = space->works->of[op];
+        const int v = sbp_space_decider(space, op), work = space->groups->of[op];
         left -= w->spent[op];
         const double at_work =
             part_of(w->need_at_work[work], w->gone[v]) - part_of(w->need[v], w->gone[v]);
@@ -402,13 +405,14 @@ static double most_of_piece(const struct sbp_working *w, int piece, int point, d
 static double most_at(const struct sbp_working *w, int point)
 {
     const struct sbp_space *space = w->space;
-    const struct sbp_path_weights *view = space->view;
+    const struct sbp_path_weights *weights = space->weights;
     double total = sbp_pricing_constant_bytes(space, point);
     for (int v = 0; v < space->variable_count; v++)
         total += w->need[v].all;
     double most = total;
-    for (int piece = 0; piece < view->pieces; piece++)
-        if (view->first[piece] < view->first[piece + 1] && view->point[view->first[piece]] == point)
+    for (int piece = 0; piece < weights->pieces; piece++)
+        if (weights->first[piece] < weights->first[piece + 1] &&
+            weights->point[weights->first[piece]] == point)
             most = fmax(most, most_of_piece(w, piece, point, total));
     return most;
 }
@@ -438,7 +442,7 @@ static void lower(struct sbp_need *least, struct sbp_need need)
 static void find_least(struct sbp_working *w, int variable, int point, const int *only)
 {
     const struct sbp_space *space = w->space;
-    const int first = space->works->first[variable], end = space->works->first[variable + 1];
+    const int first = space->groups->first[variable], end = space->groups->first[variable + 1];
     w->need[variable] = (struct sbp_need){INFINITY, INFINITY};
     for (int work = first; work < end; work++)
         w->need_at_work[work] = w->need_going_back[work] = w->need_held[work] = w->need[variable];
@@ -458,7 +462,7 @@ static void find_least(struct sbp_working *w, int variable, int point, const int
 double sbp_working_least(struct sbp_working *w, const int *only)
 {
     double most = 0;
-    for (int point = 0; point < w->space->view->points; point++) {
+    for (int point = 0; point < w->space->weights->memory_stages; point++) {
         for (int v = 0; v < w->space->variable_count; v++)
             find_least(w, v, point, only);
         most = fmax(most, most_at(w, point));

@@ -16,13 +16,13 @@ struct sbp_solve_request {
     double upper_bound_s; /* only plans that cost less are looked for; 0: any */
     double refuted_s; /* bounds stop at what takes no less time at best, whatever memory it needs;
                          0: they look at all */
-    const struct sbp_path_weights *view; /* of the cut; NULL: along its longest path */
-    const struct sbp_subspace *part;     /* the only strategies that are looked for; NULL: all */
-    bool every_level;                    /* ZeRO levels stay that cost no less along the view */
-    bool labelled;                       /* axes that are alike are families of their own
-                                            (planner/inner/label_branching.h) */
-    bool zero_is_free;                   /* every layer's ZeRO level is chosen; else the cut's */
-    bool nothing_hides;                  /* gradients' synchronisation is taken to show in full */
+    const struct sbp_path_weights *weights; /* of the cut; NULL: along its longest path */
+    const struct sbp_subspace *part;        /* the only strategies that are looked for; NULL: all */
+    bool every_level;      /* ZeRO levels stay that cost no less along the weights */
+    bool labelled;         /* axes that are alike are families of their own
+                              (planner/inner/label_branching.h) */
+    bool zero_is_free;     /* every layer's ZeRO level is chosen; else the cut's */
+    bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */
     struct sbp_price_cache *store; /* what the spaces of several cuts share; NULL: nothing */
     double deadline_s;             /* by sbp_clock_s; 0: never, or not yet set */

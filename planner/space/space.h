@@ -66,7 +66,7 @@ struct sbp_class_limit {
 struct sbp_class_limit sbp_space_class_unlimited(int64_t parts);
 
 struct sbp_group_prices; /* planner/space/group_prices.h */
-struct sbp_space_works;
+struct sbp_op_groups;
 struct sbp_price_cache;
 struct sbp_cache_shelf;
 
@@ -79,7 +79,7 @@ struct sbp_space {
     const struct sbp_solve_request *request;
     struct sbp_pricing pricing;
     const struct sbp_parallel *parallel;
-    const struct sbp_path_weights *view;
+    const struct sbp_path_weights *weights;
     int64_t micro_batches;
     bool moves_grow;     /* all-to-alls over more axes never cost less */
     double hidden_share; /* of the gradients' synchronisation, at most */
@@ -97,7 +97,7 @@ struct sbp_space {
     struct sbp_space_links links;
     struct sbp_class_limit *class_limit; /* (class_count) */
     struct sbp_group_prices *shapes;
-    struct sbp_space_works *works;
+    struct sbp_op_groups *groups;
     struct sbp_price_cache *store; /* planner/pricing/price_cache.h; NULL: none */
     struct sbp_cache_shelf *shelf;
 };
@@ -164,7 +164,7 @@ static inline int sbp_space_decider(const struct sbp_space *space, int op)
 /* ZeRO level of an operator's weights under its variable's choice of a level; 0 .. 3. */
 int sbp_space_zero(const struct sbp_space *space, int op, int chosen);
 
-/* Cost of a variable's choice by itself, and the bytes that it takes on a point of the view. */
+/* Cost of a variable's choice by itself, and the bytes that it takes on a point of the weights. */
 static inline double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
 {
     return space->variable[variable].cost_s[choice];

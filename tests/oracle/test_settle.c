@@ -40,11 +40,11 @@ static void play(struct small_instance *instance, struct sbp_mixture *mixture)
     bool more = true;
     assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, mixture, &diag), SBP_OK);
     while (more && !mixture->is_played) {
-        struct sbp_path_weights view;
+        struct sbp_path_weights weights;
         struct sbp_outcome found;
         struct sbp_solve_request request = {.asked = instance->request};
-        request.view = &view;
-        if (sbp_path_weights_make(&plan->cut, &mixture->path, &plan->arena, &view, &diag) !=
+        request.weights = &weights;
+        if (sbp_path_weights_make(&plan->cut, &mixture->path, &plan->arena, &weights, &diag) !=
                 SBP_OK ||
             solve_as(plan, &request, &found, &diag) != SBP_OK ||
             sbp_mixture_add(mixture, &plan->strategy, &more, &diag) != SBP_OK)

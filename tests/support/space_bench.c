@@ -126,15 +126,15 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
                         const struct sbp_step *step, uint64_t seed, struct prices *prices)
 {
     double most_bytes = 0;
-    for (int point = 0; point < space->view->points; point++) {
-        const struct sbp_stage_memory *const memory = &step->memory[space->view->stage[point]];
+    for (int point = 0; point < space->weights->memory_stages; point++) {
+        const struct sbp_stage_memory *const memory = &step->memory[space->weights->stage[point]];
         const int64_t device_bytes = memory->device_bytes - memory->reserve_bytes;
         double bytes = sbp_pricing_constant_bytes(space, point);
         for (int v = 0; v < space->variable_count; v++)
             bytes += sbp_space_unary_bytes(space, v, choice[v], point);
         if (bytes > (double)device_bytes * (1 + 1e-9))
             fail_msg("seed %" PRIu64 ": stage %d: modelled %.17g bytes, the plan takes %" PRId64,
-                     seed, space->view->stage[point], bytes, device_bytes);
+                     seed, space->weights->stage[point], bytes, device_bytes);
         most_bytes = fmax(most_bytes, bytes);
     }
     prices->least_bytes = fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);

@@ -87,11 +87,13 @@ static struct gaps measure(struct sbp_plan *plan)
     bool more = true;
     assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, &mixture, &diag), SBP_OK);
     for (; more && gaps.rounds < SBP_MOST_ROUNDS; gaps.rounds++) {
-        struct sbp_path_weights view;
+        struct sbp_path_weights weights;
         struct sbp_outcome found;
-        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL, .view = &view};
+        const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
+                                                  .weights = &weights};
         assert_int_equal(
-            sbp_path_weights_make(&plan->cut, &mixture.path, &plan->arena, &view, &diag), SBP_OK);
+            sbp_path_weights_make(&plan->cut, &mixture.path, &plan->arena, &weights, &diag),
+            SBP_OK);
         if (solve_as(plan, &request, &found, &diag) != SBP_OK)
             fail_msg("%s", diag.text);
         assert_true(found.strategy_s == found.objective_s);

@@ -63,34 +63,34 @@ static bool draw_cut(struct sbp_random *random, struct sbp_plan *plan)
 }
 
 static void open_view(const struct sbp_plan *plan, struct sbp_random *random, struct sbp_path *path,
-                      struct sbp_path_weights *view, struct sbp_arena *arena)
+                      struct sbp_path_weights *weights, struct sbp_arena *arena)
 {
     struct sbp_diag diag = {{0}};
     assert_int_equal(sbp_path_longest(&plan->cut, arena, path), SBP_OK);
     for (int i = 0; i < 5 * path->pieces + path->stages; i++)
         path->all[i] = (double)sbp_random_below(random, 100);
     path->sent[path->pieces - 1] = path->returned[0] = 0;
-    if (sbp_path_weights_make(&plan->cut, path, arena, view, &diag) != SBP_OK)
+    if (sbp_path_weights_make(&plan->cut, path, arena, weights, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
 }
 
 /* ---- what counts ---------------------------------------------------------------------------- */
 
 static void check_path(const struct sbp_plan *plan, const struct sbp_path *path,
-                       const struct sbp_path_weights *view)
+                       const struct sbp_path_weights *weights)
 {
-    assert_int_equal(view->pieces, path->pieces);
-    assert_int_equal(view->first[0], 0);
-    assert_int_equal(view->first[view->pieces], plan->cut.graph.op_count);
+    assert_int_equal(weights->pieces, path->pieces);
+    assert_int_equal(weights->first[0], 0);
+    assert_int_equal(weights->first[weights->pieces], plan->cut.graph.op_count);
     for (int piece = 0; piece < path->pieces; piece++) {
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
-            assert_true(view->forward[op] == path->forward[piece]);
-            assert_true(view->backward[op] == path->backward[piece]);
-            assert_true(view->weight[op] == path->weight[piece]);
-            assert_true(view->end[op] == path->end[piece % path->stages]);
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
+            assert_true(weights->forward[op] == path->forward[piece]);
+            assert_true(weights->backward[op] == path->backward[piece]);
+            assert_true(weights->weight[op] == path->weight[piece]);
+            assert_true(weights->end[op] == path->end[piece % path->stages]);
         }
         if (piece > 0)
-            assert_true(view->crossed[piece] == path->sent[piece - 1] + path->returned[piece]);
+            assert_true(weights->crossed[piece] == path->sent[piece - 1] + path->returned[piece]);
     }
 }
 
@@ -121,13 +121,13 @@ static void complain(const struct sbp_plan *plan, int stage, double kept, int in
 
 /* Of several chunks: a stage is as full as at the fullest of its moments, with what the chunk that
  * works then needs besides. */
-static void check_moments(const struct sbp_plan *plan, const struct sbp_path_weights *view,
+static void check_moments(const struct sbp_plan *plan, const struct sbp_path_weights *weights,
                           const struct sbp_stage_cost *cost, const struct sbp_timeline *timeline)
 {
     const int stages = (int)plan->cut.parallel.pipeline, chunks = (int)plan->cut.parallel.chunks;
     double most[DEVICES] = {0};
-    for (int i = 0; i < view->moment_count; i++) {
-        const struct sbp_moment *moment = &view->moment[i];
+    for (int i = 0; i < weights->moment_count; i++) {
+        const struct sbp_moment *moment = &weights->moment[i];
         const int stage = moment->piece % stages, own = moment->piece / stages;
         double bytes = (double)cost[stage * chunks + own].transient_bytes;
         assert_true(moment->kept[own] >= 1);
@@ -135,13 +135,14 @@ static void check_moments(const struct sbp_plan *plan, const struct sbp_path_wei
             bytes += moment->kept[chunk] * (double)cost[stage * chunks + chunk].kept_bytes;
         most[stage] = fmax(most[stage], bytes);
     }
-    for (int i = 0; i < view->points && chunks > 1; i++)
-        assert_true(most[view->stage[i]] == (double)timeline->device[view->stage[i]].peak_bytes);
-    assert_true(chunks > 1 || view->moment_count == 0);
+    for (int i = 0; i < weights->memory_stages && chunks > 1; i++)
+        assert_true(most[weights->stage[i]] ==
+                    (double)timeline->device[weights->stage[i]].peak_bytes);
+    assert_true(chunks > 1 || weights->moment_count == 0);
 }
 
 /* As many as are in flight, but for stages that do what has come: these may have less. */
-static void check_kept(const struct sbp_plan *plan, const struct sbp_path_weights *view,
+static void check_kept(const struct sbp_plan *plan, const struct sbp_path_weights *weights,
                        struct sbp_random *random, struct sbp_arena *arena)
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
@@ -159,7 +160,7 @@ static void check_kept(const struct sbp_plan *plan, const struct sbp_path_weight
         const struct sbp_device_timeline *device = &timeline.device[stage];
         double kept = 0, bytes = 0;
         for (int chunk = 0; chunk < chunks; chunk++) {
-            const double each = view->kept[view->first[chunk * stages + stage]];
+            const double each = weights->kept[weights->first[chunk * stages + stage]];
             kept += each;
             bytes += each * (double)cost[stage * chunks + chunk].kept_bytes;
         }
@@ -168,7 +169,7 @@ static void check_kept(const struct sbp_plan *plan, const struct sbp_path_weight
             complain(plan, stage, kept, device->in_flight);
         assert_true(bytes <= (double)device->peak_bytes);
     }
-    check_moments(plan, view, cost, &timeline);
+    check_moments(plan, weights, cost, &timeline);
 }
 
 /* ---- stages that can be the fullest --------------------------------------------------------- */
@@ -177,16 +178,16 @@ struct load {
     double held[MOST_OPS], kept[MOST_OPS]; /* by site */
 };
 
-static void load_stages(const struct sbp_plan *plan, const struct sbp_path_weights *view,
+static void load_stages(const struct sbp_plan *plan, const struct sbp_path_weights *weights,
                         struct load *load)
 {
     for (int stage = 0; stage < plan->cut.parallel.pipeline; stage++)
         load[stage] = (struct load){.held = {0}};
-    for (int piece = 0; piece < view->pieces; piece++)
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++) {
+    for (int piece = 0; piece < weights->pieces; piece++)
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
             struct load *of = &load[piece % plan->cut.parallel.pipeline];
             of->held[plan->cut.graph.op[op].site] += 1;
-            of->kept[plan->cut.graph.op[op].site] += view->kept[op];
+            of->kept[plan->cut.graph.op[op].site] += weights->kept[op];
         }
 }
 
@@ -198,27 +199,27 @@ static bool covers(const struct load *a, const struct load *b)
     return covers;
 }
 
-static void check_points(const struct sbp_plan *plan, const struct sbp_path_weights *view)
+static void check_points(const struct sbp_plan *plan, const struct sbp_path_weights *weights)
 {
     static struct load load[DEVICES];
     const int stages = (int)plan->cut.parallel.pipeline;
     int point_of[DEVICES];
-    load_stages(plan, view, load);
+    load_stages(plan, weights, load);
     for (int stage = 0; stage < stages; stage++) {
         bool covered = false;
         point_of[stage] = -1;
-        for (int i = 0; i < view->points; i++) {
-            const bool is_point = view->stage[i] == stage;
-            covered |= covers(&load[view->stage[i]], &load[stage]);
+        for (int i = 0; i < weights->memory_stages; i++) {
+            const bool is_point = weights->stage[i] == stage;
+            covered |= covers(&load[weights->stage[i]], &load[stage]);
             point_of[stage] = is_point ? i : point_of[stage];
-            for (int k = 0; is_point && k < view->points; k++)
-                assert_int_equal(covers(&load[view->stage[k]], &load[stage]), k == i);
+            for (int k = 0; is_point && k < weights->memory_stages; k++)
+                assert_int_equal(covers(&load[weights->stage[k]], &load[stage]), k == i);
         }
         assert_true(covered);
     }
-    for (int piece = 0; piece < view->pieces; piece++)
-        for (int op = view->first[piece]; op < view->first[piece + 1]; op++)
-            assert_int_equal(view->point[op], point_of[piece % stages]);
+    for (int piece = 0; piece < weights->pieces; piece++)
+        for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++)
+            assert_int_equal(weights->point[op], point_of[piece % stages]);
 }
 
 /* Blocks that stages share evenly, or not. */
@@ -230,15 +231,15 @@ static void run_cuts(int blocks, int *seen)
         struct sbp_random random;
         struct sbp_arena arena;
         struct sbp_path path;
-        struct sbp_path_weights view;
+        struct sbp_path_weights weights;
         sbp_random_seed(&random, seed);
         if (!draw_cut(&random, &plan))
             continue;
         sbp_arena_init(&arena);
-        open_view(&plan, &random, &path, &view, &arena);
-        check_path(&plan, &path, &view);
-        check_kept(&plan, &view, &random, &arena);
-        check_points(&plan, &view);
+        open_view(&plan, &random, &path, &weights, &arena);
+        check_path(&plan, &path, &weights);
+        check_kept(&plan, &weights, &random, &arena);
+        check_points(&plan, &weights);
         sbp_arena_free(&arena);
         seen[plan.cut.parallel.schedule]++;
     }
@@ -449,7 +450,7 @@ static void test_mean(void **state)
     (void)state;
     struct sbp_plan plan;
     struct sbp_arena arena;
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     struct sbp_diag diag = {{0}};
     open_plan(8, &plan);
     struct sbp_parallel parallel = plan.cut.parallel;
@@ -457,19 +458,20 @@ static void test_mean(void **state)
     parallel.micro_batch = 4; /* 12 of them */
     sbp_arena_init(&arena);
     assert_int_equal(sbp_plan_cut(&plan, &parallel, &diag), SBP_OK);
-    assert_int_equal(sbp_path_weights_mean(&plan.cut, &arena, &view, &diag), SBP_OK);
+    assert_int_equal(sbp_path_weights_mean(&plan.cut, &arena, &weights, &diag), SBP_OK);
     double messages_s = 0;
     for (int piece = 1; piece < 4; piece++) {
-        assert_true(view.crossed[piece] == 2 * 12 / 4.0);
+        assert_true(weights.crossed[piece] == 2 * 12 / 4.0);
         messages_s +=
-            view.crossed[piece] *
-            sbp_path_message_s(&plan.cut, sbp_graph_crossing(&plan.cut.graph, view.first[piece]),
+            weights.crossed[piece] *
+            sbp_path_message_s(&plan.cut, sbp_graph_crossing(&plan.cut.graph, weights.first[piece]),
                                (double)plan.cut.mesh.devices);
     }
-    assert_true(messages_s > 0 && fabs(view.message_s / messages_s - 1) < 1e-12);
+    assert_true(messages_s > 0 && fabs(weights.message_s / messages_s - 1) < 1e-12);
     for (int op = 0; op < plan.cut.graph.op_count; op++) {
-        assert_true(view.forward[op] == 3 && view.backward[op] == 3 && view.weight[op] == 3);
-        assert_true(view.end[op] == 0.25);
+        assert_true(weights.forward[op] == 3 && weights.backward[op] == 3 &&
+                    weights.weight[op] == 3);
+        assert_true(weights.end[op] == 0.25);
     }
     sbp_arena_free(&arena);
     sbp_plan_free(&plan);

@@ -49,7 +49,7 @@ static double constant_bytes(int64_t stages, int64_t chunks, int stage, int64_t 
     if (sbp_plan_cut(&plan, &parallel, &diag) != SBP_OK ||
         sbp_space_make(&plan.cut, &request, NULL, NULL, &space, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
-    assert_int_equal(space.view->points, stages);
+    assert_int_equal(space.weights->memory_stages, stages);
     const double bytes = sbp_pricing_constant_bytes(&space, stage);
     sbp_space_free(&space);
     sbp_plan_free(&plan);

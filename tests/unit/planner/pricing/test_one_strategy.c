@@ -82,14 +82,14 @@ static struct sbp_fix split_batch(const char *layer, int64_t devices)
     return fix;
 }
 
-/* Along a view that counts the end of a step alone, level 3 costs least and, by the model, takes
+/* Along a weights that counts the end of a step alone, level 3 costs least and, by the model, takes
  * least: the only one left. It is not what takes least. */
 static void test_levels_left_out(void **state)
 {
     (void)state;
     struct sbp_plan plan;
     struct sbp_space space;
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     struct sbp_diag diag = {{0}};
     const struct sbp_fix fix[] = {split_batch("a", 2), split_batch("b", 2)};
     struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
@@ -97,10 +97,10 @@ static void test_levels_left_out(void **state)
                                         .asked.fix_count = 2,
                                         .asked.fix = fix};
     open_plan(WIDE_GRADIENTS, LEVEL("l", 2), &plan);
-    assert_int_equal(sbp_path_weights_mean(&plan.cut, &plan.arena, &view, &diag), SBP_OK);
+    assert_int_equal(sbp_path_weights_mean(&plan.cut, &plan.arena, &weights, &diag), SBP_OK);
     for (int op = 0; op < plan.cut.graph.op_count; op++)
-        view.forward[op] = view.backward[op] = view.weight[op] = 0;
-    request.view = &view;
+        weights.forward[op] = weights.backward[op] = weights.weight[op] = 0;
+    request.weights = &weights;
     make_space(&plan, &request, &space);
     for (int v = 0; v < space.variable_count; v++)
         assert_true(space.variable[v].choice_count == 1 &&

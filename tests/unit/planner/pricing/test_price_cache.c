@@ -45,7 +45,7 @@ static void check_variable(const struct sbp_space *with, const struct sbp_space 
     const struct sbp_space_variable *const b = &without->variable[variable];
     const size_t choices = (size_t)b->choice_count, tuples = (size_t)b->tuple_count;
     const size_t row = (size_t)with->mesh->family_count * SBP_MAX_ROLES;
-    const size_t points = (size_t)with->view->points;
+    const size_t points = (size_t)with->weights->memory_stages;
     const bool same = a->op == b->op && a->tensor == b->tensor && a->role_count == b->role_count &&
                       a->allowed == b->allowed && a->rests_whole == b->rests_whole &&
                       a->tuple_count == b->tuple_count && a->choice_count == b->choice_count &&

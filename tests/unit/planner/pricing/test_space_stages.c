@@ -57,12 +57,12 @@ static void check_path(struct sbp_plan *plan, const struct sbp_path *path,
     struct sbp_diag diag = {{0}};
     struct sbp_random random;
     struct sbp_arena arena;
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     sbp_arena_init(&arena);
     sbp_random_seed(&random, seed);
-    if (sbp_path_weights_make(&plan->cut, path, &arena, &view, &diag) != SBP_OK)
+    if (sbp_path_weights_make(&plan->cut, path, &arena, &weights, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
-    request.view = &view;
+    request.weights = &weights;
     bench_open(&bench, plan, &request);
     for (int i = 0; i < 3; i++)
         if (bench_draw(&bench, &random))
@@ -124,13 +124,13 @@ static void check_stages(const char *name, const char *model, bool bytes_alone, 
         struct sbp_plan plan;
         struct sbp_random random;
         struct sbp_diag diag = {{0}};
-        struct sbp_path_weights view;
+        struct sbp_path_weights weights;
         open_plan(model, TWO_LEVELS, &plan);
         sbp_random_seed(&random, seed);
         const struct sbp_solve_request request = {
             .asked.space = SBP_SPACE_FULL, .zero_is_free = sbp_random_below(&random, 2) == 0};
         if (draw_parallel(&random, &plan) &&
-            sbp_path_weights_mean(&plan.cut, &plan.arena, &view, &diag) == SBP_OK) {
+            sbp_path_weights_mean(&plan.cut, &plan.arena, &weights, &diag) == SBP_OK) {
             check_cut(&plan, request, seed, &prices);
             cuts++;
         }
@@ -223,12 +223,12 @@ struct criticals {
 
 /* What a choice costs along a path by the prices of its space, and what its labels add. */
 static double sum_along(struct sbp_plan *plan, const struct bench *drawn,
-                        const struct sbp_path_weights *view, uint64_t seed)
+                        const struct sbp_path_weights *weights, uint64_t seed)
 {
     struct bench along;
     struct sbp_labelling labelling;
     struct sbp_solve_request request = *drawn->space.request;
-    request.view = view;
+    request.weights = weights;
     bench_open(&along, plan, &request);
     assert_true(label_choice(plan, &along.space, drawn->choice, seed, &labelling));
     const double labels_add_s = labelling.transfer_s - promised_s(&along.space, drawn->choice);
@@ -245,7 +245,7 @@ static void check_critical(struct sbp_plan *plan, const struct bench *bench, uin
     struct sbp_diag diag = {{0}};
     struct sbp_labelling labelling;
     struct sbp_path path, times;
-    struct sbp_path_weights view;
+    struct sbp_path_weights weights;
     struct sbp_step step;
     if (!label_choice(plan, &bench->space, bench->choice, seed, &labelling))
         return;
@@ -253,7 +253,7 @@ static void check_critical(struct sbp_plan *plan, const struct bench *bench, uin
         sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
         sbp_path_of_step(&plan->cut, &plan->strategy, &plan->arena, &path, &times, &diag) !=
             SBP_OK ||
-        sbp_path_weights_make(&plan->cut, &path, &plan->arena, &view, &diag) != SBP_OK)
+        sbp_path_weights_make(&plan->cut, &path, &plan->arena, &weights, &diag) != SBP_OK)
         fail_msg("seed %" PRIu64 ": %s", seed, diag.text);
     const double length_s = sbp_path_length_s(&path, &times), step_s = step.totals.step_s;
     const double messages_s = messages_of(&path, &step);
@@ -265,7 +265,7 @@ static void check_critical(struct sbp_plan *plan, const struct bench *bench, uin
                  sbp_schedule_name(plan->cut.parallel.schedule), length_s, step_s);
     if (fabs(length_s - step_s) > 1e-9 * step_s)
         return; /* works that take no time leave gaps: the longest path instead */
-    const double sum_s = sum_along(plan, bench, &view, seed) + messages_s - view.message_s;
+    const double sum_s = sum_along(plan, bench, &weights, seed) + messages_s - weights.message_s;
     if (fabs(sum_s - step_s) > 1e-9 * step_s)
         fail_msg("seed %" PRIu64 ", %s: sum along the critical path %.15g, step %.15g", seed,
                  sbp_schedule_name(plan->cut.parallel.schedule), sum_s, step_s);

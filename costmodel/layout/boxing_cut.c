@@ -286,7 +286,7 @@ static bool is_local(const struct sbp_boxing_cut_task *task)
 
 /* Scatters begin with the largest block, gathers end with it. */
 static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column column, int set,
-                      double bytes, struct sbp_cut *out)
+                      double bytes, struct sbp_boxing_cut *out)
 {
     if (set == 0)
         return;
@@ -302,7 +302,7 @@ static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column co
 
 /* A scatter and a gather of the same axes with nothing in between are an all-reduce. */
 static void join_halves(const struct sbp_boxing_cut_prices *prices,
-                        const struct sbp_boxing_cut_task *task, double bytes, struct sbp_cut *out)
+                        const struct sbp_boxing_cut_task *task, double bytes, struct sbp_boxing_cut *out)
 {
     int at = 0;
     while (at < out->count && out->step[at].kind == SBP_REDUCE_SCATTER)
@@ -327,10 +327,10 @@ static void join_halves(const struct sbp_boxing_cut_prices *prices,
 }
 
 void sbp_boxing_cut_make(const struct sbp_boxing_cut_prices *prices,
-                         const struct sbp_boxing_cut_task *task, struct sbp_cut *out)
+                         const struct sbp_boxing_cut_task *task, struct sbp_boxing_cut *out)
 {
     static const enum column ORDER[] = {REDUCE_SCATTER, ALL_REDUCE, ALL_TO_ALL, ALL_GATHER};
-    *out = (struct sbp_cut){0};
+    *out = (struct sbp_boxing_cut){0};
     if (is_local(task))
         return;
     const struct trial best = find_best(prices, task);

@@ -63,7 +63,7 @@ struct sbp_cut_step {
     enum sbp_collective kind;
     int set;
 };
-struct sbp_cut {
+struct sbp_boxing_cut {
     double seconds;
     int partial, whole; /* which of these are split on the way, */
     int summed;         /* and which of `rest` are not, but all-reduced */
@@ -73,6 +73,6 @@ struct sbp_cut {
 
 /* The cheapest list; among equal ones a short one. */
 void sbp_boxing_cut_make(const struct sbp_boxing_cut_prices *prices,
-                         const struct sbp_boxing_cut_task *task, struct sbp_cut *cut);
+                         const struct sbp_boxing_cut_task *task, struct sbp_boxing_cut *cut);
 
 #endif

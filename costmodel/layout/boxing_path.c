@@ -141,7 +141,7 @@ struct pools {
     sbp_axes slice; /* before everything else */
 };
 
-static struct pools find_pools(const struct sbp_paths *paths, const struct sbp_cut *cut,
+static struct pools find_pools(const struct sbp_paths *paths, const struct sbp_boxing_cut *cut,
                                const struct ways *ways)
 {
     const sbp_axes summed = take_some(paths, cut->summed, ways->rest);
@@ -196,7 +196,7 @@ static void add_collective(const struct sbp_paths *paths, const struct sbp_cut_s
 }
 
 static void write_list(const struct sbp_paths *paths, const struct sbp_layout *layout,
-                       const struct sbp_shape *shape, const struct sbp_cut *cut,
+                       const struct sbp_shape *shape, const struct sbp_boxing_cut *cut,
                        const struct ways *ways, const struct sbp_dist *from,
                        const struct sbp_dist *to, struct sbp_boxing *boxing)
 {
@@ -230,7 +230,7 @@ static enum sbp_status find(const struct sbp_paths *paths, const struct sbp_layo
 {
     struct sbp_diag refusal = {{0}};
     struct sbp_boxing path;
-    struct sbp_cut cut;
+    struct sbp_boxing_cut cut;
     SBP_TRY(sbp_dist_check(layout, shape, from, diag));
     SBP_TRY(sbp_dist_check(layout, shape, to, diag));
     const enum sbp_status status = sbp_boxing_make(layout, shape, from, to, best, &refusal);

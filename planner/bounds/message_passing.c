@@ -1,4 +1,4 @@
-#include "planner/bounds/message_passing_state.h"
+#include "planner/bounds/message_passing_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/bounds/message_passing_state.h"
+#include "planner/bounds/message_passing_priv.h"
 
 enum { MOST_STEPS = 24 };
 /* Prices as close as this, and bounds that rise by less, are the same. */

@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/bounds/message_passing_state.h"
+#include "planner/bounds/message_passing_priv.h"
 
 enum { MOST_SWEEPS = 20, MOST_REPAIRS = 16 };
 

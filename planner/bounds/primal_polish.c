@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/bounds/message_passing_state.h"
+#include "planner/bounds/message_passing_priv.h"
 
 /* Moves that are looked at, of a variable and of all; variables that one may change; rounds. */
 enum { EACH = 6, MOST_MOVES = 1024, MOST_CHANGES = 48, MOST_ROUNDS = 4 };

@@ -1,4 +1,4 @@
-#include "planner/cli/fix_reason.h"
+#include "planner/cli/fix_reason_priv.h"
 
 #include <stdio.h>
 

@@ -5,7 +5,7 @@
 
 #include "base/math/numeric.h"
 #include "base/text.h"
-#include "planner/cli/fix_reason.h"
+#include "planner/cli/fix_reason_priv.h"
 #include "planner/cli/inputs.h"
 
 #define MOST_FACTOR (INT64_C(1) << 31)

@@ -1,4 +1,4 @@
-#include "planner/cli/help.h"
+#include "planner/cli/help_priv.h"
 
 #include <string.h>
 

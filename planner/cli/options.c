@@ -6,7 +6,7 @@
 #include "base/options.h"
 #include "base/text.h"
 #include "costmodel/cluster/preset.h"
-#include "planner/cli/help.h"
+#include "planner/cli/help_priv.h"
 #include "planner/inner/cut_solve.h"
 
 #define MOST_CHOICES 16

@@ -1,4 +1,4 @@
-#include "planner/cli/overrides.h"
+#include "planner/cli/overrides_priv.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/report/plan_line.h"
-#include "planner/commands/search_session.h"
+#include "planner/commands/search_session_priv.h"
 #include "planner/space/space_table.h"
 #include "planner/report/price_interval.h"
 

@@ -1,5 +1,5 @@
-#include "planner/commands/search_top.h"
-#include "planner/commands/sweep.h"
+#include "planner/commands/search_top_priv.h"
+#include "planner/commands/sweep_priv.h"
 
 /* The search as a problem that `solve`, and other solvers, read. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)

@@ -6,7 +6,7 @@
 
 #include "base/json/json_write.h"
 #include "base/text.h"
-#include "planner/commands/search_top.h"
+#include "planner/commands/search_top_priv.h"
 #include "planner/space/space_table.h"
 #include "planner/report/price_interval.h"
 

@@ -1,4 +1,4 @@
-#include "planner/commands/search_session.h"
+#include "planner/commands/search_session_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "planner/commands/search_top.h"
+#include "planner/commands/search_top_priv.h"
 
 #include <math.h>
 #include <stddef.h>

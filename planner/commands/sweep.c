@@ -1,4 +1,4 @@
-#include "planner/commands/sweep.h"
+#include "planner/commands/sweep_priv.h"
 
 #include <string.h>
 

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "costmodel/model/graph.h"
-#include "planner/import/hf_families.h"
+#include "planner/import/hf_families_priv.h"
 
 #define MOST_SIZE (INT64_C(1) << 31)
 

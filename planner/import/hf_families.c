@@ -1,4 +1,4 @@
-#include "planner/import/hf_families.h"
+#include "planner/import/hf_families_priv.h"
 
 #include <math.h>
 #include <string.h>

@@ -3,8 +3,8 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "planner/inner/cut_solve_job.h"
-#include "planner/inner/label_branching.h"
+#include "planner/inner/cut_solve_priv.h"
+#include "planner/inner/label_branching_priv.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/space/space_table.h"
 #include "planner/pricing/working_set.h"

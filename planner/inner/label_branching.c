@@ -1,4 +1,4 @@
-#include "planner/inner/label_branching.h"
+#include "planner/inner/label_branching_priv.h"
 
 #include <math.h>
 #include <stdlib.h>

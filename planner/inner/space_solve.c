@@ -1,4 +1,4 @@
-#include "planner/inner/cut_solve_job.h"
+#include "planner/inner/cut_solve_priv.h"
 
 #include <math.h>
 #include <string.h>

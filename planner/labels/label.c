@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/math/random.h"
-#include "planner/labels/label_score.h"
+#include "planner/labels/label_score_priv.h"
 
 enum { RESTARTS = 40 };
 /* Transfers and keeps that a call looks at; a second or so. */

@@ -1,4 +1,4 @@
-#include "planner/labels/label_score.h"
+#include "planner/labels/label_score_priv.h"
 
 #include <string.h>
 

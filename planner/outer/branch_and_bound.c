@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "planner/outer/step_cuts.h"
-#include "planner/outer/bnb.h"
+#include "planner/outer/branch_and_bound_priv.h"
 
 /* What a candidate's plan may be expected to cost, by its bound: dives go where that is least. */
 static const double expected[] = {[SBP_LISTED] = 1.5,

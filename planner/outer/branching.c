@@ -1,4 +1,4 @@
-#include "planner/outer/bnb.h"
+#include "planner/outer/branch_and_bound_priv.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "planner/outer/bnb.h"
+#include "planner/outer/branch_and_bound_priv.h"
 
 /* First plans that cost up to so many times the cheapest one's are worth improving first. */
 #define NEAR 1.25

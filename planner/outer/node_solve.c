@@ -1,5 +1,5 @@
 #include "base/clock.h"
-#include "planner/outer/bnb.h"
+#include "planner/outer/branch_and_bound_priv.h"
 
 #include "planner/outer/path_enumeration.h"
 

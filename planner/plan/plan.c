@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/plan/plan_load.h"
+#include "planner/plan/plan_priv.h"
 
 enum sbp_status sbp_plan_load(const struct sbp_json *model, const struct sbp_json *cluster,
                               struct sbp_plan *plan)

@@ -7,7 +7,7 @@
 
 #include "base/json/json_write.h"
 #include "planner/plan/plan.h"
-#include "planner/plan/plan_load.h"
+#include "planner/plan/plan_priv.h"
 #include "planner/plan/roles.h"
 #include "planner/plan/summary.h"
 

@@ -1,4 +1,4 @@
-#include "planner/problem/assignment.h"
+#include "planner/problem/assignment_priv.h"
 
 #include <math.h>
 #include <string.h>

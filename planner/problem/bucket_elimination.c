@@ -1,10 +1,10 @@
-#include "planner/problem/bucket_elimination.h"
+#include "planner/problem/bucket_elimination_priv.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "planner/problem/elimination_order.h"
+#include "planner/problem/elimination_order_priv.h"
 
 static double usable(double cost)
 {

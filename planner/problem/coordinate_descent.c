@@ -1,7 +1,7 @@
 #include <math.h>
 
-#include "planner/problem/solver_run.h"
-#include "planner/problem/assignment.h"
+#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/assignment_priv.h"
 
 enum { DEFAULT_RESTARTS = 100 };
 

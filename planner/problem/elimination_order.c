@@ -1,11 +1,11 @@
-#include "planner/problem/elimination_order.h"
+#include "planner/problem/elimination_order_priv.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/math/portable.h"
-#include "planner/problem/bucket_elimination.h"
+#include "planner/problem/bucket_elimination_priv.h"
 
 /* Above this degree fill-in is not counted but taken as that of a star; it is never chosen early.
  */

@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/problem/bucket_elimination.h"
-#include "planner/problem/pareto_labels.h"
-#include "planner/problem/solver_run.h"
+#include "planner/problem/bucket_elimination_priv.h"
+#include "planner/problem/pareto_labels_priv.h"
+#include "planner/problem/solver_run_priv.h"
 
 /* Rounds of prices: each costs one pass over the tables and may tighten the bound. */
 enum { PRICE_ROUNDS = 60 };

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/math/simd.h"
-#include "planner/problem/live_ranges.h"
-#include "planner/problem/solver_run.h"
+#include "planner/problem/live_ranges_priv.h"
+#include "planner/problem/solver_run_priv.h"
 
 /* Above these many assignments: refused unless a limit ends the search; refused in any case. */
 #define MOST_UNLIMITED 1e12

@@ -3,8 +3,8 @@
 #include <setjmp.h>
 #include <stdlib.h>
 
-#include "planner/problem/live_ranges.h"
-#include "planner/problem/solver_run.h"
+#include "planner/problem/live_ranges_priv.h"
+#include "planner/problem/solver_run_priv.h"
 
 /* Above these many columns (one a choice, one a pair of choices that an edge joins) the
  * first relaxation alone may take GLPK minutes. */

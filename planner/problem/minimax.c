@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "planner/problem/minimax_bounds.h"
+#include "planner/problem/minimax_bounds_priv.h"
 
 /* Mixtures that bound, parts of choices that are kept to compare with, and how many of them one is
  * compared with; bytes of a problem's tables, and of those that are there at once. */

@@ -2,10 +2,10 @@
  *
  * Several pairwise problems over the same variables, domains and edges say what a choice costs
  * along several paths; what counts is the largest. Every variable is chosen in turn, in the order
- * against which variable elimination (planner/problem/bucket_elimination.h) works out what the rest
- * costs at least, along each path and the best mixtures of them (planner/problem/minimax_bounds.c).
- * A part of a choice goes when one of these is too much, or when an earlier one with the same
- * neighbours costs no more along any path.
+ * against which variable elimination (planner/problem/bucket_elimination_priv.h) works out what the
+ * rest costs at least, along each path and the best mixtures of them
+ * (planner/problem/minimax_bounds.c). A part of a choice goes when one of these is too much, or
+ * when an earlier one with the same neighbours costs no more along any path.
  */
 #ifndef SBP_PLANNER_PROBLEM_MINIMAX_H
 #define SBP_PLANNER_PROBLEM_MINIMAX_H

@@ -1,4 +1,4 @@
-#include "planner/problem/minimax_bounds.h"
+#include "planner/problem/minimax_bounds_priv.h"
 
 #include <math.h>
 #include <string.h>

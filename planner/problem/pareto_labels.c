@@ -1,4 +1,4 @@
-#include "planner/problem/pareto_labels.h"
+#include "planner/problem/pareto_labels_priv.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/problem/solver_run.h"
+#include "planner/problem/solver_run_priv.h"
 
 /* The clock is read about this often, and the caller told of progress. */
 #define CHECK_INTERVAL_S    5e-3

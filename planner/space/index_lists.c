@@ -1,4 +1,4 @@
-#include "planner/space/index_lists.h"
+#include "planner/space/index_lists_priv.h"
 
 enum sbp_status sbp_list_init(struct sbp_list *list, int keys, int items, struct sbp_arena *arena)
 {

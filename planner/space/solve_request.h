@@ -20,7 +20,7 @@ struct sbp_solve_request {
     const struct sbp_subspace *part;        /* the only strategies that are looked for; NULL: all */
     bool every_level;      /* ZeRO levels stay that cost no less along the weights */
     bool labelled;         /* axes that are alike are families of their own
-                              (planner/inner/label_branching.h) */
+                              (planner/inner/label_branching_priv.h) */
     bool zero_is_free;     /* every layer's ZeRO level is chosen; else the cut's */
     bool nothing_hides;    /* gradients' synchronisation is taken to show in full */
     const int *batch_axes; /* (family) axes that split the batch in every layer; NULL: any may */

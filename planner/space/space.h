@@ -17,7 +17,7 @@
 #include "costmodel/program/cut.h"
 #include "planner/problem/problem.h"
 #include "planner/space/solve_request.h"
-#include "planner/space/index_lists.h"
+#include "planner/space/index_lists_priv.h"
 #include "planner/paths/path_weights.h"
 
 /* How a rest state was reached under boxing=paper (AutoDDL, section 4.3): partial sums became the

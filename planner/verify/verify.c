@@ -7,7 +7,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/verify/verify_parts.h"
+#include "planner/verify/verify_priv.h"
 
 enum sbp_status sbp_verify_refuse(const struct sbp_verification *c, const char *format, ...)
 {

@@ -1,6 +1,6 @@
 /* Blocks of activations and their gradients: read and written in the states that roles ask for, and
  * carried from one state to another. */
-#include "planner/verify/verify_flow.h"
+#include "planner/verify/verify_flow_priv.h"
 
 const char *sbp_verify_flow_name(const struct sbp_flow *f, const struct sbp_instr *instr)
 {

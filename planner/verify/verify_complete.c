@@ -1,5 +1,5 @@
 /* Nothing is missing from a program that was gone through (verify_flow.c). */
-#include "planner/verify/verify_flow.h"
+#include "planner/verify/verify_flow_priv.h"
 
 static int forward_phases(const struct sbp_op_node *node)
 {

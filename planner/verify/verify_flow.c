@@ -1,6 +1,6 @@
 /* What flows through a program: every block is in the state that its reader's role asks for, and
  * nothing is read before it is there or used before it is summed. */
-#include "planner/verify/verify_flow.h"
+#include "planner/verify/verify_flow_priv.h"
 
 /* ---- one program ---------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* Bytes: states of parameters tensor by tensor, buffers by when they live, and a device's total. */
 #include <stdlib.h>
 
-#include "planner/verify/verify_parts.h"
+#include "planner/verify/verify_priv.h"
 
 /* ---- states of parameters ------------------------------------------------------------------- */
 

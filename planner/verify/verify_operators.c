@@ -1,5 +1,5 @@
 /* Passes of operators over blocks, and collectives inside them. */
-#include "planner/verify/verify_flow.h"
+#include "planner/verify/verify_flow_priv.h"
 
 /* ---- operators ------------------------------------------------------------------------------ */
 

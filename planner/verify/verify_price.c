@@ -1,7 +1,7 @@
 /* Seconds of transfers and operators, by the formulas written down anew, and their sums. */
 #include <math.h>
 
-#include "planner/verify/verify_parts.h"
+#include "planner/verify/verify_priv.h"
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/math/numeric.h"
-#include "planner/verify/verify_parts.h"
+#include "planner/verify/verify_priv.h"
 
 /* ---- distributions -------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* The step in time: what each stage does, and how long all of it takes together. */
 #include <math.h>
 
-#include "planner/verify/verify_parts.h"
+#include "planner/verify/verify_priv.h"
 
 /* Cells of a play that are looked at by hand; longer ones are simulated anew. */
 #define MOST_CELLS (INT64_C(1) << 22)

@@ -1,5 +1,5 @@
 /* Weights and their gradients: shards, sums over members and stages, the norm, updates. */
-#include "planner/verify/verify_flow.h"
+#include "planner/verify/verify_flow_priv.h"
 
 /* ---- weights -------------------------------------------------------------------------------- */
 

@@ -1,6 +1,7 @@
 #!/bin/sh
-# What a static library of ours exports begins with sbp_, and nothing in it can be written to
-# between calls: state lives in arguments.
+# What a static library of ours exports begins with sbp_ and a word of its file's or folder's name, so
+# that a reader knows where it is; base is everybody's vocabulary and says what it does alone. Nothing
+# in a library can be written to between calls: state lives in arguments.
 # Usage: symbols.sh LIBRARY...
 bad=0
 for library in "$@"; do
@@ -8,6 +9,29 @@ for library in "$@"; do
     found=$(nm -g --defined-only "$library" | awk 'NF == 3 && $3 !~ /^(sbp_|__)/ { print $3 }')
     if [ -n "$found" ]; then
         printf '%s exports names without sbp_:\n%s\n' "$library" "$found"
+        bad=1
+    fi
+    # An object is called after its folders and its file: inner_cut_solve.c.o. A name may shorten a
+    # word of it or lengthen it by an ending.
+    found=$(nm -A -g --defined-only "$library" | awk -v library="$library" '
+        library ~ /libsbp_base\.a$/ || $3 !~ /^sbp_/ { next }
+        {
+            split($1, path, ":")
+            object = path[2] ~ /\.o$/ ? path[2] : path[1]
+            sub(/.*\//, "", object)
+            sub(/\.c\.o$/, "", object)
+            split($3, name, "_")
+            count = split(object, word, "_")
+            for (i = 1; i <= count; i++) {
+                short = length(word[i]) < length(name[2]) ? word[i] : name[2]
+                if (word[i] == name[2] || (length(short) >= 4 && index(word[i], short) == 1 && \
+                    index(name[2], short) == 1))
+                    next
+            }
+            print object ": " $3
+        }')
+    if [ -n "$found" ]; then
+        printf '%s exports names that say nothing of their place:\n%s\n' "$library" "$found"
         bad=1
     fi
     [ -z "$SBP_SANITIZED" ] || continue

@@ -6,15 +6,15 @@
  * variable. Buckets with an empty scope are chained, so that all of them form one tree whose last
  * bucket knows the whole (Dechter, Bucket elimination, Artificial Intelligence 113, 1999).
  * Variables with one choice are folded into their neighbours' costs. Internal to the
- * searches that are built on it (`exact`, planner/problem/pareto_labels.h,
+ * searches that are built on it (`exact`, planner/problem/pareto_labels_priv.h,
  * planner/problem/minimax.h).
  */
-#ifndef SBP_PLANNER_PROBLEM_BUCKET_ELIMINATION_H
-#define SBP_PLANNER_PROBLEM_BUCKET_ELIMINATION_H
+#ifndef SBP_PLANNER_PROBLEM_BUCKET_ELIMINATION_PRIV_H
+#define SBP_PLANNER_PROBLEM_BUCKET_ELIMINATION_PRIV_H
 
-#include "planner/problem/live_ranges.h"
+#include "planner/problem/live_ranges_priv.h"
 #include "planner/problem/problem.h"
-#include "planner/problem/solver_run.h"
+#include "planner/problem/solver_run_priv.h"
 
 /* A scope so wide would need 2^27 entries even if all its domains were 2. */
 enum { SBP_MOST_WIDTH = 27 };

@@ -1,7 +1,7 @@
 /* Help texts: wrapped lines, entries of two columns, and the tables that options refer to.
  */
-#ifndef SBP_PLANNER_CLI_HELP_H
-#define SBP_PLANNER_CLI_HELP_H
+#ifndef SBP_PLANNER_CLI_HELP_PRIV_H
+#define SBP_PLANNER_CLI_HELP_PRIV_H
 
 #include <stdio.h>
 

@@ -2,11 +2,11 @@
  *
  * Nothing is written before all of them are checked and every text of a file is there.
  */
-#ifndef SBP_PLANNER_COMMANDS_SEARCH_TOP_H
-#define SBP_PLANNER_COMMANDS_SEARCH_TOP_H
+#ifndef SBP_PLANNER_COMMANDS_SEARCH_TOP_PRIV_H
+#define SBP_PLANNER_COMMANDS_SEARCH_TOP_PRIV_H
 
 #include "base/text.h"
-#include "planner/commands/search_session.h"
+#include "planner/commands/search_session_priv.h"
 
 /* One of the plans, best first, on its own copy of model and cluster. Must not be moved. */
 struct sbp_alternative {

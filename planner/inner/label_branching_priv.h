@@ -7,8 +7,8 @@
  * fit, the part is divided (by the axes that may split the class that does not divide, else by the
  * choice itself, Lawler 1972). The least bound of the parts left is a bound of the space.
  */
-#ifndef SBP_PLANNER_INNER_LABEL_BRANCHING_H
-#define SBP_PLANNER_INNER_LABEL_BRANCHING_H
+#ifndef SBP_PLANNER_INNER_LABEL_BRANCHING_PRIV_H
+#define SBP_PLANNER_INNER_LABEL_BRANCHING_PRIV_H
 
 #include "planner/inner/cut_solve.h"
 

@@ -1,7 +1,7 @@
 /* The parts of the second opinion (planner/verify/verify.h) and what they have in common. Internal.
  */
-#ifndef SBP_PLANNER_VERIFY_VERIFY_PARTS_H
-#define SBP_PLANNER_VERIFY_VERIFY_PARTS_H
+#ifndef SBP_PLANNER_VERIFY_VERIFY_PRIV_H
+#define SBP_PLANNER_VERIFY_VERIFY_PRIV_H
 
 #include "planner/verify/verify.h"
 

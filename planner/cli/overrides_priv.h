@@ -7,8 +7,8 @@
  * Values: a number (sizes as 32K, too), true, false, JSON in brackets or quotes; any other text is
  * a string.
  */
-#ifndef SBP_PLANNER_CLI_OVERRIDES_H
-#define SBP_PLANNER_CLI_OVERRIDES_H
+#ifndef SBP_PLANNER_CLI_OVERRIDES_PRIV_H
+#define SBP_PLANNER_CLI_OVERRIDES_PRIV_H
 
 #include "planner/cli/inputs.h"
 

@@ -2,8 +2,8 @@
  * a labelled and priced cut, again and again until one fits (capacity_rounds.c), and which spaces
  * are searched one after the other (cut_solve.c). Internal.
  */
-#ifndef SBP_PLANNER_INNER_CUT_SOLVE_JOB_H
-#define SBP_PLANNER_INNER_CUT_SOLVE_JOB_H
+#ifndef SBP_PLANNER_INNER_CUT_SOLVE_PRIV_H
+#define SBP_PLANNER_INNER_CUT_SOLVE_PRIV_H
 
 #include <math.h>
 

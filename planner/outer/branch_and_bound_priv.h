@@ -2,8 +2,8 @@
  * candidate (node_solve.c), what is left of one that was solved (branching.c), which comes
  * next (branch_and_bound.c), and what would fit where nothing does (infeasible.c). Internal.
  */
-#ifndef SBP_PLANNER_OUTER_BNB_H
-#define SBP_PLANNER_OUTER_BNB_H
+#ifndef SBP_PLANNER_OUTER_BRANCH_AND_BOUND_PRIV_H
+#define SBP_PLANNER_OUTER_BRANCH_AND_BOUND_PRIV_H
 
 #include <math.h>
 #include <string.h>

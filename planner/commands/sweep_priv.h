@@ -3,8 +3,8 @@
  * Several keys make every combination of their values, the last key fastest. A value is a text as
  * --set takes it; commas within brackets and quotes are its own.
  */
-#ifndef SBP_PLANNER_COMMANDS_SWEEP_H
-#define SBP_PLANNER_COMMANDS_SWEEP_H
+#ifndef SBP_PLANNER_COMMANDS_SWEEP_PRIV_H
+#define SBP_PLANNER_COMMANDS_SWEEP_PRIV_H
 
 #include "planner/cli/options.h"
 

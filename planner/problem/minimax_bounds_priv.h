@@ -3,10 +3,10 @@
  * The cheapest choices of mixtures and what they cost along each path are a game, whose shares make
  * the next mixture (double oracle: McMahan, Gordon and Blum, ICML 2003). Internal to minimax.
  */
-#ifndef SBP_PLANNER_PROBLEM_MINIMAX_BOUNDS_H
-#define SBP_PLANNER_PROBLEM_MINIMAX_BOUNDS_H
+#ifndef SBP_PLANNER_PROBLEM_MINIMAX_BOUNDS_PRIV_H
+#define SBP_PLANNER_PROBLEM_MINIMAX_BOUNDS_PRIV_H
 
-#include "planner/problem/bucket_elimination.h"
+#include "planner/problem/bucket_elimination_priv.h"
 
 /* The problem of which each path has a share; of the paths' variables and edges. E_MEMORY; the
  * problem may be freed either way. */

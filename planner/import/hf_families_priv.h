@@ -1,8 +1,8 @@
 /* Families of Hugging Face configs, as tables: which key of a config is which key of a model file.
  * Private to import_*.c.
  */
-#ifndef SBP_PLANNER_IMPORT_HF_FAMILIES_H
-#define SBP_PLANNER_IMPORT_HF_FAMILIES_H
+#ifndef SBP_PLANNER_IMPORT_HF_FAMILIES_PRIV_H
+#define SBP_PLANNER_IMPORT_HF_FAMILIES_PRIV_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* How good a labelling is: what its transfers cost, and what of it is not legal. Judged as a whole,
  * then change by change: an exchange of roles touches few transfers. Internal to label.c.
  */
-#ifndef SBP_PLANNER_LABELS_LABEL_SCORE_H
-#define SBP_PLANNER_LABELS_LABEL_SCORE_H
+#ifndef SBP_PLANNER_LABELS_LABEL_SCORE_PRIV_H
+#define SBP_PLANNER_LABELS_LABEL_SCORE_PRIV_H
 
 #include "planner/space/space.h"
 

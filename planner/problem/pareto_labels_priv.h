@@ -7,10 +7,10 @@
  * priced cost plus the priced cost of the rest (a Lagrangean bound) is no better than a choice that
  * is known. Internal to `exact`.
  */
-#ifndef SBP_PLANNER_PROBLEM_PARETO_LABELS_H
-#define SBP_PLANNER_PROBLEM_PARETO_LABELS_H
+#ifndef SBP_PLANNER_PROBLEM_PARETO_LABELS_PRIV_H
+#define SBP_PLANNER_PROBLEM_PARETO_LABELS_PRIV_H
 
-#include "planner/problem/bucket_elimination.h"
+#include "planner/problem/bucket_elimination_priv.h"
 
 struct sbp_pareto_result {
     bool done;  /* false: the search is over */

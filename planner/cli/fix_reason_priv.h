@@ -1,7 +1,7 @@
 /* Why a layer cannot be split as somebody gave it, in words, before a search says that it cannot.
  */
-#ifndef SBP_PLANNER_CLI_FIX_REASON_H
-#define SBP_PLANNER_CLI_FIX_REASON_H
+#ifndef SBP_PLANNER_CLI_FIX_REASON_PRIV_H
+#define SBP_PLANNER_CLI_FIX_REASON_PRIV_H
 
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"

@@ -1,7 +1,7 @@
 /* A search as the commands run it: options to request, progress, what is recorded of it.
  */
-#ifndef SBP_PLANNER_COMMANDS_SEARCH_SESSION_H
-#define SBP_PLANNER_COMMANDS_SEARCH_SESSION_H
+#ifndef SBP_PLANNER_COMMANDS_SEARCH_SESSION_PRIV_H
+#define SBP_PLANNER_COMMANDS_SEARCH_SESSION_PRIV_H
 
 #include "planner/outer/branch_and_bound.h"
 #include "planner/cli/inputs.h"

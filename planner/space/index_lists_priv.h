@@ -1,8 +1,8 @@
 /* Which operators, tensors and ways belong to a variable: lists, so that building a space takes
  * time in proportion to the model's length.
  */
-#ifndef SBP_PLANNER_SPACE_INDEX_LISTS_H
-#define SBP_PLANNER_SPACE_INDEX_LISTS_H
+#ifndef SBP_PLANNER_SPACE_INDEX_LISTS_PRIV_H
+#define SBP_PLANNER_SPACE_INDEX_LISTS_PRIV_H
 
 #include "base/arena.h"
 #include "base/status.h"

@@ -5,8 +5,8 @@
  * chosen are dropped. An unlimited capacity leaves no points at all. Where intervals of one
  * variable overlap their usages are added up, so that its spans share no point.
  */
-#ifndef SBP_PLANNER_PROBLEM_LIVE_RANGES_H
-#define SBP_PLANNER_PROBLEM_LIVE_RANGES_H
+#ifndef SBP_PLANNER_PROBLEM_LIVE_RANGES_PRIV_H
+#define SBP_PLANNER_PROBLEM_LIVE_RANGES_PRIV_H
 
 #include "planner/problem/problem.h"
 

@@ -1,8 +1,8 @@
 /* Reducing a space, in parts: messages and what they rule out (message_passing.c), and a known
  * choice read off them (primal_decode.c). Internal.
  */
-#ifndef SBP_PLANNER_BOUNDS_MESSAGE_PASSING_STATE_H
-#define SBP_PLANNER_BOUNDS_MESSAGE_PASSING_STATE_H
+#ifndef SBP_PLANNER_BOUNDS_MESSAGE_PASSING_PRIV_H
+#define SBP_PLANNER_BOUNDS_MESSAGE_PASSING_PRIV_H
 
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"

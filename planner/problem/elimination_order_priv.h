@@ -1,6 +1,6 @@
 /* In which order to eliminate the variables of a pairwise problem. Internal to `exact`. */
-#ifndef SBP_PLANNER_PROBLEM_ELIMINATION_ORDER_H
-#define SBP_PLANNER_PROBLEM_ELIMINATION_ORDER_H
+#ifndef SBP_PLANNER_PROBLEM_ELIMINATION_ORDER_PRIV_H
+#define SBP_PLANNER_PROBLEM_ELIMINATION_ORDER_PRIV_H
 
 #include "planner/problem/problem.h"
 

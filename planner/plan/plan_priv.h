@@ -3,8 +3,8 @@
  * Private to the two ways to begin a plan: from two files, and from a plan file. On failure the
  * caller frees the plan.
  */
-#ifndef SBP_PLANNER_PLAN_PLAN_LOAD_H
-#define SBP_PLANNER_PLAN_PLAN_LOAD_H
+#ifndef SBP_PLANNER_PLAN_PLAN_PRIV_H
+#define SBP_PLANNER_PLAN_PLAN_PRIV_H
 
 #include "planner/plan/plan.h"
 

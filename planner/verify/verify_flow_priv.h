@@ -1,9 +1,9 @@
 /* One program under examination by the second opinion: what has been seen of it so far. Internal.
  */
-#ifndef SBP_PLANNER_VERIFY_VERIFY_FLOW_H
-#define SBP_PLANNER_VERIFY_VERIFY_FLOW_H
+#ifndef SBP_PLANNER_VERIFY_VERIFY_FLOW_PRIV_H
+#define SBP_PLANNER_VERIFY_VERIFY_FLOW_PRIV_H
 
-#include "planner/verify/verify_parts.h"
+#include "planner/verify/verify_priv.h"
 
 /* An activation's block comes out of its producer, is boxed to where it rests and from there to
  * what each reader wants; gradients go the same way backwards. `root` is the block at rest that a

@@ -5,11 +5,11 @@
  * capacity, summed over points of time), so that searches may pass through it at a price. Internal
  * to the heuristic solvers.
  */
-#ifndef SBP_PLANNER_PROBLEM_ASSIGNMENT_H
-#define SBP_PLANNER_PROBLEM_ASSIGNMENT_H
+#ifndef SBP_PLANNER_PROBLEM_ASSIGNMENT_PRIV_H
+#define SBP_PLANNER_PROBLEM_ASSIGNMENT_PRIV_H
 
 #include "base/math/random.h"
-#include "planner/problem/live_ranges.h"
+#include "planner/problem/live_ranges_priv.h"
 #include "planner/problem/problem.h"
 
 /* An edge seen from one of its ends. */

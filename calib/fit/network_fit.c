@@ -108,7 +108,8 @@ static enum sbp_status fit_paper(struct sbp_network_fit *fit, struct sbp_diag *d
                         "the paper's fit needs an all-reduce, all-gather, reduce-scatter or "
                         "all-to-all; without --method paper other kinds are fitted, too");
     fit->quality.noise = fit->shapes.noise;
-    return sbp_errors_of(&fit->shapes, paper_s, fit, &fit->arena, &fit->quality.in_sample, diag);
+    return sbp_quality_errors(&fit->shapes, paper_s, fit, &fit->arena, &fit->quality.in_sample,
+                              diag);
 }
 
 /* --- all of it --- */
@@ -118,7 +119,7 @@ enum sbp_status sbp_network_fit(const struct sbp_measured *measured,
                                 struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
     *fit = (struct sbp_network_fit){.network.ports = options->ports};
-    SBP_TRY(sbp_shapes_make(measured, &fit->arena, &fit->shapes, diag));
+    SBP_TRY(sbp_shapes_group(measured, &fit->arena, &fit->shapes, diag));
     for (int s = 0; s < fit->shapes.count; s++) {
         const struct sbp_measured_group *shape = &fit->shapes.shape[s];
         fit->nodes = shape->nodes > fit->nodes ? shape->nodes : fit->nodes;

@@ -51,8 +51,8 @@ static int list_slowdowns(const struct sbp_measured *measured, int groups, doubl
     return count;
 }
 
-enum sbp_status sbp_ports_find(const struct sbp_measured *measured, struct sbp_ports *ports,
-                               struct sbp_diag *diag)
+enum sbp_status sbp_network_fit_ports(const struct sbp_measured *measured, struct sbp_ports *ports,
+                                      struct sbp_diag *diag)
 {
     int groups = 1;
     for (int i = 0; i < measured->count; i++)

@@ -19,7 +19,7 @@ struct sbp_ports {
 };
 
 /* E_MEMORY. */
-enum sbp_status sbp_ports_find(const struct sbp_measured *measured, struct sbp_ports *ports,
-                               struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_network_fit_ports(const struct sbp_measured *measured, struct sbp_ports *ports,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -330,7 +330,7 @@ void sbp_logs_free(struct sbp_logs *logs)
     *logs = (struct sbp_logs){.file = NULL};
 }
 
-void sbp_measured_free(struct sbp_measured *measured)
+void sbp_points_free(struct sbp_measured *measured)
 {
     sbp_arena_free(&measured->arena);
     *measured = (struct sbp_measured){.count = 0};

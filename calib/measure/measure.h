@@ -16,8 +16,8 @@ struct sbp_measuring {
     struct sbp_endpoint ranks;         /* whose calls are timed */
     const struct sbp_sampler *sampler; /* borrowed, as what follows */
     const struct sbp_compute_ops *compute;
-    const struct sbp_placement *placement;
-    const struct sbp_sweep *sweep;
+    const struct sbp_rank_placement *placement;
+    const struct sbp_sample_sweep *sweep;
     int runs;
     uint64_t seed;    /* of the order; the same on all ranks */
     double budget_s;  /* ranks may differ by what they have used up: the least counts */

@@ -14,8 +14,8 @@
 struct sbp_performer {
     struct sbp_endpoint ranks;             /* whose calls are timed */
     const struct sbp_compute_ops *compute; /* what its compute runs on; borrowed, as what follows */
-    const struct sbp_placement *placement;
-    const struct sbp_sweep *sweep;
+    const struct sbp_rank_placement *placement;
+    const struct sbp_sample_sweep *sweep;
     int rank;
     int *
         group; /* (nodes + 1, ranks a node + 1): handle of this rank's group of each shape; owned */
@@ -26,12 +26,12 @@ struct sbp_performer {
 };
 
 /* Collective: makes the groups. E_MEMORY, E_BACKEND, E_PEER; nothing is left allocated then. */
-enum sbp_status sbp_performer_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
-                                   const struct sbp_compute_ops *compute,
-                                   const struct sbp_placement *placement,
-                                   const struct sbp_sweep *sweep,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_performer_close(struct sbp_performer *performer);
+enum sbp_status sbp_perform_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
+                                 const struct sbp_compute_ops *compute,
+                                 const struct sbp_rank_placement *placement,
+                                 const struct sbp_sample_sweep *sweep,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_perform_close(struct sbp_performer *performer);
 
 /* A repetition (calib/samples/samples.h) of performer->cell; 0 s on ranks that wait. For pairs the
  * time is that of the lower rank of each. */

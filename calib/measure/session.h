@@ -15,7 +15,7 @@
 /* What main and the ranks of this process share. Ranks read the first part; only rank 0 writes the
  * rest. */
 struct sbp_calibration_session {
-    const struct sbp_settings *settings;
+    const struct sbp_measure_settings *settings;
     const struct sbp_compute_ops *compute; /* what ranks compute on */
     const char *command;
 
@@ -30,8 +30,8 @@ struct sbp_calibration_session {
 };
 
 /* A rank's main (executor/comm/comm.h); argument: the session. */
-enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
-                                     void *session, struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_calibration_session_free(struct sbp_calibration_session *session);
+enum sbp_status sbp_session_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                 void *session, struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_session_free(struct sbp_calibration_session *session);
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/options.h"
 #include "calib/output/fit_and_write.h"
 
-struct sbp_settings {
-    struct sbp_finish_options finish;
+struct sbp_measure_settings {
+    struct sbp_fit_and_write_options finish;
     const char *merge, *diff;      /* files of samples, or cluster files beside theirs; NULL */
     int64_t ranks;                 /* 0: not given */
     int64_t nodes, ranks_per_node; /* of a plan or job script; 0: not given */
@@ -22,7 +22,7 @@ struct sbp_settings {
 };
 
 /* E_USAGE. */
-enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_settings *settings,
+enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_measure_settings *settings,
                                   struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_settings_help(void);
 

@@ -14,7 +14,7 @@
 
 #define SETTLED_SPREAD 0.05 /* of a point over its runs */
 
-void sbp_calibration_free(struct sbp_calibration *calibration)
+void sbp_calibrate_free(struct sbp_calibration *calibration)
 {
     if (calibration == NULL)
         return;
@@ -63,35 +63,35 @@ static enum sbp_status take_points(const struct sbp_measured *measured,
     return SBP_OK;
 }
 
-enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_calibration *calibration, struct sbp_diag *diag)
+enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_statistic statistic,
+                                      struct sbp_calibration *calibration, struct sbp_diag *diag)
 {
     const struct sbp_session *last = &record->session[record->session_count - 1];
-    struct sbp_findings *findings = &calibration->findings;
+    struct sbp_sample_findings *findings = &calibration->findings;
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     *calibration = (struct sbp_calibration){
         .origin = last->origin, .samples_path = record->path, .statistic = statistic};
     calibration->origin.wall_s = last->wall_s;
     SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
     const enum sbp_status status = take_points(&measured, calibration, diag);
-    sbp_compute_points(record, &runs, &calibration->compute);
+    sbp_points_compute(record, &runs, &calibration->compute);
     sbp_findings_of_runs(&runs, findings);
     sbp_arena_free(&measured.arena);
     SBP_TRY(status);
     sbp_findings_of_sessions(record, findings);
     sbp_findings_of_compute(record, findings);
-    SBP_TRY(sbp_findings_of_pairs(record, sbp_calibration_is_crowded(calibration), findings, diag));
+    SBP_TRY(sbp_findings_of_pairs(record, sbp_calibrate_is_crowded(calibration), findings, diag));
     sbp_findings_of_network(record, findings);
     return SBP_OK;
 }
 
-bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
+bool sbp_calibrate_is_crowded(const struct sbp_calibration *calibration)
 {
     return calibration->origin.ranks_per_host > calibration->origin.cores;
 }
 
-bool sbp_calibration_is_gpu(const struct sbp_calibration *calibration)
+bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration)
 {
     return calibration->origin.device[0] != '\0';
 }
@@ -194,10 +194,10 @@ static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, stru
     return SBP_OK;
 }
 
-enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              enum sbp_fit_weights weights,
-                              const struct sbp_calibrated_network *network,
-                              struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
+                                  enum sbp_fit_weights weights,
+                                  const struct sbp_calibrated_network *network,
+                                  struct sbp_calibrated *calibrated, struct sbp_diag *diag)
 {
     const struct sbp_collective_times *times = &calibration->collectives;
     *calibrated = (struct sbp_calibrated){.weights = weights, .network = network};
@@ -235,8 +235,8 @@ static void add_levels(bool *failed, cJSON *root, const struct sbp_calibration *
 static void add_network(bool *failed, cJSON *root, const struct sbp_network_fit *network)
 {
     sbp_json_put_text(root, "collectives", "hierarchical", failed);
-    sbp_json_put(root, "levels", sbp_network_levels_json(network, NULL, 0, "rank"), failed);
-    sbp_json_put(root, "network", sbp_network_json(network), failed);
+    sbp_json_put(root, "levels", sbp_cluster_file_levels(network, NULL, 0, "rank"), failed);
+    sbp_json_put(root, "network", sbp_cluster_file_network(network), failed);
 }
 
 static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *calibration,
@@ -244,7 +244,7 @@ static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *
 {
     const double grid_flops = calibrated->flops[calibrated->grid_type];
     cJSON *device = sbp_json_put_object(root, "device", failed);
-    if (sbp_calibration_is_gpu(calibration))
+    if (sbp_calibrate_is_gpu(calibration))
         sbp_json_put_text(device, "name", calibration->origin.device, failed);
     sbp_json_put_number(device, "memory_bytes", (double)calibration->origin.memory_bytes, failed);
     cJSON *flops = sbp_json_put_object(device, "flops", failed);
@@ -286,7 +286,7 @@ static void add_settings(bool *failed, cJSON *measured, const char *settings)
     }
 }
 
-static void add_findings(bool *failed, cJSON *measured, const struct sbp_findings *findings)
+static void add_findings(bool *failed, cJSON *measured, const struct sbp_sample_findings *findings)
 {
     cJSON *list = sbp_json_put_array(measured, "findings", failed);
     for (int i = 0; i < findings->count; i++)
@@ -296,7 +296,7 @@ static void add_findings(bool *failed, cJSON *measured, const struct sbp_finding
 static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibration *calibration)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
-    const bool crowded = sbp_calibration_is_crowded(calibration);
+    const bool crowded = sbp_calibrate_is_crowded(calibration);
     sbp_json_put_text(measured, "date", origin->date, failed);
     sbp_json_put_text(measured, "command", origin->command, failed);
     sbp_json_put_text(measured, "version", origin->version, failed);
@@ -324,13 +324,13 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
                   "are more ranks than cores"
                 : "wall time, largest over ranks",
         failed);
-    sbp_json_put_text(measured, "communication_times", sbp_statistic_names[calibration->statistic],
-                      failed);
-    if (sbp_calibration_is_gpu(calibration))
+    sbp_json_put_text(measured, "communication_times",
+                      sbp_points_statistics[calibration->statistic], failed);
+    if (sbp_calibrate_is_gpu(calibration))
         sbp_json_put_text(measured, "device", origin->device, failed);
     sbp_json_put_text(
         measured, "compute_clock",
-        sbp_calibration_is_gpu(calibration) ? "events of the GPU, largest over ranks"
+        sbp_calibrate_is_gpu(calibration) ? "events of the GPU, largest over ranks"
         : crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
                     "to itself, which ranks here share"
                   : "thread CPU time, largest over ranks",
@@ -388,8 +388,8 @@ static void add_kinds(bool *failed, cJSON *measured, const struct sbp_calibrated
     }
 }
 
-struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
-                                   const struct sbp_calibrated *calibrated)
+struct cJSON *sbp_cluster_file_of_calibration(const struct sbp_calibration *calibration,
+                                              const struct sbp_calibrated *calibrated)
 {
     bool failed = false;
     cJSON *root = cJSON_CreateObject();
@@ -406,7 +406,7 @@ struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
     add_kinds(&failed, measured, calibrated);
     add_findings(&failed, measured, &calibration->findings);
     if (calibrated->network != NULL)
-        sbp_json_put(measured, "quality", sbp_network_quality_json(&calibrated->network->fit),
+        sbp_json_put(measured, "quality", sbp_cluster_file_quality(&calibrated->network->fit),
                      &failed);
     if (!failed)
         return root;

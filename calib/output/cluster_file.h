@@ -33,20 +33,20 @@ struct sbp_calibration {
     enum sbp_statistic statistic;            /* of the collectives' times */
     struct sbp_collective_times collectives; /* owned */
     struct sbp_compute_times compute;
-    struct sbp_findings findings;
+    struct sbp_sample_findings findings;
 };
 /* Out of a file of samples: the origin of its last session, all of its points, what is to be
  * noticed. E_INPUT: it has no points to fit; E_MEMORY. The record is borrowed as long as the
  * calibration lives, which the caller frees, also after failure. */
-enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_calibration *calibration,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_calibration_free(struct sbp_calibration *calibration);
+enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_statistic statistic,
+                                      struct sbp_calibration *calibration,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_calibrate_free(struct sbp_calibration *calibration);
 
 /* More ranks than cores on a host: wall times hold waiting for a core. */
-bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration);
+bool sbp_calibrate_is_crowded(const struct sbp_calibration *calibration);
 /* Ranks compute on a device each, which they do not share as they do cores. */
-bool sbp_calibration_is_gpu(const struct sbp_calibration *calibration);
+bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration);
 
 /* Curves of all good runs, and the ports that ranks of a host share. */
 struct sbp_calibrated_network {
@@ -72,16 +72,16 @@ struct sbp_calibrated {
 
 /* network: NULL, or curves by group shape, beside which alpha and beta need not be determined
  * (fit[].error.points = 0). E_INPUT: the samples do not determine the parameters; E_MEMORY. */
-enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              enum sbp_fit_weights weights,
-                              const struct sbp_calibrated_network *network,
-                              struct sbp_calibrated *calibrated,
-                              struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
+                                  enum sbp_fit_weights weights,
+                                  const struct sbp_calibrated_network *network,
+                                  struct sbp_calibrated *calibrated,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
 
 struct cJSON;
 
 /* The cluster file, owned by the caller; it names the samples' file. NULL: out of memory. */
-struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
-                                   const struct sbp_calibrated *calibrated);
+struct cJSON *sbp_cluster_file_of_calibration(const struct sbp_calibration *calibration,
+                                              const struct sbp_calibrated *calibrated);
 
 #endif

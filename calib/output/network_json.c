@@ -55,7 +55,7 @@ static void put_curve(struct cJSON *array, const struct sbp_shape_curve *curve, 
     }
 }
 
-struct cJSON *sbp_network_json(const struct sbp_network_fit *fit)
+struct cJSON *sbp_cluster_file_network(const struct sbp_network_fit *fit)
 {
     bool failed = false;
     struct cJSON *root = cJSON_CreateObject();
@@ -89,7 +89,7 @@ static void put_level(struct cJSON *levels, const char *name, int size,
     sbp_json_put_text(at, "source", source, failed);
 }
 
-struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
+struct cJSON *sbp_cluster_file_levels(const struct sbp_network_fit *fit,
                                       const struct sbp_preset *link, int nodes, const char *device)
 {
     static const char measured[] = "fitted to all measured collectives, for those not measured";
@@ -163,7 +163,7 @@ static void put_group(struct cJSON *array, const struct sbp_measured_group *shap
         sbp_json_put_measured(at, "held_out_group", quality->held_out_shape, failed);
 }
 
-struct cJSON *sbp_network_quality_json(const struct sbp_network_fit *fit)
+struct cJSON *sbp_cluster_file_quality(const struct sbp_network_fit *fit)
 {
     bool failed = false;
     const struct sbp_quality *quality = &fit->quality;
@@ -220,25 +220,25 @@ static void put_left_out(struct cJSON *object, const struct sbp_logs *logs, bool
     }
 }
 
-struct cJSON *sbp_network_file_json(const struct sbp_network_fit *fit,
-                                    const struct sbp_network_file *file)
+struct cJSON *sbp_cluster_file_of_logs(const struct sbp_network_fit *fit,
+                                       const struct sbp_cluster_file_logs *file)
 {
     bool failed = false;
     struct cJSON *root = cJSON_CreateObject();
     const bool has_network = sbp_network_is_given(&fit->network);
     sbp_json_put_text(root, "name", file->name, &failed);
     sbp_json_put_text(root, "collectives", has_network ? "hierarchical" : "ring", &failed);
-    sbp_json_put(root, "levels", sbp_network_levels_json(fit, file->preset, file->nodes, "gpu"),
+    sbp_json_put(root, "levels", sbp_cluster_file_levels(fit, file->preset, file->nodes, "gpu"),
                  &failed);
     sbp_json_put(root, "device", device_json(file->preset), &failed);
     if (has_network)
-        sbp_json_put(root, "network", sbp_network_json(fit), &failed);
+        sbp_json_put(root, "network", sbp_cluster_file_network(fit), &failed);
     struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);
     sbp_json_put_text(measured, "method", has_network ? "curves" : "paper", &failed);
     sbp_json_put_text(measured, "version", SBP_VERSION, &failed);
     put_sources(measured, file->measured, &failed);
     if (file->logs != NULL)
         put_left_out(measured, file->logs, &failed);
-    sbp_json_put(measured, "quality", sbp_network_quality_json(fit), &failed);
+    sbp_json_put(measured, "quality", sbp_cluster_file_quality(fit), &failed);
     return done(root, failed);
 }

@@ -100,7 +100,7 @@ static void print_remarks(const struct sbp_network_fit *fit, FILE *out)
     }
 }
 
-enum sbp_status sbp_network_print(const struct sbp_network_fit *fit, FILE *out)
+enum sbp_status sbp_report_network(const struct sbp_network_fit *fit, FILE *out)
 {
     const bool has_network = fit->network.curve_count > 0;
     SBP_TRY(print_errors(fit, out));

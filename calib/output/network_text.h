@@ -12,21 +12,21 @@ struct cJSON;
 
 /* Errors in sample, on held-out sizes and shapes, mis-ordered pairs, noise; then a row a group;
  * what was left out, and what is poorly fitted. E_IO, E_MEMORY. */
-enum sbp_status sbp_network_print(const struct sbp_network_fit *fit, FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_report_network(const struct sbp_network_fit *fit, FILE *out) SBP_MUST_USE;
 
 /* The same as a JSON object, owned by the caller; NULL: out of memory. */
-struct cJSON *sbp_network_quality_json(const struct sbp_network_fit *fit);
+struct cJSON *sbp_cluster_file_quality(const struct sbp_network_fit *fit);
 /* The `network` of a cluster file; NULL: out of memory. */
-struct cJSON *sbp_network_json(const struct sbp_network_fit *fit);
+struct cJSON *sbp_cluster_file_network(const struct sbp_network_fit *fit);
 /* Its `levels`: nodes where groups over several nodes were measured, then devices. link: what a
  * device reaches within a node, for where no group within one was measured; NULL: then it counts
  * as if it were between nodes. nodes: of the cluster, 0: the most that were measured; device: the
  * innermost level's name. */
-struct cJSON *sbp_network_levels_json(const struct sbp_network_fit *fit,
+struct cJSON *sbp_cluster_file_levels(const struct sbp_network_fit *fit,
                                       const struct sbp_preset *link, int nodes, const char *device);
 
 /* What a cluster file of fitted logs says beside the fit. */
-struct sbp_network_file {
+struct sbp_cluster_file_logs {
     const char *name; /* of the cluster */
     const struct sbp_preset *preset;
     int nodes;                           /* 0: the most that were measured */
@@ -34,7 +34,7 @@ struct sbp_network_file {
     const struct sbp_logs *logs;         /* whose refusals are told; NULL: none */
 };
 /* Owned by the caller; NULL: out of memory. */
-struct cJSON *sbp_network_file_json(const struct sbp_network_fit *fit,
-                                    const struct sbp_network_file *file);
+struct cJSON *sbp_cluster_file_of_logs(const struct sbp_network_fit *fit,
+                                       const struct sbp_cluster_file_logs *file);
 
 #endif

@@ -77,21 +77,21 @@ static bool print_origin(const struct sbp_calibration *calibration, FILE *out)
     const struct sbp_calibration_origin *origin = &calibration->origin;
     bool done = fprintf(out, "%s: %d ranks on %d host%s (%s), backend %s, %.1f s\n", origin->name,
                         origin->ranks, origin->hosts, origin->hosts == 1 ? "" : "s",
-                        sbp_calibration_is_gpu(calibration) ? origin->device : origin->cpu,
+                        sbp_calibrate_is_gpu(calibration) ? origin->device : origin->cpu,
                         origin->backend, origin->wall_s) >= 0;
-    if (sbp_calibration_is_crowded(calibration))
+    if (sbp_calibrate_is_crowded(calibration))
         done =
             done && fprintf(out,
                             "note: %d ranks share %d cores: communication times hold waiting for "
                             "a core%s\n",
                             origin->ranks_per_host, origin->cores,
-                            sbp_calibration_is_gpu(calibration)
+                            sbp_calibrate_is_gpu(calibration)
                                 ? ""
                                 : ", compute rates are those of thread CPU time") >= 0;
     return done;
 }
 
-static bool print_findings(const struct sbp_findings *findings, FILE *out)
+static bool print_findings(const struct sbp_sample_findings *findings, FILE *out)
 {
     for (int i = 0; i < findings->count; i++)
         if (fprintf(out, "note: %s\n", findings->line[i]) < 0)
@@ -157,7 +157,7 @@ static enum sbp_status print_line(const struct sbp_calibration *calibration,
 static enum sbp_status print_curves(const struct sbp_calibrated_network *network, FILE *out)
 {
     const struct sbp_ports *ports = &network->ports;
-    SBP_TRY(sbp_network_print(&network->fit, out));
+    SBP_TRY(sbp_report_network(&network->fit, out));
     if (ports->groups > 0 &&
         fprintf(out,
                 "network ports of a node: %d (%d groups at a time take %.3g times as long as "
@@ -167,8 +167,8 @@ static enum sbp_status print_curves(const struct sbp_calibrated_network *network
     return SBP_OK;
 }
 
-enum sbp_status sbp_calibration_print(const struct sbp_calibration *calibration,
-                                      const struct sbp_calibrated *calibrated, FILE *out)
+enum sbp_status sbp_report_calibration(const struct sbp_calibration *calibration,
+                                       const struct sbp_calibrated *calibrated, FILE *out)
 {
     if (!print_origin(calibration, out))
         return SBP_E_IO;

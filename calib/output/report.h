@@ -7,8 +7,8 @@
 #include "calib/output/cluster_file.h"
 
 /* E_IO, E_MEMORY. */
-enum sbp_status sbp_calibration_print(const struct sbp_calibration *calibration,
-                                      const struct sbp_calibrated *calibrated,
-                                      FILE *out) SBP_MUST_USE;
+enum sbp_status sbp_report_calibration(const struct sbp_calibration *calibration,
+                                       const struct sbp_calibrated *calibrated,
+                                       FILE *out) SBP_MUST_USE;
 
 #endif

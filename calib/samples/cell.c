@@ -61,23 +61,23 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
     char size[32];
     const char *bytes = sbp_format_bytes((double)cell->bytes, size);
     switch (cell->work) {
-    case SBP_WORK_COLLECTIVE:
+    case SBP_CELL_COLLECTIVE:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s of %d x %d ranks, %d group%s a node, %s",
                        sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
                        cell->groups, cell->groups == 1 ? "" : "s", bytes);
         break;
-    case SBP_WORK_GEMM:
+    case SBP_CELL_GEMM:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s product %lld x %lld x %lld",
                        sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                        (long long)cell->k);
         break;
-    case SBP_WORK_COPY:
+    case SBP_CELL_COPY:
         (void)snprintf(buffer, SBP_CELL_NAME, "copy of %s", bytes);
         break;
-    case SBP_WORK_LAUNCH:
+    case SBP_CELL_LAUNCH:
         (void)snprintf(buffer, SBP_CELL_NAME, "smallest product");
         break;
-    case SBP_WORK_PAIRS:
+    case SBP_CELL_PAIRS:
         (void)snprintf(buffer, SBP_CELL_NAME, "round %d of pairs, %s", cell->round, bytes);
         break;
     }
@@ -87,25 +87,25 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
 void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
 {
     switch (cell->work) {
-    case SBP_WORK_COLLECTIVE:
+    case SBP_CELL_COLLECTIVE:
         sbp_text_add(text,
                      "\"collective\":\"%s\",\"nodes\":%d,\"ranks_per_node\":%d,\"groups\":%d,"
                      "\"bytes\":%lld",
                      sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
                      cell->groups, (long long)cell->bytes);
         break;
-    case SBP_WORK_GEMM:
+    case SBP_CELL_GEMM:
         sbp_text_add(text, "\"gemm\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
                      sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                      (long long)cell->k);
         break;
-    case SBP_WORK_COPY:
+    case SBP_CELL_COPY:
         sbp_text_add(text, "\"copy\":%lld", (long long)cell->bytes);
         break;
-    case SBP_WORK_LAUNCH:
+    case SBP_CELL_LAUNCH:
         sbp_text_add(text, "\"launch\":true");
         break;
-    case SBP_WORK_PAIRS:
+    case SBP_CELL_PAIRS:
         sbp_text_add(text, "\"pairs\":%d,\"bytes\":%lld", cell->round, (long long)cell->bytes);
         break;
     }
@@ -188,17 +188,17 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     static const struct {
         const char *key;
         enum sbp_status (*read)(const struct sbp_json *object, struct sbp_cell *cell);
-    } works[SBP_WORKS] = {
-        [SBP_WORK_COLLECTIVE] = {"collective", read_collective},
-        [SBP_WORK_GEMM] = {"gemm", read_gemm},
-        [SBP_WORK_COPY] = {"copy", read_copy},
-        [SBP_WORK_LAUNCH] = {"launch", read_launch},
-        [SBP_WORK_PAIRS] = {"pairs", read_pairs},
+    } works[SBP_CELL_WORKS] = {
+        [SBP_CELL_COLLECTIVE] = {"collective", read_collective},
+        [SBP_CELL_GEMM] = {"gemm", read_gemm},
+        [SBP_CELL_COPY] = {"copy", read_copy},
+        [SBP_CELL_LAUNCH] = {"launch", read_launch},
+        [SBP_CELL_PAIRS] = {"pairs", read_pairs},
     };
-    for (int work = 0; work < SBP_WORKS; work++) {
+    for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
             continue;
-        *cell = (struct sbp_cell){.work = (enum sbp_work)work};
+        *cell = (struct sbp_cell){.work = (enum sbp_cell_work)work};
         return works[work].read(object, cell);
     }
     return sbp_json_refuse(object,

@@ -16,17 +16,17 @@
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/cluster/collective_kind.h"
 
-enum sbp_work {
-    SBP_WORK_COLLECTIVE, /* all ranks' wall time, the largest counts */
-    SBP_WORK_GEMM,       /* (m,k) x (k,n); the processor's own time, as of the other compute */
-    SBP_WORK_COPY,       /* bytes read once and written once */
-    SBP_WORK_LAUNCH,     /* the smallest product that is: what a call costs by itself */
-    SBP_WORK_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
+enum sbp_cell_work {
+    SBP_CELL_COLLECTIVE, /* all ranks' wall time, the largest counts */
+    SBP_CELL_GEMM,       /* (m,k) x (k,n); the processor's own time, as of the other compute */
+    SBP_CELL_COPY,       /* bytes read once and written once */
+    SBP_CELL_LAUNCH,     /* the smallest product that is: what a call costs by itself */
+    SBP_CELL_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
 };
-#define SBP_WORKS 5
+#define SBP_CELL_WORKS 5
 
 struct sbp_cell {
-    enum sbp_work work;
+    enum sbp_cell_work work;
     enum sbp_collective kind;          /* of a collective; not local */
     int nodes, ranks_per_node, groups; /* of a collective; groups: of a node at the same time */
     int64_t bytes; /* of a collective: n of the cost formula; of a copy; of a message of pairs */

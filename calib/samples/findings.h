@@ -18,7 +18,7 @@
 #define SBP_SLOW_COMPUTE 1.25
 
 #define SBP_MAX_FINDINGS 16
-struct sbp_findings {
+struct sbp_sample_findings {
     int count; /* where there is more to say, the last line says that */
     char line[SBP_MAX_FINDINGS][240];
 };
@@ -26,16 +26,17 @@ struct sbp_findings {
 /* Each adds lines. Ranks are named where the record says on which hosts they lay. */
 /* What changed between the sessions of the last chain: it was gone on with on other hosts, or under
  * other software and settings; whether its end is missing. */
-void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings);
-void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings);
+void sbp_findings_of_sessions(const struct sbp_record *record,
+                              struct sbp_sample_findings *findings);
+void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_findings *findings);
 /* Compute that the same rank was slowest at. */
-void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_findings *findings);
+void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_findings *findings);
 /* The pairs of the last chain; crowded: ranks share cores. E_MEMORY. */
 enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
-                                      struct sbp_findings *findings,
+                                      struct sbp_sample_findings *findings,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 /* Bandwidth of the longest messages between two nodes over the nominal one, where both are known.
  */
-void sbp_findings_of_network(const struct sbp_record *record, struct sbp_findings *findings);
+void sbp_findings_of_network(const struct sbp_record *record, struct sbp_sample_findings *findings);
 
 #endif

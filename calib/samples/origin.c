@@ -55,7 +55,7 @@ static void find_host(struct sbp_calibration_origin *origin)
 /* The least memory of a rank and the fewest cores count for all: a cluster has one kind of device.
  */
 static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
-                                     const struct sbp_placement *placement,
+                                     const struct sbp_rank_placement *placement,
                                      const struct sbp_processor *processor,
                                      struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
@@ -68,7 +68,7 @@ static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
     const int64_t own_bytes =
         processor->memory_bytes > 0 ? processor->memory_bytes : machine.memory_bytes / here;
     double values[] = {-machine.cores, -(double)own_bytes};
-    SBP_TRY(sbp_sample_largest(sampler, values, 2, diag));
+    SBP_TRY(sbp_sampler_largest(sampler, values, 2, diag));
     origin->cores = (int)-values[0];
     origin->memory_bytes = (int64_t)-values[1];
     return SBP_OK;
@@ -90,8 +90,8 @@ static void find_software(struct sbp_endpoint ranks, struct sbp_calibration_orig
 }
 
 enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
-                                const struct sbp_placement *placement, struct sbp_endpoint ranks,
-                                const struct sbp_processor *processor,
+                                const struct sbp_rank_placement *placement,
+                                struct sbp_endpoint ranks, const struct sbp_processor *processor,
                                 struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
     find_host(origin);

@@ -34,8 +34,8 @@ struct sbp_calibration_origin {
  * the endpoint whose calls are timed. Collective over all ranks, which compare what they have.
  * E_MEMORY, E_BACKEND, E_PEER. */
 enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
-                                const struct sbp_placement *placement, struct sbp_endpoint ranks,
-                                const struct sbp_processor *processor,
+                                const struct sbp_rank_placement *placement,
+                                struct sbp_endpoint ranks, const struct sbp_processor *processor,
                                 struct sbp_calibration_origin *origin,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 

@@ -17,10 +17,10 @@
 #define SBP_BAD_RUN 1.25
 
 enum sbp_statistic { SBP_OF_MEDIANS, SBP_OF_LEAST };
-extern const char *const sbp_statistic_names[]; /* NULL-ended */
+extern const char *const sbp_points_statistics[]; /* NULL-ended */
 
 /* One pass over the cells, of one chain of sessions. */
-struct sbp_run {
+struct sbp_sample_run {
     int chain, run;
     int cells;       /* collectives that it measured */
     int compared;    /* of them, those that other runs measured, too */
@@ -28,22 +28,22 @@ struct sbp_run {
     bool bad;        /* left out */
 };
 
-struct sbp_runs {
+struct sbp_sample_runs {
     int count;
-    struct sbp_run *run; /* (count), in order; in the measured points' arena */
+    struct sbp_sample_run *run; /* (count), in order; in the measured points' arena */
 };
 
 /* A source is a chain of sessions. Points of a source stand together, in the order of
  * sbp_cell_compare. spread: half the range of the runs' medians over the time, or with one run half
  * its interval. Whether a run is bad is told by medians. *measured is owned by the caller
- * (sbp_measured_free), runs with it. E_MEMORY. */
+ * (sbp_points_free), runs with it. E_MEMORY. */
 enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic statistic,
-                           struct sbp_measured *measured, struct sbp_runs *runs,
+                           struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Compute of all runs: the samples of each shape are the medians of the good runs. Zeros for what
  * was not measured. */
-void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *runs,
+void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times);
 
 #endif

@@ -68,7 +68,7 @@ static const struct sbp_product_list lists[] = {
                           .copy_bytes_per_s = 1e12},
 };
 
-const struct sbp_product_list *sbp_product_list(enum sbp_products products)
+const struct sbp_product_list *sbp_sweep_products(enum sbp_products products)
 {
     return &lists[products];
 }

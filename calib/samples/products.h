@@ -22,6 +22,6 @@ struct sbp_product_list {
     /* What an estimate of the time takes for granted. */
     double flops, copy_bytes_per_s;
 };
-const struct sbp_product_list *sbp_product_list(enum sbp_products products);
+const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
 
 #endif

@@ -22,10 +22,10 @@
 #include "calib/samples/origin.h"
 #include "calib/samples/samples.h"
 
-#define SBP_RECORD_BEGIN "{\"sbplan_samples\":1" /* of every session's line */
-#define SBP_MAX_RUNS     100                     /* repeats of the whole in one chain of sessions */
+#define SBP_SAMPLE_FILE_BEGIN "{\"sbplan_samples\":1" /* of every session's line */
+#define SBP_MAX_RUNS          100 /* repeats of the whole in one chain of sessions */
 
-struct sbp_pair {
+struct sbp_sample_pair {
     int a, b;      /* ranks */
     double time_s; /* half a round trip */
 };
@@ -43,13 +43,13 @@ struct sbp_result {
     int slowest_rank; /* -1: not said */
     double slowest_ratio;
     int pair_count;
-    const struct sbp_pair *pair; /* (pair_count) */
+    const struct sbp_sample_pair *pair; /* (pair_count) */
 };
 
 struct sbp_session {
     struct sbp_calibration_origin origin;
-    struct sbp_placement placement; /* owned; no ranks: older files do not say */
-    int chain;                      /* sessions of one chain resume each other; counted from 0 */
+    struct sbp_rank_placement placement; /* owned; no ranks: older files do not say */
+    int chain;        /* sessions of one chain resume each other; counted from 0 */
     bool is_last;     /* of the last chain, with every rank on the host that it had last */
     bool ended;       /* came to its end, by itself or by its time */
     double wall_s;    /* of an ended one */
@@ -66,26 +66,27 @@ struct sbp_record {
 };
 
 /* E_IO; E_INPUT: `path: line N: what is wrong`; E_MEMORY. *record is empty on failure. */
-enum sbp_status sbp_record_read(const char *path, struct sbp_record *record,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_sample_file_read(const char *path, struct sbp_record *record,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
 /* The same out of memory; `path` is its name in messages. */
-enum sbp_status sbp_record_parse(const char *path, const char *text, size_t length,
-                                 struct sbp_record *record, struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_record_free(struct sbp_record *record);
+enum sbp_status sbp_sample_file_parse(const char *path, const char *text, size_t length,
+                                      struct sbp_record *record,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_sample_file_free(struct sbp_record *record);
 /* Whether a file can be read and begins as one of samples. */
-bool sbp_record_is(const char *path);
+bool sbp_sample_file_is(const char *path);
 
 /* The lines, each with its newline; a text that failed says so itself. */
-void sbp_record_session_line(const struct sbp_calibration_origin *origin,
-                             const struct sbp_placement *placement, bool resumes,
-                             struct sbp_text *text);
-void sbp_record_result_line(const struct sbp_result *result, struct sbp_text *text);
-void sbp_record_end_line(bool done, double wall_s, struct sbp_text *text);
+void sbp_sample_file_session_line(const struct sbp_calibration_origin *origin,
+                                  const struct sbp_rank_placement *placement, bool resumes,
+                                  struct sbp_text *text);
+void sbp_sample_file_result_line(const struct sbp_result *result, struct sbp_text *text);
+void sbp_sample_file_end_line(bool done, double wall_s, struct sbp_text *text);
 
 /* The samples' file of a cluster file: path with ".json" replaced by ".samples.jsonl" (appended
  * where path does not end so); a path that ends in ".jsonl" is one itself. E_RANGE: longer than
  * size - 1 bytes. */
-enum sbp_status sbp_record_path(const char *path, char *record_path, int size,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_sample_file_path(const char *path, char *record_path, int size,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

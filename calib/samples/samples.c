@@ -31,8 +31,8 @@ void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int coun
     samples->settled = (known && narrow) || samples->count == SBP_MAX_REPEATS;
 }
 
-enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *values, int count,
-                                   struct sbp_diag *diag)
+enum sbp_status sbp_sampler_largest(const struct sbp_sampler *sampler, double *values, int count,
+                                    struct sbp_diag *diag)
 {
     const enum sbp_status status = sampler->ops->all_reduce(sampler->comm, sampler->everybody,
                                                             values, count, SBP_F64, SBP_MAX);
@@ -41,7 +41,7 @@ enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *va
     return SBP_OK;
 }
 
-enum sbp_status sbp_sample_together(const struct sbp_sampler *sampler, struct sbp_diag *diag)
+enum sbp_status sbp_sampler_together(const struct sbp_sampler *sampler, struct sbp_diag *diag)
 {
     const enum sbp_status status = sampler->ops->barrier(sampler->comm);
     if (status != SBP_OK)
@@ -55,7 +55,7 @@ static enum sbp_status repeat(const struct sbp_sampler *sampler, sbp_repetition 
 {
     enum sbp_status status = SBP_OK;
     for (int i = 0; i < count && status == SBP_OK; i++) {
-        status = sbp_sample_together(sampler, diag);
+        status = sbp_sampler_together(sampler, diag);
         if (status == SBP_OK)
             status = repetition(context, &time_s[i], diag);
     }
@@ -82,7 +82,7 @@ static enum sbp_status warm_up(const struct sbp_sampler *sampler, double cap_s, 
     for (int i = 0; i < WARM_UPS; i++) {
         SBP_TRY(repeat(sampler, repetition, context, values, 1, diag));
         values[1] = sbp_clock_s() - start_s;
-        SBP_TRY(sbp_sample_largest(sampler, values, 2, diag));
+        SBP_TRY(sbp_sampler_largest(sampler, values, 2, diag));
         if (values[1] > cap_s / QUICK_SHARES)
             break;
     }
@@ -91,9 +91,10 @@ static enum sbp_status warm_up(const struct sbp_sampler *sampler, double cap_s, 
     return SBP_OK;
 }
 
-enum sbp_status sbp_sample(const struct sbp_sampler *sampler, double cap_s,
-                           sbp_repetition repetition, void *context, struct sbp_samples *samples,
-                           double *own, double *took_s, struct sbp_diag *diag)
+enum sbp_status sbp_sampler_repeat(const struct sbp_sampler *sampler, double cap_s,
+                                   sbp_repetition repetition, void *context,
+                                   struct sbp_samples *samples, double *own, double *took_s,
+                                   struct sbp_diag *diag)
 {
     const double start_s = sbp_clock_s();
     double values[MOST_BATCH + 1], each_s;
@@ -109,7 +110,7 @@ enum sbp_status sbp_sample(const struct sbp_sampler *sampler, double cap_s,
         if (own != NULL)
             memcpy(own + samples->count, values, (size_t)batch * sizeof *values);
         values[batch] = sbp_clock_s() - start_s;
-        SBP_TRY(sbp_sample_largest(sampler, values, batch + 1, diag));
+        SBP_TRY(sbp_sampler_largest(sampler, values, batch + 1, diag));
         sbp_samples_add(samples, values, batch);
         *took_s = values[batch];
     } while (!samples->settled && *took_s < cap_s);

@@ -41,16 +41,17 @@ typedef enum sbp_status (*sbp_repetition)(void *context, double *time_s, struct 
  * than cap_s, as many as fit and three at least. Collective; all ranks end with the same samples.
  * own (SBP_MAX_REPEATS; may be NULL) gets this rank's own times. *took_s: the longest that a rank
  * was busy. E_BACKEND, E_PEER: a call failed. */
-enum sbp_status sbp_sample(const struct sbp_sampler *sampler, double cap_s,
-                           sbp_repetition repetition, void *context, struct sbp_samples *samples,
-                           double *own, double *took_s, struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_sampler_repeat(const struct sbp_sampler *sampler, double cap_s,
+                                   sbp_repetition repetition, void *context,
+                                   struct sbp_samples *samples, double *own, double *took_s,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Leaves when all ranks are there. E_BACKEND, E_PEER. */
-enum sbp_status sbp_sample_together(const struct sbp_sampler *sampler,
-                                    struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_sampler_together(const struct sbp_sampler *sampler,
+                                     struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Largest of each value over all ranks, in place; collective. */
-enum sbp_status sbp_sample_largest(const struct sbp_sampler *sampler, double *values, int count,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_sampler_largest(const struct sbp_sampler *sampler, double *values, int count,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -18,22 +18,22 @@
 #include "calib/samples/cell.h"
 #include "calib/samples/products.h"
 
-#define SBP_LEAST_BYTES       ((int64_t)8)
-#define SBP_LEAST_MAX_BYTES   ((int64_t)4 << 10)
-#define SBP_LARGEST_MAX_BYTES ((int64_t)1 << 30)
-#define SBP_SWEEP_STAGES      6
+#define SBP_SWEEP_LEAST_BYTES       ((int64_t)8)
+#define SBP_SWEEP_LEAST_MAX_BYTES   ((int64_t)4 << 10)
+#define SBP_SWEEP_LARGEST_MAX_BYTES ((int64_t)1 << 30)
+#define SBP_SWEEP_STAGES            6
 
 /* How ranks lie on nodes, and up to where to measure. */
 struct sbp_sweep_options {
     int nodes, ranks_per_node; /* of the least full node; ranks beyond it wait */
-    int64_t max_bytes;         /* SBP_LEAST_MAX_BYTES .. SBP_LARGEST_MAX_BYTES */
+    int64_t max_bytes;         /* SBP_SWEEP_LEAST_MAX_BYTES .. SBP_SWEEP_LARGEST_MAX_BYTES */
     int64_t copy_bytes;        /* of the copy: the least over nodes */
     enum sbp_products products;
     unsigned kinds; /* a bit for each collective that is measured, with hardly any compute; 0: all
                        of both */
 };
 
-struct sbp_sweep {
+struct sbp_sample_sweep {
     struct sbp_sweep_options options;
     int count;
     int required;                    /* so many at the front are measured whatever the time */
@@ -42,13 +42,14 @@ struct sbp_sweep {
 };
 
 /* nodes x ranks_per_node >= 2. E_MEMORY; E_RANGE: a million cells and more. */
-enum sbp_status sbp_sweep_init(struct sbp_sweep *sweep, const struct sbp_sweep_options *options,
+enum sbp_status sbp_sweep_init(struct sbp_sample_sweep *sweep,
+                               const struct sbp_sweep_options *options,
                                struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_sweep_free(struct sbp_sweep *sweep);
+void sbp_sweep_free(struct sbp_sample_sweep *sweep);
 
 /* The order of the run-th repeat of the whole: stages in order, each shuffled by seed and run; the
  * required ones of run 0 stay in front, as they are. */
-void sbp_sweep_order(const struct sbp_sweep *sweep, uint64_t seed, int run, int *order);
+void sbp_sweep_order(const struct sbp_sample_sweep *sweep, uint64_t seed, int run, int *order);
 
 /* The partner of a rank (node, local rank) in a round of pairs; false: it waits. */
 bool sbp_sweep_partner(const struct sbp_sweep_options *options, int round, int node, int local,

@@ -161,7 +161,7 @@ static void test_shipped_clusters(void **state)
         file[count] = shipped[i].more;
         assert_int_equal(machine_fit(folder(), file, &options, &fit, NULL), SBP_OK);
         char path[FOLDER_BYTES];
-        struct cJSON *cluster, *network = sbp_network_json(&fit);
+        struct cJSON *cluster, *network = sbp_cluster_file_network(&fit);
         struct sbp_json at;
         struct sbp_diag diag = {0};
         (void)snprintf(path, sizeof path, "%s/configs/clusters/%s.json", root == NULL ? "." : root,

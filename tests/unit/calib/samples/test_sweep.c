@@ -12,23 +12,24 @@
 #include "calib/samples/samples.h"
 #include "calib/samples/sweep.h"
 
-static struct sbp_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
+static struct sbp_sample_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
     const struct sbp_sweep_options options = {nodes,   ranks_per_node,   max_bytes,
                                               1 << 20, SBP_PRODUCTS_CPU, 0};
-    struct sbp_sweep sweep;
+    struct sbp_sample_sweep sweep;
     struct sbp_diag diag = {0};
     if (sbp_sweep_init(&sweep, &options, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return sweep;
 }
 
-static int count_shape(const struct sbp_sweep *sweep, int nodes, int ranks_per_node, int groups)
+static int count_shape(const struct sbp_sample_sweep *sweep, int nodes, int ranks_per_node,
+                       int groups)
 {
     int count = 0;
     for (int i = 0; i < sweep->count; i++) {
         const struct sbp_cell *cell = &sweep->cell[i];
-        count += cell->work == SBP_WORK_COLLECTIVE && cell->nodes == nodes &&
+        count += cell->work == SBP_CELL_COLLECTIVE && cell->nodes == nodes &&
                  cell->ranks_per_node == ranks_per_node && cell->groups == groups;
     }
     return count;
@@ -37,7 +38,7 @@ static int count_shape(const struct sbp_sweep *sweep, int nodes, int ranks_per_n
 static void test_shapes_are_all_pairs_of_divisors(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(4, 6, 4096);
+    struct sbp_sample_sweep sweep = make(4, 6, 4096);
     for (int n = 1; n <= 5; n++)
         for (int r = 1; r <= 7; r++)
             for (int groups = 1; groups <= 7; groups++) {
@@ -60,12 +61,12 @@ static void test_shapes_are_all_pairs_of_divisors(void **state)
 static void test_cells_are_whole_and_differ(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(3, 4, 1 << 30);
+    struct sbp_sample_sweep sweep = make(3, 4, 1 << 30);
     for (int i = 0; i < sweep.count; i++) {
         const struct sbp_cell *cell = &sweep.cell[i];
         for (int j = 0; j < i; j++)
             assert_false(sbp_cell_same(cell, &sweep.cell[j]));
-        if (cell->work != SBP_WORK_COLLECTIVE)
+        if (cell->work != SBP_CELL_COLLECTIVE)
             continue;
         const bool in_blocks = cell->kind == SBP_ALL_GATHER || cell->kind == SBP_ALL_TO_ALL ||
                                cell->kind == SBP_REDUCE_SCATTER;
@@ -79,7 +80,7 @@ static void test_cells_are_whole_and_differ(void **state)
 static void test_what_is_required_can_be_fitted(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(4, 2, 1 << 24);
+    struct sbp_sample_sweep sweep = make(4, 2, 1 << 24);
     static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                                 SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
     static const int shapes[][2] = {{4, 2}, {4, 1}, {1, 2}};
@@ -88,7 +89,7 @@ static void test_what_is_required_can_be_fitted(void **state)
             int sizes = 0;
             for (int i = 0; i < sweep.required; i++) {
                 const struct sbp_cell *cell = &sweep.cell[i];
-                sizes += cell->work == SBP_WORK_COLLECTIVE && cell->kind == kinds[k] &&
+                sizes += cell->work == SBP_CELL_COLLECTIVE && cell->kind == kinds[k] &&
                          cell->nodes == shapes[s][0] && cell->ranks_per_node == shapes[s][1] &&
                          cell->groups == 1;
             }
@@ -101,7 +102,7 @@ static void test_what_is_required_can_be_fitted(void **state)
 static void test_orders_are_permutations_by_stage(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(2, 4, 1 << 20);
+    struct sbp_sample_sweep sweep = make(2, 4, 1 << 20);
     int *order = calloc((size_t)sweep.count, sizeof *order);
     int *again = calloc((size_t)sweep.count, sizeof *again);
     assert_true(order != NULL && again != NULL);
@@ -131,14 +132,14 @@ static void test_orders_are_permutations_by_stage(void **state)
  * round's pairs are disjoint. */
 static void expect_tournament(int nodes, int ranks_per_node)
 {
-    struct sbp_sweep sweep = make(nodes, ranks_per_node, 4096);
+    struct sbp_sample_sweep sweep = make(nodes, ranks_per_node, 4096);
     enum { MOST = 12 };
     static int met[MOST][MOST];
     const int ranks = nodes * ranks_per_node;
     assert_true(ranks <= MOST);
     memset(met, 0, sizeof met);
     for (int i = 0; i < sweep.count; i++) {
-        if (sweep.cell[i].work != SBP_WORK_PAIRS)
+        if (sweep.cell[i].work != SBP_CELL_PAIRS)
             continue;
         for (int r = 0; r < ranks; r++) {
             int node, local, back_node, back_local;
@@ -207,8 +208,9 @@ static void sample(const double *time_s, int length, double cap_s, struct sbp_sa
     const struct sbp_sampler sampler = {.ops = &ops};
     struct series series = {time_s, length, 0};
     double own[SBP_MAX_REPEATS], took_s;
-    assert_int_equal(sbp_sample(&sampler, cap_s, next_time, &series, samples, own, &took_s, NULL),
-                     SBP_OK);
+    assert_int_equal(
+        sbp_sampler_repeat(&sampler, cap_s, next_time, &series, samples, own, &took_s, NULL),
+        SBP_OK);
     assert_memory_equal(own, samples->time_s, (size_t)samples->count * sizeof *own);
 }
 

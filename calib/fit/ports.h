@@ -10,7 +10,7 @@
 #define SBP_CALIB_FIT_PORTS_H
 
 #include "base/status.h"
-#include "calib/samples/measured.h"
+#include "calib/samples/points.h"
 
 struct sbp_ports {
     int ports;       /* the nearest whole number, 1 .. groups; 1 where nothing was measured */

@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "calib/fit/curve_fit.h"
-#include "calib/samples/measured.h"
+#include "calib/samples/points.h"
 
 /* A shape with fewer sizes has no curve. */
 #define SBP_LEAST_SHAPE_SIZES 3

@@ -329,9 +329,3 @@ void sbp_logs_free(struct sbp_logs *logs)
     sbp_arena_free(&logs->arena);
     *logs = (struct sbp_logs){.file = NULL};
 }
-
-void sbp_points_free(struct sbp_measured *measured)
-{
-    sbp_arena_free(&measured->arena);
-    *measured = (struct sbp_measured){.count = 0};
-}

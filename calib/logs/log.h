@@ -53,7 +53,7 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "calib/samples/measured.h"
+#include "calib/samples/points.h"
 
 struct cJSON;
 
@@ -173,7 +173,6 @@ enum sbp_status sbp_logs_read_text(const char *text, size_t length, const char *
                                    struct sbp_measured *measured,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_logs_free(struct sbp_logs *logs);
-void sbp_points_free(struct sbp_measured *measured);
 
 /* The table of what was read, then what was left out and what is to be known, a line each. E_IO,
  * E_MEMORY. */

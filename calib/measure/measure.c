@@ -30,22 +30,13 @@ struct pass {
 
 /* --- one cell --- */
 
-static enum sbp_status gather(const struct pass *pass, double own, struct sbp_diag *diag)
-{
-    const struct sbp_sampler *sampler = pass->by->sampler;
-    const enum sbp_status status = sampler->ops->all_gather(sampler->comm, sampler->everybody,
-                                                            pass->gathered, &own, 1, SBP_F64);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    return SBP_OK;
-}
-
 /* The slowest rank by the ranks' own medians, against the middle one. */
 static enum sbp_status find_slowest(const struct pass *pass, double *own, int count,
                                     struct sbp_result *result, struct sbp_diag *diag)
 {
     const int ranks = pass->by->placement->ranks;
-    SBP_TRY(gather(pass, sbp_median(own, count), diag));
+    const double own_s = sbp_median(own, count);
+    SBP_TRY(sbp_sampler_gather(pass->by->sampler, &own_s, 1, pass->gathered, diag));
     int slowest = 0;
     for (int r = 1; r < ranks; r++)
         if (pass->gathered[r] > pass->gathered[slowest])
@@ -87,7 +78,7 @@ static enum sbp_status measure_pairs(struct pass *pass, struct sbp_result *resul
         SBP_TRY(sbp_perform(&pass->performer, &time_s[i + 1], diag));
     }
     (void)sbp_median(time_s + 1, PAIR_REPEATS); /* sorts */
-    SBP_TRY(gather(pass, time_s[1 + PAIR_QUANTILE], diag));
+    SBP_TRY(sbp_sampler_gather(by->sampler, &time_s[1 + PAIR_QUANTILE], 1, pass->gathered, diag));
     result->pair = pass->pair;
     for (int r = 0; r < placement->ranks; r++) {
         int node, local;

@@ -8,8 +8,9 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "calib/samples/sample_file_writer.h"
 #include "calib/measure/measure.h"
+#include "calib/measure/origin_find.h"
+#include "calib/samples/sample_file_writer.h"
 
 /* --- before measuring --- */
 
@@ -67,22 +68,6 @@ static enum sbp_status agree(const struct sbp_sampler *sampler, bool mine, bool 
     double refused = mine ? 0 : 1;
     SBP_TRY(sbp_sampler_largest(sampler, &refused, 1, diag));
     *all = refused < 1;
-    return SBP_OK;
-}
-
-static enum sbp_status make_everybody(struct sbp_sampler *sampler, struct sbp_diag *diag)
-{
-    const int ranks = sampler->ops->size(sampler->comm);
-    int *everybody = calloc((size_t)ranks, sizeof *everybody);
-    if (everybody == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d ranks", ranks);
-    for (int i = 0; i < ranks; i++)
-        everybody[i] = i;
-    const enum sbp_status status =
-        sampler->ops->group(sampler->comm, everybody, ranks, 0, &sampler->everybody);
-    free(everybody);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
     return SBP_OK;
 }
 
@@ -210,15 +195,14 @@ enum sbp_status sbp_session_rank(const struct sbp_comm_ops *ops, struct sbp_comm
                                  void *argument, struct sbp_diag *diag)
 {
     struct sbp_calibration_session *session = argument;
-    const struct sbp_endpoint host = ops->host(comm);
-    struct sbp_sampler sampler = {.ops = host.ops, .comm = host.comm};
+    struct sbp_sampler sampler;
     struct part part = {.session = session,
                         .ranks = {ops, comm},
                         .sampler = &sampler,
                         .is_root = ops->rank(comm) == 0,
                         .writer = {.file = -1}};
     bool go;
-    SBP_TRY(make_everybody(&sampler, diag));
+    SBP_TRY(sbp_sampler_open(ops->host(comm), &sampler, diag));
     if (part.is_root) {
         session->is_root = true;
         session->verdict = check_run(session, ops->size(comm));

@@ -2,9 +2,13 @@
 
 #include <string.h>
 
+#include "base/stats.h"
+
 #define MOST_RANKS 1000000
 #define MOST_SIZE  ((int64_t)1 << 40)
 #define MOST_EDGE  ((int64_t)1 << 30)
+#define CONFIDENCE 0.95
+#define TOLERANCE  0.05
 
 static const char *const kind_names[] = {
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv", "broadcast", NULL};
@@ -204,4 +208,23 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     return sbp_json_refuse(object,
                            "no \"collective\", \"gemm\", \"copy\", \"launch\" or \"pairs\": "
                            "one of them says what was measured");
+}
+
+/* --- samples --- */
+
+void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int count)
+{
+    for (int i = 0; i < count && samples->count < SBP_MAX_REPEATS; i++)
+        samples->time_s[samples->count++] = time_s[i];
+    if (samples->count == 0)
+        return;
+    double sorted[SBP_MAX_REPEATS];
+    memcpy(sorted, samples->time_s, (size_t)samples->count * sizeof *sorted);
+    samples->median_s = sbp_median(sorted, samples->count);
+    const bool known =
+        sbp_median_interval(sorted, samples->count, CONFIDENCE, &samples->low_s, &samples->high_s);
+    const double margin = TOLERANCE * samples->median_s;
+    const bool narrow = samples->high_s - samples->median_s <= margin &&
+                        samples->median_s - samples->low_s <= margin;
+    samples->settled = (known && narrow) || samples->count == SBP_MAX_REPEATS;
 }

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
 void sbp_placement_free(struct sbp_rank_placement *placement)
 {
@@ -87,43 +86,4 @@ int sbp_placement_rank(const struct sbp_rank_placement *placement, int node, int
         if (placement->node[r] == node && placement->local[r] == local)
             return r;
     return -1;
-}
-
-/* --- asking the ranks --- */
-
-/* A name travels as the doubles that its bytes fill: a gather moves bits. */
-enum { NAME_DOUBLES = SBP_HOST_NAME / sizeof(double) };
-
-static void own_name(char *name)
-{
-    struct utsname names;
-    memset(name, 0, SBP_HOST_NAME);
-    const bool is_known = uname(&names) == 0 && names.nodename[0] != '\0';
-    const char *found = is_known ? names.nodename : "host";
-    for (int i = 0; i < SBP_HOST_NAME - 1 && found[i] != '\0'; i++)
-        name[i] = found[i];
-}
-
-enum sbp_status sbp_origin_find_placement(const struct sbp_sampler *sampler,
-                                          struct sbp_rank_placement *placement,
-                                          struct sbp_diag *diag)
-{
-    const int ranks = sampler->ops->size(sampler->comm);
-    union {
-        char text[SBP_HOST_NAME];
-        double moved[NAME_DOUBLES];
-    } own;
-    own_name(own.text);
-    *placement = (struct sbp_rank_placement){0};
-    char(*names)[SBP_HOST_NAME] = calloc((size_t)ranks, sizeof *names);
-    if (names == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the names of %d ranks", ranks);
-    enum sbp_status status = sampler->ops->all_gather(sampler->comm, sampler->everybody, names,
-                                                      own.moved, NAME_DOUBLES, SBP_F64);
-    if (status != SBP_OK)
-        status = sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    else
-        status = sbp_placement_of(names, ranks, placement, diag);
-    free(names);
-    return status;
 }

@@ -4,10 +4,17 @@
 #include <stdlib.h>
 
 #include "base/stats.h"
+#include "calib/samples/sample_file.h"
 
 #define LEAST_RUNS 3 /* of which one can be called bad */
 
 const char *const sbp_points_statistics[] = {"median", "least", NULL};
+
+void sbp_points_free(struct sbp_measured *measured)
+{
+    sbp_arena_free(&measured->arena);
+    *measured = (struct sbp_measured){.count = 0};
+}
 
 /* --- results of a cell side by side --- */
 
@@ -313,8 +320,7 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
     free(time_s);
     if (done)
         return SBP_OK;
-    sbp_arena_free(&measured->arena);
-    *measured = (struct sbp_measured){.count = 0};
+    sbp_points_free(measured);
     *runs = (struct sbp_sample_runs){.count = 0};
     return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", record->path);
 }

@@ -1,55 +1,68 @@
-#include "calib/samples/samples.h"
+#include "calib/measure/sampler.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/stats.h"
 #include "base/text.h"
 
-#define CONFIDENCE    0.95
-#define TOLERANCE     0.05
 #define WARM_UPS      2
 #define QUICK_SHARES  8 /* of a cell's time */
-#define LEAST_REPEATS 3 /* a median of fewer is none */
-#define FIRST_BATCH   7 /* six are the least that an interval of 95 % is known from */
+#define LEAST_REPEATS 3 /* fewer have no median */
+#define FIRST_BATCH   7 /* an interval of 95 % takes six at least */
 #define MOST_BATCH    10
 
-void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int count)
+/* --- calls of all ranks --- */
+
+static enum sbp_status check(const struct sbp_sampler *sampler, enum sbp_status status,
+                             struct sbp_diag *diag)
 {
-    for (int i = 0; i < count && samples->count < SBP_MAX_REPEATS; i++)
-        samples->time_s[samples->count++] = time_s[i];
-    if (samples->count == 0)
-        return;
-    double sorted[SBP_MAX_REPEATS];
-    memcpy(sorted, samples->time_s, (size_t)samples->count * sizeof *sorted);
-    samples->median_s = sbp_median(sorted, samples->count);
-    const bool known =
-        sbp_median_interval(sorted, samples->count, CONFIDENCE, &samples->low_s, &samples->high_s);
-    const double margin = TOLERANCE * samples->median_s;
-    const bool narrow = samples->high_s - samples->median_s <= margin &&
-                        samples->median_s - samples->low_s <= margin;
-    samples->settled = (known && narrow) || samples->count == SBP_MAX_REPEATS;
+    if (status == SBP_OK)
+        return SBP_OK;
+    return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
+}
+
+enum sbp_status sbp_sampler_open(struct sbp_endpoint host, struct sbp_sampler *sampler,
+                                 struct sbp_diag *diag)
+{
+    const int ranks = host.ops->size(host.comm);
+    *sampler = (struct sbp_sampler){.ops = host.ops, .comm = host.comm};
+    int *everybody = calloc((size_t)ranks, sizeof *everybody);
+    if (everybody == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d ranks", ranks);
+    for (int i = 0; i < ranks; i++)
+        everybody[i] = i;
+    const enum sbp_status status =
+        host.ops->group(host.comm, everybody, ranks, 0, &sampler->everybody);
+    free(everybody);
+    return check(sampler, status, diag);
 }
 
 enum sbp_status sbp_sampler_largest(const struct sbp_sampler *sampler, double *values, int count,
                                     struct sbp_diag *diag)
 {
-    const enum sbp_status status = sampler->ops->all_reduce(sampler->comm, sampler->everybody,
-                                                            values, count, SBP_F64, SBP_MAX);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    return SBP_OK;
+    return check(sampler,
+                 sampler->ops->all_reduce(sampler->comm, sampler->everybody, values, count, SBP_F64,
+                                          SBP_MAX),
+                 diag);
+}
+
+enum sbp_status sbp_sampler_gather(const struct sbp_sampler *sampler, const double *own, int count,
+                                   void *all, struct sbp_diag *diag)
+{
+    return check(
+        sampler,
+        sampler->ops->all_gather(sampler->comm, sampler->everybody, all, own, count, SBP_F64),
+        diag);
 }
 
 enum sbp_status sbp_sampler_together(const struct sbp_sampler *sampler, struct sbp_diag *diag)
 {
-    const enum sbp_status status = sampler->ops->barrier(sampler->comm);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    return SBP_OK;
+    return check(sampler, sampler->ops->barrier(sampler->comm), diag);
 }
 
-/* So many repetitions; their times on this rank. */
+/* --- repeating --- */
+
+/* Does `count` repetitions; time_s (count) gets their times on this rank. */
 static enum sbp_status repeat(const struct sbp_sampler *sampler, sbp_repetition repetition,
                               void *context, double *time_s, int count, struct sbp_diag *diag)
 {
@@ -62,8 +75,8 @@ static enum sbp_status repeat(const struct sbp_sampler *sampler, sbp_repetition 
     return status;
 }
 
-/* As many as the time allows of what is wanted, but not fewer than `least`; the same on all ranks
- * for the same arguments. */
+/* How many of the wanted repetitions fit into the time, but not fewer than `least`; the same on all
+ * ranks for the same arguments. */
 static int batch_of(int least, int wanted, double left_s, double each_s)
 {
     if (each_s <= 0 || wanted * each_s <= left_s)
@@ -72,8 +85,8 @@ static int batch_of(int least, int wanted, double left_s, double each_s)
     return fitting > least ? fitting : least;
 }
 
-/* The second warm-up is for what is quick: a slow call is slow beside a first use, too. *each_s and
- * *took_s are agreed on. */
+/* Only quick work is warmed up twice: a slow call takes long beside its first use, too. All ranks
+ * get the same *each_s and *took_s. */
 static enum sbp_status warm_up(const struct sbp_sampler *sampler, double cap_s, double start_s,
                                sbp_repetition repetition, void *context, double *each_s,
                                double *took_s, struct sbp_diag *diag)

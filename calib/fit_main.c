@@ -10,10 +10,11 @@
 #include "base/file.h"
 #include "base/json_write.h"
 #include "base/options.h"
+#include "calib/logs/log.h"
+#include "calib/output/calib_report.h"
+#include "calib/output/cluster_file.h"
 #include "calib/output/compare.h"
 #include "calib/output/fit_and_write.h"
-#include "calib/logs/log.h"
-#include "calib/output/network_text.h"
 
 #define PROGRAM    "sbplan-fit"
 #define PRESET     "--device-preset"
@@ -137,22 +138,13 @@ static enum sbp_status write_cluster(const struct options *options, const struct
 
 /* --- results --- */
 
-/* Takes over nothing; fit NULL: nothing could be fitted. */
+/* fit NULL: nothing could be fitted. */
 static enum sbp_status print_json(const struct sbp_logs *logs, const struct sbp_network_fit *fit,
                                   struct sbp_diag *diag)
 {
-    bool failed = false;
-    struct cJSON *json = NULL;
-    if (fit != NULL) {
-        json = cJSON_CreateObject();
-        sbp_json_put(json, "quality", sbp_cluster_file_quality(fit), &failed);
-        sbp_json_put(json, "network", sbp_cluster_file_network(fit), &failed);
-        sbp_json_put(json, "levels", sbp_cluster_file_levels(fit, NULL, 0, "gpu"), &failed);
-    }
-    if (failed) {
-        cJSON_Delete(json);
+    struct cJSON *json = fit == NULL ? NULL : sbp_cluster_file_of_fit(fit);
+    if (fit != NULL && json == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    }
     return sbp_logs_print_json(logs, json, stdout, diag);
 }
 
@@ -168,7 +160,7 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
     enum sbp_status status = sbp_logs_print(logs, stdout);
     if (status == SBP_OK && fit != NULL) {
         (void)printf("\n");
-        status = sbp_report_network(fit, stdout);
+        status = sbp_calib_report_network(fit, stdout);
     }
     if (status == SBP_OK && options->finish.output != NULL)
         (void)printf("\nwrote %s\n", options->finish.output);

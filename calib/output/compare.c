@@ -5,7 +5,6 @@
 
 #include "base/stats.h"
 #include "base/text.h"
-#include "calib/logs/log.h"
 #include "calib/samples/points.h"
 
 /* One of the two, as its last chain of sessions says. */

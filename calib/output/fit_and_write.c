@@ -7,8 +7,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/json_write.h"
-#include "calib/logs/log.h"
-#include "calib/output/report.h"
+#include "calib/output/calib_report.h"
 #include "calib/output/cluster_file.h"
 
 const char *const sbp_fit_methods[] = {"curves", "paper", NULL};
@@ -19,20 +18,6 @@ bool sbp_fit_and_write_set_output(void *field, const char *name)
     const size_t length = strlen(name), cut = sizeof lines - 1;
     *(const char **)field = name;
     return length > 0 && (length < cut || strcmp(name + length - cut, lines) != 0);
-}
-
-static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_calibrated_network *network, struct sbp_diag *diag)
-{
-    struct sbp_measured measured;
-    struct sbp_sample_runs runs;
-    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    enum sbp_status status = sbp_network_fit_ports(&measured, &network->ports, diag);
-    const struct sbp_network_options options = {.ports = network->ports.ports};
-    if (status == SBP_OK)
-        status = sbp_network_fit(&measured, &options, &network->fit, diag);
-    sbp_points_free(&measured);
-    return status;
 }
 
 /* network: NULL, or the curves. */
@@ -51,7 +36,7 @@ static enum sbp_status write_and_print(const struct sbp_calibration *found,
     cJSON_Delete(json);
     if (status != SBP_OK || options->json || options->quiet)
         return status;
-    status = sbp_report_calibration(found, &calibrated, stdout);
+    status = sbp_calib_report(found, &calibrated, stdout);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
@@ -64,7 +49,7 @@ static enum sbp_status finish(const struct sbp_record *record, const struct sbp_
     struct sbp_calibrated_network *network = calloc(1, sizeof *network);
     if (network == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    enum sbp_status status = fit_network(record, options->statistic, network, diag);
+    enum sbp_status status = sbp_calibrate_network(record, options->statistic, network, diag);
     if (status == SBP_OK)
         status = write_and_print(found, network, options, diag);
     sbp_network_fit_free(&network->fit);

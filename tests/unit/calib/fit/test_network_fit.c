@@ -14,7 +14,6 @@
 #include "base/stats.h"
 #include "calib/fit/level_fit.h"
 #include "calib/fit/network_fit.h"
-#include "calib/fit/ports.h"
 
 #define SEED  UINT64_C(9917)
 #define NOISE 0.02

@@ -8,7 +8,6 @@
 #include "base/stats.h"
 #include "calib/measure/sampler.h"
 
-
 /* One rank's communication: what is reduced over it stays. */
 static enum sbp_status alone_reduce(struct sbp_comm *comm, int group, void *buffer, int64_t count,
                                     enum sbp_real real, enum sbp_reduction reduction)

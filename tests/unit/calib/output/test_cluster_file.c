@@ -72,19 +72,15 @@ static void make_calibration(struct sbp_calibration *calibration)
     repeat(&calibration->compute.samples[1], 2e6 / 10e9);
     repeat(&calibration->compute.samples[2], 2e3 / 5e9);
     repeat(&calibration->compute.samples[3], 1024 / 1e9);
-    struct sbp_collective_times *times = &calibration->collectives;
-    times->count = SBP_FIT_KINDS * 3 * 7;
-    times->point = calloc((size_t)times->count, sizeof *times->point);
-    times->samples = calloc((size_t)times->count, sizeof *times->samples);
-    assert_true(times->point != NULL && times->samples != NULL);
-    for (int i = 0; i < times->count; i++) {
-        const int members = 2 + i / SBP_FIT_KINDS % 3;
-        times->point[i] =
-            (struct sbp_collective_point){(enum sbp_collective)(i % SBP_FIT_KINDS), members,
-                                          (int64_t)1024 << i / SBP_FIT_KINDS / 3};
-        const struct sbp_fit_point point = {times->point[i].kind, members,
-                                            (double)times->point[i].bytes, 0};
-        repeat(&times->samples[i], sbp_fit_predict_s(ALPHA_S, BETA, &point));
+    calibration->count = SBP_FIT_KINDS * 3 * 7;
+    calibration->collective = calloc((size_t)calibration->count, sizeof *calibration->collective);
+    assert_non_null(calibration->collective);
+    for (int i = 0; i < calibration->count; i++) {
+        struct sbp_fit_point *point = &calibration->collective[i].point;
+        *point = (struct sbp_fit_point){.kind = (enum sbp_collective)(i % SBP_FIT_KINDS),
+                                        .members = 2 + i / SBP_FIT_KINDS % 3,
+                                        .bytes = (double)(1024 << i / SBP_FIT_KINDS / 3)};
+        point->time_s = sbp_fit_predict_s(ALPHA_S, BETA, point);
     }
 }
 
@@ -178,9 +174,11 @@ static void test_messages_alone(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    for (int i = 0; i < calibration.collectives.count; i++)
-        if (calibration.collectives.point[i].kind != SBP_SEND_RECV)
-            calibration.collectives.samples[i] = (struct sbp_samples){0};
+    int messages = 0;
+    for (int i = 0; i < calibration.count; i++)
+        if (calibration.collective[i].point.kind == SBP_SEND_RECV)
+            calibration.collective[messages++] = calibration.collective[i];
+    calibration.count = messages;
     assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
                      SBP_OK);
     assert_true(calibrated.of_messages);
@@ -195,8 +193,7 @@ static void test_too_few_samples_are_refused(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    for (int i = 1; i < calibration.collectives.count; i++)
-        calibration.collectives.samples[i] = (struct sbp_samples){0};
+    calibration.count = 1;
     struct sbp_diag diag = {0};
     assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
                      SBP_E_INPUT);

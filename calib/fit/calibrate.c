@@ -10,34 +10,8 @@
 
 void sbp_calibrate_free(struct sbp_calibration *calibration)
 {
-    if (calibration == NULL)
-        return;
-    free(calibration->collective);
-    calibration->collective = NULL;
-    calibration->count = 0;
-}
-
-/* AutoDDL's formulas price collectives of all groups of a node at the same time. */
-static bool is_fitted(const struct sbp_measured_point *point, int ranks_per_node)
-{
-    return point->kind < SBP_FIT_KINDS && point->groups == ranks_per_node / point->ranks_per_node;
-}
-
-static enum sbp_status take_points(const struct sbp_measured *measured,
-                                   struct sbp_calibration *calibration, struct sbp_diag *diag)
-{
-    const size_t room = (size_t)measured->count + 1;
-    calibration->collective = calloc(room, sizeof *calibration->collective);
-    if (calibration->collective == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", measured->count);
-    for (int i = 0; i < measured->count; i++) {
-        const struct sbp_measured_point *point = &measured->point[i];
-        if (is_fitted(point, calibration->origin.least_ranks_per_host))
-            calibration->collective[calibration->count++] = (struct sbp_collective_time){
-                {point->kind, point->nodes * point->ranks_per_node, point->bytes, point->time_s},
-                point->spread <= SETTLED_SPREAD};
-    }
-    return SBP_OK;
+    if (calibration != NULL)
+        sbp_points_free(&calibration->measured);
 }
 
 enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_statistic statistic,
@@ -45,17 +19,13 @@ enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_
 {
     const struct sbp_session *last = &record->session[record->session_count - 1];
     struct sbp_sample_findings *findings = &calibration->findings;
-    struct sbp_measured measured;
     struct sbp_sample_runs runs;
     *calibration = (struct sbp_calibration){
         .origin = last->origin, .samples_path = record->path, .statistic = statistic};
     calibration->origin.wall_s = last->wall_s;
-    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    const enum sbp_status status = take_points(&measured, calibration, diag);
+    SBP_TRY(sbp_points(record, statistic, &calibration->measured, &runs, diag));
     sbp_points_compute(record, &runs, &calibration->compute);
     sbp_findings_of_runs(&runs, findings);
-    sbp_points_free(&measured);
-    SBP_TRY(status);
     sbp_findings_of_sessions(record, findings);
     sbp_findings_of_compute(record, findings);
     SBP_TRY(sbp_findings_of_pairs(record, sbp_calibrate_is_crowded(calibration), findings, diag));
@@ -75,35 +45,54 @@ bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration)
 
 /* --- curves --- */
 
-enum sbp_status sbp_calibrate_network(const struct sbp_record *record, enum sbp_statistic statistic,
+enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
                                       struct sbp_calibrated_network *network, struct sbp_diag *diag)
 {
-    struct sbp_measured measured;
-    struct sbp_sample_runs runs;
-    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    enum sbp_status status = sbp_network_fit_ports(&measured, &network->ports, diag);
+    SBP_TRY(sbp_network_fit_ports(&calibration->measured, &network->ports, diag));
     const struct sbp_network_options options = {.ports = network->ports.ports};
-    if (status == SBP_OK)
-        status = sbp_network_fit(&measured, &options, &network->fit, diag);
-    sbp_points_free(&measured);
-    return status;
+    return sbp_network_fit(&calibration->measured, &options, &network->fit, diag);
 }
 
 /* --- one alpha and beta --- */
+
+/* AutoDDL's formulas price collectives of neighbouring ranks, of as many groups of a node at the
+ * same time as there is room for. */
+static bool is_fitted(const struct sbp_calibration *calibration,
+                      const struct sbp_measured_point *point)
+{
+    return point->kind < SBP_FIT_KINDS &&
+           point->groups == calibration->origin.least_ranks_per_host / point->ranks_per_node;
+}
 
 /* Takes the points of the kinds in a bit set. */
 static int list_points(const struct sbp_calibration *calibration, unsigned kinds,
                        struct sbp_fit_point *points)
 {
     int count = 0;
-    for (int i = 0; i < calibration->count; i++)
-        if (kinds >> calibration->collective[i].point.kind & 1)
-            points[count++] = calibration->collective[i].point;
+    for (int i = 0; i < calibration->measured.count; i++) {
+        const struct sbp_measured_point *point = &calibration->measured.point[i];
+        if (is_fitted(calibration, point) && kinds >> point->kind & 1)
+            points[count++] = (struct sbp_fit_point){
+                point->kind, point->nodes * point->ranks_per_node, point->bytes, point->time_s};
+    }
     return count;
 }
 
+static void count_points(const struct sbp_calibration *calibration,
+                         struct sbp_calibrated *calibrated)
+{
+    for (int i = 0; i < calibration->measured.count; i++) {
+        const struct sbp_measured_point *point = &calibration->measured.point[i];
+        if (!is_fitted(calibration, point))
+            continue;
+        calibrated->points++;
+        calibrated->settled += point->spread <= SETTLED_SPREAD;
+        calibrated->kind_settled[point->kind] += point->spread <= SETTLED_SPREAD;
+    }
+}
+
 /* AutoDDL fits its four collectives together; where none was measured, messages stand for them.
- * points (calibration->count) is scratch. */
+ * points (calibration->measured.count) is scratch. */
 static enum sbp_status fit_together(const struct sbp_calibration *calibration,
                                     struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
                                     struct sbp_diag *diag)
@@ -181,9 +170,10 @@ enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
                                   struct sbp_calibrated *calibrated, struct sbp_diag *diag)
 {
     *calibrated = (struct sbp_calibrated){.weights = weights, .network = network};
-    struct sbp_fit_point *points = calloc((size_t)calibration->count + 1, sizeof *points);
+    struct sbp_fit_point *points = calloc((size_t)calibration->measured.count + 1, sizeof *points);
     if (points == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", calibration->count);
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points",
+                        calibration->measured.count);
     struct sbp_diag why = {0};
     enum sbp_status status = fit_together(calibration, points, calibrated, &why);
     if (status == SBP_OK)
@@ -193,11 +183,7 @@ enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
         memset(calibrated->fit, 0, sizeof calibrated->fit);
     else if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", why.text);
-    for (int i = 0; i < calibration->count; i++) {
-        calibrated->settled += calibration->collective[i].settled;
-        calibrated->kind_settled[calibration->collective[i].point.kind] +=
-            calibration->collective[i].settled;
-    }
+    count_points(calibration, calibrated);
     rate_compute(&calibration->compute, calibrated);
     return check_rates(calibrated, diag);
 }

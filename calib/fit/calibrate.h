@@ -12,19 +12,11 @@
 #include "calib/fit/network_fit.h"
 #include "calib/samples/findings.h"
 
-/* A collective that AutoDDL's formulas price: neighbouring ranks, as many groups at the same time
- * as there is room for. */
-struct sbp_collective_time {
-    struct sbp_fit_point point;
-    bool settled; /* its runs agree */
-};
-
 struct sbp_calibration {
     struct sbp_calibration_origin origin;
     const char *samples_path;
     enum sbp_statistic statistic; /* of the collectives' times */
-    int count;
-    struct sbp_collective_time *collective; /* (count), owned */
+    struct sbp_measured measured; /* owned */
     struct sbp_compute_times compute;
     struct sbp_sample_findings findings;
 };
@@ -50,7 +42,7 @@ struct sbp_calibrated_network {
 
 /* Fits the curves. The caller frees network->fit, also after failure; *network is zero at first.
  * E_INPUT: nothing to fit; E_MEMORY. */
-enum sbp_status sbp_calibrate_network(const struct sbp_record *record, enum sbp_statistic statistic,
+enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
                                       struct sbp_calibrated_network *network,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
@@ -60,8 +52,8 @@ struct sbp_calibrated {
     bool of_messages; /* of send-recv instead: no other collective was measured */
     struct sbp_fit_error kind_error[SBP_FIT_KINDS]; /* of that fit; send-recv is predicted only */
     struct sbp_fit alone[SBP_FIT_KINDS]; /* each kind by itself; error.points = 0: not determined */
-    int settled, kind_settled[SBP_FIT_KINDS]; /* points to the tolerance, in all and of each kind */
-    double flops[SBP_TYPES];                  /* best of each type; 0: not timed */
+    int points, settled, kind_settled[SBP_FIT_KINDS]; /* settled: over their runs */
+    double flops[SBP_TYPES];                          /* best of each type; 0: not timed */
     enum sbp_type grid_type; /* of most products: their shares of its rate are the device's */
     double gemm_flops[SBP_MAX_GEMMS];
     double copy_bytes_per_s;

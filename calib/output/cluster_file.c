@@ -381,13 +381,12 @@ static void put_fit(struct cJSON *object, const struct sbp_fit *fit, bool *faile
 }
 
 /* Writes every way of weighting, so that another one can be taken without measuring again. */
-static void put_fits(struct cJSON *measured, const struct sbp_calibration *calibration,
-                     const struct sbp_calibrated *calibrated, bool *failed)
+static void put_fits(struct cJSON *measured, const struct sbp_calibrated *calibrated, bool *failed)
 {
     sbp_json_put_text(measured, "method", calibrated->network == NULL ? "paper" : "curves", failed);
     sbp_json_put_text(measured, "weights", sbp_fit_weights_names[calibrated->weights], failed);
-    sbp_json_put_number(measured, "points", calibration->count, failed);
-    sbp_json_put_number(measured, "points_planned", calibration->count, failed);
+    sbp_json_put_number(measured, "points", calibrated->points, failed);
+    sbp_json_put_number(measured, "points_planned", calibrated->points, failed);
     sbp_json_put_number(measured, "points_settled", calibrated->settled, failed);
     if (calibrated->fit[calibrated->weights].error.points == 0)
         return;
@@ -435,7 +434,7 @@ struct cJSON *sbp_cluster_file_of_calibration(const struct sbp_calibration *cali
     struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);
     put_calibration(measured, calibration, &failed);
     sbp_json_put_text(measured, "samples", sbp_file_name(calibration->samples_path), &failed);
-    put_fits(measured, calibration, calibrated, &failed);
+    put_fits(measured, calibrated, &failed);
     put_kinds(measured, calibrated, &failed);
     put_findings(measured, &calibration->findings, &failed);
     if (network != NULL)

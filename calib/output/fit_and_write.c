@@ -40,7 +40,7 @@ static enum sbp_status write_and_print(const struct sbp_calibration *found,
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
-static enum sbp_status finish(const struct sbp_record *record, const struct sbp_calibration *found,
+static enum sbp_status finish(const struct sbp_calibration *found,
                               const struct sbp_fit_and_write_options *options,
                               struct sbp_diag *diag)
 {
@@ -49,7 +49,7 @@ static enum sbp_status finish(const struct sbp_record *record, const struct sbp_
     struct sbp_calibrated_network *network = calloc(1, sizeof *network);
     if (network == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    enum sbp_status status = sbp_calibrate_network(record, options->statistic, network, diag);
+    enum sbp_status status = sbp_calibrate_network(found, network, diag);
     if (status == SBP_OK)
         status = write_and_print(found, network, options, diag);
     sbp_network_fit_free(&network->fit);
@@ -66,7 +66,7 @@ enum sbp_status sbp_fit_and_write(const struct sbp_record *record,
     if (options->name != NULL)
         (void)snprintf(found.origin.name, sizeof found.origin.name, "%s", options->name);
     if (status == SBP_OK)
-        status = finish(record, &found, options, diag);
+        status = finish(&found, options, diag);
     sbp_calibrate_free(&found);
     return status;
 }

@@ -72,15 +72,21 @@ static void make_calibration(struct sbp_calibration *calibration)
     repeat(&calibration->compute.samples[1], 2e6 / 10e9);
     repeat(&calibration->compute.samples[2], 2e3 / 5e9);
     repeat(&calibration->compute.samples[3], 1024 / 1e9);
-    calibration->count = SBP_FIT_KINDS * 3 * 7;
-    calibration->collective = calloc((size_t)calibration->count, sizeof *calibration->collective);
-    assert_non_null(calibration->collective);
-    for (int i = 0; i < calibration->count; i++) {
-        struct sbp_fit_point *point = &calibration->collective[i].point;
-        *point = (struct sbp_fit_point){.kind = (enum sbp_collective)(i % SBP_FIT_KINDS),
-                                        .members = 2 + i / SBP_FIT_KINDS % 3,
-                                        .bytes = (double)(1024 << i / SBP_FIT_KINDS / 3)};
-        point->time_s = sbp_fit_predict_s(ALPHA_S, BETA, point);
+    origin->least_ranks_per_host = 4;
+    struct sbp_measured *measured = &calibration->measured;
+    measured->point = SBP_NEW(&measured->arena, struct sbp_measured_point, SBP_FIT_KINDS * 3 * 7);
+    assert_non_null(measured->point);
+    for (int i = 0; i < SBP_FIT_KINDS * 3 * 7; i++) {
+        const struct sbp_fit_point point = {.kind = (enum sbp_collective)(i % SBP_FIT_KINDS),
+                                            .members = 2 + i / SBP_FIT_KINDS % 3,
+                                            .bytes = (double)(1024 << i / SBP_FIT_KINDS / 3)};
+        measured->point[measured->count++] =
+            (struct sbp_measured_point){.kind = point.kind,
+                                        .nodes = 1,
+                                        .ranks_per_node = point.members,
+                                        .groups = 4 / point.members,
+                                        .bytes = point.bytes,
+                                        .time_s = sbp_fit_predict_s(ALPHA_S, BETA, &point)};
     }
 }
 
@@ -174,11 +180,12 @@ static void test_messages_alone(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
+    struct sbp_measured *measured = &calibration.measured;
     int messages = 0;
-    for (int i = 0; i < calibration.count; i++)
-        if (calibration.collective[i].point.kind == SBP_SEND_RECV)
-            calibration.collective[messages++] = calibration.collective[i];
-    calibration.count = messages;
+    for (int i = 0; i < measured->count; i++)
+        if (measured->point[i].kind == SBP_SEND_RECV)
+            measured->point[messages++] = measured->point[i];
+    measured->count = messages;
     assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
                      SBP_OK);
     assert_true(calibrated.of_messages);
@@ -193,7 +200,7 @@ static void test_too_few_samples_are_refused(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    calibration.count = 1;
+    calibration.measured.count = 1;
     struct sbp_diag diag = {0};
     assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
                      SBP_E_INPUT);

@@ -106,7 +106,7 @@ static void print_help(void)
 
 /* --- the cluster file --- */
 
-/* "dir/polaris.json": "polaris". */
+/* Names the cluster by the option, or by the file: "dir/polaris.json" is "polaris". */
 static void name_of(const struct sbp_fit_and_write_options *options, char name[NAME_BYTES])
 {
     if (options->name != NULL) {
@@ -169,7 +169,8 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
 
 /* --- samples --- */
 
-/* What samples say themselves. */
+/* Finds an option for logs alone, since samples say these things themselves; NULL: none is given.
+ */
 static const char *find_log_option(const struct options *options)
 {
     const struct {
@@ -202,7 +203,7 @@ static enum sbp_status check_samples(const struct options *options, struct sbp_d
     return SBP_OK;
 }
 
-/* Of a file of samples, or of the cluster file beside it. */
+/* Reads a file of samples, or the one beside a cluster file. */
 static enum sbp_status read_samples(const char *path, struct sbp_record *record,
                                     struct sbp_diag *diag)
 {
@@ -213,7 +214,7 @@ static enum sbp_status read_samples(const char *path, struct sbp_record *record,
     return sbp_sample_file_read(record_path, record, diag);
 }
 
-/* With --diff only where a result is asked for. */
+/* Fits the samples; with --diff only where a result is asked for. */
 static enum sbp_status fit_samples(const struct options *options, const struct sbp_record *record,
                                    struct sbp_diag *diag)
 {
@@ -252,7 +253,7 @@ static enum sbp_status use_samples(const struct options *options, struct sbp_dia
 
 /* --- logs --- */
 
-/* Logs too short for a curve are still told of, unless a file was asked for. */
+/* Reports logs that are too short for a curve, too, unless a file was asked for. */
 static enum sbp_status fit_and_report(const struct options *options, const struct sbp_logs *logs,
                                       const struct sbp_measured *measured, struct sbp_diag *diag)
 {
@@ -285,7 +286,7 @@ static enum sbp_status use(const struct options *options, const struct sbp_logs 
                     logs->file_count == 1 ? "" : "s");
 }
 
-/* What samples need and logs do not, or the other way round. */
+/* Refuses options for samples alone, and a cluster file without a device. */
 static enum sbp_status check_logs(const struct options *options, struct sbp_diag *diag)
 {
     if (options->statistic >= 0 || options->weights >= 0)

@@ -20,15 +20,7 @@
 
 /* --- results --- */
 
-/* On stderr where standard output holds JSON. */
-static enum sbp_status print_changes(const struct sbp_calibration_session *session,
-                                     const struct sbp_record *record, struct sbp_diag *diag)
-{
-    return sbp_compare_print(&session->older, record,
-                             session->settings->finish.json ? stderr : stdout, diag);
-}
-
-/* Out of the file that the samples went to: what is reported is what is kept. */
+/* Fits the file that the samples went to, so that the report is about what is kept. */
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
     const struct sbp_fit_and_write_options *options = &session->settings->finish;
@@ -38,12 +30,13 @@ static enum sbp_status finish(const struct sbp_calibration_session *session, str
     if (status == SBP_OK && !options->json && !options->quiet)
         (void)printf("wrote %s and %s\n", options->output, session->record_path);
     if (status == SBP_OK && session->has_older && !options->quiet)
-        status = print_changes(session, &record, diag);
+        status = sbp_compare_print(&session->older, &record, options->json ? stderr : stdout, diag);
     sbp_sample_file_free(&record);
     return status;
 }
 
-/* What --dry-run and --print-sbatch are about: the ranks that were found, or those asked for. */
+/* Prints the plan or script of --dry-run and --print-sbatch, for the ranks that were found or asked
+ * for. */
 static enum sbp_status print_job(const struct sbp_measure_settings *settings,
                                  const struct sbp_sweep_options *found, struct sbp_diag *diag)
 {
@@ -70,8 +63,8 @@ static enum sbp_status print_job(const struct sbp_measure_settings *settings,
 
 /* --- ranks --- */
 
-/* What the module needs may be missing on one host alone: only its ranks can say so, and they end
- * the others. Where it is missing everywhere, rank 0 is the first. */
+/* Ends all ranks where the module cannot be loaded. That may fail on one host alone, whose ranks
+ * then end the others; where it fails everywhere, rank 0 speaks first. */
 static enum sbp_status refuse_gpus(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                    void *argument, struct sbp_diag *diag)
 {

@@ -1,9 +1,9 @@
-/* Fits the samples of a calibration: what the network and the device of a cluster file come from.
+/* Fits the samples of a calibration: finds the network and the device rates of a cluster file.
  *
- * Input is the record of a file of samples. Outputs are, in this order, struct sbp_calibration
- * (what was measured, summed up over runs), struct sbp_calibrated_network (curves by group shape),
- * and struct sbp_calibrated (one alpha and beta after AutoDDL, section 3.2, with their errors, and
- * the rates of compute). Nothing is written here: calib/output/ does that.
+ * Input is the record of a file of samples. Outputs are struct sbp_calibration (the measurements,
+ * summed up over runs), struct sbp_calibrated_network (curves by group shape), and struct
+ * sbp_calibrated (one alpha and beta after AutoDDL, section 3.2, with their errors, and the rates
+ * of compute). calib/output/ writes them.
  */
 #ifndef SBP_CALIB_FIT_CALIBRATE_H
 #define SBP_CALIB_FIT_CALIBRATE_H

@@ -73,9 +73,8 @@ static enum sbp_status fit_paper_level(const struct sbp_network_fit *fit, bool b
                                        struct sbp_network_level *level, struct sbp_diag *diag)
 {
     struct sbp_arena arena = {0};
-    int samples = 0, count = 0;
-    for (int s = 0; s < fit->shapes.count; s++)
-        samples += fit->shapes.shape[s].count;
+    const int samples = sbp_shapes_samples(&fit->shapes);
+    int count = 0;
     struct sbp_fit_point *point = SBP_NEW(&arena, struct sbp_fit_point, samples);
     struct sbp_fit found = {0};
     if (point == NULL)

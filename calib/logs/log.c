@@ -100,35 +100,28 @@ static enum sbp_status read_one(struct sbp_logs *logs, const char *name, char *t
 
 /* --- points --- */
 
-static void put_source(const struct sbp_logs *logs, const struct sbp_log_table *table,
+/* Adds the points of a table with their source, whose texts are copied, since they outlive the
+ * logs; false: memory. */
+static bool put_source(const struct sbp_logs *logs, const struct sbp_log_table *table,
                        struct sbp_measured *measured)
 {
-    const int source = measured->source_count++;
-    measured->source[source] = (struct sbp_measured_source){.name = logs->file[table->file],
-                                                            .library = table->library,
-                                                            .network = table->network,
-                                                            .date = table->date,
-                                                            .table = table->number};
+    const int place = measured->source_count++;
+    struct sbp_measured_source *source = &measured->source[place];
+    *source = (struct sbp_measured_source){.name = logs->file[table->file],
+                                           .library = table->library,
+                                           .network = table->network,
+                                           .date = table->date,
+                                           .table = table->number};
     for (int i = 0; i < table->kept; i++) {
         measured->point[measured->count] = table->point[i];
-        measured->point[measured->count++].source = source;
+        measured->point[measured->count++].source = place;
     }
-}
-
-/* Copies the texts of sources, which outlive the logs. */
-static bool copy_texts(struct sbp_measured *measured)
-{
-    bool is_whole = true;
-    for (int s = 0; s < measured->source_count; s++) {
-        struct sbp_measured_source *source = &measured->source[s];
-        const char **texts[] = {&source->name, &source->library, &source->network, &source->date};
-        for (int t = 0; t < 4; t++)
-            if (*texts[t] != NULL) {
-                *texts[t] = sbp_arena_strdup(&measured->arena, *texts[t]);
-                is_whole = is_whole && *texts[t] != NULL;
-            }
-    }
-    return is_whole;
+    const char **texts[] = {&source->name, &source->library, &source->network, &source->date};
+    for (int i = 0; i < 4; i++)
+        if (*texts[i] != NULL &&
+            (*texts[i] = sbp_arena_strdup(&measured->arena, *texts[i])) == NULL)
+            return false;
+    return true;
 }
 
 static enum sbp_status gather(const struct sbp_logs *logs, struct sbp_measured *measured)
@@ -141,9 +134,10 @@ static enum sbp_status gather(const struct sbp_logs *logs, struct sbp_measured *
     if (measured->point == NULL || measured->source == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < logs->table_count; t++)
-        if (!logs->table[t].is_refused && logs->table[t].kept > 0)
-            put_source(logs, &logs->table[t], measured);
-    return copy_texts(measured) ? SBP_OK : SBP_E_MEMORY;
+        if (!logs->table[t].is_refused && logs->table[t].kept > 0 &&
+            !put_source(logs, &logs->table[t], measured))
+            return SBP_E_MEMORY;
+    return SBP_OK;
 }
 
 static enum sbp_status begin(int files, struct sbp_logs *logs, struct sbp_measured *measured)

@@ -7,8 +7,8 @@
  * Formats. Known are the tables of nccl-tests of every age and its JSON (-J), of rccl-tests and of
  * the OSU benchmarks, and the CSV of aiconfigurator's collector (which runs nccl-tests in one
  * process). A file may hold several tables in any mix, between lines of launchers, of
- * NCCL_DEBUG=INFO and of whoever copied it; lines may bear a launcher's tag ("[1,0]<stdout>:", "0:
- * ").
+ * NCCL_DEBUG=INFO and of whoever copied it; lines may bear a launcher's tag: "[1,0]<stdout>:" or
+ * "0: ".
  *
  * Sizes. nccl-tests prints the larger of what a rank sends and receives in all: n of
  * costmodel/cluster/collective.h. OSU prints what a rank gives to an allgather and to each peer of

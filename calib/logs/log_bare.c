@@ -27,7 +27,7 @@ struct title {
     int ranks;        /* that the benchmark needs; 0: any */
 };
 
-/* What stands between the library and "Latency Test". */
+/* The words between the library and "Latency Test". */
 static const struct title titles[] = {
     {"Allreduce", "all_reduce", false, 0},
     {"Allgather", "all_gather", true, 0},
@@ -59,7 +59,7 @@ static const char *why_unpriced(const char *title)
     return "this operation has no price in a cluster file";
 }
 
-/* "Allgather Latency Test" without its last words; false: it does not end so. */
+/* Takes the collective of "Allgather Latency Test"; false: the title does not end so. */
 static bool take_title(struct sbp_log_run *run, const char *title)
 {
     static const char END[] = "Latency Test";
@@ -80,7 +80,7 @@ static bool take_title(struct sbp_log_run *run, const char *title)
     return false;
 }
 
-/* "MPI", "MPI-CUDA", "NCCL", "RCCL-ROCM"; others are one-sided or of other models. */
+/* Whether a library sends two-sided: "MPI", "MPI-CUDA", "NCCL", "RCCL-ROCM". */
 static bool is_two_sided(struct sbp_log_word library)
 {
     static const char *const names[] = {"MPI", "NCCL", "RCCL", "XCCL"};
@@ -114,7 +114,7 @@ static enum sbp_status begin(struct sbp_log_scan *scan, const char *rest, int nu
     return SBP_OK;
 }
 
-/* The same benchmark over another datatype. */
+/* Begins a table of its own where the head repeats, for another datatype. */
 static enum sbp_status take_head(struct sbp_log_scan *scan, struct sbp_log_run *run, int number)
 {
     if (run->row_count > 0) {
@@ -134,7 +134,7 @@ static enum sbp_status take_head(struct sbp_log_scan *scan, struct sbp_log_run *
     return SBP_OK;
 }
 
-/* Size and average, perhaps more numbers, "Pass" or "Fail". */
+/* Reads size and average, perhaps more numbers, "Pass" or "Fail". */
 static bool read_row(const char *line, int number, struct sbp_log_row *row)
 {
     struct sbp_log_word word[16];
@@ -153,8 +153,8 @@ static bool read_row(const char *line, int number, struct sbp_log_row *row)
     return true;
 }
 
-/* "1024    nan": a size and what was to be its time; launchers' own lines begin with numbers, too.
- */
+/* Whether a line is a size and a broken time, "1024    nan"; launchers' own lines begin with
+ * numbers, too. */
 static bool is_broken_row(const char *line)
 {
     struct sbp_log_word word[2];
@@ -190,7 +190,7 @@ enum sbp_status sbp_log_osu_line(struct sbp_log_scan *scan, const char *line, in
     "framework,version,device,op_name,kernel_source,nccl_dtype,num_gpus,message_size,latency"
 enum { VERSION = 1, OPERATION = 3, TYPE = 5, DEVICES, ELEMENTS, LATENCY, FIELDS };
 
-/* Fields between commas, none quoted; false: not as many as the head has. */
+/* Splits at commas, none quoted; false: not as many fields as the head has. */
 static bool split_fields(const char *line, struct sbp_log_word *field)
 {
     const char *at = line;
@@ -203,7 +203,7 @@ static bool split_fields(const char *line, struct sbp_log_word *field)
     return *at != ',';
 }
 
-/* The run that the row goes on with: the same operation, devices and type. */
+/* The run that the row continues: the same operation, devices and type; else a new one. */
 static struct sbp_log_run *csv_run_of(struct sbp_log_scan *scan, const struct sbp_log_word *field,
                                       int number, double devices, int element_bytes)
 {
@@ -228,7 +228,7 @@ static struct sbp_log_run *csv_run_of(struct sbp_log_scan *scan, const struct sb
     return run->title == NULL || run->library == NULL ? NULL : run;
 }
 
-/* Devices, size and time; false: they are not of a run. */
+/* Reads devices, size and time; false: they are not of a run. */
 static bool read_csv_row(const struct sbp_log_word *field, struct sbp_log_row *row, double *devices)
 {
     double elements;
@@ -245,7 +245,7 @@ static bool read_csv_row(const struct sbp_log_word *field, struct sbp_log_row *r
     return true;
 }
 
-/* Begins as the row before did. */
+/* Whether a line begins as the row before did. */
 static bool is_csv_row(const struct sbp_log_csv *csv, const char *line)
 {
     const int length = csv->framework.length;

@@ -1,5 +1,5 @@
-/* Which collective a table measured: by the names of programs, or, since nccl-tests names it only
- * since June 2025, by the columns of the table. */
+/* Finds which collective a table measured: by its name, or by its columns, since nccl-tests names
+ * it only since June 2025. */
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ const struct sbp_log_collective sbp_log_collectives[] = {
     {.name = NULL},
 };
 
-/* What else people call them; compared without underscores and hyphens. */
+/* Other names in use; compared without underscores and hyphens. */
 static const struct {
     const char *other, *name;
 } others[] = {{"bcast", "broadcast"}, {"ppsendrecv", "sendrecv"}, {"a2a", "alltoall"}};
@@ -62,7 +62,7 @@ static bool is_letter(char letter)
     return isalnum((unsigned char)letter) || letter == '_' || letter == '-';
 }
 
-/* The letters and digits of a word, small: "All-Reduce_" is "allreduce". */
+/* Copies the letters and digits of a word, small: "All-Reduce_" is "allreduce". */
 static void plain(const char *at, int length, char *into, int size)
 {
     int kept = 0;
@@ -130,7 +130,7 @@ double sbp_log_factor_of(enum sbp_log_factor factor, double ranks)
 
 /* --- by columns --- */
 
-/* What the columns tell. */
+/* Facts that the columns tell. */
 struct features {
     bool is_shared; /* size is a multiple of count x element */
     bool is_sized;  /* that is known */
@@ -169,7 +169,7 @@ static struct features read_features(const struct sbp_log_run *run)
     return found;
 }
 
-/* Whether its sizes and roots are the collective's. On one rank a shared size is one rank's. */
+/* Whether sizes and roots fit the collective. On one rank a shared size is one rank's. */
 static bool fits_roughly(const struct sbp_log_collective *collective, const struct features *found)
 {
     const bool is_too_large = found->is_shared && !collective->is_shared;
@@ -195,7 +195,7 @@ static bool fits(const struct sbp_log_collective *collective, const struct featu
     return !is_ring_shift || found->is_flat;
 }
 
-/* Those are told from others by their name alone. */
+/* Whether a table without a name can be this one: two are told from others by their names alone. */
 static bool is_nameless(const struct sbp_log_collective *collective)
 {
     return strcmp(collective->name, "hypercube") != 0 && strcmp(collective->name, "alltoallv") != 0;
@@ -215,7 +215,7 @@ static bool is_one_of(unsigned candidates, const struct sbp_log_collective *coll
     return collective != NULL && (candidates >> (collective - sbp_log_collectives) & 1U) != 0;
 }
 
-/* "all_gather_n2_env1.txt", "nccl_alltoall.log": the first name of a collective in the file's. */
+/* Finds the first name of a collective in a file's name, as in "all_gather_n2_env1.txt". */
 static const struct sbp_log_collective *named_by_file(const char *path)
 {
     const char *name = sbp_file_name(path);
@@ -241,7 +241,7 @@ static void list_names(unsigned candidates, char *text, size_t size)
 #define REFUSE(line_of, reason_of, ...)                                                            \
     sbp_log_add_note(logs, logs->table[table].file, table, (line_of), (reason_of), __VA_ARGS__)
 
-/* Without a name of its own. */
+/* Guesses the collective of a table that does not name it. */
 static enum sbp_status guess(struct sbp_logs *logs, int table, const struct sbp_log_run *run,
                              const struct features *found,
                              const struct sbp_log_collective **collective)

@@ -179,7 +179,7 @@ enum sbp_status sbp_log_scan_json(struct sbp_log_scan *scan, const char *text);
 /* A line of nccl-tests, or whatever stands between its lines (log_nccl.c). */
 struct sbp_log_columns {
     bool is_known;
-    bool has_redop, has_root, has_wrong, is_ms, counts_wrong;
+    bool has_redop, has_root, has_wrong, is_ms;
     int halves, width; /* cells of a half */
 };
 struct sbp_log_pending { /* a row that other output cut in two */

@@ -1,7 +1,5 @@
-/* A file on its way in: the runs that readers find in it, with their rows and devices, what whoever
- * keeps the file says about it, and the notes on what is wrong. Readers and judges both build on
- * it.
- */
+/* Collects what a file holds: the runs that readers find, with their rows and devices, the lines of
+ * whoever keeps the file, and notes on faults. Readers and judges both build on it. */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>

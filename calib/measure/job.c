@@ -178,7 +178,7 @@ enum sbp_status sbp_job_print_plan(const struct sbp_measure_job *job, FILE *out,
 
 /* --- the script --- */
 
-/* A shell takes it as it is. */
+/* Whether a shell takes the name literally. */
 static bool is_plain(const char *name)
 {
     for (; *name != '\0'; name++)
@@ -215,7 +215,7 @@ static void add_collectives(struct sbp_text *text, unsigned kinds)
         }
 }
 
-/* What was said beside sizes, time and order, and what comes of it is not the default. */
+/* Adds the options that matter beside sizes, time and order, where they are not the default. */
 static void add_options(struct sbp_text *text, const struct sbp_measure_settings *settings)
 {
     add_collectives(text, settings->kinds);

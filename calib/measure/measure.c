@@ -2,16 +2,17 @@
 
 #include <stdlib.h>
 #include <string.h>
-
 #include "base/clock.h"
 #include "base/math/stats.h"
+#include "base/arena.h"
+#include "base/text.h"
 #include "calib/measure/perform.h"
 
 #define CELL_SHARES      4
 #define PROGRESS_LINES_S 30
 #define PAIR_REPEATS     9
-/* Of the repeats of a pair: low, since a link that is slow is slow every time, and a rank that
- * waits for a core is not. */
+/* The repeat of a pair that counts, from the fastest: a low one, since a slow link is slow every
+ * time, while a rank that waits for a core is not. */
 #define PAIR_QUANTILE 2
 
 struct pass {
@@ -30,7 +31,7 @@ struct pass {
 
 /* --- one cell --- */
 
-/* The slowest rank by the ranks' own medians, against the middle one. */
+/* Finds the slowest rank by the ranks' own medians, and how it compares with the middle one. */
 static enum sbp_status find_slowest(const struct pass *pass, double *own, int count,
                                     struct sbp_result *result, struct sbp_diag *diag)
 {
@@ -65,7 +66,7 @@ static enum sbp_status measure_samples(struct pass *pass, double cap_s, struct s
     return find_slowest(pass, own, samples->count, result, diag);
 }
 
-/* The lower rank of each pair has timed it. */
+/* Times a round of pairs; the lower rank of each pair has its time. */
 static enum sbp_status measure_pairs(struct pass *pass, struct sbp_result *result,
                                      struct sbp_diag *diag)
 {
@@ -121,7 +122,8 @@ static bool is_done(const struct pass *pass, int run, int cell)
     return pass->done[(size_t)run * (size_t)pass->by->sweep->count + (size_t)cell] > 0;
 }
 
-/* What is left takes what it took before, or what cells took on average; the budget at most. */
+/* Estimates the time left: each cell takes as long as before, or the average of all; at most the
+ * budget. */
 static double time_left(const struct pass *pass, int run, const int *order, int at)
 {
     const struct sbp_sample_sweep *sweep = pass->by->sweep;
@@ -152,7 +154,7 @@ static void show(struct pass *pass, int run, const int *order, int at)
 
 /* --- runs --- */
 
-/* What of a run is not done yet, until deadline_s. */
+/* Measures the cells of a run that are not done yet, until deadline_s. */
 static enum sbp_status measure_run(struct pass *pass, int run, double deadline_s, int *order,
                                    struct sbp_diag *diag)
 {
@@ -170,15 +172,16 @@ static enum sbp_status measure_run(struct pass *pass, int run, double deadline_s
     return SBP_OK;
 }
 
-/* The first run may take half of the time, the others share the rest: repeats of what counts most
- * come before the rest of a run that would take all of the time. */
+/* The first run may take half of the time; the others share the rest, so that repeats of the most
+ * important cells come before the less important ones of a first run that would take all of the
+ * time. */
 static double deadline_of(const struct pass *pass, int run)
 {
     const int runs = pass->by->runs;
     return runs == 1 ? pass->budget_s : pass->budget_s * (0.5 + 0.5 * run / (double)(runs - 1));
 }
 
-/* All ranks agree on the time and on what rank 0 has from before. */
+/* Lets all ranks agree on the time and on the cells that rank 0 has from before. */
 static enum sbp_status agree(struct pass *pass, struct sbp_diag *diag)
 {
     const struct sbp_measuring *by = pass->by;
@@ -214,11 +217,12 @@ enum sbp_status sbp_measure(const struct sbp_measuring *measuring, bool *finishe
     const size_t ranks = (size_t)measuring->placement->ranks;
     SBP_TRY(sbp_perform_open(&pass.performer, measuring->ranks, measuring->compute,
                              measuring->placement, measuring->sweep, diag));
-    int *order = calloc(cells, sizeof *order);
-    pass.done = calloc(cells * (size_t)measuring->runs, sizeof *pass.done);
-    pass.took_s = calloc(cells, sizeof *pass.took_s);
-    pass.gathered = calloc(ranks, sizeof *pass.gathered);
-    pass.pair = calloc(ranks, sizeof *pass.pair);
+    struct sbp_arena arena = {0};
+    int *order = SBP_NEW(&arena, int, cells);
+    pass.done = SBP_NEW(&arena, double, cells *(size_t)measuring->runs);
+    pass.took_s = SBP_NEW(&arena, double, cells);
+    pass.gathered = SBP_NEW(&arena, double, ranks);
+    pass.pair = SBP_NEW(&arena, struct sbp_sample_pair, ranks);
     sbp_progress_start(&pass.progress);
     pass.progress.line_interval_s = PROGRESS_LINES_S;
     enum sbp_status status;
@@ -228,11 +232,7 @@ enum sbp_status sbp_measure(const struct sbp_measuring *measuring, bool *finishe
     else
         status = measure_all(&pass, order, finished, diag);
     sbp_progress_end(&pass.progress);
-    free(pass.pair);
-    free(pass.gathered);
-    free(pass.took_s);
-    free(pass.done);
-    free(order);
+    sbp_arena_free(&arena);
     sbp_perform_close(&pass.performer);
     return status;
 }

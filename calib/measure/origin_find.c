@@ -49,7 +49,7 @@ enum sbp_status sbp_origin_find_placement(const struct sbp_sampler *sampler,
 
 /* --- hosts and software --- */
 
-/* The processor's name as Linux gives it, "unknown" elsewhere. */
+/* Reads the processor's name as Linux gives it, "unknown" elsewhere. */
 static void find_cpu(char *cpu, size_t size)
 {
     (void)snprintf(cpu, size, "unknown");

@@ -15,7 +15,7 @@ static int *group_of(const struct sbp_performer *performer, int nodes, int ranks
     return &performer->group[nodes * stride + ranks_per_node];
 }
 
-/* Half the time of a message there and back; the answering rank times nothing. */
+/* Times half a message there and back; the answering rank times nothing. */
 static enum sbp_status bounce(const struct sbp_performer *performer, int first, int last,
                               int64_t bytes, double *time_s)
 {
@@ -120,7 +120,7 @@ enum sbp_status sbp_perform(void *context, double *time_s, struct sbp_diag *diag
 
 /* --- setting up --- */
 
-/* This rank's group of one shape; ranks (nodes x ranks_per_node) is scratch. */
+/* Makes this rank's group of one shape; ranks (nodes x ranks_per_node) is scratch. */
 static enum sbp_status make_group(struct sbp_performer *performer, int nodes, int ranks_per_node,
                                   int key, int *ranks)
 {
@@ -141,7 +141,7 @@ static enum sbp_status make_group(struct sbp_performer *performer, int nodes, in
                                        key + node_set * blocks + block, group);
 }
 
-/* All shapes that cells ask for, each group under a key of its own. */
+/* Makes the groups of all shapes that cells ask for, each under a key of its own. */
 static enum sbp_status make_groups(struct sbp_performer *performer, int *ranks)
 {
     const struct sbp_sweep_options *options = &performer->sweep->options;

@@ -15,7 +15,7 @@
 
 /* --- before measuring --- */
 
-/* Finds out before the measurements, not after them, that the result cannot be written. */
+/* Fails before the measurements, not after them, where the result cannot be written. */
 static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
 {
     struct stat file;
@@ -32,7 +32,7 @@ static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-/* Before the measurements, which may write over it. */
+/* Reads the older samples before the measurements, which may write over them. */
 static enum sbp_status read_older(struct sbp_calibration_session *session)
 {
     char path[SBP_PATH_BYTES];
@@ -74,7 +74,7 @@ static enum sbp_status agree(const struct sbp_sampler *sampler, bool mine, bool 
 
 /* --- measuring --- */
 
-/* One rank's. */
+/* The state of one rank. */
 struct part {
     struct sbp_calibration_session *session;
     struct sbp_endpoint ranks; /* whose calls are timed */

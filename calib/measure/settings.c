@@ -85,7 +85,7 @@ static const struct sbp_option option_table[] = {
     {.name = NULL},
 };
 
-/* What only several options together make wrong. */
+/* Refuses options that only together are wrong. */
 static enum sbp_status check_settings(const struct sbp_measure_settings *settings,
                                       struct sbp_diag *diag)
 {

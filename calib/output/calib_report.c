@@ -139,7 +139,7 @@ static void add_error_cells(struct sbp_table *table, const struct sbp_fit_error 
     sbp_table_cell(table, "%.2f", error->ratio);
 }
 
-/* Alpha, the bandwidth 1/beta and the median error of a kind's own fit. */
+/* Adds alpha, the bandwidth 1/beta and the median error of a kind's own fit. */
 static void add_alone_cells(struct sbp_table *table, const struct sbp_fit *alone)
 {
     char text[UNIT];
@@ -178,7 +178,7 @@ static enum sbp_status print_collectives(const struct sbp_calibrated *calibrated
     return status;
 }
 
-/* The three ways to weigh the errors, the one that the cluster file gets marked. */
+/* Prints the three ways to weigh the errors and marks the one that the cluster file gets. */
 static enum sbp_status print_fits(const struct sbp_calibrated *calibrated, FILE *out)
 {
     static const char *const titles[] = {

@@ -91,10 +91,10 @@ static void put_level(struct cJSON *levels, const char *name, int size,
     sbp_json_put_text(at, "source", source, failed);
 }
 
-/* Nodes where groups over several nodes were measured, then devices. link: the preset whose link
- * within a node counts where no group within one was measured; NULL: then the level between nodes
- * does. nodes: of the cluster, 0: the most that were measured; device: the innermost level's name.
- */
+/* Lists the level of nodes where groups over several nodes were measured, then that of devices.
+ * link: the preset whose link counts where no group within a node was measured; NULL: the level
+ * between nodes counts. nodes: of the cluster, 0: the most that were measured. device: the
+ * innermost level's name. */
 static struct cJSON *levels_json(const struct sbp_network_fit *fit, const struct sbp_preset *link,
                                  int nodes, const char *device)
 {
@@ -122,7 +122,7 @@ static struct cJSON *levels_json(const struct sbp_network_fit *fit, const struct
 
 /* --- device --- */
 
-/* The members that measured devices and presets share; name NULL: none. */
+/* Puts the members that measured devices and presets share; name NULL: none. */
 static struct cJSON *put_device(struct cJSON *root, const char *name, int64_t memory_bytes,
                                 const double flops[SBP_TYPES], double memory_bytes_per_s,
                                 bool *failed)
@@ -323,17 +323,13 @@ static void put_calibration(struct cJSON *measured, const struct sbp_calibration
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
     const bool crowded = sbp_calibrate_is_crowded(calibration);
-    sbp_json_put_text(measured, "date", origin->date, failed);
-    sbp_json_put_text(measured, "command", origin->command, failed);
-    sbp_json_put_text(measured, "version", origin->version, failed);
-    sbp_json_put_text(measured, "compiler", origin->compiler, failed);
-    sbp_json_put_text(measured, "host", origin->host, failed);
-    sbp_json_put_text(measured, "system", origin->system, failed);
-    sbp_json_put_text(measured, "cpu", origin->cpu, failed);
-    sbp_json_put_text(measured, "backend", origin->backend, failed);
-    sbp_json_put_text(measured, "library", origin->library, failed);
-    sbp_json_put_text(measured, "driver", origin->driver, failed);
-    sbp_json_put_text(measured, "binding", origin->binding, failed);
+    const char *const words[][2] = {
+        {"date", origin->date},         {"command", origin->command}, {"version", origin->version},
+        {"compiler", origin->compiler}, {"host", origin->host},       {"system", origin->system},
+        {"cpu", origin->cpu},           {"backend", origin->backend}, {"library", origin->library},
+        {"driver", origin->driver},     {"binding", origin->binding}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        sbp_json_put_text(measured, words[i][0], words[i][1], failed);
     if (origin->launcher[0] != '\0')
         sbp_json_put_text(measured, "launcher", origin->launcher, failed);
     if (origin->job[0] != '\0')

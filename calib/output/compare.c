@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "calib/samples/points.h"
 
-/* One of the two, as its last chain of sessions says. */
+/* One of the two calibrations: the last chain of sessions in its file. */
 struct side {
     const struct sbp_record *record;
     const struct sbp_calibration_origin *origin;
@@ -52,7 +52,7 @@ static bool has_line(const char *lines, const char *line, size_t length)
     return false;
 }
 
-/* Lines of one that the other has not. */
+/* Prints the lines of one that the other lacks. */
 static bool print_missing(const char *lines, const char *other, char sign, FILE *out)
 {
     bool done = true;
@@ -89,17 +89,11 @@ static bool print_origins(const struct sbp_calibration_origin *older,
 
 /* --- collectives --- */
 
-static bool is_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
-{
-    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
-           a->groups == b->groups;
-}
-
 static const struct sbp_measured_point *find_point(const struct side *side,
                                                    const struct sbp_measured_point *like)
 {
     for (int i = side->first; i < side->measured.count; i++)
-        if (is_same_series(&side->measured.point[i], like) &&
+        if (sbp_points_same_series(&side->measured.point[i], like) &&
             side->measured.point[i].bytes == like->bytes)
             return &side->measured.point[i];
     return NULL;
@@ -143,7 +137,8 @@ static void add_series(struct sbp_table *table, const struct sbp_measured_point 
                    sbp_format_bytes(series->worst_bytes, bytes));
 }
 
-/* Series stand together and in order; *only_newer: points that the older one has not. */
+/* Adds a row for each series of sizes, which stand together; *only_newer counts points that the
+ * older calibration lacks. */
 static void fill_table(const struct side *older, const struct side *newer, double *ratio,
                        struct sbp_table *table, int *compared, int *only_newer)
 {
@@ -151,8 +146,8 @@ static void fill_table(const struct side *older, const struct side *newer, doubl
     for (int first = newer->first, end; first < measured->count; first = end) {
         const struct sbp_measured_point *of = &measured->point[first];
         struct series series = {.ratio = ratio};
-        for (end = first; end < measured->count && is_same_series(of, &measured->point[end]);
-             end++) {
+        for (end = first;
+             end < measured->count && sbp_points_same_series(of, &measured->point[end]); end++) {
             const struct sbp_measured_point *point = find_point(older, &measured->point[end]);
             if (point == NULL)
                 ++*only_newer;
@@ -189,7 +184,7 @@ static enum sbp_status print_points(const struct side *older, const struct side 
 
 /* --- compute --- */
 
-/* Median over the products that both have of new time / old time; 0: none. */
+/* The median of new time / old time over the products that both have; 0: none. */
 static double product_ratio(const struct sbp_compute_times *older,
                             const struct sbp_compute_times *newer, int *count)
 {

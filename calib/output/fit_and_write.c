@@ -20,7 +20,7 @@ bool sbp_fit_and_write_set_output(void *field, const char *name)
     return length > 0 && (length < cut || strcmp(name + length - cut, lines) != 0);
 }
 
-/* network: NULL, or the curves. */
+/* Writes and prints by the options. network: the curves; NULL: alpha and beta alone. */
 static enum sbp_status write_and_print(const struct sbp_calibration *found,
                                        const struct sbp_calibrated_network *network,
                                        const struct sbp_fit_and_write_options *options,

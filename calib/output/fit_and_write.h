@@ -1,6 +1,5 @@
-/* The end of a calibration: fits what a file of samples holds, writes the cluster file and prints
- * it. It asks the samples alone, so that they can be fitted again in another way, anywhere.
- */
+/* Ends a calibration: fits the samples, writes the cluster file and prints it. The file of samples
+ * is the only input, so that anybody can fit them again in another way. */
 #ifndef SBP_CALIB_OUTPUT_FIT_AND_WRITE_H
 #define SBP_CALIB_OUTPUT_FIT_AND_WRITE_H
 
@@ -21,14 +20,14 @@ struct sbp_fit_and_write_options {
     bool json, quiet; /* print the cluster file, or nothing, instead of tables */
 };
 
-/* Of the option -o: a file name that is not of samples, which nothing may overwrite. */
+/* Sets the option -o; refuses names of sample files, which must not be overwritten. */
 bool sbp_fit_and_write_set_output(void *field, const char *name);
 #define SBP_FIT_AND_WRITE_OUTPUT                                                                   \
     .set = sbp_fit_and_write_set_output,                                                           \
     .legal = "a file name that does not end in .jsonl, as samples "                                \
              "do"
 
-/* Most that options take of a cluster. */
+/* The largest cluster that options accept. */
 #define SBP_MOST_NODES          1000000
 #define SBP_MOST_RANKS_PER_NODE 1024
 

@@ -90,7 +90,7 @@ void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_
 
 /* --- compute --- */
 
-/* The rank that was slowest, by SBP_SLOW_COMPUTE, at the most products and copies; -1. */
+/* The rank that was slowest, by SBP_SLOW_COMPUTE, at the most products and copies; -1: none. */
 static int find_slow_computer(const struct sbp_record *record, int ranks, int *times, int *cells,
                               double *ratio)
 {
@@ -154,7 +154,7 @@ struct links {
     bool *is_slow;  /* (ranks) */
 };
 
-/* By ranks, the least time first. */
+/* Orders pairs by their ranks, the least time first. */
 static int compare_pairs(const void *left, const void *right)
 {
     const struct sbp_sample_pair *x = left, *y = right;
@@ -165,7 +165,7 @@ static int compare_pairs(const void *left, const void *right)
     return (x->time_s > y->time_s) - (x->time_s < y->time_s);
 }
 
-/* One of each link that enough runs have, its least time. */
+/* Keeps one pair of each link that enough runs have, with its least time. */
 static void merge_links(struct links *links)
 {
     int kept = 0;
@@ -208,7 +208,7 @@ static void list_links(const struct sbp_record *record, bool between_nodes, int6
     }
 }
 
-/* The best time of a rank's links; their number. */
+/* Finds the best time of a rank's links; returns how many it has. */
 static int best_of(const struct links *links, int rank, double *best_s)
 {
     int count = 0;
@@ -221,7 +221,8 @@ static int best_of(const struct links *links, int rank, double *best_s)
     return count;
 }
 
-/* The worst time of the other links of a link's ends, slow ranks left out; their number. */
+/* Finds the worst time among the other links of a link's ends, without slow ranks; returns how many
+ * there are. */
 static int worst_beside(const struct links *links, const struct sbp_sample_pair *link,
                         double *worst_s)
 {
@@ -324,7 +325,7 @@ static int count_pairs(const struct sbp_record *record)
     return count;
 }
 
-/* The sizes that pairs were timed at, longest first: the next below `below`. */
+/* The largest size below `below` that pairs were timed at; 0: none. */
 static int64_t next_size(const struct sbp_record *record, int64_t below)
 {
     int64_t next = 0;
@@ -359,21 +360,19 @@ enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crow
     if (placement->ranks == 0)
         return SBP_OK;
     const size_t most = (size_t)count_pairs(record) + 1;
+    struct sbp_arena arena = {0};
     struct links links = {.placement = placement,
                           .least_runs = crowded ? 2 : 1,
-                          .pair = calloc(most, sizeof *links.pair),
-                          .scratch = calloc(most, sizeof *links.scratch),
-                          .runs = calloc(most, sizeof *links.runs),
-                          .is_slow = calloc((size_t)placement->ranks, sizeof *links.is_slow)};
+                          .pair = SBP_NEW(&arena, struct sbp_sample_pair, most),
+                          .scratch = SBP_NEW(&arena, double, most),
+                          .runs = SBP_NEW(&arena, int, most),
+                          .is_slow = SBP_NEW(&arena, bool, placement->ranks)};
     enum sbp_status status = SBP_OK;
     if (links.pair == NULL || links.scratch == NULL || links.runs == NULL || links.is_slow == NULL)
         status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for %zu pairs", most);
     else
         look_at_links(record, crowded, &links, findings);
-    free(links.is_slow);
-    free(links.runs);
-    free(links.scratch);
-    free(links.pair);
+    sbp_arena_free(&arena);
     return status;
 }
 

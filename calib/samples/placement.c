@@ -14,7 +14,7 @@ void sbp_placement_free(struct sbp_rank_placement *placement)
     *placement = (struct sbp_rank_placement){0};
 }
 
-/* Numbers of nodes are given; counts their ranks and gives each its place. */
+/* Counts the ranks of each node and gives each rank its place, by placement->node. */
 static bool fill_places(struct sbp_rank_placement *placement)
 {
     int *count = calloc((size_t)placement->nodes, sizeof *count);
@@ -33,8 +33,8 @@ static bool fill_places(struct sbp_rank_placement *placement)
     return true;
 }
 
-/* host (ranks) -> node (ranks), and first (ranks): each node's first rank; the number of nodes.
- * Quadratic in nodes, linear in ranks. */
+/* Numbers the nodes: node (ranks) from host (ranks), and first (ranks), each node's first rank;
+ * returns how many. Quadratic in nodes, linear in ranks. */
 static int number_nodes(char (*host)[SBP_HOST_NAME], int ranks, int *node, int *first)
 {
     int nodes = 0;

@@ -16,6 +16,12 @@ void sbp_points_free(struct sbp_measured *measured)
     *measured = (struct sbp_measured){.count = 0};
 }
 
+bool sbp_points_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
+{
+    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
+           a->groups == b->groups;
+}
+
 /* --- results of a cell side by side --- */
 
 struct sorted {
@@ -29,7 +35,7 @@ static int chain_of(const struct sbp_record *record, const struct sbp_result *re
     return record->session[result->session].chain;
 }
 
-/* Their record stands in the first field of what qsort moves, so that no global is needed. */
+/* qsort moves the record with each result, so that comparing needs no global. */
 struct place {
     const struct sbp_record *record;
     const struct sbp_result *result;
@@ -53,20 +59,17 @@ static bool sort_results(const struct sbp_record *record, struct sbp_arena *aren
                          struct sorted *sorted)
 {
     const size_t count = (size_t)record->result_count;
-    struct place *places = calloc(count + 1, sizeof *places);
+    struct place *places = SBP_NEW(arena, struct place, count);
     sorted->record = record;
     sorted->count = record->result_count;
     sorted->result = SBP_NEW(arena, const struct sbp_result *, count);
-    if (places == NULL || sorted->result == NULL) {
-        free(places);
+    if (places == NULL || sorted->result == NULL)
         return false;
-    }
     for (size_t i = 0; i < count; i++)
         places[i] = (struct place){record, &record->result[i]};
     qsort(places, count, sizeof *places, compare_places);
     for (size_t i = 0; i < count; i++)
         sorted->result[i] = places[i].result;
-    free(places);
     return true;
 }
 
@@ -127,7 +130,8 @@ static double time_of(const struct sbp_result *result, enum sbp_statistic statis
     return least_s;
 }
 
-/* Times of a cell's runs first .. end - 1, of good ones or of all; the number of them. */
+/* Lists the times of a cell's results first .. end - 1, of good runs or of all; returns how many.
+ */
 static int list_times(const struct sorted *sorted, const struct sbp_sample_runs *runs, int first,
                       int end, bool all, enum sbp_statistic statistic, double *time_s)
 {
@@ -142,14 +146,14 @@ static int list_times(const struct sorted *sorted, const struct sbp_sample_runs 
     return count;
 }
 
-/* What the others say: the middle one of three and more, the faster one of two. */
+/* The time by which a run is judged: the middle one of three and more, the faster one of two. */
 static double reference_of(double *time_s, int count)
 {
     return count >= LEAST_RUNS ? sbp_median(time_s, count) : fmin(time_s[0], time_s[count - 1]);
 }
 
-/* How many times as long as the others say each cell of one run took: its ratios, and whether three
- * runs and more could be compared. */
+/* Lists, for each cell of one run, its time over that of all runs; *can_tell: most of the cells
+ * have three runs or more. */
 static int list_ratios(const struct sorted *sorted, const struct sbp_sample_runs *runs,
                        const struct sbp_sample_run *run, double *time_s, double *ratio,
                        bool *can_tell)
@@ -190,7 +194,8 @@ static void judge_runs(const struct sorted *sorted, struct sbp_sample_runs *runs
 
 /* --- points --- */
 
-/* The time over those of some runs and half their range, or half the interval of the only one. */
+/* Sums up times of runs into a point: its time, and as spread half their range, or half the
+ * interval of the only one. */
 static void sum_up(const struct sorted *sorted, int first, int end, enum sbp_statistic statistic,
                    double *time_s, int count, struct sbp_measured_point *point)
 {
@@ -245,13 +250,7 @@ static int compare_cells(const void *left, const void *right)
     return 0;
 }
 
-static bool same_cell(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
-{
-    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
-           a->groups == b->groups && a->bytes == b->bytes;
-}
-
-/* Chains of sessions are runs like others where the least counts. */
+/* With SBP_OF_LEAST all chains of sessions give a cell the same time, the least of them. */
 static bool share_least(struct sbp_measured *measured)
 {
     struct sbp_measured_point **point =
@@ -262,7 +261,8 @@ static bool share_least(struct sbp_measured *measured)
         point[i] = &measured->point[i];
     qsort(point, (size_t)measured->count, sizeof *point, compare_cells);
     for (int i = 1; i < measured->count; i++)
-        if (same_cell(point[i], point[i - 1]))
+        if (sbp_points_same_series(point[i], point[i - 1]) &&
+            point[i]->bytes == point[i - 1]->bytes)
             point[i]->time_s = point[i - 1]->time_s;
     return true;
 }
@@ -306,7 +306,8 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
     *runs = (struct sbp_sample_runs){.count = 0};
     const size_t count = (size_t)record->result_count;
     struct sorted sorted;
-    double *time_s = calloc(count + 1, sizeof *time_s), *ratio = calloc(count + 1, sizeof *ratio);
+    double *time_s = SBP_NEW(&measured->arena, double, count);
+    double *ratio = SBP_NEW(&measured->arena, double, count);
     measured->point = SBP_NEW(&measured->arena, struct sbp_measured_point, count);
     bool done = time_s != NULL && ratio != NULL && measured->point != NULL &&
                 sort_results(record, &measured->arena, &sorted) &&
@@ -316,8 +317,6 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
         add_points(&sorted, runs, statistic, time_s, measured);
         done = statistic != SBP_OF_LEAST || share_least(measured);
     }
-    free(ratio);
-    free(time_s);
     if (done)
         return SBP_OK;
     sbp_points_free(measured);
@@ -340,7 +339,7 @@ static struct sbp_samples *find_product(const struct sbp_cell *cell,
     return &times->samples[++times->gemm_count];
 }
 
-/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed: the last size
+/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed; the last size
  * counts. */
 static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_compute_times *times)
 {

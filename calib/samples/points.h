@@ -49,6 +49,8 @@ struct sbp_measured {
 };
 
 void sbp_points_free(struct sbp_measured *measured);
+/* Whether two points differ in size and time alone. */
+bool sbp_points_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b);
 
 #define SBP_BAD_RUN 1.25
 

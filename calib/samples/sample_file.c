@@ -14,7 +14,7 @@
 
 /* --- writing --- */
 
-/* Text as a JSON string; control characters become blanks, which no setting needs. */
+/* Adds text as a JSON string; control characters become blanks, which no setting needs. */
 static void add_quoted(struct sbp_text *text, const char *value)
 {
     sbp_text_add(text, "\"");
@@ -47,7 +47,7 @@ static void add_settings(struct sbp_text *text, const char *settings)
     sbp_text_add(text, "]");
 }
 
-/* The words of an origin and where each is kept. */
+/* The fields of an origin that are kept as words of the same name. */
 #define WORDS(X)                                                                                   \
     X(date)                                                                                        \
     X(host)                                                                                        \
@@ -132,7 +132,7 @@ static enum sbp_status no_memory(const struct reader *reader)
     return sbp_fail(reader->diag, SBP_E_MEMORY, "%s: out of memory", reader->record->path);
 }
 
-/* A copy with room for twice as many: all of a record lives in its arena. NULL: no memory. */
+/* Copies an array to twice the room, in the arena that owns the record. NULL: no memory. */
 static void *grown(struct sbp_arena *arena, const void *old, int count, size_t size, int *room)
 {
     *room = *room == 0 ? 16 : 2 * *room;
@@ -156,7 +156,7 @@ static enum sbp_status get_int(const struct sbp_json *object, const char *key, i
     return SBP_OK;
 }
 
-/* A string of any length; cut to the field. Absent: left empty. */
+/* Reads a string of any length and cuts it to the field; absent, the field stays empty. */
 static enum sbp_status get_word(const struct sbp_json *object, const char *key, char *value,
                                 size_t size)
 {

@@ -20,7 +20,7 @@ static enum sbp_status refuse_io(const struct sbp_sample_writer *writer, struct 
     return sbp_fail(diag, SBP_E_IO, "%s: cannot be written: %s", writer->path, strerror(errno));
 }
 
-/* Takes the text. A line goes out in one call, so that only the last can be torn. */
+/* Writes the text and frees it. A line goes out in one call, so that only the last can be torn. */
 static enum sbp_status append(struct sbp_sample_writer *writer, struct sbp_text *text, bool sync,
                               struct sbp_diag *diag)
 {
@@ -68,7 +68,7 @@ static int compare_cells(const void *left, const void *right)
     return sbp_cell_compare(*a, *b);
 }
 
-/* Marks what the last chain of a record has measured. */
+/* Marks the cells that the last chain of a record has measured. */
 static enum sbp_status mark_done(struct sbp_sample_writer *writer, const struct sbp_record *record,
                                  const struct sbp_sample_sweep *sweep, int runs,
                                  struct sbp_diag *diag)
@@ -106,7 +106,7 @@ static bool is_same(const struct sbp_calibration_origin *a, const struct sbp_cal
            a->runs == b->runs && a->seed == b->seed && strcmp(a->backend, b->backend) == 0;
 }
 
-/* Whether nothing else stands there than the beginning of a first line. */
+/* Whether the text is no more than the beginning of a first line. */
 static bool is_barely_begun(const char *text, size_t length)
 {
     static const char begin[] = SBP_SAMPLE_FILE_BEGIN;
@@ -114,7 +114,7 @@ static bool is_barely_begun(const char *text, size_t length)
     return memchr(text, '\n', length) == NULL && memcmp(text, begin, most) == 0;
 }
 
-/* An unfinished calibration that has measured something: goes on with it, or refuses. */
+/* Resumes an unfinished calibration that has measured something, or refuses. */
 static enum sbp_status look_at_record(struct sbp_sample_writer *writer,
                                       const struct sbp_record *record,
                                       const struct sbp_calibration_origin *origin,
@@ -140,8 +140,8 @@ static enum sbp_status look_at_record(struct sbp_sample_writer *writer,
     return mark_done(writer, record, sweep, origin->runs, diag);
 }
 
-/* What a killed program left before its first line was whole counts as no file; what is no file of
- * samples is nobody's to drop. */
+/* A first line that a killed program left torn counts as no file. A file of anything else is
+ * refused, since it may be of use to somebody. */
 static enum sbp_status look_at_older(struct sbp_sample_writer *writer,
                                      const struct sbp_calibration_origin *origin,
                                      const struct sbp_sample_sweep *sweep, size_t *keep_bytes,
@@ -169,7 +169,7 @@ static enum sbp_status look_at_older(struct sbp_sample_writer *writer,
     return status;
 }
 
-/* Times of other wires or of another kind of device are not of what is measured now. */
+/* Refuses to merge times of another backend or kind of device. */
 static enum sbp_status check_merged(const char *path, const struct sbp_record *record,
                                     const struct sbp_calibration_origin *origin,
                                     struct sbp_diag *diag)
@@ -206,8 +206,8 @@ static enum sbp_status add_merged(const char *path, const struct sbp_calibration
     return status;
 }
 
-/* What stands in a new file when it comes to be: the samples to merge and the session's line. So a
- * file is never there without a session. */
+/* Makes a new file in one piece, the samples to merge and the session's line, so that a file never
+ * lies there without a session. */
 static enum sbp_status begin_file(const struct sbp_sample_writer *writer, const char *merge,
                                   const struct sbp_calibration_origin *origin,
                                   const struct sbp_text *line, struct sbp_diag *diag)
@@ -235,7 +235,7 @@ static enum sbp_status open_file(struct sbp_sample_writer *writer, size_t keep_b
     return SBP_OK;
 }
 
-/* A new file, or one more session of the one that is there. */
+/* Begins a new file, or one more session of the file that is there. */
 static enum sbp_status begin_session(struct sbp_sample_writer *writer,
                                      const struct sbp_writer_options *options,
                                      const struct sbp_calibration_origin *origin, size_t keep_bytes,

@@ -17,8 +17,8 @@ enum { KINDS = sizeof kinds / sizeof *kinds };
 
 /* --- products --- */
 
-/* First what every run times, whatever its budget; then a grid, and what layers of hidden size 768
- * and 1024 look like whole, split by column, split by row and with few tokens. */
+/* The first two are timed whatever the budget; then come a grid, and products of layers of hidden
+ * size 768 and 1024: whole, split by column, split by row, and with few tokens. */
 static const struct sbp_gemm_point cpu_shapes[] = {
     {SBP_FP32, 256, 256, 256},    {SBP_FP64, 256, 256, 256},  {SBP_FP32, 64, 64, 64},
     {SBP_FP32, 64, 64, 256},      {SBP_FP32, 64, 64, 1024},   {SBP_FP32, 64, 256, 64},
@@ -38,8 +38,9 @@ static const struct sbp_gemm_point cpu_shapes[] = {
     {SBP_FP64, 256, 3072, 768},   {SBP_FP32, 128, 8192, 768},
 };
 
-/* The same for a GPU. Most in bf16, whose shares of the peak are those of training: a grid, what
- * layers of hidden size 1024 and 4096 look like whole and split 8 ways, and a vocabulary's. */
+/* The same for a GPU, the first four whatever the budget. Most are in bf16, whose shares of the
+ * peak are those of training: a grid, products of layers of hidden size 1024 and 4096, whole and
+ * split 8 ways, and those of a vocabulary. */
 static const struct sbp_gemm_point gpu_shapes[] = {
     {SBP_BF16, 8192, 8192, 8192},  {SBP_FP16, 8192, 8192, 8192}, {SBP_FP32, 4096, 4096, 4096},
     {SBP_FP64, 4096, 4096, 4096},  {SBP_BF16, 512, 512, 512},    {SBP_BF16, 512, 512, 2048},
@@ -90,6 +91,23 @@ const struct sbp_product_list *sbp_sweep_products(enum sbp_products products)
     return &lists[products];
 }
 
+static void raise_to(int64_t *most, int64_t value)
+{
+    *most = value > *most ? value : *most;
+}
+
+void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_bytes,
+                             int64_t *a_bytes, int64_t *b_bytes)
+{
+    for (int i = 0; i < list->count; i++) {
+        const struct sbp_gemm_point *gemm = &list->shape[i];
+        const int64_t bytes = sbp_type_bytes(gemm->type);
+        raise_to(y_bytes, gemm->m * gemm->n * bytes);
+        raise_to(a_bytes, gemm->m * gemm->k * bytes);
+        raise_to(b_bytes, gemm->k * gemm->n * bytes);
+    }
+}
+
 /* --- lists of cells --- */
 
 struct list {
@@ -109,7 +127,8 @@ static void add(struct list *list, int stage, const struct sbp_cell *cell)
 
 /* --- collectives --- */
 
-/* 0: far apart, 3: every power of two. The largest message is as good as any of the first. */
+/* The stage of a size: 0 for sizes far apart, 3 for every power of two. The largest message belongs
+ * to the first stage, since it shows the bandwidth. */
 static int stage_of_size(int64_t bytes, int64_t max_bytes)
 {
     int power = 0;
@@ -120,7 +139,7 @@ static int stage_of_size(int64_t bytes, int64_t max_bytes)
     return power % 4 == 0 ? 1 : power % 2 == 0 ? 2 : 3;
 }
 
-/* The widest shape of either tier and of both. */
+/* Whether a shape is the widest within a node, between nodes, or of both. */
 static bool is_first_shape(const struct sbp_sweep_options *options, int nodes, int ranks_per_node)
 {
     const bool all_nodes = nodes == options->nodes,
@@ -149,7 +168,7 @@ static void list_sizes(struct list *list, const struct sbp_sweep_options *option
                 continue;
             cell.kind = kinds[k];
             cell.bytes = sbp_cell_whole_bytes(kinds[k], members, bytes);
-            /* Sizes below a float a member are all the same one. */
+            /* Sizes below one float a member all round to the same one. */
             if (bytes == SBP_SWEEP_LEAST_BYTES ||
                 cell.bytes > sbp_cell_whole_bytes(kinds[k], members, bytes / 2))
                 add(list, shape_stage + stage, &cell);
@@ -184,7 +203,7 @@ static void list_collectives(struct list *list, const struct sbp_sweep_options *
 
 /* --- compute and pairs --- */
 
-/* Small products first: the large ones take as long as all others together. */
+/* Small products come first, since the large ones take as long as all others together. */
 static int stage_of_product(const struct sbp_product_list *list, const struct sbp_gemm_point *gemm)
 {
     const double multiplications = (double)gemm->m * (double)gemm->n * (double)gemm->k;
@@ -211,7 +230,7 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     add(list, 1, &launch);
 }
 
-/* Rounds of a tournament in which every two of `players` meet once. */
+/* The rounds of a tournament in which every two of `players` meet once. */
 static int rounds_of(int players)
 {
     return players < 2 ? 0 : players + players % 2 - 1;
@@ -237,8 +256,8 @@ static void list_pairs(struct list *list, const struct sbp_sweep_options *option
     }
 }
 
-/* The circle method: the last of an even number stays, the others meet where their sum says. -1:
- * nobody. */
+/* Pairs players by the circle method: the last of an even number stays, the others meet where their
+ * numbers add up to the round. -1: nobody. */
 static int opponent(int players, int round, int player)
 {
     const int seats = players + players % 2 - 1; /* on the circle */
@@ -290,7 +309,7 @@ static bool is_required(const struct sbp_cell *cell)
            (cell->work != SBP_CELL_COLLECTIVE || cell->bytes <= REQUIRED_BYTES);
 }
 
-/* By stage; in the first, what is required goes first. */
+/* Sorts the cells by stage; in the first stage, the required ones go first. */
 static void sort_into(struct sbp_sample_sweep *sweep, const struct list *list)
 {
     for (int stage = 0; stage < SBP_SWEEP_STAGES; stage++) {

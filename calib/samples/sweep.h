@@ -33,6 +33,9 @@ struct sbp_product_list {
     double flops, copy_bytes_per_s;     /* that an estimate of the time assumes */
 };
 const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
+/* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on. */
+void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_bytes,
+                             int64_t *a_bytes, int64_t *b_bytes);
 
 /* How ranks lie on nodes, and up to which size to measure. */
 struct sbp_sweep_options {

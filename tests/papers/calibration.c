@@ -15,7 +15,7 @@
 
 #define MOST_SERIES 128
 #define MOST_ERRORS 8192
-/* Of a machine: beyond what no curve that rises orders; of all together: in all. */
+/* Most mis-ordered pairs: of a machine beyond the falling ones, of all machines together in all. */
 #define MOST_MIS_ORDERED 0.03
 #define MOST_OFF         0.06 /* of all together */
 
@@ -94,7 +94,7 @@ static double curve_s(const void *curve, const struct sbp_measured_group *shape,
     return sbp_shape_curve_s(curve, bytes);
 }
 
-/* What scatter there is around any curve: straight lines between neighbours, free to fall. */
+/* The scatter around any curve: straight lines between neighbours, free to fall. */
 static double straight_median(const struct sbp_network_fit *fit)
 {
     static struct tally tally;

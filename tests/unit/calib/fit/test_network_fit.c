@@ -143,14 +143,14 @@ static void test_errors(void **state)
     /* 0, 1, 2, 3, 108, 47.5, 6, 7, 8, 9 %: sorted, the 5th and 6th, and the 9th. */
     near(errors.median, 0.065, 1e-9, "median");
     near(errors.most, 0.475, 1e-9, "nine of ten");
-    /* Of 45 pairs all but that of 1 s differ; that of 16 and 32 s is wrong, and 8 fall. */
+    /* All of the 45 pairs but that of 1 s differ; that of 16 and 32 s is wrong, and 8 fall. */
     near(errors.mis_ordered, 1.0 / 44, 1e-9, "mis-ordered");
     near(errors.falling, 8.0 / 44, 1e-9, "falling");
     sbp_arena_free(&arena);
 }
 
-/* Of fewer than eight sizes each is predicted from all others, of eight the halves from each other.
- */
+/* Each of fewer than eight sizes is predicted from all others; of eight, the halves predict each
+ * other. */
 static void test_few_sizes(void **state)
 {
     (void)state;
@@ -318,7 +318,7 @@ static void test_falling(void **state)
     sbp_arena_free(&arena);
 }
 
-/* Of one group, any curve that rises mis-orders what falls and nothing else. */
+/* Any curve that rises mis-orders the falling pairs of one group and nothing else. */
 static double rising(const void *model, const struct sbp_measured_group *shape, double bytes)
 {
     (void)model;

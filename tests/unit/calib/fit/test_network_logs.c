@@ -130,7 +130,7 @@ static void test_two_nodes(void **state)
     sbp_network_fit_free(&fit);
 }
 
-/* What is shipped is what the logs come to, number by number. */
+/* Shipped clusters hold what their logs come to, number by number. */
 static void test_shipped_clusters(void **state)
 {
     (void)state;

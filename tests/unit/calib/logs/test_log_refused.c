@@ -1,4 +1,4 @@
-/* What must not enter a model: each kind of broken log is refused, or told, for its own reason. */
+/* Broken logs must not enter a model: each kind is refused, or told, for its own reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -146,7 +146,7 @@ static void test_failed(void **state)
     }
 }
 
-/* Of small messages no bandwidth shows that a time is not theirs: its other half may. */
+/* No bandwidth shows that the time of a small message is wrong; its other half may. */
 static void test_halves_that_differ(void **state)
 {
     (void)state;
@@ -550,8 +550,8 @@ static void test_rows_behind(void **state)
 }
 
 /* Two processes, each by itself, of which the second lists its devices when the first is under way.
- * What it prints behind the end of the first is of no list, so that no other line tells that it ran
- * on one node; what it prints before stands among rows of the first. */
+ * Its rows behind the end of the first are of no list, so that no other line tells that it ran on
+ * one node; its earlier rows stand among those of the first. */
 static void test_rows_of_late_copy(void **state)
 {
     (void)state;

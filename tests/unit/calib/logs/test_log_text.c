@@ -22,7 +22,7 @@ static const struct {
     {"reduce_scatter", SBP_REDUCE_SCATTER, LOG_2017}, {"broadcast", SBP_BROADCAST_COLL, LOG_2017},
     {"alltoall", SBP_ALL_TO_ALL, LOG_2021},           {"sendrecv", SBP_SEND_RECV, LOG_2021}};
 
-/* What the formula gives, as far as the halves that count are printed. */
+/* The time of the formula, as far as the halves that count are printed. */
 static double expected_s(const struct log_world *world, double size)
 {
     const double out = log_world_time_us(world, size, 0), in = log_world_time_us(world, size, 1);

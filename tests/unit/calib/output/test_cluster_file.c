@@ -208,7 +208,7 @@ static void test_too_few_samples_are_refused(void **state)
     sbp_calibrate_free(&calibration);
 }
 
-/* What was measured before the copies says nothing of memory. */
+/* A calibration that ended before its copies says nothing of memory. */
 static void test_missing_compute_is_named(void **state)
 {
     (void)state;

@@ -35,7 +35,7 @@ struct world {
     bool crowded;
 };
 
-/* Of mean 0 and deviation 1, near enough: the sum of 12 uniform numbers. */
+/* A number of mean 0 and deviation 1, near enough: the sum of 12 uniform numbers. */
 static double normal(struct sbp_random *random)
 {
     double sum = -6;

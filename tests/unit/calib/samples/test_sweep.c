@@ -74,7 +74,7 @@ static void test_cells_are_whole_and_differ(void **state)
     sbp_sweep_free(&sweep);
 }
 
-/* What is required: every kind in the widest shape of each tier, at two sizes and more. */
+/* Required cells hold every kind in the widest shape of each tier, at two sizes and more. */
 static void test_what_is_required_can_be_fitted(void **state)
 {
     (void)state;

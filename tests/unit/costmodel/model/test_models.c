@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <math.h>
 
+#include "costmodel/model/op_cost.h"
 #include "base/random.h"
 #include "base/text.h"
 #include "tests/support/model_reader.h"

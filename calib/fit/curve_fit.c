@@ -21,7 +21,7 @@ double sbp_curve_fit_s(const struct sbp_curve_fit *fit, double bytes)
 {
     struct sbp_shape_curve curve = {.segment_count = fit->segment_count};
     memcpy(curve.segment, fit->segment, sizeof curve.segment);
-    return sbp_shape_curve_s(&curve, bytes);
+    return sbp_network_curve_s(&curve, bytes);
 }
 
 /* --- one line --- */

@@ -149,7 +149,7 @@ static enum sbp_status judge_curves(struct judge *judge)
         const int from = trials.count;
         for (int i = 0; i < shape->count; i++)
             try_one(&trials, shape, i,
-                    sbp_shape_curve_s(&judge->network->curve[s], shape->sample[i].bytes));
+                    sbp_network_curve_s(&judge->network->curve[s], shape->sample[i].bytes));
         judge->quality->shape[s].in_sample = median_off(&trials, from, judge->scratch);
     }
     return sum_up(&trials, judge->arena, &judge->quality->in_sample, judge->diag);

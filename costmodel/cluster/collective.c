@@ -201,7 +201,7 @@ double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collec
     if (!sbp_network_is_given(&cluster->network))
         return level_model_s(cluster, kind, group, bytes);
     const struct sbp_network_price price = sbp_collective_price(cluster, kind, group, bytes);
-    return sbp_bound_s(cluster->network.bound, price.seconds, price.error);
+    return sbp_network_bound_s(cluster->network.bound, price.seconds, price.error);
 }
 
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,

@@ -6,7 +6,7 @@
 
 #include "base/math/portable.h"
 
-const char *sbp_basis_text(enum sbp_basis basis)
+const char *sbp_network_basis_text(enum sbp_basis basis)
 {
     static const char *const texts[] = {
 #define SBP_BASIS_TEXT(name, text) [SBP_BASIS_##name] = text,
@@ -74,8 +74,8 @@ void sbp_network_terms(enum sbp_collective kind, double nodes, double ranks_per_
     }
 }
 
-double sbp_formula_s(const struct sbp_formula *formula, enum sbp_collective kind, double nodes,
-                     double ranks_per_node, int ports, double bytes)
+double sbp_network_formula_s(const struct sbp_formula *formula, enum sbp_collective kind,
+                             double nodes, double ranks_per_node, int ports, double bytes)
 {
     double term[SBP_NETWORK_TERMS], seconds = 0;
     sbp_network_terms(kind, nodes, ranks_per_node, ports, bytes, term);
@@ -93,7 +93,7 @@ static double segment_s(const struct sbp_segment *segment, double bytes)
 }
 
 /* Numbers in files are rounded: a segment may start a little below the end of the one before. */
-double sbp_shape_curve_s(const struct sbp_shape_curve *curve, double bytes)
+double sbp_network_curve_s(const struct sbp_shape_curve *curve, double bytes)
 {
     const struct sbp_segment *at = curve->segment;
     const struct sbp_segment *last = &curve->segment[curve->segment_count - 1];
@@ -137,8 +137,10 @@ static struct line line_of(const struct sbp_network *network, enum sbp_collectiv
                            double nodes, double ranks_per_node)
 {
     const struct sbp_formula *formula = &network->formula[kind];
-    const double alpha_s = sbp_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 0);
-    const double one_s = sbp_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 1e15);
+    const double alpha_s =
+        sbp_network_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 0);
+    const double one_s =
+        sbp_network_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 1e15);
     return (struct line){alpha_s, (one_s - alpha_s) / 1e15};
 }
 
@@ -177,7 +179,7 @@ static double scaled_log_s(const struct asked *asked, const struct sbp_shape_cur
 {
     struct sbp_shape_curve scaled = *curve;
     scale(asked, &scaled);
-    return sbp_log(sbp_shape_curve_s(&scaled, asked->bytes));
+    return sbp_log(sbp_network_curve_s(&scaled, asked->bytes));
 }
 
 /* Whether a curve says something of the group. */
@@ -226,8 +228,9 @@ static double other_shape_s(const struct asked *asked)
             above = row;
     }
     if (below == 0 && above == 0)
-        return sbp_formula_s(&asked->network->formula[asked->kind], asked->kind, asked->nodes,
-                             asked->ranks_per_node, asked->network->ports, asked->bytes);
+        return sbp_network_formula_s(&asked->network->formula[asked->kind], asked->kind,
+                                     asked->nodes, asked->ranks_per_node, asked->network->ports,
+                                     asked->bytes);
     if (below == 0 || above == 0 || below == above)
         return sbp_exp(row_log_s(asked, below != 0 ? below : above));
     const double way = between((double)below, (double)above, asked->ranks_per_node);
@@ -248,7 +251,7 @@ static struct sbp_network_price price_curve(const struct sbp_shape_curve *curve,
     const double last = curve->segment[curve->segment_count - 1].last_bytes;
     const double times = bytes > last ? bytes / last : bytes > 0 ? first / bytes : first;
     return (struct sbp_network_price){
-        .seconds = sbp_shape_curve_s(curve, bytes),
+        .seconds = sbp_network_curve_s(curve, bytes),
         .error = widened(curve->error, times),
         .basis = times > 2 ? SBP_BASIS_OTHER_SIZE : SBP_BASIS_MEASURED,
     };
@@ -311,7 +314,7 @@ struct sbp_network_price sbp_network_price(const struct sbp_network *network,
     return price_formula(&asked);
 }
 
-double sbp_bound_s(enum sbp_bound bound, double seconds, double error)
+double sbp_network_bound_s(enum sbp_bound bound, double seconds, double error)
 {
     return bound == SBP_EXPECTED  ? seconds
            : bound == SBP_HIGHEST ? seconds * (1 + error)

@@ -87,7 +87,7 @@ enum sbp_basis {
     SBP_BASIS_MAP(SBP_BASIS_ENUM)
 #undef SBP_BASIS_ENUM
 };
-const char *sbp_basis_text(enum sbp_basis basis);
+const char *sbp_network_basis_text(enum sbp_basis basis);
 
 struct sbp_network_price {
     double seconds, error;
@@ -125,9 +125,9 @@ bool sbp_network_covers(const struct sbp_network *network, enum sbp_collective k
  * one node, 0 within of one member a node. term[SBP_LAUNCH] = 1. */
 void sbp_network_terms(enum sbp_collective kind, double nodes, double ranks_per_node, int ports,
                        double bytes, double term[SBP_NETWORK_TERMS]);
-double sbp_formula_s(const struct sbp_formula *formula, enum sbp_collective kind, double nodes,
-                     double ranks_per_node, int ports, double bytes);
-double sbp_shape_curve_s(const struct sbp_shape_curve *curve, double bytes);
+double sbp_network_formula_s(const struct sbp_formula *formula, enum sbp_collective kind,
+                             double nodes, double ranks_per_node, int ports, double bytes);
+double sbp_network_curve_s(const struct sbp_shape_curve *curve, double bytes);
 /* Whether an all-reduce of two nodes says nothing of larger groups: others of the kind do. */
 bool sbp_network_sets_aside(const struct sbp_network *network, const struct sbp_shape_curve *curve);
 
@@ -136,6 +136,6 @@ struct sbp_network_price sbp_network_price(const struct sbp_network *network,
                                            enum sbp_collective kind, double nodes,
                                            double ranks_per_node, double bytes);
 /* The seconds of a price at a bound. */
-double sbp_bound_s(enum sbp_bound bound, double seconds, double error);
+double sbp_network_bound_s(enum sbp_bound bound, double seconds, double error);
 
 #endif

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "costmodel/layout/boxing_steps.h"
+#include "costmodel/layout/boxing_steps_priv.h"
 
 /* Differences in roundoff are none: a path has to be better than what was there before. */
 #define BETTER (1 - 1e-12)

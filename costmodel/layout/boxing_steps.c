@@ -1,4 +1,4 @@
-#include "costmodel/layout/boxing_steps.h"
+#include "costmodel/layout/boxing_steps_priv.h"
 
 #include <assert.h>
 #include <math.h>

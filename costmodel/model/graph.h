@@ -196,18 +196,6 @@ enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t seque
  * `ops` (may be NULL when capacity is 0). */
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);
 
-/* Floating-point operations of one forward pass of an operator over the micro-batch (a
- * multiplication and an addition count 2), and of backward (input and weight gradient together; a
- * linear that reads a free input has no input gradient). They are what a device does: padding
- * counts, and causal attention forms S(S+1)/2 of the S^2 scores. */
-double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
-double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
-/* The model's own flops a step, forward and backward, for the share of peak (MFU): products only,
- * without padding, all S^2 scores, backward twice forward but for the gradient of a free input,
- * which nobody forms, so that the share compares with published ones (Chowdhery et al., PaLM,
- * appendix B; Narayanan et al., 2021, section 5). */
-double sbp_graph_model_flops(const struct sbp_graph *graph);
-
 /* Elements of a weight that are parameters: without padding. */
 int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor);
 /* Moments that the optimizer keeps for each parameter: 0, 1 (sgd with momentum) or 2. */

@@ -8,15 +8,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "costmodel/model/graph_parts.h"
+#include "costmodel/model/graph_build_priv.h"
 #include "costmodel/model/op_cost.h"
 
 #define MOST_ROLES (SBP_MAX_ROLES - 1) /* `replicate` is added */
 #define MOST_WORK  1e30
 
-const char *const sbp_custom_keys[] = {"out",         "out_heads",   "parameters", "weights",
-                                       "roles",       "flops",       "bytes",      "time_s",
-                                       "saved_bytes", "collectives", NULL};
+const char *const sbp_graph_custom_keys[] = {"out",         "out_heads",   "parameters", "weights",
+                                             "roles",       "flops",       "bytes",      "time_s",
+                                             "saved_bytes", "collectives", NULL};
 
 static const char *const PASSES[] = {"forward", "input_gradient", "weight_gradient", NULL};
 static const char *const STATES[] = {"B", "P", "S0", "S1", "S2", "S3", NULL};
@@ -117,13 +117,13 @@ static enum sbp_status check_role(const struct custom *c, const struct sbp_json 
     const bool talks = communicates(c->it, index, SBP_PASS_FORWARD);
     bool split = false, partial = false;
     for (int i = 0; i < c->op->input_count; i++) {
-        const struct sbp_shape shape = sbp_part_shape(c->builder, c->op->input[i]);
+        const struct sbp_shape shape = sbp_build_shape(c->builder, c->op->input[i]);
         SBP_TRY(check_dimension(at, "input", role->input[i], &shape));
         split |= role->input[i].kind == SBP_SPLIT;
         partial |= role->input[i].kind == SBP_PARTIAL;
     }
     for (int w = 0; w < c->op->weight_count; w++) {
-        const struct sbp_shape shape = sbp_part_shape(c->builder, c->op->weight[w]);
+        const struct sbp_shape shape = sbp_build_shape(c->builder, c->op->weight[w]);
         SBP_TRY(check_dimension(at, "weight", role->weight[w], &shape));
         SBP_TRY(check_weight(at, role, role->weight[w], role->gradient[w]));
         split |= role->weight[w].kind == SBP_SPLIT;
@@ -286,7 +286,7 @@ static enum sbp_status read_collectives(struct custom *c)
 
 static enum sbp_status read_output(struct custom *c)
 {
-    c->output = sbp_part_shape(c->builder, c->op->input[0]);
+    c->output = sbp_build_shape(c->builder, c->op->input[0]);
     if (!sbp_json_has(&c->at, "out") && !sbp_json_has(&c->at, "out_heads"))
         return SBP_OK;
     struct sbp_json member;
@@ -300,8 +300,8 @@ static enum sbp_status read_output(struct custom *c)
         return sbp_json_refuse(&where, "%lld heads do not divide the %lld outputs",
                                (long long)heads, (long long)out);
     }
-    const int dim_class = sbp_part_class(c->builder, heads, "%s.out", c->op->name);
-    c->output = sbp_part_with_features(&c->output, heads, dim_class, out / heads);
+    const int dim_class = sbp_build_class(c->builder, heads, "%s.out", c->op->name);
+    c->output = sbp_build_with_features(&c->output, heads, dim_class, out / heads);
     return SBP_OK;
 }
 
@@ -310,14 +310,14 @@ static enum sbp_status add_weight(struct custom *c, const struct sbp_json *at, i
 {
     char part[16];
     (void)snprintf(part, sizeof part, ".weight%d", c->op->weight_count);
-    struct sbp_shape shape = sbp_part_scalar();
+    struct sbp_shape shape = sbp_build_scalar();
     if (in > 0)
-        sbp_part_set_dim(&shape, SBP_DIM_IN, in,
-                         sbp_part_class(c->builder, in, "%s%s.in", c->op->name, part));
-    sbp_part_set_dim(&shape, SBP_DIM_OUT, out,
-                     sbp_part_class(c->builder, out, "%s%s.out", c->op->name, part));
-    return sbp_part_weight(c->builder, at, c->op, part, &shape, 0,
-                           sbp_part_spread(c->builder, in > 0 ? (double)in : 1));
+        sbp_build_set_dim(&shape, SBP_DIM_IN, in,
+                          sbp_build_class(c->builder, in, "%s%s.in", c->op->name, part));
+    sbp_build_set_dim(&shape, SBP_DIM_OUT, out,
+                      sbp_build_class(c->builder, out, "%s%s.out", c->op->name, part));
+    return sbp_build_weight(c->builder, at, c->op, part, &shape, 0,
+                            sbp_build_spread(c->builder, in > 0 ? (double)in : 1));
 }
 
 static enum sbp_status read_weight(struct custom *c, const struct sbp_json *at)
@@ -387,15 +387,15 @@ enum sbp_status sbp_build_custom(struct sbp_builder *builder, const struct sbp_j
     struct custom c = {.builder = builder,
                        .at = *at,
                        .it = SBP_NEW(&builder->graph->arena, struct sbp_custom, 1),
-                       .op = sbp_part_op(builder, SBP_OP_CUSTOM, name)};
+                       .op = sbp_build_op(builder, SBP_OP_CUSTOM, name)};
     if (c.it == NULL)
         return sbp_fail(at->diag, SBP_E_MEMORY, "%s: out of memory", at->file);
     c.it->entry = (struct sbp_op_entry){.name = "custom", .inputs = input_count};
-    SBP_TRY(sbp_part_distinct(builder, at, input, input_count));
+    SBP_TRY(sbp_build_distinct(builder, at, input, input_count));
     for (int i = 0; i < input_count; i++)
-        sbp_part_reads(c.op, input[i]);
+        sbp_build_reads(c.op, input[i]);
     c.op->entry = &c.it->entry;
     c.op->custom = c.it;
     SBP_TRY(read_custom(&c));
-    return sbp_part_output(builder, at, c.op, &c.output);
+    return sbp_build_output(builder, at, c.op, &c.output);
 }

@@ -1,7 +1,27 @@
-/* Precision, optimizer and clipping of a model file. */
+/* What both forms of a model file have: legal keys, precision, optimizer and clipping. */
+#include "costmodel/model/graph_read_priv.h"
+
+#include <assert.h>
+
 #include <cjson/cJSON.h>
 
-#include "costmodel/model/graph_build.h"
+/* --- keys --- */
+
+enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *const *own)
+{
+    static const char *const COMMON[] = {"name",      "global_batch", "sequence",  "precision",
+                                         "optimizer", "clip_norm",    "attention", "linears",
+                                         "notes",     "architecture"};
+    const char *known[SBP_MODEL_MOST_KEYS + 1] = {0};
+    int count = 0;
+    for (size_t i = 0; i < sizeof COMMON / sizeof COMMON[0]; i++)
+        known[count++] = COMMON[i];
+    for (int i = 0; own[i] != NULL; i++) {
+        assert(count < SBP_MODEL_MOST_KEYS);
+        known[count++] = own[i];
+    }
+    return sbp_json_keys(at, known);
+}
 
 /* --- precision --- */
 
@@ -152,13 +172,6 @@ static enum sbp_status read_optimizer(const struct sbp_json *at, struct sbp_upda
     update->gradient_scale = 1;
     update->step = 1;
     return constants ? read_constants(&optimizer, update) : SBP_OK;
-}
-
-int sbp_training_moments(const struct sbp_training *training)
-{
-    if (training->update.optimizer != SBP_SGD)
-        return 2;
-    return training->update.momentum > 0 ? 1 : 0;
 }
 
 enum sbp_status sbp_graph_read_training(const struct sbp_json *at, struct sbp_graph *graph)

@@ -48,7 +48,18 @@ struct sbp_work {
 /* Nothing for a pass that the operator does not have (no weights; a sum's gradient). */
 struct sbp_work sbp_op_work(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                             enum sbp_pass pass);
-double sbp_work_flops(const struct sbp_work *work);
+double sbp_op_work_flops(const struct sbp_work *work);
+/* Floating-point operations of one forward pass of an operator over the micro-batch (a
+ * multiplication and an addition count 2), and of backward (input and weight gradient together; a
+ * linear that reads a free input has no input gradient). They are what a device does: padding
+ * counts, and causal attention forms S(S+1)/2 of the S^2 scores. */
+double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
+double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
+/* The model's own flops a step, forward and backward, for the share of peak (MFU): products only,
+ * without padding, all S^2 scores, backward twice forward but for the gradient of a free input,
+ * which nobody forms, so that the share compares with published ones (Chowdhery et al., PaLM,
+ * appendix B; Narayanan et al., 2021, section 5). */
+double sbp_graph_model_flops(const struct sbp_graph *graph);
 /* Whether backward forms gradients of the inputs: not of a free input alone, unless the weights'
  * come with them (norms) or it is the loss. */
 bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op);

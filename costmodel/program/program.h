@@ -205,7 +205,7 @@ enum {
  */
 
 /* The whole model in one stage, all of the batch at once, nothing sharded beyond the strategy. */
-struct sbp_scope sbp_scope_whole(const struct sbp_graph *graph);
+struct sbp_scope sbp_program_scope_whole(const struct sbp_graph *graph);
 /* Compiles, lays out and prices the scope for one micro-batch (graph->micro_batch). `cluster` and
  * `mesh` are the stage's own; `bytes` decides buffer sizes and traffic. The strategy must be closed
  * (sbp_strategy_close) on that mesh. E_RANGE when a device's buffers pass 2^62 bytes; E_INPUT for a

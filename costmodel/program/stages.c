@@ -1,4 +1,5 @@
 #include "costmodel/program/stages.h"
+#include "costmodel/model/op_cost.h"
 
 #include <math.h>
 

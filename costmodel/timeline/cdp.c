@@ -1,4 +1,4 @@
-#include "costmodel/timeline/cdp.h"
+#include "costmodel/timeline/cdp_priv.h"
 
 int64_t sbp_cdp_forward_slot(int n, int i, int j, int64_t t)
 {

@@ -9,10 +9,10 @@
  */
 #include <math.h>
 
-#include "costmodel/timeline/timeline_run.h"
+#include "costmodel/timeline/timeline_run_priv.h"
 
 struct loop {
-    struct sbp_run *run;
+    struct sbp_timeline_run *run;
     int *next[2]; /* (devices) the next micro-batch forward, backward */
     double *at_s; /* (devices) when it can act; INFINITY: nothing to do */
     int *first;   /* (2 devices) leaves from `devices` on; every node the first device of its two */
@@ -42,7 +42,7 @@ static double message_s(const struct loop *loop, enum sbp_direction direction, i
     /* The first stage makes its own forward messages. */
     if (micro_batch >= loop->run->micro_batches || (direction == SBP_TO_NEXT && device == 0))
         return INFINITY;
-    const double there_s = *sbp_run_arrival(loop->run, direction, device, micro_batch);
+    const double there_s = *sbp_timeline_run_arrival(loop->run, direction, device, micro_batch);
     return there_s < 0 ? INFINITY : there_s;
 }
 
@@ -59,8 +59,9 @@ static void act(struct loop *loop, enum sbp_direction direction, int device)
 {
     const enum sbp_work_kind kind = direction == SBP_TO_NEXT ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD;
     const int micro_batch = loop->next[direction][device]++;
-    const double ready_s = *sbp_run_arrival(loop->run, direction, device, micro_batch);
-    const int to = sbp_run_do(loop->run, device, sbp_work_of(kind, device, micro_batch), ready_s);
+    const double ready_s = *sbp_timeline_run_arrival(loop->run, direction, device, micro_batch);
+    const int to = sbp_timeline_run_do(loop->run, device,
+                                       sbp_timeline_work_of(kind, device, micro_batch), ready_s);
     if (to != device)
         refresh(loop, to);
 }
@@ -94,7 +95,7 @@ static void inject(struct loop *loop)
     refresh(loop, 0);
 }
 
-static enum sbp_status play(struct sbp_run *run)
+static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct loop loop = {.run = run,
                         .next = {SBP_NEW(run->scratch, int, run->devices),

@@ -91,7 +91,7 @@ static void share_cell(struct paper *paper, const struct sbp_errors *errors)
 static double curve_s(const void *curve, const struct sbp_measured_group *shape, double bytes)
 {
     (void)shape;
-    return sbp_shape_curve_s(curve, bytes);
+    return sbp_network_curve_s(curve, bytes);
 }
 
 /* The scatter around any curve: straight lines between neighbours, free to fall. */
@@ -485,7 +485,7 @@ static void draw_group(const struct sbp_network_fit *fit, int s, struct drawn *d
                    shape->nodes, shape->ranks_per_node);
     for (int i = 0; i < shape->count && i < MOST_DRAWN; i++) {
         const double predicted_s =
-            sbp_shape_curve_s(&fit->network.curve[s], shape->sample[i].bytes);
+            sbp_network_curve_s(&fit->network.curve[s], shape->sample[i].bytes);
         drawn->bytes[i] = shape->sample[i].bytes;
         drawn->time_us[i] = 1e6 * shape->sample[i].time_s;
         drawn->ratio[i] = predicted_s / shape->sample[i].time_s;
@@ -495,7 +495,7 @@ static void draw_group(const struct sbp_network_fit *fit, int s, struct drawn *d
     for (drawn->line = 0; drawn->line < 100; drawn->line++) {
         const double bytes = low * pow(high / low, drawn->line / 99.0);
         drawn->line_bytes[drawn->line] = bytes;
-        drawn->line_us[drawn->line] = 1e6 * sbp_shape_curve_s(&fit->network.curve[s], bytes);
+        drawn->line_us[drawn->line] = 1e6 * sbp_network_curve_s(&fit->network.curve[s], bytes);
     }
 }
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "costmodel/timeline/cdp.h"
+#include "costmodel/timeline/cdp_priv.h"
 #include "costmodel/program/price.h"
 #include "tests/papers/kept.h"
 

@@ -23,7 +23,7 @@ static const int SHAPES[][2] = {{1, 4}, {1, 8}, {2, 8}, {4, 1}, {4, 8}, {8, 8}};
 
 static double truth_s(enum sbp_collective kind, int nodes, int ranks, double bytes)
 {
-    return sbp_formula_s(&TRUTH, kind, nodes, ranks, 0, bytes);
+    return sbp_network_formula_s(&TRUTH, kind, nodes, ranks, 0, bytes);
 }
 
 static void add(struct sbp_measured *measured, enum sbp_collective kind, int nodes, int ranks,

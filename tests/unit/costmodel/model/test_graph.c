@@ -15,6 +15,7 @@
 #include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/model/graph.h"
+#include "costmodel/model/op_cost.h"
 #include "tests/support/model_reader.h"
 
 #define SEED UINT64_C(77001)

@@ -48,7 +48,7 @@ static void compile_to(struct oracle_setting *s, const struct sbp_parallel *para
     struct sbp_diag diag = {{0}};
     const struct sbp_graph *graph = &s->model.graph;
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    struct sbp_scope scope = sbp_scope_whole(graph);
+    struct sbp_scope scope = sbp_program_scope_whole(graph);
     scope.parallel = parallel;
     scope.end_op = end_op > 0 ? end_op : scope.end_op;
     sbp_program_free(&s->program);

@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/math/random.h"
-#include "costmodel/timeline/cdp.h"
+#include "costmodel/timeline/cdp_priv.h"
 
 #define SEED UINT64_C(4219)
 

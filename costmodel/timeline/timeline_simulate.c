@@ -1,10 +1,8 @@
-#include "costmodel/timeline/timeline.h"
+/* The simulation of a step: checks the request, plays its schedule, reports what came out. */
+#include "costmodel/timeline/timeline_run_priv.h"
 
 #include <math.h>
-#include <string.h>
-
 #include "base/math/numeric.h"
-#include "costmodel/timeline/timeline_run.h"
 
 /* Beyond these a request is a slip, and indices and memory stay small. */
 #define MAX_STAGES        4096
@@ -25,38 +23,12 @@ static const struct sbp_schedule_entry *const schedules[SBP_SCHEDULES] = {
     [SBP_CDP_V2] = &sbp_schedule_cdp,
 };
 
-static const char *const schedule_names[SBP_SCHEDULES] = {
-#define SBP_SCHEDULE_TEXT(symbol, name) [SBP_##symbol] = (name),
-    SBP_SCHEDULE_MAP(SBP_SCHEDULE_TEXT)
-#undef SBP_SCHEDULE_TEXT
-};
-
-const char *sbp_schedule_name(enum sbp_schedule schedule)
-{
-    return schedule_names[schedule];
-}
-
 bool sbp_schedule_delays_gradients(enum sbp_schedule schedule)
 {
     return schedules[schedule]->simulate != NULL;
 }
 
-const char *sbp_placement_name(enum sbp_placement placement)
-{
-    static const char *const names[SBP_PLACEMENTS] = {
-#define SBP_PLACEMENT_TEXT(symbol, name) [SBP_PLACE_##symbol] = (name),
-        SBP_PLACEMENT_MAP(SBP_PLACEMENT_TEXT)
-#undef SBP_PLACEMENT_TEXT
-    };
-    return names[placement];
-}
-
 /* --- requests --- */
-
-static int chunks_of(const struct sbp_timeline_request *request)
-{
-    return request->chunks > 0 ? request->chunks : 1;
-}
 
 static enum sbp_status check_int(const char *field, int value, int low, int high,
                                  struct sbp_diag *diag)
@@ -144,7 +116,7 @@ static enum sbp_status check_bytes(const struct sbp_timeline_request *request,
                                    struct sbp_diag *diag)
 {
     int64_t most = 0;
-    for (int i = 0; i < request->stages * chunks_of(request); i++) {
+    for (int i = 0; i < request->stages * sbp_timeline_run_chunks(request); i++) {
         const struct sbp_stage_cost *cost = &request->stage[i];
         int64_t kept;
         if (!sbp_mul_i64(cost->kept_bytes, request->micro_batches, &kept) ||
@@ -180,20 +152,21 @@ static enum sbp_status check_counts(const struct sbp_timeline_request *request,
         (!schedule->takes_placement && request->placement != SBP_PLACE_PIPELINE))
         return sbp_fail(diag, SBP_E_INPUT, "timeline: placement: %s runs in a pipeline only",
                         sbp_schedule_name(request->schedule));
-    SBP_TRY(
-        check_int("stages x chunks", request->stages * chunks_of(request), 1, MAX_VIRTUAL, diag));
-    if ((int64_t)request->stages * chunks_of(request) > MAX_WORK / request->micro_batches)
+    SBP_TRY(check_int("stages x chunks", request->stages * sbp_timeline_run_chunks(request), 1,
+                      MAX_VIRTUAL, diag));
+    if ((int64_t)request->stages * sbp_timeline_run_chunks(request) >
+        MAX_WORK / request->micro_batches)
         return sbp_fail(diag, SBP_E_INPUT,
                         "timeline: micro_batches: %d on %d stages of %d chunks are too many, "
                         "stages x chunks x micro_batches must be at most 2^26",
-                        request->micro_batches, request->stages, chunks_of(request));
+                        request->micro_batches, request->stages, sbp_timeline_run_chunks(request));
     return schedule->check == NULL ? SBP_OK : schedule->check(request, diag);
 }
 
 static enum sbp_status check(const struct sbp_timeline_request *request, struct sbp_diag *diag)
 {
     SBP_TRY(check_counts(request, diag));
-    for (int i = 0; i < request->stages * chunks_of(request); i++)
+    for (int i = 0; i < request->stages * sbp_timeline_run_chunks(request); i++)
         SBP_TRY(check_cost(&request->stage[i], i, diag));
     for (int s = 0; request->end != NULL && s < request->stages; s++)
         SBP_TRY(check_end(&request->end[s], s, diag));
@@ -202,131 +175,30 @@ static enum sbp_status check(const struct sbp_timeline_request *request, struct 
 
 /* --- preparing --- */
 
-static const struct sbp_stage_cost *cost_of(const struct sbp_run *run, int virtual_stage)
-{
-    const int stages = run->request->stages, chunks = chunks_of(run->request);
-    return &run->request->stage[virtual_stage % stages * chunks + virtual_stage / stages];
-}
-
-static struct sbp_unit make_unit(const struct sbp_run *run, int virtual_stage)
-{
-    const struct sbp_stage_cost *cost = cost_of(run, virtual_stage);
-    const int stage = virtual_stage % run->request->stages;
-    struct sbp_unit unit = {
-        .device = run->unit[virtual_stage].device,
-        .duration_s = {[SBP_WORK_FORWARD] = cost->forward_s,
-                       [SBP_WORK_BACKWARD] = cost->recompute_s + cost->backward_input_s,
-                       [SBP_WORK_WEIGHT] = cost->backward_weight_s},
-        .recompute_s = cost->recompute_s,
-        .kept_bytes = cost->kept_bytes,
-        .transient_bytes = cost->transient_bytes,
-    };
-    if (!run->schedule->splits_backward)
-        unit.duration_s[SBP_WORK_BACKWARD] += cost->backward_weight_s;
-    if (run->request->end != NULL)
-        unit.duration_s[SBP_WORK_UPDATE] = run->request->end[stage].optimizer_s;
-    if (!run->free_sends) {
-        unit.send_s[SBP_TO_NEXT] = cost->send_forward_s;
-        unit.send_s[SBP_TO_PREVIOUS] = cost->send_backward_s;
-    }
-    return unit;
-}
-
-enum sbp_status sbp_run_allocate(struct sbp_run *run)
-{
-    const int64_t pairs = (int64_t)run->stages * run->micro_batches;
-    run->unit = SBP_NEW(run->scratch, struct sbp_unit, run->stages);
-    run->lane = SBP_NEW(run->scratch, struct sbp_lane, run->devices);
-    run->static_bytes = SBP_NEW(run->scratch, int64_t, run->devices);
-    run->gradients_left = SBP_NEW(run->scratch, int, run->stages);
-    run->arrival_s[0] = SBP_NEW(run->scratch, double, pairs);
-    run->arrival_s[1] = SBP_NEW(run->scratch, double, pairs);
-    run->work = SBP_NEW(run->scratch, struct sbp_work, run->works);
-    run->first = SBP_NEW(run->scratch, int64_t, (int64_t)run->devices + 1);
-    run->awake.device = SBP_NEW(run->scratch, int, run->devices);
-    run->awake.is_in = SBP_NEW(run->scratch, bool, run->devices);
-    for (int v = 0; run->unit != NULL && v < run->stages; v++)
-        run->unit[v].device = v % run->request->stages;
-    return run->unit != NULL && run->lane != NULL && run->static_bytes != NULL &&
-                   run->gradients_left != NULL && run->arrival_s[0] != NULL &&
-                   run->arrival_s[1] != NULL && run->work != NULL && run->first != NULL &&
-                   run->awake.device != NULL && run->awake.is_in != NULL
-               ? SBP_OK
-               : SBP_E_MEMORY;
-}
-
-static void reset(struct sbp_run *run)
-{
-    const int64_t pairs = (int64_t)run->stages * run->micro_batches;
-    for (int64_t i = 0; i < pairs; i++) {
-        run->arrival_s[SBP_TO_NEXT][i] = -1;
-        run->arrival_s[SBP_TO_PREVIOUS][i] = -1;
-    }
-    for (int i = 0; i < run->micro_batches; i++)
-        *sbp_run_arrival(run, SBP_TO_NEXT, 0, i) = 0;
-    for (int d = 0; d < run->devices; d++)
-        run->lane[d] = (struct sbp_lane){.gradients_from_s = -1,
-                                         .held_bytes = run->static_bytes[d],
-                                         .peak_bytes = run->static_bytes[d]};
-    for (int v = 0; v < run->stages; v++) {
-        run->unit[v] = make_unit(run, v);
-        run->gradients_left[v] = run->micro_batches;
-    }
-}
-
 /* --- playing --- */
 
-enum sbp_status sbp_run_restart(struct sbp_run *run)
-{
-    const struct sbp_arena_mark mark = sbp_arena_mark(run->scratch);
-    reset(run);
-    for (int d = 0; run->recording && d < run->devices; d++)
-        run->record->memory[run->record->memory_count++] =
-            (struct sbp_memory_sample){.device = d, .bytes = run->lane[d].held_bytes};
-    const enum sbp_status status =
-        run->schedule->play != NULL ? run->schedule->play(run) : sbp_run_play(run);
-    sbp_arena_release(run->scratch, mark);
-    return status;
-}
-
-static double finish(struct sbp_run *run)
+static double finish(struct sbp_timeline_run *run)
 {
     double makespan_s = 0;
     for (int d = 0; d < run->devices; d++) {
-        sbp_run_end(run, d);
+        sbp_timeline_run_end(run, d);
         if (run->lane[d].end_s > makespan_s)
             makespan_s = run->lane[d].end_s;
     }
     return makespan_s;
 }
 
-enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *arena,
-                                        struct sbp_timeline *timeline)
-{
-    /* A pair: its works, recompute and two sends; two samples a work. A stage and step: sync and
-     * optimizer, or at most four for every bucket. */
-    const int64_t pairs = (int64_t)run->stages * run->micro_batches;
-    const int64_t works = (run->schedule->splits_backward ? 3 : 2) * pairs;
-    int64_t intervals = works + 3 * pairs;
-    for (int s = 0; run->request->end != NULL && s < run->request->stages; s++)
-        intervals += (run->steps + 2) * (2 + 4 * (int64_t)run->request->end[s].offload.buckets);
-    timeline->interval = SBP_TAKE(arena, struct sbp_timeline_interval, intervals);
-    timeline->memory = SBP_TAKE(arena, struct sbp_memory_sample, 2 * works + run->devices);
-    run->record = timeline;
-    run->recording = true;
-    return timeline->interval != NULL && timeline->memory != NULL ? SBP_OK : SBP_E_MEMORY;
-}
-
-static bool sends_cost(const struct sbp_run *run)
+static bool sends_cost(const struct sbp_timeline_run *run)
 {
     for (int v = 0; v < run->stages; v++)
-        if (cost_of(run, v)->send_forward_s > 0 || cost_of(run, v)->send_backward_s > 0)
+        if (sbp_timeline_run_cost(run, v)->send_forward_s > 0 ||
+            sbp_timeline_run_cost(run, v)->send_backward_s > 0)
             return true;
     return false;
 }
 
 /* Makespans of what was played, without and with gradient synchronisation. */
-static void finish_both(struct sbp_run *run, double *without_sync_s, double *with_sync_s)
+static void finish_both(struct sbp_timeline_run *run, double *without_sync_s, double *with_sync_s)
 {
     const bool recording = run->recording;
     run->recording = false;
@@ -337,7 +209,7 @@ static void finish_both(struct sbp_run *run, double *without_sync_s, double *wit
     *with_sync_s = finish(run);
 }
 
-static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
+static void report(const struct sbp_timeline_run *run, struct sbp_timeline *timeline)
 {
     for (int d = 0; d < run->devices; d++) {
         const struct sbp_lane *lane = &run->lane[d];
@@ -352,25 +224,25 @@ static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
     }
 }
 
-static enum sbp_status prepare(struct sbp_run *run)
+static enum sbp_status prepare(struct sbp_timeline_run *run)
 {
     run->works = run->schedule->arrange == NULL
                      ? 0
                      : (run->schedule->splits_backward ? 3 : 2) * run->stages * run->micro_batches;
-    SBP_TRY(sbp_run_allocate(run));
-    struct sbp_work *at = run->work;
+    SBP_TRY(sbp_timeline_run_allocate(run));
+    struct sbp_timeline_work *at = run->work;
     for (int d = 0; run->schedule->arrange != NULL && d < run->devices; d++) {
         at = run->schedule->arrange(run, d, at);
         run->first[d + 1] = at - run->work;
     }
     for (int v = 0; v < run->stages; v++)
-        run->static_bytes[v % run->devices] += cost_of(run, v)->static_bytes;
+        run->static_bytes[v % run->devices] += sbp_timeline_run_cost(run, v)->static_bytes;
     return SBP_OK;
 }
 
 /* One step with a flush. The real play comes last, so that its lanes and records are those that
  * are reported. */
-static enum sbp_status simulate_step(struct sbp_run *run, struct sbp_arena *arena,
+static enum sbp_status simulate_step(struct sbp_timeline_run *run, struct sbp_arena *arena,
                                      struct sbp_timeline *timeline)
 {
     SBP_TRY(prepare(run));
@@ -383,13 +255,13 @@ static enum sbp_status simulate_step(struct sbp_run *run, struct sbp_arena *aren
     const bool sends = sends_cost(run) && !run->request->is_brief;
     if (sends) {
         run->free_sends = true;
-        SBP_TRY(sbp_run_restart(run));
+        SBP_TRY(sbp_timeline_run_restart(run));
         finish_both(run, &free_s, &without_sends_s);
         run->free_sends = false;
     }
     if (run->request->record)
-        SBP_TRY(sbp_run_start_recording(run, arena, timeline));
-    SBP_TRY(sbp_run_restart(run));
+        SBP_TRY(sbp_timeline_run_start_recording(run, arena, timeline));
+    SBP_TRY(sbp_timeline_run_restart(run));
     double without_sync_s;
     finish_both(run, &without_sync_s, &timeline->makespan_s);
     if (!run->request->is_brief)
@@ -399,29 +271,19 @@ static enum sbp_status simulate_step(struct sbp_run *run, struct sbp_arena *aren
     return SBP_OK;
 }
 
-void sbp_timeline_expose(struct sbp_timeline *timeline, double without_sends_s, double free_s)
-{
-    const double sends_s = timeline->makespan_s - without_sends_s,
-                 sync_s = without_sends_s - free_s;
-    const double rounding_s = 1e-12 * timeline->makespan_s;
-    timeline->exposed_send_s = sends_s > rounding_s ? sends_s : 0;
-    timeline->exposed_sync_s = sync_s > rounding_s ? sync_s : 0;
-    timeline->exposed_s = timeline->exposed_send_s + timeline->exposed_sync_s;
-}
-
 enum sbp_status sbp_timeline_simulate(const struct sbp_timeline_request *request,
                                       struct sbp_arena *arena, struct sbp_timeline *timeline,
                                       struct sbp_diag *diag)
 {
     SBP_TRY(check(request, diag));
     struct sbp_arena scratch = {0};
-    struct sbp_run run = {.request = request,
-                          .schedule = schedules[request->schedule],
-                          .scratch = &scratch,
-                          .devices = request->stages,
-                          .stages = request->stages * chunks_of(request),
-                          .steps = 1,
-                          .micro_batches = request->micro_batches};
+    struct sbp_timeline_run run = {.request = request,
+                                   .schedule = schedules[request->schedule],
+                                   .scratch = &scratch,
+                                   .devices = request->stages,
+                                   .stages = request->stages * sbp_timeline_run_chunks(request),
+                                   .steps = 1,
+                                   .micro_batches = request->micro_batches};
     struct sbp_timeline result = {0};
     const enum sbp_status status = run.schedule->simulate != NULL
                                        ? run.schedule->simulate(&run, arena, &result)

@@ -1,11 +1,11 @@
 /* Inside the timeline: one play of a schedule, and what the schedules have in common.
  *
  * A schedule either lists the works of every device in order (`arrange`, or `prepare` where devices
- * are not stages), which sbp_run_play then plays as early as messages allow, or plays by a loop of
- * its own (`play`).
+ * are not stages), which sbp_timeline_run_play then plays as early as messages allow, or plays by a
+ * loop of its own (`play`).
  */
-#ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_H
-#define SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_H
+#ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
+#define SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
 
 #include "costmodel/timeline/timeline.h"
 
@@ -18,14 +18,15 @@ enum sbp_work_kind {
 };
 
 /* Eight bytes: orders are long, and works are passed by value. */
-struct sbp_work {
+struct sbp_timeline_work {
     int16_t kind, stage; /* virtual stage */
     int32_t micro_batch;
 };
 
-static inline struct sbp_work sbp_work_of(enum sbp_work_kind kind, int stage, int micro_batch)
+static inline struct sbp_timeline_work sbp_timeline_work_of(enum sbp_work_kind kind, int stage,
+                                                            int micro_batch)
 {
-    return (struct sbp_work){(int16_t)kind, (int16_t)stage, micro_batch};
+    return (struct sbp_timeline_work){(int16_t)kind, (int16_t)stage, micro_batch};
 }
 
 enum sbp_direction { SBP_TO_NEXT, SBP_TO_PREVIOUS };
@@ -56,7 +57,7 @@ struct sbp_awake {
     int count;
 };
 
-struct sbp_run {
+struct sbp_timeline_run {
     const struct sbp_timeline_request *request;
     const struct sbp_schedule_entry *schedule;
     struct sbp_arena *scratch; /* of the simulation */
@@ -70,8 +71,8 @@ struct sbp_run {
     double *arrival_s[2];      /* (micro_batches, stages) when the input of forward, of backward is
                                   there; < 0: not known yet */
     int *gradients_left;       /* (stages) micro-batches without all gradients */
-    struct sbp_work *work;     /* of fixed orders: devices one after the other */
-    int64_t *first;            /* (devices + 1) into work */
+    struct sbp_timeline_work *work; /* of fixed orders: devices one after the other */
+    int64_t *first;                 /* (devices + 1) into work */
     struct sbp_awake awake;
     struct sbp_cdp_run *cdp; /* schedule_cdp.c; NULL elsewhere */
     bool free_sends, free_sync;
@@ -85,29 +86,39 @@ struct sbp_schedule_entry {
     /* What the schedule needs beyond positive counts; may be NULL. */
     enum sbp_status (*check)(const struct sbp_timeline_request *request, struct sbp_diag *diag);
     /* Writes the works of one device; returns their end. NULL: prepare or play. */
-    struct sbp_work *(*arrange)(const struct sbp_run *run, int device, struct sbp_work *work);
-    enum sbp_status (*play)(struct sbp_run *run);
+    struct sbp_timeline_work *(*arrange)(const struct sbp_timeline_run *run, int device,
+                                         struct sbp_timeline_work *work);
+    enum sbp_status (*play)(struct sbp_timeline_run *run);
     /* Without a flush: simulates enough steps and reports the steady one. NULL: one step. */
-    enum sbp_status (*simulate)(struct sbp_run *run, struct sbp_arena *arena,
+    enum sbp_status (*simulate)(struct sbp_timeline_run *run, struct sbp_arena *arena,
                                 struct sbp_timeline *timeline);
     /* Before a work may begin and after it ended; NULL: nothing but messages counts. `gate` gives
      * the time from ready_s on at which the work may begin; < 0: not known yet. */
-    double (*gate)(const struct sbp_run *run, int device, struct sbp_work work, double ready_s);
-    void (*done)(struct sbp_run *run, int device, struct sbp_work work, double end_s);
+    double (*gate)(const struct sbp_timeline_run *run, int device, struct sbp_timeline_work work,
+                   double ready_s);
+    void (*done)(struct sbp_timeline_run *run, int device, struct sbp_timeline_work work,
+                 double end_s);
 };
 extern const struct sbp_schedule_entry sbp_schedule_gpipe, sbp_schedule_1f1b,
     sbp_schedule_interleaved, sbp_schedule_zero_bubble, sbp_schedule_message_driven,
     sbp_schedule_cdp;
 
+/* Chunks of a stage, at least one. */
+int sbp_timeline_run_chunks(const struct sbp_timeline_request *request);
+/* Costs of a virtual stage as the request has them; borrowed from it. */
+const struct sbp_stage_cost *sbp_timeline_run_cost(const struct sbp_timeline_run *run,
+                                                   int virtual_stage);
 /* Allocates what devices, stages, micro_batches and works ask for, except the owners. */
-enum sbp_status sbp_run_allocate(struct sbp_run *run) SBP_MUST_USE;
+enum sbp_status sbp_timeline_run_allocate(struct sbp_timeline_run *run) SBP_MUST_USE;
 /* Plays the schedule from its begin; free_sends and free_sync count. */
-enum sbp_status sbp_run_restart(struct sbp_run *run) SBP_MUST_USE;
+enum sbp_status sbp_timeline_run_restart(struct sbp_timeline_run *run) SBP_MUST_USE;
 /* From now on intervals and memory go into the timeline. */
-enum sbp_status sbp_run_start_recording(struct sbp_run *run, struct sbp_arena *arena,
-                                        struct sbp_timeline *timeline) SBP_MUST_USE;
+enum sbp_status sbp_timeline_run_start_recording(struct sbp_timeline_run *run,
+                                                 struct sbp_arena *arena,
+                                                 struct sbp_timeline *timeline) SBP_MUST_USE;
 /* The device that does a micro-batch on a virtual stage. */
-static inline int sbp_run_device(const struct sbp_run *run, int stage, int micro_batch)
+static inline int sbp_timeline_run_device(const struct sbp_timeline_run *run, int stage,
+                                          int micro_batch)
 {
     return run->owner == NULL ? run->unit[stage].device
                               : run->owner[(int64_t)stage * run->micro_batches + micro_batch];
@@ -115,23 +126,25 @@ static inline int sbp_run_device(const struct sbp_run *run, int stage, int micro
 
 /* The slot of arrival_s[direction] of a virtual stage and a micro-batch: what devices look at in
  * the same while lies close together. */
-static inline double *sbp_run_arrival(const struct sbp_run *run, enum sbp_direction direction,
-                                      int stage, int micro_batch)
+static inline double *sbp_timeline_run_arrival(const struct sbp_timeline_run *run,
+                                               enum sbp_direction direction, int stage,
+                                               int micro_batch)
 {
     return &run->arrival_s[direction][(int64_t)micro_batch * run->stages + stage];
 }
 
 /* Lets the device do the work as soon as it is free and not before ready_s, and sends what the
  * work makes. Returns the device that gets the message; the own one where none leaves it. */
-int sbp_run_do(struct sbp_run *run, int device, struct sbp_work work, double ready_s);
+int sbp_timeline_run_do(struct sbp_timeline_run *run, int device, struct sbp_timeline_work work,
+                        double ready_s);
 /* Sets what is exposed from the makespans without sends and without any communication. */
 void sbp_timeline_expose(struct sbp_timeline *timeline, double without_sends_s, double free_s);
-void sbp_run_record(struct sbp_run *run, struct sbp_timeline_interval interval);
-/* Lets sbp_run_play look at a device again. */
-void sbp_run_wake(struct sbp_run *run, int device);
+void sbp_timeline_run_record(struct sbp_timeline_run *run, struct sbp_timeline_interval interval);
+/* Lets sbp_timeline_run_play look at a device again. */
+void sbp_timeline_run_wake(struct sbp_timeline_run *run, int device);
 /* Plays fixed orders; E_INTERNAL when they wait for each other. */
-enum sbp_status sbp_run_play(struct sbp_run *run) SBP_MUST_USE;
+enum sbp_status sbp_timeline_run_play(struct sbp_timeline_run *run) SBP_MUST_USE;
 /* Synchronisation and optimizer of a device after its last work: sets the lane's end_s. */
-void sbp_run_end(struct sbp_run *run, int device);
+void sbp_timeline_run_end(struct sbp_timeline_run *run, int device);
 
 #endif

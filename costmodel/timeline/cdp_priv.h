@@ -6,8 +6,8 @@
  * paper; steps t and time steps count from 0. A time step is a forward or a backward pass of one
  * stage. timeline.h simulates the same schedules in seconds. Pure functions.
  */
-#ifndef SBP_COSTMODEL_TIMELINE_CDP_H
-#define SBP_COSTMODEL_TIMELINE_CDP_H
+#ifndef SBP_COSTMODEL_TIMELINE_CDP_PRIV_H
+#define SBP_COSTMODEL_TIMELINE_CDP_PRIV_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
 /* Stacks of transformer blocks: every architecture on tokens is one set of these choices. */
-#ifndef SBP_COSTMODEL_MODEL_GRAPH_TRANSFORMER_H
-#define SBP_COSTMODEL_MODEL_GRAPH_TRANSFORMER_H
+#ifndef SBP_COSTMODEL_MODEL_GRAPH_TRANSFORMER_PRIV_H
+#define SBP_COSTMODEL_MODEL_GRAPH_TRANSFORMER_PRIV_H
 
-#include "costmodel/model/graph_blocks.h"
+#include "costmodel/model/graph_blocks_priv.h"
 
 struct sbp_transformer {
     int64_t blocks, hidden, heads, ffn;

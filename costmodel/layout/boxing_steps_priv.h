@@ -7,8 +7,8 @@
  * whose curves or levels defeat costmodel/layout/boxing_cut.h, and small tensors' meshes only.
  * Internal to costmodel/layout/boxing_path.h.
  */
-#ifndef SBP_COSTMODEL_LAYOUT_BOXING_STEPS_H
-#define SBP_COSTMODEL_LAYOUT_BOXING_STEPS_H
+#ifndef SBP_COSTMODEL_LAYOUT_BOXING_STEPS_PRIV_H
+#define SBP_COSTMODEL_LAYOUT_BOXING_STEPS_PRIV_H
 
 #include "costmodel/layout/boxing.h"
 

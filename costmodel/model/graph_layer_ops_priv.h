@@ -1,8 +1,8 @@
 /* One layer of a model's list while it is read; private to graph_layer*.c. */
-#ifndef SBP_COSTMODEL_MODEL_GRAPH_LAYERS_H
-#define SBP_COSTMODEL_MODEL_GRAPH_LAYERS_H
+#ifndef SBP_COSTMODEL_MODEL_GRAPH_LAYER_OPS_PRIV_H
+#define SBP_COSTMODEL_MODEL_GRAPH_LAYER_OPS_PRIV_H
 
-#include "costmodel/model/graph_build.h"
+#include "costmodel/model/graph_build_priv.h"
 
 /* Images that the model reads; all 0: it reads none. */
 struct sbp_images {

@@ -6,8 +6,8 @@
  * linears) and numbered once at the end. The arrays are allocated once for `most_ops` operators.
  * All functions refuse at the given cursor, or at one of its members where there is one to blame.
  */
-#ifndef SBP_COSTMODEL_MODEL_GRAPH_BUILD_H
-#define SBP_COSTMODEL_MODEL_GRAPH_BUILD_H
+#ifndef SBP_COSTMODEL_MODEL_GRAPH_BUILD_PRIV_H
+#define SBP_COSTMODEL_MODEL_GRAPH_BUILD_PRIV_H
 
 #include "costmodel/model/graph.h"
 
@@ -50,6 +50,55 @@ struct sbp_build_input {
 };
 enum sbp_status sbp_build_input(struct sbp_builder *builder, const struct sbp_json *at,
                                 const struct sbp_build_input *input) SBP_MUST_USE;
+
+/* ---- parts of an operator, for graph_build_*.c ---- */
+
+/* Initial values: weights of a GPT and embeddings are normal(0, 0.02), as GPT-2's. Biases, and norm
+ * gains around their 1, get the same spread instead of a constant: a bias that a run adds twice, or
+ * a shard that it takes from the wrong place, then shows in every number. */
+#define SBP_INIT_SPREAD 0.02
+
+int sbp_build_class(struct sbp_builder *builder, int64_t size, const char *format, ...)
+    SBP_PRINTF(3, 4);
+/* Of one size. The older class names the union: what flows through a network is named where it
+ * begins. */
+void sbp_build_merge(struct sbp_builder *builder, int a, int b);
+void sbp_build_rename_class(struct sbp_builder *builder, int dim_class, const char *format, ...)
+    SBP_PRINTF(3, 4);
+
+/* Four ones that are never split, to fill in. */
+struct sbp_shape sbp_build_scalar(void);
+void sbp_build_set_dim(struct sbp_shape *shape, int dim, int64_t size, int dim_class);
+struct sbp_shape sbp_build_shape(const struct sbp_builder *builder, int tensor);
+int64_t sbp_build_features(const struct sbp_shape *shape); /* times inner */
+/* Other features for the tokens of a shape. */
+struct sbp_shape sbp_build_with_features(const struct sbp_shape *tokens, int64_t features,
+                                         int dim_class, int64_t inner);
+/* A vector over the features of an activation: bias, gain, shift. */
+struct sbp_shape sbp_build_vector(const struct sbp_shape *activation);
+/* False: more than SBP_MOST_ELEMENTS. */
+bool sbp_build_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements);
+
+/* A node without operands. */
+struct sbp_op_node *sbp_build_op(struct sbp_builder *builder, enum sbp_op_kind kind,
+                                 const char *name);
+void sbp_build_reads(struct sbp_op_node *op, int tensor);
+/* Refuses a tensor that is read twice: its gradient would be two of the operator's. */
+enum sbp_status sbp_build_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
+                                   const int *input, int count) SBP_MUST_USE;
+/* `part` is appended to the operator's name: ".weight". */
+enum sbp_status sbp_build_weight(struct sbp_builder *builder, const struct sbp_json *at,
+                                 struct sbp_op_node *op, const char *part,
+                                 const struct sbp_shape *shape, double mean,
+                                 double spread) SBP_MUST_USE;
+enum sbp_status sbp_build_bias(struct sbp_builder *builder, const struct sbp_json *at,
+                               struct sbp_op_node *op, const struct sbp_shape *output) SBP_MUST_USE;
+enum sbp_status sbp_build_output(struct sbp_builder *builder, const struct sbp_json *at,
+                                 struct sbp_op_node *op,
+                                 const struct sbp_shape *shape) SBP_MUST_USE;
+/* Spread of the values of a product's weight that keeps the scale of activations from layer to
+ * layer, unless the model has one spread for all. */
+double sbp_build_spread(const struct sbp_builder *builder, double terms);
 
 /* ---- products ---- */
 
@@ -157,18 +206,8 @@ enum sbp_status sbp_build_patches(struct sbp_builder *builder, const struct sbp_
 /* ---- a user's own operator ---- */
 
 /* Reads `at` (the layer, keys checked) and adds it; see graph.h for its keys. */
-extern const char *const sbp_custom_keys[];
+extern const char *const sbp_graph_custom_keys[];
 enum sbp_status sbp_build_custom(struct sbp_builder *builder, const struct sbp_json *at,
                                  const char *name, const int *input, int input_count) SBP_MUST_USE;
-
-/* The readers of the two forms of a model, and of what both have. Keys that both forms have are
- * listed once; a form's own ones follow them in `known` (room for SBP_MODEL_MOST_KEYS). */
-enum sbp_status sbp_graph_read_layers(const struct sbp_json *at, struct sbp_graph *graph,
-                                      enum sbp_attention_kind attention) SBP_MUST_USE;
-enum sbp_status sbp_graph_read_training(const struct sbp_json *at,
-                                        struct sbp_graph *graph) SBP_MUST_USE;
-#define SBP_MODEL_MOST_KEYS 40
-enum sbp_status sbp_graph_check_keys(const struct sbp_json *at,
-                                     const char *const *own) SBP_MUST_USE;
 
 #endif

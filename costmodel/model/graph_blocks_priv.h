@@ -1,10 +1,10 @@
 /* What all architectures are laid down with: a stream of layers named by block, repeats that share
  * a site, and the keys that describe them. Private to the readers of architectures.
  */
-#ifndef SBP_COSTMODEL_MODEL_GRAPH_BLOCKS_H
-#define SBP_COSTMODEL_MODEL_GRAPH_BLOCKS_H
+#ifndef SBP_COSTMODEL_MODEL_GRAPH_BLOCKS_PRIV_H
+#define SBP_COSTMODEL_MODEL_GRAPH_BLOCKS_PRIV_H
 
-#include "costmodel/model/graph_build.h"
+#include "costmodel/model/graph_build_priv.h"
 
 /* Where an architecture is. `stream` is the tensor that the next layer reads and, where it is
  * passed by pointer, the layer's output afterwards: a branch is a stream of its own. */
@@ -55,17 +55,5 @@ enum sbp_status sbp_blocks_probability(const struct sbp_json *at, const char *ke
  * and `choice` has a value already (>= 0). */
 enum sbp_status sbp_blocks_depth(const struct sbp_json *at, const int *depths, int count,
                                  int *choice) SBP_MUST_USE;
-
-/* ---- architectures ---- */
-
-struct sbp_architecture {
-    const char *name;
-    const char *keys[SBP_MODEL_MOST_KEYS]; /* besides those of all models */
-    enum sbp_status (*read)(struct sbp_blocks *blocks, struct sbp_graph *graph,
-                            enum sbp_attention_kind attention);
-};
-extern const struct sbp_architecture sbp_gpt, sbp_llama, sbp_mixtral, sbp_deepseek, sbp_bert;
-extern const struct sbp_architecture sbp_vit, sbp_vgg, sbp_resnet, sbp_face;
-extern const struct sbp_architecture sbp_mlp, sbp_wide_deep;
 
 #endif

@@ -49,11 +49,11 @@ struct curve {
 static struct run search(struct bench *bench, const char *model, const char *cluster,
                          int64_t devices, const char *const *option)
 {
-    const char *words[9 + MOST_OPTIONS] = {
-        bench->arguments.program, "search", model, cluster, "--threads=1", "--json"};
+    const char *words[8 + MOST_OPTIONS] = {bench->arguments.program, "search", model, cluster,
+                                           "--json"};
     struct run run = {0};
     struct measured measured;
-    int count = 6;
+    int count = 5;
     while (*option != NULL)
         words[count++] = *option++;
     if (bench->arguments.time_limit != NULL) {
@@ -312,7 +312,7 @@ static void add_head(struct bench *bench)
     report_add_machine(&bench->page);
     sbp_text_add(
         &bench->page,
-        ".\nEach row is one run of `sbplan search MODEL CLUSTER --threads=1 --json`, from reading "
+        ".\nEach row is one run of `sbplan search MODEL CLUSTER --json`, from reading "
         "the files to the priced plan,\none process on one core: its wall time, its processor time "
         "and the most memory that was resident.\nGPT-3 175B is `configs/models/" MODEL
         ".json` with a global batch of %d sequences; clusters are\n`" CLUSTER

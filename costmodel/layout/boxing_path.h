@@ -6,13 +6,12 @@
  * Axes split dimensions that the plan's layout has digits for, no others.
  *
  * What is returned never costs more than the normal form at these bytes, and exists wherever the
- * distributions do. It is the cheapest of all lists where prices follow alpha and beta
- * (costmodel/layout/boxing_cut.h), and on small meshes whatever prices follow
- * (costmodel/layout/boxing_steps.h); elsewhere it is the cheapest of the form that boxing_cut.h
- * describes. Among paths of equal cost the normal form counts before any other, and a short list
- * before a long one.
+ * distributions do. It is the cheapest list of the form that costmodel/layout/boxing_cut.h
+ * describes. No list of any other form costs less where prices follow alpha and beta, slower levels
+ * stand outside of faster ones and every axis can be split. Among paths of equal cost the normal
+ * form counts before any other, and a short list before a long one.
  *
- * A gradient goes the way back, between the dual states, by a shortest path of its own. Where a
+ * A gradient goes the way back, between the dual states, by a cheapest list of its own. Where a
  * gather costs what a scatter costs, the dual of the way there is one; measured curves may differ,
  * and then each direction takes what is cheaper for it. Either way it delivers the dual states,
  * which is all that duality asks for.

@@ -79,8 +79,9 @@ static bool is_slower(const struct sbp_cluster *cluster, int level, int than)
            slow->beta_s_per_byte >= stretch * fast->beta_s_per_byte;
 }
 
-/* Phases of the hierarchical model add up, and every one grows with its members. Rings count for
- * their slowest level: there have to be no two of which now the one is that, now the other. */
+/* Whether cuts are least on this cluster. Phases of the hierarchical model add up, and every one
+ * grows with its members. A ring counts for its slowest level, so no two levels may each be the
+ * slower one at some sizes. */
 static bool are_levels_ordered(const struct sbp_cluster *cluster)
 {
     if (cluster->collectives != SBP_MODEL_RING)
@@ -195,7 +196,7 @@ static void cut(const struct sbp_cut_prices *prices, enum column column, int set
 
 /* --- all kinds --- */
 
-/* What a list may do with axes that leave it the choice. */
+/* Choices that a list has for axes that may or may not be split. */
 enum option { SCATTER_PARTIAL, SLICE_WHOLE, SUM_REST, OPTIONS };
 
 /* A list in the making. */

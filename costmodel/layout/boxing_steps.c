@@ -7,7 +7,7 @@
 
 enum { MOST_OPTIONS = SBP_MAX_DIMS + 2, MOST_FREE = 8, MOST_GROUPS = 1 << MOST_FREE };
 
-/* What an axis that the path may change can be in. A distribution is numbered by the options of its
+/* The states that an axis may take on the path. A distribution is numbered by the options of its
  * axes, stride[0] = 1. */
 struct free_axis {
     int axis; /* of the mesh */

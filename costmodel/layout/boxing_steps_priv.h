@@ -1,11 +1,10 @@
 /* The cheapest list of collectives by a shortest path over the distributions of a tensor.
  *
- * Every axis is in B, in P, or splits one of the dimensions that the layout gives it a digit of; a
+ * Every axis is in B, in P, or splits one of the dimensions that the layout gives it a digit of. A
  * step is one collective over any set of axes that change alike (P to splits, P to B, splits to B,
- * splits to other splits), or a local change of one axis (B to a split, B or a split to P), which
- * is free. Nothing is taken for granted about prices but that they are not negative: for clusters
- * whose curves or levels defeat costmodel/layout/boxing_cut.h, and small tensors' meshes only.
- * Internal to costmodel/layout/boxing_path.h.
+ * splits to other splits), or a free local change of one axis (B to a split, B or a split to P).
+ * Prices need only be non-negative: this serves clusters whose curves or levels defeat
+ * costmodel/layout/boxing_cut.h, on small meshes alone.
  */
 #ifndef SBP_COSTMODEL_LAYOUT_BOXING_STEPS_PRIV_H
 #define SBP_COSTMODEL_LAYOUT_BOXING_STEPS_PRIV_H

@@ -1,4 +1,5 @@
-/* What both forms of a model file have: legal keys, precision, optimizer and clipping. */
+/* Keys that both forms of a model file have: precision, optimizer, clipping and the list of legal
+ * ones. */
 #include "costmodel/model/graph_read_priv.h"
 
 #include <assert.h>
@@ -109,8 +110,8 @@ static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_prec
 
 /* --- optimizer --- */
 
-/* What a model file that gives only a name gets; published defaults of the methods, adamw's decay
- * as in Loshchilov and Hutter's reference implementation. */
+/* Constants of an optimizer that the file gives by name alone: published defaults of the methods,
+ * adamw's decay as in Loshchilov and Hutter's reference implementation. */
 static const struct sbp_update DEFAULTS[] = {
     [SBP_SGD] = {.optimizer = SBP_SGD, .learning_rate = 1e-2},
     [SBP_ADAM] = {.optimizer = SBP_ADAM,

@@ -1,10 +1,10 @@
-/* Cyclic data parallelism in time steps: who computes what when, on which version of the
- * parameters, and what that costs in memory, devices and communication (Fournier and Oyallon,
+/* Cyclic data parallelism in time steps: which device computes which pass when, on which version of
+ * the parameters, and what that costs in memory, devices and communication (Fournier and Oyallon,
  * Cyclic Data Parallelism, sections 3.2 and 4, table 1).
  *
  * A model has N stages j = 1 .. N and a step N micro-batches i = 1 .. N, counted from 1 as in the
  * paper; steps t and time steps count from 0. A time step is a forward or a backward pass of one
- * stage. timeline.h simulates the same schedules in seconds. Pure functions.
+ * stage. timeline.h simulates the same schedules in seconds. Functions are pure.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_CDP_PRIV_H
 #define SBP_COSTMODEL_TIMELINE_CDP_PRIV_H

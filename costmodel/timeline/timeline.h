@@ -15,9 +15,9 @@
  * Sources: gpipe: Huang et al. 2019. 1f1b: Narayanan et al. (PipeDream) 2019, with a flush.
  * interleaved: Narayanan et al. 2021, section 2.2, in the order of Megatron-LM. zero-bubble: Qi et
  * al. 2023, section 2 (ZB-H1, ZB-H2). message-driven: Singh and Bhatele (Myelin), algorithm 2.
- * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (cdp_priv.h has its table 1); their
- * steps have no end: the optimizer runs between passes of the next steps, sync_s after the last
- * gradient.
+ * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (table 1:
+ * tests/papers/cdp_count.h); their steps have no end: the optimizer runs between passes of the next
+ * steps, sync_s after the last gradient.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_H

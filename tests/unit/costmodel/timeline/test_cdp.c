@@ -1,5 +1,5 @@
-/* Cyclic data parallelism: the paper's formulas against played schedules, in time steps (cdp.h) and
- * in seconds (timeline.h). */
+/* Cyclic data parallelism: the paper's formulas against played schedules, in time steps
+ * (cdp_count.h) and in seconds (timeline.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/random.h"
-#include "costmodel/timeline/cdp_priv.h"
+#include "tests/papers/cdp_count.h"
 
 #define SEED UINT64_C(4219)
 

@@ -145,8 +145,8 @@ static double network_stretch(const struct sbp_cluster *cluster, double ranks_pe
     return ports == 0 ? 1 : fmax(1, devices / ports) / fmax(1, ranks_per_node / ports);
 }
 
-/* What stands for a kind that was not measured: an all-gather and a reduce-scatter are each other's
- * mirror, and together an all-reduce. */
+/* Kinds that stand for one that was not measured: an all-gather and a reduce-scatter mirror each
+ * other, and together are an all-reduce. */
 static const struct {
     enum sbp_collective kind, other;
     double times, more_error;
@@ -218,8 +218,8 @@ double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collec
     return members <= 1 ? 0 : sbp_collective_share(kind, members) * bytes;
 }
 
-/* Of several levels gathers and reductions can shrink: wider groups have more ports. All-to-alls
- * can as rings alone: phases add up, and every one grows with its members. */
+/* Over several levels gathers and reductions can get cheaper, since wider groups have more ports.
+ * All-to-alls can as rings alone: phases add up, and every one grows with its members. */
 bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind)
 {
     if (sbp_network_is_given(&cluster->network)) /* which stands in for kinds that it lacks */

@@ -128,7 +128,7 @@ struct asked {
     double nodes, ranks_per_node, bytes;
 };
 
-/* What the formula says of a shape, as latency and inverse bandwidth. */
+/* The formula's answer for a shape, as latency and inverse bandwidth. */
 struct line {
     double alpha_s, beta_s_per_byte;
 };
@@ -149,11 +149,11 @@ static double times_of(double to, double from)
     return to > 0 && from > 0 ? to / from : 1;
 }
 
-/* A curve brought to the group asked for: its alphas by the ratio of the latencies, its betas by
- * that of the bandwidths. Where protocols switch is decided by what a step sends: in rings a
- * member's share, so that sizes go with the steps; in trees, as of all-reduces, all of it, so that
+/* Converts a curve to the group asked for: scales its alphas by the ratio of the latencies and its
+ * betas by that of the bandwidths. Protocols switch by what a step sends. In rings that is a
+ * member's share, so sizes scale with the steps; in trees, as of all-reduces, it is all of n, so
  * sizes stay. There a segment might begin below the end of the one before where betas grow more
- * than alphas: it is lifted. Curves that follow the formula still do, and none falls. */
+ * than alphas, and is lifted. Curves that follow the formula still do, and none falls. */
 static void scale(const struct asked *asked, struct sbp_shape_curve *curve)
 {
     const struct line to =

@@ -79,8 +79,9 @@ static bool is_slower(const struct sbp_cluster *cluster, int level, int than)
            slow->beta_s_per_byte >= stretch * fast->beta_s_per_byte;
 }
 
-/* Phases of the hierarchical model add up, and every one grows with its members. Rings count for
- * their slowest level: there have to be no two of which now the one is that, now the other. */
+/* Whether cuts are least on this cluster. Phases of the hierarchical model add up, and every one
+ * grows with its members. A ring counts for its slowest level, so no two levels may each be the
+ * slower one at some sizes. */
 static bool are_levels_ordered(const struct sbp_cluster *cluster)
 {
     if (cluster->collectives != SBP_MODEL_RING)
@@ -197,7 +198,7 @@ static void cut(const struct sbp_boxing_cut_prices *prices, enum column column, 
 
 /* --- all kinds --- */
 
-/* What a list may do with axes that leave it the choice. */
+/* Choices that a list has for axes that may or may not be split. */
 enum option { SCATTER_PARTIAL, SLICE_WHOLE, SUM_REST, OPTIONS };
 
 /* A list in the making. */
@@ -302,7 +303,8 @@ static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column co
 
 /* A scatter and a gather of the same axes with nothing in between are an all-reduce. */
 static void join_halves(const struct sbp_boxing_cut_prices *prices,
-                        const struct sbp_boxing_cut_task *task, double bytes, struct sbp_boxing_cut *out)
+                        const struct sbp_boxing_cut_task *task, double bytes,
+                        struct sbp_boxing_cut *out)
 {
     int at = 0;
     while (at < out->count && out->step[at].kind == SBP_REDUCE_SCATTER)

@@ -1,5 +1,8 @@
-/* What all architectures are laid down with: a stream of layers named by block, repeats that share
- * a site, and the keys that describe them. Private to the readers of architectures.
+/* The steps from which every architecture builds its layers: a stream of layers, names by block,
+ * repeats that share a strategy, and the keys that describe them.
+ *
+ * The readers of architectures (graph_language.c, graph_vision.c, graph_tabular.c) call these; each
+ * step adds one layer through graph_build_priv.h.
  */
 #ifndef SBP_COSTMODEL_MODEL_GRAPH_BLOCKS_PRIV_H
 #define SBP_COSTMODEL_MODEL_GRAPH_BLOCKS_PRIV_H

@@ -1,7 +1,7 @@
 /* Builders of attention: one packed projection, grouped queries, latent. */
 #include "costmodel/model/graph_build_priv.h"
 
-/* What each kind reads: features (heads) and inner sizes of its inputs, and what they are. */
+/* Features (heads) and inner sizes that each kind of attention reads, and names of its inputs. */
 struct wanted {
     int64_t features, inner;
     const char *what;

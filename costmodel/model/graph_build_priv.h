@@ -1,10 +1,12 @@
-/* The graph builder: operator by operator, shapes and dimension classes follow from the inputs.
+/* The graph builder: adds operators one by one and derives shapes and dimension classes from
+ * inputs.
  *
- * Private to the readers of model files. Every operator that is added lays down its weights, its
- * output's shape, and which dimensions belong together: classes are merged by union-find while
- * operators meet (the residual stream becomes one class through adds, norms and the input side of
- * linears) and numbered once at the end. The arrays are allocated once for `most_ops` operators.
- * All functions refuse at the given cursor, or at one of its members where there is one to blame.
+ * Input is a graph with batch and sequence, output the graph's operators, tensors and classes.
+ * Adding an operator adds its weights and its output's shape and merges the classes of dimensions
+ * that must be split alike (union-find): adds, norms and the input side of linears make the
+ * residual stream one class. sbp_build_close numbers the classes. The arrays are allocated once for
+ * `most_ops` operators, so pointers into them stay valid. On errors the functions blame the given
+ * cursor, or that member of it which is at fault.
  */
 #ifndef SBP_COSTMODEL_MODEL_GRAPH_BUILD_PRIV_H
 #define SBP_COSTMODEL_MODEL_GRAPH_BUILD_PRIV_H
@@ -27,11 +29,11 @@ struct sbp_builder {
     bool linears_on_grid;              /* linears with weights of their own are SUMMA's */
 };
 
-/* The graph's batch and sequence are set; its arena takes everything. Reads of the model, at `at`,
- * what its linears are. */
+/* Allocates the arrays in the graph's arena and reads from `at` whether linears are SUMMA's. The
+ * graph's batch and sequence must be set. E_MEMORY, E_INPUT. */
 enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_json *at,
                                struct sbp_graph *graph, int most_ops) SBP_MUST_USE;
-/* Numbers classes, counts parameters; every operator becomes a site of its own. */
+/* Numbers the classes and counts the parameters. E_INPUT: too many of either. */
 enum sbp_status sbp_build_close(struct sbp_builder *builder,
                                 const struct sbp_json *at) SBP_MUST_USE;
 
@@ -53,25 +55,25 @@ enum sbp_status sbp_build_input(struct sbp_builder *builder, const struct sbp_js
 
 /* ---- parts of an operator, for graph_build_*.c ---- */
 
-/* Initial values: weights of a GPT and embeddings are normal(0, 0.02), as GPT-2's. Biases, and norm
- * gains around their 1, get the same spread instead of a constant: a bias that a run adds twice, or
- * a shard that it takes from the wrong place, then shows in every number. */
+/* Initial values: weights of a GPT and embeddings are normal(0, 0.02), as in GPT-2. Biases and norm
+ * gains (around 1) have the same spread instead of a constant, so that a bias that a run adds
+ * twice, or a shard taken from the wrong place, shows in every number. */
 #define SBP_INIT_SPREAD 0.02
 
 int sbp_build_class(struct sbp_builder *builder, int64_t size, const char *format, ...)
     SBP_PRINTF(3, 4);
-/* Of one size. The older class names the union: what flows through a network is named where it
- * begins. */
+/* Merges two classes of one size. The older class names the union, so that a class is named where
+ * it begins. */
 void sbp_build_merge(struct sbp_builder *builder, int a, int b);
 void sbp_build_rename_class(struct sbp_builder *builder, int dim_class, const char *format, ...)
     SBP_PRINTF(3, 4);
 
-/* Four ones that are never split, to fill in. */
+/* A shape of four ones that are never split, to be filled in. */
 struct sbp_shape sbp_build_scalar(void);
 void sbp_build_set_dim(struct sbp_shape *shape, int dim, int64_t size, int dim_class);
 struct sbp_shape sbp_build_shape(const struct sbp_builder *builder, int tensor);
 int64_t sbp_build_features(const struct sbp_shape *shape); /* times inner */
-/* Other features for the tokens of a shape. */
+/* The tokens of a shape with other features. */
 struct sbp_shape sbp_build_with_features(const struct sbp_shape *tokens, int64_t features,
                                          int dim_class, int64_t inner);
 /* A vector over the features of an activation: bias, gain, shift. */
@@ -83,7 +85,7 @@ bool sbp_build_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements);
 struct sbp_op_node *sbp_build_op(struct sbp_builder *builder, enum sbp_op_kind kind,
                                  const char *name);
 void sbp_build_reads(struct sbp_op_node *op, int tensor);
-/* Refuses a tensor that is read twice: its gradient would be two of the operator's. */
+/* Refuses to read a tensor twice: the operator would have two gradients for it. */
 enum sbp_status sbp_build_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
                                    const int *input, int count) SBP_MUST_USE;
 /* `part` is appended to the operator's name: ".weight". */
@@ -96,8 +98,8 @@ enum sbp_status sbp_build_bias(struct sbp_builder *builder, const struct sbp_jso
 enum sbp_status sbp_build_output(struct sbp_builder *builder, const struct sbp_json *at,
                                  struct sbp_op_node *op,
                                  const struct sbp_shape *shape) SBP_MUST_USE;
-/* Spread of the values of a product's weight that keeps the scale of activations from layer to
- * layer, unless the model has one spread for all. */
+/* Spread of a product's initial weights: keeps the scale of activations from layer to layer, unless
+ * the model has one spread for all. */
 double sbp_build_spread(const struct sbp_builder *builder, double terms);
 
 /* ---- products ---- */

@@ -1,8 +1,8 @@
-/* A user's own operator: roles with their states, sizes, work, kept bytes and collectives, all as
- * the model file says (AutoDDL, section 4.2.1). Priced and searched, not run.
+/* A user's own operator: the model file gives its roles with their states, sizes, work, kept bytes
+ * and collectives (AutoDDL, section 4.2.1). It is priced and searched, but not run.
  *
- * What the file leaves out follows by duality or is nothing; what cannot be true is refused: see
- * check_role.
+ * States that the file leaves out follow by duality, numbers that it leaves out are 0, and
+ * check_role refuses contradictions.
  */
 #include <cjson/cJSON.h>
 #include <stdio.h>
@@ -68,7 +68,8 @@ static enum sbp_status read_states(const struct sbp_json *role, const char *key,
     return SBP_OK;
 }
 
-/* What a split has to find: a dimension of a class, which are those that the file gives a size. */
+/* Whether the operand has the dimension of a split: one of a class, which a size in the file makes.
+ */
 static enum sbp_status check_dimension(const struct sbp_json *role, const char *key,
                                        struct sbp_state state, const struct sbp_shape *shape)
 {
@@ -79,8 +80,9 @@ static enum sbp_status check_dimension(const struct sbp_json *role, const char *
     return SBP_OK;
 }
 
-/* The weight's gradient: a shard's is that shard; a whole weight's is partial, or whole where every
- * member has the whole output's gradient, which is where the output is partial (design, idea 3). */
+/* State of the weight's gradient. A shard's gradient is that shard. A whole weight's is partial, or
+ * whole where every member has the whole output's gradient, that is where the output is partial
+ * (DESIGN.md, section 2, idea 3). */
 static enum sbp_status check_weight(const struct sbp_json *at, const struct sbp_role *role,
                                     struct sbp_state weight, struct sbp_state gradient)
 {
@@ -107,9 +109,8 @@ static bool communicates(const struct sbp_custom *custom, int role, int pass)
     return false;
 }
 
-/* Without a collective of its own, a member makes its result of what it holds: a sum's part yields
- * a sum's part, and a part of an operand cannot yield the whole output. The backward pass is the
- * dual of the same statement. */
+/* A role without a collective must follow from what a member holds: part of a sum yields part of a
+ * sum, and part of an operand cannot yield the whole output. Backward is the dual of this check. */
 static enum sbp_status check_role(const struct custom *c, const struct sbp_json *at, int index)
 {
     const struct sbp_role *role = &c->it->entry.role[index];

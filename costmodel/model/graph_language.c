@@ -10,7 +10,7 @@
 #define OPS_OUTSIDE   8 /* embedding, its norm and dropout, final norm or transform, head, loss */
 #define LINEAR_SPREAD 0.02
 
-/* What all of them say. */
+/* The numbers that all these architectures have. */
 struct language {
     struct sbp_transformer transformer;
     int64_t vocab, padded_vocab, positions, types;

@@ -1,4 +1,6 @@
-/* One layer of a model's list while it is read; private to graph_layer*.c. */
+/* One layer of a model's list while it is read: its keys become a call of the builder.
+ * graph_layers.c reads the list, its names and inputs; graph_layer_ops.c the keys of each operator.
+ */
 #ifndef SBP_COSTMODEL_MODEL_GRAPH_LAYER_OPS_PRIV_H
 #define SBP_COSTMODEL_MODEL_GRAPH_LAYER_OPS_PRIV_H
 

@@ -1,4 +1,4 @@
-/* A model file: common keys, then the reader of its form. */
+/* Reads a model file: the common keys, then the form that it has. */
 #include "costmodel/model/graph_read_priv.h"
 
 static enum sbp_status read_sizes(const struct sbp_json *at, struct sbp_graph *graph)

@@ -1,7 +1,7 @@
-/* The readers of a model file: what an architecture, a list of layers and both have to say.
+/* The readers of model files. graph_read.c takes the keys that both forms have, then calls the
+ * reader of an architecture from the table below, or the reader of a list of layers.
  *
- * graph_read.c chooses by the key "architecture": an architecture from the table below, or the list
- * of layers. Each reader fills the graph through the builder (graph_build_priv.h).
+ * Each reader checks its keys and fills the graph through the builder (graph_build_priv.h).
  */
 #ifndef SBP_COSTMODEL_MODEL_GRAPH_READ_PRIV_H
 #define SBP_COSTMODEL_MODEL_GRAPH_READ_PRIV_H
@@ -9,8 +9,8 @@
 #include "costmodel/model/graph_blocks_priv.h"
 
 #define SBP_MODEL_MOST_KEYS 40
-/* The readers of the two forms of a model, and of what both have. Keys that both forms have are
- * listed once; a form's own ones follow them in `known` (room for SBP_MODEL_MOST_KEYS). */
+/* Readers of the list form and of the training keys, and the check of legal keys: `own` (NULL at
+ * the end, at most SBP_MODEL_MOST_KEYS with the common ones) lists those of one form. */
 enum sbp_status sbp_graph_read_layers(const struct sbp_json *at, struct sbp_graph *graph,
                                       enum sbp_attention_kind attention) SBP_MUST_USE;
 enum sbp_status sbp_graph_read_training(const struct sbp_json *at,

@@ -1,4 +1,5 @@
-/* Stacks of transformer blocks: every architecture on tokens is one set of these choices. */
+/* Stacks of transformer blocks. Every architecture on tokens is one setting of struct
+ * sbp_transformer, which sbp_transformer_build turns into operators. */
 #ifndef SBP_COSTMODEL_MODEL_GRAPH_TRANSFORMER_PRIV_H
 #define SBP_COSTMODEL_MODEL_GRAPH_TRANSFORMER_PRIV_H
 

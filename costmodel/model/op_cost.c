@@ -1,4 +1,4 @@
-/* The blocks of an operator on a device, and the counts that its costs share. */
+/* Sizes of an operator's blocks on a device, and counts of them that its costs share. */
 #include "costmodel/model/op_cost_priv.h"
 
 #include <math.h>

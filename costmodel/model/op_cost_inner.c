@@ -1,12 +1,14 @@
-/* The collectives inside an operator. */
+/* The collectives that an operator itself calls: statistics, keys and values, halo rows, experts,
+ * SUMMA. */
 #include "costmodel/model/op_cost_priv.h"
 
 #include <math.h>
 
 /* ---- collectives inside --------------------------------------------------------------------- */
 
-/* A list that grows; groups of one are left out, and what would serve the gradient of a free input,
- * which nobody forms (norms and losses do, with their other gradients). */
+/* The list of collectives so far. Groups of one member are left out, and so is communication for
+ * the gradient of a free input, which nobody computes (norms and losses compute it with other
+ * gradients). */
 struct inner_list {
     const struct sbp_graph *graph;
     const struct sbp_op_node *node;
@@ -58,9 +60,8 @@ static void inner_context(struct inner_list *list, const struct sbp_op_sizes *si
     add_over(list, "context", SBP_PASS_INPUT_GRADIENT, SBP_REDUCE_SCATTER, ways * own, 1);
 }
 
-/* Rows before the own ones and rows after them, one message for each member that they lie with: a
- * large kernel reaches past the neighbours. Backward the same rows of dX go home as sums: the dual.
- */
+/* One message for each member that holds rows above or below the member's own: a large kernel
+ * reaches past the neighbours. Backward is the dual: the same rows of dX go back and are summed. */
 static void inner_halo(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
     const struct sbp_op_halo halo = sbp_op_halo(list->graph, list->node, list->factor);
@@ -78,16 +79,16 @@ static void inner_experts(struct inner_list *list, const struct sbp_op_sizes *si
     const double sent = sbp_op_slots(list->node, sizes) * sizes->weight[1][1];
     add_over(list, "expert", SBP_PASS_FORWARD, SBP_ALL_TO_ALL, sent, 2);
     add_over(list, "expert", SBP_PASS_INPUT_GRADIENT, SBP_ALL_TO_ALL, sent, 2);
-    if (list->no_input_gradient) /* dY goes to the experts even so */
+    if (list->no_input_gradient) /* the experts need dY for their weights */
         add_over(list, "expert", SBP_PASS_WEIGHT_GRADIENT, SBP_ALL_TO_ALL, sent, 1);
 }
 
-/* Y = XW broadcasts panels of X in rows and of W in columns. dX = dY W^T broadcasts W's, and sums
- * dX's in rows; dW = X^T dY broadcasts X's, and sums dW's in columns: a sum is a broadcast
- * backwards and costs the same. A product takes max(rows, columns) (columns - 1 + rows - 1) alpha +
- * (m K / rows + K n / columns) beta for (m, K) x (K, n): what moves is what van de Geijn and Watts
- * (1997, section 3) and Optimus (Xu et al., 2021, section 3.1) move, in as many panels as on the
- * latter's square grid; latency is that of the pipelined ring. */
+/* Forward, Y = XW, broadcasts panels of X in rows and of W in columns. dX = dY W^T broadcasts W's
+ * and sums dX's in rows; dW = X^T dY broadcasts X's and sums dW's in columns; a sum costs the same
+ * as a broadcast. A product (m, K) x (K, n) takes max(rows, columns) (columns - 1 + rows - 1) alpha
+ * + (m K / rows + K n / columns) beta. The bytes are those of van de Geijn and Watts (1997, section
+ * 3) and of Optimus (Xu et al., 2021, section 3.1) with as many panels as its square grid has; the
+ * latency is that of the pipelined ring. */
 static void inner_summa(struct inner_list *list, const struct sbp_op_sizes *sizes)
 {
     const struct sbp_op_grid grid = sbp_op_grid(list->node, list->factor, sizes);

@@ -1,10 +1,11 @@
-/* Memory of an operator: what it keeps for backward, and its scratch. */
+/* Memory of an operator: what it keeps from forward to backward, and its scratch space. */
 #include "costmodel/model/op_cost_priv.h"
 
 /* ---- what is kept --------------------------------------------------------------------------- */
 
-/* Materialised: probabilities, and with dropout its mask and what it left (Korthikanti et al.,
- * 2022, section 4.1: 5 a s^2 b); flash: a log-sum-exp a row. */
+/* Materialised attention keeps the probabilities and, with dropout, its mask and result
+ * (Korthikanti et al., 2022, section 4.1: 5 a s^2 b). Flash attention keeps one log-sum-exp a row.
+ */
 static void keep_attention(const struct sbp_graph *graph, int op, const struct sbp_op_sizes *sizes,
                            struct sbp_op_kept *kept)
 {
@@ -20,8 +21,9 @@ static void keep_attention(const struct sbp_graph *graph, int op, const struct s
     kept->bytes = node->attention.dropout > 0 ? scores.all : 0;
 }
 
-/* The input; token copies sent, both products' outputs, the activation between, the router's
- * probabilities; which expert and which slot each copy went to, 4 bytes each. */
+/* A mixture keeps its input, the token copies that it sent, the outputs of both products, the
+ * activation between them and the router's probabilities; and for each copy its expert and slot, 4
+ * bytes each. */
 static void keep_moe(const struct sbp_op_node *node, const struct sbp_op_sizes *sizes,
                      struct sbp_op_kept *kept)
 {
@@ -32,7 +34,7 @@ static void keep_moe(const struct sbp_op_node *node, const struct sbp_op_sizes *
     kept->bytes = 8 * sbp_op_tokens(sizes->input[0]) * (double)node->moe.top_k;
 }
 
-/* Statistics that a norm or the loss keeps of its input. */
+/* Elements of the statistics that a norm or the loss keeps. */
 static double statistics(const struct sbp_op_node *node, const double input[SBP_MAX_DIMS])
 {
     switch (node->kind) {

@@ -1,4 +1,5 @@
-/* Arithmetic and memory traffic of operators, by pass. */
+/* The arithmetic and the memory traffic of each operator, by pass: what price.c turns into seconds.
+ */
 #include "costmodel/model/op_cost_priv.h"
 
 /* Share of a weight that is no padding. */
@@ -50,9 +51,10 @@ static struct sbp_work linear_work(const struct job *job)
     return work;
 }
 
-/* What moves a block of data a few times and computes little: operations an element of the first
- * input (exp, tanh and sqrt as one each), and reads and writes in units of it. Normalisation and
- * cross-entropy pass over it twice forward. */
+/* Element-wise operators, norms and losses compute little and pass over a block a few times. The
+ * table holds their operations for each element of the first input (exp, tanh and sqrt count one),
+ * and their reads and writes in units of that input. Normalisation and cross-entropy read it twice
+ * in forward. */
 static const struct {
     double forward_flops, backward_flops, forward_passes, backward_passes;
 } STREAM[SBP_OP_KINDS] = {
@@ -99,8 +101,8 @@ static struct sbp_work no_work(const struct job *job)
     return (struct sbp_work){0};
 }
 
-/* A comparison or an addition for each element of each window, padding included; backward a maximum
- * has one element of its window to add to, which its index names. */
+/* Forward: one comparison or addition for each element of each window, padding included. Backward:
+ * maxpool adds to one element a window, which the kept index names. */
 static struct sbp_work pool_work(const struct job *job)
 {
     struct sbp_work work = {0};
@@ -116,8 +118,8 @@ static struct sbp_work pool_work(const struct job *job)
     return work;
 }
 
-/* Rows of tables: forward reads and writes, positions and types are added; backward adds to the
- * tables' gradients, which are zeroed before. */
+/* Forward reads rows of the token table, adds positions and types, and writes the sum. Backward
+ * zeroes the tables' gradients and adds to them. */
 static struct sbp_work embedding_work(const struct job *job)
 {
     struct sbp_work work = {0};
@@ -135,9 +137,9 @@ static struct sbp_work embedding_work(const struct job *job)
     return work;
 }
 
-/* A convolution as a product over its windows, which overlap in memory: implicit GEMM reads (or, of
- * the input's gradient, writes) the block that they lie in and not each of them (Chetlur et al.,
- * cuDNN, 2014, section 3.2). */
+/* A convolution is a product over its windows. They overlap in memory: implicit GEMM reads the
+ * block in which they lie once, not each window (Chetlur et al., cuDNN, 2014, section 3.2). The
+ * input's gradient writes that block. */
 static struct sbp_work conv_work(const struct job *job)
 {
     struct sbp_work work = {0};
@@ -169,10 +171,10 @@ static struct sbp_work patch_work(const struct job *job)
 
 #define SOFTMAX_PER_SCORE 6
 
-/* Inputs, those of all context members, and the output are read or written once forward and twice
- * backward; materialised probabilities are written forward, read and their gradients written
- * backward. Backward: dV, dP of the value size; dQ, dK of the other; flash forms the scores once
- * more (Dao et al., 2022, algorithm 4). */
+/* Forward reads the inputs (keys and values of all context members) and writes the output once,
+ * backward does so twice. Materialised probabilities are written in forward, read in backward,
+ * where their gradients are written. Backward computes dV and dP over the value size, dQ and dK
+ * over the other; flash attention recomputes the scores (Dao et al., 2022, algorithm 4). */
 static struct sbp_work attention_work(const struct job *job)
 {
     const struct sbp_op_node *node = job->node;
@@ -215,9 +217,10 @@ static struct sbp_work moe_work(const struct job *job)
     if (job->pass == SBP_PASS_WEIGHT_GRADIENT)
         return work;
     const bool forward = job->pass == SBP_PASS_FORWARD;
-    /* Tokens to slots and slots weighted into the sum: each reads one side and writes the other;
-     * backward the weights' gradients read the experts' outputs besides. The activation between the
-     * products reads and writes as an operator by itself would. */
+    /* Dispatch copies tokens to slots, and the sum over experts copies them back: each reads one
+     * side and writes the other. In backward the gradients of the gate weights read the experts'
+     * outputs as well. The activation between the products reads and writes as an operator of its
+     * own would. */
     work.elements = 2 * (block + sent * hidden) + (forward ? 0 : sent * hidden) +
                     sent * ffn * (forward ? gates + 1 : 2 * gates + 1);
     work.vector_flops = sent * (2 * hidden + 4 * ffn);
@@ -229,8 +232,7 @@ static struct sbp_work moe_work(const struct job *job)
 
 /* ---- SUMMA, custom -------------------------------------------------------------------------- */
 
-/* A rank-k update of the result's block for each panel (van de Geijn and Watts, 1997, section 3).
- */
+/* Each panel is a rank-k update of the result's block (van de Geijn and Watts, 1997, section 3). */
 static struct sbp_work summa_work(const struct job *job)
 {
     struct sbp_work work = {0};

@@ -12,8 +12,8 @@ static struct sbp_dist gradient_rest(const struct sbp_compiler *c, int tensor)
     return sbp_dist_dual(c->mesh, &c->strategy->rest[tensor]);
 }
 
-/* Takes in the gradient that a consumer computed for one of its inputs, in the dual of the input's
- * distribution, and adds it to what other consumers gave. */
+/* Adds the gradient that a consumer computed for one of its inputs, in the dual of the input's
+ * distribution, to those of other consumers. */
 static enum sbp_status give_gradient(struct sbp_compiler *c, int op, int input, int buffer)
 {
     const int tensor = c->graph->op[op].input[input];
@@ -44,8 +44,8 @@ static enum sbp_status give_gradient(struct sbp_compiler *c, int op, int input, 
     return SBP_OK;
 }
 
-/* Buffers for the gradients of all inputs as the operator computes them; of one, when nobody wants
- * it and it is formed all the same. */
+/* Buffers for the gradients of all inputs as the operator computes them; it may compute one that
+ * nobody reads. */
 static enum sbp_status add_input_gradients(struct sbp_compiler *c, int op, int *dx)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -143,8 +143,8 @@ static enum sbp_status backward_layernorm(struct sbp_compiler *c, int op, int dy
     return sbp_program_close_gradients(c, op);
 }
 
-/* The mean over all tokens of the step, whatever the micro-batch; members that repeat the work
- * share out the sum that their gradients are. */
+/* Factor of the loss: the mean over all tokens of the step, whatever the micro-batch. Members that
+ * repeat the work divide it among them, since their gradients are summed. */
 static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
 {
     const struct sbp_graph *graph = c->graph;
@@ -216,8 +216,8 @@ static enum sbp_status backward_weights(struct sbp_compiler *c, int op, int dy)
     return SBP_OK;
 }
 
-/* Nothing is computed: the gradient of a sum is that of each operand, and what works in place
- * leaves it in its buffer (gradients are only ever added into new buffers). */
+/* Passes the gradient on without computing: that of a sum is that of each operand, and operators in
+ * place leave it in its buffer (gradients are only ever added into new buffers). */
 static enum sbp_status backward_pass_on(struct sbp_compiler *c, int op, int dy)
 {
     for (int i = 0; i < c->graph->op[op].input_count; i++)
@@ -240,7 +240,7 @@ static enum sbp_status backward_operator(struct sbp_compiler *c, int op, int dy)
     return backward_inputs(c, op, dy, node->weight_count > 0);
 }
 
-/* ---- what is formed again ------------------------------------------------------------------ */
+/* ---- recomputation -------------------------------------------------------------------------- */
 
 static bool is_attention(enum sbp_op_kind kind)
 {

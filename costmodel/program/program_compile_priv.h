@@ -1,8 +1,9 @@
-/* The program's compiler: what is known while a program grows, and its parts. Internal.
+/* The program's compiler: its state while a program grows, and its parts.
  *
- * Instructions and buffers are appended in time order; lifetimes follow from who names a buffer
- * (program_layout.c). Forward goes through the operators, backward comes back, and what an operator
- * leaves for the other stands here in between.
+ * Instructions and buffers are appended in time order; lifetimes follow from the instructions that
+ * name a buffer (program_layout.c). Forward goes through the operators, backward comes back, and
+ * what an operator leaves for its backward pass stands in struct sbp_compiler. program_make.c
+ * drives program_forward.c, program_backward.c, program_weights.c and program_layout.c.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_PROGRAM_COMPILE_PRIV_H
 #define SBP_COSTMODEL_PROGRAM_PROGRAM_COMPILE_PRIV_H
@@ -10,7 +11,7 @@
 #include "costmodel/layout/boxing_path.h"
 #include "costmodel/program/program.h"
 
-/* How a weight's states are held on a device. */
+/* How a device holds the states of a weight. */
 struct sbp_weight_plan {
     int first_user;  /* operator; -1: not of this scope */
     int uses_left;   /* gradients still to come; negative once one has been written */
@@ -93,17 +94,18 @@ enum sbp_status sbp_program_box_inputs(struct sbp_compiler *c, int op) SBP_MUST_
 /* Boxes the inputs that backward reads once more, where they do not rest as it reads them. */
 enum sbp_status sbp_program_box_inputs_again(struct sbp_compiler *c, int op) SBP_MUST_USE;
 enum sbp_status sbp_program_compile_forward(struct sbp_compiler *c, int op) SBP_MUST_USE;
-/* Attention's forward pass once more, for what it keeps beside its operands. */
+/* Recomputes attention's forward pass for what it keeps beside its operands. */
 enum sbp_status sbp_program_compile_attention_again(struct sbp_compiler *c, int op) SBP_MUST_USE;
 enum sbp_status sbp_program_compile_backward(struct sbp_compiler *c, int op) SBP_MUST_USE;
 
 /* States of all weights of the scope. */
 enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c) SBP_MUST_USE;
-/* Brings the whole of an operator's weights together where they are sharded: into `buffer`
- * (SBP_MAX_WEIGHTS, by weight), else what the device holds anyway. */
+/* Gathers an operator's weights where they are sharded into `buffer` (SBP_MAX_WEIGHTS, by weight);
+ * other entries name the buffers that the device holds anyway. */
 enum sbp_status sbp_program_gather_weights(struct sbp_compiler *c, int op,
                                            int *buffer) SBP_MUST_USE;
-/* Where the operator's weight gradients go, and what is due after the last use of a weight. */
+/* Opens buffers for the operator's weight gradients; after the last use of a weight,
+ * sbp_program_close_gradients emits its sum. */
 enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op,
                                            int *buffer) SBP_MUST_USE;
 enum sbp_status sbp_program_close_gradients(struct sbp_compiler *c, int op) SBP_MUST_USE;

@@ -132,7 +132,7 @@ static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct s
 {
     struct sbp_program *program = c->program;
     const int tensor = c->graph->op[op].output;
-    if (c->input[op][0] >= 0) /* formed again: they persist */
+    if (c->input[op][0] >= 0) /* recomputed: they persist */
         return SBP_OK;
     SBP_TRY(sbp_emit_index(c, tensor, dist, &c->input[op][0]));
     SBP_TRY(sbp_emit_index(c, tensor, dist, &c->input[op][1]));
@@ -143,7 +143,8 @@ static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct s
     return SBP_OK;
 }
 
-/* What the operator keeps beside its operands: elements first, masks where there is room. */
+/* Buffers that the operator keeps beside its operands: elements first, masks where there is room.
+ */
 static enum sbp_status add_saved(struct sbp_compiler *c, int op)
 {
     const struct sbp_factor factor = sbp_emit_factor(c, op);
@@ -170,8 +171,8 @@ static enum sbp_status forward_generic(struct sbp_compiler *c, int op, const int
     return add_forward(c, op, 0, weight, work);
 }
 
-/* Under selective recompute the first pass over a product leaves half of its output, which the
- * second one need not form. */
+/* Under selective recompute the first pass over a product keeps half of its output, which the
+ * second pass need not recompute. */
 static bool keeps_half(const struct sbp_compiler *c, int op)
 {
     return c->program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE && c->segment[op] >= 0 &&

@@ -97,8 +97,8 @@ static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
     merge_with_next(heap, at - 1);
 }
 
-/* What buffers take, and, as linked lists, those that are born and those that die at an
- * instruction. */
+/* Slot sizes, and for each instruction linked lists of the buffers that are born and that die
+ * there. */
 struct calendar {
     int64_t *slot_bytes;        /* (buffer_count) */
     int *born, *died;           /* (instr_count) first buffer of the list, -1: none */
@@ -181,8 +181,8 @@ static void sweep(struct sbp_program *program, const struct calendar *calendar, 
     program->arena_bytes = heap->top;
 }
 
-/* What persists, and what lives between the passes of a micro-batch: beside buffers whose lifetime
- * spans the turn, the token ids and labels that each micro-batch has of its own. */
+/* Adds up persistent bytes, and those that live between the passes of a micro-batch: buffers whose
+ * lifetime spans the turn, and the token ids and labels that each micro-batch has. */
 static void sum_up(struct sbp_program *program, const int64_t *slot_bytes)
 {
     int turn = 0;

@@ -147,7 +147,7 @@ static enum sbp_status compile_backward(struct sbp_compiler *c)
     return in >= 0 ? add_message(c, SBP_INSTR_SEND, in, c->gradient[in]) : SBP_OK;
 }
 
-/* Which operators are formed again together. */
+/* Marks the operators that are recomputed together. */
 static enum sbp_status mark_segments(struct sbp_compiler *c)
 {
     const struct sbp_program *program = c->program;
@@ -184,7 +184,7 @@ static bool is_needed(const struct sbp_instr *instr, const bool *needed, const b
     return false;
 }
 
-/* Which instructions are, from the last one back; the other arrays are zeros. */
+/* Finds the needed instructions, from the last one back; the other arrays are zeros. */
 static void find_needed(const struct sbp_program *program, bool *is_kept, bool *needed, bool *runs)
 {
     for (int i = program->instr_count - 1; i >= 0; i--) {
@@ -211,7 +211,7 @@ static void keep(struct sbp_program *program, const bool *is_kept)
     program->instr_count = kept;
 }
 
-/* A segment's last results are there already, in the segment that follows. */
+/* Drops recomputation of a segment's last results: the segment that follows holds them. */
 static enum sbp_status drop_unneeded(struct sbp_compiler *c)
 {
     struct sbp_program *program = c->program;

@@ -112,8 +112,8 @@ enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
 
 /* ---- communication ------------------------------------------------------------------------- */
 
-/* Between shards and the whole, by `sharded`; or from or to the owner, whose sum costs what its
- * broadcast costs, the other way. NULL when memory is out. */
+/* Communication between shards and the whole, by `sharded`, or with the owner, to which a sum costs
+ * what its broadcast costs. NULL when memory is out. */
 static struct sbp_instr *add_exchange(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
                                       int tensor, enum sbp_collective sharded)
 {
@@ -142,7 +142,7 @@ static enum sbp_status add_gather(struct sbp_compiler *c, int op, int tensor, in
     return SBP_OK;
 }
 
-/* Operators read a copy of it: gathered, or in another type. */
+/* Whether operators read a copy of the weight: gathered, or in another type. */
 static bool is_copied(const struct sbp_compiler *c, int tensor)
 {
     return c->weight[tensor].level == 3 || c->program->bytes.compute > 0;

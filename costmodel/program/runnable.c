@@ -73,7 +73,7 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
                        roles_that_run(node->entry, list, sizeof list));
         return refuse(diag, node->name, what, legal);
     }
-    /* What nobody reads is what the run is verified by. */
+    /* The run is verified by outputs that nobody reads. */
     if (node->output >= 0 && strategy->rest[node->output].axis[axis].kind == SBP_PARTIAL &&
         sbp_graph_consumers(graph, node->output, NULL, 0) == 0) {
         (void)snprintf(what, sizeof what, "an output of the model that rests partial on axis %d",

@@ -89,9 +89,9 @@ int sbp_graph_blocks(const struct sbp_graph *graph, int *block)
     return count;
 }
 
-/* Parts of a model that are formed again as a whole: blocks, or what follows a cut before an
- * operator with weights, which keeps its input anyway. The loss is never among them. unit:
- * (op_count), -1: none. */
+/* Units of recomputation: blocks, or the operators between a cut and the next operator with
+ * weights, which keeps its input anyway. The loss is never among them. unit: (op_count), -1: none.
+ */
 static enum sbp_status find_units(const struct sbp_graph *graph, struct sbp_arena *arena, int *unit)
 {
     if (sbp_graph_blocks(graph, unit) > 0)

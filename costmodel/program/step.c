@@ -38,7 +38,7 @@ static bool same_operands(const struct job *job, int a, int b)
                                              &strategy->rest[two->output]);
 }
 
-/* Whether two pieces are the same work: repeats of the same operators, in the same roles, with the
+/* Whether two pieces are the same work: repeats of the same operators in the same roles, with the
  * same neighbours. */
 static bool same_piece(const struct job *job, int a, int b)
 {
@@ -157,9 +157,9 @@ static struct hosted hosted_states(const struct sbp_step *step, int stage)
     return hosted;
 }
 
-/* The sum over replicas of gradients of so many parameters that a device updates: as the largest
- * one of the program is summed at the end of a step. 0 where none is, or each micro-batch does it.
- */
+/* Seconds to sum gradients of so many parameters that a device updates over replicas, priced like
+ * the largest sum of the program's step section. 0 where there is none, or where each micro-batch
+ * sums. */
 static double chunk_sync_s(const struct job *job, const struct sbp_program *program,
                            double parameters)
 {
@@ -209,9 +209,9 @@ static bool counts(const struct sbp_instr *instr, int chunk)
     return chunk == 0 || instr->section != SBP_SECTION_STEP || instr->cause != SBP_CAUSE_SCALAR;
 }
 
-/* What of a program comes once a step: sums of gradients, which may overlap, and the rest. Returns
- * the rest without updates. Chunks of buckets (chunk_factor) are summed among replicas; sums with
- * other stages are not among them. */
+/* Sums up the part of a program that runs once a step: sums of gradients, which may overlap, and
+ * the rest, which it returns without updates. Chunks of buckets (chunk_factor) are summed among
+ * replicas; sums with other stages are not among them. */
 static double add_end(const struct job *job, const struct sbp_program *program, int chunk,
                       struct sbp_stage_end *end)
 {

@@ -1,10 +1,10 @@
-/* Cyclic data parallelism: micro-batches start two time steps apart and steps follow each other
+/* Cyclic data parallelism: micro-batches start two time steps apart, and steps follow each other
  * without a flush (Fournier and Oyallon, section 3.2). Works stand in the order of the paper's time
- * steps; when each runs, its messages and parameters decide.
+ * steps; messages and parameters decide when each one runs.
  *
- * A stage's parameters of the next version are there when all gradients of a step are synchronised
- * and its optimizer has run, which takes a device's time. cdp-v1 computes every micro-batch of step
- * t on version t - 1, so the optimizer may wait until step t + 1 begins on the stage; cdp-v2 takes
+ * The next version of a stage's parameters is there when all gradients of a step are synchronised
+ * and the optimizer has run, which takes a device's time. cdp-v1 computes every micro-batch of step
+ * t on version t - 1, so the optimizer may wait until step t + 1 begins on the stage. cdp-v2 takes
  * version t wherever i + j >= N + 1 and runs the optimizer right after the last gradients.
  */
 #include <math.h>
@@ -18,7 +18,7 @@ enum { FIRST_STEPS = 3, FIRST_DEEP_STEPS = 6, MOST_STEPS = 96 };
 #define MAX_WORK   (INT64_C(1) << 26)
 #define SAME_SHARE 1e-9
 
-/* What gates the works of one play; stages count from 0. */
+/* Times that gate the works of one play; stages count from 0. */
 struct sbp_cdp_run {
     enum sbp_cdp_rule rule;
     int *left;           /* (stages, 2 + steps) micro-batches without gradients */
@@ -506,11 +506,11 @@ static bool waits_deep(const struct sbp_timeline_run *run)
     return run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
 }
 
-/* Whether in the last steps that do not drain all passes of the last micro-batches, one a stage,
- * ended equally long after those of so many steps before. Then so do all that follow, since no
- * more micro-batches are under way: one step decides the next; where cdp-v1 waits for
- * synchronisation, two do, and only from the third step on they wait for gradients that were
- * played. The first stage alone would not tell: others may still fall behind it. */
+/* Whether in the last steps that do not drain, all passes of the last micro-batches, one a stage,
+ * ended equally long after those of so many steps before. Then all later steps repeat as well,
+ * since no more micro-batches are under way and one step decides the next. Where cdp-v1 waits for
+ * synchronisation two steps decide, and only from the third on they wait for gradients that were
+ * played. All stages must be compared, because others may still fall behind the first. */
 static bool repeats(const struct sbp_timeline_run *run, int period, double *step_s)
 {
     const bool deep = waits_deep(run);
@@ -533,9 +533,9 @@ static bool repeats(const struct sbp_timeline_run *run, int period, double *step
     return true;
 }
 
-/* The steady step. Devices that take turns may repeat only after a few steps. False: nothing
- * repeats yet; then the step is the mean of the later half, of the micro-batch that it takes
- * longest. */
+/* Finds the time of a steady step. Devices that take turns may repeat only after a few steps.
+ * Returns false while nothing repeats; the time is then the mean over the later half, of the
+ * micro-batch that takes longest. */
 static bool steady(const struct sbp_timeline_run *run, double *step_s)
 {
     const int count = run->request->micro_batches, last = run->steps - 2;
@@ -615,9 +615,9 @@ static void report(const struct sbp_timeline_run *run, struct sbp_timeline *time
         sbp_cdp_stale_share(run->cdp->rule, run->stages, run->request->micro_batches);
 }
 
-/* No network makes a step shorter than the work of the busiest device and, unless synchronisation
- * is free as well, what cdp-v2 waits for on it: its last gradients, synchronisation, optimizer and
- * first fresh forward pass follow each other. */
+/* A lower bound of a step on any network: the work of the busiest device and, unless
+ * synchronisation is free as well, cdp-v2's chain on a device: last gradients, synchronisation,
+ * optimizer and first fresh forward pass. */
 static double bound_s(const struct sbp_timeline_run *run, const struct sbp_timeline *timeline,
                       bool free_sync)
 {

@@ -1,11 +1,11 @@
-/* Message-driven: a stage takes whichever message is there (Myelin, algorithm 2), of two the
- * backward one, which frees memory; the paper leaves that open. The first stage injects
+/* Message-driven: a stage takes whichever message has arrived (Myelin, algorithm 2). Of two it
+ * takes the backward one, which frees memory; the paper leaves that open. The first stage injects
  * pipeline_limit micro-batches and one more after every backward pass; the last stage follows each
  * forward pass by its backward pass.
  *
- * What a stage does depends on what has arrived, so stages act in order of time: a tree of
- * winners holds when each stage can act. Links and stages keep the order of messages,
- * therefore the next message of a direction is always that of the next micro-batch.
+ * Arrivals decide what a stage does, so stages act in order of time: a tree of winners holds when
+ * each stage can act. Links and stages keep the order of messages, therefore the next message of a
+ * direction is always that of the next micro-batch.
  */
 #include <math.h>
 
@@ -27,7 +27,7 @@ static void set_turn(struct loop *loop, int device, double at_s)
     for (int node = loop->run->devices + device; node > 1; node /= 2) {
         const int other = loop->first[node ^ 1];
         const double other_s = loop->at_s[other];
-        /* Of two at a time the left one; without a branch, which nothing could predict. */
+        /* Ties go to the left; there is no branch, because nothing could predict it. */
         const int after = (other_s < at_s) | (node & (other_s == at_s));
         first ^= (first ^ other) & -after;
         at_s = other_s < at_s ? other_s : at_s;
@@ -66,7 +66,7 @@ static void act(struct loop *loop, enum sbp_direction direction, int device)
         refresh(loop, to);
 }
 
-/* What algorithm 2 does with one message. */
+/* Algorithm 2's reaction to one message. */
 static void step(struct loop *loop, int device, double at_s)
 {
     const int last = loop->run->devices - 1;

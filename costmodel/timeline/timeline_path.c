@@ -46,7 +46,7 @@ static int64_t *slot(const struct tracer *t, int kind, int stage, int micro_batc
     return &t->work[kind][(int64_t)stage * t->request->micro_batches + micro_batch];
 }
 
-/* When a work began: with what it forms again. */
+/* When a work began, recomputation included. */
 static double begin_of(const struct tracer *t, int64_t index)
 {
     const struct sbp_timeline_interval *work = &t->timeline->interval[index];
@@ -144,7 +144,7 @@ static int64_t follow_link(const struct tracer *t, int64_t work)
     return work;
 }
 
-/* What a work began after; NONE at the step's begin. False: nothing that is known of. */
+/* Finds the work that ended when this one began; NONE at the step's begin. False: none is known. */
 static bool predecessor(const struct tracer *t, int64_t index, int64_t *previous)
 {
     const struct sbp_timeline_interval *interval = t->timeline->interval;

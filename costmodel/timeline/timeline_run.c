@@ -110,8 +110,8 @@ enum sbp_status sbp_timeline_run_start_recording(struct sbp_timeline_run *run,
                                                  struct sbp_arena *arena,
                                                  struct sbp_timeline *timeline)
 {
-    /* A pair: its works, recompute and two sends; two samples a work. A stage and step: sync and
-     * optimizer, or at most four for every bucket. */
+    /* Most intervals: for each pair its works, one recomputation and two sends; for each stage and
+     * step, sync and optimizer, or four for every bucket. Memory has two samples a work. */
     const int64_t pairs = (int64_t)run->stages * run->micro_batches;
     const int64_t works = (run->schedule->splits_backward ? 3 : 2) * pairs;
     int64_t intervals = works + 3 * pairs;
@@ -130,8 +130,8 @@ void sbp_timeline_run_record(struct sbp_timeline_run *run, struct sbp_timeline_i
         run->record->interval[run->record->interval_count++] = interval;
 }
 
-/* What a device did for a work, even in no time: paths are traced through it. Written in place,
- * since a copy would wait for its own fields. */
+/* Records a part of a work, even one of no time, since paths are traced through it. It is written
+ * in place because a copy would wait for its own fields. */
 static void record_part(struct sbp_timeline_run *run, int device, struct sbp_timeline_work work,
                         enum sbp_interval_kind kind, double begin_s, double end_s)
 {
@@ -172,7 +172,7 @@ static void record_memory(struct sbp_timeline_run *run, int device, double at_s,
             (struct sbp_memory_sample){.device = device, .at_s = at_s, .bytes = bytes};
 }
 
-/* The work whose end lets go of what forward kept. */
+/* Whether the end of such a work frees what forward kept. */
 static bool releases(const struct sbp_timeline_run *run, int kind)
 {
     return kind == (run->schedule->splits_backward ? SBP_WORK_WEIGHT : SBP_WORK_BACKWARD);
@@ -290,8 +290,8 @@ static int64_t go_on(struct sbp_timeline_run *run, int device, int64_t next)
     return next;
 }
 
-/* Every device does what it can and wakes whom it sends to: a work is looked at once for every
- * message that reaches its device, so the whole is linear in the number of works. */
+/* Plays each device as far as it can go and wakes those to which it sends. A work is looked at once
+ * for every message that reaches its device, so the time is linear in the number of works. */
 enum sbp_status sbp_timeline_run_play(struct sbp_timeline_run *run)
 {
     int64_t *next = SBP_NEW(run->scratch, int64_t, run->devices);

@@ -1,8 +1,9 @@
-/* Inside the timeline: one play of a schedule, and what the schedules have in common.
+/* One play of a schedule: the state of all devices, and the steps that all schedules share.
  *
- * A schedule either lists the works of every device in order (`arrange`, or `prepare` where devices
- * are not stages), which sbp_timeline_run_play then plays as early as messages allow, or plays by a
- * loop of its own (`play`).
+ * A schedule either lists the works of every device in order (`arrange`, or `simulate` where
+ * devices are not stages), which sbp_timeline_run_play then plays as early as messages allow, or
+ * has a loop of its own (`play`). A work is one pass of one micro-batch on one virtual stage, or an
+ * update.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_RUN_PRIV_H
@@ -83,7 +84,7 @@ struct sbp_timeline_run {
 struct sbp_schedule_entry {
     bool splits_backward; /* weight gradients are a work of their own */
     bool takes_chunks, takes_limit, takes_placement;
-    /* What the schedule needs beyond positive counts; may be NULL. */
+    /* Checks what the schedule requires beyond positive counts; may be NULL. */
     enum sbp_status (*check)(const struct sbp_timeline_request *request, struct sbp_diag *diag);
     /* Writes the works of one device; returns their end. NULL: prepare or play. */
     struct sbp_timeline_work *(*arrange)(const struct sbp_timeline_run *run, int device,
@@ -112,7 +113,7 @@ const struct sbp_stage_cost *sbp_timeline_run_cost(const struct sbp_timeline_run
 enum sbp_status sbp_timeline_run_allocate(struct sbp_timeline_run *run) SBP_MUST_USE;
 /* Plays the schedule from its begin; free_sends and free_sync count. */
 enum sbp_status sbp_timeline_run_restart(struct sbp_timeline_run *run) SBP_MUST_USE;
-/* From now on intervals and memory go into the timeline. */
+/* Starts to write intervals and memory into the timeline; arrays from the arena. E_MEMORY. */
 enum sbp_status sbp_timeline_run_start_recording(struct sbp_timeline_run *run,
                                                  struct sbp_arena *arena,
                                                  struct sbp_timeline *timeline) SBP_MUST_USE;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include "base/math/numeric.h"
 
-/* Beyond these a request is a slip, and indices and memory stay small. */
+/* Limits of a request: larger values are mistakes, and keep indices and memory small. */
 #define MAX_STAGES        4096
 #define MAX_MICRO_BATCHES (1 << 20)
 #define MAX_CHUNKS        256
@@ -111,7 +111,7 @@ static enum sbp_status check_end(const struct sbp_stage_end *end, int index, str
     return SBP_OK;
 }
 
-/* All that is held at a time must be countable: a device may have every stage. */
+/* Checks that the sum of bytes held at a time fits an int64_t: one device may have every stage. */
 static enum sbp_status check_bytes(const struct sbp_timeline_request *request,
                                    struct sbp_diag *diag)
 {

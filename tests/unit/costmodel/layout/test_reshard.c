@@ -262,7 +262,7 @@ static void test_levels_differ(void **state)
          device->alpha_s + n / 2 * device->beta_s_per_byte);
 }
 
-/* What cannot be delivered is refused: splits without digits, and in the normal form sums that have
+/* Impossible transitions are refused: splits without digits, and in the normal form sums that have
  * nowhere to rest. */
 static void test_undeliverable(void **state)
 {
@@ -659,7 +659,7 @@ static void turn_tensor(int turn, struct box_problem *p)
     p->tensor.split[0] = p->tensor.split[1] = turn == 2 ? 63 : 4095;
 }
 
-/* What is asked again is answered as before, whatever was asked in between. */
+/* A repeated question has the same answer, whatever was asked in between. */
 static void test_known_paths(void **state)
 {
     (void)state;

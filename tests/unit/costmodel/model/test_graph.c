@@ -186,7 +186,7 @@ static void test_initial_values(void **state)
 
 #define MOST_LAYERS 14
 
-/* What the test knows of a layer while it writes it. */
+/* The test's own view of a layer while it writes it. */
 struct written {
     int64_t features, inner; /* of the output */
     bool read;

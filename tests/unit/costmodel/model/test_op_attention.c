@@ -1,5 +1,5 @@
-/* What attention does on a device, moves and keeps: against scores counted one by one, formulas of
- * the literature and what autograd keeps.
+/* Attention's arithmetic, traffic and kept bytes on a device: against scores counted one by one,
+ * formulas of the literature and what autograd keeps.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,6 @@
-/* What operators do on a device and keep, against counting in nested loops on small sizes, what
- * autograd keeps, and the volumes that the literature gives for collectives inside operators.
+/* Arithmetic and kept bytes of operators on a device, against counting in nested loops on small
+ * sizes, what autograd keeps, and the volumes that the literature gives for collectives inside
+ * operators.
  */
 #include <math.h>
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What a step may keep or bring together in other ways: types of computing, inputs boxed again,
- * blocks formed again but for what products left, weights gathered by the block. */
+/* Other ways to keep or gather tensors in a step: types of computing, inputs boxed again,
+ * blocks recomputed except for outputs of products, weights gathered by the block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -155,8 +155,8 @@ static void test_regather(void **state)
     oracle_drop(&s);
 }
 
-/* Of a block of hidden size h: its input under full recompute; besides, under selective, what
- * attention left (h and a log-sum-exp a head) and half of its products' 3 h + h + 4 h + h. */
+/* Bytes kept of a block of hidden size h: its input under full recompute; besides, under selective,
+ * what attention left (h and a log-sum-exp a head) and half of its products' 3 h + h + 4 h + h. */
 static void test_selective(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-#include "costmodel/timeline/cdp_priv.h"
+#include "tests/papers/cdp_count.h"
 
 int64_t sbp_cdp_forward_slot(int n, int i, int j, int64_t t)
 {
@@ -9,22 +9,6 @@ int64_t sbp_cdp_backward_slot(int n, int i, int j, int64_t t)
 {
     return 2 * n * t + 2 * (i - 1) + 2 * n - j;
 }
-
-bool sbp_cdp_fresh(enum sbp_cdp_rule rule, int n, int i, int j)
-{
-    return rule == SBP_CDP_RULE_V2 && j >= n - i + 1;
-}
-
-double sbp_cdp_stale_share(enum sbp_cdp_rule rule, int n, int micro_batches)
-{
-    int64_t stale = 0;
-    for (int i = 1; i <= micro_batches; i++)
-        for (int j = 1; j <= n; j++)
-            stale += !sbp_cdp_fresh(rule, n, i, j);
-    return (double)stale / ((double)n * micro_batches);
-}
-
-/* --- counting --- */
 
 /* Steps played: one fills, one is counted, one is there to overlap with it. */
 enum { STEPS = 3, COUNTED_STEP = 1, MAX_N = 256 };

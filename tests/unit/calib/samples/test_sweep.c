@@ -176,7 +176,7 @@ static void test_pairs_meet_once(void **state)
 
 /* One rank's communication: what is reduced over it stays. */
 static enum sbp_status alone_reduce(struct sbp_comm *comm, int group, void *buffer, int64_t count,
-                                    enum sbp_real real, enum sbp_reduction reduction)
+                                    enum sbp_real real, enum sbp_comm_reduction reduction)
 {
     (void)comm, (void)group, (void)buffer, (void)count, (void)real, (void)reduction;
     return SBP_OK;

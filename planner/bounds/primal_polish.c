@@ -10,12 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/bounds/message_passing_priv.h"
-
-/* Moves that are looked at, of a variable and of all; variables that one may change; rounds. */
-enum { EACH = 6, MOST_MOVES = 1024, MOST_CHANGES = 48, MOST_ROUNDS = 4 };
-/* Less than this share of a cost is round-off. */
-#define SLACK 1e-12
 
 /* A forced choice: how much more it costs at the least, memory at its price. */
 struct forced {
@@ -33,7 +29,7 @@ struct move {
 struct polish {
     struct sbp_messages *r;
     int points, forced_count, move_count;
-    struct forced *forced; /* (MOST_MOVES) those that cost least */
+    struct forced *forced; /* (SBP_BOUNDS_POLISH_MOVES) those that cost least */
     struct move *move;     /* (move_count) */
     double *room;          /* (points) that is left; less than 0: over */
     int *trial;            /* (variable_count) */
@@ -79,7 +75,8 @@ static enum sbp_status find_forced(struct polish *p, double gap_s)
 {
     struct sbp_messages *r = p->r;
     const int variables = r->space->variable_count;
-    struct forced *all = SBP_TAKE(&r->scratch, struct forced, (size_t)variables * EACH);
+    struct forced *all =
+        SBP_TAKE(&r->scratch, struct forced, (size_t)variables * SBP_BOUNDS_POLISH_EACH);
     int total = 0;
     if (all == NULL)
         return SBP_E_MEMORY;
@@ -90,14 +87,14 @@ static enum sbp_status find_forced(struct polish *p, double gap_s)
             const int c = r->priced.choice[v][i];
             const double reduced_s = share_s(r, v, c) - own_s;
             if (c != r->choice[v] && reduced_s < gap_s)
-                insert(all + total, &count, EACH,
+                insert(all + total, &count, SBP_BOUNDS_POLISH_EACH,
                        (struct forced){.reduced_s = reduced_s, .variable = v, .choice = c});
         }
         total += count;
     }
     qsort(all, (size_t)total, sizeof *all, compare_forced);
     p->forced = all;
-    p->forced_count = total < MOST_MOVES ? total : MOST_MOVES;
+    p->forced_count = total < SBP_BOUNDS_POLISH_MOVES ? total : SBP_BOUNDS_POLISH_MOVES;
     return SBP_OK;
 }
 
@@ -132,7 +129,7 @@ static int follow(const struct polish *p, int variable)
     const int own = r->choice[variable], own_tuple = v->tuple[own];
     double least_s = sbp_message_priced_s(r, variable, own) + follow_s(p, variable, own_tuple);
     int best_tuple = -1, best = own;
-    least_s -= SLACK * fabs(least_s);
+    least_s -= SBP_PRICING_ROUND_OFF * fabs(least_s);
     for (int i = 0; i < tuples->count; i++) {
         const int t = tuples->tuple[i];
         if (r->least[variable][t] >= least_s)
@@ -207,7 +204,7 @@ static void price_move(struct polish *p, struct move *move)
 static enum sbp_status walk(struct polish *p, const struct forced *forced, struct move *move)
 {
     struct sbp_messages *r = p->r;
-    int changed[MOST_CHANGES] = {forced->variable};
+    int changed[SBP_BOUNDS_POLISH_CHANGES] = {forced->variable};
     bool is_too_far = false;
     *move = (struct move){.count = 1};
     p->stamp[forced->variable] = ++p->now;
@@ -219,7 +216,7 @@ static enum sbp_status walk(struct polish *p, const struct forced *forced, struc
                 continue;
             const int choice = follow(p, u);
             p->stamp[u] = p->now;
-            is_too_far |= choice != r->choice[u] && move->count == MOST_CHANGES;
+            is_too_far |= choice != r->choice[u] && move->count == SBP_BOUNDS_POLISH_CHANGES;
             if (choice == r->choice[u] || is_too_far)
                 continue;
             p->trial[u] = choice;
@@ -355,7 +352,7 @@ static bool improve(struct polish *p)
             best[1] = two;
         }
     }
-    if (best[0] == NULL || least > -SLACK * fabs(p->r->out->lower_s))
+    if (best[0] == NULL || least > -SBP_PRICING_ROUND_OFF * fabs(p->r->out->lower_s))
         return false;
     take(p, best[0]);
     if (best[1] != NULL)
@@ -407,7 +404,7 @@ enum sbp_status sbp_primal_polish(struct sbp_messages *r)
         return SBP_E_MEMORY;
     enum sbp_status status = SBP_OK;
     bool moved = true;
-    for (int round = 0; round < MOST_ROUNDS && moved && status == SBP_OK; round++) {
+    for (int round = 0; round < SBP_BOUNDS_POLISH_ROUNDS && moved && status == SBP_OK; round++) {
         const double gap_s = r->out->upper_s - r->out->lower_s;
         status = polish_once(&p, isfinite(gap_s) ? gap_s : fabs(r->out->lower_s), &moved);
         if (status == SBP_OK && moved)

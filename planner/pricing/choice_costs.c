@@ -106,51 +106,51 @@ static struct terms terms_of(const struct sbp_space *space)
 
 /* ---- one choice ------------------------------------------------------------------------------ */
 
-static int owned_weights(const struct sbp_op_group *work)
+static int owned_weights(const struct sbp_op_group *group)
 {
     int count = 0;
-    for (unsigned left = work->owned; left != 0; left &= left - 1)
+    for (unsigned left = group->owned; left != 0; left &= left - 1)
         count++;
     return count;
 }
 
 /* How often each column of a work counts, whatever the level of its weights. */
-static void weigh_passes(const struct sbp_op_group *work, double weight[SBP_COLUMNS])
+static void weigh_passes(const struct sbp_op_group *group, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[SBP_COLUMN_COMPUTE] = work->forward + work->again_compute;
-    weight[SBP_COLUMN_INNER] = work->forward + work->again_inner;
-    weight[SBP_COLUMN_BOX_OUT] = work->forward + work->again_output;
-    weight[SBP_COLUMN_BACK] = work->backward;
-    weight[SBP_COLUMN_BACK_WEIGHT] = work->weight;
+    weight[SBP_COLUMN_COMPUTE] = group->forward + group->recomputed_compute;
+    weight[SBP_COLUMN_INNER] = group->forward + group->recomputed_inner;
+    weight[SBP_COLUMN_BOX_OUT] = group->forward + group->recomputed_output;
+    weight[SBP_COLUMN_BACK] = group->backward;
+    weight[SBP_COLUMN_BACK_WEIGHT] = group->weight;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
-        weight[SBP_COLUMN_BOX_IN + i] = work->forward + work->again_boxed[i];
+        weight[SBP_COLUMN_BOX_IN + i] = group->forward + group->recomputed_boxed[i];
 }
 
 /* Of its weights under a level. */
-static void weigh_level(const struct terms *terms, const struct sbp_op_group *work, int level,
+static void weigh_level(const struct terms *terms, const struct sbp_op_group *group, int level,
                         double weight[SBP_COLUMNS])
 {
     const bool each = level >= 2 && terms->sums_each;
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = work->copied;
+    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = group->copied;
     weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
-        each ? work->weight : work->end * terms->shown;
-    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? work->end : 0;
+        each ? group->weight : group->end * terms->shown;
+    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? group->end : 0;
     weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
-        work->end * terms->stage_sum_shown;
+        group->end * terms->stage_sum_shown;
     weight[level == 0 ? SBP_COLUMN_LOCAL : SBP_COLUMN_SHARD] =
-        work->end * terms->update.parameter_s;
+        group->end * terms->update.parameter_s;
 }
 
 /* What it keeps of memory under a level. */
-static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *work, int level,
-                        int point, double weight[SBP_COLUMNS])
+static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *group, int level,
+                        int stage, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[SBP_COLUMN_LOCAL] = work->held[point] * terms->local_bytes[level];
-    weight[SBP_COLUMN_SHARD] = work->held[point] * terms->shard_bytes[level];
-    weight[SBP_COLUMN_KEPT] = work->kept[point];
+    weight[SBP_COLUMN_LOCAL] = group->held[stage] * terms->local_bytes[level];
+    weight[SBP_COLUMN_SHARD] = group->held[stage] * terms->shard_bytes[level];
+    weight[SBP_COLUMN_KEPT] = group->kept[stage];
 }
 
 SBP_SIMD
@@ -211,8 +211,8 @@ struct pricing {
     struct sbp_space *space;
     struct sbp_space_variable *v;
     struct terms terms;
-    const struct sbp_op_group *work;
-    int work_count, points;
+    const struct sbp_op_group *group;
+    int group_count, stages;
     struct sbp_columns *columns;                              /* (work) */
     double *passes_s;                                         /* (tuple) */
     double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (points, tuple) */
@@ -225,8 +225,8 @@ static void price_passes(const struct pricing *p)
     const bool whole = has_whole(p->space, variable);
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
         p->passes_s[tuple] = whole ? whole_s(p->space, variable, tuple) : 0;
-    for (int w = 0; w < p->work_count; w++) {
-        weigh_passes(&p->work[w], weight);
+    for (int w = 0; w < p->group_count; w++) {
+        weigh_passes(&p->group[w], weight);
         add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);
     }
 }
@@ -235,12 +235,12 @@ static void price_level(const struct pricing *p, int chosen)
 {
     const int tuples = p->v->tuple_count;
     double weight[SBP_COLUMNS], launches_s = 0;
-    for (int w = 0; w < p->work_count; w++)
-        launches_s += p->work[w].end * p->terms.update.weight_s * owned_weights(&p->work[w]);
+    for (int w = 0; w < p->group_count; w++)
+        launches_s += p->group[w].end * p->terms.update.weight_s * owned_weights(&p->group[w]);
     for (int tuple = 0; tuple < tuples; tuple++)
         p->cost_s[chosen][tuple] = p->passes_s[tuple] + launches_s;
-    for (int w = 0; w < p->work_count; w++) {
-        weigh_level(&p->terms, &p->work[w], p->work[w].level[chosen], weight);
+    for (int w = 0; w < p->group_count; w++) {
+        weigh_level(&p->terms, &p->group[w], p->group[w].level[chosen], weight);
         add_weighed(&p->columns[w], weight, tuples, p->cost_s[chosen]);
     }
 }
@@ -249,18 +249,18 @@ static void count_bytes(const struct pricing *p, int chosen)
 {
     const size_t tuples = (size_t)p->v->tuple_count;
     double weight[SBP_COLUMNS];
-    memset(p->bytes[chosen], 0, (size_t)p->points * tuples * sizeof(double));
-    for (int w = 0; w < p->work_count; w++)
-        for (int point = 0; point < p->points; point++) {
-            weigh_bytes(&p->terms, &p->work[w], p->work[w].level[chosen], point, weight);
+    memset(p->bytes[chosen], 0, (size_t)p->stages * tuples * sizeof(double));
+    for (int w = 0; w < p->group_count; w++)
+        for (int stage = 0; stage < p->stages; stage++) {
+            weigh_bytes(&p->terms, &p->group[w], p->group[w].level[chosen], stage, weight);
             add_weighed(&p->columns[w], weight, (int)tuples,
-                        p->bytes[chosen] + (size_t)point * tuples);
+                        p->bytes[chosen] + (size_t)stage * tuples);
         }
 }
 
-static double bytes_of(const struct pricing *p, int level, int point, int tuple)
+static double bytes_of(const struct pricing *p, int level, int stage, int tuple)
 {
-    return p->bytes[level][(size_t)point * (size_t)p->v->tuple_count + (size_t)tuple];
+    return p->bytes[level][(size_t)stage * (size_t)p->v->tuple_count + (size_t)tuple];
 }
 
 /* Whether level a is as good as b in every respect, and stays where they are alike. */
@@ -269,8 +269,8 @@ static bool dominates(const struct pricing *p, int tuple, int a, int b)
     const double a_s = p->cost_s[a][tuple], b_s = p->cost_s[b][tuple];
     if (a_s > b_s || (a_s == b_s && a > b))
         return false;
-    for (int point = 0; point < p->points; point++)
-        if (bytes_of(p, a, point, tuple) > bytes_of(p, b, point, tuple))
+    for (int stage = 0; stage < p->stages; stage++)
+        if (bytes_of(p, a, stage, tuple) > bytes_of(p, b, stage, tuple))
             return false;
     return true;
 }
@@ -281,9 +281,9 @@ static void add_choice(const struct pricing *p, int tuple, int level, int capaci
     v->tuple[v->choice_count] = tuple;
     v->zero[v->choice_count] = (uint8_t)level;
     v->cost_s[v->choice_count] = p->cost_s[level][tuple];
-    for (int point = 0; point < p->points; point++)
-        v->bytes[(size_t)point * (size_t)capacity + (size_t)v->choice_count] =
-            bytes_of(p, level, point, tuple);
+    for (int stage = 0; stage < p->stages; stage++)
+        v->bytes[(size_t)stage * (size_t)capacity + (size_t)v->choice_count] =
+            bytes_of(p, level, stage, tuple);
     v->choice_count++;
 }
 
@@ -306,32 +306,32 @@ static unsigned free_levels(const struct pricing *p)
 {
     const struct sbp_space *space = p->space;
     bool is_free = false;
-    for (int w = 0; w < p->work_count && space->request->zero_is_free; w++)
-        is_free |= p->work[w].owned != 0 && p->work[w].level[0] != p->work[w].level[1];
+    for (int w = 0; w < p->group_count && space->request->zero_is_free; w++)
+        is_free |= p->group[w].owned != 0 && p->group[w].level[0] != p->group[w].level[1];
     return is_free ? (1u << SBP_ZERO_LEVELS) - 1 : 1u << space->parallel->zero;
 }
 
 /* Bytes as (points, choice) rows of as many as there came to be. */
 static void close_rows(const struct pricing *p, int capacity)
 {
-    for (int point = 1; point < p->points; point++)
+    for (int stage = 1; stage < p->stages; stage++)
         for (int c = 0; c < p->v->choice_count; c++)
-            p->v->bytes[(size_t)point * (size_t)p->v->choice_count + (size_t)c] =
-                p->v->bytes[(size_t)point * (size_t)capacity + (size_t)c];
+            p->v->bytes[(size_t)stage * (size_t)p->v->choice_count + (size_t)c] =
+                p->v->bytes[(size_t)stage * (size_t)capacity + (size_t)c];
 }
 
 static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
     const struct sbp_space *space = p->space;
     p->v = &space->variable[variable];
-    p->work = &space->groups->work[space->groups->first[variable]];
-    p->work_count = space->groups->first[variable + 1] - space->groups->first[variable];
-    p->columns = SBP_TAKE(scratch, struct sbp_columns, p->work_count);
+    p->group = &space->groups->group[space->groups->first[variable]];
+    p->group_count = space->groups->first[variable + 1] - space->groups->first[variable];
+    p->columns = SBP_TAKE(scratch, struct sbp_columns, p->group_count);
     p->passes_s = SBP_TAKE(scratch, double, p->v->tuple_count);
     if (p->columns == NULL || p->passes_s == NULL)
         return SBP_E_MEMORY;
-    for (int w = 0; w < p->work_count; w++)
-        SBP_TRY(sbp_cache_columns(space, variable, &p->work[w], scratch, &p->columns[w]));
+    for (int w = 0; w < p->group_count; w++)
+        SBP_TRY(sbp_cache_columns(space, variable, &p->group[w], scratch, &p->columns[w]));
     return SBP_OK;
 }
 
@@ -355,7 +355,7 @@ static enum sbp_status count_levels(struct pricing *p, unsigned levels, struct s
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         if ((levels >> level & 1) == 0)
             continue;
-        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->points *tuples);
+        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->stages *tuples);
         if (p->bytes[level] == NULL)
             return SBP_E_MEMORY;
         count_bytes(p, level);
@@ -373,7 +373,7 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     p->v->tuple = SBP_TAKE(&space->arena, int, capacity);
     p->v->zero = SBP_TAKE(&space->arena, uint8_t, capacity);
     p->v->cost_s = SBP_TAKE(&space->arena, double, capacity);
-    p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->points *(size_t)capacity);
+    p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->stages *(size_t)capacity);
     if (p->v->tuple == NULL || p->v->zero == NULL || p->v->cost_s == NULL || p->v->bytes == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(price_levels(p, levels, scratch));
@@ -417,7 +417,7 @@ static enum sbp_status for_variables(struct pricing *p,
 enum sbp_status sbp_pricing_make_choices(struct sbp_space *space)
 {
     struct pricing p = {
-        .space = space, .terms = terms_of(space), .points = space->weights->memory_stages};
+        .space = space, .terms = terms_of(space), .stages = space->weights->memory_stages};
     const double refuted_s = space->request->refuted_s;
     if (refuted_s > 0) {
         space->least_s = sbp_pricing_constant_s(space);

@@ -7,8 +7,6 @@
 
 #include "planner/pricing/edge_tables.h"
 
-#define NO_KIND UINT16_MAX
-
 /* A family as one spread sees it. */
 struct column {
     int sources, targets;  /* patterns at either end */
@@ -59,7 +57,7 @@ static int place_of(const struct sbp_space_edge *edge, const struct column_of *c
     int place = 0;
     for (int f = 0; f < edge->families; f++) {
         const uint16_t kind = column->kind[f][pattern[f] * column->step[f]];
-        if (kind == NO_KIND)
+        if (kind == SBP_EDGE_NO_KIND)
             return -1;
         place += kind * edge->stride[f];
     }
@@ -134,8 +132,8 @@ static void number_locally(const struct spread *s, int family, struct column *co
         for (int p = 0; p < column->sources && column->target[t]; p++) {
             const uint16_t k = kind_of(s, family, p, t);
             uint16_t *local = &column->local[(size_t)t * (size_t)column->sources + (size_t)p];
-            *local = NO_KIND;
-            if (k == NO_KIND || !column->source[p])
+            *local = SBP_EDGE_NO_KIND;
+            if (k == SBP_EDGE_NO_KIND || !column->source[p])
                 continue;
             if (number[k] < 0) {
                 number[k] = column->width[t];
@@ -202,7 +200,7 @@ static void take_family(const struct column *c, int target, const struct partial
         for (int k = 0; k < width; k++)
             out->place[i * width + k] = in->place[i] + kind[k] * c->stride;
         for (int p = 0; p < c->sources; p++) {
-            if (local[p] == NO_KIND)
+            if (local[p] == SBP_EDGE_NO_KIND)
                 continue;
             const double *restrict row = in->least + (size_t)(i * c->sources + p) * (size_t)after;
             double *restrict least = out->least + (size_t)(i * width + local[p]) * (size_t)after;

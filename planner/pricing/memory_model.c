@@ -34,10 +34,10 @@ static void note_readers(const struct sbp_graph *graph, bool *read, bool *kept)
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         for (int i = 0; i < node->input_count; i++) {
-            bool again = false;
+            bool is_repeated = false;
             for (int k = 0; k < i; k++)
-                again |= node->input[k] == node->input[i];
-            kept[node->input[i]] |= !again && read[node->input[i]];
+                is_repeated |= node->input[k] == node->input[i];
+            kept[node->input[i]] |= !is_repeated && read[node->input[i]];
             read[node->input[i]] = true;
         }
     }
@@ -90,7 +90,7 @@ static enum sbp_status find_overwritten(const struct sbp_graph *graph, struct sb
 /* One pass over the operators: which piece counted a tensor last. */
 struct count {
     const struct sbp_space *space;
-    const struct sbp_again *again;
+    const struct sbp_recomputed *recomputed;
     const bool *overwritten;
     int *counted;  /* (tensor_count) piece + 1 */
     double *bytes; /* (op_count) of a micro-batch */
@@ -109,11 +109,11 @@ static void count_tensor(const struct count *c, int op, int piece, int tensor)
 
 /* Of what is formed again, what comes in from outside is kept; the model's free input is there
  * anyway. */
-static void count_formed_again(const struct count *c, int op, int piece)
+static void count_recomputed(const struct count *c, int op, int piece)
 {
     const struct sbp_op_node *node = &c->space->graph->op[op];
     for (int i = 0; i < node->input_count; i++)
-        if ((c->again->enters[op] >> i & 1) != 0 && !c->overwritten[node->input[i]] &&
+        if ((c->recomputed->enters[op] >> i & 1) != 0 && !c->overwritten[node->input[i]] &&
             !sbp_pricing_free_input(c->space, op, i))
             count_tensor(c, op, piece, node->input[i]);
 }
@@ -133,7 +133,7 @@ static void count_left(const struct count *c, int op, int piece)
         return;
     const struct sbp_op_kept kept = kept_of(c->space->graph, op);
     count_bytes(c, op, saved_bytes(c->space, op, &kept));
-    if (c->again->left[op] && !c->overwritten[node->output])
+    if (c->recomputed->left[op] && !c->overwritten[node->output])
         count_tensor(c, op, piece, node->output);
 }
 
@@ -146,8 +146,8 @@ static void count_op(const struct count *c, int op, int piece)
 {
     const struct sbp_space *space = c->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    if (c->again->in_segment[op]) {
-        count_formed_again(c, op, piece);
+    if (c->recomputed->in_segment[op]) {
+        count_recomputed(c, op, piece);
         count_left(c, op, piece);
         return;
     }
@@ -194,10 +194,10 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
         return SBP_E_MEMORY;
     for (int piece = 0; piece < weights->pieces; piece++) {
         const bool is_empty = weights->first[piece] == weights->first[piece + 1];
-        const int point = is_empty ? -1 : weights->point[weights->first[piece]];
+        const int stage = is_empty ? -1 : weights->point[weights->first[piece]];
         const double elements = updated_elements(space, piece, counted);
-        if (point >= 0)
-            largest[point] = fmax(largest[point], elements);
+        if (stage >= 0)
+            largest[stage] = fmax(largest[stage], elements);
     }
     for (int p = 0; p < weights->memory_stages && hosted_bytes > 0; p++)
         bytes[p] += (hosted_bytes + (double)element->gradient_master) *
@@ -207,14 +207,15 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
 
 /* (op_count) what no choice changes of the activations that an operator keeps, of a micro-batch;
  * what several keep is the first one's. */
-static enum sbp_status count_kept(const struct sbp_space *space, const struct sbp_again *again,
+static enum sbp_status count_kept(const struct sbp_space *space,
+                                  const struct sbp_recomputed *recomputed,
                                   struct sbp_arena *scratch, double *bytes)
 {
     const struct sbp_path_weights *weights = space->weights;
     bool *overwritten = NULL;
     SBP_TRY(find_overwritten(space->graph, scratch, &overwritten));
     const struct count count = {.space = space,
-                                .again = again,
+                                .recomputed = recomputed,
                                 .overwritten = overwritten,
                                 .counted = SBP_NEW(scratch, int, space->graph->tensor_count),
                                 .bytes = bytes};
@@ -227,12 +228,12 @@ static enum sbp_status count_kept(const struct sbp_space *space, const struct sb
 }
 
 enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
-                                               const struct sbp_again *again,
+                                               const struct sbp_recomputed *recomputed,
                                                struct sbp_arena *scratch, double *kept_bytes,
                                                double *bytes)
 {
     const struct sbp_path_weights *weights = space->weights;
-    SBP_TRY(count_kept(space, again, scratch, kept_bytes));
+    SBP_TRY(count_kept(space, recomputed, scratch, kept_bytes));
     for (int op = 0; op < space->graph->op_count; op++)
         if (weights->point[op] >= 0)
             bytes[weights->point[op]] += weights->kept[op] * kept_bytes[op];
@@ -241,38 +242,40 @@ enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
                : SBP_OK;
 }
 
-double sbp_pricing_constant_bytes(const struct sbp_space *space, int point)
+double sbp_pricing_constant_bytes(const struct sbp_space *space, int stage)
 {
-    return space->groups->constant_bytes[point];
+    return space->groups->constant_bytes[stage];
 }
 
 /* ---- what a choice changes ------------------------------------------------------------------ */
 
-bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
-                             bool own_copy)
+bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                             int op, bool own_copy)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    if (!keeps_own_input(node) || again->in_segment[op])
+    if (!keeps_own_input(node) || recomputed->in_segment[op])
         return false;
     return own_copy || sbp_pricing_free_input(space, op, 0) ||
            !space->groups->kept_at_rest[node->input[0]];
 }
 
-bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op)
+bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                             int op)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     const bool is_attention = sbp_pricing_is_attention(node->kind);
     if (node->entry->follows)
         return false;
-    if (again->in_segment[op])
+    if (recomputed->in_segment[op])
         return is_attention && space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
     return sbp_pricing_works_back(space->graph, op) &&
            !(is_attention && space->parallel->recompute == SBP_RECOMPUTE_ATTENTION);
 }
 
-bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op)
+bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                            int op)
 {
-    return space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE && again->in_segment[op] &&
+    return space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE && recomputed->in_segment[op] &&
            sbp_op_has_weight_phase(space->graph, op);
 }
 
@@ -290,10 +293,10 @@ double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double 
 double sbp_pricing_bytes(const struct sbp_space *space, const int *choice)
 {
     double most = 0;
-    for (int point = 0; point < space->weights->memory_stages; point++) {
-        double bytes = sbp_pricing_constant_bytes(space, point);
+    for (int stage = 0; stage < space->weights->memory_stages; stage++) {
+        double bytes = sbp_pricing_constant_bytes(space, stage);
         for (int v = 0; v < space->variable_count; v++)
-            bytes += sbp_space_unary_bytes(space, v, choice[v], point);
+            bytes += sbp_space_unary_bytes(space, v, choice[v], stage);
         most = fmax(most, bytes);
     }
     return most;

@@ -36,19 +36,19 @@ static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_dia
 /* Roles and rests that are given together must go together. */
 static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_diag *diag)
 {
-    for (int k = 0; k < space->keep_count; k++) {
-        const struct sbp_keep *keep = &space->keep[k];
-        const int rests = space->variable[keep->rest_variable].choice_count;
-        bool found = sbp_space_rest_fix(space, keep->rest_variable) == NULL;
-        const int choices = space->variable[keep->op_variable].choice_count;
+    for (int k = 0; k < space->output_edge_count; k++) {
+        const struct sbp_output_edge *edge = &space->output_edge[k];
+        const int rests = space->variable[edge->rest_variable].choice_count;
+        bool found = sbp_space_rest_fix(space, edge->rest_variable) == NULL;
+        const int choices = space->variable[edge->op_variable].choice_count;
         for (int c = 0; c < choices && !found; c++)
             for (int r = 0; r < rests && !found; r++)
-                found = sbp_pricing_can_rest(space, keep, c, r);
+                found = sbp_pricing_can_rest(space, edge, c, r);
         if (!found)
             return sbp_fail(diag, SBP_E_INPUT,
                             "fix: %s: its output cannot rest like this: splits stay or rest B, "
                             "partial sums rest split, B or P, what is whole rests B or split",
-                            space->graph->op[keep->op].name);
+                            space->graph->op[edge->op].name);
     }
     return SBP_OK;
 }
@@ -67,8 +67,8 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     const struct sbp_graph *graph = space->graph;
     const int ops = graph->op_count;
     space->variable = SBP_NEW(&space->arena, struct sbp_space_variable, 2 * ops + 2);
-    space->transfer = SBP_NEW(&space->arena, struct sbp_transfer, SBP_MAX_INPUTS * ops + 1);
-    space->keep = SBP_NEW(&space->arena, struct sbp_keep, ops + 1);
+    space->input_edge = SBP_NEW(&space->arena, struct sbp_input_edge, SBP_MAX_INPUTS * ops + 1);
+    space->output_edge = SBP_NEW(&space->arena, struct sbp_output_edge, ops + 1);
     space->op_variable = SBP_NEW(&space->arena, int, ops + 1);
     space->slot = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
     space->class_limit = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
@@ -76,7 +76,7 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
     maker->unlimited = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
-    if (space->variable == NULL || space->transfer == NULL || space->keep == NULL ||
+    if (space->variable == NULL || space->input_edge == NULL || space->output_edge == NULL ||
         space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
         space->shapes == NULL || roles == NULL || maker->row_linear == NULL ||
         maker->unlimited == NULL)

@@ -70,7 +70,7 @@ static void add_to(double *cell, double cost)
 static void add_loop(const struct sbp_space *space, const struct sbp_space_edge *edge,
                      struct sbp_problem *problem)
 {
-    const int variable = edge->pair.from.variable;
+    const int variable = edge->ends.from.variable;
     const struct sbp_space_variable *v = &space->variable[variable];
     for (int c = 0; c < v->choice_count; c++)
         add_to(&problem->variable[variable].cost[c],
@@ -80,7 +80,7 @@ static void add_loop(const struct sbp_space *space, const struct sbp_space_edge 
 static enum sbp_status add_edge(const struct sbp_space *space, const struct sbp_space_edge *edge,
                                 struct sbp_problem *problem)
 {
-    const int a = edge->pair.from.variable, b = edge->pair.to.variable;
+    const int a = edge->ends.from.variable, b = edge->ends.to.variable;
     const struct sbp_space_variable *from = &space->variable[a], *to = &space->variable[b];
     const size_t rows = (size_t)from->choice_count, columns = (size_t)to->choice_count;
     bool transposed = false;
@@ -115,8 +115,8 @@ enum sbp_status sbp_pricing_problem(const struct sbp_space *space, double capaci
                                     struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_interval *points = NULL;
-    enum sbp_status status =
-        sbp_problem_init(problem, space->variable_count, space->transfer_count + space->keep_count);
+    enum sbp_status status = sbp_problem_init(problem, space->variable_count,
+                                              space->input_edge_count + space->output_edge_count);
     if (status == SBP_OK) {
         problem->capacity = capacity_bytes;
         status = make_points(space, &points);

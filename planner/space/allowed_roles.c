@@ -18,9 +18,9 @@ const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
 
 const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int variable)
 {
-    const struct sbp_list *keeps = &space->links.keeps;
-    for (int k = keeps->first[variable]; k >= 0; k = keeps->next[k]) {
-        const struct sbp_fix *fix = sbp_space_fix(space, space->keep[k].op);
+    const struct sbp_list *outputs = &space->links.output_edges;
+    for (int k = outputs->first[variable]; k >= 0; k = outputs->next[k]) {
+        const struct sbp_fix *fix = sbp_space_fix(space, space->output_edge[k].op);
         if (fix != NULL && fix->rests)
             return fix;
     }
@@ -124,12 +124,12 @@ static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
 /* Whether a variable's operators may leave what rests in `slot` in a state. */
 static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
 {
-    const struct sbp_list *keeps = &space->links.keeps;
-    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k]) {
-        const struct sbp_keep *keep = &space->keep[k];
-        const struct sbp_space_variable *v = &space->variable[keep->op_variable];
+    const struct sbp_list *outputs = &space->links.output_edges;
+    for (int k = outputs->first[slot]; k >= 0; k = outputs->next[k]) {
+        const struct sbp_output_edge *edge = &space->output_edge[k];
+        const struct sbp_space_variable *v = &space->variable[edge->op_variable];
         for (int r = 0; r < v->role_count; r++)
-            if (v->allowed >> r & 1 && sbp_space_output_state(space, keep->op, r).kind == kind)
+            if (v->allowed >> r & 1 && sbp_space_output_state(space, edge->op, r).kind == kind)
                 return true;
     }
     return false;
@@ -140,14 +140,13 @@ static bool is_read_partial(const struct sbp_space *space, int slot)
 {
     const struct sbp_list *readers = &space->links.readers;
     for (int i = readers->first[slot]; i >= 0; i = readers->next[i]) {
-        const struct sbp_transfer *transfer = &space->transfer[i];
-        const struct sbp_space_variable *v = &space->variable[transfer->to];
-        const struct sbp_op_entry *entry = sbp_space_entry(space->graph, transfer->op);
+        const struct sbp_input_edge *edge = &space->input_edge[i];
+        const struct sbp_space_variable *v = &space->variable[edge->to];
+        const struct sbp_op_entry *entry = sbp_space_entry(space->graph, edge->op);
         for (int r = 0; r < v->role_count; r++)
             if (v->allowed >> r & 1 &&
-                entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
-                    SBP_PARTIAL &&
-                !goes_on(space, transfer->op, space->op_role[transfer->op][r]))
+                entry->role[space->op_role[edge->op][r]].input[edge->input].kind == SBP_PARTIAL &&
+                !goes_on(space, edge->op, space->op_role[edge->op][r]))
                 return true;
     }
     return false;
@@ -168,10 +167,10 @@ static unsigned followed_states(const struct sbp_space *space, int slot)
 /* B and P where the space searches them. */
 static unsigned searched_rests(const struct sbp_space *space, int slot)
 {
-    const struct sbp_list *keeps = &space->links.keeps;
+    const struct sbp_list *outputs = &space->links.output_edges;
     unsigned states = 0;
-    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k])
-        states |= space->rests[space->graph->op[space->keep[k].op].output];
+    for (int k = outputs->first[slot]; k >= 0; k = outputs->next[k])
+        states |= space->rests[space->graph->op[space->output_edge[k].op].output];
     return states;
 }
 

@@ -102,14 +102,14 @@ static void choose_roles(const struct sbp_space_maker *maker, int op, enum sbp_m
 }
 
 /* What its operator leaves split stays so; partial sums rest in the residual stream's split. */
-static void choose_rest(const struct sbp_space_maker *maker, const struct sbp_keep *keep, int dim,
-                        uint8_t *count)
+static void choose_rest(const struct sbp_space_maker *maker, const struct sbp_output_edge *edge,
+                        int dim, uint8_t *count)
 {
     const struct sbp_space *space = maker->space;
     for (int f = 0; f < space->mesh->family_count; f++) {
-        const uint8_t *played = sbp_tuple_count(space, keep->op_variable, 0, f);
-        for (int r = 0; r < space->variable[keep->op_variable].role_count; r++) {
-            const struct sbp_state left = sbp_space_output_state(space, keep->op, r);
+        const uint8_t *played = sbp_tuple_count(space, edge->op_variable, 0, f);
+        for (int r = 0; r < space->variable[edge->op_variable].role_count; r++) {
+            const struct sbp_state left = sbp_space_output_state(space, edge->op, r);
             const int to = left.kind == SBP_SPLIT ? left.dim : dim;
             count[f * SBP_MAX_ROLES + to] += played[r];
         }
@@ -155,9 +155,9 @@ void sbp_megatron_choose(const struct sbp_space_maker *maker, int variable,
         choose_roles(maker, op, way, count);
         return;
     }
-    for (int k = 0; k < space->keep_count; k++)
-        if (space->keep[k].rest_variable == variable) {
-            choose_rest(maker, &space->keep[k], dim, count);
+    for (int k = 0; k < space->output_edge_count; k++)
+        if (space->output_edge[k].rest_variable == variable) {
+            choose_rest(maker, &space->output_edge[k], dim, count);
             return;
         }
     choose_input(maker, dim, count);

@@ -205,15 +205,6 @@ enum sbp_status sbp_space_change_model(enum sbp_space_kind kind, struct cJSON *m
 
 /* ---- the step around the strategy ----------------------------------------------------------- */
 
-bool sbp_request_gives(const struct sbp_request *request, const char *key)
-{
-    const char *const *keys = sbp_parallel_keys();
-    for (int i = 0; keys[i] != NULL; i++)
-        if (strcmp(keys[i], key) == 0)
-            return request->given >> i & 1;
-    return false;
-}
-
 static int lowest(unsigned bits)
 {
     int bit = 0;

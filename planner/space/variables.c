@@ -5,6 +5,30 @@
 
 #include "planner/space/domain_build.h"
 
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+enum sbp_status sbp_list_init(struct sbp_list *list, int keys, int items, struct sbp_arena *arena)
+{
+    list->first = SBP_TAKE(arena, int, keys + 1);
+    list->last = SBP_TAKE(arena, int, keys + 1);
+    list->next = SBP_TAKE(arena, int, items + 1);
+    if (list->first == NULL || list->last == NULL || list->next == NULL)
+        return SBP_E_MEMORY;
+    for (int key = 0; key <= keys; key++)
+        list->first[key] = list->last[key] = -1;
+    return SBP_OK;
+}
+
+void sbp_list_add(struct sbp_list *list, int key, int item)
+{
+    list->next[item] = -1;
+    if (list->first[key] < 0)
+        list->first[key] = item;
+    else
+        list->next[list->last[key]] = item;
+    list->last[key] = item;
+}
+
 /* ---- variables ------------------------------------------------------------------------------ */
 
 static int add_variable(struct sbp_space *space, int op, int tensor)
@@ -113,13 +137,13 @@ static void assign_slot(struct sbp_space *space, int op)
     } else {
         const int rest = add_variable(space, -1, node->output);
         space->slot[node->output] = rest;
-        space->keep[space->keep_count++] = (struct sbp_keep){
+        space->output_edge[space->output_edge_count++] = (struct sbp_output_edge){
             .op_variable = space->op_variable[op], .rest_variable = rest, .op = op};
     }
 }
 
 /* Notes an input's way in; equal ones of repeated layers are counted together (op_groups.c). */
-static void add_transfer(struct sbp_space *space, int op, int input)
+static void add_input_edge(struct sbp_space *space, int op, int input)
 {
     struct sbp_space_links *links = &space->links;
     const int tensor = space->graph->op[op].input[input];
@@ -128,15 +152,15 @@ static void add_transfer(struct sbp_space *space, int op, int input)
     const int from = space->slot[tensor], to = space->op_variable[op];
     const int site = space->graph->op[op].site;
     for (int i = links->inputs.first[to]; i >= 0; i = links->inputs.next[i]) {
-        const struct sbp_transfer *known = &space->transfer[i];
+        const struct sbp_input_edge *known = &space->input_edge[i];
         if (known->from == from && known->input == input &&
             space->graph->op[known->op].site == site)
             return;
     }
-    sbp_list_add(&links->readers, from, space->transfer_count);
-    sbp_list_add(&links->inputs, to, space->transfer_count);
-    space->transfer[space->transfer_count++] =
-        (struct sbp_transfer){.from = from, .to = to, .op = op, .input = input, .tensor = tensor};
+    sbp_list_add(&links->readers, from, space->input_edge_count);
+    sbp_list_add(&links->inputs, to, space->input_edge_count);
+    space->input_edge[space->input_edge_count++] =
+        (struct sbp_input_edge){.from = from, .to = to, .op = op, .input = input, .tensor = tensor};
 }
 
 /* Operators and tensors by variable. */
@@ -148,7 +172,7 @@ static enum sbp_status link_variables(struct sbp_space *space)
     SBP_TRY(sbp_list_init(&links->ops, variables, ops, &space->arena));
     SBP_TRY(sbp_list_init(&links->followers, variables, ops, &space->arena));
     SBP_TRY(sbp_list_init(&links->tensors, variables, graph->tensor_count, &space->arena));
-    SBP_TRY(sbp_list_init(&links->keeps, variables, ops, &space->arena));
+    SBP_TRY(sbp_list_init(&links->output_edges, variables, ops, &space->arena));
     SBP_TRY(sbp_list_init(&links->readers, variables, SBP_MAX_INPUTS * ops, &space->arena));
     SBP_TRY(sbp_list_init(&links->inputs, variables, SBP_MAX_INPUTS * ops, &space->arena));
     for (int op = 0; op < ops; op++)
@@ -159,8 +183,8 @@ static enum sbp_status link_variables(struct sbp_space *space)
     for (int t = 0; t < graph->tensor_count; t++)
         if (space->slot[t] >= 0)
             sbp_list_add(&links->tensors, space->slot[t], t);
-    for (int k = 0; k < space->keep_count; k++)
-        sbp_list_add(&links->keeps, space->keep[k].rest_variable, k);
+    for (int k = 0; k < space->output_edge_count; k++)
+        sbp_list_add(&links->output_edges, space->output_edge[k].rest_variable, k);
     return SBP_OK;
 }
 
@@ -180,6 +204,6 @@ enum sbp_status sbp_space_connect(struct sbp_space *space)
     SBP_TRY(link_variables(space));
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; !sbp_space_entry(graph, op)->follows && i < graph->op[op].input_count; i++)
-            add_transfer(space, op, i);
+            add_input_edge(space, op, i);
     return SBP_OK;
 }

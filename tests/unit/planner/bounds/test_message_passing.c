@@ -140,19 +140,20 @@ static void check_edges(const char *model, const char *levels, struct sbp_solve_
     open_plan(model, levels, &plan);
     make(&plan, &request, &space);
     assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
-    assert_int_equal(edges.count, space.keep_count + space.transfer_count);
+    assert_int_equal(edges.count, space.output_edge_count + space.input_edge_count);
     for (int e = 0; e < edges.count; e++) {
         const struct sbp_space_edge *const edge = &edges.edge[e];
-        const int a = edge->pair.from.variable, b = edge->pair.to.variable;
+        const int a = edge->ends.from.variable, b = edge->ends.to.variable;
         const struct sbp_space_variable *const from = &space.variable[a], *const to =
                                                                               &space.variable[b];
         for (int i = 0; i < 200; i++) {
             const int c = (int)sbp_random_below(&random, (uint64_t)from->choice_count);
             const int d = (int)sbp_random_below(&random, (uint64_t)to->choice_count);
             const double expected =
-                e < space.keep_count
-                    ? sbp_pricing_output_edge_s(&space, &space.keep[e], c, d)
-                    : sbp_pricing_input_edge_s(&space, &space.transfer[e - space.keep_count], c, d);
+                e < space.output_edge_count
+                    ? sbp_pricing_output_edge_s(&space, &space.output_edge[e], c, d)
+                    : sbp_pricing_input_edge_s(
+                          &space, &space.input_edge[e - space.output_edge_count], c, d);
             assert_true(sbp_edge_price_s(edge, from->tuple[c], to->tuple[d]) == expected);
         }
         for (int i = 0; i < 6 && a != b; i++) {

@@ -361,9 +361,10 @@ static void test_last_resort(void **state)
     assert_int_equal(even->choice_count, 2);
     assert_int_equal(factor(&space, (int)(even - space.variable), 0, partial), 2);
     assert_int_equal(factor(&space, (int)(even - space.variable), 1, COLUMN), 2);
-    for (int k = 0; k < space.keep_count; k++) {
-        const struct sbp_space_variable *const rest = &space.variable[space.keep[k].rest_variable];
-        const bool whole = space.keep[k].op_variable == (int)(odd - space.variable);
+    for (int k = 0; k < space.output_edge_count; k++) {
+        const struct sbp_space_variable *const rest =
+            &space.variable[space.output_edge[k].rest_variable];
+        const bool whole = space.output_edge[k].op_variable == (int)(odd - space.variable);
         assert_int_equal(rest->choice_count, 1 + whole);
         assert_int_equal(rest->rests_whole, whole);
     }
@@ -380,9 +381,9 @@ static void test_rests(void **state)
     const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     open_plan(WIDE, LEVEL("l", 16), &plan);
     make_space(&plan, &request, &space);
-    assert_int_equal(space.keep_count, 2);
-    for (int k = 0; k < space.keep_count; k++) {
-        const struct sbp_keep *const keep = &space.keep[k];
+    assert_int_equal(space.output_edge_count, 2);
+    for (int k = 0; k < space.output_edge_count; k++) {
+        const struct sbp_output_edge *const keep = &space.output_edge[k];
         for (int c = 0; c < space.variable[keep->op_variable].choice_count; c++)
             for (int rest = 0; rest < space.variable[keep->rest_variable].choice_count; rest++) {
                 const uint8_t *const op = sbp_space_count(&space, keep->op_variable, c, 0);

@@ -4,7 +4,7 @@
 
 #include "planner/limits.h"
 
-/* ---- sums of least costs --------------------------------------------------------------------- */
+/* ---- sums of least costs -------------------------------------------------------------------- */
 
 static double priced_s(const struct sbp_priced *priced, int variable, int choice)
 {
@@ -16,7 +16,8 @@ static double priced_s(const struct sbp_priced *priced, int variable, int choice
     return seconds;
 }
 
-/* The sum at the prices; used: by the choices that attain it. */
+/* The sum of least priced costs, less price times capacity; used: bytes of the choices that attain
+ * it. */
 static double value(const struct sbp_priced *priced)
 {
     const struct sbp_space *space = priced->space;
@@ -45,14 +46,14 @@ static double value(const struct sbp_priced *priced)
 
 /* ---- prices --------------------------------------------------------------------------------- */
 
-/* A price under trial: kept where the sum is the best so far. */
+/* One stage's price under trial; best_s is the best sum so far, which `kept` attains. */
 struct trial {
     const struct sbp_priced *priced;
     int stage;
     double best_s, kept;
 };
 
-/* Whether memory is still too dear for what is chosen: more is used than there is. */
+/* Whether the choices that the price selects use more than the capacity, so that it must rise. */
 static bool try_price(struct trial *trial, double price)
 {
     trial->priced->price[trial->stage] = price;
@@ -64,8 +65,8 @@ static bool try_price(struct trial *trial, double price)
     return trial->priced->used[trial->stage] > trial->priced->capacity_bytes;
 }
 
-/* The sum is concave in a price; where it is highest, what is chosen goes from more than the
- * capacity to less. */
+/* Finds a stage's price. The sum is concave in the price, and at its maximum the selected choices
+ * go from more than the capacity to less. */
 static double set_price(const struct sbp_priced *priced, int stage, double scale, double best_s)
 {
     double price = priced->price[stage] > 0 ? priced->price[stage] : scale;
@@ -92,7 +93,7 @@ double sbp_lagrangian_set_prices(const struct sbp_priced *priced)
 {
     const int stages = isfinite(priced->capacity_bytes) ? priced->space->weights->memory_stages : 0;
     double best_s = value(priced);
-    /* A price at which all of the capacity is worth a thousandth of the step. */
+    /* At this price the whole capacity is worth a share of the step. */
     const double scale = SBP_BOUNDS_FIRST_PRICE * fabs(best_s) / priced->capacity_bytes;
     for (int round = 0; round < (stages > 1 ? SBP_BOUNDS_PRICE_ROUNDS : 1); round++)
         for (int p = 0; p < stages; p++) {
@@ -123,10 +124,11 @@ static double least_bytes(const struct sbp_space *space)
     return most;
 }
 
-/* Whether choice a is as good as b in every respect. */
+/* Whether choice a is as good as b in cost and bytes. */
 static bool is_as_good(const struct sbp_space *space, int variable, int a, int b)
 {
-    if (sbp_space_unary_s(space, variable, a) > sbp_space_unary_s(space, variable, b))
+    const double *cost_s = space->variable[variable].cost_s;
+    if (cost_s[a] > cost_s[b])
         return false;
     for (int p = 0; p < space->weights->memory_stages; p++)
         if (sbp_space_unary_bytes(space, variable, a, p) >
@@ -135,8 +137,8 @@ static bool is_as_good(const struct sbp_space *space, int variable, int a, int b
     return true;
 }
 
-/* The choices of a variable, without a look at pairs, that no other one is as good as: a few of
- * thousands. Returns how many. */
+/* Lists the choices of a variable that no other choice is as good as, edges aside: a few of
+ * thousands. Returns their number. */
 static int keep_best(const struct sbp_space *space, int variable, int *choice)
 {
     int count = 0;
@@ -175,7 +177,8 @@ static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_ar
     return SBP_OK;
 }
 
-/* Every variable at its least cost; *fits: what that takes of memory is there. */
+/* The sum of all variables' least costs; *fits: the choices that attain it fit into the capacity.
+ */
 static double least_s(const struct sbp_space *space, double capacity_bytes, double *used,
                       bool *fits)
 {

@@ -153,7 +153,7 @@ static enum sbp_status begin(struct sbp_messages *m)
     return begin_edges(m);
 }
 
-/* ---- choices that are left ------------------------------------------------------------------- */
+/* ---- choices that are left ------------------------------------------------------------------ */
 
 static void set_least(struct sbp_messages *m, int variable)
 {
@@ -173,8 +173,8 @@ static double share(const struct sbp_messages *m, int variable, int tuple)
     return m->least[variable][tuple] + m->priced.beside[variable][tuple];
 }
 
-/* Drops choices whose share, and a bound less the least share, reach the cutoff; the known choice
- * stays. */
+/* Drops choices whose share and bound_s, the lower bound less the least share, together reach the
+ * cutoff. The known choice stays. */
 static void drop_choices(struct sbp_messages *m, int variable, double bound_s)
 {
     const struct sbp_space_variable *v = &m->space->variable[variable];
@@ -203,7 +203,7 @@ static void drop_choices(struct sbp_messages *m, int variable, double bound_s)
 
 /* ---- messages ------------------------------------------------------------------------------- */
 
-/* Tuples that no way leads to go. */
+/* Drops tuples to which no way leads. */
 static void drop_unreached(struct sbp_messages *m, int variable, const double *to)
 {
     const struct sbp_space_variable *v = &m->space->variable[variable];
@@ -219,7 +219,8 @@ static void drop_unreached(struct sbp_messages *m, int variable, const double *t
     tuples->count = tuples_left;
 }
 
-/* A new message to the other end: beside follows it. Its least goes into the sum. */
+/* Replaces the message to the other end and updates the sum of its messages; the message's least
+ * goes into the bound. */
 static void send(struct sbp_messages *m, const struct sbp_incident *incident, const double *to,
                  double *sum)
 {
@@ -271,9 +272,10 @@ static double constant_s(const struct sbp_messages *m)
     return seconds;
 }
 
-/* The least share of a variable, and, with a bound that holds for the messages and prices that
- * there are, what cannot be in a better choice goes: a share above the least is added to it
- * (Kolmogorov, section 3: shares are min-marginals of the chains through the variable). */
+/* Returns the least share of a variable. Given a bound that holds for the current messages and
+ * prices, drops choices that cannot be in a better plan: the bound rises by as much as a choice's
+ * share exceeds the least (Kolmogorov, section 3: shares are min-marginals of the chains through
+ * the variable). */
 static double finish_variable(struct sbp_messages *m, int variable, double bound_s)
 {
     const struct sbp_tuples *tuples = &m->tuples[variable];
@@ -285,7 +287,8 @@ static double finish_variable(struct sbp_messages *m, int variable, double bound
     return low;
 }
 
-/* Variables hand on what they know to those ahead, in order or against it. *sum_s: the bound. */
+/* One pass: in order or against it, each variable sends its share to the variables ahead. *sum_s:
+ * the bound. */
 static enum sbp_status pass(struct sbp_messages *m, bool rising, double bound_s, double *sum_s)
 {
     const int variables = m->space->variable_count;
@@ -312,7 +315,7 @@ static enum sbp_status pass(struct sbp_messages *m, bool rising, double bound_s,
     return SBP_OK;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- the loop ------------------------------------------------------------------------------- */
 
 static void set_leasts(struct sbp_messages *m)
 {
@@ -343,8 +346,8 @@ enum sbp_status sbp_message_follow(struct sbp_messages *m, double *bound_s)
     return SBP_OK;
 }
 
-/* Messages to and fro. Choices are read off those that come from behind, which on a chain are all
- * that it takes: where memory is free they are asked before the others are sent. */
+/* Passes messages in both directions. A choice is read off messages that come from behind, which
+ * suffice on a chain: where memory is free, it is read before the second pass. */
 static enum sbp_status exchange(struct sbp_messages *m)
 {
     const bool binds = isfinite(m->priced.capacity_bytes);
@@ -359,7 +362,7 @@ static enum sbp_status exchange(struct sbp_messages *m)
     return SBP_OK;
 }
 
-/* Messages to and fro, prices, and what bounds rule out. */
+/* One round of messages, decoding, dropping and prices; *moved: the bound rose or choices went. */
 static enum sbp_status tighten(struct sbp_messages *m, bool *moved)
 {
     const double before_s = m->out->lower_s, cells = cells_left(m);
@@ -374,7 +377,7 @@ static enum sbp_status tighten(struct sbp_messages *m, bool *moved)
     return SBP_OK;
 }
 
-/* Until little is left, the bounds meet or they move no more. */
+/* Repeats rounds until few cells are left, the bounds meet, or they move no more. */
 static enum sbp_status tighten_on(struct sbp_messages *m, double few_cells, int most_stalled)
 {
     int stalled = 0;
@@ -389,9 +392,8 @@ static enum sbp_status tighten_on(struct sbp_messages *m, double few_cells, int 
     return SBP_OK;
 }
 
-/* Prices that follow the messages are mostly the best, after few rounds; where they are not, and go
- * to and fro, they are looked for.
- */
+/* Prices that follow the messages are mostly the best after a few rounds. Where they oscillate
+ * instead, multipliers.c looks for the best ones. */
 static enum sbp_status reduce(struct sbp_messages *m)
 {
     const bool binds = isfinite(m->priced.capacity_bytes);
@@ -410,7 +412,7 @@ static enum sbp_status reduce(struct sbp_messages *m)
     return tighten_on(m, SBP_BOUNDS_FEW_CAPACITY_CELLS, SBP_BOUNDS_MOST_STALLED);
 }
 
-/* What is left of the domains; where the bounds met, the known choice. */
+/* Lists the choices that are left; where the bounds met, the known choice alone. */
 static enum sbp_status list_left(const struct sbp_messages *m)
 {
     struct sbp_message_reduction *out = m->out;
@@ -474,7 +476,7 @@ static enum sbp_status reduce_space(struct sbp_messages *m)
 {
     *m->out = (struct sbp_message_reduction){.lower_s = -INFINITY, .upper_s = INFINITY};
     enum sbp_status status = reduce(m);
-    /* What was dropped for the goal's sake may be what no way is left without. */
+    /* Choices were dropped for the goal's sake, so that the bound holds below it alone. */
     m->out->lower_s = fmin(m->out->lower_s, m->goal_s);
     if (status == SBP_OK)
         status = list_left(m);

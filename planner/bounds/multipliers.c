@@ -1,9 +1,10 @@
-/* Prices of memory that raise the bound most, messages following every change.
+/* The prices of memory (Lagrange multipliers) that raise the bound of message passing most.
  *
- * The bound is concave in the prices; where it is highest, what attains it goes from more than the
- * capacity to less. With one point of memory two choices, one on either side, say where their costs
- * meet (Handler and Zang, Networks 10, 1980): on a chain that ends at the best price. With several,
- * all prices are halved in at once. The work is a fixed number of passes at most.
+ * The bound is concave in the prices; at its maximum the choice that attains it goes from more
+ * than the capacity to less. With one memory stage, the next price is where the costs of two
+ * choices meet, one on either side (Handler and Zang, Networks 10, 1980), which on a chain ends at
+ * the best price. With several stages all prices are bisected at once. Messages follow every
+ * change, and the number of changes is limited.
  */
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #include "planner/limits.h"
 #include "planner/bounds/message_passing_priv.h"
 
-/* One point's price, and what a choice at it cost and used. */
+/* A stage's price, and cost and bytes of the choice that was read at it. */
 struct side {
     double price, cost_s, used;
 };
@@ -19,13 +20,13 @@ struct side {
 struct raise {
     struct sbp_messages *m;
     int stages;
-    struct side *over, *within; /* (points) price < 0: none yet */
-    double *used;               /* (points) by the choice at hand */
-    double *best, best_s;       /* (points) prices of the best bound */
+    struct side *over, *within; /* (memory stages) price < 0: none yet */
+    double *used;               /* (memory stages) bytes of the latest choice */
+    double *best, best_s;       /* (memory stages) prices of the best bound */
     double scale;               /* a price to begin with */
 };
 
-/* The bound at the prices, and the choice that attains it, or nearly. */
+/* Evaluates the bound at the prices and reads the choice that attains it, or nearly. */
 static enum sbp_status evaluate(struct raise *raise, double *cost_s)
 {
     struct sbp_messages *m = raise->m;
@@ -47,7 +48,7 @@ static enum sbp_status evaluate(struct raise *raise, double *cost_s)
     return SBP_OK;
 }
 
-/* Where the priced costs of both sides' choices are the same; of several points the middle. */
+/* The price at which both sides' choices cost the same; of several stages the middle. */
 static double between(const struct raise *raise, int stage)
 {
     const struct side *over = &raise->over[stage], *within = &raise->within[stage];
@@ -57,7 +58,7 @@ static double between(const struct raise *raise, int stage)
     return raise->stages == 1 && is_inside ? meets : middle;
 }
 
-/* The next price of a point; the same where it has settled. */
+/* The next price of a stage; the same where both sides are close. */
 static double next_price(const struct raise *raise, int stage)
 {
     const struct side *over = &raise->over[stage], *within = &raise->within[stage];
@@ -72,7 +73,8 @@ static double next_price(const struct raise *raise, int stage)
                : between(raise, stage);
 }
 
-/* Whether the choice at hand says that both sides cost the same: nothing is between them. */
+/* Whether the latest choice costs as much as both sides at its price: no better price lies
+ * between. */
 static bool is_met(const struct raise *raise, double cost_s)
 {
     const struct side *over = &raise->over[0], *within = &raise->within[0];
@@ -91,7 +93,7 @@ static bool step(struct raise *raise, double cost_s)
         const struct side side = {m->priced.price[p], cost_s, raise->used[p]};
         const bool is_over = raise->used[p] > m->priced.capacity_bytes;
         *(is_over ? &raise->over[p] : &raise->within[p]) = side;
-        /* Other points' prices may have moved the sides past each other. */
+        /* Other stages' prices may have moved the sides past each other. */
         if (is_over && raise->within[p].price >= 0 && raise->within[p].price <= side.price)
             raise->within[p].price = -1;
         if (!is_over && raise->over[p].price >= side.price)
@@ -127,7 +129,7 @@ enum sbp_status sbp_multipliers_raise(struct sbp_messages *m)
         status = evaluate(&raise, &cost_s);
         if (status != SBP_OK || sbp_message_is_over(m))
             break;
-        /* A price at which all of the capacity is worth a thousandth of the step. */
+        /* At this price the whole capacity is worth a share of the step. */
         raise.scale = SBP_BOUNDS_FIRST_PRICE * fabs(raise.best_s) / m->priced.capacity_bytes;
         moves = !is_met(&raise, cost_s) && step(&raise, cost_s);
     }

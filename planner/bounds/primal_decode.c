@@ -4,8 +4,8 @@
 #include "planner/limits.h"
 #include "planner/bounds/message_passing_priv.h"
 
-/* What a tuple costs with the variables around it: those before it as they are chosen, of those
- * after it (from `undecided` on) what the messages say. */
+/* The cost of a tuple with the variables around it: with earlier ones as they are chosen, with
+ * those from `undecided` on as the messages say. */
 static double around_s(const struct sbp_messages *m, int variable, int tuple, int undecided)
 {
     const struct sbp_space *space = m->space;
@@ -22,9 +22,9 @@ static double around_s(const struct sbp_messages *m, int variable, int tuple, in
     return seconds;
 }
 
-/* The choice of a variable that costs least beside the others, memory at its prices times dear;
- * r->row: what its tuples cost with those around them. */
-static int cheapest(struct sbp_messages *m, int variable, int undecided, double dear)
+/* The choice of a variable that costs least beside the others, with memory at `factor` times its
+ * price; m->row: the costs of its tuples with those around them. */
+static int cheapest(struct sbp_messages *m, int variable, int undecided, double factor)
 {
     const struct sbp_space_variable *v = &m->space->variable[variable];
     double least = INFINITY;
@@ -36,7 +36,7 @@ static int cheapest(struct sbp_messages *m, int variable, int undecided, double 
     for (int i = 0; i < m->priced.count[variable]; i++) {
         const int c = m->priced.choice[variable][i];
         const double own = v->cost_s[c], priced = sbp_message_priced_s(m, variable, c) - own;
-        const double seconds = own + dear * priced + m->row[v->tuple[c]];
+        const double seconds = own + factor * priced + m->row[v->tuple[c]];
         if (seconds < least) {
             least = seconds;
             best = c;
@@ -68,14 +68,14 @@ static bool fits(const struct sbp_messages *m)
 }
 
 /* Single changes until none helps. */
-static void improve(struct sbp_messages *m, double dear)
+static void improve(struct sbp_messages *m, double factor)
 {
     const int variables = m->space->variable_count;
     bool changed = true;
     for (int sweep = 0; sweep < SBP_BOUNDS_DECODE_SWEEPS && changed; sweep++) {
         changed = false;
         for (int v = 0; v < variables; v++) {
-            const int choice = cheapest(m, v, variables, dear);
+            const int choice = cheapest(m, v, variables, factor);
             changed |= choice != m->choice[v];
             m->choice[v] = choice;
         }
@@ -101,16 +101,16 @@ void sbp_primal_read(struct sbp_messages *m)
 
 enum sbp_status sbp_primal_decode(struct sbp_messages *m)
 {
-    double dear = 1;
+    double factor = 1;
     sbp_primal_read(m);
-    improve(m, dear);
+    improve(m, factor);
     const bool fitted = fits(m);
     sbp_primal_offer(m);
     if (isfinite(m->priced.capacity_bytes))
         SBP_TRY(sbp_primal_polish(m));
     for (int i = 0; i < SBP_BOUNDS_DECODE_REPAIRS && !fitted && !fits(m); i++) {
-        dear *= SBP_BOUNDS_DECODE_REPAIR_FACTOR;
-        improve(m, dear);
+        factor *= SBP_BOUNDS_DECODE_REPAIR_FACTOR;
+        improve(m, factor);
     }
     sbp_primal_offer(m);
     return SBP_OK;

@@ -1,10 +1,10 @@
-/* A known choice made better where memory binds: moves around what the messages say.
+/* Improves a known choice where memory binds, by moves around what the messages say.
  *
- * At good prices of memory many choices cost as much as the best, priced, but leave room of which
- * every byte has its price, or take more than there is. A move forces one variable to one choice
- * and lets those around it follow, as the messages say, until they are as they were: on a chain the
- * cheapest way to do so. Moves that do not touch each other add up; a knapsack of them fills the
- * room.
+ * At good prices of memory many choices have almost the least priced cost but leave room, every
+ * byte of which has its price, or exceed the capacity. A move forces one variable to one choice
+ * and lets those around it follow, as the messages say, until they stay as they were: on a chain
+ * the cheapest way to do so. Moves that do not touch each other add up; a knapsack of them fills
+ * the room.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "planner/limits.h"
 #include "planner/bounds/message_passing_priv.h"
 
-/* A forced choice: how much more it costs at the least, memory at its price. */
+/* A forced choice, and the least by which it raises the priced cost. */
 struct forced {
     double reduced_s;
     int variable, choice;
@@ -22,8 +22,8 @@ struct forced {
 struct move {
     int count, *variable, *choice; /* (count) what changes */
     double cost_s;                 /* more than before */
-    double *bytes;                 /* (points) more than before */
-    bool gone;                     /* taken, or in the way of one that was */
+    double *bytes;                 /* (memory stages) more than before */
+    bool gone;                     /* taken, or touched by one that was */
 };
 
 struct polish {
@@ -31,13 +31,13 @@ struct polish {
     int points, forced_count, move_count;
     struct forced *forced; /* (SBP_BOUNDS_POLISH_MOVES) those that cost least */
     struct move *move;     /* (move_count) */
-    double *room;          /* (points) that is left; less than 0: over */
+    double *room;          /* (memory stages) bytes left of the capacity; negative: over it */
     int *trial;            /* (variable_count) */
     int *stamp, now;       /* (variable_count) of the walk that looked at it last */
     bool *touched;         /* (variable_count) by moves that were taken, or beside one */
 };
 
-/* ---- forced choices -------------------------------------------------------------------------- */
+/* ---- forced choices ------------------------------------------------------------------------- */
 
 static double share_s(const struct sbp_messages *r, int variable, int choice)
 {
@@ -45,7 +45,7 @@ static double share_s(const struct sbp_messages *r, int variable, int choice)
     return sbp_message_priced_s(r, variable, choice) + r->priced.beside[variable][tuple];
 }
 
-/* Sorts into a list of the least, ties in order. */
+/* Inserts into a sorted list of the least, ties in order. */
 static void insert(struct forced *list, int *count, int most, struct forced forced)
 {
     int at = *count;
@@ -98,11 +98,10 @@ static enum sbp_status find_forced(struct polish *p, double gap_s)
     return SBP_OK;
 }
 
-/* ---- what follows a forced choice -------------------------------------------------------------
- */
+/* ---- followers of a forced choice ----------------------------------------------------------- */
 
-/* A tuple's cost with those around it that the walk has looked at, or may not change; of the others
- * what their messages say. */
+/* A tuple's cost beside the variables that the walk has visited, and by the messages of the
+ * others. */
 static double follow_s(const struct polish *p, int variable, int tuple)
 {
     const struct sbp_messages *r = p->r;
@@ -120,7 +119,7 @@ static double follow_s(const struct polish *p, int variable, int tuple)
     return seconds;
 }
 
-/* The variable's best choice beside what the walk has changed; the one that it has wins ties. */
+/* The variable's best choice beside the walk's changes; its present choice wins ties. */
 static int follow(const struct polish *p, int variable)
 {
     const struct sbp_messages *r = p->r;
@@ -155,7 +154,8 @@ static int follow(const struct polish *p, int variable)
     return best;
 }
 
-/* What a move's edges cost after it less before; an edge between two that change counts once. */
+/* The cost of a move's edges after it less before; an edge between two changed variables counts
+ * once. */
 static double edges_s(const struct polish *p, const struct move *move)
 {
     const struct sbp_messages *r = p->r;
@@ -181,7 +181,7 @@ static double edges_s(const struct polish *p, const struct move *move)
     return seconds;
 }
 
-/* Prices the changes of the trial; back to what was. */
+/* Prices the changes on trial and takes them back. */
 static void price_move(struct polish *p, struct move *move)
 {
     const struct sbp_messages *r = p->r;
@@ -200,7 +200,7 @@ static void price_move(struct polish *p, struct move *move)
     }
 }
 
-/* From a forced choice on, as far as others follow; SBP_OK with count 0: too far. */
+/* Walks from a forced choice as far as others follow; move->count is 0 where that is too far. */
 static enum sbp_status walk(struct polish *p, const struct forced *forced, struct move *move)
 {
     struct sbp_messages *r = p->r;
@@ -249,8 +249,7 @@ static enum sbp_status find_moves(struct polish *p)
     return SBP_OK;
 }
 
-/* ---- the knapsack -----------------------------------------------------------------------------
- */
+/* ---- the knapsack --------------------------------------------------------------------------- */
 
 static bool fits(const struct polish *p, const struct move *a, const struct move *b)
 {
@@ -260,7 +259,7 @@ static bool fits(const struct polish *p, const struct move *a, const struct move
     return true;
 }
 
-/* Bytes over the room, in all points together. */
+/* Bytes over the room, in all memory stages together. */
 static double over_bytes(const struct polish *p, const struct move *move)
 {
     double over = 0;
@@ -277,7 +276,7 @@ static bool is_free(const struct polish *p, const struct move *move)
     return true;
 }
 
-/* Marks what a move changes and what stands beside it. */
+/* Marks the variables that a move changes and their neighbours. */
 static void touch(const struct polish *p, const struct move *move, bool mark)
 {
     const struct sbp_messages *r = p->r;
@@ -308,7 +307,7 @@ static void take(struct polish *p, struct move *move)
     touch(p, move, false);
 }
 
-/* Into the room: what costs least a byte that is over, again and again. */
+/* Takes moves that cost least for each byte over the capacity until nothing is over. */
 static bool repair(struct polish *p)
 {
     for (double over = over_bytes(p, NULL); over > 0; over = over_bytes(p, NULL)) {
@@ -328,7 +327,7 @@ static bool repair(struct polish *p)
     return true;
 }
 
-/* The move, or pair of moves, that saves most and fits. */
+/* Takes the move or pair of moves that fits and saves most. */
 static bool improve(struct polish *p)
 {
     struct move *best[2] = {NULL, NULL};
@@ -360,7 +359,7 @@ static bool improve(struct polish *p)
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- rounds --------------------------------------------------------------------------------- */
 
 static void find_room(struct polish *p)
 {
@@ -372,7 +371,7 @@ static void find_room(struct polish *p)
     }
 }
 
-/* Moves around r->choice, into the room. *moved: it is another choice now. */
+/* Moves r->choice into the capacity and improves it; *moved: it has changed. */
 static enum sbp_status polish_once(struct polish *p, double gap_s, bool *moved)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&p->r->scratch);

@@ -7,16 +7,16 @@
 #include "base/math/random.h"
 #include "planner/labels/label_score_priv.h"
 
-/* One role per (variable, axis), and what judges them. */
+/* One call of sbp_label. */
 struct labeller {
     const struct sbp_space *space;
     const int *choice;
     struct sbp_arena arena;
-    uint8_t *role; /* (variable, axis) being worked on */
+    uint8_t *role; /* (variable, SBP_MAX_AXES) the labelling at hand */
     uint8_t *best_role;
     struct sbp_label_score score; /* of role */
-    int *variable;                /* (1 + most keeps of a variable) scratch: exchanged together */
-    double bound_s;               /* the unlabelled price of all transfers and keeps */
+    int *variable;                /* scratch: variables that are exchanged together */
+    double bound_s;               /* the unlabelled price of all edges */
 };
 
 static enum sbp_status prepare(struct labeller *l)
@@ -41,7 +41,7 @@ static enum sbp_status prepare(struct labeller *l)
 
 /* ---- comparing ------------------------------------------------------------------------------ */
 
-/* Legality first, then cost; differences in roundoff are none. */
+/* Compares legality first, then cost beyond round-off. */
 static bool is_better(const struct sbp_label_value *a, const struct sbp_label_value *b)
 {
     const int broken_a = a->broken_rests + a->broken_classes;
@@ -71,9 +71,8 @@ static void label_in_order(const struct sbp_space *space, const int *choice, uin
         }
 }
 
-/* Gives each axis of a variable the role that suits it best: first those where what the axis held
- * stays, then the rest in order. `fits` (axis, role) says what stays; left counts what is to give.
- */
+/* Gives each axis of a variable a role: first the roles that fit the axis, then the rest in order.
+ * fits: (axis, role), the axis keeps its state. */
 static void label_by_fit(const struct labeller *l, int variable, const bool (*fits)[SBP_MAX_ROLES])
 {
     const struct sbp_space *space = l->space;
@@ -95,7 +94,7 @@ static void label_by_fit(const struct labeller *l, int variable, const bool (*fi
     }
 }
 
-/* Lines an operator up with the rest state that its first input comes from. */
+/* Lines an operator up with the rest that its first input comes from. */
 static void label_op(const struct labeller *l, int variable, const struct sbp_input_edge *edge)
 {
     const struct sbp_space *space = l->space;
@@ -110,7 +109,7 @@ static void label_op(const struct labeller *l, int variable, const struct sbp_in
     label_by_fit(l, variable, fits);
 }
 
-/* Keeps a rest state where its producer left it. */
+/* Lines a rest up with the output of its operator. */
 static void label_rest(const struct labeller *l, const struct sbp_output_edge *edge)
 {
     const struct sbp_space *space = l->space;
@@ -123,7 +122,7 @@ static void label_rest(const struct labeller *l, const struct sbp_output_edge *e
     label_by_fit(l, edge->rest_variable, fits);
 }
 
-/* Along the graph: operators by their inputs, rest states by their producers. */
+/* Labels along the graph: operators by their inputs, rests by their producers. */
 static void label_greedily(struct labeller *l)
 {
     const struct sbp_space *space = l->space;
@@ -152,8 +151,8 @@ static void exchange(const struct labeller *l, int variable, int i, int j)
     role[j] = kept;
 }
 
-/* The variable, and with `along` the rest states that it produces, too; how many of them the
- * exchange of axes i and j changes. */
+/* Lists the variable, and with `along` the rests of its outputs, of those that an exchange of axes
+ * i and j changes; returns their number. */
 static int list_changed(const struct labeller *l, int variable, bool along, int i, int j)
 {
     const struct sbp_list *outputs = &l->score.output_edges;
@@ -188,7 +187,7 @@ static bool try_exchange(struct labeller *l, int variable, bool along, int i, in
     return false;
 }
 
-/* Whether what a call may take is used up, or the search's time. */
+/* Whether the call's budget or the search's time is used up. */
 static bool is_over(const struct labeller *l)
 {
     return l->score.work >= SBP_LABELS_MOST_WORK || sbp_space_interrupted(l->space);
@@ -219,7 +218,7 @@ static bool improve_once(struct labeller *l)
     return improved;
 }
 
-/* Random exchanges within families: the next start. */
+/* Exchanges random axes within families, for the next start. */
 static void shake(const struct labeller *l, struct sbp_random *random)
 {
     const struct sbp_space *space = l->space;

@@ -6,7 +6,7 @@
 
 /* ---- which classes a role splits ------------------------------------------------------------ */
 
-/* Lists hold as many as the next power of two; few roles split more than two classes. */
+/* Lists grow by powers of two; few roles split more than two classes. */
 static enum sbp_status note_class(struct sbp_label_score *score, int variable, int role,
                                   int dim_class)
 {
@@ -63,11 +63,11 @@ static enum sbp_status note_slots(struct sbp_label_score *score)
     return SBP_OK;
 }
 
-/* ---- one transfer, one keep ----------------------------------------------------------------- */
+/* ---- one edge ------------------------------------------------------------------------------- */
 
-/* Axes of a labelled transfer that change what they split. */
+/* Axes of a labelled input edge that change the dimension they split. */
 struct moves {
-    sbp_axes conflict; /* a split that is wanted in another dimension */
+    sbp_axes conflict; /* wanted as a split of another dimension */
     sbp_axes batch, features;
 };
 
@@ -97,7 +97,7 @@ static struct moves moves_of(const struct sbp_label_score *score, const uint8_t 
     return moves;
 }
 
-/* Axes of a transfer's all-to-all. */
+/* Axes of an input edge's all-to-all. */
 static sbp_axes moving_axes(const struct sbp_label_score *score, const uint8_t *role,
                             const struct sbp_input_edge *edge)
 {
@@ -121,7 +121,7 @@ static struct sbp_dist dist_of(const struct sbp_label_score *score, const uint8_
     return dist;
 }
 
-/* All boxing of a transfer whose tensor may rest whole. */
+/* All boxing of an input edge whose tensor may rest whole. */
 static double whole_input_edge_s(const struct sbp_label_score *score, const uint8_t *role,
                                  const struct sbp_input_edge *edge)
 {
@@ -152,7 +152,8 @@ static struct sbp_label_item score_input_edge(const struct sbp_label_score *scor
     const struct sbp_space *space = score->space;
     const struct sbp_space_variable *from = &space->variable[edge->from];
     struct sbp_label_item item = {0, 0};
-    /* Partial sums that joined the batch (p1 = p2') leave the reader's features where they were. */
+    /* Partial sums that became the batch's split (p1 = p2') leave the reader's features as they
+     * were. */
     if (from->tag[from->tuple[score->choice[edge->from]]] == SBP_REST_BATCH)
         item.broken = count_axes(moves_of(score, role, edge).features);
     if (from->rests_whole) {
@@ -183,7 +184,7 @@ static int broken_axes(const struct sbp_label_score *score, const uint8_t *role,
     return broken;
 }
 
-/* Boxing of outputs counts on their way to where they may rest whole. */
+/* The boxing of an output counts on its way into a rest that may be whole. */
 static struct sbp_label_item score_output_edge(const struct sbp_label_score *score,
                                                const uint8_t *role,
                                                const struct sbp_output_edge *edge)
@@ -215,8 +216,8 @@ static struct sbp_label_item score_item(struct sbp_label_score *score, const uin
 
 /* ---- classes -------------------------------------------------------------------------------- */
 
-/* Adds one variable's split by an axis to its classes, or takes it away; whether any class is split
- * by other axes then. */
+/* Adds one variable's split by an axis to its classes (times 1) or takes it away (times -1);
+ * returns whether the axes that split any class change. */
 static bool use_classes(struct sbp_label_score *score, int variable, uint8_t role, int axis,
                         int times)
 {
@@ -299,7 +300,7 @@ struct sbp_class_limit sbp_label_score_used(const struct sbp_label_score *score,
     return used;
 }
 
-/* ---- a whole labelling ----------------------------------------------------------------------- */
+/* ---- a whole labelling ---------------------------------------------------------------------- */
 
 static void sum_items(struct sbp_label_score *score)
 {
@@ -351,7 +352,7 @@ static void touch_variable(struct sbp_label_score *score, int variable)
         touch(score, transfers + k);
 }
 
-/* Moves the splits of exchanged axes between classes; role has them exchanged already. */
+/* Moves the splits of exchanged axes between classes; role holds the exchange already. */
 static bool exchange_classes(struct sbp_label_score *score, const uint8_t *role,
                              const int *variable, int count, int i, int j)
 {
@@ -395,7 +396,7 @@ void sbp_label_score_keep(struct sbp_label_score *score, const struct sbp_label_
     score->misplaced = score->trial_misplaced;
     for (int k = 0; k < score->changed_count; k++)
         score->item[score->changed[k]] = score->trial[k];
-    sum_items(score); /* differences would add up their round-off */
+    sum_items(score); /* adding differences would add up their round-off */
 }
 
 void sbp_label_score_take_back(struct sbp_label_score *score, const uint8_t *role,
@@ -427,8 +428,8 @@ static enum sbp_status allocate(struct sbp_label_score *score)
         score->trial == NULL || score->changed == NULL || score->stamp == NULL ||
         score->placed == NULL)
         return SBP_E_MEMORY;
-    return sbp_list_init(&score->output_edges, space->variable_count, space->output_edge_count,
-                         arena);
+    return sbp_space_list_init(&score->output_edges, space->variable_count,
+                               space->output_edge_count, arena);
 }
 
 enum sbp_status sbp_label_score_init(struct sbp_label_score *score, const struct sbp_space *space,
@@ -450,6 +451,6 @@ enum sbp_status sbp_label_score_init(struct sbp_label_score *score, const struct
             score->placed[score->placed_count++] = op;
     }
     for (int k = 0; k < space->output_edge_count; k++)
-        sbp_list_add(&score->output_edges, space->output_edge[k].op_variable, k);
+        sbp_space_list_add(&score->output_edges, space->output_edge[k].op_variable, k);
     return note_slots(score);
 }

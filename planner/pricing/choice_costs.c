@@ -1,9 +1,9 @@
-/* What a choice costs by itself and the memory that it takes: the parts of what its operators cost
- * in its tuple, each so many times as the path has it, under a ZeRO level.
+/* The cost of a choice by itself and the memory that it takes: the columns of its operator groups
+ * in its tuple, each as many times as the path has it, under a ZeRO level.
  *
- * A sum over these and over pairs (edge_kinds.c) equals the price of a compiled step of one stage
- * whenever axes can be labelled so that every transfer reaches its least all-to-all; the tests hold
- * the two against each other.
+ * A sum over these and over edges (edge_kinds.c) equals the price of a compiled step of one stage
+ * whenever axes can be labelled so that every edge reaches its least all-to-all; the tests compare
+ * the two.
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
 
-/* Buckets of offloaded states that a timeline has at most (costmodel/program/step.c). */
+/* A timeline has at most so many buckets of offloaded states (costmodel/program/step.c). */
 #define MOST_BUCKETS (1 << 20)
 
 /* ---- small parts ---------------------------------------------------------------------------- */
@@ -42,13 +42,13 @@ bool sbp_pricing_is_attention(enum sbp_op_kind kind)
 
 /* ---- rates ---------------------------------------------------------------------------------- */
 
-/* What an update takes: seconds a parameter and a weight. */
+/* The time of an update: seconds a parameter, and seconds a weight. */
 struct rates {
     double parameter_s, weight_s;
 };
 
-/* Optimizer states in host memory pass through the device, bucket by bucket: a launch each, of a
- * chunk's parameters together, instead of one a weight. */
+/* Optimizer states in host memory pass through the device bucket by bucket, each with one launch
+ * for a chunk's parameters together, instead of one launch a weight. */
 static struct rates update_rates(const struct sbp_space *space)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
@@ -74,14 +74,14 @@ static struct rates update_rates(const struct sbp_space *space)
     return rates;
 }
 
-/* What no choice changes of prices. */
+/* Factors of prices that no choice changes. */
 struct terms {
     struct rates update;
-    double shown; /* share of the gradients' synchronisation at the end that shows at least */
+    double shown; /* the least share of the gradients' synchronisation that is not hidden */
     double stage_sum_shown;
-    /* Bytes of states of an element of blocks and of shards, by ZeRO level. */
+    /* Bytes of states for each element of blocks and of shards, by ZeRO level. */
     double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
-    bool sums_each; /* there are several micro-batches: from level 2 on each is reduced by itself */
+    bool sums_each; /* several micro-batches: from level 2 on each is reduced by itself */
 };
 
 static struct terms terms_of(const struct sbp_space *space)
@@ -104,7 +104,7 @@ static struct terms terms_of(const struct sbp_space *space)
     return terms;
 }
 
-/* ---- one choice ------------------------------------------------------------------------------ */
+/* ---- one choice ----------------------------------------------------------------------------- */
 
 static int owned_weights(const struct sbp_op_group *group)
 {
@@ -114,7 +114,7 @@ static int owned_weights(const struct sbp_op_group *group)
     return count;
 }
 
-/* How often each column of a work counts, whatever the level of its weights. */
+/* How often each column of a group counts, whatever the ZeRO level of its weights. */
 static void weigh_passes(const struct sbp_op_group *group, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
@@ -127,7 +127,7 @@ static void weigh_passes(const struct sbp_op_group *group, double weight[SBP_COL
         weight[SBP_COLUMN_BOX_IN + i] = group->forward + group->recomputed_boxed[i];
 }
 
-/* Of its weights under a level. */
+/* How often each column of a group's weights counts under a ZeRO level. */
 static void weigh_level(const struct terms *terms, const struct sbp_op_group *group, int level,
                         double weight[SBP_COLUMNS])
 {
@@ -143,7 +143,7 @@ static void weigh_level(const struct terms *terms, const struct sbp_op_group *gr
         group->end * terms->update.parameter_s;
 }
 
-/* What it keeps of memory under a level. */
+/* The bytes of a group in a memory stage under a ZeRO level, by column. */
 static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *group, int level,
                         int stage, double weight[SBP_COLUMNS])
 {
@@ -167,8 +167,8 @@ static void add_weighed(const struct sbp_columns *columns, const double weight[S
     }
 }
 
-/* What comes where tensors may rest whole: gradients are added up, and messages between stages
- * carry more than a device's share. */
+/* The additional cost of tensors that may rest whole: gradients are added up in full, and messages
+ * between stages carry more than a device's share. */
 static double whole_s(const struct sbp_space *space, int variable, int tuple)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
@@ -193,7 +193,7 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
     return seconds;
 }
 
-/* Whether there is any of that. */
+/* Whether a variable has such a cost. */
 static bool has_whole(const struct sbp_space *space, int variable)
 {
     bool has = space->groups->added_elements[variable] > 0;
@@ -206,7 +206,7 @@ static bool has_whole(const struct sbp_space *space, int variable)
 
 /* ---- choices of a variable ------------------------------------------------------------------ */
 
-/* One variable's, while they are made. */
+/* The choices of one variable while they are made. */
 struct pricing {
     struct sbp_space *space;
     struct sbp_space_variable *v;
@@ -215,7 +215,7 @@ struct pricing {
     int group_count, stages;
     struct sbp_columns *columns;                              /* (work) */
     double *passes_s;                                         /* (tuple) */
-    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (points, tuple) */
+    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (memory stages, tuple) */
 };
 
 static void price_passes(const struct pricing *p)
@@ -263,7 +263,7 @@ static double bytes_of(const struct pricing *p, int level, int stage, int tuple)
     return p->bytes[level][(size_t)stage * (size_t)p->v->tuple_count + (size_t)tuple];
 }
 
-/* Whether level a is as good as b in every respect, and stays where they are alike. */
+/* Whether level a is as good as b in cost and bytes; of equal levels the lower one wins. */
 static bool dominates(const struct pricing *p, int tuple, int a, int b)
 {
     const double a_s = p->cost_s[a][tuple], b_s = p->cost_s[b][tuple];
@@ -287,7 +287,7 @@ static void add_choice(const struct pricing *p, int tuple, int level, int capaci
     v->choice_count++;
 }
 
-/* A tuple under the levels in `levels` that no other one dominates. */
+/* Adds a tuple with each of the levels that no other level dominates. */
 static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int capacity)
 {
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
@@ -301,7 +301,8 @@ static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int c
     }
 }
 
-/* Levels that a variable may choose from: all where they are free and it has weights. */
+/* Levels that a variable may choose from: all where they are free and it has weights, else the
+ * cut's. */
 static unsigned free_levels(const struct pricing *p)
 {
     const struct sbp_space *space = p->space;
@@ -311,7 +312,7 @@ static unsigned free_levels(const struct pricing *p)
     return is_free ? (1u << SBP_ZERO_LEVELS) - 1 : 1u << space->parallel->zero;
 }
 
-/* Bytes as (points, choice) rows of as many as there came to be. */
+/* Packs the bytes, whose rows have the length of the capacity, into (memory stages, choice). */
 static void close_rows(const struct pricing *p, int capacity)
 {
     for (int stage = 1; stage < p->stages; stage++)
@@ -384,7 +385,7 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     return sbp_space_interrupted(space) ? SBP_STOPPED : SBP_OK;
 }
 
-/* Adds what a variable costs at least. */
+/* Adds the least cost of a variable to the space's. */
 static enum sbp_status add_least(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
     double least_s = INFINITY;

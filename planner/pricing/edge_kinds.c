@@ -1,8 +1,8 @@
-/* What two choices cost together: boxing of a tensor on its way between them, at best over all ways
- * to line their axes up.
+/* The price of an edge between two choices: boxing of the tensor, at best over all ways to line
+ * the axes of both ends up.
  *
- * Axes of a family are interchangeable, so that a family counts by few numbers, the kind of its
- * pair of roles; the price is a function of the families' kinds.
+ * Axes of a family are interchangeable. So a family counts by a few numbers, the kind of its two
+ * patterns, and the price is a function of the families' kinds.
  */
 #include <math.h>
 
@@ -14,7 +14,8 @@
 
 /* ---- states of a family's axes -------------------------------------------------------------- */
 
-/* Axes of a family by the dimension that they split, those in B and those in P. */
+/* Numbers of a family's axes that split each dimension, that split any, that are B and that are P.
+ */
 struct family_state {
     int split[SBP_MAX_DIMS], splits, broadcast, partial;
 };
@@ -39,7 +40,7 @@ static int excess(int a, int b)
     return a > b ? a - b : 0;
 }
 
-/* Splits of the first that the second lacks, dimension by dimension. */
+/* The splits that the first has beyond the second, dimension by dimension. */
 static int excess_splits(const struct family_state *a, const struct family_state *b)
 {
     int left_over = 0;
@@ -48,14 +49,14 @@ static int excess_splits(const struct family_state *a, const struct family_state
     return left_over;
 }
 
-/* Axes that split the same dimension at both ends, at best. */
+/* Axes that can split the same dimension at both ends, at the most. */
 static int most_stays(const struct family_state *a, const struct family_state *b)
 {
     return a->splits - excess_splits(a, b);
 }
 
-/* Axes that must change the dimension they split, at best: what neither stays nor becomes B or P.
- */
+/* Axes that must change the dimension they split, at the least: all that can neither stay nor
+ * become B or P. */
 static int least_moves(const struct family_state *from, const struct family_state *to)
 {
     return excess(excess_splits(from, to),
@@ -67,14 +68,15 @@ static int axes_of(const struct family_state *state)
     return state->splits + state->broadcast + state->partial;
 }
 
-/* Of axes that are alike at both ends, before and after of so many, how many need not be. */
+/* Some axes have a state at one end, some at the other: the difference between the most and the
+ * fewest axes that can have it at both. */
 static int most_trades(int before, int after, int axes)
 {
     return (before < after ? before : after) - excess(before + after, axes);
 }
 
-/* Axes that can change the dimension they split, at most: what each dimension's can change to, or
- * from, are the others'. */
+/* Axes that can change the dimension they split, at the most: those of a dimension can only go to,
+ * or come from, others. */
 static int most_moves(const struct family_state *from, const struct family_state *to)
 {
     int most = from->splits < to->splits ? from->splits : to->splits;
@@ -85,9 +87,10 @@ static int most_moves(const struct family_state *from, const struct family_state
     return most;
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------- */
+/* ---- ends ----------------------------------------------------------------------------------- */
 
-/* Whether readers take what rests partial as a sum; labels alone do not tell which axes trade. */
+/* Whether readers take a partial rest as a sum. With labels alone it is unknown which axes trade.
+ */
 static bool goes_on(const struct sbp_space *space, int rest_variable)
 {
     return sbp_space_rest_fix(space, rest_variable) == NULL && !space->request->labelled;
@@ -137,7 +140,7 @@ struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space,
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-/* Bit t: what is left so can rest so under tag t. */
+/* Bit t: an output that is left in one state can rest in the other under tag t. */
 static uint8_t tags_that_rest(const struct family_state *left, const struct family_state *resting)
 {
     uint8_t tags = 0;
@@ -151,8 +154,8 @@ static uint8_t tags_that_rest(const struct family_state *left, const struct fami
     return tags;
 }
 
-/* What decides whether the family's axes may go from P to B at once, and whether in two steps,
- * where as many can leave P as can become B. */
+/* Sets the fields that decide whether a family may go from P to B in one all-reduce, and whether
+ * in two steps, where as many axes can leave P as can become B. */
 static void note_all_reduce(const struct family_state *from, const struct family_state *to,
                             struct sbp_edge_kind *kind)
 {
@@ -170,7 +173,7 @@ struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8
     const struct family_state a = family_state(from_count, &ends->from);
     const struct family_state b = family_state(to_count, &ends->to);
     struct sbp_edge_kind kind = {0};
-    /* A sum that its reader would not go on with is reduced where it is left. */
+    /* A sum with which the reader would not go on is reduced where it is left. */
     kind.tags = ends->is_output                          ? tags_that_rest(&a, &b)
                 : ends->goes_on && a.partial > b.partial ? 0
                                                          : ANY_TAG;
@@ -185,7 +188,7 @@ struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8
         kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        const int sums = ends->is_output ? b.partial : 0; /* what rests so was so */
+        const int sums = ends->is_output ? b.partial : 0; /* an axis that rests P was P */
         kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
         kind.sum_trades =
             (int8_t)(ends->is_output ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
@@ -227,7 +230,7 @@ struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_d
     };
 }
 
-/* Out of P, to other splits, into B; bytes: of what there is at first. */
+/* Reduce-scatter, all-to-all, all-gather; bytes: of a device's tensor at first. */
 static double one_way_s(const struct sbp_space *space, const struct sbp_way *way, int leave,
                         int gather, double bytes)
 {
@@ -269,20 +272,20 @@ static double way_s(const struct sbp_edge_ends *ends, const struct sbp_way *way)
     return sbp_pricing_way_s(ends->space, ends->tensor, way, ends->there, ends->back);
 }
 
-/* Axes of each family that change places with others though they could stay B, or P, and those that
+/* Axes of each family that change places with others though they could stay B, or P, and axes that
  * change the dimension they split without need. */
 struct trades {
     int whole[SBP_MAX_AXES], sums[SBP_MAX_AXES], moves[SBP_MAX_AXES];
 };
 
-/* Trades take the place of moves. */
+/* Axes of a family that move; trades take the place of moves. */
 static int moves_of(const struct sbp_edge_kind *kind, const struct trades *trades, int family)
 {
     return excess(kind[family].moves, trades->whole[family] + trades->sums[family]) +
            trades->moves[family];
 }
 
-/* The least of ways with such trades, and the fewest axes in each collective beside. */
+/* The cost of a way with these trades and otherwise the fewest axes in each collective. */
 static double traded_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                        const struct trades *trades)
 {
@@ -314,7 +317,7 @@ static double traded_s(const struct sbp_edge_ends *ends, const struct sbp_edge_k
     return parted_s < seconds * (1 - SBP_PRICING_ROUND_OFF) ? parted_s : seconds;
 }
 
-/* The next trades; false after the last. */
+/* Goes on to the next combination of trades; false after the last. */
 static bool next_trades(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                         struct trades *trades)
 {
@@ -334,11 +337,10 @@ static bool next_trades(const struct sbp_edge_ends *ends, const struct sbp_edge_
     return false;
 }
 
-/* The least over all ways to line axes up, of those that `price` gives. An axis that could stay as
- * it is may change places with another of its family and join a collective, which can be cheaper:
- * over several levels it goes over more ports or in other phases, measured times may fall, and
- * where a sum is scattered before others are gathered less is sent there than more is back.
- */
+/* The least price over all ways to line axes up. An axis that could stay as it is may change
+ * places with another of its family and join a collective, which can be cheaper: over several
+ * levels the collective uses more ports or other phases, measured times may fall, and a sum that
+ * is scattered before other axes are gathered sends less forwards than it sends backwards. */
 static double least_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                       double (*price)(const struct sbp_edge_ends *ends,
                                       const struct sbp_edge_kind *kind,
@@ -354,7 +356,7 @@ static double least_s(const struct sbp_edge_ends *ends, const struct sbp_edge_ki
     return least;
 }
 
-/* All-to-alls of so many axes of each family, there and back. */
+/* All-to-alls of the axes that move, there and back. */
 static double moves_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                       const struct trades *trades)
 {
@@ -392,7 +394,7 @@ double sbp_edge_kind_price_s(const struct sbp_edge_ends *ends, const struct sbp_
                                                                   : least_s(ends, kind, moves_s);
 }
 
-/* ---- single pairs of choices ----------------------------------------------------------------- */
+/* ---- single pairs of choices ---------------------------------------------------------------- */
 
 static double choices_s(const struct sbp_edge_ends *ends, int from_choice, int to_choice)
 {

@@ -7,7 +7,7 @@
 
 /* ---- patterns ------------------------------------------------------------------------------- */
 
-/* The pattern's number, which it gets when it is new. */
+/* The number of a pattern; a new pattern gets the next one. */
 static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *row)
 {
     int i = patterns->count[family] - 1;
@@ -21,7 +21,8 @@ static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *r
     return patterns->count[family]++;
 }
 
-/* Tuples stand in order, so that a family's row mostly is the one of the tuple before. */
+/* Numbers the patterns of all tuples. Tuples stand in order, so that a family's row is mostly that
+ * of the tuple before. */
 static void number_rows(const struct sbp_space *space, int variable, struct sbp_patterns *patterns)
 {
     const int families = space->mesh->family_count, tuples = space->variable[variable].tuple_count;
@@ -42,7 +43,7 @@ static void number_rows(const struct sbp_space *space, int variable, struct sbp_
     }
 }
 
-/* Places in a dense array, the last family fastest. */
+/* Sets the tuples' places in a dense array, the last family fastest. */
 static enum sbp_status place_tuples(int families, int tuples, struct sbp_arena *arena,
                                     struct sbp_patterns *patterns)
 {
@@ -100,7 +101,7 @@ static int number_of_kind(struct sbp_space_edge *edge, int family, struct sbp_ed
     return edge->kinds[family]++;
 }
 
-/* Kinds of all pairs of a family's patterns. */
+/* Numbers the kinds of all pairs of a family's patterns. */
 static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
                                     struct sbp_arena *arena)
 {
@@ -139,8 +140,7 @@ static bool is_same_family(const struct sbp_patterns *a, const struct sbp_patter
            memcmp(a->row[family], b->row[family], (size_t)a->count[family] * SBP_MAX_ROLES) == 0;
 }
 
-/* Whether a family's kinds are those of the other edge: the roles at both ends and their meaning
- * are. */
+/* Whether two edges have the same kinds in a family: the same patterns and states at both ends. */
 static bool is_same_kinds(const struct sbp_space_edge *a, const struct sbp_space_edge *b,
                           int family)
 {
@@ -150,8 +150,8 @@ static bool is_same_kinds(const struct sbp_space_edge *a, const struct sbp_space
            is_same_family(a->to, b->to, family);
 }
 
-/* Layers of one sort have the same kinds, whatever their sizes: taken from one of the edges before,
- * if it is near. */
+/* Layers of one sort have the same kinds, whatever their sizes: they are taken from one of the
+ * edges just before, if it has them. */
 static enum sbp_status set_kinds(struct sbp_space_edge *edge, int before, int family,
                                  struct sbp_arena *arena)
 {
@@ -165,7 +165,7 @@ static enum sbp_status set_kinds(struct sbp_space_edge *edge, int before, int fa
     return number_kinds(edge, family, arena);
 }
 
-/* The tag of the rest, as the last family. */
+/* Numbers the kinds of the last family, the rest's tags. */
 static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena *arena)
 {
     const int last = edge->families - 1;
@@ -180,7 +180,7 @@ static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena
     return SBP_OK;
 }
 
-/* places: of all prices, few of which are asked for where there are many. */
+/* places: of all prices. Where there are many, few are ever asked for. */
 static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, int most_slots,
                                   struct sbp_arena *arena)
 {
@@ -193,7 +193,7 @@ static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, i
     return edge->price == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* before: edges that were made before this one, right in front of it. */
+/* before: number of edges right in front of this one that are made. */
 static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int most_slots,
                                  const struct sbp_patterns *patterns, struct sbp_arena *arena)
 {
@@ -238,7 +238,7 @@ double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int t
     return sbp_edge_price_at(edge, place);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- all edges ------------------------------------------------------------------------------ */
 
 enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
                                        struct sbp_space_edges *edges)

@@ -1,16 +1,16 @@
-/* What an operator costs in a tuple, part by part: compute, boxing that depends on it alone,
- * synchronisation and updates of weights. Parts are weighted and added up in choice_costs.c.
- */
+/* Costs of an operator in a tuple, part by part: compute, boxing that depends on the operator
+ * alone, synchronisation and updates of weights; and its bytes while it works. choice_costs.c
+ * weights the parts and adds them up. */
 #include <math.h>
 #include <string.h>
 
 #include "planner/limits.h"
 #include "planner/pricing/pricing.h"
 
-/* Columns of the catalogue's roles. */
+/* Columns of the operator catalogue's roles. */
 enum column { INPUT, WEIGHT, GRADIENT /* of a weight */, OUTPUT };
 
-/* ---- groups of an operator's operands -------------------------------------------------------- */
+/* ---- groups of an operator's operands ------------------------------------------------------- */
 
 /* A tuple by the operator's own roles: the devices' shape and the factor of each. */
 struct played {
@@ -18,12 +18,12 @@ struct played {
     struct sbp_factor factor;
 };
 
-/* Roles by the state that they have in a column: bit r for role r. */
+/* Roles by their state in a column: bit r for role r. */
 struct roles {
     unsigned split, broadcast, partial;
 };
 
-/* An operator as its rows are computed from. */
+/* An operator, prepared so that one tuple after the other can be priced. */
 struct sheet {
     const struct sbp_space *space;
     const struct sbp_op_group *group;
@@ -84,7 +84,8 @@ static double collective_s(const struct sheet *sheet, enum sbp_collective kind, 
 
 /* ---- arithmetic ----------------------------------------------------------------------------- */
 
-/* Times that depend on sizes alone, whatever the levels: few among many tuples. */
+/* Times that depend on the product of factors alone, not on levels: few differ among many tuples.
+ */
 struct arithmetic {
     bool is_known;
     struct sbp_factor factor;
@@ -145,8 +146,8 @@ static void add_arithmetic(const struct sheet *sheet, const struct played *playe
 
 /* ---- boxing --------------------------------------------------------------------------------- */
 
-/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
- * be whole, these are priced with the pair. */
+/* Gathers of inputs, the reduce-scatter of the output, and their duals on the way back; where
+ * rests may be whole, the edges bear these. */
 static void add_boxing(const struct sheet *sheet, const struct played *played, double *row)
 {
     const double bytes = (double)sheet->space->pricing.bytes.activation;
@@ -176,7 +177,7 @@ struct replicas {
     double local, shard; /* elements that a device holds, and that it updates under ZeRO */
 };
 
-/* From shards or the owner to all replicas, or back. */
+/* From shards, or from the owner, to all replicas, or back. */
 static double share_out_s(const struct sheet *sheet, const struct replicas *replicas,
                           enum sbp_collective kind, int64_t element_bytes)
 {
@@ -188,8 +189,7 @@ static double share_out_s(const struct sheet *sheet, const struct replicas *repl
     return collective_s(sheet, kind, replicas->shape, elements * (double)element_bytes);
 }
 
-/* Weights whole where a pass reads them: gathered in the type that operators compute in, or
- * converted to it. */
+/* Whole weights for a pass: gathered in the type that operators compute in, or converted to it. */
 static void add_copies(const struct sheet *sheet, const struct replicas *replicas, double *row)
 {
     const struct sbp_space *space = sheet->space;
@@ -206,7 +206,7 @@ static void add_copies(const struct sheet *sheet, const struct replicas *replica
                                   : convert_s;
 }
 
-/* A tied weight in several stages: they add up once a step. */
+/* Several stages that hold a tied weight add its gradients up once a step. */
 static double stage_sum_s(const struct sheet *sheet, int weight, double elements)
 {
     const struct sbp_space *space = sheet->space;
@@ -245,8 +245,9 @@ static void add_weight(const struct sheet *sheet, int weight, const struct playe
 
 /* ---- activations ---------------------------------------------------------------------------- */
 
-/* Of a micro-batch, what is kept because of the tuple. What may rest whole need not be gathered by
- * each reader: all then share the largest of their copies, which is no less than the mean. */
+/* Bytes of a micro-batch that are kept because of the tuple. Readers of an input that may rest
+ * whole need not gather it each: all then share the largest of their copies, which is no less than
+ * the mean. */
 static double kept_bytes(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_op_group *group = sheet->group;
@@ -264,8 +265,8 @@ static double kept_bytes(const struct sheet *sheet, const struct played *played)
            group->sharers * element_bytes;
 }
 
-/* What an operator saves beside its operands: not all roles part it, and where its sizes do not
- * divide none may. */
+/* Bytes that an operator saves beside its operands beyond an even share: some roles do not split
+ * them, and where sizes do not divide none may. */
 static double saved_beyond_share(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_space *space = sheet->space;
@@ -279,15 +280,14 @@ static double saved_beyond_share(const struct sheet *sheet, const struct played 
                : 0;
 }
 
-/* ---- while it works ---------------------------------------------------------------------------
- */
+/* ---- while it works ------------------------------------------------------------------------- */
 
-/* Bytes of operands: gradients of the output and the inputs, the latter also where they rest. */
+/* Bytes of operands: gradients of the output and of the inputs, the latter also as they rest. */
 struct operands {
     double dy, dx, dx_at_rest, output;
 };
 
-/* Whether the operator that a tensor comes from asks for its gradient. */
+/* Whether the producer of a tensor asks for its gradient. */
 static bool is_asked_for(const struct sbp_space *space, int tensor)
 {
     const int from = space->graph->tensor[tensor].producer;
@@ -312,8 +312,9 @@ static struct operands operands_of(const struct sheet *sheet, const struct playe
     return operands;
 }
 
-/* Copies of weights, gathered or in the type that operators compute in, and whole gradients on
- * their way to shards: of all, and of those that lie there since a later user's backward pass. */
+/* Bytes of weight copies, gathered or in the type that operators compute in, and of whole
+ * gradients on their way to shards: all of them, and those that wait there since a later user's
+ * backward pass. */
 struct weight_copies {
     double copies, unreduced, held;
 };
@@ -341,7 +342,7 @@ static struct weight_copies copies_of(const struct sheet *sheet, const struct pl
     return sum;
 }
 
-/* What backward reads that was formed again for it. */
+/* Bytes that the backward pass reads and that were recomputed for it. */
 static double recomputed_bytes(const struct sheet *sheet, const struct played *played,
                                const struct sbp_recomputed_operands *recomputed)
 {
@@ -355,7 +356,7 @@ static double recomputed_bytes(const struct sheet *sheet, const struct played *p
     return sum;
 }
 
-/* The most of an operator's instructions, as costmodel/program/program_forward.c and
+/* The most bytes over an operator's instructions, as costmodel/program/program_forward.c and
  * program_backward.c compile them. */
 static struct sbp_at_work at_work(const struct sheet *sheet, const struct played *played,
                                   const struct sbp_recomputed_operands *recomputed, int level)
@@ -461,7 +462,7 @@ static void fill_row(const struct sheet *sheet, const struct played *played, dou
     row[SBP_COLUMN_KEPT] = kept_bytes(sheet, played);
 }
 
-/* Rows, (tuple, SBP_COLUMNS), as columns; those of nothing but 0 are left out. */
+/* Turns rows (tuple, SBP_COLUMNS) into columns and leaves out columns of zeros. */
 static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena *arena,
                                  struct sbp_columns *columns)
 {

@@ -1,4 +1,4 @@
-/* Which operators a variable decides, and how often each of their parts counts on the path. */
+/* Groups of operators that cost alike, and how often each part of their cost counts on the path. */
 #include <string.h>
 
 #include "costmodel/program/stages.h"
@@ -11,23 +11,24 @@ struct maker {
     struct sbp_recomputed recomputed;
     int *holders;     /* (tensor_count) stages that hold a weight */
     int *readers;     /* (tensor_count) */
-    int *block;       /* (op_count) whose weights are gathered together; -1 */
+    int *block;       /* (op_count) block whose weights are gathered together; -1: none */
     bool *block_back; /* (blocks) whether the backward pass gathers them */
-    int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of a weight, in the operator's piece */
-    bool *used_again; /* (op_count, SBP_MAX_WEIGHTS) whether that is not the only one */
+    int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of the weight, in the operator's piece */
+    bool *used_again; /* (op_count, SBP_MAX_WEIGHTS) whether the piece has a later user */
     struct sbp_op_group *group;  /* (op_count) in order of the operators */
     struct sbp_list by_variable; /* by variable */
     int count;
 };
 
-/* ---- kinds of works ------------------------------------------------------------------------- */
+/* ---- groups --------------------------------------------------------------------------------- */
 
 static bool rests_whole(const struct sbp_space *space, int tensor)
 {
     return space->slot[tensor] >= 0 && space->variable[space->slot[tensor]].rests_whole;
 }
 
-/* A variable's role as the operator has it. A follower plays the role that reads the state. */
+/* The operator's role for its variable's. A follower plays the role that reads the variable's
+ * state. */
 static uint8_t role_of(const struct sbp_space *space, int variable, int op, int role)
 {
     const struct sbp_op_entry *entry = space->graph->op[op].entry;
@@ -39,7 +40,7 @@ static uint8_t role_of(const struct sbp_space *space, int variable, int op, int 
     return SBP_NO_ROLE;
 }
 
-/* Which user of a weight's synchronises it: the first one, whose ZeRO level counts, too. */
+/* The first user of a weight in its piece synchronises it, under its own ZeRO level. */
 static void add_owner(const struct maker *m, int op, int weight, struct sbp_op_group *group)
 {
     const int first_user = m->first_user[op * SBP_MAX_WEIGHTS + weight];
@@ -86,7 +87,8 @@ static struct sbp_op_group group_of(const struct maker *m, int op)
     return group;
 }
 
-/* Works of the same variable; repeats of followers may be given ZeRO levels of their own. */
+/* Whether two groups of a variable cost alike; repeats of followers may have ZeRO levels of their
+ * own. */
 static bool is_alike(const struct maker *m, const struct sbp_op_group *group,
                      const struct sbp_op_group *other)
 {
@@ -116,7 +118,7 @@ static enum sbp_status find_group(struct maker *m, int op, struct sbp_op_group *
     group.kept = SBP_NEW(&m->space->arena, double, stages);
     if (group.held == NULL || group.kept == NULL)
         return SBP_E_MEMORY;
-    sbp_list_add(&m->by_variable, variable, m->count);
+    sbp_space_list_add(&m->by_variable, variable, m->count);
     m->group[m->count] = group;
     *found = &m->group[m->count++];
     return SBP_OK;
@@ -142,8 +144,8 @@ static double copies_back(const struct maker *m, int op)
     return recomputes + sbp_op_forms_input_gradient(m->space->graph, op);
 }
 
-/* Times that an operator's gradients of weights lie on the path: some form them with those of the
- * inputs. */
+/* How often an operator's gradients of weights count on the path: some operators form them
+ * together with the inputs' gradients. */
 static double weight_times(const struct sbp_space *space, int op)
 {
     return sbp_op_has_weight_phase(space->graph, op) ? space->weights->weight[op]
@@ -199,14 +201,15 @@ static void count_ways(const struct maker *m, int op)
         }
 }
 
-/* ---- what no variable decides --------------------------------------------------------------- */
+/* ---- constant costs ------------------------------------------------------------------------- */
 
 static double kernel_s(const struct sbp_space *space, double bytes)
 {
     return sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0, bytes);
 }
 
-/* Adding up the gradients that several readers give for a tensor: each but the first does. */
+/* Adds up the gradients that several readers give for a tensor; each reader but the first costs an
+ * addition. */
 static enum sbp_status count_additions(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -234,7 +237,8 @@ static enum sbp_status count_additions(struct maker *m)
     return SBP_OK;
 }
 
-/* Messages of what rests split are a constant. */
+/* Finds tensors that cross between pieces and may rest whole; messages of tensors that rest split
+ * are a constant. */
 static enum sbp_status find_crossings(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -253,7 +257,7 @@ static enum sbp_status find_crossings(struct maker *m)
     return SBP_OK;
 }
 
-/* The sum of all gradients' squares over all devices. */
+/* The all-reduce of the gradients' squares over all devices, for clipping. */
 static void count_norm(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -275,7 +279,8 @@ double sbp_pricing_constant_s(const struct sbp_space *space)
 
 /* ---- preparation ---------------------------------------------------------------------------- */
 
-/* Where each weight is used first in its piece: there it is synchronised and updated. */
+/* Finds the first user of each weight in its piece: there the weight is synchronised and updated.
+ */
 static enum sbp_status find_owners(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
@@ -316,8 +321,8 @@ static enum sbp_status find_blocks(struct maker *m)
     return SBP_OK;
 }
 
-/* Before the first weights nobody asks for gradients; sums and what works in place hand on what
- * their operands are asked for. */
+/* Finds operators whose backward pass does something. Nobody asks for gradients before the first
+ * weights; sums and operators in place hand on what their operands are asked for. */
 static void find_way_back(const struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
@@ -360,15 +365,15 @@ static enum sbp_status prepare(struct maker *m)
         space->groups->first == NULL)
         return SBP_E_MEMORY;
     find_way_back(space);
-    SBP_TRY(
-        sbp_list_init(&m->by_variable, space->variable_count, space->graph->op_count, &m->scratch));
+    SBP_TRY(sbp_space_list_init(&m->by_variable, space->variable_count, space->graph->op_count,
+                                &m->scratch));
     SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->groups->kept_at_rest));
     SBP_TRY(sbp_pricing_find_recomputed(space, &m->scratch, &m->recomputed));
     SBP_TRY(find_owners(m));
     return find_blocks(m);
 }
 
-/* Works of a variable next to each other. */
+/* Sorts groups so that those of a variable are adjacent. */
 static enum sbp_status sort_groups(struct maker *m)
 {
     struct sbp_space *space = m->space;

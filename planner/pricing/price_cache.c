@@ -4,7 +4,7 @@
 
 #include "planner/limits.h"
 
-/* Columns, and what they depend on beside shelf and variable. */
+/* Columns, and all that they depend on besides the entry and the variable. */
 struct kept_columns {
     struct kept_columns *next;
     struct sbp_op_group group;
@@ -21,35 +21,35 @@ struct sbp_cache_entry {
     struct kept_columns **columns;       /* (variable_count) lists */
 };
 
-void sbp_price_cache_free(struct sbp_price_cache *store)
+void sbp_price_cache_free(struct sbp_price_cache *cache)
 {
-    sbp_arena_free(&store->arena);
-    *store = (struct sbp_price_cache){0};
+    sbp_arena_free(&cache->arena);
+    *cache = (struct sbp_price_cache){0};
 }
 
-void sbp_price_cache_trim(struct sbp_price_cache *store)
+void sbp_price_cache_trim(struct sbp_price_cache *cache)
 {
-    if (store->arena.used_bytes > SBP_PRICING_CACHE_BYTES)
-        sbp_price_cache_free(store);
+    if (cache->arena.used_bytes > SBP_PRICING_CACHE_BYTES)
+        sbp_price_cache_free(cache);
 }
 
-enum sbp_status sbp_cache_open(struct sbp_price_cache *store, struct sbp_space *space)
+enum sbp_status sbp_cache_open(struct sbp_price_cache *cache, struct sbp_space *space)
 {
     const struct sbp_parallel *parallel = space->parallel;
-    struct sbp_cache_entry *entry = store->first;
+    struct sbp_cache_entry *entry = cache->first;
     while (entry != NULL &&
            (entry->pipeline != parallel->pipeline || entry->micro_batch != parallel->micro_batch))
         entry = entry->next;
-    space->cache = store;
+    space->cache = cache;
     space->cache_entry = entry;
     if (entry != NULL)
         return SBP_OK;
-    space->cache_entry = SBP_NEW(&store->arena, struct sbp_cache_entry, 1);
+    space->cache_entry = SBP_NEW(&cache->arena, struct sbp_cache_entry, 1);
     if (space->cache_entry == NULL)
         return SBP_E_MEMORY;
     *space->cache_entry = (struct sbp_cache_entry){
-        .next = store->first, .pipeline = parallel->pipeline, .micro_batch = parallel->micro_batch};
-    store->first = space->cache_entry;
+        .next = cache->first, .pipeline = parallel->pipeline, .micro_batch = parallel->micro_batch};
+    cache->first = space->cache_entry;
     return SBP_OK;
 }
 
@@ -100,7 +100,8 @@ enum sbp_status sbp_cache_keep_domains(const struct sbp_space *space)
 
 /* ---- columns -------------------------------------------------------------------------------- */
 
-/* Whether two works cost the same in every tuple: roles follow from operator and variable. */
+/* Whether two groups cost the same in every tuple; their roles follow from operator and variable.
+ */
 static bool is_same(const struct kept_columns *kept, const struct sbp_space *space,
                     const struct sbp_op_group *group)
 {
@@ -126,11 +127,11 @@ enum sbp_status sbp_cache_columns(const struct sbp_space *space, int variable,
             *columns = kept->columns;
             return SBP_OK;
         }
-    struct sbp_arena *const store = &space->cache->arena;
-    struct kept_columns *const kept = SBP_NEW(store, struct kept_columns, 1);
+    struct sbp_arena *const cache = &space->cache->arena;
+    struct kept_columns *const kept = SBP_NEW(cache, struct kept_columns, 1);
     if (kept == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_pricing_make_columns(space, variable, group, store, arena, columns));
+    SBP_TRY(sbp_pricing_make_columns(space, variable, group, cache, arena, columns));
     *kept = (struct kept_columns){.next = *list,
                                   .group = *group,
                                   .owner = space->parallel->owner,

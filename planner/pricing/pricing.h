@@ -79,7 +79,7 @@ struct sbp_op_groups {
 /* Makes space->groups and the times of edges. Domains must be there. E_MEMORY. */
 enum sbp_status sbp_pricing_make_groups(struct sbp_space *space) SBP_MUST_USE;
 
-/* ---- costs of an operator in a tuple --------------------------------------------------------- */
+/* ---- costs of an operator in a tuple -------------------------------------------------------- */
 
 /* Parts of a cost, of one micro-batch or once a step, on a device; seconds unless said otherwise.
  */
@@ -139,7 +139,7 @@ enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int vari
  * SBP_STOPPED. */
 enum sbp_status sbp_pricing_make_choices(struct sbp_space *space) SBP_MUST_USE;
 
-/* ---- memory and small parts ------------------------------------------------------------------ */
+/* ---- memory and small parts ----------------------------------------------------------------- */
 
 /* Elements of the whole tensor. */
 double sbp_pricing_elements(const struct sbp_space *space, int tensor);

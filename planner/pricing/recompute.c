@@ -1,11 +1,11 @@
-/* What a backward pass forms again: of a segment, the forward work whose results the pass reads,
- * and of inputs that are kept as they rested, their boxing (costmodel/program/program.c drops the
- * rest).
- */
+/* Recomputation: the forward work of a segment that its backward pass repeats, where it reads the
+ * results, and the boxing of inputs that are kept as they rested (costmodel/program/program.c
+ * drops the rest). */
 #include "costmodel/program/stages.h"
 #include "planner/pricing/pricing.h"
 
-/* Whether the backward pass of an operator reads an input; what it left besides. */
+/* Whether an operator's backward pass reads an input; whether it reads anything that the forward
+ * pass left. */
 static bool reads_input(const struct sbp_graph *graph, int op, int input)
 {
     const struct sbp_factor whole = sbp_factor_one();
@@ -19,13 +19,14 @@ static bool reads_results(const struct sbp_graph *graph, int op)
     return kept.output || kept.elements > 0 || kept.bytes > 0;
 }
 
-/* The forward pass of a segment's operator; asked: whether its output is read in the segment. */
+/* Notes the forward work of a segment's operator that is repeated; asked: the segment reads its
+ * output. */
 static void recompute_op(const struct sbp_space *space, int op, bool asked,
                          struct sbp_recomputed *recomputed)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     const bool selective = space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
-    const bool left = selective && sbp_pricing_is_attention(node->kind); /* it is kept */
+    const bool left = selective && sbp_pricing_is_attention(node->kind); /* its output is kept */
     const bool recomputes = !left && (asked || reads_results(space->graph, op));
     const bool halved = selective && sbp_op_has_weight_phase(space->graph, op);
     recomputed->boxed_output[op] = !left && asked;
@@ -39,7 +40,7 @@ static void recompute_op(const struct sbp_space *space, int op, bool asked,
     }
 }
 
-/* A piece's segments, last operator first; asked (tensor_count) is scratch. */
+/* Walks the segments of a piece, last operator first; asked (tensor_count) is scratch. */
 static void recompute_segments(const struct sbp_space *space, int first, int end,
                                const int *segment, bool *asked, struct sbp_recomputed *recomputed)
 {

@@ -6,7 +6,7 @@
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
 
-/* What follows its input chooses nothing but the ZeRO level of its weights. */
+/* A follower chooses nothing but the ZeRO level of its weights. */
 static bool gives_zero_alone(const struct sbp_fix *fix)
 {
     bool alone = !fix->rests && fix->zero != SBP_ANY;
@@ -33,7 +33,7 @@ static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_dia
     return SBP_OK;
 }
 
-/* Roles and rests that are given together must go together. */
+/* Checks that an operator's fixed roles can leave its output in the fixed rest. */
 static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_diag *diag)
 {
     for (int k = 0; k < space->output_edge_count; k++) {
@@ -89,7 +89,7 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     return SBP_OK;
 }
 
-/* A store serves a space that nothing narrows. */
+/* Whether nothing narrows the space, so that the cache may serve it. */
 static bool is_whole(const struct sbp_space_maker *maker)
 {
     const struct sbp_space *space = maker->space;
@@ -116,7 +116,8 @@ static void share_limits(struct sbp_space *space, int site_tensor, int tensor)
     }
 }
 
-/* Repeats are split as their sites are, by whose classes tuples are judged. */
+/* Repeats are split like their sites, whose classes decide which tuples are legal: the sites'
+ * limits become those of all repeats. */
 static void limit_sites(struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
@@ -158,9 +159,8 @@ static enum sbp_status build(struct sbp_space_maker *maker,
     return space->is_refuted ? SBP_OK : check_rests(space, maker->diag);
 }
 
-/* The weights that a request asks for, or the longest path's; of communication the mean over
- * stages.
- */
+/* Sets the request's weights, or those of the longest path; for communication the mean over
+ * stages. */
 static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *diag)
 {
     if (space->request->weights != NULL && space->request->asked.objective == SBP_STEP_TIME) {

@@ -1,11 +1,11 @@
-/* The space as a pairwise problem: a variable for each of its own, costs of choices and of pairs.
- */
+/* A space as a pairwise problem: a variable for each of its variables, and costs of choices and of
+ * pairs. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "planner/pricing/edge_tables.h"
 
-/* A stage a point of time: memory is that of its devices. */
+/* A point of time stands for a memory stage, whose devices hold the memory. */
 static enum sbp_status make_points(const struct sbp_space *space, struct sbp_interval **points)
 {
     const int count = space->weights->memory_stages;
@@ -15,7 +15,7 @@ static enum sbp_status make_points(const struct sbp_space *space, struct sbp_int
     return *points == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* What no choice changes counts with the first operator's. */
+/* Fills in a variable's costs and bytes; the first operator also bears the constant ones. */
 static void fill_unary(const struct sbp_space *space, int variable, bool is_first,
                        struct sbp_variable *out)
 {
@@ -30,7 +30,8 @@ static void fill_unary(const struct sbp_space *space, int variable, bool is_firs
                 (is_first ? sbp_pricing_constant_bytes(space, point) : 0);
 }
 
-/* A rest does where operators with weights, such as norms, run in it. */
+/* Whether a variable's choices take memory. A rest does where operators with weights, such as
+ * norms, run in it. */
 static bool takes_memory(const struct sbp_space *space, int variable)
 {
     for (int point = 0; point < space->weights->memory_stages; point++)
@@ -66,7 +67,7 @@ static void add_to(double *cell, double cost)
     *cell = *cell >= SBP_FORBIDDEN || cost >= SBP_FORBIDDEN ? SBP_FORBIDDEN : *cell + cost;
 }
 
-/* An operator fed by itself (a repeated block's last by the next one's): a unary cost. */
+/* A loop (the last operator of a repeated block feeds the first of the next) is a unary cost. */
 static void add_loop(const struct sbp_space *space, const struct sbp_space_edge *edge,
                      struct sbp_problem *problem)
 {

@@ -6,13 +6,13 @@
 #include "costmodel/program/stages.h"
 #include "planner/pricing/pricing.h"
 
-/* Bytes of a variable, with activations that it has kept and without; of a work, with what its
- * variable needs besides while it is done. */
+/* Bytes of a variable with the activations that it keeps and without; of a group, together with
+ * the working memory of its operators. */
 struct sbp_need {
     double all, persists;
 };
 
-/* ---- what is formed again ------------------------------------------------------------------- */
+/* ---- recomputed activations ----------------------------------------------------------------- */
 
 /* One call of sbp_working_init. */
 struct maker {
@@ -20,12 +20,12 @@ struct maker {
     const struct sbp_space *space;
     struct sbp_arena *arena, scratch;
     int *segment;  /* (op_count) its first operator, -1: none */
-    bool *crosses; /* (tensor_count) read beside its segment, or written over */
-    int *seen;     /* (tensor_count) operator + 1 that it was counted for last */
-    struct sbp_recomputed_operands *recomputed; /* (work) by all of its operators */
+    bool *crosses; /* (tensor_count) read outside of its segment, or overwritten */
+    int *seen;     /* (tensor_count) the last operator that it was counted for, + 1 */
+    struct sbp_recomputed_operands *recomputed; /* (group) common to all of its operators */
 };
 
-/* Segments of full recomputation, and tensors that do not come and go with theirs. */
+/* Finds segments of full recomputation, and tensors that live longer than theirs. */
 static enum sbp_status find_segments(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
@@ -49,7 +49,8 @@ static enum sbp_status find_segments(struct maker *m)
     return SBP_OK;
 }
 
-/* Of an operator in a segment: inputs that come and go with it, and are read on the way back. */
+/* Inputs of a segment's operator, as bits, that live as long as the segment and that its backward
+ * pass reads. */
 static unsigned recomputed_inputs(const struct maker *m, int op, const struct sbp_op_kept *kept)
 {
     const struct sbp_op_node *node = &m->space->graph->op[op];
@@ -69,8 +70,8 @@ static struct sbp_op_kept kept_of(const struct maker *m, int op)
     return sbp_op_kept(m->space->graph, op, &whole);
 }
 
-/* What an operator finds formed again, and leaves to those after it, whose backward pass is first;
- * regather brings inputs when they are read. */
+/* Notes the operands that are recomputed for an operator and for those after it, whose backward
+ * pass comes first; with regather, inputs come when they are read. */
 static void note_recomputed(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
@@ -81,7 +82,7 @@ static void note_recomputed(struct maker *m, int op)
     recomputed->inputs &= recomputed_inputs(m, op, &kept);
 }
 
-/* Bytes, at the least, that operators of the segment before this one read later. */
+/* Bytes, at the least, that earlier operators of the segment read later. */
 static double recomputed_before(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
@@ -105,8 +106,8 @@ static double recomputed_before(struct maker *m, int op)
     return sum;
 }
 
-/* What enters a segment forms it again; what readers do not read in their backward pass, too, is
- * gone then, before any of them goes back. */
+/* A tensor that enters a segment serves to recompute it. If its readers do not read it in their
+ * backward pass, too, it is gone before any of them goes back. */
 static void find_spent(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
@@ -145,10 +146,10 @@ static enum sbp_status find_recomputed(struct maker *m)
     return SBP_OK;
 }
 
-/* ---- what is held meanwhile ----------------------------------------------------------------- */
+/* ---- gradients and chunks that are held meanwhile ------------------------------------------- */
 
-/* Operators before the last user of a weight, and after the first one, which has its gradients
- * whole, go back while what the last one gave lies there. */
+/* While the operators between the first and the last user of a weight go back, the whole gradient
+ * of the last user waits for the first one. */
 static enum sbp_status find_holders(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -175,7 +176,7 @@ static enum sbp_status find_holders(struct maker *m)
     return SBP_OK;
 }
 
-/* Activations of a chunk's micro-batch that no choice changes. */
+/* Bytes of a micro-batch's activations in a piece that no choice changes. */
 static double kept_of_piece(const struct sbp_space *space, int piece)
 {
     double bytes = 0;
@@ -184,8 +185,8 @@ static double kept_of_piece(const struct sbp_space *space, int piece)
     return bytes;
 }
 
-/* Of the moments at which a piece works the one when most is kept, as far as no choice changes it:
- * any of them bounds what is needed. */
+/* For each piece, picks the moment of its work at which most is kept, as far as no choice changes
+ * it; every moment bounds the need. */
 static enum sbp_status find_beside(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -332,9 +333,9 @@ static double part_of(struct sbp_need need, double gone)
     return (1 - gone) * need.all + gone * need.persists;
 }
 
-/* Takes an operator's activations of a micro-batch away. How much of what a variable keeps that is
- * depends on its choice: no more than the share of the work of which most is gone. Returns the
- * bytes. */
+/* Takes an operator's activations of some micro-batches away and returns their bytes. A choice
+ * decides how much of what its variable keeps is the operator's: no more than the share of the
+ * group of which most is gone. */
 static double take_away(const struct sbp_working *w, int op, int stage, double micro_batches)
 {
     const struct sbp_space *space = w->space;
@@ -347,8 +348,9 @@ static double take_away(const struct sbp_working *w, int op, int stage, double m
            (w->gone[v] - before) * (w->need[v].all - w->need[v].persists);
 }
 
-/* What an operator and the holder of gradients need while it goes back, in place of what is needed
- * of them. Nothing where it is the same variable's, whose operators lie beside it. */
+/* Additional bytes of an operator and of the holder of gradients while the operator goes back,
+ * over those of their variables. 0 where both belong to one variable, whose operators lie beside
+ * it. */
 static double more_going_back(const struct sbp_working *w, int op)
 {
     const struct sbp_space *space = w->space;
@@ -361,8 +363,8 @@ static double more_going_back(const struct sbp_working *w, int op)
            part_of(w->need_held[holder], w->gone[of]) - part_of(w->need[of], w->gone[of]);
 }
 
-/* A stage of several chunks keeps less of the others while this one works than it may at a time. Of
- * some it may keep more, which counts as far as no choice changes it. */
+/* Bytes that a stage of several chunks keeps less while one of them works than it may keep at
+ * other times. It may keep more of some chunks, which counts as far as no choice changes it. */
 static double kept_less(const struct sbp_working *w, int piece, int stage)
 {
     const struct sbp_space *space = w->space;
@@ -377,8 +379,8 @@ static double kept_less(const struct sbp_working *w, int piece, int stage)
     return bytes;
 }
 
-/* While the operators of a piece work: when one goes back, those after it have gone back, and need
- * not keep anything of that micro-batch any more. */
+/* The most bytes while the operators of a piece go back: those after the working one have gone
+ * back already and keep nothing of that micro-batch any more. */
 static double most_of_piece(const struct sbp_working *w, int piece, int stage, double total)
 {
     const struct sbp_space *space = w->space;
@@ -401,7 +403,7 @@ static double most_of_piece(const struct sbp_working *w, int piece, int stage, d
     return most;
 }
 
-/* By what is needed. */
+/* The most bytes in a memory stage, by w->need. */
 static double most_at(const struct sbp_working *w, int stage)
 {
     const struct sbp_space *space = w->space;
@@ -437,8 +439,8 @@ static void lower(struct sbp_need *least, struct sbp_need need)
     least->persists = fmin(least->persists, need.persists);
 }
 
-/* Of each by itself, as what stands between all and what persists is never less than between the
- * least of either. */
+/* Finds the least need of a variable. Both fields are minimised by themselves: the gap between
+ * them is never less than the gap between the least of either. */
 static void find_least(struct sbp_working *w, int variable, int stage, const int *only)
 {
     const struct sbp_space *space = w->space;

@@ -1,12 +1,11 @@
-/* What a variable may play: roles that the space knows, rests that operators and their readers go
- * with, what a request fixes, and the last resorts where sizes leave nothing else.
- */
+/* The roles that a variable may play: those of its space, those that go on with partial sums,
+ * those that a request fixes, and last resorts where sizes leave nothing else. */
 #include <string.h>
 
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
 
-/* ---- what a request asks for ---------------------------------------------------------------- */
+/* ---- the request's fixes -------------------------------------------------------------------- */
 
 const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
 {
@@ -27,7 +26,7 @@ const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int vari
     return NULL;
 }
 
-/* An operator's own roles that a fix asks for; bit r for role r. */
+/* The operator's own roles that a fix names; bit r for role r. */
 static unsigned fixed_roles(const struct sbp_space *space, int op)
 {
     const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
@@ -77,7 +76,7 @@ bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query
     return node->kind == SBP_OP_GROUPED_ATTENTION;
 }
 
-/* Roles of a variable that all its operators have and a rule takes. */
+/* Roles of a variable that a rule allows for all its operators. */
 static unsigned common_roles(const struct sbp_space *space, int variable,
                              bool (*takes)(const struct sbp_op_entry *entry, int role))
 {
@@ -121,7 +120,7 @@ static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
     return false;
 }
 
-/* Whether a variable's operators may leave what rests in `slot` in a state. */
+/* Whether the operators before a slot may leave its tensor in a kind of state. */
 static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
 {
     const struct sbp_list *outputs = &space->links.output_edges;
@@ -135,7 +134,7 @@ static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind ki
     return false;
 }
 
-/* Whether a reader may take partial sums in a role of its space or one that a fix asks for. */
+/* Whether a reader of a slot may take partial sums, in a role of its space or of a fix. */
 static bool is_read_partial(const struct sbp_space *space, int slot)
 {
     const struct sbp_list *readers = &space->links.readers;
@@ -164,7 +163,7 @@ static unsigned followed_states(const struct sbp_space *space, int slot)
     return states;
 }
 
-/* B and P where the space searches them. */
+/* B and P, where resting_layouts.c found that they can pay. */
 static unsigned searched_rests(const struct sbp_space *space, int slot)
 {
     const struct sbp_list *outputs = &space->links.output_edges;
@@ -187,7 +186,7 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
     return allowed & followed_states(space, slot);
 }
 
-/* ---- where nothing divides ------------------------------------------------------------------ */
+/* ---- last resorts --------------------------------------------------------------------------- */
 
 unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
 {

@@ -28,9 +28,9 @@ struct sbp_list {
     int *next;         /* (items) -1: the last */
 };
 /* An empty list; its arrays come out of the arena. E_MEMORY. */
-enum sbp_status sbp_list_init(struct sbp_list *list, int keys, int items,
-                              struct sbp_arena *arena) SBP_MUST_USE;
-void sbp_list_add(struct sbp_list *list, int key, int item);
+enum sbp_status sbp_space_list_init(struct sbp_list *list, int keys, int items,
+                                    struct sbp_arena *arena) SBP_MUST_USE;
+void sbp_space_list_add(struct sbp_list *list, int key, int item);
 
 /* The parts of a space by variable. */
 struct sbp_space_links {
@@ -196,11 +196,7 @@ static inline int sbp_space_decider(const struct sbp_space *space, int op)
 /* ZeRO level of an operator's weights, 0 .. 3, where its variable chose a level. */
 int sbp_space_zero(const struct sbp_space *space, int op, int chosen);
 
-/* Cost of a variable's choice by itself, and the bytes that it takes in a memory stage. */
-static inline double sbp_space_unary_s(const struct sbp_space *space, int variable, int choice)
-{
-    return space->variable[variable].cost_s[choice];
-}
+/* Bytes that a variable's choice takes in a memory stage. */
 static inline double sbp_space_unary_bytes(const struct sbp_space *space, int variable, int choice,
                                            int stage)
 {

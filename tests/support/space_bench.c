@@ -121,7 +121,7 @@ static bool sums_exactly(const struct sbp_space *space)
            !(parallel->gather_blocks && parallel->recompute_every > 1);
 }
 
-/* Of every stage that memory is checked on, the model's bytes are no more than its devices take. */
+/* In every stage whose memory is checked, the model's bytes are no more than its devices take. */
 static void check_bytes(const struct sbp_space *space, const int *choice,
                         const struct sbp_step *step, uint64_t seed, struct prices *prices)
 {
@@ -140,8 +140,8 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
     prices->least_bytes = fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
 }
 
-/* What is modelled while operators work is no less than that, and no more than the plan takes; and
- * what no choice needs less than is no more than either. */
+/* The modelled working set is no less than the memory model and no more than the plan takes; the
+ * least over all choices is no more than either. */
 static void check_working(const struct bench *bench, const struct sbp_step *step, uint64_t seed,
                           struct prices *prices)
 {

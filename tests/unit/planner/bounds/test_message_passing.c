@@ -1,5 +1,5 @@
-/* Costs over pairs that are not written out: against the same costs, pair by pair; and what bounds
- * leave of a space: against the exact solver on all of it. */
+/* Edge costs without tables over pairs, against the same costs pair by pair; and reduced spaces
+ * against the exact solver on the whole space. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -316,8 +316,8 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
     sbp_arena_free(&arena);
 }
 
-/* What costs less than the goal stays, cheaper choices or not: one change from the cheapest, and
- * all that goes with it. Returns how many of those there are beside it. */
+/* Checks that all choices stay that cost less than the goal, cheaper ones or not: one change from
+ * the cheapest choice and all that goes with it. Returns how many there are beside it. */
 static int check_narrowed(const struct sbp_space *space, double share)
 {
     int kept = 0;
@@ -403,7 +403,7 @@ static void test_reductions(void **state)
     const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
                                             .asked.boxing = SBP_BOXING_PAPER};
     static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
-    /* What may rest whole takes tables over pairs to solve by themselves. */
+    /* Tensors that may rest whole take tables over pairs to solve by themselves. */
     for (int m = 0; m < 4; m++) {
         const char *const mesh = m == 1 ? LEVEL("l", 6, 1e-9) : flat;
         check_reductions(models[m], mesh, full, 1);
@@ -439,7 +439,7 @@ static struct sbp_fix all_to(const struct sbp_plan *plan, const char *layer, con
     return fix;
 }
 
-/* Under a goal between what messages prove at first and the optimum, one way out of the table keeps
+/* Under a goal between the messages' first bound and the optimum, one way out of the table keeps
  * what the other rules out: nothing is left, which proves the goal and no more. */
 static void test_goals(void **state)
 {

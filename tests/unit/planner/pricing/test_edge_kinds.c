@@ -1,4 +1,5 @@
-/* Prices of pairs of choices, which name no axis, against all ways to name the axes. */
+/* Prices of edges between choices, which name no axis, against a walk over all ways to name the
+ * axes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 
 enum { DRAWS = 600 };
 
-/* What two readers want may rest whole, and what they make of sums partial. */
+/* A tensor with two readers, which may rest whole, and partial sums of theirs. */
 #define FAN(size)                                                                                  \
     "{\"name\": \"f\", \"global_batch\": " size ", \"input\": \"split\", \"features\": " size      \
     ", \"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"out\": " size                          \
@@ -76,9 +77,9 @@ static double named_s(const struct naming *n)
     const struct sbp_way way = sbp_pricing_way(n->space, &n->from, &to);
     if (ends->is_whole)
         return sbp_pricing_way_s(n->space, ends->tensor, &way, ends->there, ends->back);
-    const struct sbp_input_edge transfer = {
+    const struct sbp_input_edge edge = {
         .tensor = ends->tensor, .there = ends->there, .back = ends->back};
-    return ends->is_output ? 0 : sbp_pricing_moves_s(n->space, &transfer, way.move);
+    return ends->is_output ? 0 : sbp_pricing_moves_s(n->space, &edge, way.move);
 }
 
 static void swap(uint8_t *a, uint8_t *b)

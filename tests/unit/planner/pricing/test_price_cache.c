@@ -1,4 +1,4 @@
-/* What spaces share: a space that takes it from a store is the one that is made without. */
+/* A space that takes domains and prices from a cache equals the one that is made without. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -115,7 +115,7 @@ static void test_store(void **state)
     check_store(SMALL("llama", ", \"kv_heads\": 4, \"ffn\": 128"), levels, full, 3);
 }
 
-/* What is narrowed takes nothing from a store that is there for the whole, and leaves nothing. */
+/* A narrowed space takes nothing from a cache of whole spaces, and leaves nothing in it. */
 static void test_limited(void **state)
 {
     (void)state;

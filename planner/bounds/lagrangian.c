@@ -2,10 +2,9 @@
 
 #include <math.h>
 
-/* Steps out of a price's range, halvings of it, and rounds over all points. */
-enum { STEPS = 40, HALVINGS = 16, ROUNDS = 3 };
+#include "planner/limits.h"
 
-/* ---- sums of least costs --------------------------------------------------------------------- */
+/* ---- sums of least costs -------------------------------------------------------------------- */
 
 static double priced_s(const struct sbp_priced *priced, int variable, int choice)
 {
@@ -17,13 +16,14 @@ static double priced_s(const struct sbp_priced *priced, int variable, int choice
     return seconds;
 }
 
-/* The sum at the prices; used: by the choices that attain it. */
+/* The sum of least priced costs, less price times capacity; used: bytes of the choices that attain
+ * it. */
 static double value(const struct sbp_priced *priced)
 {
     const struct sbp_space *space = priced->space;
-    const int points = isfinite(priced->capacity_bytes) ? space->weights->memory_stages : 0;
+    const int stages = isfinite(priced->capacity_bytes) ? space->weights->memory_stages : 0;
     double sum = sbp_pricing_constant_s(space);
-    for (int p = 0; p < points; p++) {
+    for (int p = 0; p < stages; p++) {
         priced->used[p] = sbp_pricing_constant_bytes(space, p);
         sum += priced->price[p] * (priced->used[p] - priced->capacity_bytes);
     }
@@ -38,7 +38,7 @@ static double value(const struct sbp_priced *priced)
             }
         }
         sum += least;
-        for (int p = 0; p < points; p++)
+        for (int p = 0; p < stages; p++)
             priced->used[p] += sbp_space_unary_bytes(space, v, best, p);
     }
     return sum;
@@ -46,57 +46,57 @@ static double value(const struct sbp_priced *priced)
 
 /* ---- prices --------------------------------------------------------------------------------- */
 
-/* A price under trial: kept where the sum is the best so far. */
+/* One stage's price under trial; best_s is the best sum so far, which `kept` attains. */
 struct trial {
     const struct sbp_priced *priced;
-    int point;
+    int stage;
     double best_s, kept;
 };
 
-/* Whether memory is still too dear for what is chosen: more is used than there is. */
+/* Whether the choices that the price selects use more than the capacity, so that it must rise. */
 static bool try_price(struct trial *trial, double price)
 {
-    trial->priced->price[trial->point] = price;
+    trial->priced->price[trial->stage] = price;
     const double sum = value(trial->priced);
     if (sum > trial->best_s) {
         trial->best_s = sum;
         trial->kept = price;
     }
-    return trial->priced->used[trial->point] > trial->priced->capacity_bytes;
+    return trial->priced->used[trial->stage] > trial->priced->capacity_bytes;
 }
 
-/* The sum is concave in a price; where it is highest, what is chosen goes from more than the
- * capacity to less. */
-static double set_price(const struct sbp_priced *priced, int point, double scale, double best_s)
+/* Finds a stage's price. The sum is concave in the price, and at its maximum the selected choices
+ * go from more than the capacity to less. */
+static double set_price(const struct sbp_priced *priced, int stage, double scale, double best_s)
 {
-    double price = priced->price[point] > 0 ? priced->price[point] : scale;
-    struct trial trial = {priced, point, best_s, priced->price[point]};
+    double price = priced->price[stage] > 0 ? priced->price[stage] : scale;
+    struct trial trial = {priced, stage, best_s, priced->price[stage]};
     if (!try_price(&trial, 0)) {
-        priced->price[point] = trial.kept;
+        priced->price[stage] = trial.kept;
         return trial.best_s;
     }
     const bool rises = try_price(&trial, price);
     double low = rises ? price : 0, high = rises ? INFINITY : price;
-    for (int i = 0; i < STEPS && (rises ? isinf(high) : low == 0); i++) {
+    for (int i = 0; i < SBP_BOUNDS_BRACKET_STEPS && (rises ? isinf(high) : low == 0); i++) {
         price *= rises ? 2 : 0.5;
         *(try_price(&trial, price) ? &low : &high) = price;
     }
-    for (int i = 0; i < HALVINGS && isfinite(high); i++) {
+    for (int i = 0; i < SBP_BOUNDS_BISECTIONS && isfinite(high); i++) {
         price = (low + high) / 2;
         *(try_price(&trial, price) ? &low : &high) = price;
     }
-    priced->price[point] = trial.kept;
+    priced->price[stage] = trial.kept;
     return trial.best_s;
 }
 
 double sbp_lagrangian_set_prices(const struct sbp_priced *priced)
 {
-    const int points = isfinite(priced->capacity_bytes) ? priced->space->weights->memory_stages : 0;
+    const int stages = isfinite(priced->capacity_bytes) ? priced->space->weights->memory_stages : 0;
     double best_s = value(priced);
-    /* A price at which all of the capacity is worth a thousandth of the step. */
-    const double scale = 1e-3 * fabs(best_s) / priced->capacity_bytes;
-    for (int round = 0; round < (points > 1 ? ROUNDS : 1); round++)
-        for (int p = 0; p < points; p++) {
+    /* At this price the whole capacity is worth a share of the step. */
+    const double scale = SBP_BOUNDS_FIRST_PRICE * fabs(best_s) / priced->capacity_bytes;
+    for (int round = 0; round < (stages > 1 ? SBP_BOUNDS_PRICE_ROUNDS : 1); round++)
+        for (int p = 0; p < stages; p++) {
             (void)value(priced);
             if (priced->price[p] > 0 || priced->used[p] > priced->capacity_bytes)
                 best_s = set_price(priced, p, scale, best_s);
@@ -124,10 +124,11 @@ static double least_bytes(const struct sbp_space *space)
     return most;
 }
 
-/* Whether choice a is as good as b in every respect. */
+/* Whether choice a is as good as b in cost and bytes. */
 static bool is_as_good(const struct sbp_space *space, int variable, int a, int b)
 {
-    if (sbp_space_unary_s(space, variable, a) > sbp_space_unary_s(space, variable, b))
+    const double *cost_s = space->variable[variable].cost_s;
+    if (cost_s[a] > cost_s[b])
         return false;
     for (int p = 0; p < space->weights->memory_stages; p++)
         if (sbp_space_unary_bytes(space, variable, a, p) >
@@ -136,8 +137,8 @@ static bool is_as_good(const struct sbp_space *space, int variable, int a, int b
     return true;
 }
 
-/* The choices of a variable, without a look at pairs, that no other one is as good as: a few of
- * thousands. Returns how many. */
+/* Lists the choices of a variable that no other choice is as good as, edges aside: a few of
+ * thousands. Returns their number. */
 static int keep_best(const struct sbp_space *space, int variable, int *choice)
 {
     int count = 0;
@@ -176,7 +177,8 @@ static enum sbp_status look_at_best(const struct sbp_space *space, struct sbp_ar
     return SBP_OK;
 }
 
-/* Every variable at its least cost; *fits: what that takes of memory is there. */
+/* The sum of all variables' least costs; *fits: the choices that attain it fit into the capacity.
+ */
 static double least_s(const struct sbp_space *space, double capacity_bytes, double *used,
                       bool *fits)
 {

@@ -1,9 +1,9 @@
-/* What no strategy of a space can beat, without a look at pairs: the least cost of every variable
- * by itself, and what memory adds to that.
+/* A lower bound of all strategies of a space, without a look at edges: each variable's least cost,
+ * and what the memory limit adds to it.
  *
- * Under a capacity every byte has a price (Lagrange): cost plus price times bytes, less price times
- * capacity, is never above the cost of a choice that fits. The prices are those that lift the bound
- * most, near enough; any prices bound.
+ * Under a capacity every byte gets a price (Lagrange): cost plus price times bytes, less price
+ * times capacity, never exceeds the cost of a choice that fits. Any prices bound; the module looks
+ * for those that raise the bound most, nearly.
  */
 #ifndef SBP_PLANNER_BOUNDS_LAGRANGIAN_H
 #define SBP_PLANNER_BOUNDS_LAGRANGIAN_H
@@ -13,8 +13,8 @@
 struct sbp_lagrangian_bound {
     double bound_s;     /* INFINITY: no choice fits by the memory model */
     double time_s;      /* without a capacity */
-    double least_bytes; /* of the fullest point, by the model, with no reserve */
-    double *price;      /* (points) seconds a byte; 0 where the bound is time_s */
+    double least_bytes; /* that the fullest memory stage needs by the model, with no reserve */
+    double *price;      /* (memory stages) seconds a byte; 0 where the bound is time_s */
 };
 
 /* capacity_bytes: of the memory model; INFINITY: none. Prices come out of the arena. E_MEMORY. */
@@ -22,18 +22,18 @@ enum sbp_status sbp_lagrangian_bound(const struct sbp_space *space, double capac
                                      struct sbp_arena *arena,
                                      struct sbp_lagrangian_bound *bound) SBP_MUST_USE;
 
-/* Some of a space's choices, each of which may have costs of its tuple besides its own. */
+/* Some choices of a space, whose tuples may cost more than the space says. */
 struct sbp_priced {
     const struct sbp_space *space;
     double capacity_bytes;
     int *count;      /* (variable_count) choices that are looked at */
-    int **choice;    /* (variable_count) which */
-    double **beside; /* (variable_count)(tuple) */
-    double *price;   /* (points), raised and lowered */
-    double *used;    /* (points) scratch */
+    int **choice;    /* (variable_count)(count) which */
+    double **beside; /* (variable_count)(tuple) additional seconds */
+    double *price;   /* (memory stages), raised and lowered */
+    double *used;    /* (memory stages) scratch */
 };
-/* Sets the prices, starting from those that there are, to what lifts the sum of the variables'
- * least priced costs most, near enough; returns that sum, what no choice changes included. */
+/* Moves the prices, from those that it finds, to ones that raise the sum of the variables' least
+ * priced costs most, nearly; returns that sum with the constant costs. */
 double sbp_lagrangian_set_prices(const struct sbp_priced *priced);
 
 #endif

@@ -1,5 +1,6 @@
-/* Reducing a space, in parts: messages and what they rule out (message_passing.c), and a known
- * choice read off them (primal_decode.c). Internal.
+/* The parts of message_passing.c, which passes messages and drops choices: prices of memory
+ * (multipliers.c), and a known choice that is read off the messages (primal_decode.c) and improved
+ * where memory binds (primal_polish.c).
  */
 #ifndef SBP_PLANNER_BOUNDS_MESSAGE_PASSING_PRIV_H
 #define SBP_PLANNER_BOUNDS_MESSAGE_PASSING_PRIV_H
@@ -11,74 +12,76 @@
 struct sbp_incident {
     int edge, other;
     bool forward; /* the variable is the first end */
-    bool again;   /* an edge before this one leads to the same variable */
 };
 
-/* Where messages and bounds stand. */
+/* The state of one reduction. */
 struct sbp_messages {
     const struct sbp_space *space;
     struct sbp_space_edges edges;
-    struct sbp_arena *arena;   /* of the answer */
-    struct sbp_arena scratch;  /* of all below */
-    struct sbp_priced priced;  /* choices that are left, beside: messages into the variable */
+    struct sbp_arena *arena;  /* of the answer */
+    struct sbp_arena scratch; /* of everything below */
+    struct sbp_priced
+        priced; /* choices that are left; beside: the sum of messages into a variable */
     struct sbp_tuples *tuples; /* (variable_count) that are left */
     double **least;            /* (variable_count)(tuple) least priced cost of its choices */
-    double **loop; /* (variable_count)(tuple) what it costs to feed itself; NULL: it does not */
+    double **loop;       /* (variable_count)(tuple) cost of feeding itself; NULL: it does not */
     double **message[2]; /* (edges)(tuple) into the first, into the second end */
     int *first;          /* (variable_count + 1) into incident */
     struct sbp_incident *incident;
-    double low; /* the least share of the variable at hand */
+    double low; /* the least share of the variable whose turn it is */
     double goal_s;
-    bool keeps_all;      /* choices that cost less than the goal, whatever is known */
-    bool are_prices_set; /* the best are known */
+    bool keeps_all;      /* keep choices that cost less than the goal, whatever choice is known */
+    bool are_prices_set; /* the best prices are known: leave them */
     double *trial, *row; /* (most tuples) scratch */
-    int *choice;         /* (variable_count) scratch of decoding */
+    int *choice;         /* (variable_count) that decoding works on */
     struct sbp_message_reduction *out;
 };
 
 /* The message along an edge into the variable that sees it, or into the other one. */
-static inline double *sbp_message_into(const struct sbp_messages *r,
+static inline double *sbp_message_into(const struct sbp_messages *m,
                                        const struct sbp_incident *incident, bool other)
 {
-    return r->message[incident->forward == other][incident->edge];
+    return m->message[incident->forward == other][incident->edge];
 }
 
-/* What a tuple of the variable that sees an edge costs with one of the other variable. */
-static inline double sbp_message_pair_s(const struct sbp_messages *r,
+/* The price of an edge between a tuple of the variable that sees it and one of the other. */
+static inline double sbp_message_pair_s(const struct sbp_messages *m,
                                         const struct sbp_incident *incident, int own, int other)
 {
-    const struct sbp_space_edge *edge = &r->edges.edge[incident->edge];
+    const struct sbp_space_edge *edge = &m->edges.edge[incident->edge];
     return incident->forward ? sbp_edge_price_s(edge, own, other)
                              : sbp_edge_price_s(edge, other, own);
 }
 
-/* What a choice costs by itself, memory at its price. */
-static inline double sbp_message_priced_s(const struct sbp_messages *r, int variable, int choice)
+/* The cost of a choice by itself, with its memory at the price of memory. */
+static inline double sbp_message_priced_s(const struct sbp_messages *m, int variable, int choice)
 {
-    double seconds = r->space->variable[variable].cost_s[choice];
-    for (int p = 0; p < r->space->weights->memory_stages; p++)
-        if (r->priced.price[p] > 0)
-            seconds += r->priced.price[p] * sbp_space_unary_bytes(r->space, variable, choice, p);
+    double seconds = m->space->variable[variable].cost_s[choice];
+    for (int p = 0; p < m->space->weights->memory_stages; p++)
+        if (m->priced.price[p] > 0)
+            seconds += m->priced.price[p] * sbp_space_unary_bytes(m->space, variable, choice, p);
     return seconds;
 }
 
-/* Reads a choice off the messages and improves it by single changes; where it does not fit, memory
- * becomes dearer until one does. r->out keeps it where it is the best so far. E_MEMORY. */
-enum sbp_status sbp_primal_decode(struct sbp_messages *r) SBP_MUST_USE;
-/* Moves r->choice, which the messages say or nearly, into the room, and fills that
- * (primal_polish.c); needs messages to and fro. What is found is offered. E_MEMORY. */
-enum sbp_status sbp_primal_polish(struct sbp_messages *r) SBP_MUST_USE;
-/* What r->choice costs; INFINITY: it is forbidden. */
-double sbp_primal_cost_s(const struct sbp_messages *r);
-/* Sets r->choice to what messages from behind and choices ahead say: exact on a chain. */
-void sbp_primal_read(struct sbp_messages *r);
-/* Messages to and fro after prices have changed; the better of the two bounds. E_MEMORY. */
-enum sbp_status sbp_message_follow(struct sbp_messages *r, double *bound_s) SBP_MUST_USE;
-/* Whether nothing is left to look for, or the search is to stop. */
-bool sbp_message_is_over(const struct sbp_messages *r);
-/* Sets the prices of memory to those of the best bound found (multipliers.c). E_MEMORY. */
-enum sbp_status sbp_multipliers_raise(struct sbp_messages *r) SBP_MUST_USE;
-/* Keeps r->choice where it fits and is the best so far. */
-void sbp_primal_offer(struct sbp_messages *r);
+/* Reads a choice off the messages and improves it by single changes; where it does not fit, raises
+ * the price of memory until one does. Offers what it finds. E_MEMORY. */
+enum sbp_status sbp_primal_decode(struct sbp_messages *m) SBP_MUST_USE;
+/* Moves m->choice, which the messages led to, into the capacity and fills the room that is left;
+ * needs messages in both directions. Offers what it finds. E_MEMORY. */
+enum sbp_status sbp_primal_polish(struct sbp_messages *m) SBP_MUST_USE;
+/* The cost of m->choice; INFINITY: it is forbidden. */
+double sbp_primal_cost_s(const struct sbp_messages *m);
+/* Sets m->choice, variable by variable, by the choices before it and the messages from those after
+ * it: exact on a chain. */
+void sbp_primal_read(struct sbp_messages *m);
+/* Passes messages in both directions after prices have changed; *bound_s: the better of the two
+ * bounds. E_MEMORY. */
+enum sbp_status sbp_message_follow(struct sbp_messages *m, double *bound_s) SBP_MUST_USE;
+/* Whether the bounds have met, or the search is to stop. */
+bool sbp_message_is_over(const struct sbp_messages *m);
+/* Sets the prices of memory to those of the best bound that it finds. E_MEMORY. */
+enum sbp_status sbp_multipliers_raise(struct sbp_messages *m) SBP_MUST_USE;
+/* Keeps m->choice in m->out where it fits and is the best so far. */
+void sbp_primal_offer(struct sbp_messages *m);
 
 #endif

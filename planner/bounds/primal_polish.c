@@ -1,23 +1,19 @@
-/* A known choice made better where memory binds: moves around what the messages say.
+/* Improves a known choice where memory binds, by moves around what the messages say.
  *
- * At good prices of memory many choices cost as much as the best, priced, but leave room of which
- * every byte has its price, or take more than there is. A move forces one variable to one choice
- * and lets those around it follow, as the messages say, until they are as they were: on a chain the
- * cheapest way to do so. Moves that do not touch each other add up; a knapsack of them fills the
- * room.
+ * At good prices of memory many choices have almost the least priced cost but leave room, every
+ * byte of which has its price, or exceed the capacity. A move forces one variable to one choice
+ * and lets those around it follow, as the messages say, until they stay as they were: on a chain
+ * the cheapest way to do so. Moves that do not touch each other add up; a knapsack of them fills
+ * the room.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/bounds/message_passing_priv.h"
 
-/* Moves that are looked at, of a variable and of all; variables that one may change; rounds. */
-enum { EACH = 6, MOST_MOVES = 1024, MOST_CHANGES = 48, MOST_ROUNDS = 4 };
-/* Less than this share of a cost is round-off. */
-#define SLACK 1e-12
-
-/* A forced choice: how much more it costs at the least, memory at its price. */
+/* A forced choice, and the least by which it raises the priced cost. */
 struct forced {
     double reduced_s;
     int variable, choice;
@@ -26,22 +22,22 @@ struct forced {
 struct move {
     int count, *variable, *choice; /* (count) what changes */
     double cost_s;                 /* more than before */
-    double *bytes;                 /* (points) more than before */
-    bool gone;                     /* taken, or in the way of one that was */
+    double *bytes;                 /* (memory stages) more than before */
+    bool gone;                     /* taken, or touched by one that was */
 };
 
 struct polish {
     struct sbp_messages *r;
     int points, forced_count, move_count;
-    struct forced *forced; /* (MOST_MOVES) those that cost least */
+    struct forced *forced; /* (SBP_BOUNDS_POLISH_MOVES) those that cost least */
     struct move *move;     /* (move_count) */
-    double *room;          /* (points) that is left; less than 0: over */
+    double *room;          /* (memory stages) bytes left of the capacity; negative: over it */
     int *trial;            /* (variable_count) */
     int *stamp, now;       /* (variable_count) of the walk that looked at it last */
     bool *touched;         /* (variable_count) by moves that were taken, or beside one */
 };
 
-/* ---- forced choices -------------------------------------------------------------------------- */
+/* ---- forced choices ------------------------------------------------------------------------- */
 
 static double share_s(const struct sbp_messages *r, int variable, int choice)
 {
@@ -49,7 +45,7 @@ static double share_s(const struct sbp_messages *r, int variable, int choice)
     return sbp_message_priced_s(r, variable, choice) + r->priced.beside[variable][tuple];
 }
 
-/* Sorts into a list of the least, ties in order. */
+/* Inserts into a sorted list of the least, ties in order. */
 static void insert(struct forced *list, int *count, int most, struct forced forced)
 {
     int at = *count;
@@ -79,7 +75,8 @@ static enum sbp_status find_forced(struct polish *p, double gap_s)
 {
     struct sbp_messages *r = p->r;
     const int variables = r->space->variable_count;
-    struct forced *all = SBP_TAKE(&r->scratch, struct forced, (size_t)variables * EACH);
+    struct forced *all =
+        SBP_TAKE(&r->scratch, struct forced, (size_t)variables * SBP_BOUNDS_POLISH_EACH);
     int total = 0;
     if (all == NULL)
         return SBP_E_MEMORY;
@@ -90,22 +87,21 @@ static enum sbp_status find_forced(struct polish *p, double gap_s)
             const int c = r->priced.choice[v][i];
             const double reduced_s = share_s(r, v, c) - own_s;
             if (c != r->choice[v] && reduced_s < gap_s)
-                insert(all + total, &count, EACH,
+                insert(all + total, &count, SBP_BOUNDS_POLISH_EACH,
                        (struct forced){.reduced_s = reduced_s, .variable = v, .choice = c});
         }
         total += count;
     }
     qsort(all, (size_t)total, sizeof *all, compare_forced);
     p->forced = all;
-    p->forced_count = total < MOST_MOVES ? total : MOST_MOVES;
+    p->forced_count = total < SBP_BOUNDS_POLISH_MOVES ? total : SBP_BOUNDS_POLISH_MOVES;
     return SBP_OK;
 }
 
-/* ---- what follows a forced choice -------------------------------------------------------------
- */
+/* ---- followers of a forced choice ----------------------------------------------------------- */
 
-/* A tuple's cost with those around it that the walk has looked at, or may not change; of the others
- * what their messages say. */
+/* A tuple's cost beside the variables that the walk has visited, and by the messages of the
+ * others. */
 static double follow_s(const struct polish *p, int variable, int tuple)
 {
     const struct sbp_messages *r = p->r;
@@ -123,7 +119,7 @@ static double follow_s(const struct polish *p, int variable, int tuple)
     return seconds;
 }
 
-/* The variable's best choice beside what the walk has changed; the one that it has wins ties. */
+/* The variable's best choice beside the walk's changes; its present choice wins ties. */
 static int follow(const struct polish *p, int variable)
 {
     const struct sbp_messages *r = p->r;
@@ -132,7 +128,7 @@ static int follow(const struct polish *p, int variable)
     const int own = r->choice[variable], own_tuple = v->tuple[own];
     double least_s = sbp_message_priced_s(r, variable, own) + follow_s(p, variable, own_tuple);
     int best_tuple = -1, best = own;
-    least_s -= SLACK * fabs(least_s);
+    least_s -= SBP_PRICING_ROUND_OFF * fabs(least_s);
     for (int i = 0; i < tuples->count; i++) {
         const int t = tuples->tuple[i];
         if (r->least[variable][t] >= least_s)
@@ -158,7 +154,8 @@ static int follow(const struct polish *p, int variable)
     return best;
 }
 
-/* What a move's edges cost after it less before; an edge between two that change counts once. */
+/* The cost of a move's edges after it less before; an edge between two changed variables counts
+ * once. */
 static double edges_s(const struct polish *p, const struct move *move)
 {
     const struct sbp_messages *r = p->r;
@@ -184,7 +181,7 @@ static double edges_s(const struct polish *p, const struct move *move)
     return seconds;
 }
 
-/* Prices the changes of the trial; back to what was. */
+/* Prices the changes on trial and takes them back. */
 static void price_move(struct polish *p, struct move *move)
 {
     const struct sbp_messages *r = p->r;
@@ -203,11 +200,11 @@ static void price_move(struct polish *p, struct move *move)
     }
 }
 
-/* From a forced choice on, as far as others follow; SBP_OK with count 0: too far. */
+/* Walks from a forced choice as far as others follow; move->count is 0 where that is too far. */
 static enum sbp_status walk(struct polish *p, const struct forced *forced, struct move *move)
 {
     struct sbp_messages *r = p->r;
-    int changed[MOST_CHANGES] = {forced->variable};
+    int changed[SBP_BOUNDS_POLISH_CHANGES] = {forced->variable};
     bool is_too_far = false;
     *move = (struct move){.count = 1};
     p->stamp[forced->variable] = ++p->now;
@@ -219,7 +216,7 @@ static enum sbp_status walk(struct polish *p, const struct forced *forced, struc
                 continue;
             const int choice = follow(p, u);
             p->stamp[u] = p->now;
-            is_too_far |= choice != r->choice[u] && move->count == MOST_CHANGES;
+            is_too_far |= choice != r->choice[u] && move->count == SBP_BOUNDS_POLISH_CHANGES;
             if (choice == r->choice[u] || is_too_far)
                 continue;
             p->trial[u] = choice;
@@ -252,8 +249,7 @@ static enum sbp_status find_moves(struct polish *p)
     return SBP_OK;
 }
 
-/* ---- the knapsack -----------------------------------------------------------------------------
- */
+/* ---- the knapsack --------------------------------------------------------------------------- */
 
 static bool fits(const struct polish *p, const struct move *a, const struct move *b)
 {
@@ -263,7 +259,7 @@ static bool fits(const struct polish *p, const struct move *a, const struct move
     return true;
 }
 
-/* Bytes over the room, in all points together. */
+/* Bytes over the room, in all memory stages together. */
 static double over_bytes(const struct polish *p, const struct move *move)
 {
     double over = 0;
@@ -280,7 +276,7 @@ static bool is_free(const struct polish *p, const struct move *move)
     return true;
 }
 
-/* Marks what a move changes and what stands beside it. */
+/* Marks the variables that a move changes and their neighbours. */
 static void touch(const struct polish *p, const struct move *move, bool mark)
 {
     const struct sbp_messages *r = p->r;
@@ -311,7 +307,7 @@ static void take(struct polish *p, struct move *move)
     touch(p, move, false);
 }
 
-/* Into the room: what costs least a byte that is over, again and again. */
+/* Takes moves that cost least for each byte over the capacity until nothing is over. */
 static bool repair(struct polish *p)
 {
     for (double over = over_bytes(p, NULL); over > 0; over = over_bytes(p, NULL)) {
@@ -331,7 +327,7 @@ static bool repair(struct polish *p)
     return true;
 }
 
-/* The move, or pair of moves, that saves most and fits. */
+/* Takes the move or pair of moves that fits and saves most. */
 static bool improve(struct polish *p)
 {
     struct move *best[2] = {NULL, NULL};
@@ -355,7 +351,7 @@ static bool improve(struct polish *p)
             best[1] = two;
         }
     }
-    if (best[0] == NULL || least > -SLACK * fabs(p->r->out->lower_s))
+    if (best[0] == NULL || least > -SBP_PRICING_ROUND_OFF * fabs(p->r->out->lower_s))
         return false;
     take(p, best[0]);
     if (best[1] != NULL)
@@ -363,7 +359,7 @@ static bool improve(struct polish *p)
     return true;
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- rounds --------------------------------------------------------------------------------- */
 
 static void find_room(struct polish *p)
 {
@@ -375,7 +371,7 @@ static void find_room(struct polish *p)
     }
 }
 
-/* Moves around r->choice, into the room. *moved: it is another choice now. */
+/* Moves r->choice into the capacity and improves it; *moved: it has changed. */
 static enum sbp_status polish_once(struct polish *p, double gap_s, bool *moved)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(&p->r->scratch);
@@ -407,7 +403,7 @@ enum sbp_status sbp_primal_polish(struct sbp_messages *r)
         return SBP_E_MEMORY;
     enum sbp_status status = SBP_OK;
     bool moved = true;
-    for (int round = 0; round < MOST_ROUNDS && moved && status == SBP_OK; round++) {
+    for (int round = 0; round < SBP_BOUNDS_POLISH_ROUNDS && moved && status == SBP_OK; round++) {
         const double gap_s = r->out->upper_s - r->out->lower_s;
         status = polish_once(&p, isfinite(gap_s) ? gap_s : fabs(r->out->lower_s), &moved);
         if (status == SBP_OK && moved)

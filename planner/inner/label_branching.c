@@ -250,7 +250,7 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
 
 /* Axes of a family of the plan's own mesh that hold a transfer's tensor partial, less those that
  * its reader takes so. */
-static int unread_sums(const struct refiner *r, const struct sbp_transfer *transfer,
+static int unread_sums(const struct refiner *r, const struct sbp_input_edge *transfer,
                        const int *choice, const struct sbp_family *family)
 {
     const struct sbp_edge_ends pair = sbp_edge_of_input(&r->space, transfer);
@@ -270,9 +270,9 @@ static int unread_sums(const struct refiner *r, const struct sbp_transfer *trans
 static bool reads_sums(const struct refiner *r, const int *choice)
 {
     const struct sbp_mesh *mesh = &r->out->cut->mesh;
-    for (int i = 0; i < r->space.transfer_count; i++)
+    for (int i = 0; i < r->space.input_edge_count; i++)
         for (int f = 0; f < mesh->family_count; f++) {
-            const struct sbp_transfer *transfer = &r->space.transfer[i];
+            const struct sbp_input_edge *transfer = &r->space.input_edge[i];
             if (sbp_space_rest_fix(&r->space, transfer->from) == NULL &&
                 unread_sums(r, transfer, choice, &mesh->family[f]) > 0)
                 return false;

@@ -3,23 +3,20 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "base/math/random.h"
 #include "planner/labels/label_score_priv.h"
 
-enum { RESTARTS = 40 };
-/* Transfers and keeps that a call looks at; a second or so. */
-#define MOST_WORK INT64_C(4000000)
-
-/* One role per (variable, axis), and what judges them. */
+/* One call of sbp_label. */
 struct labeller {
     const struct sbp_space *space;
     const int *choice;
     struct sbp_arena arena;
-    uint8_t *role; /* (variable, axis) being worked on */
+    uint8_t *role; /* (variable, SBP_MAX_AXES) the labelling at hand */
     uint8_t *best_role;
-    struct sbp_label_score judge; /* of role */
-    int *variable;                /* (1 + most keeps of a variable) scratch: exchanged together */
-    double bound_s;               /* the unlabelled price of all transfers and keeps */
+    struct sbp_label_score score; /* of role */
+    int *variable;                /* scratch: variables that are exchanged together */
+    double bound_s;               /* the unlabelled price of all edges */
 };
 
 static enum sbp_status prepare(struct labeller *l)
@@ -27,37 +24,37 @@ static enum sbp_status prepare(struct labeller *l)
     const struct sbp_space *space = l->space;
     l->role = SBP_NEW(&l->arena, uint8_t, space->variable_count * SBP_MAX_AXES);
     l->best_role = SBP_NEW(&l->arena, uint8_t, space->variable_count * SBP_MAX_AXES);
-    l->variable = SBP_NEW(&l->arena, int, space->keep_count + 1);
+    l->variable = SBP_NEW(&l->arena, int, space->output_edge_count + 1);
     if (l->role == NULL || l->best_role == NULL || l->variable == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_label_score_init(&l->judge, space, l->choice, &l->arena));
-    for (int i = 0; i < space->transfer_count; i++)
-        l->bound_s +=
-            sbp_pricing_input_edge_s(space, &space->transfer[i], l->choice[space->transfer[i].from],
-                                     l->choice[space->transfer[i].to]);
-    for (int i = 0; i < space->keep_count; i++)
-        l->bound_s +=
-            sbp_pricing_output_edge_s(space, &space->keep[i], l->choice[space->keep[i].op_variable],
-                                      l->choice[space->keep[i].rest_variable]);
+    SBP_TRY(sbp_label_score_init(&l->score, space, l->choice, &l->arena));
+    for (int i = 0; i < space->input_edge_count; i++)
+        l->bound_s += sbp_pricing_input_edge_s(space, &space->input_edge[i],
+                                               l->choice[space->input_edge[i].from],
+                                               l->choice[space->input_edge[i].to]);
+    for (int i = 0; i < space->output_edge_count; i++)
+        l->bound_s += sbp_pricing_output_edge_s(space, &space->output_edge[i],
+                                                l->choice[space->output_edge[i].op_variable],
+                                                l->choice[space->output_edge[i].rest_variable]);
     return SBP_OK;
 }
 
 /* ---- comparing ------------------------------------------------------------------------------ */
 
-/* Legality first, then cost; differences in roundoff are none. */
+/* Compares legality first, then cost beyond round-off. */
 static bool is_better(const struct sbp_label_value *a, const struct sbp_label_value *b)
 {
     const int broken_a = a->broken_rests + a->broken_classes;
     const int broken_b = b->broken_rests + b->broken_classes;
     if (broken_a != broken_b)
         return broken_a < broken_b;
-    return a->transfer_s < b->transfer_s * (1 - 1e-12);
+    return a->transfer_s < b->transfer_s * (1 - SBP_PRICING_ROUND_OFF);
 }
 
-static bool is_perfect(const struct labeller *l, const struct sbp_label_value *score)
+static bool is_perfect(const struct labeller *l, const struct sbp_label_value *value)
 {
-    return score->broken_rests + score->broken_classes == 0 &&
-           score->transfer_s <= l->bound_s * (1 + 1e-12);
+    return value->broken_rests + value->broken_classes == 0 &&
+           value->transfer_s <= l->bound_s * (1 + SBP_PRICING_ROUND_OFF);
 }
 
 /* ---- a first labelling ---------------------------------------------------------------------- */
@@ -74,9 +71,8 @@ static void label_in_order(const struct sbp_space *space, const int *choice, uin
         }
 }
 
-/* Gives each axis of a variable the role that suits it best: first those where what the axis held
- * stays, then the rest in order. `fits` (axis, role) says what stays; left counts what is to give.
- */
+/* Gives each axis of a variable a role: first the roles that fit the axis, then the rest in order.
+ * fits: (axis, role), the axis keeps its state. */
 static void label_by_fit(const struct labeller *l, int variable, const bool (*fits)[SBP_MAX_ROLES])
 {
     const struct sbp_space *space = l->space;
@@ -98,35 +94,35 @@ static void label_by_fit(const struct labeller *l, int variable, const bool (*fi
     }
 }
 
-/* Lines an operator up with the rest state that its first input comes from. */
-static void label_op(const struct labeller *l, int variable, const struct sbp_transfer *transfer)
+/* Lines an operator up with the rest that its first input comes from. */
+static void label_op(const struct labeller *l, int variable, const struct sbp_input_edge *edge)
 {
     const struct sbp_space *space = l->space;
-    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
-    const uint8_t *have = l->role + (size_t)transfer->from * SBP_MAX_AXES;
+    const struct sbp_op_entry *entry = space->graph->op[edge->op].entry;
+    const uint8_t *have = l->role + (size_t)edge->from * SBP_MAX_AXES;
     bool fits[SBP_MAX_AXES][SBP_MAX_ROLES] = {{false}};
     for (int axis = 0; axis < space->mesh->axis_count; axis++)
         for (int r = 0; r < space->variable[variable].role_count; r++)
-            fits[axis][r] = sbp_state_equal(
-                space->variable[transfer->from].state[have[axis]],
-                entry->role[space->op_role[transfer->op][r]].input[transfer->input]);
+            fits[axis][r] =
+                sbp_state_equal(space->variable[edge->from].state[have[axis]],
+                                entry->role[space->op_role[edge->op][r]].input[edge->input]);
     label_by_fit(l, variable, fits);
 }
 
-/* Keeps a rest state where its producer left it. */
-static void label_rest(const struct labeller *l, const struct sbp_keep *keep)
+/* Lines a rest up with the output of its operator. */
+static void label_rest(const struct labeller *l, const struct sbp_output_edge *edge)
 {
     const struct sbp_space *space = l->space;
-    const uint8_t *have = l->role + (size_t)keep->op_variable * SBP_MAX_AXES;
+    const uint8_t *have = l->role + (size_t)edge->op_variable * SBP_MAX_AXES;
     bool fits[SBP_MAX_AXES][SBP_MAX_ROLES] = {{false}};
     for (int axis = 0; axis < space->mesh->axis_count; axis++)
-        for (int r = 0; r < space->variable[keep->rest_variable].role_count; r++)
-            fits[axis][r] = sbp_state_equal(sbp_space_output_state(space, keep->op, have[axis]),
-                                            space->variable[keep->rest_variable].state[r]);
-    label_by_fit(l, keep->rest_variable, fits);
+        for (int r = 0; r < space->variable[edge->rest_variable].role_count; r++)
+            fits[axis][r] = sbp_state_equal(sbp_space_output_state(space, edge->op, have[axis]),
+                                            space->variable[edge->rest_variable].state[r]);
+    label_by_fit(l, edge->rest_variable, fits);
 }
 
-/* Along the graph: operators by their inputs, rest states by their producers. */
+/* Labels along the graph: operators by their inputs, rests by their producers. */
 static void label_greedily(struct labeller *l)
 {
     const struct sbp_space *space = l->space;
@@ -135,13 +131,13 @@ static void label_greedily(struct labeller *l)
         const int variable = space->op_variable[op];
         if (variable < 0 || space->graph->op[op].site != op)
             continue;
-        for (int i = space->transfer_count - 1; i >= 0; i--)
-            if (space->transfer[i].op == op && space->transfer[i].input == 0 &&
-                space->transfer[i].from != variable && space->variable[variable].op == op)
-                label_op(l, variable, &space->transfer[i]);
-        for (int i = 0; i < space->keep_count; i++)
-            if (space->keep[i].op == op)
-                label_rest(l, &space->keep[i]);
+        for (int i = space->input_edge_count - 1; i >= 0; i--)
+            if (space->input_edge[i].op == op && space->input_edge[i].input == 0 &&
+                space->input_edge[i].from != variable && space->variable[variable].op == op)
+                label_op(l, variable, &space->input_edge[i]);
+        for (int i = 0; i < space->output_edge_count; i++)
+            if (space->output_edge[i].op == op)
+                label_rest(l, &space->output_edge[i]);
     }
 }
 
@@ -155,15 +151,15 @@ static void exchange(const struct labeller *l, int variable, int i, int j)
     role[j] = kept;
 }
 
-/* The variable, and with `along` the rest states that it produces, too; how many of them the
- * exchange of axes i and j changes. */
+/* Lists the variable, and with `along` the rests of its outputs, of those that an exchange of axes
+ * i and j changes; returns their number. */
 static int list_changed(const struct labeller *l, int variable, bool along, int i, int j)
 {
-    const struct sbp_list *keeps = &l->judge.keeps;
+    const struct sbp_list *outputs = &l->score.output_edges;
     int count = 0, changed = 0;
     l->variable[count++] = variable;
-    for (int k = keeps->first[variable]; along && k >= 0; k = keeps->next[k])
-        l->variable[count++] = l->space->keep[k].rest_variable;
+    for (int k = outputs->first[variable]; along && k >= 0; k = outputs->next[k])
+        l->variable[count++] = l->space->output_edge[k].rest_variable;
     for (int k = 0; k < count; k++) {
         const uint8_t *role = l->role + (size_t)l->variable[k] * SBP_MAX_AXES;
         if (role[i] != role[j])
@@ -175,26 +171,26 @@ static int list_changed(const struct labeller *l, int variable, bool along, int 
 static bool try_exchange(struct labeller *l, int variable, bool along, int i, int j)
 {
     const int count = list_changed(l, variable, along, i, j);
-    if (count == 0 || (along && l->judge.keeps.first[variable] < 0))
+    if (count == 0 || (along && l->score.output_edges.first[variable] < 0))
         return false;
     for (int k = 0; k < count; k++)
         exchange(l, l->variable[k], i, j);
     const struct sbp_label_value moved =
-        sbp_label_score_change(&l->judge, l->role, l->variable, count, i, j);
-    if (is_better(&moved, &l->judge.score)) {
-        sbp_label_score_keep(&l->judge, &moved);
+        sbp_label_score_change(&l->score, l->role, l->variable, count, i, j);
+    if (is_better(&moved, &l->score.value)) {
+        sbp_label_score_keep(&l->score, &moved);
         return true;
     }
     for (int k = 0; k < count; k++)
         exchange(l, l->variable[k], i, j);
-    sbp_label_score_take_back(&l->judge, l->role, l->variable, count, i, j);
+    sbp_label_score_take_back(&l->score, l->role, l->variable, count, i, j);
     return false;
 }
 
-/* Whether what a call may take is used up, or the search's time. */
+/* Whether the call's budget or the search's time is used up. */
 static bool is_over(const struct labeller *l)
 {
-    return l->judge.work >= MOST_WORK || sbp_space_interrupted(l->space);
+    return l->score.work >= SBP_LABELS_MOST_WORK || sbp_space_interrupted(l->space);
 }
 
 static bool improve_variable(struct labeller *l, int variable)
@@ -215,14 +211,14 @@ static bool improve_once(struct labeller *l)
 {
     bool improved = false;
     for (int v = 0; v < l->space->variable_count; v++) {
-        if (is_perfect(l, &l->judge.score) || is_over(l))
+        if (is_perfect(l, &l->score.value) || is_over(l))
             return false;
         improved |= improve_variable(l, v);
     }
     return improved;
 }
 
-/* Random exchanges within families: the next start. */
+/* Exchanges random axes within families, for the next start. */
 static void shake(const struct labeller *l, struct sbp_random *random)
 {
     const struct sbp_space *space = l->space;
@@ -231,7 +227,7 @@ static void shake(const struct labeller *l, struct sbp_random *random)
             const struct sbp_family *family = &space->mesh->family[f];
             for (int i = family->count - 1; i > 0; i--) {
                 const int j = (int)sbp_random_below(random, (uint64_t)i + 1);
-                if (sbp_random_below(random, 3) == 0)
+                if (sbp_random_below(random, SBP_LABELS_SHAKE_ONE_IN) == 0)
                     exchange(l, v, family->first + i, family->first + j);
             }
         }
@@ -243,7 +239,8 @@ static struct sbp_label_value search_labels(struct labeller *l, uint64_t seed, i
     struct sbp_random random;
     sbp_random_seed(&random, seed);
     struct sbp_label_value best = {.transfer_s = INFINITY, .broken_rests = 1 << 20};
-    for (int start = 0; start < RESTARTS && !is_perfect(l, &best) && (start == 0 || !is_over(l));
+    for (int start = 0;
+         start < SBP_LABELS_STARTS && !is_perfect(l, &best) && (start == 0 || !is_over(l));
          start++) {
         if (start == 0)
             label_greedily(l);
@@ -253,12 +250,12 @@ static struct sbp_label_value search_labels(struct labeller *l, uint64_t seed, i
             memcpy(l->role, l->best_role, bytes);
         if (start > 1)
             shake(l, &random);
-        sbp_label_score_all(&l->judge, l->role);
-        while (!is_perfect(l, &l->judge.score) && improve_once(l))
+        sbp_label_score_all(&l->score, l->role);
+        while (!is_perfect(l, &l->score.value) && improve_once(l))
             continue;
-        if (start == 0 || is_better(&l->judge.score, &best)) {
-            best = l->judge.score;
-            *broken_class = sbp_label_score_broken_class(&l->judge);
+        if (start == 0 || is_better(&l->score.value, &best)) {
+            best = l->score.value;
+            *broken_class = sbp_label_score_broken_class(&l->score);
             memcpy(l->best_role, l->role, bytes);
         }
     }
@@ -294,12 +291,12 @@ enum sbp_status sbp_label(const struct sbp_space *space, const int *choice, uint
     enum sbp_status status = prepare(&l);
     if (status == SBP_OK) {
         int broken_class = -1;
-        const struct sbp_label_value score = search_labels(&l, seed, &broken_class);
-        *labelling = (struct sbp_labelling){.transfer_s = score.transfer_s,
-                                            .broken_rests = score.broken_rests,
+        const struct sbp_label_value value = search_labels(&l, seed, &broken_class);
+        *labelling = (struct sbp_labelling){.transfer_s = value.transfer_s,
+                                            .broken_rests = value.broken_rests,
                                             .broken_class = broken_class};
         if (broken_class >= 0)
-            labelling->used = sbp_label_score_used(&l.judge, l.best_role, broken_class);
+            labelling->used = sbp_label_score_used(&l.score, l.best_role, broken_class);
         write_labels(space, choice, l.best_role, strategy);
     }
     sbp_arena_free(&l.arena);

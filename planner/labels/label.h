@@ -1,8 +1,9 @@
 /* Labels: which axis of a family plays which role, for the whole graph at once.
  *
- * A solved space says how many axes of each family play each role; labels name them so that every
- * transfer moves as little as the unlabelled price promised, outputs rest where their producers
- * left them, and the axes that split a dimension class anywhere in the plan divide it.
+ * A solved space says how many axes of each family play each role. Labels name these axes such that
+ * every input edge moves as little as the unlabelled price promised, every output rests where its
+ * producer left it, and the axes that split a dimension class anywhere in the plan divide its size
+ * (DESIGN.md, section 4, "Labels").
  */
 #ifndef SBP_PLANNER_LABELS_LABEL_H
 #define SBP_PLANNER_LABELS_LABEL_H
@@ -10,11 +11,11 @@
 #include "planner/space/space.h"
 
 struct sbp_labelling {
-    double transfer_s; /* of labelled transfers and keeps, as the space counts them */
+    double transfer_s; /* of labelled edges, as the space counts them */
     int broken_rests;  /* axes on which an output cannot rest where its variable says, and misplaced
                           ones (sbp_strategy_misplaced) */
     int broken_class;  /* a class whose splits do not divide it, -1: none */
-    struct sbp_class_limit used; /* most that one variable splits that class by */
+    struct sbp_class_limit used; /* the most that one variable splits that class by */
 };
 
 /* Labels a full choice of the space's variables and writes it into *strategy (allocated by

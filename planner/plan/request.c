@@ -1,6 +1,9 @@
 #include "planner/plan/request.h"
 
 #include <stddef.h>
+#include <string.h>
+
+#include "costmodel/program/parallel.h"
 
 static const char *const space_names[] = {
 #define SBP_SPACE_TEXT(name, text) text,
@@ -17,4 +20,13 @@ const char *sbp_request_space_name(enum sbp_space_kind kind)
 const char *const *sbp_request_space_names(void)
 {
     return space_names;
+}
+
+bool sbp_request_gives(const struct sbp_request *request, const char *key)
+{
+    const char *const *keys = sbp_parallel_keys();
+    for (int i = 0; keys[i] != NULL; i++)
+        if (strcmp(keys[i], key) == 0)
+            return request->given >> i & 1;
+    return false;
 }

@@ -63,6 +63,9 @@ struct sbp_request {
     struct sbp_solver_options solver_options;
 };
 
+/* Whether the user gave a key of --set; key: one of sbp_parallel_keys. */
+bool sbp_request_gives(const struct sbp_request *request, const char *key);
+
 /* What a device may hold. */
 static inline int64_t sbp_request_limit_bytes(const struct sbp_request *request,
                                               const struct sbp_cluster *cluster)

@@ -1,9 +1,9 @@
-/* What a choice costs by itself and the memory that it takes: the parts of what its operators cost
- * in its tuple, each so many times as the path has it, under a ZeRO level.
+/* The cost of a choice by itself and the memory that it takes: the columns of its operator groups
+ * in its tuple, each as many times as the path has it, under a ZeRO level.
  *
- * A sum over these and over pairs (edge_kinds.c) equals the price of a compiled step of one stage
- * whenever axes can be labelled so that every transfer reaches its least all-to-all; the tests hold
- * the two against each other.
+ * A sum over these and over edges (edge_kinds.c) equals the price of a compiled step of one stage
+ * whenever axes can be labelled so that every edge reaches its least all-to-all; the tests compare
+ * the two.
  */
 #include <math.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
 
-/* Buckets of offloaded states that a timeline has at most (costmodel/program/step.c). */
+/* A timeline has at most so many buckets of offloaded states (costmodel/program/step.c). */
 #define MOST_BUCKETS (1 << 20)
 
 /* ---- small parts ---------------------------------------------------------------------------- */
@@ -42,13 +42,13 @@ bool sbp_pricing_is_attention(enum sbp_op_kind kind)
 
 /* ---- rates ---------------------------------------------------------------------------------- */
 
-/* What an update takes: seconds a parameter and a weight. */
+/* The time of an update: seconds a parameter, and seconds a weight. */
 struct rates {
     double parameter_s, weight_s;
 };
 
-/* Optimizer states in host memory pass through the device, bucket by bucket: a launch each, of a
- * chunk's parameters together, instead of one a weight. */
+/* Optimizer states in host memory pass through the device bucket by bucket, each with one launch
+ * for a chunk's parameters together, instead of one launch a weight. */
 static struct rates update_rates(const struct sbp_space *space)
 {
     const struct sbp_element_bytes *bytes = &space->pricing.bytes;
@@ -74,14 +74,14 @@ static struct rates update_rates(const struct sbp_space *space)
     return rates;
 }
 
-/* What no choice changes of prices. */
+/* Factors of prices that no choice changes. */
 struct terms {
     struct rates update;
-    double shown; /* share of the gradients' synchronisation at the end that shows at least */
+    double shown; /* the least share of the gradients' synchronisation that is not hidden */
     double stage_sum_shown;
-    /* Bytes of states of an element of blocks and of shards, by ZeRO level. */
+    /* Bytes of states for each element of blocks and of shards, by ZeRO level. */
     double local_bytes[SBP_ZERO_LEVELS], shard_bytes[SBP_ZERO_LEVELS];
-    bool sums_each; /* there are several micro-batches: from level 2 on each is reduced by itself */
+    bool sums_each; /* several micro-batches: from level 2 on each is reduced by itself */
 };
 
 static struct terms terms_of(const struct sbp_space *space)
@@ -104,53 +104,53 @@ static struct terms terms_of(const struct sbp_space *space)
     return terms;
 }
 
-/* ---- one choice ------------------------------------------------------------------------------ */
+/* ---- one choice ----------------------------------------------------------------------------- */
 
-static int owned_weights(const struct sbp_op_group *work)
+static int owned_weights(const struct sbp_op_group *group)
 {
     int count = 0;
-    for (unsigned left = work->owned; left != 0; left &= left - 1)
+    for (unsigned left = group->owned; left != 0; left &= left - 1)
         count++;
     return count;
 }
 
-/* How often each column of a work counts, whatever the level of its weights. */
-static void weigh_passes(const struct sbp_op_group *work, double weight[SBP_COLUMNS])
+/* How often each column of a group counts, whatever the ZeRO level of its weights. */
+static void weigh_passes(const struct sbp_op_group *group, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[SBP_COLUMN_COMPUTE] = work->forward + work->again_compute;
-    weight[SBP_COLUMN_INNER] = work->forward + work->again_inner;
-    weight[SBP_COLUMN_BOX_OUT] = work->forward + work->again_output;
-    weight[SBP_COLUMN_BACK] = work->backward;
-    weight[SBP_COLUMN_BACK_WEIGHT] = work->weight;
+    weight[SBP_COLUMN_COMPUTE] = group->forward + group->recomputed_compute;
+    weight[SBP_COLUMN_INNER] = group->forward + group->recomputed_inner;
+    weight[SBP_COLUMN_BOX_OUT] = group->forward + group->recomputed_output;
+    weight[SBP_COLUMN_BACK] = group->backward;
+    weight[SBP_COLUMN_BACK_WEIGHT] = group->weight;
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
-        weight[SBP_COLUMN_BOX_IN + i] = work->forward + work->again_boxed[i];
+        weight[SBP_COLUMN_BOX_IN + i] = group->forward + group->recomputed_boxed[i];
 }
 
-/* Of its weights under a level. */
-static void weigh_level(const struct terms *terms, const struct sbp_op_group *work, int level,
+/* How often each column of a group's weights counts under a ZeRO level. */
+static void weigh_level(const struct terms *terms, const struct sbp_op_group *group, int level,
                         double weight[SBP_COLUMNS])
 {
     const bool each = level >= 2 && terms->sums_each;
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = work->copied;
+    weight[level == 3 ? SBP_COLUMN_GATHER : SBP_COLUMN_CONVERT] = group->copied;
     weight[level == 0 ? SBP_COLUMN_REDUCE : SBP_COLUMN_SCATTER] =
-        each ? work->weight : work->end * terms->shown;
-    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? work->end : 0;
+        each ? group->weight : group->end * terms->shown;
+    weight[SBP_COLUMN_SHARE] = level == 1 || level == 2 ? group->end : 0;
     weight[level == 0 ? SBP_COLUMN_STAGE_BLOCKS : SBP_COLUMN_STAGE_SHARDS] =
-        work->end * terms->stage_sum_shown;
+        group->end * terms->stage_sum_shown;
     weight[level == 0 ? SBP_COLUMN_LOCAL : SBP_COLUMN_SHARD] =
-        work->end * terms->update.parameter_s;
+        group->end * terms->update.parameter_s;
 }
 
-/* What it keeps of memory under a level. */
-static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *work, int level,
-                        int point, double weight[SBP_COLUMNS])
+/* The bytes of a group in a memory stage under a ZeRO level, by column. */
+static void weigh_bytes(const struct terms *terms, const struct sbp_op_group *group, int level,
+                        int stage, double weight[SBP_COLUMNS])
 {
     memset(weight, 0, SBP_COLUMNS * sizeof *weight);
-    weight[SBP_COLUMN_LOCAL] = work->held[point] * terms->local_bytes[level];
-    weight[SBP_COLUMN_SHARD] = work->held[point] * terms->shard_bytes[level];
-    weight[SBP_COLUMN_KEPT] = work->kept[point];
+    weight[SBP_COLUMN_LOCAL] = group->held[stage] * terms->local_bytes[level];
+    weight[SBP_COLUMN_SHARD] = group->held[stage] * terms->shard_bytes[level];
+    weight[SBP_COLUMN_KEPT] = group->kept[stage];
 }
 
 SBP_SIMD
@@ -167,8 +167,8 @@ static void add_weighed(const struct sbp_columns *columns, const double weight[S
     }
 }
 
-/* What comes where tensors may rest whole: gradients are added up, and messages between stages
- * carry more than a device's share. */
+/* The additional cost of tensors that may rest whole: gradients are added up in full, and messages
+ * between stages carry more than a device's share. */
 static double whole_s(const struct sbp_space *space, int variable, int tuple)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
@@ -193,7 +193,7 @@ static double whole_s(const struct sbp_space *space, int variable, int tuple)
     return seconds;
 }
 
-/* Whether there is any of that. */
+/* Whether a variable has such a cost. */
 static bool has_whole(const struct sbp_space *space, int variable)
 {
     bool has = space->groups->added_elements[variable] > 0;
@@ -206,16 +206,16 @@ static bool has_whole(const struct sbp_space *space, int variable)
 
 /* ---- choices of a variable ------------------------------------------------------------------ */
 
-/* One variable's, while they are made. */
+/* The choices of one variable while they are made. */
 struct pricing {
     struct sbp_space *space;
     struct sbp_space_variable *v;
     struct terms terms;
-    const struct sbp_op_group *work;
-    int work_count, points;
+    const struct sbp_op_group *group;
+    int group_count, stages;
     struct sbp_columns *columns;                              /* (work) */
     double *passes_s;                                         /* (tuple) */
-    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (points, tuple) */
+    double *cost_s[SBP_ZERO_LEVELS], *bytes[SBP_ZERO_LEVELS]; /* (tuple), (memory stages, tuple) */
 };
 
 static void price_passes(const struct pricing *p)
@@ -225,8 +225,8 @@ static void price_passes(const struct pricing *p)
     const bool whole = has_whole(p->space, variable);
     for (int tuple = 0; tuple < p->v->tuple_count; tuple++)
         p->passes_s[tuple] = whole ? whole_s(p->space, variable, tuple) : 0;
-    for (int w = 0; w < p->work_count; w++) {
-        weigh_passes(&p->work[w], weight);
+    for (int w = 0; w < p->group_count; w++) {
+        weigh_passes(&p->group[w], weight);
         add_weighed(&p->columns[w], weight, p->v->tuple_count, p->passes_s);
     }
 }
@@ -235,12 +235,12 @@ static void price_level(const struct pricing *p, int chosen)
 {
     const int tuples = p->v->tuple_count;
     double weight[SBP_COLUMNS], launches_s = 0;
-    for (int w = 0; w < p->work_count; w++)
-        launches_s += p->work[w].end * p->terms.update.weight_s * owned_weights(&p->work[w]);
+    for (int w = 0; w < p->group_count; w++)
+        launches_s += p->group[w].end * p->terms.update.weight_s * owned_weights(&p->group[w]);
     for (int tuple = 0; tuple < tuples; tuple++)
         p->cost_s[chosen][tuple] = p->passes_s[tuple] + launches_s;
-    for (int w = 0; w < p->work_count; w++) {
-        weigh_level(&p->terms, &p->work[w], p->work[w].level[chosen], weight);
+    for (int w = 0; w < p->group_count; w++) {
+        weigh_level(&p->terms, &p->group[w], p->group[w].level[chosen], weight);
         add_weighed(&p->columns[w], weight, tuples, p->cost_s[chosen]);
     }
 }
@@ -249,28 +249,28 @@ static void count_bytes(const struct pricing *p, int chosen)
 {
     const size_t tuples = (size_t)p->v->tuple_count;
     double weight[SBP_COLUMNS];
-    memset(p->bytes[chosen], 0, (size_t)p->points * tuples * sizeof(double));
-    for (int w = 0; w < p->work_count; w++)
-        for (int point = 0; point < p->points; point++) {
-            weigh_bytes(&p->terms, &p->work[w], p->work[w].level[chosen], point, weight);
+    memset(p->bytes[chosen], 0, (size_t)p->stages * tuples * sizeof(double));
+    for (int w = 0; w < p->group_count; w++)
+        for (int stage = 0; stage < p->stages; stage++) {
+            weigh_bytes(&p->terms, &p->group[w], p->group[w].level[chosen], stage, weight);
             add_weighed(&p->columns[w], weight, (int)tuples,
-                        p->bytes[chosen] + (size_t)point * tuples);
+                        p->bytes[chosen] + (size_t)stage * tuples);
         }
 }
 
-static double bytes_of(const struct pricing *p, int level, int point, int tuple)
+static double bytes_of(const struct pricing *p, int level, int stage, int tuple)
 {
-    return p->bytes[level][(size_t)point * (size_t)p->v->tuple_count + (size_t)tuple];
+    return p->bytes[level][(size_t)stage * (size_t)p->v->tuple_count + (size_t)tuple];
 }
 
-/* Whether level a is as good as b in every respect, and stays where they are alike. */
+/* Whether level a is as good as b in cost and bytes; of equal levels the lower one wins. */
 static bool dominates(const struct pricing *p, int tuple, int a, int b)
 {
     const double a_s = p->cost_s[a][tuple], b_s = p->cost_s[b][tuple];
     if (a_s > b_s || (a_s == b_s && a > b))
         return false;
-    for (int point = 0; point < p->points; point++)
-        if (bytes_of(p, a, point, tuple) > bytes_of(p, b, point, tuple))
+    for (int stage = 0; stage < p->stages; stage++)
+        if (bytes_of(p, a, stage, tuple) > bytes_of(p, b, stage, tuple))
             return false;
     return true;
 }
@@ -281,13 +281,13 @@ static void add_choice(const struct pricing *p, int tuple, int level, int capaci
     v->tuple[v->choice_count] = tuple;
     v->zero[v->choice_count] = (uint8_t)level;
     v->cost_s[v->choice_count] = p->cost_s[level][tuple];
-    for (int point = 0; point < p->points; point++)
-        v->bytes[(size_t)point * (size_t)capacity + (size_t)v->choice_count] =
-            bytes_of(p, level, point, tuple);
+    for (int stage = 0; stage < p->stages; stage++)
+        v->bytes[(size_t)stage * (size_t)capacity + (size_t)v->choice_count] =
+            bytes_of(p, level, stage, tuple);
     v->choice_count++;
 }
 
-/* A tuple under the levels in `levels` that no other one dominates. */
+/* Adds a tuple with each of the levels that no other level dominates. */
 static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int capacity)
 {
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
@@ -301,37 +301,38 @@ static void add_tuple(const struct pricing *p, int tuple, unsigned levels, int c
     }
 }
 
-/* Levels that a variable may choose from: all where they are free and it has weights. */
+/* Levels that a variable may choose from: all where they are free and it has weights, else the
+ * cut's. */
 static unsigned free_levels(const struct pricing *p)
 {
     const struct sbp_space *space = p->space;
     bool is_free = false;
-    for (int w = 0; w < p->work_count && space->request->zero_is_free; w++)
-        is_free |= p->work[w].owned != 0 && p->work[w].level[0] != p->work[w].level[1];
+    for (int w = 0; w < p->group_count && space->request->zero_is_free; w++)
+        is_free |= p->group[w].owned != 0 && p->group[w].level[0] != p->group[w].level[1];
     return is_free ? (1u << SBP_ZERO_LEVELS) - 1 : 1u << space->parallel->zero;
 }
 
-/* Bytes as (points, choice) rows of as many as there came to be. */
+/* Packs the bytes, whose rows have the length of the capacity, into (memory stages, choice). */
 static void close_rows(const struct pricing *p, int capacity)
 {
-    for (int point = 1; point < p->points; point++)
+    for (int stage = 1; stage < p->stages; stage++)
         for (int c = 0; c < p->v->choice_count; c++)
-            p->v->bytes[(size_t)point * (size_t)p->v->choice_count + (size_t)c] =
-                p->v->bytes[(size_t)point * (size_t)capacity + (size_t)c];
+            p->v->bytes[(size_t)stage * (size_t)p->v->choice_count + (size_t)c] =
+                p->v->bytes[(size_t)stage * (size_t)capacity + (size_t)c];
 }
 
 static enum sbp_status find_columns(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
     const struct sbp_space *space = p->space;
     p->v = &space->variable[variable];
-    p->work = &space->groups->work[space->groups->first[variable]];
-    p->work_count = space->groups->first[variable + 1] - space->groups->first[variable];
-    p->columns = SBP_TAKE(scratch, struct sbp_columns, p->work_count);
+    p->group = &space->groups->group[space->groups->first[variable]];
+    p->group_count = space->groups->first[variable + 1] - space->groups->first[variable];
+    p->columns = SBP_TAKE(scratch, struct sbp_columns, p->group_count);
     p->passes_s = SBP_TAKE(scratch, double, p->v->tuple_count);
     if (p->columns == NULL || p->passes_s == NULL)
         return SBP_E_MEMORY;
-    for (int w = 0; w < p->work_count; w++)
-        SBP_TRY(sbp_cache_columns(space, variable, &p->work[w], scratch, &p->columns[w]));
+    for (int w = 0; w < p->group_count; w++)
+        SBP_TRY(sbp_cache_columns(space, variable, &p->group[w], scratch, &p->columns[w]));
     return SBP_OK;
 }
 
@@ -355,7 +356,7 @@ static enum sbp_status count_levels(struct pricing *p, unsigned levels, struct s
     for (int level = 0; level < SBP_ZERO_LEVELS; level++) {
         if ((levels >> level & 1) == 0)
             continue;
-        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->points *tuples);
+        p->bytes[level] = SBP_TAKE(scratch, double, (size_t)p->stages *tuples);
         if (p->bytes[level] == NULL)
             return SBP_E_MEMORY;
         count_bytes(p, level);
@@ -373,7 +374,7 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     p->v->tuple = SBP_TAKE(&space->arena, int, capacity);
     p->v->zero = SBP_TAKE(&space->arena, uint8_t, capacity);
     p->v->cost_s = SBP_TAKE(&space->arena, double, capacity);
-    p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->points *(size_t)capacity);
+    p->v->bytes = SBP_TAKE(&space->arena, double, (size_t)p->stages *(size_t)capacity);
     if (p->v->tuple == NULL || p->v->zero == NULL || p->v->cost_s == NULL || p->v->bytes == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(price_levels(p, levels, scratch));
@@ -384,7 +385,7 @@ static enum sbp_status price_variable(struct pricing *p, int variable, struct sb
     return sbp_space_interrupted(space) ? SBP_STOPPED : SBP_OK;
 }
 
-/* Adds what a variable costs at least. */
+/* Adds the least cost of a variable to the space's. */
 static enum sbp_status add_least(struct pricing *p, int variable, struct sbp_arena *scratch)
 {
     double least_s = INFINITY;
@@ -417,7 +418,7 @@ static enum sbp_status for_variables(struct pricing *p,
 enum sbp_status sbp_pricing_make_choices(struct sbp_space *space)
 {
     struct pricing p = {
-        .space = space, .terms = terms_of(space), .points = space->weights->memory_stages};
+        .space = space, .terms = terms_of(space), .stages = space->weights->memory_stages};
     const double refuted_s = space->request->refuted_s;
     if (refuted_s > 0) {
         space->least_s = sbp_pricing_constant_s(space);

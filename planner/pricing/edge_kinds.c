@@ -1,26 +1,26 @@
-/* What two choices cost together: boxing of a tensor on its way between them, at best over all ways
- * to line their axes up.
+/* The price of an edge between two choices: boxing of the tensor, at best over all ways to line
+ * the axes of both ends up.
  *
- * Axes of a family are interchangeable, so that a family counts by few numbers, the kind of its
- * pair of roles; the price is a function of the families' kinds.
+ * Axes of a family are interchangeable. So a family counts by a few numbers, the kind of its two
+ * patterns, and the price is a function of the families' kinds.
  */
 #include <math.h>
 
+#include "planner/limits.h"
 #include "planner/space/domain_build.h"
 #include "planner/pricing/edge_kinds.h"
 
 #define ANY_TAG 7
-/* Prices that differ by this share are the same, summed in another order. */
-#define ROUND_OFF 1e-12
 
 /* ---- states of a family's axes -------------------------------------------------------------- */
 
-/* Axes of a family by the dimension that they split, those in B and those in P. */
+/* Numbers of a family's axes that split each dimension, that split any, that are B and that are P.
+ */
 struct family_state {
     int split[SBP_MAX_DIMS], splits, broadcast, partial;
 };
 
-static struct family_state family_state(const uint8_t *count, const struct sbp_pair_end *end)
+static struct family_state family_state(const uint8_t *count, const struct sbp_edge_end *end)
 {
     struct family_state state = {{0}, 0, 0, 0};
     for (int r = 0; r < end->role_count; r++) {
@@ -40,7 +40,7 @@ static int excess(int a, int b)
     return a > b ? a - b : 0;
 }
 
-/* Splits of the first that the second lacks, dimension by dimension. */
+/* The splits that the first has beyond the second, dimension by dimension. */
 static int excess_splits(const struct family_state *a, const struct family_state *b)
 {
     int left_over = 0;
@@ -49,14 +49,14 @@ static int excess_splits(const struct family_state *a, const struct family_state
     return left_over;
 }
 
-/* Axes that split the same dimension at both ends, at best. */
+/* Axes that can split the same dimension at both ends, at the most. */
 static int most_stays(const struct family_state *a, const struct family_state *b)
 {
     return a->splits - excess_splits(a, b);
 }
 
-/* Axes that must change the dimension they split, at best: what neither stays nor becomes B or P.
- */
+/* Axes that must change the dimension they split, at the least: all that can neither stay nor
+ * become B or P. */
 static int least_moves(const struct family_state *from, const struct family_state *to)
 {
     return excess(excess_splits(from, to),
@@ -68,14 +68,15 @@ static int axes_of(const struct family_state *state)
     return state->splits + state->broadcast + state->partial;
 }
 
-/* Of axes that are alike at both ends, before and after of so many, how many need not be. */
+/* Some axes have a state at one end, some at the other: the difference between the most and the
+ * fewest axes that can have it at both. */
 static int most_trades(int before, int after, int axes)
 {
     return (before < after ? before : after) - excess(before + after, axes);
 }
 
-/* Axes that can change the dimension they split, at most: what each dimension's can change to, or
- * from, are the others'. */
+/* Axes that can change the dimension they split, at the most: those of a dimension can only go to,
+ * or come from, others. */
 static int most_moves(const struct family_state *from, const struct family_state *to)
 {
     int most = from->splits < to->splits ? from->splits : to->splits;
@@ -86,59 +87,60 @@ static int most_moves(const struct family_state *from, const struct family_state
     return most;
 }
 
-/* ---- pairs ---------------------------------------------------------------------------------- */
+/* ---- ends ----------------------------------------------------------------------------------- */
 
-/* Whether readers take what rests partial as a sum; labels alone do not tell which axes trade. */
+/* Whether readers take a partial rest as a sum. With labels alone it is unknown which axes trade.
+ */
 static bool goes_on(const struct sbp_space *space, int rest_variable)
 {
     return sbp_space_rest_fix(space, rest_variable) == NULL && !space->request->labelled;
 }
 
 struct sbp_edge_ends sbp_edge_of_input(const struct sbp_space *space,
-                                       const struct sbp_transfer *transfer)
+                                       const struct sbp_input_edge *edge)
 {
-    const struct sbp_space_variable *from = &space->variable[transfer->from];
-    const struct sbp_space_variable *to = &space->variable[transfer->to];
-    const struct sbp_op_entry *entry = space->graph->op[transfer->op].entry;
-    struct sbp_edge_ends pair = {
-        .space = space,
-        .from = {.variable = transfer->from, .role_count = from->role_count},
-        .to = {.variable = transfer->to, .role_count = to->role_count},
-        .tensor = transfer->tensor,
-        .there = transfer->there,
-        .back = transfer->back,
-        .is_whole = from->rests_whole,
-        .goes_on = goes_on(space, transfer->from)};
+    const struct sbp_space_variable *from = &space->variable[edge->from];
+    const struct sbp_space_variable *to = &space->variable[edge->to];
+    const struct sbp_op_entry *entry = space->graph->op[edge->op].entry;
+    struct sbp_edge_ends ends = {.space = space,
+                                 .from = {.variable = edge->from, .role_count = from->role_count},
+                                 .to = {.variable = edge->to, .role_count = to->role_count},
+                                 .tensor = edge->tensor,
+                                 .there = edge->there,
+                                 .back = edge->back,
+                                 .is_whole = from->rests_whole,
+                                 .goes_on = goes_on(space, edge->from)};
     for (int r = 0; r < from->role_count; r++)
-        pair.from.state[r] = from->state[r];
+        ends.from.state[r] = from->state[r];
     for (int r = 0; r < to->role_count; r++)
-        pair.to.state[r] = entry->role[space->op_role[transfer->op][r]].input[transfer->input];
-    return pair;
+        ends.to.state[r] = entry->role[space->op_role[edge->op][r]].input[edge->input];
+    return ends;
 }
 
-struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space, const struct sbp_keep *keep)
+struct sbp_edge_ends sbp_edge_of_output(const struct sbp_space *space,
+                                        const struct sbp_output_edge *edge)
 {
-    const struct sbp_space_variable *op = &space->variable[keep->op_variable];
-    const struct sbp_space_variable *rest = &space->variable[keep->rest_variable];
-    struct sbp_edge_ends pair = {
+    const struct sbp_space_variable *op = &space->variable[edge->op_variable];
+    const struct sbp_space_variable *rest = &space->variable[edge->rest_variable];
+    struct sbp_edge_ends ends = {
         .space = space,
-        .from = {.variable = keep->op_variable, .role_count = op->role_count},
-        .to = {.variable = keep->rest_variable, .role_count = rest->role_count},
-        .tensor = space->graph->op[keep->op].output,
-        .there = keep->there,
-        .back = keep->back,
-        .is_keep = true,
+        .from = {.variable = edge->op_variable, .role_count = op->role_count},
+        .to = {.variable = edge->rest_variable, .role_count = rest->role_count},
+        .tensor = space->graph->op[edge->op].output,
+        .there = edge->there,
+        .back = edge->back,
+        .is_output = true,
         .is_whole = rest->rests_whole};
     for (int r = 0; r < op->role_count; r++)
-        pair.from.state[r] = sbp_space_output_state(space, keep->op, r);
+        ends.from.state[r] = sbp_space_output_state(space, edge->op, r);
     for (int r = 0; r < rest->role_count; r++)
-        pair.to.state[r] = rest->state[r];
-    return pair;
+        ends.to.state[r] = rest->state[r];
+    return ends;
 }
 
 /* ---- kinds ---------------------------------------------------------------------------------- */
 
-/* Bit t: what is left so can rest so under tag t. */
+/* Bit t: an output that is left in one state can rest in the other under tag t. */
 static uint8_t tags_that_rest(const struct family_state *left, const struct family_state *resting)
 {
     uint8_t tags = 0;
@@ -152,8 +154,8 @@ static uint8_t tags_that_rest(const struct family_state *left, const struct fami
     return tags;
 }
 
-/* What decides whether the family's axes may go from P to B at once, and whether in two steps,
- * where as many can leave P as can become B. */
+/* Sets the fields that decide whether a family may go from P to B in one all-reduce, and whether
+ * in two steps, where as many axes can leave P as can become B. */
 static void note_all_reduce(const struct family_state *from, const struct family_state *to,
                             struct sbp_edge_kind *kind)
 {
@@ -165,37 +167,37 @@ static void note_all_reduce(const struct family_state *from, const struct family
     kind->parts = most_leave > 0 && most_gather > 0 && most_stays(from, to) > 0;
 }
 
-struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *pair, const uint8_t *from_count,
+struct sbp_edge_kind sbp_edge_kind(const struct sbp_edge_ends *ends, const uint8_t *from_count,
                                    const uint8_t *to_count)
 {
-    const struct family_state a = family_state(from_count, &pair->from);
-    const struct family_state b = family_state(to_count, &pair->to);
+    const struct family_state a = family_state(from_count, &ends->from);
+    const struct family_state b = family_state(to_count, &ends->to);
     struct sbp_edge_kind kind = {0};
-    /* A sum that its reader would not go on with is reduced where it is left. */
-    kind.tags = pair->is_keep                            ? tags_that_rest(&a, &b)
-                : pair->goes_on && a.partial > b.partial ? 0
+    /* A sum with which the reader would not go on is reduced where it is left. */
+    kind.tags = ends->is_output                          ? tags_that_rest(&a, &b)
+                : ends->goes_on && a.partial > b.partial ? 0
                                                          : ANY_TAG;
-    if (pair->space->request->asked.boxing == SBP_BOXING_PAPER && !pair->is_keep &&
-        !pair->is_whole) {
+    if (ends->space->request->asked.boxing == SBP_BOXING_PAPER && !ends->is_output &&
+        !ends->is_whole) {
         const int gap = a.split[SBP_DIM_BATCH] - b.split[SBP_DIM_BATCH];
         kind.moves = (int8_t)(gap < 0 ? -gap : gap);
         kind.changes = a.split[SBP_DIM_FEATURE] != b.split[SBP_DIM_FEATURE];
-    } else if (pair->is_whole) {
+    } else if (ends->is_whole) {
         kind.moves = (int8_t)least_moves(&a, &b);
         kind.leave = (int8_t)excess(a.partial, b.partial);
         kind.gather = (int8_t)excess(b.broadcast, a.broadcast);
         kind.from_splits = (int8_t)a.splits;
         kind.to_splits = (int8_t)b.splits;
-        const int sums = pair->is_keep ? b.partial : 0; /* what rests so was so */
+        const int sums = ends->is_output ? b.partial : 0; /* an axis that rests P was P */
         kind.trades = (int8_t)most_trades(a.broadcast, b.broadcast, axes_of(&a) - sums);
         kind.sum_trades =
-            (int8_t)(pair->is_keep ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
+            (int8_t)(ends->is_output ? 0 : most_trades(a.partial, b.partial, axes_of(&a)));
         note_all_reduce(&a, &b, &kind);
-    } else if (!pair->is_keep) {
+    } else if (!ends->is_output) {
         kind.moves = (int8_t)least_moves(&a, &b);
     }
-    if (!pair->space->moves_grow && !pair->is_keep &&
-        pair->space->request->asked.boxing != SBP_BOXING_PAPER)
+    if (!ends->space->moves_grow && !ends->is_output &&
+        ends->space->request->asked.boxing != SBP_BOXING_PAPER)
         kind.most_moves = (int8_t)most_moves(&a, &b);
     return kind;
 }
@@ -228,7 +230,7 @@ struct sbp_way sbp_pricing_way(const struct sbp_space *space, const struct sbp_d
     };
 }
 
-/* Out of P, to other splits, into B; bytes: of what there is at first. */
+/* Reduce-scatter, all-to-all, all-gather; bytes: of a device's tensor at first. */
 static double one_way_s(const struct sbp_space *space, const struct sbp_way *way, int leave,
                         int gather, double bytes)
 {
@@ -259,39 +261,39 @@ static double all_to_all_s(const struct sbp_space *space, int tensor, double tim
     return times * sbp_group_collective_s(space->shapes, SBP_ALL_TO_ALL, shape, n);
 }
 
-double sbp_pricing_moves_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+double sbp_pricing_moves_s(const struct sbp_space *space, const struct sbp_input_edge *edge,
                            int shape)
 {
-    return all_to_all_s(space, transfer->tensor, transfer->there + transfer->back, shape);
+    return all_to_all_s(space, edge->tensor, edge->there + edge->back, shape);
 }
 
-static double way_s(const struct sbp_edge_ends *pair, const struct sbp_way *way)
+static double way_s(const struct sbp_edge_ends *ends, const struct sbp_way *way)
 {
-    return sbp_pricing_way_s(pair->space, pair->tensor, way, pair->there, pair->back);
+    return sbp_pricing_way_s(ends->space, ends->tensor, way, ends->there, ends->back);
 }
 
-/* Axes of each family that change places with others though they could stay B, or P, and those that
+/* Axes of each family that change places with others though they could stay B, or P, and axes that
  * change the dimension they split without need. */
 struct trades {
     int whole[SBP_MAX_AXES], sums[SBP_MAX_AXES], moves[SBP_MAX_AXES];
 };
 
-/* Trades take the place of moves. */
+/* Axes of a family that move; trades take the place of moves. */
 static int moves_of(const struct sbp_edge_kind *kind, const struct trades *trades, int family)
 {
     return excess(kind[family].moves, trades->whole[family] + trades->sums[family]) +
            trades->moves[family];
 }
 
-/* The least of ways with such trades, and the fewest axes in each collective beside. */
-static double traded_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
+/* The cost of a way with these trades and otherwise the fewest axes in each collective. */
+static double traded_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                        const struct trades *trades)
 {
-    const struct sbp_group_prices *shapes = pair->space->shapes;
+    const struct sbp_group_prices *shapes = ends->space->shapes;
     struct sbp_way way = {.all_reduced = true};
     int from = 0, to = 0;
     bool changes = false, parts = false;
-    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+    for (int f = 0; f < ends->space->mesh->family_count; f++) {
         const int whole = trades->whole[f], sums = trades->sums[f];
         const int leave = kind[f].leave + sums, gather = kind[f].gather + whole;
         from += kind[f].from_splits * shapes->stride[f];
@@ -306,20 +308,20 @@ static double traded_s(const struct sbp_edge_ends *pair, const struct sbp_edge_k
     way.all_reduced &= changes;
     way.from_parts = shapes->size[from];
     way.to_parts = shapes->size[to];
-    const double seconds = way_s(pair, &way);
+    const double seconds = way_s(ends, &way);
     if (!way.all_reduced || !parts)
         return seconds;
     /* Measured all-reduces may take longer than a scatter and a gather. */
     way.all_reduced = false;
-    const double parted_s = way_s(pair, &way);
-    return parted_s < seconds * (1 - ROUND_OFF) ? parted_s : seconds;
+    const double parted_s = way_s(ends, &way);
+    return parted_s < seconds * (1 - SBP_PRICING_ROUND_OFF) ? parted_s : seconds;
 }
 
-/* The next trades; false after the last. */
-static bool next_trades(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
+/* Goes on to the next combination of trades; false after the last. */
+static bool next_trades(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                         struct trades *trades)
 {
-    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+    for (int f = 0; f < ends->space->mesh->family_count; f++) {
         if (moves_of(kind, trades, f) < kind[f].most_moves) {
             trades->moves[f]++;
             return true;
@@ -335,94 +337,93 @@ static bool next_trades(const struct sbp_edge_ends *pair, const struct sbp_edge_
     return false;
 }
 
-/* The least over all ways to line axes up, of those that `price` gives. An axis that could stay as
- * it is may change places with another of its family and join a collective, which can be cheaper:
- * over several levels it goes over more ports or in other phases, measured times may fall, and
- * where a sum is scattered before others are gathered less is sent there than more is back.
- */
-static double least_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
-                      double (*price)(const struct sbp_edge_ends *pair,
+/* The least price over all ways to line axes up. An axis that could stay as it is may change
+ * places with another of its family and join a collective, which can be cheaper: over several
+ * levels the collective uses more ports or other phases, measured times may fall, and a sum that
+ * is scattered before other axes are gathered sends less forwards than it sends backwards. */
+static double least_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
+                      double (*price)(const struct sbp_edge_ends *ends,
                                       const struct sbp_edge_kind *kind,
                                       const struct trades *trades))
 {
     struct trades trades = {{0}, {0}, {0}};
-    double least = price(pair, kind, &trades);
-    while (least > 0 && next_trades(pair, kind, &trades)) {
-        const double seconds = price(pair, kind, &trades);
-        if (seconds < least * (1 - ROUND_OFF))
+    double least = price(ends, kind, &trades);
+    while (least > 0 && next_trades(ends, kind, &trades)) {
+        const double seconds = price(ends, kind, &trades);
+        if (seconds < least * (1 - SBP_PRICING_ROUND_OFF))
             least = seconds;
     }
     return least;
 }
 
-/* All-to-alls of so many axes of each family, there and back. */
-static double moves_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
+/* All-to-alls of the axes that move, there and back. */
+static double moves_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                       const struct trades *trades)
 {
     int shape = 0;
-    for (int f = 0; f < pair->space->mesh->family_count; f++)
-        shape += moves_of(kind, trades, f) * pair->space->shapes->stride[f];
-    return all_to_all_s(pair->space, pair->tensor, pair->there + pair->back, shape);
+    for (int f = 0; f < ends->space->mesh->family_count; f++)
+        shape += moves_of(kind, trades, f) * ends->space->shapes->stride[f];
+    return all_to_all_s(ends->space, ends->tensor, ends->there + ends->back, shape);
 }
 
 /* AutoDDL, section 4.3: no all-to-all when the batch split stays (p0 = p0') or the features' does
  * (p1 = p2'), else groups of lcm(p0, p0') / gcd(p0, p0'). */
-static double paper_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind, int tag)
+static double paper_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind, int tag)
 {
     bool batch_stays = true, features_stay = true;
-    for (int f = 0; f < pair->space->mesh->family_count; f++) {
+    for (int f = 0; f < ends->space->mesh->family_count; f++) {
         batch_stays &= kind[f].moves == 0;
         features_stay &= !kind[f].changes;
     }
     if ((batch_stays && tag != SBP_REST_BATCH) || (features_stay && tag != SBP_REST_FEATURE))
         return 0;
-    return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : least_s(pair, kind, moves_s);
+    return tag == SBP_REST_BATCH ? SBP_FORBIDDEN : least_s(ends, kind, moves_s);
 }
 
-double sbp_edge_kind_price_s(const struct sbp_edge_ends *pair, const struct sbp_edge_kind *kind,
+double sbp_edge_kind_price_s(const struct sbp_edge_ends *ends, const struct sbp_edge_kind *kind,
                              int tag)
 {
-    for (int f = 0; f < pair->space->mesh->family_count; f++)
+    for (int f = 0; f < ends->space->mesh->family_count; f++)
         if ((kind[f].tags >> tag & 1) == 0)
             return SBP_FORBIDDEN;
-    if (pair->is_whole)
-        return least_s(pair, kind, traded_s);
-    if (pair->is_keep)
+    if (ends->is_whole)
+        return least_s(ends, kind, traded_s);
+    if (ends->is_output)
         return 0;
-    return pair->space->request->asked.boxing == SBP_BOXING_PAPER ? paper_s(pair, kind, tag)
-                                                                  : least_s(pair, kind, moves_s);
+    return ends->space->request->asked.boxing == SBP_BOXING_PAPER ? paper_s(ends, kind, tag)
+                                                                  : least_s(ends, kind, moves_s);
 }
 
-/* ---- single pairs of choices ----------------------------------------------------------------- */
+/* ---- single pairs of choices ---------------------------------------------------------------- */
 
-static double choices_s(const struct sbp_edge_ends *pair, int from_choice, int to_choice)
+static double choices_s(const struct sbp_edge_ends *ends, int from_choice, int to_choice)
 {
-    const struct sbp_space *space = pair->space;
-    const int rest = pair->is_keep ? pair->to.variable : pair->from.variable;
-    const int tuple = space->variable[rest].tuple[pair->is_keep ? to_choice : from_choice];
+    const struct sbp_space *space = ends->space;
+    const int rest = ends->is_output ? ends->to.variable : ends->from.variable;
+    const int tuple = space->variable[rest].tuple[ends->is_output ? to_choice : from_choice];
     struct sbp_edge_kind kind[SBP_MAX_AXES];
     for (int f = 0; f < space->mesh->family_count; f++)
-        kind[f] = sbp_edge_kind(pair, sbp_space_count(space, pair->from.variable, from_choice, f),
-                                sbp_space_count(space, pair->to.variable, to_choice, f));
-    return sbp_edge_kind_price_s(pair, kind, space->variable[rest].tag[tuple]);
+        kind[f] = sbp_edge_kind(ends, sbp_space_count(space, ends->from.variable, from_choice, f),
+                                sbp_space_count(space, ends->to.variable, to_choice, f));
+    return sbp_edge_kind_price_s(ends, kind, space->variable[rest].tag[tuple]);
 }
 
-double sbp_pricing_input_edge_s(const struct sbp_space *space, const struct sbp_transfer *transfer,
+double sbp_pricing_input_edge_s(const struct sbp_space *space, const struct sbp_input_edge *edge,
                                 int from_choice, int to_choice)
 {
-    const struct sbp_edge_ends pair = sbp_edge_of_input(space, transfer);
-    return choices_s(&pair, from_choice, to_choice);
+    const struct sbp_edge_ends ends = sbp_edge_of_input(space, edge);
+    return choices_s(&ends, from_choice, to_choice);
 }
 
-double sbp_pricing_output_edge_s(const struct sbp_space *space, const struct sbp_keep *keep,
+double sbp_pricing_output_edge_s(const struct sbp_space *space, const struct sbp_output_edge *edge,
                                  int op_choice, int rest_choice)
 {
-    const struct sbp_edge_ends pair = sbp_edge_of_output(space, keep);
-    return choices_s(&pair, op_choice, rest_choice);
+    const struct sbp_edge_ends ends = sbp_edge_of_output(space, edge);
+    return choices_s(&ends, op_choice, rest_choice);
 }
 
-bool sbp_pricing_can_rest(const struct sbp_space *space, const struct sbp_keep *keep, int op_choice,
-                          int rest_choice)
+bool sbp_pricing_can_rest(const struct sbp_space *space, const struct sbp_output_edge *edge,
+                          int op_choice, int rest_choice)
 {
-    return sbp_pricing_output_edge_s(space, keep, op_choice, rest_choice) < SBP_FORBIDDEN;
+    return sbp_pricing_output_edge_s(space, edge, op_choice, rest_choice) < SBP_FORBIDDEN;
 }

@@ -1,24 +1,21 @@
-/* The least cost to each tuple of one end of an edge over all tuples of the other (min-plus product
- * of a vector with the edge's matrix), without the matrix: a family's patterns are minimised out
- * for each kind that they make with the pattern at the other end, then the next family's.
- */
+/* The least cost to each tuple of one end of an edge over all tuples of the other: the min-plus
+ * product of a vector with the edge's matrix, without the matrix. For each target pattern the
+ * sources' patterns of a family are minimised out, kind by kind, then those of the next family. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "planner/pricing/edge_tables.h"
 
-#define NO_KIND UINT16_MAX
-
-/* A family as one spread sees it. */
+/* A family in one call of sbp_edge_spread. */
 struct column {
     int sources, targets;  /* patterns at either end */
-    bool *source, *target; /* (patterns) whether tuples that are looked at have them */
-    /* (targets, sources): kinds numbered among those that the target's pattern makes; and
-     * (targets, widest): which kinds those are, in the table of prices. */
+    bool *source, *target; /* (patterns) whether a tuple that is looked at has it */
+    /* local: (targets, sources) number of the kind among those of the target's pattern; kind:
+     * (targets, widest) these kinds, as in the table of prices. */
     uint16_t *local, *kind;
-    int *width; /* (targets) how many */
+    int *width; /* (targets) number of kinds */
     int widest, stride;
-    int after; /* places of the families after this one, at the sources' end */
+    int after; /* product of the sources' patterns in later families */
 };
 
 struct spread {
@@ -27,14 +24,14 @@ struct spread {
     int families;
     struct column column[SBP_MAX_AXES + 1];
     const struct sbp_patterns *source, *target;
-    int *target_at; /* (places at the targets' end) tuple, -1 */
+    int *target_at; /* (places at the targets' end) the tuple there; -1: none */
     double *to;
     struct sbp_arena *arena;
 };
 
 /* ---- pair by pair --------------------------------------------------------------------------- */
 
-/* Kinds that a target makes with all sources' patterns, family by family. */
+/* The kinds of one target's patterns with all sources' patterns. */
 struct column_of {
     const uint16_t *kind[SBP_MAX_AXES + 1];
     int step[SBP_MAX_AXES + 1]; /* from a source's pattern to the next */
@@ -52,14 +49,14 @@ static void find_column(const struct sbp_space_edge *edge, bool forward, int tar
     }
 }
 
-/* Place of a source's price with the column's target; -1: no way leads there. */
+/* The place of the price between a source and the column's target; -1: no way leads there. */
 static int place_of(const struct sbp_space_edge *edge, const struct column_of *column,
                     const uint16_t *pattern)
 {
     int place = 0;
     for (int f = 0; f < edge->families; f++) {
         const uint16_t kind = column->kind[f][pattern[f] * column->step[f]];
-        if (kind == NO_KIND)
+        if (kind == SBP_EDGE_NO_KIND)
             return -1;
         place += kind * edge->stride[f];
     }
@@ -93,8 +90,8 @@ static double least_to(const struct sbp_space_edge *edge, const struct column_of
     return least;
 }
 
-/* The cheapest sources first: no price is negative, so that few are looked at and few prices are
- * asked for. */
+/* Takes the cheapest sources first. No price is negative, so that few sources are looked at and
+ * few prices are asked for. */
 static enum sbp_status spread_pairs(const struct spread *s, const struct sbp_tuples *sources,
                                     const double *from, const struct sbp_tuples *targets)
 {
@@ -116,7 +113,7 @@ static enum sbp_status spread_pairs(const struct spread *s, const struct sbp_tup
     return SBP_OK;
 }
 
-/* ---- family by family ------------------------------------------------------------------------ */
+/* ---- family by family ----------------------------------------------------------------------- */
 
 static uint16_t kind_of(const struct spread *s, int family, int source, int target)
 {
@@ -125,7 +122,7 @@ static uint16_t kind_of(const struct spread *s, int family, int source, int targ
     return s->forward ? kinds[source * columns + target] : kinds[target * columns + source];
 }
 
-/* Numbers the kinds that each of the targets' patterns makes; number: (kinds) scratch, of -1. */
+/* Numbers the kinds of each target's pattern; number: (kinds) scratch, of -1. */
 static void number_locally(const struct spread *s, int family, struct column *column, int *number)
 {
     for (int t = 0; t < column->targets; t++) {
@@ -134,8 +131,8 @@ static void number_locally(const struct spread *s, int family, struct column *co
         for (int p = 0; p < column->sources && column->target[t]; p++) {
             const uint16_t k = kind_of(s, family, p, t);
             uint16_t *local = &column->local[(size_t)t * (size_t)column->sources + (size_t)p];
-            *local = NO_KIND;
-            if (k == NO_KIND || !column->source[p])
+            *local = SBP_EDGE_NO_KIND;
+            if (k == SBP_EDGE_NO_KIND || !column->source[p])
                 continue;
             if (number[k] < 0) {
                 number[k] = column->width[t];
@@ -181,8 +178,8 @@ static enum sbp_status make_column(struct spread *s, int family, const struct sb
     return SBP_OK;
 }
 
-/* What has been minimised out so far: for each combination of kinds (their places in the table of
- * prices) and of the patterns that are left. */
+/* The least costs after some families: for each combination of kinds in these (their place in the
+ * table of prices) and of patterns in the later families. */
 struct partial {
     int count;
     int *place;
@@ -202,7 +199,7 @@ static void take_family(const struct column *c, int target, const struct partial
         for (int k = 0; k < width; k++)
             out->place[i * width + k] = in->place[i] + kind[k] * c->stride;
         for (int p = 0; p < c->sources; p++) {
-            if (local[p] == NO_KIND)
+            if (local[p] == SBP_EDGE_NO_KIND)
                 continue;
             const double *restrict row = in->least + (size_t)(i * c->sources + p) * (size_t)after;
             double *restrict least = out->least + (size_t)(i * width + local[p]) * (size_t)after;
@@ -223,7 +220,7 @@ static double least_of(const struct sbp_space_edge *edge, const struct partial *
     return least >= SBP_FORBIDDEN ? INFINITY : least;
 }
 
-/* partial: (families + 1), the first one whole. */
+/* partial: (families + 1); the first holds the sources' costs. */
 static void descend(const struct spread *s, int family, int place, struct partial *partial)
 {
     const struct column *c = &s->column[family];
@@ -280,9 +277,9 @@ static enum sbp_status spread_families(struct spread *s, const struct sbp_tuples
     return SBP_OK;
 }
 
-/* ---- the cheaper way ------------------------------------------------------------------------- */
+/* ---- the cheaper way ------------------------------------------------------------------------ */
 
-/* Operations of spread_families, at most. */
+/* Operations of spread_families, at the most. */
 static double family_work(const struct spread *s)
 {
     double work = 0, targets = 1, combinations = 1;
@@ -310,7 +307,7 @@ enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
                        .target = forward ? edge->to : edge->from,
                        .to = to,
                        .arena = scratch};
-    /* A tag that all have is none. */
+    /* A tag that all tuples share needs no family. */
     while (s.families > 1 && s.source->count[s.families - 1] == 1 &&
            s.target->count[s.families - 1] == 1)
         s.families--;

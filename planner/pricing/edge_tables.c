@@ -3,13 +3,11 @@
 #include <limits.h>
 #include <string.h>
 
-/* Entries of a dense array over patterns, and prices that are kept, of all edges together. */
-enum { MOST_PLACES = 1 << 20, MOST_SLOTS = 1 << 23 };
-#define NO_KIND UINT16_MAX
+#include "planner/limits.h"
 
 /* ---- patterns ------------------------------------------------------------------------------- */
 
-/* The pattern's number, which it gets when it is new. */
+/* The number of a pattern; a new pattern gets the next one. */
 static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *row)
 {
     int i = patterns->count[family] - 1;
@@ -23,7 +21,8 @@ static int number_of(struct sbp_patterns *patterns, int family, const uint8_t *r
     return patterns->count[family]++;
 }
 
-/* Tuples stand in order, so that a family's row mostly is the one of the tuple before. */
+/* Numbers the patterns of all tuples. Tuples stand in order, so that a family's row is mostly that
+ * of the tuple before. */
 static void number_rows(const struct sbp_space *space, int variable, struct sbp_patterns *patterns)
 {
     const int families = space->mesh->family_count, tuples = space->variable[variable].tuple_count;
@@ -44,14 +43,14 @@ static void number_rows(const struct sbp_space *space, int variable, struct sbp_
     }
 }
 
-/* Places in a dense array, the last family fastest. */
+/* Sets the tuples' places in a dense array, the last family fastest. */
 static enum sbp_status place_tuples(int families, int tuples, struct sbp_arena *arena,
                                     struct sbp_patterns *patterns)
 {
     int64_t size = 1;
     for (int f = 0; f < families; f++)
-        size = size > MOST_PLACES ? size : size * patterns->count[f];
-    patterns->size = size > MOST_PLACES ? 0 : (int)size;
+        size = size > SBP_PRICING_MOST_PLACES ? size : size * patterns->count[f];
+    patterns->size = size > SBP_PRICING_MOST_PLACES ? 0 : (int)size;
     if (patterns->size == 0)
         return SBP_OK;
     patterns->place = SBP_TAKE(arena, int, tuples);
@@ -102,32 +101,32 @@ static int number_of_kind(struct sbp_space_edge *edge, int family, struct sbp_ed
     return edge->kinds[family]++;
 }
 
-/* Kinds of all pairs of a family's patterns. */
+/* Numbers the kinds of all pairs of a family's patterns. */
 static enum sbp_status number_kinds(struct sbp_space_edge *edge, int family,
                                     struct sbp_arena *arena)
 {
-    enum { MOST_KINDS = 1 << 12 };
     const int rows = edge->from->count[family], columns = edge->to->count[family];
     const int64_t cells = (int64_t)rows * columns;
     edge->kind[family] = SBP_TAKE(arena, uint16_t, cells);
     edge->meaning[family] =
-        SBP_TAKE(arena, struct sbp_edge_kind, cells < MOST_KINDS ? cells : MOST_KINDS);
+        SBP_TAKE(arena, struct sbp_edge_kind,
+                 cells < SBP_PRICING_MOST_KINDS ? cells : SBP_PRICING_MOST_KINDS);
     if (edge->kind[family] == NULL || edge->meaning[family] == NULL)
         return SBP_E_MEMORY;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++) {
             const struct sbp_edge_kind kind =
-                sbp_edge_kind(&edge->pair, edge->from->row[family] + (size_t)a * SBP_MAX_ROLES,
+                sbp_edge_kind(&edge->ends, edge->from->row[family] + (size_t)a * SBP_MAX_ROLES,
                               edge->to->row[family] + (size_t)b * SBP_MAX_ROLES);
-            if (edge->kinds[family] == MOST_KINDS)
+            if (edge->kinds[family] == SBP_PRICING_MOST_KINDS)
                 return SBP_E_UNSUPPORTED;
             edge->kind[family][(size_t)a * (size_t)columns + (size_t)b] =
-                has_no_way(kind) ? NO_KIND : (uint16_t)number_of_kind(edge, family, kind);
+                has_no_way(kind) ? SBP_EDGE_NO_KIND : (uint16_t)number_of_kind(edge, family, kind);
         }
     return SBP_OK;
 }
 
-static bool is_same_end(const struct sbp_pair_end *a, const struct sbp_pair_end *b)
+static bool is_same_end(const struct sbp_edge_end *a, const struct sbp_edge_end *b)
 {
     bool same = a->role_count == b->role_count;
     for (int r = 0; same && r < a->role_count; r++)
@@ -141,24 +140,22 @@ static bool is_same_family(const struct sbp_patterns *a, const struct sbp_patter
            memcmp(a->row[family], b->row[family], (size_t)a->count[family] * SBP_MAX_ROLES) == 0;
 }
 
-/* Whether a family's kinds are those of the other edge: the roles at both ends and their meaning
- * are. */
+/* Whether two edges have the same kinds in a family: the same patterns and states at both ends. */
 static bool is_same_kinds(const struct sbp_space_edge *a, const struct sbp_space_edge *b,
                           int family)
 {
-    return a->pair.is_keep == b->pair.is_keep && a->pair.is_whole == b->pair.is_whole &&
-           a->pair.goes_on == b->pair.goes_on && is_same_end(&a->pair.from, &b->pair.from) &&
-           is_same_end(&a->pair.to, &b->pair.to) && is_same_family(a->from, b->from, family) &&
+    return a->ends.is_output == b->ends.is_output && a->ends.is_whole == b->ends.is_whole &&
+           a->ends.goes_on == b->ends.goes_on && is_same_end(&a->ends.from, &b->ends.from) &&
+           is_same_end(&a->ends.to, &b->ends.to) && is_same_family(a->from, b->from, family) &&
            is_same_family(a->to, b->to, family);
 }
 
-/* Layers of one sort have the same kinds, whatever their sizes: taken from one of the edges before,
- * if it is near. */
+/* Layers of one sort have the same kinds, whatever their sizes: they are taken from one of the
+ * edges just before, if it has them. */
 static enum sbp_status set_kinds(struct sbp_space_edge *edge, int before, int family,
                                  struct sbp_arena *arena)
 {
-    enum { NEAR = 8 };
-    for (int k = 1; k <= before && k <= NEAR; k++)
+    for (int k = 1; k <= before && k <= SBP_PRICING_NEAR_EDGES; k++)
         if (is_same_kinds(edge, edge - k, family)) {
             edge->kind[family] = edge[-k].kind[family];
             edge->meaning[family] = edge[-k].meaning[family];
@@ -168,7 +165,7 @@ static enum sbp_status set_kinds(struct sbp_space_edge *edge, int before, int fa
     return number_kinds(edge, family, arena);
 }
 
-/* The tag of the rest, as the last family. */
+/* Numbers the kinds of the last family, the rest's tags. */
 static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena *arena)
 {
     const int last = edge->families - 1;
@@ -178,12 +175,12 @@ static enum sbp_status number_tags(struct sbp_space_edge *edge, struct sbp_arena
         return SBP_E_MEMORY;
     for (int a = 0; a < rows; a++)
         for (int b = 0; b < columns; b++)
-            edge->kind[last][a * columns + b] = (uint16_t)(edge->pair.is_keep ? b : a);
-    edge->kinds[last] = edge->pair.is_keep ? columns : rows;
+            edge->kind[last][a * columns + b] = (uint16_t)(edge->ends.is_output ? b : a);
+    edge->kinds[last] = edge->ends.is_output ? columns : rows;
     return SBP_OK;
 }
 
-/* places: of all prices, few of which are asked for where there are many. */
+/* places: of all prices. Where there are many, few are ever asked for. */
 static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, int most_slots,
                                   struct sbp_arena *arena)
 {
@@ -196,14 +193,14 @@ static enum sbp_status make_slots(struct sbp_space_edge *edge, int64_t places, i
     return edge->price == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* before: edges that were made before this one, right in front of it. */
+/* before: number of edges right in front of this one that are made. */
 static enum sbp_status make_edge(struct sbp_space_edge *edge, int before, int most_slots,
                                  const struct sbp_patterns *patterns, struct sbp_arena *arena)
 {
     int64_t size = 1;
-    edge->families = edge->pair.space->mesh->family_count + 1;
-    edge->from = &patterns[edge->pair.from.variable];
-    edge->to = &patterns[edge->pair.to.variable];
+    edge->families = edge->ends.space->mesh->family_count + 1;
+    edge->from = &patterns[edge->ends.from.variable];
+    edge->to = &patterns[edge->ends.to.variable];
     for (int f = 0; f + 1 < edge->families; f++)
         SBP_TRY(set_kinds(edge, before, f, arena));
     SBP_TRY(number_tags(edge, arena));
@@ -223,7 +220,7 @@ double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place)
     for (int f = 0; f + 1 < edge->families; f++)
         kind[f] = edge->meaning[f][place / edge->stride[f] % edge->kinds[f]];
     const int tag = place % edge->kinds[edge->families - 1];
-    *slot = (struct sbp_edge_price){place, sbp_edge_kind_price_s(&edge->pair, kind, tag)};
+    *slot = (struct sbp_edge_price){place, sbp_edge_kind_price_s(&edge->ends, kind, tag)};
     return slot->seconds;
 }
 
@@ -234,30 +231,32 @@ double sbp_edge_price_s(const struct sbp_space_edge *edge, int from_tuple, int t
     int place = 0;
     for (int f = 0; f < edge->families; f++) {
         const uint16_t kind = edge->kind[f][a[f] * edge->to->count[f] + b[f]];
-        if (kind == NO_KIND)
+        if (kind == SBP_EDGE_NO_KIND)
             return SBP_FORBIDDEN;
         place += kind * edge->stride[f];
     }
     return sbp_edge_price_at(edge, place);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------ */
+/* ---- all edges ------------------------------------------------------------------------------ */
 
 enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
                                        struct sbp_space_edges *edges)
 {
     *edges = (struct sbp_space_edges){
-        .edge = SBP_NEW(arena, struct sbp_space_edge, space->keep_count + space->transfer_count),
+        .edge = SBP_NEW(arena, struct sbp_space_edge,
+                        space->output_edge_count + space->input_edge_count),
         .patterns = SBP_NEW(arena, struct sbp_patterns, space->variable_count)};
     if (edges->edge == NULL || edges->patterns == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < space->variable_count; v++)
         SBP_TRY(make_patterns(space, v, arena, &edges->patterns[v]));
-    for (int k = 0; k < space->keep_count; k++)
-        edges->edge[edges->count++].pair = sbp_edge_of_output(space, &space->keep[k]);
-    for (int i = 0; i < space->transfer_count; i++)
-        edges->edge[edges->count++].pair = sbp_edge_of_input(space, &space->transfer[i]);
+    for (int k = 0; k < space->output_edge_count; k++)
+        edges->edge[edges->count++].ends = sbp_edge_of_output(space, &space->output_edge[k]);
+    for (int i = 0; i < space->input_edge_count; i++)
+        edges->edge[edges->count++].ends = sbp_edge_of_input(space, &space->input_edge[i]);
     for (int e = 0; e < edges->count; e++)
-        SBP_TRY(make_edge(&edges->edge[e], e, MOST_SLOTS / edges->count, edges->patterns, arena));
+        SBP_TRY(make_edge(&edges->edge[e], e, SBP_PRICING_MOST_SLOTS / edges->count,
+                          edges->patterns, arena));
     return SBP_OK;
 }

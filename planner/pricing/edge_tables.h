@@ -1,9 +1,10 @@
-/* Pairs of variables with costs that are not written out: looked up in a few small tables.
+/* Edge costs of whole domains, without a table over all pairs of tuples.
  *
- * A tuple is a pattern of roles for each family; two patterns make a kind (edge_kinds.h), and the
- * kinds of all families an entry of one table of prices, which is small whatever the number of
- * tuples. What a search asks most is the least cost to each tuple of one end over all tuples of the
- * other; families are minimised out one after the other.
+ * In each family a tuple shows a pattern, its counts by role, and there are few patterns. Two
+ * patterns make a kind (edge_kinds.h), and the kinds of all families name a place in one table of
+ * prices, which is small whatever the number of tuples. Searches mostly ask for the least cost to
+ * each tuple of one end over all tuples of the other (sbp_edge_spread), which minimises one family
+ * after the other.
  */
 #ifndef SBP_PLANNER_PRICING_EDGE_TABLES_H
 #define SBP_PLANNER_PRICING_EDGE_TABLES_H
@@ -20,42 +21,45 @@ struct sbp_patterns {
     int size;      /* of that array */
 };
 
-/* A price that was asked for, by its place in the table of all; place -1: none was. */
+/* A remembered price by its place in the full table; place -1: none. */
 struct sbp_edge_price {
     int place;
     double seconds;
 };
 
+/* Two patterns between which there is no way. */
+#define SBP_EDGE_NO_KIND UINT16_MAX
+
 struct sbp_space_edge {
-    struct sbp_edge_ends pair;
+    struct sbp_edge_ends ends;
     int families; /* with the tag's */
     const struct sbp_patterns *from, *to;
     uint16_t *kind[SBP_MAX_AXES + 1]; /* (patterns from, patterns to) */
     struct sbp_edge_kind *meaning[SBP_MAX_AXES];
     int kinds[SBP_MAX_AXES + 1], stride[SBP_MAX_AXES + 1];
     int slots; /* a power of two; fewer than the product of kinds if that is large */
-    struct sbp_edge_price
-        *price; /* (slots) the last one asked for of the places that share a slot */
+    struct sbp_edge_price *price; /* (slots) the latest price of the places that share a slot */
 };
 
 struct sbp_space_edges {
     int count;
-    struct sbp_space_edge *edge;   /* keeps, then transfers, loops among them */
+    struct sbp_space_edge *edge;   /* output edges, then input edges, loops among them */
     struct sbp_patterns *patterns; /* (variable_count) */
 };
 
-/* A variable fed by itself (a repeated block's last operator by the next one's first). */
+/* Whether a variable feeds itself (a repeated block's last operator feeds the next one's first). */
 static inline bool sbp_edge_is_loop(const struct sbp_space_edge *edge)
 {
-    return edge->pair.from.variable == edge->pair.to.variable;
+    return edge->ends.from.variable == edge->ends.to.variable;
 }
 
-/* All of it out of the arena. E_MEMORY; E_UNSUPPORTED: a table of prices would be too large. */
+/* Makes all edges, out of the arena; the space must outlive them. E_MEMORY; E_UNSUPPORTED: a table
+ * of prices would be too large. */
 enum sbp_status sbp_pricing_make_edges(const struct sbp_space *space, struct sbp_arena *arena,
                                        struct sbp_space_edges *edges) SBP_MUST_USE;
 
+/* The price at a place; the first function works it out anew and remembers it. */
 double sbp_edge_work_out_price(const struct sbp_space_edge *edge, int place);
-/* At a place of the table of prices, worked out where it is not known. */
 static inline double sbp_edge_price_at(const struct sbp_space_edge *edge, int place)
 {
     const struct sbp_edge_price *known = &edge->price[place & (edge->slots - 1)];
@@ -68,10 +72,9 @@ struct sbp_tuples {
     int count, *tuple; /* rising */
 };
 
-/* to[t], of the tuples t of one end = the least over tuples s of the other of from[s] + price
- * between them, INFINITY where there is none; forward: from the pair's first end to its second,
- * else back. Arrays are by tuple. Scratch comes out of the arena, to which all is given back.
- * E_MEMORY. */
+/* Sets to[t], for the tuples t of one end, to the least over tuples s of the other end of from[s] +
+ * the price between them; INFINITY where there is no way. forward: from the edge's first end to its
+ * second, else back. Arrays are by tuple. All scratch is given back. E_MEMORY. */
 enum sbp_status sbp_edge_spread(const struct sbp_space_edge *edge, bool forward,
                                 const struct sbp_tuples *sources, const double *from,
                                 const struct sbp_tuples *targets, double *to,

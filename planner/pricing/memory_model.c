@@ -1,49 +1,49 @@
-/* Memory of the space: what is certainly live together when the forward pass ends, weights and
- * their states, what backward reads of activations, gathered copies. A lower bound of the program's
- * arena, so that what it rules out is ruled out; the compiled program has the last word, also of
- * choices that take as much here.
- */
+/* The memory model: bytes that certainly live together when the forward pass ends, that is,
+ * weights and their states, activations that the backward pass reads, and gathered copies. It
+ * bounds the program's arena from below, so that it may rule choices out; the compiled program
+ * decides about the others. */
 #include <math.h>
 
 #include "planner/pricing/pricing.h"
 
 /* ---- activations that no choice changes ----------------------------------------------------- */
 
-/* Operators that keep their input in a form of their own, gathered or free: linears. */
+/* Whether an operator keeps its input in a form of its own, gathered or free: linears do. */
 static bool keeps_own_input(const struct sbp_op_node *node)
 {
     return node->kind == SBP_OP_LINEAR;
 }
 
-/* What backward reads of an operator that is not split. */
+/* The tensors that the backward pass reads of an operator that is not split. */
 static struct sbp_op_kept kept_of(const struct sbp_graph *graph, int op)
 {
     const struct sbp_factor whole = sbp_factor_one();
     return sbp_op_kept(graph, op, &whole);
 }
 
-/* Inputs, as bits, that backward reads where they rest, or in a block of the same size. */
+/* Inputs, as bits, that the backward pass reads where they rest, or in a block of the same size. */
 static unsigned inputs_at_rest(const struct sbp_op_node *node, const struct sbp_op_kept *kept)
 {
     return keeps_own_input(node) ? 0 : kept->inputs;
 }
 
-/* Tensors that operators read, and those that more than one does. */
+/* Marks tensors that operators read, and those that more than one does. */
 static void note_readers(const struct sbp_graph *graph, bool *read, bool *kept)
 {
     for (int op = 0; op < graph->op_count; op++) {
         const struct sbp_op_node *node = &graph->op[op];
         for (int i = 0; i < node->input_count; i++) {
-            bool again = false;
+            bool is_repeated = false;
             for (int k = 0; k < i; k++)
-                again |= node->input[k] == node->input[i];
-            kept[node->input[i]] |= !again && read[node->input[i]];
+                is_repeated |= node->input[k] == node->input[i];
+            kept[node->input[i]] |= !is_repeated && read[node->input[i]];
             read[node->input[i]] = true;
         }
     }
 }
 
-/* Several read it, or backward does in the block where it rests (or in one of the same size). */
+/* A tensor is kept at rest where several operators read it, or where the backward pass reads it as
+ * it rests (or a block of the same size). */
 enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
                                       bool *kept)
 {
@@ -63,8 +63,8 @@ enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_
     return SBP_OK;
 }
 
-/* Bytes that an operator keeps beside its operands, over all devices. What followers keep besides
- * are a norm's statistics, which are small and left out. */
+/* Bytes that an operator keeps beside its operands, over all devices. Followers keep a norm's
+ * statistics, which are small and left out. */
 static double saved_bytes(const struct sbp_space *space, int op, const struct sbp_op_kept *kept)
 {
     if (space->parallel->recompute == SBP_RECOMPUTE_ATTENTION &&
@@ -74,7 +74,7 @@ static double saved_bytes(const struct sbp_space *space, int op, const struct sb
     return kept->bytes + (follows ? 0 : kept->elements * (double)space->pricing.bytes.activation);
 }
 
-/* Whether an operator of the model reads a tensor and writes its output over it. (tensor_count) */
+/* (tensor_count) whether an operator in place writes its output over a tensor. */
 static enum sbp_status find_overwritten(const struct sbp_graph *graph, struct sbp_arena *arena,
                                         bool **overwritten)
 {
@@ -87,16 +87,16 @@ static enum sbp_status find_overwritten(const struct sbp_graph *graph, struct sb
     return SBP_OK;
 }
 
-/* One pass over the operators: which piece counted a tensor last. */
+/* One pass over the operators. */
 struct count {
     const struct sbp_space *space;
-    const struct sbp_again *again;
+    const struct sbp_recomputed *recomputed;
     const bool *overwritten;
-    int *counted;  /* (tensor_count) piece + 1 */
-    double *bytes; /* (op_count) of a micro-batch */
+    int *counted;  /* (tensor_count) the last piece that counted it, + 1 */
+    double *bytes; /* (op_count) kept of a micro-batch */
 };
 
-/* A tensor at rest, once for each piece that keeps it. */
+/* Counts a tensor at rest, once for each piece that keeps it. */
 static void count_tensor(const struct count *c, int op, int piece, int tensor)
 {
     const struct sbp_space *space = c->space;
@@ -107,24 +107,25 @@ static void count_tensor(const struct count *c, int op, int piece, int tensor)
                     (double)space->pricing.bytes.activation;
 }
 
-/* Of what is formed again, what comes in from outside is kept; the model's free input is there
- * anyway. */
-static void count_formed_again(const struct count *c, int op, int piece)
+/* A recomputed segment keeps the tensors that enter it from outside; the model's free input is
+ * there anyway. */
+static void count_recomputed(const struct count *c, int op, int piece)
 {
     const struct sbp_op_node *node = &c->space->graph->op[op];
     for (int i = 0; i < node->input_count; i++)
-        if ((c->again->enters[op] >> i & 1) != 0 && !c->overwritten[node->input[i]] &&
+        if ((c->recomputed->enters[op] >> i & 1) != 0 && !c->overwritten[node->input[i]] &&
             !sbp_pricing_free_input(c->space, op, i))
             count_tensor(c, op, piece, node->input[i]);
 }
 
-/* Bytes over all devices that are kept as often as an operator's activations are. */
+/* Counts bytes over all devices that are kept like an operator's activations. */
 static void count_bytes(const struct count *c, int op, double bytes)
 {
     c->bytes[op] += bytes / (double)c->space->mesh->devices;
 }
 
-/* What attention left, under selective recompute; products leave what their tuples say. */
+/* Counts attention's output and statistics under selective recompute; products' halves depend on
+ * their tuples. */
 static void count_left(const struct count *c, int op, int piece)
 {
     const struct sbp_op_node *node = &c->space->graph->op[op];
@@ -133,7 +134,7 @@ static void count_left(const struct count *c, int op, int piece)
         return;
     const struct sbp_op_kept kept = kept_of(c->space->graph, op);
     count_bytes(c, op, saved_bytes(c->space, op, &kept));
-    if (c->again->left[op] && !c->overwritten[node->output])
+    if (c->recomputed->left[op] && !c->overwritten[node->output])
         count_tensor(c, op, piece, node->output);
 }
 
@@ -146,8 +147,8 @@ static void count_op(const struct count *c, int op, int piece)
 {
     const struct sbp_space *space = c->space;
     const struct sbp_op_node *node = &space->graph->op[op];
-    if (c->again->in_segment[op]) {
-        count_formed_again(c, op, piece);
+    if (c->recomputed->in_segment[op]) {
+        count_recomputed(c, op, piece);
         count_left(c, op, piece);
         return;
     }
@@ -163,8 +164,8 @@ static void count_op(const struct count *c, int op, int piece)
             count_tensor(c, op, piece, node->input[i]);
 }
 
-/* What a device updates of a piece's weights at least: its part of those that no piece before has.
- */
+/* Elements of a piece's weights that a device updates at the least: its part of those that no
+ * earlier piece has. */
 static double updated_elements(const struct sbp_space *space, int piece, bool *counted)
 {
     double elements = 0;
@@ -178,9 +179,9 @@ static double updated_elements(const struct sbp_space *space, int piece, bool *c
     return elements;
 }
 
-/* Offloaded states pass through a bucket: a stage has one, as large as that of the chunk which
- * updates most, and no larger than what that updates (costmodel/program/program_weights.c, step.c).
- */
+/* Offloaded states pass through a bucket. A stage has one, as large as its chunk with the most
+ * updates needs, and no larger than this chunk's updates (costmodel/program/program_weights.c,
+ * step.c). */
 static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_arena *scratch,
                                    double *bytes)
 {
@@ -194,10 +195,10 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
         return SBP_E_MEMORY;
     for (int piece = 0; piece < weights->pieces; piece++) {
         const bool is_empty = weights->first[piece] == weights->first[piece + 1];
-        const int point = is_empty ? -1 : weights->point[weights->first[piece]];
+        const int stage = is_empty ? -1 : weights->point[weights->first[piece]];
         const double elements = updated_elements(space, piece, counted);
-        if (point >= 0)
-            largest[point] = fmax(largest[point], elements);
+        if (stage >= 0)
+            largest[stage] = fmax(largest[stage], elements);
     }
     for (int p = 0; p < weights->memory_stages && hosted_bytes > 0; p++)
         bytes[p] += (hosted_bytes + (double)element->gradient_master) *
@@ -205,16 +206,17 @@ static enum sbp_status add_buckets(const struct sbp_space *space, struct sbp_are
     return SBP_OK;
 }
 
-/* (op_count) what no choice changes of the activations that an operator keeps, of a micro-batch;
- * what several keep is the first one's. */
-static enum sbp_status count_kept(const struct sbp_space *space, const struct sbp_again *again,
+/* bytes: (op_count) activations of a micro-batch that an operator keeps whatever is chosen; the
+ * first of several keepers counts. */
+static enum sbp_status count_kept(const struct sbp_space *space,
+                                  const struct sbp_recomputed *recomputed,
                                   struct sbp_arena *scratch, double *bytes)
 {
     const struct sbp_path_weights *weights = space->weights;
     bool *overwritten = NULL;
     SBP_TRY(find_overwritten(space->graph, scratch, &overwritten));
     const struct count count = {.space = space,
-                                .again = again,
+                                .recomputed = recomputed,
                                 .overwritten = overwritten,
                                 .counted = SBP_NEW(scratch, int, space->graph->tensor_count),
                                 .bytes = bytes};
@@ -227,12 +229,12 @@ static enum sbp_status count_kept(const struct sbp_space *space, const struct sb
 }
 
 enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
-                                               const struct sbp_again *again,
+                                               const struct sbp_recomputed *recomputed,
                                                struct sbp_arena *scratch, double *kept_bytes,
                                                double *bytes)
 {
     const struct sbp_path_weights *weights = space->weights;
-    SBP_TRY(count_kept(space, again, scratch, kept_bytes));
+    SBP_TRY(count_kept(space, recomputed, scratch, kept_bytes));
     for (int op = 0; op < space->graph->op_count; op++)
         if (weights->point[op] >= 0)
             bytes[weights->point[op]] += weights->kept[op] * kept_bytes[op];
@@ -241,38 +243,40 @@ enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
                : SBP_OK;
 }
 
-double sbp_pricing_constant_bytes(const struct sbp_space *space, int point)
+double sbp_pricing_constant_bytes(const struct sbp_space *space, int stage)
 {
-    return space->groups->constant_bytes[point];
+    return space->groups->constant_bytes[stage];
 }
 
-/* ---- what a choice changes ------------------------------------------------------------------ */
+/* ---- memory that depends on a choice -------------------------------------------------------- */
 
-bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
-                             bool own_copy)
+bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                             int op, bool own_copy)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
-    if (!keeps_own_input(node) || again->in_segment[op])
+    if (!keeps_own_input(node) || recomputed->in_segment[op])
         return false;
     return own_copy || sbp_pricing_free_input(space, op, 0) ||
            !space->groups->kept_at_rest[node->input[0]];
 }
 
-bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op)
+bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                             int op)
 {
     const struct sbp_op_node *node = &space->graph->op[op];
     const bool is_attention = sbp_pricing_is_attention(node->kind);
     if (node->entry->follows)
         return false;
-    if (again->in_segment[op])
+    if (recomputed->in_segment[op])
         return is_attention && space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE;
     return sbp_pricing_works_back(space->graph, op) &&
            !(is_attention && space->parallel->recompute == SBP_RECOMPUTE_ATTENTION);
 }
 
-bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op)
+bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                            int op)
 {
-    return space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE && again->in_segment[op] &&
+    return space->parallel->recompute == SBP_RECOMPUTE_SELECTIVE && recomputed->in_segment[op] &&
            sbp_op_has_weight_phase(space->graph, op);
 }
 
@@ -290,10 +294,10 @@ double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double 
 double sbp_pricing_bytes(const struct sbp_space *space, const int *choice)
 {
     double most = 0;
-    for (int point = 0; point < space->weights->memory_stages; point++) {
-        double bytes = sbp_pricing_constant_bytes(space, point);
+    for (int stage = 0; stage < space->weights->memory_stages; stage++) {
+        double bytes = sbp_pricing_constant_bytes(space, stage);
         for (int v = 0; v < space->variable_count; v++)
-            bytes += sbp_space_unary_bytes(space, v, choice[v], point);
+            bytes += sbp_space_unary_bytes(space, v, choice[v], stage);
         most = fmax(most, bytes);
     }
     return most;

@@ -1,25 +1,32 @@
-/* What an operator costs in a tuple, part by part: compute, boxing that depends on it alone,
- * synchronisation and updates of weights. Parts are weighted and added up in choice_costs.c.
- */
+/* Costs of an operator in a tuple, part by part: compute, boxing that depends on the operator
+ * alone, synchronisation and updates of weights; and its bytes while it works. choice_costs.c
+ * weights the parts and adds them up. */
 #include <math.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/pricing/pricing.h"
 
-/* Columns of the catalogue's roles. */
+/* Columns of the operator catalogue's roles. */
 enum column { INPUT, WEIGHT, GRADIENT /* of a weight */, OUTPUT };
 
-/* ---- groups of an operator's operands -------------------------------------------------------- */
+/* ---- groups of an operator's operands ------------------------------------------------------- */
 
-/* Roles by the state that they have in a column: bit r for role r. */
+/* A tuple by the operator's own roles: the devices' shape and the factor of each. */
+struct played {
+    int shape[SBP_MAX_ROLES];
+    struct sbp_factor factor;
+};
+
+/* Roles by their state in a column: bit r for role r. */
 struct roles {
     unsigned split, broadcast, partial;
 };
 
-/* An operator as its rows are computed from. */
+/* An operator, prepared so that one tuple after the other can be priced. */
 struct sheet {
     const struct sbp_space *space;
-    const struct sbp_op_group *work;
+    const struct sbp_op_group *group;
     const struct sbp_op_node *node;
     struct roles input[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS], output;
     double input_elements[SBP_MAX_INPUTS], weight_elements[SBP_MAX_WEIGHTS], output_elements;
@@ -53,7 +60,7 @@ static struct roles roles_of(const struct sbp_op_entry *entry, enum column colum
     return roles;
 }
 
-static int shape_of(const struct sbp_played *played, unsigned roles)
+static int shape_of(const struct played *played, unsigned roles)
 {
     int shape = 0;
     for (int r = 0; roles >> r != 0; r++)
@@ -61,7 +68,7 @@ static int shape_of(const struct sbp_played *played, unsigned roles)
     return shape;
 }
 
-static double parts_of(const struct sbp_played *played, unsigned roles)
+static double parts_of(const struct played *played, unsigned roles)
 {
     double parts = 1;
     for (int r = 0; roles >> r != 0; r++)
@@ -77,7 +84,8 @@ static double collective_s(const struct sheet *sheet, enum sbp_collective kind, 
 
 /* ---- arithmetic ----------------------------------------------------------------------------- */
 
-/* Times that depend on sizes alone, whatever the levels: few among many tuples. */
+/* Times that depend on the product of factors alone, not on levels: few differ among many tuples.
+ */
 struct arithmetic {
     bool is_known;
     struct sbp_factor factor;
@@ -85,13 +93,12 @@ struct arithmetic {
     int inner_count;
     struct sbp_op_inner inner[SBP_MAX_INNER];
 };
-enum { MEMO_BITS = 9 };
 
 static struct arithmetic compute(const struct sheet *sheet, const struct sbp_factor *factor)
 {
     const struct sbp_space *space = sheet->space;
     const struct sbp_pricing *pricing = &space->pricing;
-    const int op = sheet->work->op;
+    const int op = sheet->group->op;
     struct arithmetic a = {.is_known = true, .factor = *factor};
     a.inner_count = sbp_op_inner(space->graph, op, factor, a.inner);
     if (space->request->asked.objective != SBP_STEP_TIME)
@@ -109,16 +116,16 @@ static const struct arithmetic *arithmetic_of(const struct sheet *sheet,
     uint64_t hash = 0;
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         hash = (hash + (uint64_t)factor->of[r]) * UINT64_C(0x9E3779B97F4A7C15);
-    struct arithmetic *a = &sheet->memo[hash >> (64 - MEMO_BITS)];
+    struct arithmetic *a = &sheet->memo[hash >> (64 - SBP_PRICING_ARITHMETIC_MEMO_BITS)];
     if (!a->is_known || memcmp(&a->factor, factor, sizeof *factor) != 0)
         *a = compute(sheet, factor);
     return a;
 }
 
-static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *played, double *row)
+static void add_arithmetic(const struct sheet *sheet, const struct played *played, double *row)
 {
     const struct arithmetic *a = arithmetic_of(sheet, &played->factor);
-    const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->work->op);
+    const bool forms = sbp_op_forms_input_gradient(sheet->space->graph, sheet->group->op);
     double *const part[SBP_PASSES] = {[SBP_PASS_FORWARD] = &row[SBP_COLUMN_INNER],
                                       [SBP_PASS_INPUT_GRADIENT] = &row[SBP_COLUMN_BACK],
                                       [SBP_PASS_WEIGHT_GRADIENT] = &row[SBP_COLUMN_BACK_WEIGHT]};
@@ -139,20 +146,20 @@ static void add_arithmetic(const struct sheet *sheet, const struct sbp_played *p
 
 /* ---- boxing --------------------------------------------------------------------------------- */
 
-/* Gathers of inputs, reduce-scatter of the output, and their duals on the way back; where rests may
- * be whole, these are priced with the pair. */
-static void add_boxing(const struct sheet *sheet, const struct sbp_played *played, double *row)
+/* Gathers of inputs, the reduce-scatter of the output, and their duals on the way back; where
+ * rests may be whole, the edges bear these. */
+static void add_boxing(const struct sheet *sheet, const struct played *played, double *row)
 {
     const double bytes = (double)sheet->space->pricing.bytes.activation;
     for (int i = 0; i < sheet->node->input_count; i++) {
-        if ((sheet->work->boxed >> i & 1) == 0)
+        if ((sheet->group->boxed >> i & 1) == 0)
             continue;
         const int gather = shape_of(played, sheet->input[i].broadcast);
         const double n = sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
         row[SBP_COLUMN_BOX_IN + i] = collective_s(sheet, SBP_ALL_GATHER, gather, n);
         row[SBP_COLUMN_BACK] += collective_s(sheet, SBP_REDUCE_SCATTER, gather, n);
     }
-    if (!sheet->work->boxed_output)
+    if (!sheet->group->boxed_output)
         return;
     const int partial = shape_of(played, sheet->output.partial);
     const double n = sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
@@ -170,7 +177,7 @@ struct replicas {
     double local, shard; /* elements that a device holds, and that it updates under ZeRO */
 };
 
-/* From shards or the owner to all replicas, or back. */
+/* From shards, or from the owner, to all replicas, or back. */
 static double share_out_s(const struct sheet *sheet, const struct replicas *replicas,
                           enum sbp_collective kind, int64_t element_bytes)
 {
@@ -182,8 +189,7 @@ static double share_out_s(const struct sheet *sheet, const struct replicas *repl
     return collective_s(sheet, kind, replicas->shape, elements * (double)element_bytes);
 }
 
-/* Weights whole where a pass reads them: gathered in the type that operators compute in, or
- * converted to it. */
+/* Whole weights for a pass: gathered in the type that operators compute in, or converted to it. */
 static void add_copies(const struct sheet *sheet, const struct replicas *replicas, double *row)
 {
     const struct sbp_space *space = sheet->space;
@@ -200,11 +206,11 @@ static void add_copies(const struct sheet *sheet, const struct replicas *replica
                                   : convert_s;
 }
 
-/* A tied weight in several stages: they add up once a step. */
+/* Several stages that hold a tied weight add its gradients up once a step. */
 static double stage_sum_s(const struct sheet *sheet, int weight, double elements)
 {
     const struct sbp_space *space = sheet->space;
-    const int holders = sheet->work->holders[weight];
+    const int holders = sheet->group->holders[weight];
     if (holders < 2)
         return 0;
     const struct sbp_group group = sbp_price_stage_group(
@@ -213,7 +219,7 @@ static double stage_sum_s(const struct sheet *sheet, int weight, double elements
                                   elements * (double)space->pricing.bytes.reduce);
 }
 
-static void add_weight(const struct sheet *sheet, int weight, const struct sbp_played *played,
+static void add_weight(const struct sheet *sheet, int weight, const struct played *played,
                        double *row)
 {
     const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
@@ -225,7 +231,7 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
     };
     replicas.shard = ceil(replicas.local / replicas.members);
     add_copies(sheet, &replicas, row);
-    if ((sheet->work->owned >> weight & 1) == 0)
+    if ((sheet->group->owned >> weight & 1) == 0)
         return;
     row[SBP_COLUMN_REDUCE] +=
         collective_s(sheet, SBP_ALL_REDUCE, shape, replicas.local * (double)bytes->reduce);
@@ -239,56 +245,56 @@ static void add_weight(const struct sheet *sheet, int weight, const struct sbp_p
 
 /* ---- activations ---------------------------------------------------------------------------- */
 
-/* Of a micro-batch, what is kept because of the tuple. What may rest whole need not be gathered by
- * each reader: all then share the largest of their copies, which is no less than the mean. */
-static double kept_bytes(const struct sheet *sheet, const struct sbp_played *played)
+/* Bytes of a micro-batch that are kept because of the tuple. Readers of an input that may rest
+ * whole need not gather it each: all then share the largest of their copies, which is no less than
+ * the mean. */
+static double kept_bytes(const struct sheet *sheet, const struct played *played)
 {
-    const struct sbp_op_group *work = sheet->work;
+    const struct sbp_op_group *group = sheet->group;
     const double element_bytes = (double)sheet->space->pricing.bytes.activation;
-    if (work->keeps_half)
+    if (group->keeps_half)
         return sheet->output_elements / parts_of(played, sheet->output.split) / 2 * element_bytes;
-    if (!work->keeps_copy)
+    if (!group->keeps_copy)
         return 0;
     const double gather = parts_of(played, sheet->input[0].broadcast);
     const double whole = gather * parts_of(played, sheet->input[0].partial);
-    const double again = sheet->space->parallel->regather ? whole : 1;
-    if (!(gather > again ? work->keeps_copy : work->keeps_block))
+    const double regathered = sheet->space->parallel->regather ? whole : 1;
+    if (!(gather > regathered ? group->keeps_copy : group->keeps_block))
         return 0;
-    return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / again /
-           work->sharers * element_bytes;
+    return sheet->input_elements[0] / parts_of(played, sheet->input[0].split) / regathered /
+           group->sharers * element_bytes;
 }
 
-/* What an operator saves beside its operands: not all roles part it, and where its sizes do not
- * divide none may. */
-static double saved_beyond_share(const struct sheet *sheet, const struct sbp_played *played)
+/* Bytes that an operator saves beside its operands beyond an even share: some roles do not split
+ * them, and where sizes do not divide none may. */
+static double saved_beyond_share(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_space *space = sheet->space;
     const struct sbp_factor whole = sbp_factor_one();
     const double bytes = (double)space->pricing.bytes.activation;
-    const struct sbp_op_kept all = sbp_op_kept(space->graph, sheet->work->op, &whole);
-    const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->work->op, &played->factor);
-    return sheet->work->keeps_saved
+    const struct sbp_op_kept all = sbp_op_kept(space->graph, sheet->group->op, &whole);
+    const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->group->op, &played->factor);
+    return sheet->group->keeps_saved
                ? fmax(0, own.elements * bytes + own.bytes -
                              (all.elements * bytes + all.bytes) / (double)space->mesh->devices)
                : 0;
 }
 
-/* ---- while it works ---------------------------------------------------------------------------
- */
+/* ---- while it works ------------------------------------------------------------------------- */
 
-/* Bytes of operands: gradients of the output and the inputs, the latter also where they rest. */
+/* Bytes of operands: gradients of the output and of the inputs, the latter also as they rest. */
 struct operands {
     double dy, dx, dx_at_rest, output;
 };
 
-/* Whether the operator that a tensor comes from asks for its gradient. */
+/* Whether the producer of a tensor asks for its gradient. */
 static bool is_asked_for(const struct sbp_space *space, int tensor)
 {
     const int from = space->graph->tensor[tensor].producer;
     return from >= 0 && space->groups->goes_back[from];
 }
 
-static struct operands operands_of(const struct sheet *sheet, const struct sbp_played *played)
+static struct operands operands_of(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_space *space = sheet->space;
     const double bytes = (double)space->pricing.bytes.activation;
@@ -297,7 +303,7 @@ static struct operands operands_of(const struct sheet *sheet, const struct sbp_p
         sheet->output_elements / parts_of(played, sheet->output.split) * bytes;
     for (int i = 0; i < sheet->node->input_count; i++) {
         const double elements = sheet->input_elements[i] * bytes;
-        const bool is_wanted = !sbp_pricing_free_input(space, sheet->work->op, i);
+        const bool is_wanted = !sbp_pricing_free_input(space, sheet->group->op, i);
         if (i == 0 || is_wanted)
             operands.dx += elements / parts_of(played, sheet->input[i].split);
         if (is_wanted && is_asked_for(space, sheet->node->input[i]))
@@ -306,13 +312,14 @@ static struct operands operands_of(const struct sheet *sheet, const struct sbp_p
     return operands;
 }
 
-/* Copies of weights, gathered or in the type that operators compute in, and whole gradients on
- * their way to shards: of all, and of those that lie there since a later user's backward pass. */
+/* Bytes of weight copies, gathered or in the type that operators compute in, and of whole
+ * gradients on their way to shards: all of them, and those that wait there since a later user's
+ * backward pass. */
 struct weight_copies {
     double copies, unreduced, held;
 };
 
-static struct weight_copies copies_of(const struct sheet *sheet, const struct sbp_played *played,
+static struct weight_copies copies_of(const struct sheet *sheet, const struct played *played,
                                       int level)
 {
     const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
@@ -320,7 +327,7 @@ static struct weight_copies copies_of(const struct sheet *sheet, const struct sb
     for (int w = 0; w < sheet->node->weight_count; w++) {
         const bool is_shared = parts_of(played, sheet->gradient[w].partial) > 1;
         const double local = sheet->weight_elements[w] / parts_of(played, sheet->weight[w].split);
-        if (((sheet->work->owned | sheet->work->lent) >> w & 1) == 0)
+        if (((sheet->group->owned | sheet->group->lent) >> w & 1) == 0)
             continue;
         if (bytes->compute > 0 || (is_shared && level == 3))
             sum.copies += local * (double)(bytes->compute > 0 ? bytes->compute : bytes->weight);
@@ -329,34 +336,34 @@ static struct weight_copies copies_of(const struct sheet *sheet, const struct sb
                 ? local * (double)(bytes->compute > 0 ? bytes->compute : bytes->gradient)
                 : 0;
         sum.unreduced += whole;
-        if ((sheet->work->used_again >> w & 1) != 0)
+        if ((sheet->group->used_again >> w & 1) != 0)
             sum.held += whole;
     }
     return sum;
 }
 
-/* What backward reads that was formed again for it. */
-static double formed_bytes(const struct sheet *sheet, const struct sbp_played *played,
-                           const struct sbp_formed *formed)
+/* Bytes that the backward pass reads and that were recomputed for it. */
+static double recomputed_bytes(const struct sheet *sheet, const struct played *played,
+                               const struct sbp_recomputed_operands *recomputed)
 {
     const double bytes = (double)sheet->space->pricing.bytes.activation;
     const struct sbp_op_kept kept =
-        sbp_op_kept(sheet->space->graph, sheet->work->op, &played->factor);
-    double sum = formed->saved ? kept.elements * bytes + kept.bytes : 0;
+        sbp_op_kept(sheet->space->graph, sheet->group->op, &played->factor);
+    double sum = recomputed->saved ? kept.elements * bytes + kept.bytes : 0;
     for (int i = 0; i < sheet->node->input_count; i++)
-        if ((formed->inputs & kept.inputs) >> i & 1)
+        if ((recomputed->inputs & kept.inputs) >> i & 1)
             sum += sheet->input_elements[i] / parts_of(played, sheet->input[i].split) * bytes;
     return sum;
 }
 
-/* The most of an operator's instructions, as costmodel/program/program_forward.c and
+/* The most bytes over an operator's instructions, as costmodel/program/program_forward.c and
  * program_backward.c compile them. */
-static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_played *played,
-                                  const struct sbp_formed *formed, int level)
+static struct sbp_at_work at_work(const struct sheet *sheet, const struct played *played,
+                                  const struct sbp_recomputed_operands *recomputed, int level)
 {
     const struct sbp_graph *graph = sheet->space->graph;
     const struct sbp_element_bytes *bytes = &sheet->space->pricing.bytes;
-    const int op = sheet->work->op;
+    const int op = sheet->group->op;
     const bool forms = sbp_op_forms_input_gradient(graph, op);
     const struct operands o = operands_of(sheet, played);
     const struct weight_copies weights = copies_of(sheet, played, level);
@@ -376,7 +383,7 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_pl
     const bool keeps_output = sbp_op_kept(graph, op, &played->factor).output;
     const double forward =
         (keeps_output ? 0 : o.output) + weights.copies + scratch[SBP_PASS_FORWARD];
-    const double read = o.dy + formed_bytes(sheet, played, formed);
+    const double read = o.dy + recomputed_bytes(sheet, played, recomputed);
     const double inputs = read + (forms ? o.dx + weights.copies : 0) +
                           scratch[SBP_PASS_INPUT_GRADIENT] + (has_phase ? 0 : weights.unreduced);
     const double gradients =
@@ -388,11 +395,11 @@ static struct sbp_at_work at_work(const struct sheet *sheet, const struct sbp_pl
 
 /* ---- whole tuples --------------------------------------------------------------------------- */
 
-static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_group *work,
+static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_group *group,
                              struct arithmetic *memo)
 {
-    const struct sbp_op_node *node = &space->graph->op[work->op];
-    struct sheet sheet = {.space = space, .work = work, .node = node, .memo = memo};
+    const struct sbp_op_node *node = &space->graph->op[group->op];
+    struct sheet sheet = {.space = space, .group = group, .node = node, .memo = memo};
     for (int i = 0; i < node->input_count; i++) {
         sheet.input[i] = roles_of(node->entry, INPUT, i);
         sheet.input_elements[i] = sbp_pricing_elements(space, node->input[i]);
@@ -405,20 +412,20 @@ static struct sheet sheet_of(const struct sbp_space *space, const struct sbp_op_
     sheet.output = roles_of(node->entry, OUTPUT, 0);
     if (node->output >= 0)
         sheet.output_elements = sbp_pricing_elements(space, node->output);
-    memset(memo, 0, sizeof *memo << MEMO_BITS);
+    memset(memo, 0, sizeof *memo << SBP_PRICING_ARITHMETIC_MEMO_BITS);
     return sheet;
 }
 
-static struct sbp_played play(const struct sheet *sheet, int variable, int tuple)
+static struct played play(const struct sheet *sheet, int variable, int tuple)
 {
     const struct sbp_space *space = sheet->space;
     const struct sbp_group_prices *shapes = space->shapes;
-    struct sbp_played played = {{0}, {{0}}};
+    struct played played = {{0}, {{0}}};
     for (int f = 0; f < space->mesh->family_count; f++) {
         const uint8_t *count = sbp_tuple_count(space, variable, tuple, f);
         for (int r = 0; r < space->variable[variable].role_count; r++)
-            if (sheet->work->map[r] != SBP_NO_ROLE)
-                played.shape[sheet->work->map[r]] += count[r] * shapes->stride[f];
+            if (sheet->group->map[r] != SBP_NO_ROLE)
+                played.shape[sheet->group->map[r]] += count[r] * shapes->stride[f];
     }
     for (int r = 0; r < SBP_MAX_ROLES; r++)
         played.factor.of[r] = shapes->size[played.shape[r]];
@@ -426,25 +433,27 @@ static struct sbp_played play(const struct sheet *sheet, int variable, int tuple
 }
 
 enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
-                                         const struct sbp_op_group *work,
-                                         const struct sbp_formed *formed, struct sbp_arena *scratch,
-                                         double *kept, double *saved, struct sbp_at_work *working)
+                                         const struct sbp_op_group *group,
+                                         const struct sbp_recomputed_operands *recomputed,
+                                         struct sbp_arena *scratch, double *kept, double *saved,
+                                         struct sbp_at_work *working)
 {
-    struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
+    struct arithmetic *memo =
+        SBP_TAKE(scratch, struct arithmetic, (size_t)1 << SBP_PRICING_ARITHMETIC_MEMO_BITS);
     if (memo == NULL)
         return SBP_E_MEMORY;
-    const struct sheet sheet = sheet_of(space, work, memo);
+    const struct sheet sheet = sheet_of(space, group, memo);
     for (int tuple = 0; tuple < space->variable[variable].tuple_count; tuple++) {
-        const struct sbp_played played = play(&sheet, variable, tuple);
+        const struct played played = play(&sheet, variable, tuple);
         kept[tuple] = kept_bytes(&sheet, &played);
         saved[tuple] = saved_beyond_share(&sheet, &played);
         for (int level = 0; level < SBP_ZERO_LEVELS; level++)
-            working[tuple * SBP_ZERO_LEVELS + level] = at_work(&sheet, &played, formed, level);
+            working[tuple * SBP_ZERO_LEVELS + level] = at_work(&sheet, &played, recomputed, level);
     }
     return SBP_OK;
 }
 
-static void fill_row(const struct sheet *sheet, const struct sbp_played *played, double *row)
+static void fill_row(const struct sheet *sheet, const struct played *played, double *row)
 {
     add_arithmetic(sheet, played, row);
     add_boxing(sheet, played, row);
@@ -453,7 +462,7 @@ static void fill_row(const struct sheet *sheet, const struct sbp_played *played,
     row[SBP_COLUMN_KEPT] = kept_bytes(sheet, played);
 }
 
-/* Rows, (tuple, SBP_COLUMNS), as columns; those of nothing but 0 are left out. */
+/* Turns rows (tuple, SBP_COLUMNS) into columns and leaves out columns of zeros. */
 static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena *arena,
                                  struct sbp_columns *columns)
 {
@@ -475,17 +484,18 @@ static enum sbp_status transpose(const double *row, int tuples, struct sbp_arena
 }
 
 enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
-                                         const struct sbp_op_group *work, struct sbp_arena *arena,
+                                         const struct sbp_op_group *group, struct sbp_arena *arena,
                                          struct sbp_arena *scratch, struct sbp_columns *columns)
 {
     const int tuples = space->variable[variable].tuple_count;
-    struct arithmetic *memo = SBP_TAKE(scratch, struct arithmetic, (size_t)1 << MEMO_BITS);
+    struct arithmetic *memo =
+        SBP_TAKE(scratch, struct arithmetic, (size_t)1 << SBP_PRICING_ARITHMETIC_MEMO_BITS);
     double *const row = SBP_NEW(scratch, double, (size_t)tuples *SBP_COLUMNS);
     if (memo == NULL || row == NULL)
         return SBP_E_MEMORY;
-    const struct sheet sheet = sheet_of(space, work, memo);
+    const struct sheet sheet = sheet_of(space, group, memo);
     for (int tuple = 0; tuple < tuples; tuple++) {
-        const struct sbp_played played = play(&sheet, variable, tuple);
+        const struct played played = play(&sheet, variable, tuple);
         fill_row(&sheet, &played, row + (size_t)tuple * SBP_COLUMNS);
     }
     return transpose(row, tuples, arena, columns);

@@ -1,4 +1,4 @@
-/* Which operators a variable decides, and how often each of their parts counts on the path. */
+/* Groups of operators that cost alike, and how often each part of their cost counts on the path. */
 #include <string.h>
 
 #include "costmodel/program/stages.h"
@@ -8,26 +8,27 @@
 struct maker {
     struct sbp_space *space;
     struct sbp_arena scratch;
-    struct sbp_again again;
+    struct sbp_recomputed recomputed;
     int *holders;     /* (tensor_count) stages that hold a weight */
     int *readers;     /* (tensor_count) */
-    int *block;       /* (op_count) whose weights are gathered together; -1 */
+    int *block;       /* (op_count) block whose weights are gathered together; -1: none */
     bool *block_back; /* (blocks) whether the backward pass gathers them */
-    int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of a weight, in the operator's piece */
-    bool *used_again; /* (op_count, SBP_MAX_WEIGHTS) whether that is not the only one */
-    struct sbp_op_group *work; /* (op_count) in order of the operators */
-    struct sbp_list groups;    /* by variable */
+    int *first_user;  /* (op_count, SBP_MAX_WEIGHTS) of the weight, in the operator's piece */
+    bool *used_again; /* (op_count, SBP_MAX_WEIGHTS) whether the piece has a later user */
+    struct sbp_op_group *group;  /* (op_count) in order of the operators */
+    struct sbp_list by_variable; /* by variable */
     int count;
 };
 
-/* ---- kinds of works ------------------------------------------------------------------------- */
+/* ---- groups --------------------------------------------------------------------------------- */
 
 static bool rests_whole(const struct sbp_space *space, int tensor)
 {
     return space->slot[tensor] >= 0 && space->variable[space->slot[tensor]].rests_whole;
 }
 
-/* A variable's role as the operator has it. A follower plays the role that reads the state. */
+/* The operator's role for its variable's. A follower plays the role that reads the variable's
+ * state. */
 static uint8_t role_of(const struct sbp_space *space, int variable, int op, int role)
 {
     const struct sbp_op_entry *entry = space->graph->op[op].entry;
@@ -39,86 +40,87 @@ static uint8_t role_of(const struct sbp_space *space, int variable, int op, int 
     return SBP_NO_ROLE;
 }
 
-/* Which user of a weight's synchronises it: the first one, whose ZeRO level counts, too. */
-static void add_owner(const struct maker *m, int op, int weight, struct sbp_op_group *work)
+/* The first user of a weight in its piece synchronises it, under its own ZeRO level. */
+static void add_owner(const struct maker *m, int op, int weight, struct sbp_op_group *group)
 {
     const int first_user = m->first_user[op * SBP_MAX_WEIGHTS + weight];
     bool has_levels = true;
     if (first_user == op) {
-        work->owned |= 1u << weight;
-        work->used_again |= m->used_again[op * SBP_MAX_WEIGHTS + weight] ? 1u << weight : 0;
+        group->owned |= 1u << weight;
+        group->used_again |= m->used_again[op * SBP_MAX_WEIGHTS + weight] ? 1u << weight : 0;
         return;
     }
     for (int level = 0; level < SBP_ZERO_LEVELS; level++)
         has_levels &=
             sbp_space_zero(m->space, op, level) == sbp_space_zero(m->space, first_user, level);
-    work->lent |= has_levels ? 1u << weight : 0;
+    group->lent |= has_levels ? 1u << weight : 0;
 }
 
-static struct sbp_op_group work_of(const struct maker *m, int op)
+static struct sbp_op_group group_of(const struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
     const int variable = sbp_space_decider(space, op);
-    struct sbp_op_group work = {.op = op, .follows = node->entry->follows};
+    struct sbp_op_group group = {.op = op, .follows = node->entry->follows};
     for (int r = 0; r < SBP_MAX_ROLES; r++)
-        work.map[r] = r < space->variable[variable].role_count ? role_of(space, variable, op, r)
-                                                               : SBP_NO_ROLE;
+        group.map[r] = r < space->variable[variable].role_count ? role_of(space, variable, op, r)
+                                                                : SBP_NO_ROLE;
     for (int level = 0; level < SBP_ZERO_LEVELS; level++)
-        work.level[level] = space->parallel->owner != SBP_OWNER_NONE
-                                ? 3
-                                : (uint8_t)sbp_space_zero(space, op, level);
-    for (int i = 0; i < node->input_count && !work.follows; i++)
+        group.level[level] = space->parallel->owner != SBP_OWNER_NONE
+                                 ? 3
+                                 : (uint8_t)sbp_space_zero(space, op, level);
+    for (int i = 0; i < node->input_count && !group.follows; i++)
         if (!sbp_pricing_free_input(space, op, i) && !rests_whole(space, node->input[i]))
-            work.boxed |= 1u << i;
-    work.sharers = node->input_count > 0 && rests_whole(space, node->input[0])
-                       ? m->readers[node->input[0]]
-                       : 1;
-    work.keeps_half = sbp_pricing_keeps_half(space, &m->again, op);
-    work.keeps_saved = sbp_pricing_keeps_saved(space, &m->again, op);
-    work.keeps_block = sbp_pricing_keeps_input(space, &m->again, op, false);
-    work.keeps_copy = sbp_pricing_keeps_input(space, &m->again, op, true);
-    work.boxed_output = !work.follows && node->output >= 0 && !rests_whole(space, node->output);
+            group.boxed |= 1u << i;
+    group.sharers = node->input_count > 0 && rests_whole(space, node->input[0])
+                        ? m->readers[node->input[0]]
+                        : 1;
+    group.keeps_half = sbp_pricing_keeps_half(space, &m->recomputed, op);
+    group.keeps_saved = sbp_pricing_keeps_saved(space, &m->recomputed, op);
+    group.keeps_block = sbp_pricing_keeps_input(space, &m->recomputed, op, false);
+    group.keeps_copy = sbp_pricing_keeps_input(space, &m->recomputed, op, true);
+    group.boxed_output = !group.follows && node->output >= 0 && !rests_whole(space, node->output);
     for (int w = 0; w < node->weight_count; w++) {
-        work.holders[w] = m->holders[node->weight[w]];
-        add_owner(m, op, w, &work);
+        group.holders[w] = m->holders[node->weight[w]];
+        add_owner(m, op, w, &group);
     }
-    return work;
+    return group;
 }
 
-/* Works of the same variable; repeats of followers may be given ZeRO levels of their own. */
-static bool is_alike(const struct maker *m, const struct sbp_op_group *work,
+/* Whether two groups of a variable cost alike; repeats of followers may have ZeRO levels of their
+ * own. */
+static bool is_alike(const struct maker *m, const struct sbp_op_group *group,
                      const struct sbp_op_group *other)
 {
     const struct sbp_graph *graph = m->space->graph;
-    return graph->op[work->op].site == graph->op[other->op].site && work->boxed == other->boxed &&
-           work->owned == other->owned && work->lent == other->lent &&
-           work->used_again == other->used_again && work->sharers == other->sharers &&
-           work->keeps_half == other->keeps_half && work->keeps_saved == other->keeps_saved &&
-           work->keeps_block == other->keeps_block && work->keeps_copy == other->keeps_copy &&
-           memcmp(work->holders, other->holders, sizeof work->holders) == 0 &&
-           memcmp(work->level, other->level, sizeof work->level) == 0 &&
-           sbp_op_forms_input_gradient(graph, work->op) ==
+    return graph->op[group->op].site == graph->op[other->op].site && group->boxed == other->boxed &&
+           group->owned == other->owned && group->lent == other->lent &&
+           group->used_again == other->used_again && group->sharers == other->sharers &&
+           group->keeps_half == other->keeps_half && group->keeps_saved == other->keeps_saved &&
+           group->keeps_block == other->keeps_block && group->keeps_copy == other->keeps_copy &&
+           memcmp(group->holders, other->holders, sizeof group->holders) == 0 &&
+           memcmp(group->level, other->level, sizeof group->level) == 0 &&
+           sbp_op_forms_input_gradient(graph, group->op) ==
                sbp_op_forms_input_gradient(graph, other->op);
 }
 
-static enum sbp_status find_work(struct maker *m, int op, struct sbp_op_group **found)
+static enum sbp_status find_group(struct maker *m, int op, struct sbp_op_group **found)
 {
-    const size_t points = (size_t)m->space->weights->memory_stages;
+    const size_t stages = (size_t)m->space->weights->memory_stages;
     const int variable = sbp_space_decider(m->space, op);
-    struct sbp_op_group work = work_of(m, op);
-    for (int i = m->groups.first[variable]; i >= 0; i = m->groups.next[i])
-        if (is_alike(m, &work, &m->work[i])) {
-            *found = &m->work[i];
+    struct sbp_op_group group = group_of(m, op);
+    for (int i = m->by_variable.first[variable]; i >= 0; i = m->by_variable.next[i])
+        if (is_alike(m, &group, &m->group[i])) {
+            *found = &m->group[i];
             return SBP_OK;
         }
-    work.held = SBP_NEW(&m->space->arena, double, points);
-    work.kept = SBP_NEW(&m->space->arena, double, points);
-    if (work.held == NULL || work.kept == NULL)
+    group.held = SBP_NEW(&m->space->arena, double, stages);
+    group.kept = SBP_NEW(&m->space->arena, double, stages);
+    if (group.held == NULL || group.kept == NULL)
         return SBP_E_MEMORY;
-    sbp_list_add(&m->groups, variable, m->count);
-    m->work[m->count] = work;
-    *found = &m->work[m->count++];
+    sbp_space_list_add(&m->by_variable, variable, m->count);
+    m->group[m->count] = group;
+    *found = &m->group[m->count++];
     return SBP_OK;
 }
 
@@ -138,37 +140,37 @@ static double copies_back(const struct maker *m, int op)
     const int block = m->block[op];
     if (block >= 0)
         return m->block_back[block] ? 1 : 0;
-    const bool again = m->again.in_segment[op] && m->again.inner[op] > 0;
-    return again + sbp_op_forms_input_gradient(m->space->graph, op);
+    const bool recomputes = m->recomputed.in_segment[op] && m->recomputed.inner[op] > 0;
+    return recomputes + sbp_op_forms_input_gradient(m->space->graph, op);
 }
 
-/* Times that an operator's gradients of weights lie on the path: some form them with those of the
- * inputs. */
+/* How often an operator's gradients of weights count on the path: some operators form them
+ * together with the inputs' gradients. */
 static double weight_times(const struct sbp_space *space, int op)
 {
     return sbp_op_has_weight_phase(space->graph, op) ? space->weights->weight[op]
                                                      : space->weights->backward[op];
 }
 
-static void count(const struct maker *m, int op, struct sbp_op_group *work)
+static void count(const struct maker *m, int op, struct sbp_op_group *group)
 {
     const struct sbp_path_weights *weights = m->space->weights;
-    const struct sbp_again *again = &m->again;
+    const struct sbp_recomputed *recomputed = &m->recomputed;
     const double forward = weights->forward[op], backward = weights->backward[op];
-    work->forward += forward;
-    work->backward += backward;
-    work->weight += weight_times(m->space, op);
-    work->end += weights->end[op];
-    work->copied += forward + backward * copies_back(m, op);
-    work->again_compute += backward * again->compute[op];
-    work->again_inner += backward * again->inner[op];
-    work->again_output += backward * again->boxed_output[op];
+    group->forward += forward;
+    group->backward += backward;
+    group->weight += weight_times(m->space, op);
+    group->end += weights->end[op];
+    group->copied += forward + backward * copies_back(m, op);
+    group->recomputed_compute += backward * recomputed->compute[op];
+    group->recomputed_inner += backward * recomputed->inner[op];
+    group->recomputed_output += backward * recomputed->boxed_output[op];
     for (int i = 0; i < m->space->graph->op[op].input_count; i++)
-        work->again_boxed[i] +=
-            backward * ((again->boxed[op] >> i & 1) + (again->boxed_late[op] >> i & 1));
+        group->recomputed_boxed[i] +=
+            backward * ((recomputed->boxed[op] >> i & 1) + (recomputed->boxed_late[op] >> i & 1));
     if (weights->point[op] >= 0) {
-        work->held[weights->point[op]] += 1;
-        work->kept[weights->point[op]] += weights->kept[op];
+        group->held[weights->point[op]] += 1;
+        group->kept[weights->point[op]] += weights->kept[op];
     }
 }
 
@@ -177,36 +179,37 @@ static void count_ways(const struct maker *m, int op)
     struct sbp_space *space = m->space;
     const struct sbp_op_node *node = &space->graph->op[op];
     const double forward = space->weights->forward[op], backward = space->weights->backward[op];
-    const struct sbp_again *again = &m->again;
-    const struct sbp_list *inputs = &space->links.inputs, *keeps = &space->links.keeps;
+    const struct sbp_recomputed *recomputed = &m->recomputed;
+    const struct sbp_list *inputs = &space->links.inputs, *outputs = &space->links.output_edges;
     if (node->entry->follows)
         return;
     for (int i = inputs->first[space->op_variable[op]]; i >= 0; i = inputs->next[i]) {
-        struct sbp_transfer *transfer = &space->transfer[i];
-        const int input = transfer->input;
-        if (space->graph->op[transfer->op].site != node->site ||
-            transfer->from != space->slot[node->input[input]])
+        struct sbp_input_edge *edge = &space->input_edge[i];
+        const int input = edge->input;
+        if (space->graph->op[edge->op].site != node->site ||
+            edge->from != space->slot[node->input[input]])
             continue;
-        transfer->there += forward + backward * ((again->boxed[op] >> input & 1) +
-                                                 (again->boxed_late[op] >> input & 1));
-        transfer->back += backward;
+        edge->there += forward + backward * ((recomputed->boxed[op] >> input & 1) +
+                                             (recomputed->boxed_late[op] >> input & 1));
+        edge->back += backward;
     }
     const int slot = node->output < 0 ? -1 : space->slot[node->output];
-    for (int k = slot < 0 ? -1 : keeps->first[slot]; k >= 0; k = keeps->next[k])
-        if (space->keep[k].op == node->site) {
-            space->keep[k].there += forward + backward * again->boxed_output[op];
-            space->keep[k].back += backward;
+    for (int k = slot < 0 ? -1 : outputs->first[slot]; k >= 0; k = outputs->next[k])
+        if (space->output_edge[k].op == node->site) {
+            space->output_edge[k].there += forward + backward * recomputed->boxed_output[op];
+            space->output_edge[k].back += backward;
         }
 }
 
-/* ---- what no variable decides --------------------------------------------------------------- */
+/* ---- constant costs ------------------------------------------------------------------------- */
 
 static double kernel_s(const struct sbp_space *space, double bytes)
 {
     return sbp_cluster_kernel_s(space->cluster, space->pricing.type, 0, bytes);
 }
 
-/* Adding up the gradients that several readers give for a tensor: each but the first does. */
+/* Adds up the gradients that several readers give for a tensor; each reader but the first costs an
+ * addition. */
 static enum sbp_status count_additions(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -234,7 +237,8 @@ static enum sbp_status count_additions(struct maker *m)
     return SBP_OK;
 }
 
-/* Messages of what rests split are a constant. */
+/* Finds tensors that cross between pieces and may rest whole; messages of tensors that rest split
+ * are a constant. */
 static enum sbp_status find_crossings(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -253,7 +257,7 @@ static enum sbp_status find_crossings(struct maker *m)
     return SBP_OK;
 }
 
-/* The sum of all gradients' squares over all devices. */
+/* The all-reduce of the gradients' squares over all devices, for clipping. */
 static void count_norm(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -275,7 +279,8 @@ double sbp_pricing_constant_s(const struct sbp_space *space)
 
 /* ---- preparation ---------------------------------------------------------------------------- */
 
-/* Where each weight is used first in its piece: there it is synchronised and updated. */
+/* Finds the first user of each weight in its piece: there the weight is synchronised and updated.
+ */
 static enum sbp_status find_owners(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
@@ -311,13 +316,13 @@ static enum sbp_status find_blocks(struct maker *m)
         return SBP_E_MEMORY;
     for (int op = 0; op < graph->op_count; op++)
         if (m->block[op] >= 0 && graph->op[op].weight_count > 0 &&
-            (sbp_op_forms_input_gradient(graph, op) || m->again.inner[op] > 0))
+            (sbp_op_forms_input_gradient(graph, op) || m->recomputed.inner[op] > 0))
             m->block_back[m->block[op]] = true;
     return SBP_OK;
 }
 
-/* Before the first weights nobody asks for gradients; sums and what works in place hand on what
- * their operands are asked for. */
+/* Finds operators whose backward pass does something. Nobody asks for gradients before the first
+ * weights; sums and operators in place hand on what their operands are asked for. */
 static void find_way_back(const struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
@@ -343,9 +348,9 @@ static enum sbp_status prepare(struct maker *m)
     m->block = SBP_NEW(&m->scratch, int, ops);
     m->first_user = SBP_NEW(&m->scratch, int, ops *SBP_MAX_WEIGHTS);
     m->used_again = SBP_NEW(&m->scratch, bool, ops *SBP_MAX_WEIGHTS);
-    m->work = SBP_NEW(&m->scratch, struct sbp_op_group, ops);
+    m->group = SBP_NEW(&m->scratch, struct sbp_op_group, ops);
     if (space->groups == NULL || m->holders == NULL || m->readers == NULL || m->block == NULL ||
-        m->first_user == NULL || m->used_again == NULL || m->work == NULL)
+        m->first_user == NULL || m->used_again == NULL || m->group == NULL)
         return SBP_E_MEMORY;
     space->groups->added_elements = SBP_NEW(&space->arena, double, space->variable_count);
     space->groups->constant_bytes = SBP_NEW(&space->arena, double, space->weights->memory_stages);
@@ -360,60 +365,61 @@ static enum sbp_status prepare(struct maker *m)
         space->groups->first == NULL)
         return SBP_E_MEMORY;
     find_way_back(space);
-    SBP_TRY(sbp_list_init(&m->groups, space->variable_count, space->graph->op_count, &m->scratch));
+    SBP_TRY(sbp_space_list_init(&m->by_variable, space->variable_count, space->graph->op_count,
+                                &m->scratch));
     SBP_TRY(sbp_pricing_find_kept(space, &m->scratch, space->groups->kept_at_rest));
-    SBP_TRY(sbp_pricing_find_recomputed(space, &m->scratch, &m->again));
+    SBP_TRY(sbp_pricing_find_recomputed(space, &m->scratch, &m->recomputed));
     SBP_TRY(find_owners(m));
     return find_blocks(m);
 }
 
-/* Works of a variable next to each other. */
-static enum sbp_status sort_works(struct maker *m)
+/* Sorts groups so that those of a variable are adjacent. */
+static enum sbp_status sort_groups(struct maker *m)
 {
     struct sbp_space *space = m->space;
-    struct sbp_op_groups *works = space->groups;
+    struct sbp_op_groups *groups = space->groups;
     int next = 0;
-    works->work = SBP_NEW(&space->arena, struct sbp_op_group, m->count);
+    groups->group = SBP_NEW(&space->arena, struct sbp_op_group, m->count);
     int *const place = SBP_NEW(&m->scratch, int, m->count);
-    if (works->work == NULL || place == NULL)
+    if (groups->group == NULL || place == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < space->variable_count; v++) {
-        works->first[v] = next;
-        for (int i = m->groups.first[v]; i >= 0; i = m->groups.next[i]) {
+        groups->first[v] = next;
+        for (int i = m->by_variable.first[v]; i >= 0; i = m->by_variable.next[i]) {
             place[i] = next;
-            works->work[next++] = m->work[i];
+            groups->group[next++] = m->group[i];
         }
     }
-    works->first[space->variable_count] = next;
+    groups->first[space->variable_count] = next;
     for (int op = 0; op < space->graph->op_count; op++)
-        works->of[op] = place[works->of[op]];
+        groups->of[op] = place[groups->of[op]];
     return SBP_OK;
 }
 
-static enum sbp_status make_works(struct maker *m)
+static enum sbp_status make_groups(struct maker *m)
 {
     SBP_TRY(prepare(m));
     count_readers(m);
     for (int op = 0; op < m->space->graph->op_count; op++) {
-        struct sbp_op_group *work = NULL;
-        SBP_TRY(find_work(m, op, &work));
-        m->space->groups->of[op] = (int)(work - m->work);
-        count(m, op, work);
+        struct sbp_op_group *group = NULL;
+        SBP_TRY(find_group(m, op, &group));
+        m->space->groups->of[op] = (int)(group - m->group);
+        count(m, op, group);
         count_ways(m, op);
     }
     SBP_TRY(count_additions(m));
     SBP_TRY(find_crossings(m));
     count_norm(m);
-    SBP_TRY(sbp_pricing_sum_constant_bytes(m->space, &m->again, &m->scratch,
+    SBP_TRY(sbp_pricing_sum_constant_bytes(m->space, &m->recomputed, &m->scratch,
                                            m->space->groups->kept_bytes,
                                            m->space->groups->constant_bytes));
-    return sort_works(m);
+    return sort_groups(m);
 }
 
 enum sbp_status sbp_pricing_make_groups(struct sbp_space *space)
 {
     struct maker m = {.space = space};
-    const enum sbp_status status = make_works(&m);
+    const enum sbp_status status = make_groups(&m);
     sbp_arena_free(&m.scratch);
     return status;
 }

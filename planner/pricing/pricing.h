@@ -1,152 +1,152 @@
-/* Prices of a space, in parts: which operators a variable decides and how often they count
- * (op_groups.c), what is formed again (recompute.c), what an operator costs in a tuple, part by
- * part (op_costs.c), the memory that it takes (memory_model.c), the cost of a choice of tuple and
- * ZeRO level that follows (choice_costs.c), and what two choices cost together (edge_kinds.c);
- * to_problem.c makes a pairwise problem of them.
+/* Prices of a space's choices.
+ *
+ * Operators of one variable that cost alike form a group, which counts as often as the path through
+ * the step runs it (op_groups.c); recompute.c finds what a backward pass recomputes. op_costs.c
+ * prices one operator in every tuple of its variable, part by part, as columns; choice_costs.c
+ * weights the columns and adds them up to the cost of a choice, a tuple with a ZeRO level;
+ * memory_model.c counts the bytes. edge_kinds.c prices pairs of choices, and to_problem.c hands all
+ * of it on as a pairwise problem. Seconds and bytes are a device's, of the path that
+ * space->weights describes.
  */
 #ifndef SBP_PLANNER_PRICING_PRICING_H
 #define SBP_PLANNER_PRICING_PRICING_H
 
-#include "planner/space/space.h"
 #include "planner/space/group_prices.h"
+#include "planner/space/space.h"
 
 enum { SBP_ZERO_LEVELS = 4, SBP_NO_ROLE = 255 };
 
-/* ---- what is formed again ------------------------------------------------------------------- */
+/* ---- recomputation -------------------------------------------------------------------------- */
 
-/* By operator, what a backward pass does once more of the forward pass. */
-struct sbp_again {
+/* The forward work that a backward pass repeats, by operator. */
+struct sbp_recomputed {
     bool *in_segment;
-    double *compute, *inner; /* (op_count) share of the arithmetic, of collectives inside */
-    uint8_t *boxed;          /* (op_count) bit i: input i is boxed */
+    double *compute, *inner; /* (op_count) share of the arithmetic, of the collectives inside */
+    uint8_t *boxed;          /* (op_count) bit i: input i is boxed again */
     uint8_t *boxed_late;     /* (op_count) bit i: once more, for the weights' gradients */
     uint8_t *enters;         /* (op_count) bit i: input i comes from outside of the segment */
-    bool *boxed_output;
-    bool *left; /* (op_count) its first output is read: attention under selective recompute */
+    bool *boxed_output;      /* (op_count) the output is boxed again */
+    bool *left; /* (op_count) the kept output is read again: attention under selective recompute */
 };
 /* Arrays come out of the arena. E_MEMORY. */
 enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struct sbp_arena *arena,
-                                            struct sbp_again *again) SBP_MUST_USE;
+                                            struct sbp_recomputed *recomputed) SBP_MUST_USE;
 
-/* ---- works ---------------------------------------------------------------------------------- */
+/* ---- groups of operators -------------------------------------------------------------------- */
 
-/* Operators that a variable decides and that cost alike: repeats, put together. */
+/* Operators of one variable that cost alike, mostly the repeats of a layer. */
 struct sbp_op_group {
     int op;                       /* one of them */
-    bool follows;                 /* runs where its input rests */
+    bool follows;                 /* it runs where its input rests */
     uint8_t map[SBP_MAX_ROLES];   /* variable's role -> operator's; SBP_NO_ROLE */
-    unsigned boxed;               /* bit i: boxing of input i is priced here, not with the pair */
-    bool boxed_output;            /* likewise */
-    bool keeps_block, keeps_copy; /* whether it keeps its first input, at rest and gathered */
-    bool keeps_half;              /* of its output, as it leaves it */
-    bool keeps_saved;             /* what it leaves for its backward pass beside operands */
-    unsigned owned; /* bit w: weights that are synchronised and updated here, not by another user */
-    unsigned lent;  /* likewise: others, of a user before it with the same ZeRO levels */
-    unsigned used_again;            /* of the owned ones, those that a user after it reads, too */
+    unsigned boxed;               /* bit i: boxing of input i is priced here, not with the edge */
+    bool boxed_output;            /* likewise of the output */
+    bool keeps_block, keeps_copy; /* it keeps its first input: at rest, gathered */
+    bool keeps_half;              /* it keeps half of its output, as it leaves it */
+    bool keeps_saved;             /* it keeps what it saves beside operands for its backward pass */
+    unsigned owned;      /* bit w: weight w is synchronised and updated here, not by another user */
+    unsigned lent;       /* bit w: an earlier user with the same ZeRO levels owns weight w */
+    unsigned used_again; /* bit w: a later operator reads the owned weight w, too */
     int holders[SBP_MAX_WEIGHTS];   /* stages that hold a weight */
     uint8_t level[SBP_ZERO_LEVELS]; /* ZeRO level of the weights when the variable chooses one */
-    /* Times on the path: forward passes, backward passes for input gradients and for weights', what
-     * is formed again of each part, copies of weights that are gathered or converted, ends of a
+    /* Times on the path: forward passes, backward passes for gradients of inputs and of weights,
+     * recomputations of each part, copies of weights that are gathered or converted, ends of a
      * step. */
     double forward, backward, weight;
-    double again_compute, again_inner, again_boxed[SBP_MAX_INPUTS], again_output;
+    double recomputed_compute, recomputed_inner, recomputed_boxed[SBP_MAX_INPUTS];
+    double recomputed_output;
     double copied, end;
     int sharers; /* readers that may share the input's copy, where it may rest whole; else 1 */
-    double *held, *kept; /* (points) */
+    double *held, *kept; /* (memory stages) operators; micro-batches whose activations are kept */
 };
 
 struct sbp_op_groups {
-    int *first; /* (variable_count + 1) into work: a variable's stand together */
-    struct sbp_op_group *work;
-    int *of; /* (op_count) an operator's */
+    int *first; /* (variable_count + 1) into group: a variable's groups are adjacent */
+    struct sbp_op_group *group;
+    int *of; /* (op_count) an operator's group */
     /* (variable_count) elements x times of gradients that are added up where a variable's tensors
-     * rest whole; elsewhere that is a constant. */
+     * rest whole; elsewhere the additions are part of constant_s. */
     double *added_elements;
-    int *crossing; /* (pieces of the weights) what crosses before a piece where it may rest whole;
-                      -1 */
+    int *crossing; /* (pieces) tensor that crosses before a piece, where it may rest whole; -1 */
     double constant_s;
-    double *constant_bytes; /* (points) */
-    double *kept_bytes; /* (op_count) of it, by the activations of a micro-batch that an operator
-                           keeps; what several keep is the first one's */
-    bool *goes_back;    /* (op_count) its backward pass does something, or hands something on */
-    bool *kept_at_rest; /* (tensor_count) counted where it rests, once for all that read it */
+    double *constant_bytes; /* (memory stages) */
+    double *kept_bytes; /* (op_count) of constant_bytes, the activations of a micro-batch that an
+                           operator keeps; the first of several keepers counts */
+    bool *goes_back;    /* (op_count) its backward pass works, or hands a gradient on */
+    bool *kept_at_rest; /* (tensor_count) counted where it rests, once for all readers */
 };
 
-/* Makes space->groups, and the times of transfers and keeps. Domains must be there. E_MEMORY. */
+/* Makes space->groups and the times of edges. Domains must be there. E_MEMORY. */
 enum sbp_status sbp_pricing_make_groups(struct sbp_space *space) SBP_MUST_USE;
 
-/* ---- what an operator costs in a tuple ------------------------------------------------------- */
+/* ---- costs of an operator in a tuple -------------------------------------------------------- */
 
-/* Parts, of one micro-batch or once a step, on a device; seconds but where said. */
+/* Parts of a cost, of one micro-batch or once a step, on a device; seconds unless said otherwise.
+ */
 enum sbp_column {
     SBP_COLUMN_COMPUTE, /* of the forward pass, like the next two and boxing of inputs */
     SBP_COLUMN_INNER,
     SBP_COLUMN_BOX_OUT,
-    SBP_COLUMN_BACK, /* of the backward pass: gradients of weights, and the rest */
+    SBP_COLUMN_BACK, /* of the backward pass: all but gradients of weights, and these */
     SBP_COLUMN_BACK_WEIGHT,
-    SBP_COLUMN_CONVERT, /* of copies of all weights: at ZeRO levels 0 to 2, and 3 */
+    SBP_COLUMN_CONVERT, /* copies of all weights: at ZeRO levels 0 to 2, at level 3 */
     SBP_COLUMN_GATHER,
-    SBP_COLUMN_REDUCE, /* gradients of owned weights, whole and into shards */
+    SBP_COLUMN_REDUCE, /* gradients of owned weights: reduced whole, into shards */
     SBP_COLUMN_SCATTER,
     SBP_COLUMN_SHARE,        /* updated weights out of shards, levels 1 and 2 */
     SBP_COLUMN_STAGE_BLOCKS, /* sums with other stages: of blocks, of shards */
     SBP_COLUMN_STAGE_SHARDS,
     SBP_COLUMN_LOCAL, /* elements of owned weights: of blocks, of shards */
     SBP_COLUMN_SHARD,
-    SBP_COLUMN_KEPT,   /* bytes of activations, beyond what no choice changes */
+    SBP_COLUMN_KEPT,   /* bytes of activations, beyond those that no choice changes */
     SBP_COLUMN_BOX_IN, /* of each input */
     SBP_COLUMNS = SBP_COLUMN_BOX_IN + SBP_MAX_INPUTS
 };
 
-/* What a work costs in each tuple of its variable. */
+/* Costs of a group in each tuple of its variable. */
 struct sbp_columns {
     const double *of[SBP_COLUMNS]; /* (tuple); NULL: 0 in every tuple */
 };
 
-/* Columns of a work of a variable, out of the arena; scratch may be released at once. E_MEMORY. */
+/* Columns of a variable's group, out of the arena; scratch may be released at once. E_MEMORY. */
 enum sbp_status sbp_pricing_make_columns(const struct sbp_space *space, int variable,
-                                         const struct sbp_op_group *work, struct sbp_arena *arena,
+                                         const struct sbp_op_group *group, struct sbp_arena *arena,
                                          struct sbp_arena *scratch,
                                          struct sbp_columns *columns) SBP_MUST_USE;
 
-/* What is formed again before an operator's backward pass, which reads it, and nobody else counts:
+/* Operands that are recomputed for an operator's backward pass and that no other operator counts:
  * inputs, as bits, and what it saves besides. */
-struct sbp_formed {
+struct sbp_recomputed_operands {
     unsigned inputs;
     bool saved;
 };
-/* Bytes that neither persist nor are kept, at the least: of an operator's operands while it works
- * and while it goes back, and, from the backward pass of the last user of its weights to its own,
- * whole gradients of those that are used again. */
+/* Bytes that neither persist nor are kept, at the least: of an operator's operands while it works,
+ * and while it goes back; and of whole gradients of weights that are used again, from the backward
+ * pass of their last user to its own. */
 struct sbp_at_work {
     double most, back, held;
 };
-/* Of a work in each tuple of its variable: kept (tuple), SBP_COLUMN_KEPT; saved (tuple), bytes kept
- * beside operands beyond an even share, which no choice changes; working (tuple, ZeRO level of its
+/* For each tuple of a group's variable. kept: (tuple), SBP_COLUMN_KEPT; saved: (tuple), bytes kept
+ * beside operands beyond an even share, which no choice changes; working: (tuple, ZeRO level of the
  * weights). E_MEMORY. */
 enum sbp_status sbp_pricing_make_working(const struct sbp_space *space, int variable,
-                                         const struct sbp_op_group *work,
-                                         const struct sbp_formed *formed, struct sbp_arena *scratch,
-                                         double *kept, double *saved,
+                                         const struct sbp_op_group *group,
+                                         const struct sbp_recomputed_operands *recomputed,
+                                         struct sbp_arena *scratch, double *kept, double *saved,
                                          struct sbp_at_work *working) SBP_MUST_USE;
 
-/* Prices all choices of all variables: tuples x levels that may be best. E_MEMORY, SBP_STOPPED. */
+/* Prices all choices of all variables: tuples x ZeRO levels that may be best. E_MEMORY,
+ * SBP_STOPPED. */
 enum sbp_status sbp_pricing_make_choices(struct sbp_space *space) SBP_MUST_USE;
 
-/* A choice's operator in numbers: shapes and factors by the operator's own roles. */
-struct sbp_played {
-    int shape[SBP_MAX_ROLES];
-    struct sbp_factor factor;
-};
-
-/* ---- small parts ---------------------------------------------------------------------------- */
+/* ---- memory and small parts ----------------------------------------------------------------- */
 
 /* Elements of the whole tensor. */
 double sbp_pricing_elements(const struct sbp_space *space, int tensor);
 /* Whether an input is the model's own and arrives as it is wanted, free of charge. */
 bool sbp_pricing_free_input(const struct sbp_space *space, int op, int input);
-/* Whether all of a block is formed again but its inputs and, under selective recompute, halves of
- * what products left. */
+/* Whether a backward pass recomputes all of a block but its inputs and, under selective recompute,
+ * halves of the products' outputs. */
 bool sbp_pricing_recomputes(const struct sbp_space *space);
 bool sbp_pricing_is_attention(enum sbp_op_kind kind);
 /* Whether an operator has a backward pass of its own (costmodel/program/program_backward.c):
@@ -156,23 +156,26 @@ bool sbp_pricing_works_back(const struct sbp_graph *graph, int op);
  * and of shards under a ZeRO level; offloaded states are on the host. */
 double sbp_pricing_state_bytes(const struct sbp_space *space, int level, double local,
                                double shard);
-/* Whether an operator keeps its input because of its tuple: a linear does, as a copy of its own
- * when it is gathered (and not gathered once more for backward) or free, else as the block at rest,
- * which is counted once for all readers. What is formed again it does not keep. */
-bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_again *again, int op,
-                             bool own_copy);
-/* Whether what an operator that decides on itself saves beside its operands is kept, and counted in
- * even shares. */
-bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_again *again, int op);
-/* Whether it is formed again but for half of its output: a product under selective recompute. */
-bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_again *again, int op);
-/* Fills in works->kept_at_rest, of false. E_MEMORY. */
+/* Whether an operator's tuple decides that it keeps its input. A linear does: as a copy of its own
+ * where the input is gathered (and not gathered once more for the backward pass) or free, else as
+ * the block at rest, unless that is counted once for all readers. Recomputed inputs are not kept.
+ */
+bool sbp_pricing_keeps_input(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                             int op, bool own_copy);
+/* Whether an operator that is no follower keeps what it saves beside operands; counted in even
+ * shares. */
+bool sbp_pricing_keeps_saved(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                             int op);
+/* Whether all but half of an output is recomputed: of a product under selective recompute. */
+bool sbp_pricing_keeps_half(const struct sbp_space *space, const struct sbp_recomputed *recomputed,
+                            int op);
+/* Sets groups->kept_at_rest, which is all false. E_MEMORY. */
 enum sbp_status sbp_pricing_find_kept(const struct sbp_space *space, struct sbp_arena *scratch,
                                       bool *kept) SBP_MUST_USE;
-/* What no choice changes: kept_bytes (op_count) of works, and with how often that is kept and the
- * rest, bytes (points); both of zeros. E_MEMORY. */
+/* Bytes that no choice changes: kept_bytes (op_count) of groups, and bytes (memory stages), which
+ * add these up as often as they are kept, and the rest. Both are zeros before. E_MEMORY. */
 enum sbp_status sbp_pricing_sum_constant_bytes(const struct sbp_space *space,
-                                               const struct sbp_again *again,
+                                               const struct sbp_recomputed *recomputed,
                                                struct sbp_arena *scratch, double *kept_bytes,
                                                double *bytes) SBP_MUST_USE;
 

@@ -6,7 +6,7 @@
 #include "planner/pricing/pricing.h"
 #include "planner/pricing/price_cache.h"
 
-/* What follows its input chooses nothing but the ZeRO level of its weights. */
+/* A follower chooses nothing but the ZeRO level of its weights. */
 static bool gives_zero_alone(const struct sbp_fix *fix)
 {
     bool alone = !fix->rests && fix->zero != SBP_ANY;
@@ -33,22 +33,22 @@ static enum sbp_status check_fixes(const struct sbp_space *space, struct sbp_dia
     return SBP_OK;
 }
 
-/* Roles and rests that are given together must go together. */
+/* Checks that an operator's fixed roles can leave its output in the fixed rest. */
 static enum sbp_status check_rests(const struct sbp_space *space, struct sbp_diag *diag)
 {
-    for (int k = 0; k < space->keep_count; k++) {
-        const struct sbp_keep *keep = &space->keep[k];
-        const int rests = space->variable[keep->rest_variable].choice_count;
-        bool found = sbp_space_rest_fix(space, keep->rest_variable) == NULL;
-        const int choices = space->variable[keep->op_variable].choice_count;
+    for (int k = 0; k < space->output_edge_count; k++) {
+        const struct sbp_output_edge *edge = &space->output_edge[k];
+        const int rests = space->variable[edge->rest_variable].choice_count;
+        bool found = sbp_space_rest_fix(space, edge->rest_variable) == NULL;
+        const int choices = space->variable[edge->op_variable].choice_count;
         for (int c = 0; c < choices && !found; c++)
             for (int r = 0; r < rests && !found; r++)
-                found = sbp_pricing_can_rest(space, keep, c, r);
+                found = sbp_pricing_can_rest(space, edge, c, r);
         if (!found)
             return sbp_fail(diag, SBP_E_INPUT,
                             "fix: %s: its output cannot rest like this: splits stay or rest B, "
                             "partial sums rest split, B or P, what is whole rests B or split",
-                            space->graph->op[keep->op].name);
+                            space->graph->op[edge->op].name);
     }
     return SBP_OK;
 }
@@ -67,8 +67,8 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     const struct sbp_graph *graph = space->graph;
     const int ops = graph->op_count;
     space->variable = SBP_NEW(&space->arena, struct sbp_space_variable, 2 * ops + 2);
-    space->transfer = SBP_NEW(&space->arena, struct sbp_transfer, SBP_MAX_INPUTS * ops + 1);
-    space->keep = SBP_NEW(&space->arena, struct sbp_keep, ops + 1);
+    space->input_edge = SBP_NEW(&space->arena, struct sbp_input_edge, SBP_MAX_INPUTS * ops + 1);
+    space->output_edge = SBP_NEW(&space->arena, struct sbp_output_edge, ops + 1);
     space->op_variable = SBP_NEW(&space->arena, int, ops + 1);
     space->slot = SBP_NEW(&space->arena, int, graph->tensor_count + 1);
     space->class_limit = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
@@ -76,7 +76,7 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     uint8_t *roles = SBP_NEW(&space->arena, uint8_t, (ops + 1) * SBP_MAX_ROLES);
     maker->row_linear = SBP_NEW(&space->arena, bool, ops + 1);
     maker->unlimited = SBP_NEW(&space->arena, struct sbp_class_limit, graph->class_count + 1);
-    if (space->variable == NULL || space->transfer == NULL || space->keep == NULL ||
+    if (space->variable == NULL || space->input_edge == NULL || space->output_edge == NULL ||
         space->op_variable == NULL || space->slot == NULL || space->class_limit == NULL ||
         space->shapes == NULL || roles == NULL || maker->row_linear == NULL ||
         maker->unlimited == NULL)
@@ -89,7 +89,7 @@ static enum sbp_status allocate(struct sbp_space_maker *maker,
     return SBP_OK;
 }
 
-/* A store serves a space that nothing narrows. */
+/* Whether nothing narrows the space, so that the cache may serve it. */
 static bool is_whole(const struct sbp_space_maker *maker)
 {
     const struct sbp_space *space = maker->space;
@@ -116,7 +116,8 @@ static void share_limits(struct sbp_space *space, int site_tensor, int tensor)
     }
 }
 
-/* Repeats are split as their sites are, by whose classes tuples are judged. */
+/* Repeats are split like their sites, whose classes decide which tuples are legal: the sites'
+ * limits become those of all repeats. */
 static void limit_sites(struct sbp_space *space)
 {
     const struct sbp_graph *graph = space->graph;
@@ -158,9 +159,8 @@ static enum sbp_status build(struct sbp_space_maker *maker,
     return space->is_refuted ? SBP_OK : check_rests(space, maker->diag);
 }
 
-/* The weights that a request asks for, or the longest path's; of communication the mean over
- * stages.
- */
+/* Sets the request's weights, or those of the longest path; for communication the mean over
+ * stages. */
 static enum sbp_status choose_view(struct sbp_space *space, struct sbp_diag *diag)
 {
     if (space->request->weights != NULL && space->request->asked.objective == SBP_STEP_TIME) {

@@ -1,11 +1,11 @@
-/* The space as a pairwise problem: a variable for each of its own, costs of choices and of pairs.
- */
+/* A space as a pairwise problem: a variable for each of its variables, and costs of choices and of
+ * pairs. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "planner/pricing/edge_tables.h"
 
-/* A stage a point of time: memory is that of its devices. */
+/* A point of time stands for a memory stage, whose devices hold the memory. */
 static enum sbp_status make_points(const struct sbp_space *space, struct sbp_interval **points)
 {
     const int count = space->weights->memory_stages;
@@ -15,7 +15,7 @@ static enum sbp_status make_points(const struct sbp_space *space, struct sbp_int
     return *points == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* What no choice changes counts with the first operator's. */
+/* Fills in a variable's costs and bytes; the first operator also bears the constant ones. */
 static void fill_unary(const struct sbp_space *space, int variable, bool is_first,
                        struct sbp_variable *out)
 {
@@ -30,7 +30,8 @@ static void fill_unary(const struct sbp_space *space, int variable, bool is_firs
                 (is_first ? sbp_pricing_constant_bytes(space, point) : 0);
 }
 
-/* A rest does where operators with weights, such as norms, run in it. */
+/* Whether a variable's choices take memory. A rest does where operators with weights, such as
+ * norms, run in it. */
 static bool takes_memory(const struct sbp_space *space, int variable)
 {
     for (int point = 0; point < space->weights->memory_stages; point++)
@@ -66,11 +67,11 @@ static void add_to(double *cell, double cost)
     *cell = *cell >= SBP_FORBIDDEN || cost >= SBP_FORBIDDEN ? SBP_FORBIDDEN : *cell + cost;
 }
 
-/* An operator fed by itself (a repeated block's last by the next one's): a unary cost. */
+/* A loop (the last operator of a repeated block feeds the first of the next) is a unary cost. */
 static void add_loop(const struct sbp_space *space, const struct sbp_space_edge *edge,
                      struct sbp_problem *problem)
 {
-    const int variable = edge->pair.from.variable;
+    const int variable = edge->ends.from.variable;
     const struct sbp_space_variable *v = &space->variable[variable];
     for (int c = 0; c < v->choice_count; c++)
         add_to(&problem->variable[variable].cost[c],
@@ -80,7 +81,7 @@ static void add_loop(const struct sbp_space *space, const struct sbp_space_edge 
 static enum sbp_status add_edge(const struct sbp_space *space, const struct sbp_space_edge *edge,
                                 struct sbp_problem *problem)
 {
-    const int a = edge->pair.from.variable, b = edge->pair.to.variable;
+    const int a = edge->ends.from.variable, b = edge->ends.to.variable;
     const struct sbp_space_variable *from = &space->variable[a], *to = &space->variable[b];
     const size_t rows = (size_t)from->choice_count, columns = (size_t)to->choice_count;
     bool transposed = false;
@@ -115,8 +116,8 @@ enum sbp_status sbp_pricing_problem(const struct sbp_space *space, double capaci
                                     struct sbp_problem *problem, struct sbp_diag *diag)
 {
     struct sbp_interval *points = NULL;
-    enum sbp_status status =
-        sbp_problem_init(problem, space->variable_count, space->transfer_count + space->keep_count);
+    enum sbp_status status = sbp_problem_init(problem, space->variable_count,
+                                              space->input_edge_count + space->output_edge_count);
     if (status == SBP_OK) {
         problem->capacity = capacity_bytes;
         status = make_points(space, &points);

@@ -6,26 +6,26 @@
 #include "costmodel/program/stages.h"
 #include "planner/pricing/pricing.h"
 
-/* Bytes of a variable, with activations that it has kept and without; of a work, with what its
- * variable needs besides while it is done. */
+/* Bytes of a variable with the activations that it keeps and without; of a group, together with
+ * the working memory of its operators. */
 struct sbp_need {
     double all, persists;
 };
 
-/* ---- what is formed again ------------------------------------------------------------------- */
+/* ---- recomputed activations ----------------------------------------------------------------- */
 
 /* One call of sbp_working_init. */
 struct maker {
     struct sbp_working *working;
     const struct sbp_space *space;
     struct sbp_arena *arena, scratch;
-    int *segment;              /* (op_count) its first operator, -1: none */
-    bool *crosses;             /* (tensor_count) read beside its segment, or written over */
-    int *seen;                 /* (tensor_count) operator + 1 that it was counted for last */
-    struct sbp_formed *formed; /* (work) by all of its operators */
+    int *segment;  /* (op_count) its first operator, -1: none */
+    bool *crosses; /* (tensor_count) read outside of its segment, or overwritten */
+    int *seen;     /* (tensor_count) the last operator that it was counted for, + 1 */
+    struct sbp_recomputed_operands *recomputed; /* (group) common to all of its operators */
 };
 
-/* Segments of full recomputation, and tensors that do not come and go with theirs. */
+/* Finds segments of full recomputation, and tensors that live longer than theirs. */
 static enum sbp_status find_segments(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
@@ -49,8 +49,9 @@ static enum sbp_status find_segments(struct maker *m)
     return SBP_OK;
 }
 
-/* Of an operator in a segment: inputs that come and go with it, and are read on the way back. */
-static unsigned formed_inputs(const struct maker *m, int op, const struct sbp_op_kept *kept)
+/* Inputs of a segment's operator, as bits, that live as long as the segment and that its backward
+ * pass reads. */
+static unsigned recomputed_inputs(const struct maker *m, int op, const struct sbp_op_kept *kept)
 {
     const struct sbp_op_node *node = &m->space->graph->op[op];
     unsigned inputs = 0;
@@ -69,20 +70,20 @@ static struct sbp_op_kept kept_of(const struct maker *m, int op)
     return sbp_op_kept(m->space->graph, op, &whole);
 }
 
-/* What an operator finds formed again, and leaves to those after it, whose backward pass is first;
- * regather brings inputs when they are read. */
-static void note_formed(struct maker *m, int op)
+/* Notes the operands that are recomputed for an operator and for those after it, whose backward
+ * pass comes first; with regather, inputs come when they are read. */
+static void note_recomputed(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
-    struct sbp_formed *const formed = &m->formed[space->groups->of[op]];
+    struct sbp_recomputed_operands *const recomputed = &m->recomputed[space->groups->of[op]];
     const struct sbp_op_kept kept = kept_of(m, op);
     if (m->segment[op] < 0 || space->parallel->regather)
-        *formed = (struct sbp_formed){0};
-    formed->inputs &= formed_inputs(m, op, &kept);
+        *recomputed = (struct sbp_recomputed_operands){0};
+    recomputed->inputs &= recomputed_inputs(m, op, &kept);
 }
 
-/* Bytes, at the least, that operators of the segment before this one read later. */
-static double formed_before(struct maker *m, int op)
+/* Bytes, at the least, that earlier operators of the segment read later. */
+static double recomputed_before(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_graph *graph = space->graph;
@@ -93,7 +94,7 @@ static double formed_before(struct maker *m, int op)
     for (int before = m->segment[op]; before >= 0 && before < op; before++) {
         const struct sbp_op_node *node = &graph->op[before];
         const struct sbp_op_kept kept = kept_of(m, before);
-        const unsigned inputs = formed_inputs(m, before, &kept);
+        const unsigned inputs = recomputed_inputs(m, before, &kept);
         if (!node->entry->follows)
             sum += kept.elements * bytes + kept.bytes / (double)space->mesh->devices;
         for (int i = 0; i < node->input_count; i++)
@@ -105,8 +106,8 @@ static double formed_before(struct maker *m, int op)
     return sum;
 }
 
-/* What enters a segment forms it again; what readers do not read in their backward pass, too, is
- * gone then, before any of them goes back. */
+/* A tensor that enters a segment serves to recompute it. If its readers do not read it in their
+ * backward pass, too, it is gone before any of them goes back. */
 static void find_spent(struct maker *m)
 {
     const struct sbp_graph *graph = m->space->graph;
@@ -125,30 +126,30 @@ static void find_spent(struct maker *m)
     }
 }
 
-static enum sbp_status find_formed(struct maker *m)
+static enum sbp_status find_recomputed(struct maker *m)
 {
     const struct sbp_space *space = m->space;
-    const int works = space->groups->first[space->variable_count];
+    const int groups = space->groups->first[space->variable_count];
     if (!sbp_pricing_recomputes(space))
         return SBP_OK;
     SBP_TRY(find_segments(m));
     find_spent(m);
     if (space->parallel->recompute != SBP_RECOMPUTE_FULL)
         return SBP_OK;
-    for (int w = 0; w < works; w++)
-        m->formed[w] = (struct sbp_formed){.inputs = ~0u, .saved = true};
+    for (int w = 0; w < groups; w++)
+        m->recomputed[w] = (struct sbp_recomputed_operands){.inputs = ~0u, .saved = true};
     for (int op = 0; op < space->graph->op_count; op++) {
-        note_formed(m, op);
+        note_recomputed(m, op);
         if (!space->parallel->regather)
-            m->working->formed[op] = formed_before(m, op);
+            m->working->recomputed[op] = recomputed_before(m, op);
     }
     return SBP_OK;
 }
 
-/* ---- what is held meanwhile ----------------------------------------------------------------- */
+/* ---- gradients and chunks that are held meanwhile ------------------------------------------- */
 
-/* Operators before the last user of a weight, and after the first one, which has its gradients
- * whole, go back while what the last one gave lies there. */
+/* While the operators between the first and the last user of a weight go back, the whole gradient
+ * of the last user waits for the first one. */
 static enum sbp_status find_holders(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -163,19 +164,19 @@ static enum sbp_status find_holders(struct maker *m)
             for (int w = 0; w < space->graph->op[op].weight_count; w++)
                 last[space->graph->op[op].weight[w]] = op;
         for (int op = weights->first[piece]; op < weights->first[piece + 1]; op++) {
-            const int work = space->groups->of[op];
+            const int group = space->groups->of[op];
             for (int w = 0; w < space->graph->op[op].weight_count; w++)
                 for (int between = op + 1; between < last[space->graph->op[op].weight[w]] &&
-                                           (space->groups->work[work].used_again >> w & 1) != 0;
+                                           (space->groups->group[group].used_again >> w & 1) != 0;
                      between++)
-                    if (space->groups->work[space->groups->of[between]].lent == 0)
-                        m->working->holder[between] = work;
+                    if (space->groups->group[space->groups->of[between]].lent == 0)
+                        m->working->holder[between] = group;
         }
     }
     return SBP_OK;
 }
 
-/* Activations of a chunk's micro-batch that no choice changes. */
+/* Bytes of a micro-batch's activations in a piece that no choice changes. */
 static double kept_of_piece(const struct sbp_space *space, int piece)
 {
     double bytes = 0;
@@ -184,8 +185,8 @@ static double kept_of_piece(const struct sbp_space *space, int piece)
     return bytes;
 }
 
-/* Of the moments at which a piece works the one when most is kept, as far as no choice changes it:
- * any of them bounds what is needed. */
+/* For each piece, picks the moment of its work at which most is kept, as far as no choice changes
+ * it; every moment bounds the need. */
 static enum sbp_status find_beside(struct maker *m)
 {
     const struct sbp_space *space = m->space;
@@ -213,25 +214,25 @@ static enum sbp_status find_beside(struct maker *m)
 
 /* ---- by choice ------------------------------------------------------------------------------ */
 
-static enum sbp_status count_work(struct maker *m, int variable, int work)
+static enum sbp_status count_group(struct maker *m, int variable, int group)
 {
     const struct sbp_space *space = m->space;
     const struct sbp_space_variable *v = &space->variable[variable];
-    const struct sbp_op_group *counted = &space->groups->work[work];
+    const struct sbp_op_group *counted = &space->groups->group[group];
     const size_t choices = (size_t)v->choice_count, tuples = (size_t)v->tuple_count;
     const struct sbp_arena_mark mark = sbp_arena_mark(&m->scratch);
     double *const kept = SBP_TAKE(&m->scratch, double, tuples);
     double *const saved = SBP_TAKE(&m->scratch, double, tuples);
     struct sbp_at_work *const working =
         SBP_TAKE(&m->scratch, struct sbp_at_work, tuples * SBP_ZERO_LEVELS);
-    double *const own = m->working->own[work] = SBP_TAKE(m->arena, double, choices);
-    double *const back = m->working->back[work] = SBP_TAKE(m->arena, double, choices);
-    double *const held = m->working->held[work] = SBP_TAKE(m->arena, double, choices);
+    double *const own = m->working->own[group] = SBP_TAKE(m->arena, double, choices);
+    double *const back = m->working->back[group] = SBP_TAKE(m->arena, double, choices);
+    double *const held = m->working->held[group] = SBP_TAKE(m->arena, double, choices);
     if (kept == NULL || saved == NULL || working == NULL || own == NULL || back == NULL ||
         held == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(sbp_pricing_make_working(space, variable, counted, &m->formed[work], &m->scratch, kept,
-                                     saved, working));
+    SBP_TRY(sbp_pricing_make_working(space, variable, counted, &m->recomputed[group], &m->scratch,
+                                     kept, saved, working));
     for (int c = 0; c < v->choice_count; c++) {
         const struct sbp_at_work *at_work =
             &working[v->tuple[c] * SBP_ZERO_LEVELS + counted->level[v->zero[c]]];
@@ -249,7 +250,7 @@ static enum sbp_status count_work(struct maker *m, int variable, int work)
     return SBP_OK;
 }
 
-static enum sbp_status count_works(struct maker *m)
+static enum sbp_status count_groups(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     for (int v = 0; v < space->variable_count; v++) {
@@ -261,7 +262,7 @@ static enum sbp_status count_works(struct maker *m)
         if (m->working->kept[v] == NULL || m->working->saved[v] == NULL)
             return SBP_E_MEMORY;
         for (int w = space->groups->first[v]; w < space->groups->first[v + 1]; w++)
-            SBP_TRY(count_work(m, v, w));
+            SBP_TRY(count_group(m, v, w));
     }
     return SBP_OK;
 }
@@ -270,40 +271,40 @@ static enum sbp_status make(struct maker *m)
 {
     const struct sbp_space *space = m->space;
     struct sbp_working *const working = m->working;
-    const int works = space->groups->first[space->variable_count];
-    working->formed = SBP_NEW(m->arena, double, space->graph->op_count);
+    const int groups = space->groups->first[space->variable_count];
+    working->recomputed = SBP_NEW(m->arena, double, space->graph->op_count);
     working->entered = SBP_NEW(m->arena, double, space->graph->op_count);
     working->spent = SBP_NEW(m->arena, double, space->graph->op_count);
     working->kept = SBP_NEW(m->arena, double *, space->variable_count);
     working->saved = SBP_NEW(m->arena, double *, space->variable_count);
-    working->own = SBP_NEW(m->arena, double *, works);
-    working->back = SBP_NEW(m->arena, double *, works);
-    working->held = SBP_NEW(m->arena, double *, works);
+    working->own = SBP_NEW(m->arena, double *, groups);
+    working->back = SBP_NEW(m->arena, double *, groups);
+    working->held = SBP_NEW(m->arena, double *, groups);
     working->beside =
         SBP_NEW(m->arena, double, (size_t)space->weights->pieces *(size_t)space->parallel->chunks);
     working->holder = SBP_NEW(m->arena, int, space->graph->op_count);
     working->need = SBP_NEW(m->arena, struct sbp_need, space->variable_count);
-    working->need_at_work = SBP_NEW(m->arena, struct sbp_need, works);
-    working->need_going_back = SBP_NEW(m->arena, struct sbp_need, works);
-    working->need_held = SBP_NEW(m->arena, struct sbp_need, works);
-    working->removed = SBP_NEW(m->arena, double, works);
+    working->need_at_work = SBP_NEW(m->arena, struct sbp_need, groups);
+    working->need_going_back = SBP_NEW(m->arena, struct sbp_need, groups);
+    working->need_held = SBP_NEW(m->arena, struct sbp_need, groups);
+    working->removed = SBP_NEW(m->arena, double, groups);
     working->gone = SBP_NEW(m->arena, double, space->variable_count);
     m->segment = SBP_NEW(&m->scratch, int, space->graph->op_count);
     m->crosses = SBP_NEW(&m->scratch, bool, space->graph->tensor_count);
     m->seen = SBP_NEW(&m->scratch, int, space->graph->tensor_count);
-    m->formed = SBP_NEW(&m->scratch, struct sbp_formed, works);
-    if (working->formed == NULL || working->entered == NULL || working->spent == NULL ||
+    m->recomputed = SBP_NEW(&m->scratch, struct sbp_recomputed_operands, groups);
+    if (working->recomputed == NULL || working->entered == NULL || working->spent == NULL ||
         working->kept == NULL || working->saved == NULL || working->own == NULL ||
         working->back == NULL || working->held == NULL || working->beside == NULL ||
         working->holder == NULL || working->need == NULL || working->need_at_work == NULL ||
         working->need_going_back == NULL || working->need_held == NULL ||
         working->removed == NULL || working->gone == NULL || m->segment == NULL ||
-        m->crosses == NULL || m->seen == NULL || m->formed == NULL)
+        m->crosses == NULL || m->seen == NULL || m->recomputed == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(find_formed(m));
+    SBP_TRY(find_recomputed(m));
     SBP_TRY(find_holders(m));
     SBP_TRY(find_beside(m));
-    return count_works(m);
+    return count_groups(m);
 }
 
 enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_space *space,
@@ -318,10 +319,10 @@ enum sbp_status sbp_working_init(struct sbp_working *working, const struct sbp_s
 
 double sbp_working_own(const struct sbp_working *w, int variable, int choice)
 {
-    const struct sbp_op_groups *works = w->space->groups;
+    const struct sbp_op_groups *groups = w->space->groups;
     double most = 0;
-    for (int work = works->first[variable]; work < works->first[variable + 1]; work++)
-        most = fmax(most, w->own[work][choice]);
+    for (int group = groups->first[variable]; group < groups->first[variable + 1]; group++)
+        most = fmax(most, w->own[group][choice]);
     return most;
 }
 
@@ -332,97 +333,98 @@ static double part_of(struct sbp_need need, double gone)
     return (1 - gone) * need.all + gone * need.persists;
 }
 
-/* Takes an operator's activations of a micro-batch away. How much of what a variable keeps that is
- * depends on its choice: no more than the share of the work of which most is gone. Returns the
- * bytes. */
-static double take_away(const struct sbp_working *w, int op, int point, double micro_batches)
+/* Takes an operator's activations of some micro-batches away and returns their bytes. A choice
+ * decides how much of what its variable keeps is the operator's: no more than the share of the
+ * group of which most is gone. */
+static double take_away(const struct sbp_working *w, int op, int stage, double micro_batches)
 {
     const struct sbp_space *space = w->space;
-    const int v = sbp_space_decider(space, op), work = space->groups->of[op];
-    const double kept = space->groups->work[work].kept[point], before = w->gone[v];
-    w->removed[work] += micro_batches;
+    const int v = sbp_space_decider(space, op), group = space->groups->of[op];
+    const double kept = space->groups->group[group].kept[stage], before = w->gone[v];
+    w->removed[group] += micro_batches;
     if (kept > 0)
-        w->gone[v] = fmin(1, fmax(before, w->removed[work] / kept));
+        w->gone[v] = fmin(1, fmax(before, w->removed[group] / kept));
     return micro_batches * space->groups->kept_bytes[op] +
            (w->gone[v] - before) * (w->need[v].all - w->need[v].persists);
 }
 
-/* What an operator and the holder of gradients need while it goes back, in place of what is needed
- * of them. Nothing where it is the same variable's, whose operators lie beside it. */
+/* Additional bytes of an operator and of the holder of gradients while the operator goes back,
+ * over those of their variables. 0 where both belong to one variable, whose operators lie beside
+ * it. */
 static double more_going_back(const struct sbp_working *w, int op)
 {
     const struct sbp_space *space = w->space;
-    const int v = sbp_space_decider(space, op), work = space->groups->of[op],
+    const int v = sbp_space_decider(space, op), group = space->groups->of[op],
               holder = w->holder[op];
-    const int of = holder < 0 ? v : sbp_space_decider(space, space->groups->work[holder].op);
+    const int of = holder < 0 ? v : sbp_space_decider(space, space->groups->group[holder].op);
     if (of == v)
         return 0;
-    return part_of(w->need_going_back[work], w->gone[v]) - part_of(w->need[v], w->gone[v]) +
+    return part_of(w->need_going_back[group], w->gone[v]) - part_of(w->need[v], w->gone[v]) +
            part_of(w->need_held[holder], w->gone[of]) - part_of(w->need[of], w->gone[of]);
 }
 
-/* A stage of several chunks keeps less of the others while this one works than it may at a time. Of
- * some it may keep more, which counts as far as no choice changes it. */
-static double kept_less(const struct sbp_working *w, int piece, int point)
+/* Bytes that a stage of several chunks keeps less while one of them works than it may keep at
+ * other times. It may keep more of some chunks, which counts as far as no choice changes it. */
+static double kept_less(const struct sbp_working *w, int piece, int stage)
 {
     const struct sbp_space *space = w->space;
     const struct sbp_path_weights *weights = space->weights;
     const int stages = (int)space->parallel->pipeline, chunks = (int)space->parallel->chunks;
     double bytes = 0;
     for (int chunk = 0; chunk < chunks && chunks > 1; chunk++) {
-        const int other = chunk * stages + weights->stage[point];
+        const int other = chunk * stages + weights->stage[stage];
         for (int op = weights->first[other]; op < weights->first[other + 1]; op++)
-            bytes += take_away(w, op, point, weights->kept[op] - w->beside[piece * chunks + chunk]);
+            bytes += take_away(w, op, stage, weights->kept[op] - w->beside[piece * chunks + chunk]);
     }
     return bytes;
 }
 
-/* While the operators of a piece work: when one goes back, those after it have gone back, and need
- * not keep anything of that micro-batch any more. */
-static double most_of_piece(const struct sbp_working *w, int piece, int point, double total)
+/* The most bytes while the operators of a piece go back: those after the working one have gone
+ * back already and keep nothing of that micro-batch any more. */
+static double most_of_piece(const struct sbp_working *w, int piece, int stage, double total)
 {
     const struct sbp_space *space = w->space;
     const struct sbp_path_weights *weights = space->weights;
     const int first = weights->first[piece], end = weights->first[piece + 1];
     double left = total, most = 0;
-    for (int work = 0; work < space->groups->first[space->variable_count]; work++)
-        w->removed[work] = 0;
+    for (int group = 0; group < space->groups->first[space->variable_count]; group++)
+        w->removed[group] = 0;
     for (int v = 0; v < space->variable_count; v++)
         w->gone[v] = 0;
-    left -= kept_less(w, piece, point);
+    left -= kept_less(w, piece, stage);
     for (int op = end - 1; op >= first; op--) {
-        const int v = sbp_space_decider(space, op), work = space->groups->of[op];
+        const int v = sbp_space_decider(space, op), group = space->groups->of[op];
         left -= w->spent[op];
         const double at_work =
-            part_of(w->need_at_work[work], w->gone[v]) - part_of(w->need[v], w->gone[v]);
-        most = fmax(most, left + fmax(at_work, more_going_back(w, op)) + w->formed[op]);
-        left -= take_away(w, op, point, 1) - w->entered[op];
+            part_of(w->need_at_work[group], w->gone[v]) - part_of(w->need[v], w->gone[v]);
+        most = fmax(most, left + fmax(at_work, more_going_back(w, op)) + w->recomputed[op]);
+        left -= take_away(w, op, stage, 1) - w->entered[op];
     }
     return most;
 }
 
-/* By what is needed. */
-static double most_at(const struct sbp_working *w, int point)
+/* The most bytes in a memory stage, by w->need. */
+static double most_at(const struct sbp_working *w, int stage)
 {
     const struct sbp_space *space = w->space;
     const struct sbp_path_weights *weights = space->weights;
-    double total = sbp_pricing_constant_bytes(space, point);
+    double total = sbp_pricing_constant_bytes(space, stage);
     for (int v = 0; v < space->variable_count; v++)
         total += w->need[v].all;
     double most = total;
     for (int piece = 0; piece < weights->pieces; piece++)
         if (weights->first[piece] < weights->first[piece + 1] &&
-            weights->point[weights->first[piece]] == point)
-            most = fmax(most, most_of_piece(w, piece, point, total));
+            weights->point[weights->first[piece]] == stage)
+            most = fmax(most, most_of_piece(w, piece, stage, total));
     return most;
 }
 
-static struct sbp_need need_of(const struct sbp_working *w, int variable, int choice, int point)
+static struct sbp_need need_of(const struct sbp_working *w, int variable, int choice, int stage)
 {
     const size_t choices = (size_t)w->space->variable[variable].choice_count;
-    const size_t at = (size_t)point * choices + (size_t)choice;
+    const size_t at = (size_t)stage * choices + (size_t)choice;
     const double all =
-        sbp_space_unary_bytes(w->space, variable, choice, point) + w->saved[variable][at];
+        sbp_space_unary_bytes(w->space, variable, choice, stage) + w->saved[variable][at];
     return (struct sbp_need){all, all - w->kept[variable][at]};
 }
 
@@ -437,24 +439,25 @@ static void lower(struct sbp_need *least, struct sbp_need need)
     least->persists = fmin(least->persists, need.persists);
 }
 
-/* Of each by itself, as what stands between all and what persists is never less than between the
- * least of either. */
-static void find_least(struct sbp_working *w, int variable, int point, const int *only)
+/* Finds the least need of a variable. Both fields are minimised by themselves: the gap between
+ * them is never less than the gap between the least of either. */
+static void find_least(struct sbp_working *w, int variable, int stage, const int *only)
 {
     const struct sbp_space *space = w->space;
     const int first = space->groups->first[variable], end = space->groups->first[variable + 1];
     w->need[variable] = (struct sbp_need){INFINITY, INFINITY};
-    for (int work = first; work < end; work++)
-        w->need_at_work[work] = w->need_going_back[work] = w->need_held[work] = w->need[variable];
+    for (int group = first; group < end; group++)
+        w->need_at_work[group] = w->need_going_back[group] = w->need_held[group] =
+            w->need[variable];
     const int from = only != NULL ? only[variable] : 0;
     const int to = only != NULL ? from + 1 : space->variable[variable].choice_count;
     for (int c = from; c < to; c++) {
-        const struct sbp_need need = need_of(w, variable, c, point);
+        const struct sbp_need need = need_of(w, variable, c, stage);
         lower(&w->need[variable], need);
-        for (int work = first; work < end; work++) {
-            lower(&w->need_at_work[work], with(need, w->own[work][c]));
-            lower(&w->need_going_back[work], with(need, w->back[work][c]));
-            lower(&w->need_held[work], with(need, w->held[work][c]));
+        for (int group = first; group < end; group++) {
+            lower(&w->need_at_work[group], with(need, w->own[group][c]));
+            lower(&w->need_going_back[group], with(need, w->back[group][c]));
+            lower(&w->need_held[group], with(need, w->held[group][c]));
         }
     }
 }
@@ -462,10 +465,10 @@ static void find_least(struct sbp_working *w, int variable, int point, const int
 double sbp_working_least(struct sbp_working *w, const int *only)
 {
     double most = 0;
-    for (int point = 0; point < w->space->weights->memory_stages; point++) {
+    for (int stage = 0; stage < w->space->weights->memory_stages; stage++) {
         for (int v = 0; v < w->space->variable_count; v++)
-            find_least(w, v, point, only);
-        most = fmax(most, most_at(w, point));
+            find_least(w, v, stage, only);
+        most = fmax(most, most_at(w, stage));
     }
     return most;
 }

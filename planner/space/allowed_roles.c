@@ -1,12 +1,11 @@
-/* What a variable may play: roles that the space knows, rests that operators and their readers go
- * with, what a request fixes, and the last resorts where sizes leave nothing else.
- */
+/* The roles that a variable may play: those of its space, those that go on with partial sums,
+ * those that a request fixes, and last resorts where sizes leave nothing else. */
 #include <string.h>
 
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
 
-/* ---- what a request asks for ---------------------------------------------------------------- */
+/* ---- the request's fixes -------------------------------------------------------------------- */
 
 const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
 {
@@ -18,16 +17,16 @@ const struct sbp_fix *sbp_space_fix(const struct sbp_space *space, int op)
 
 const struct sbp_fix *sbp_space_rest_fix(const struct sbp_space *space, int variable)
 {
-    const struct sbp_list *keeps = &space->links.keeps;
-    for (int k = keeps->first[variable]; k >= 0; k = keeps->next[k]) {
-        const struct sbp_fix *fix = sbp_space_fix(space, space->keep[k].op);
+    const struct sbp_list *outputs = &space->links.output_edges;
+    for (int k = outputs->first[variable]; k >= 0; k = outputs->next[k]) {
+        const struct sbp_fix *fix = sbp_space_fix(space, space->output_edge[k].op);
         if (fix != NULL && fix->rests)
             return fix;
     }
     return NULL;
 }
 
-/* An operator's own roles that a fix asks for; bit r for role r. */
+/* The operator's own roles that a fix names; bit r for role r. */
 static unsigned fixed_roles(const struct sbp_space *space, int op)
 {
     const struct sbp_fix *fix = sbp_space_fix(space, space->graph->op[op].site);
@@ -77,7 +76,7 @@ bool sbp_space_query_roles(const struct sbp_op_node *node, int *head, int *query
     return node->kind == SBP_OP_GROUPED_ATTENTION;
 }
 
-/* Roles of a variable that all its operators have and a rule takes. */
+/* Roles of a variable that a rule allows for all its operators. */
 static unsigned common_roles(const struct sbp_space *space, int variable,
                              bool (*takes)(const struct sbp_op_entry *entry, int role))
 {
@@ -121,33 +120,32 @@ static bool follows_in(const struct sbp_op_entry *entry, struct sbp_state state)
     return false;
 }
 
-/* Whether a variable's operators may leave what rests in `slot` in a state. */
+/* Whether the operators before a slot may leave its tensor in a kind of state. */
 static bool is_left_in(const struct sbp_space *space, int slot, enum sbp_kind kind)
 {
-    const struct sbp_list *keeps = &space->links.keeps;
-    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k]) {
-        const struct sbp_keep *keep = &space->keep[k];
-        const struct sbp_space_variable *v = &space->variable[keep->op_variable];
+    const struct sbp_list *outputs = &space->links.output_edges;
+    for (int k = outputs->first[slot]; k >= 0; k = outputs->next[k]) {
+        const struct sbp_output_edge *edge = &space->output_edge[k];
+        const struct sbp_space_variable *v = &space->variable[edge->op_variable];
         for (int r = 0; r < v->role_count; r++)
-            if (v->allowed >> r & 1 && sbp_space_output_state(space, keep->op, r).kind == kind)
+            if (v->allowed >> r & 1 && sbp_space_output_state(space, edge->op, r).kind == kind)
                 return true;
     }
     return false;
 }
 
-/* Whether a reader may take partial sums in a role of its space or one that a fix asks for. */
+/* Whether a reader of a slot may take partial sums, in a role of its space or of a fix. */
 static bool is_read_partial(const struct sbp_space *space, int slot)
 {
     const struct sbp_list *readers = &space->links.readers;
     for (int i = readers->first[slot]; i >= 0; i = readers->next[i]) {
-        const struct sbp_transfer *transfer = &space->transfer[i];
-        const struct sbp_space_variable *v = &space->variable[transfer->to];
-        const struct sbp_op_entry *entry = sbp_space_entry(space->graph, transfer->op);
+        const struct sbp_input_edge *edge = &space->input_edge[i];
+        const struct sbp_space_variable *v = &space->variable[edge->to];
+        const struct sbp_op_entry *entry = sbp_space_entry(space->graph, edge->op);
         for (int r = 0; r < v->role_count; r++)
             if (v->allowed >> r & 1 &&
-                entry->role[space->op_role[transfer->op][r]].input[transfer->input].kind ==
-                    SBP_PARTIAL &&
-                !goes_on(space, transfer->op, space->op_role[transfer->op][r]))
+                entry->role[space->op_role[edge->op][r]].input[edge->input].kind == SBP_PARTIAL &&
+                !goes_on(space, edge->op, space->op_role[edge->op][r]))
                 return true;
     }
     return false;
@@ -165,13 +163,13 @@ static unsigned followed_states(const struct sbp_space *space, int slot)
     return states;
 }
 
-/* B and P where the space searches them. */
+/* B and P, where resting_layouts.c found that they can pay. */
 static unsigned searched_rests(const struct sbp_space *space, int slot)
 {
-    const struct sbp_list *keeps = &space->links.keeps;
+    const struct sbp_list *outputs = &space->links.output_edges;
     unsigned states = 0;
-    for (int k = keeps->first[slot]; k >= 0; k = keeps->next[k])
-        states |= space->rests[space->graph->op[space->keep[k].op].output];
+    for (int k = outputs->first[slot]; k >= 0; k = outputs->next[k])
+        states |= space->rests[space->graph->op[space->output_edge[k].op].output];
     return states;
 }
 
@@ -188,7 +186,7 @@ unsigned sbp_space_allowed_rests(const struct sbp_space *space, int slot)
     return allowed & followed_states(space, slot);
 }
 
-/* ---- where nothing divides ------------------------------------------------------------------ */
+/* ---- last resorts --------------------------------------------------------------------------- */
 
 unsigned sbp_space_last_resorts(const struct sbp_space *space, int variable)
 {

@@ -1,12 +1,15 @@
-/* Domains: every legal way to hand the axes of the mesh to the roles that a variable may play. */
+/* Domains: all legal ways to give the axes of the mesh to the roles that a variable may play, and
+ * the part of them that a subspace holds. */
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/space/domain_build.h"
+#include "planner/space/subspace.h"
 
 /* ---- tuples --------------------------------------------------------------------------------- */
 
-/* Grows a domain by the tuple in its trial row, once per tag. */
+/* Adds the tuple in the trial row to a domain, once for each tag. */
 static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable, int *capacity)
 {
     struct sbp_space *space = maker->space;
@@ -34,15 +37,14 @@ static enum sbp_status accept_tuple(struct sbp_space_maker *maker, int variable,
     return SBP_OK;
 }
 
-enum { LOOKS_A_CLOCK = 256 };
-
 static bool is_interrupted(struct sbp_space_maker *maker)
 {
-    return ++maker->looked_at % LOOKS_A_CLOCK == 0 && sbp_space_interrupted(maker->space);
+    return ++maker->calls % SBP_SPACE_CLOCK_PERIOD == 0 && sbp_space_interrupted(maker->space);
 }
 
-/* All ways to hand the axes of family f and later ones to the allowed roles, cut where what is
- * handed out no longer divides. */
+/* Enumerates the ways to give the axes of this and later families to the allowed roles, from
+ * `role` on with `left` axes of this family. A branch ends where its axes no longer divide the
+ * sizes. */
 static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, unsigned allowed,
                                  int family, int role, int left, int *capacity)
 {
@@ -106,8 +108,8 @@ static enum sbp_status single_megatron_tuple(struct sbp_space_maker *maker, int 
     return SBP_OK;
 }
 
-/* Whether sizes alone, without limits on classes or the batch's axes, leave nothing but the last
- * resorts. */
+/* Whether sizes alone, without limits on classes or on the batch's axes, leave only last resorts.
+ */
 static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable, unsigned allowed,
                                     int *capacity, bool *lacks)
 {
@@ -129,14 +131,14 @@ static enum sbp_status lacks_tuples(struct sbp_space_maker *maker, int variable,
 
 /* ---- refusals ------------------------------------------------------------------------------- */
 
-/* "batch 4, sequence 64, hidden 768". */
+/* Sizes for a message: "batch 4, sequence 64, hidden 768". */
 struct sizes {
     char text[128];
     int used, count;
     int dim_class[SBP_MAX_DIMS * SBP_MAX_ROLES]; /* (count) */
 };
 
-/* The size of what a state splits, once for each class. */
+/* Adds the size of the dimension that a state splits, once for each class. */
 static void add_size(const struct sbp_graph *graph, int tensor, struct sbp_state state,
                      struct sizes *sizes)
 {
@@ -156,7 +158,7 @@ static void add_size(const struct sbp_graph *graph, int tensor, struct sbp_state
                  graph->dim_class[dim_class].name, (long long)shape->size[state.dim]);
 }
 
-/* What the roles that a variable may play split; of a rest, its tensor. */
+/* Lists the sizes that a variable's roles split; for a rest, those of its tensor. */
 static void list_sizes(const struct sbp_space *space, int variable, struct sizes *sizes)
 {
     const struct sbp_space_variable *v = &space->variable[variable];
@@ -205,7 +207,7 @@ static enum sbp_status refuse_empty(const struct sbp_space_maker *maker, int var
 
 /* ---- a variable's domain -------------------------------------------------------------------- */
 
-/* The allowed roles, with the last resorts where none that divides gives a tuple. */
+/* Enumerates the allowed roles, and last resorts where no dividing role gives a tuple. */
 static enum sbp_status enumerate_domain(struct sbp_space_maker *maker, int variable,
                                         unsigned allowed, unsigned resorts, int *capacity)
 {
@@ -215,7 +217,7 @@ static enum sbp_status enumerate_domain(struct sbp_space_maker *maker, int varia
     if (resorts != 0)
         dividing = v->op >= 0 ? sbp_space_dividing_roles(maker->space, variable)
                               : allowed & ((1u << SBP_SPLIT_RESTS) - 1);
-    /* Roles that divide nothing, as going on with sums, always give a tuple. */
+    /* Roles that divide nothing, such as going on with sums, always give a tuple. */
     if ((allowed & ~dividing) == 0) {
         SBP_TRY(enumerate_all(maker, variable, allowed, capacity));
         if (v->tuple_count > 0 || resorts == 0)
@@ -263,5 +265,54 @@ enum sbp_status sbp_space_make_domains(struct sbp_space_maker *maker)
         for (int v = 0; v < maker->space->variable_count; v++)
             if ((maker->space->variable[v].op >= 0) == (pass == 0))
                 SBP_TRY(make_domain(maker, v));
+    return SBP_OK;
+}
+
+/* ---- subspaces ------------------------------------------------------------------------------ */
+
+static struct sbp_split split_of(const struct sbp_space *space, int variable, int tuple)
+{
+    struct sbp_split split = {.op = space->variable[variable].op};
+    for (int role = 0; role < SBP_MAX_ROLES; role++)
+        for (int level = 0; level < SBP_MAX_LEVELS; level++)
+            split.factor[role][level] = 1;
+    for (int f = 0; f < space->mesh->family_count; f++) {
+        const struct sbp_family *family = &space->mesh->family[f];
+        const uint8_t *count = sbp_tuple_count(space, variable, tuple, f);
+        for (int role = 0; role < space->variable[variable].role_count; role++)
+            for (int k = 0; k < count[role]; k++)
+                split.factor[role][family->level] *= family->prime;
+    }
+    return split;
+}
+
+/* Keeps the tuples that lie in the subspace by the variable's first operator; others are tied to
+ * it. */
+static void keep_tuples(struct sbp_space *space, int variable)
+{
+    struct sbp_space_variable *v = &space->variable[variable];
+    const size_t row = (size_t)space->mesh->family_count * SBP_MAX_ROLES;
+    int left = 0;
+    for (int tuple = 0; tuple < v->tuple_count; tuple++) {
+        const struct sbp_split split = split_of(space, variable, tuple);
+        if (!sbp_subspace_has(space->request->part, &split))
+            continue;
+        memmove(v->count + (size_t)left * row, v->count + (size_t)tuple * row, row);
+        v->tag[left++] = v->tag[tuple];
+    }
+    v->tuple_count = left;
+}
+
+enum sbp_status sbp_space_keep_part(struct sbp_space_maker *maker)
+{
+    struct sbp_space *space = maker->space;
+    for (int v = 0; v < space->variable_count && space->request->part != NULL; v++) {
+        if (space->variable[v].op < 0)
+            continue;
+        keep_tuples(space, v);
+        if (space->variable[v].tuple_count == 0)
+            return sbp_fail(maker->diag, SBP_E_INPUT, "%s: is split in no other way",
+                            space->graph->op[space->variable[v].op].name);
+    }
     return SBP_OK;
 }

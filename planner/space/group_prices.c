@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { MEMO_BITS = 13 };
+#include "planner/limits.h"
 
 struct sbp_shape_price {
     int shape, kind;
@@ -34,7 +34,7 @@ struct sbp_group_prices *sbp_group_prices_make(const struct sbp_cluster *cluster
     }
     shapes->size = SBP_NEW(arena, double, shapes->count);
     shapes->group = SBP_NEW(arena, struct sbp_group, shapes->count);
-    shapes->price = SBP_NEW(arena, struct sbp_shape_price, (size_t)1 << MEMO_BITS);
+    shapes->price = SBP_NEW(arena, struct sbp_shape_price, (size_t)1 << SBP_SPACE_PRICE_MEMO_BITS);
     if (shapes->size == NULL || shapes->group == NULL || shapes->price == NULL)
         return NULL;
     for (int shape = 0; shape < shapes->count; shape++)
@@ -57,7 +57,7 @@ static size_t slot_of(enum sbp_collective kind, int shape, double bytes)
     uint64_t bits;
     memcpy(&bits, &bytes, sizeof bits);
     bits ^= ((uint64_t)shape * SBP_COLLECTIVES + (uint64_t)kind) << 7;
-    return (size_t)(bits * UINT64_C(0x9E3779B97F4A7C15) >> (64 - MEMO_BITS));
+    return (size_t)(bits * UINT64_C(0x9E3779B97F4A7C15) >> (64 - SBP_SPACE_PRICE_MEMO_BITS));
 }
 
 double sbp_group_collective_s(struct sbp_group_prices *shapes, enum sbp_collective kind, int shape,

@@ -1,8 +1,9 @@
-/* Groups of devices by how many axes of each family they take, and what collectives over them cost.
+/* Prices of collectives over groups of devices.
  *
- * A shape is a number: a mixed-radix code with a digit per family, so that shapes of disjoint sets
- * of axes add up. There are few of them, and searches ask for the same collectives again and again:
- * prices are remembered.
+ * A group is known by its shape: how many axes of each family it takes, as a mixed-radix number
+ * with one digit per family, so that the shapes of disjoint sets of axes add up; shape 0 is one
+ * device. A mesh has few shapes, and searches ask for the same collectives again and again, so that
+ * prices are remembered. Not for several threads at once.
  */
 #ifndef SBP_PLANNER_SPACE_GROUP_PRICES_H
 #define SBP_PLANNER_SPACE_GROUP_PRICES_H
@@ -22,7 +23,7 @@ struct sbp_group_prices {
     struct sbp_shape_price *price;
 };
 
-/* All of it out of the arena; the cluster must outlive it. NULL when memory is out. */
+/* Everything comes out of the arena; the cluster must outlive it. NULL when memory is out. */
 struct sbp_group_prices *sbp_group_prices_make(const struct sbp_cluster *cluster,
                                                const struct sbp_mesh *mesh,
                                                struct sbp_arena *arena);
@@ -31,7 +32,7 @@ struct sbp_group_prices *sbp_group_prices_make(const struct sbp_cluster *cluster
 int sbp_group_shape_of(const struct sbp_group_prices *shapes, const struct sbp_mesh *mesh,
                        sbp_axes axes);
 
-/* sbp_collective_group_s of a group of that shape, to the bit. */
+/* Equals sbp_collective_group_s of a group of that shape to the bit; seconds. bytes: as there. */
 double sbp_group_collective_s(struct sbp_group_prices *shapes, enum sbp_collective kind, int shape,
                               double bytes);
 

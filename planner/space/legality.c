@@ -1,11 +1,10 @@
-/* Whether a tuple is legal: what it splits divides by its parts, within the limits on classes, and
- * it is what the request fixes.
- */
+/* Legality of a tuple: its parts divide the sizes that it splits, within the limits on classes,
+ * and it agrees with the request's fixes. */
 #include "planner/space/domain_build.h"
 
 /* ---- rules of sizes ------------------------------------------------------------------------- */
 
-/* Room for one rule more. */
+/* Makes room for one more rule. */
 static enum sbp_status grow_rules(struct sbp_space *space, struct sbp_legality *legality)
 {
     if (legality->rule_count < legality->capacity)
@@ -21,7 +20,7 @@ static enum sbp_status grow_rules(struct sbp_space *space, struct sbp_legality *
     return SBP_OK;
 }
 
-/* Once for each class and set of roles. */
+/* Adds a rule, once for each class and set of roles. */
 static enum sbp_status add_rule(struct sbp_space *space, struct sbp_legality *legality,
                                 struct sbp_class_rule rule)
 {
@@ -88,7 +87,7 @@ static enum sbp_status add_op(struct sbp_space *space, struct sbp_legality *lega
     return add_rules(space, legality, &classes);
 }
 
-/* A rest state must suit the tensor and every tensor that followers keep in the same state. */
+/* A rest must suit its tensor and every tensor that followers leave in the same state. */
 static enum sbp_status add_tensor(struct sbp_space *space, struct sbp_legality *legality,
                                   int variable, int tensor)
 {
@@ -137,7 +136,7 @@ enum sbp_status sbp_space_make_legality(struct sbp_space *space, int variable,
     return SBP_OK;
 }
 
-/* The axes that the tuple under trial gives to some of its roles together, as a shape. */
+/* The shape of all axes that the tuple under trial gives to some roles. */
 static int shape_of(const struct sbp_space *space, const uint8_t *count, unsigned roles)
 {
     int shape = 0;
@@ -178,7 +177,7 @@ bool sbp_space_divides(const struct sbp_space *space, int variable,
 
 /* ---- fixes and order ------------------------------------------------------------------------ */
 
-/* Factor of a role at a level, in a tuple that is being tried. */
+/* The factor of a role at a level in the tuple under trial. */
 static int64_t level_factor(const struct sbp_space *space, const uint8_t *count, int role,
                             int level)
 {
@@ -190,7 +189,7 @@ static int64_t level_factor(const struct sbp_space *space, const uint8_t *count,
     return factor;
 }
 
-/* The variable's role that stands for an operator's own; -1: none, the operator never plays it. */
+/* The variable's role for an operator's own role; -1: the operator never plays it. */
 static int variable_role(const struct sbp_space *space, int variable, int op, int role)
 {
     for (int r = 0; r < space->variable[variable].role_count; r++)
@@ -224,7 +223,8 @@ static bool obeys_rest_fix(const struct sbp_space *space, const struct sbp_fix *
     return true;
 }
 
-/* Heads are split by outer axes than queries alone; within a family labels see to that. */
+/* Head axes must stand outside of axes that split queries alone; within a family labels see to it.
+ */
 static bool heads_stand_outside(const struct sbp_space *space, int op, const uint8_t *count)
 {
     int head, query;
@@ -254,7 +254,7 @@ bool sbp_space_obeys_batch(const struct sbp_space *space, int variable,
 
 /* ---- the whole tuple ------------------------------------------------------------------------ */
 
-/* The tuple under trial, looked at through an operator that it decides. */
+/* Whether the tuple under trial suits an operator that it decides. */
 static bool suits_op(const struct sbp_space *space, int variable,
                      const struct sbp_legality *legality, int i, const uint8_t *count)
 {

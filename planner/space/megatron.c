@@ -1,6 +1,5 @@
-/* The `megatron` spaces: on a given mesh every variable has one choice, batch and one role beside
- * it (Shoeybi et al., 2020, section 3).
- */
+/* The `megatron` spaces: on a given mesh every variable has one choice, batch and one other role
+ * (Shoeybi et al., 2020, section 3). */
 #include <stddef.h>
 #include <string.h>
 
@@ -12,7 +11,7 @@ static bool is_split_by_column(const struct sbp_op_node *node)
     return node->kind == SBP_OP_LINEAR || node->kind == SBP_OP_CONV2D;
 }
 
-/* Operators that leave the features' split of their first input alone. */
+/* Whether an operator keeps the features' split of its first input. */
 static bool keeps_features(const struct sbp_op_node *node)
 {
     switch (node->kind) {
@@ -57,20 +56,20 @@ void sbp_megatron_pair(struct sbp_space_maker *maker)
     }
 }
 
-/* Operators of the residual stream, which nothing but its own split decides. */
+/* Operators of the residual stream, which its split alone decides. */
 static bool keeps_tokens(const struct sbp_op_node *node)
 {
     return node->kind == SBP_OP_ADD || node->kind == SBP_OP_PATCH_EMBEDDING;
 }
 
-/* Convolutions and what lies between them: most of the work, few of the weights. */
+/* Convolutions and the operators between them: most of the work, few of the weights. */
 static bool is_of_images(const struct sbp_op_node *node)
 {
     return node->kind == SBP_OP_CONV2D || node->kind == SBP_OP_MAXPOOL ||
            node->kind == SBP_OP_AVGPOOL || node->kind == SBP_OP_FLATTEN;
 }
 
-/* The one role besides batch that an operator's variable plays, the first of these that it has. */
+/* The one role besides batch of an operator's variable: the first of NAMES that it has. */
 static int tensor_role(const struct sbp_space_maker *maker, int op, bool tokens)
 {
     static const char *const NAMES[] = {"vocab",   "head",    "column",
@@ -101,22 +100,22 @@ static void choose_roles(const struct sbp_space_maker *maker, int op, enum sbp_m
     }
 }
 
-/* What its operator leaves split stays so; partial sums rest in the residual stream's split. */
-static void choose_rest(const struct sbp_space_maker *maker, const struct sbp_keep *keep, int dim,
-                        uint8_t *count)
+/* Splits stay as the operator leaves them; partial sums become the residual stream's split. */
+static void choose_rest(const struct sbp_space_maker *maker, const struct sbp_output_edge *edge,
+                        int dim, uint8_t *count)
 {
     const struct sbp_space *space = maker->space;
     for (int f = 0; f < space->mesh->family_count; f++) {
-        const uint8_t *played = sbp_tuple_count(space, keep->op_variable, 0, f);
-        for (int r = 0; r < space->variable[keep->op_variable].role_count; r++) {
-            const struct sbp_state left = sbp_space_output_state(space, keep->op, r);
+        const uint8_t *played = sbp_tuple_count(space, edge->op_variable, 0, f);
+        for (int r = 0; r < space->variable[edge->op_variable].role_count; r++) {
+            const struct sbp_state left = sbp_space_output_state(space, edge->op, r);
             const int to = left.kind == SBP_SPLIT ? left.dim : dim;
             count[f * SBP_MAX_ROLES + to] += played[r];
         }
     }
 }
 
-/* The model's input. */
+/* Splits the model's input. */
 static void choose_input(const struct sbp_space_maker *maker, int dim, uint8_t *count)
 {
     const struct sbp_mesh *mesh = maker->space->mesh;
@@ -155,9 +154,9 @@ void sbp_megatron_choose(const struct sbp_space_maker *maker, int variable,
         choose_roles(maker, op, way, count);
         return;
     }
-    for (int k = 0; k < space->keep_count; k++)
-        if (space->keep[k].rest_variable == variable) {
-            choose_rest(maker, &space->keep[k], dim, count);
+    for (int k = 0; k < space->output_edge_count; k++)
+        if (space->output_edge[k].rest_variable == variable) {
+            choose_rest(maker, &space->output_edge[k], dim, count);
             return;
         }
     choose_input(maker, dim, count);

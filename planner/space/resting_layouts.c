@@ -1,26 +1,26 @@
-/* Where tensors may stay partial or whole between operators, as far as the graph decides it.
+/* Where tensors may rest partial (P) or whole (B) between operators, as far as the graph decides
+ * it. Layouts that cannot pay are left out here.
  *
- * Partial (OneFlow, section 3.3: of U V W, the sum of U V lives on through W): an operator that
- * leaves partial sums may hand them on, where every reader can go on with them. One reader that
- * cannot has them reduced; a rest that is split then does that once, and the others take the split
- * as a partial sum for nothing (S -> P is local), so that a partial rest costs as much or more. On
- * an axis that rests partial a reader plays a role that takes sums: what it would have reduced is
- * reduced where it is left (and has no digit to be scattered by where nothing else is split by it).
- * What goes on with sums:
+ * Partial (OneFlow, section 3.3: in U V W, the sum of U V lives on through W). An output may rest
+ * P only if every reader can go on with partial sums. A reader that cannot needs the tensor
+ * reduced; a split rest then reduces it once, and the other readers take the split as a partial
+ * sum for nothing (S -> P is local), so that a partial rest costs as much or more. On an axis that
+ * rests P, readers play a role that takes sums. An operator goes on with sums
  *
- *   of one input     (linear, reshapes, ...) where that input may rest partial: a tensor that does
- *                    not is reduced before, and what the operator makes of it would be once more.
- *   of several       (add) where two inputs may, whose sums are then reduced as one, or where one
- *                    may and the output may, too. With one sum alone, and an output that is
- *                    reduced, the reduction comes after instead of before, of as many elements.
+ * - with one input (linear, reshapes, ...) where that input may rest P: else its input is reduced
+ * before it, and its output would be reduced once more;
  *
- * Whole: what two readers or more want whole is gathered once for all of them, or summed by one
- * all-reduce. With one reader, the gather comes before instead of after the rest, of as many
- * elements, and the operators that follow the rest repeat their work.
+ * - with several inputs (add) where two of them may rest P, whose sums are then reduced as one, or
+ * where one of them and the output may. With one sum alone and a reduced output, the reduction
+ * comes after instead of before, of as many elements.
  *
- * In all of this a collective over some axes and one over others cost as one over all of them or
- * more. Where latency makes two rings over few cheaper than one over many, that is a matter of how
- * boxing is cut, which boxing=path decides.
+ * Whole. Where two readers or more want a tensor whole, it is gathered once for all of them, or
+ * summed by one all-reduce. With one reader the gather would come before the rest instead of after
+ * it, of as many elements, and followers of the rest would repeat their work.
+ *
+ * All of this assumes that collectives over two sets of axes cost at least as much as one over
+ * both. Where latency makes two short rings cheaper than a long one, boxing=path decides how
+ * boxing is cut.
  */
 #include "planner/space/domain_build.h"
 #include "planner/space/space_table.h"
@@ -28,8 +28,9 @@
 /* One call of sbp_space_find_rests. */
 struct finder {
     struct sbp_space *space;
-    int *root; /* (tensor_count) whose rest decides: what followers leave rests with their input */
-    int *readers, *whole; /* (tensor_count) of a root: all, those that may want it whole */
+    int *root; /* (tensor_count) tensor whose rest decides: followers leave theirs where their
+                  input rests */
+    int *readers, *whole; /* (tensor_count) of a root: all readers, those that may want it whole */
     bool *refused;        /* (tensor_count) of a root: some reader cannot go on with sums */
 };
 
@@ -47,7 +48,7 @@ int sbp_space_sum_role(const struct sbp_op_entry *entry, int inputs)
     return -1;
 }
 
-/* Whether an operator may, of its own accord, take an input (-1: leave its output) in a kind. */
+/* Whether an operator may take an input (-1: leave its output) in a kind of state. */
 static bool plays(const struct sbp_space *space, int op, int input, enum sbp_kind kind)
 {
     const struct sbp_op_entry *entry = sbp_space_entry(space->graph, op);
@@ -65,7 +66,7 @@ static bool *goes_on(const struct finder *f, int op)
     return &f->space->goes_on[f->space->graph->op[op].site];
 }
 
-/* States of a root, of the site's in repeats. */
+/* The states of a tensor's root; repeats share those of their site. */
 static uint8_t *rests(const struct finder *f, int tensor)
 {
     const struct sbp_graph *graph = f->space->graph;
@@ -104,7 +105,8 @@ static bool may_go_on(const struct finder *f, int op)
     return sums > 1 || (sums == 1 && (node->input_count == 1 || is_partial(f, node->output)));
 }
 
-/* Rules out what an operator, and the rest of what it leaves, cannot do in one of its repeats. */
+/* Takes from an operator, and from the rest of its output, what it cannot do in one of its
+ * repeats. */
 static bool rule_out(const struct finder *f, int op)
 {
     const struct sbp_op_node *node = &f->space->graph->op[op];
@@ -123,7 +125,8 @@ static bool rule_out(const struct finder *f, int op)
     return changed;
 }
 
-/* The most that goes together: all may, but for what something rules out. */
+/* Finds the largest consistent set: everything is allowed at first, then ruled out until nothing
+ * changes. */
 static void find_sums(const struct finder *f)
 {
     const struct sbp_graph *graph = f->space->graph;

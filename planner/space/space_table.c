@@ -24,13 +24,13 @@ static bool plays_batch(const struct sbp_op_entry *entry, int role)
     return strcmp(entry->role[role].name, "batch") == 0;
 }
 
-/* The residual stream between products is split by tokens. */
+/* Between products, tokens split the residual stream. */
 static bool plays_megatron_3d(const struct sbp_op_entry *entry, int role)
 {
     return entry->role[role].paper || strcmp(entry->role[role].name, "sequence") == 0;
 }
 
-/* Neither takes nor leaves partial sums. The loss is one always: every program sums it. */
+/* Roles that neither take nor leave partial sums; the loss may, which every program sums. */
 static bool plays_whole(const struct sbp_op_entry *entry, int role)
 {
     const struct sbp_role *played = &entry->role[role];
@@ -40,7 +40,7 @@ static bool plays_whole(const struct sbp_op_entry *entry, int role)
     return !partial && !played->spare;
 }
 
-/* Linears with weights of their own on SUMMA's grid, other operators as it suits them. */
+/* Linears with weights of their own play SUMMA's grid, other operators any role. */
 static bool plays_grid(const struct sbp_op_entry *entry, int role)
 {
     const char *name = entry->role[role].name;
@@ -54,7 +54,7 @@ static bool resorts_to_spare(const struct sbp_op_entry *entry, int role)
     return entry->role[role].spare && entry->role[role].output.kind != SBP_PARTIAL;
 }
 
-/* Replicas of a grid that its layer's sizes keep from taking all devices. */
+/* A grid is replicated where its layer's sizes keep it from taking all devices. */
 static bool resorts_to_grids(const struct sbp_op_entry *entry, int role)
 {
     if (entry == sbp_op(SBP_OP_SUMMA_LINEAR))
@@ -137,7 +137,7 @@ static const struct sbp_space_rule rules[SBP_SPACES] = {
                           .plays = plays_whole,
                           .splits = BY_ALL,
                           .resorts = resorts_to_spare,
-                          /* as full, which so holds every plan of this space */
+                          /* as in full, which so holds every plan of this space */
                           .divides = plays_any,
                           .outer = {BATCH_STAGES, .zero_levels = LEVEL(0)}},
     [SBP_SPACE_SUMMA] = {.summary = "every linear on a 2D grid, by panels of both operands; other "
@@ -205,15 +205,6 @@ enum sbp_status sbp_space_change_model(enum sbp_space_kind kind, struct cJSON *m
 
 /* ---- the step around the strategy ----------------------------------------------------------- */
 
-bool sbp_request_gives(const struct sbp_request *request, const char *key)
-{
-    const char *const *keys = sbp_parallel_keys();
-    for (int i = 0; keys[i] != NULL; i++)
-        if (strcmp(keys[i], key) == 0)
-            return request->given >> i & 1;
-    return false;
-}
-
 static int lowest(unsigned bits)
 {
     int bit = 0;
@@ -222,7 +213,7 @@ static int lowest(unsigned bits)
     return bit;
 }
 
-/* A space that ZeRO gives its name has the levels that it names. */
+/* Sets the ZeRO level; spaces named after ZeRO allow the levels that they name. */
 static enum sbp_status begin_zero(const struct sbp_request *request, struct sbp_parallel *parallel,
                                   struct sbp_diag *diag)
 {
@@ -258,7 +249,7 @@ static enum sbp_status begin_schedule(const struct sbp_request *request,
                     sbp_schedule_name((enum sbp_schedule)lowest(outer->schedules)));
 }
 
-/* The least divisor that is not below `least`; 0: none. */
+/* The least divisor of a number from `least` on; 0: none. */
 static int64_t next_divisor(int64_t number, int64_t least)
 {
     for (int64_t divisor = least; divisor <= number; divisor++)
@@ -267,8 +258,8 @@ static int64_t next_divisor(int64_t number, int64_t least)
     return 0;
 }
 
-/* The fewest stages that share out the outermost level with more than one member, and micro-batches
- * for all of them. */
+/* Sets the fewest stages that divide the outermost level with more than one member, and enough
+ * micro-batches for all of them. */
 static enum sbp_status begin_stages(const struct sbp_request *request,
                                     const struct sbp_workload *workload,
                                     struct sbp_parallel *parallel, struct sbp_diag *diag)

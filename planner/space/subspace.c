@@ -4,7 +4,7 @@
 
 #include "planner/plan/roles.h"
 
-/* Whether an earlier operator's table is its weight, which decides how it is split. */
+/* Whether an earlier operator shares its weight and so decides how it is split. */
 static bool is_tied(const struct sbp_graph *graph, int op)
 {
     for (int other = 0; other < op && graph->op[op].transposed_weight; other++)
@@ -55,7 +55,8 @@ bool sbp_subspace_splits_equal(const struct sbp_splits *a, const struct sbp_spli
     return equal;
 }
 
-/* What layer `at` of a new part is not: as the plan has it, and what it is not already. */
+/* Lists the splits that layer `at` of a new part may not take: the plan's, and those that the
+ * whole excludes already. */
 static bool leave_out(const struct sbp_subspace *whole, struct sbp_arena *arena,
                       struct sbp_subspace *part)
 {

@@ -1,9 +1,33 @@
-/* Variables of the space and what they stand for: which operators decide for themselves, which
- * follow another, where tensors rest, and the ways of tensors between variables.
- */
+/* Variables and edges of a space: which operators decide for themselves, which follow another,
+ * where tensors rest, and the ways of tensors between variables. */
 #include <string.h>
 
 #include "planner/space/domain_build.h"
+
+/* ---- lists ---------------------------------------------------------------------------------- */
+
+enum sbp_status sbp_space_list_init(struct sbp_list *list, int keys, int items,
+                                    struct sbp_arena *arena)
+{
+    list->first = SBP_TAKE(arena, int, keys + 1);
+    list->last = SBP_TAKE(arena, int, keys + 1);
+    list->next = SBP_TAKE(arena, int, items + 1);
+    if (list->first == NULL || list->last == NULL || list->next == NULL)
+        return SBP_E_MEMORY;
+    for (int key = 0; key <= keys; key++)
+        list->first[key] = list->last[key] = -1;
+    return SBP_OK;
+}
+
+void sbp_space_list_add(struct sbp_list *list, int key, int item)
+{
+    list->next[item] = -1;
+    if (list->first[key] < 0)
+        list->first[key] = item;
+    else
+        list->next[list->last[key]] = item;
+    list->last[key] = item;
+}
 
 /* ---- variables ------------------------------------------------------------------------------ */
 
@@ -26,7 +50,7 @@ static int add_variable(struct sbp_space *space, int op, int tensor)
     return space->variable_count++;
 }
 
-/* The embedding that a tied linear shares its weight with; -1. */
+/* The embedding whose weight a tied linear shares; -1: none. */
 static int tied_to(const struct sbp_graph *graph, int op)
 {
     if (!graph->op[op].transposed_weight)
@@ -78,10 +102,10 @@ struct sbp_state sbp_space_output_state(const struct sbp_space *space, int op, i
     return sbp_space_entry(space->graph, op)->role[space->op_role[op][role]].output;
 }
 
-/* ---- rests and transfers -------------------------------------------------------------------- */
+/* ---- rests and edges ------------------------------------------------------------------------ */
 
-/* Whether an operator can leave its output partial, or is told where it rests, so that a rest state
- * must be chosen. */
+/* Whether a rest must be chosen: the operator can leave its output partial or may let it rest B or
+ * P, or the request says where it rests. */
 static bool chooses_rest(const struct sbp_space *space, int op)
 {
     const struct sbp_op_entry *entry = sbp_space_entry(space->graph, op);
@@ -113,13 +137,13 @@ static void assign_slot(struct sbp_space *space, int op)
     } else {
         const int rest = add_variable(space, -1, node->output);
         space->slot[node->output] = rest;
-        space->keep[space->keep_count++] = (struct sbp_keep){
+        space->output_edge[space->output_edge_count++] = (struct sbp_output_edge){
             .op_variable = space->op_variable[op], .rest_variable = rest, .op = op};
     }
 }
 
-/* Notes an input's way in; equal ones of repeated layers are counted together (op_groups.c). */
-static void add_transfer(struct sbp_space *space, int op, int input)
+/* Adds an operator's input edge; equal edges of repeats are one, which op_groups.c counts. */
+static void add_input_edge(struct sbp_space *space, int op, int input)
 {
     struct sbp_space_links *links = &space->links;
     const int tensor = space->graph->op[op].input[input];
@@ -128,15 +152,15 @@ static void add_transfer(struct sbp_space *space, int op, int input)
     const int from = space->slot[tensor], to = space->op_variable[op];
     const int site = space->graph->op[op].site;
     for (int i = links->inputs.first[to]; i >= 0; i = links->inputs.next[i]) {
-        const struct sbp_transfer *known = &space->transfer[i];
+        const struct sbp_input_edge *known = &space->input_edge[i];
         if (known->from == from && known->input == input &&
             space->graph->op[known->op].site == site)
             return;
     }
-    sbp_list_add(&links->readers, from, space->transfer_count);
-    sbp_list_add(&links->inputs, to, space->transfer_count);
-    space->transfer[space->transfer_count++] =
-        (struct sbp_transfer){.from = from, .to = to, .op = op, .input = input, .tensor = tensor};
+    sbp_space_list_add(&links->readers, from, space->input_edge_count);
+    sbp_space_list_add(&links->inputs, to, space->input_edge_count);
+    space->input_edge[space->input_edge_count++] =
+        (struct sbp_input_edge){.from = from, .to = to, .op = op, .input = input, .tensor = tensor};
 }
 
 /* Operators and tensors by variable. */
@@ -145,22 +169,22 @@ static enum sbp_status link_variables(struct sbp_space *space)
     const struct sbp_graph *graph = space->graph;
     const int variables = space->variable_count, ops = graph->op_count;
     struct sbp_space_links *links = &space->links;
-    SBP_TRY(sbp_list_init(&links->ops, variables, ops, &space->arena));
-    SBP_TRY(sbp_list_init(&links->followers, variables, ops, &space->arena));
-    SBP_TRY(sbp_list_init(&links->tensors, variables, graph->tensor_count, &space->arena));
-    SBP_TRY(sbp_list_init(&links->keeps, variables, ops, &space->arena));
-    SBP_TRY(sbp_list_init(&links->readers, variables, SBP_MAX_INPUTS * ops, &space->arena));
-    SBP_TRY(sbp_list_init(&links->inputs, variables, SBP_MAX_INPUTS * ops, &space->arena));
+    SBP_TRY(sbp_space_list_init(&links->ops, variables, ops, &space->arena));
+    SBP_TRY(sbp_space_list_init(&links->followers, variables, ops, &space->arena));
+    SBP_TRY(sbp_space_list_init(&links->tensors, variables, graph->tensor_count, &space->arena));
+    SBP_TRY(sbp_space_list_init(&links->output_edges, variables, ops, &space->arena));
+    SBP_TRY(sbp_space_list_init(&links->readers, variables, SBP_MAX_INPUTS * ops, &space->arena));
+    SBP_TRY(sbp_space_list_init(&links->inputs, variables, SBP_MAX_INPUTS * ops, &space->arena));
     for (int op = 0; op < ops; op++)
         if (sbp_space_entry(graph, op)->follows)
-            sbp_list_add(&links->followers, space->slot[graph->op[op].input[0]], op);
+            sbp_space_list_add(&links->followers, space->slot[graph->op[op].input[0]], op);
         else
-            sbp_list_add(&links->ops, space->op_variable[op], op);
+            sbp_space_list_add(&links->ops, space->op_variable[op], op);
     for (int t = 0; t < graph->tensor_count; t++)
         if (space->slot[t] >= 0)
-            sbp_list_add(&links->tensors, space->slot[t], t);
-    for (int k = 0; k < space->keep_count; k++)
-        sbp_list_add(&links->keeps, space->keep[k].rest_variable, k);
+            sbp_space_list_add(&links->tensors, space->slot[t], t);
+    for (int k = 0; k < space->output_edge_count; k++)
+        sbp_space_list_add(&links->output_edges, space->output_edge[k].rest_variable, k);
     return SBP_OK;
 }
 
@@ -180,6 +204,6 @@ enum sbp_status sbp_space_connect(struct sbp_space *space)
     SBP_TRY(link_variables(space));
     for (int op = 0; op < graph->op_count; op++)
         for (int i = 0; !sbp_space_entry(graph, op)->follows && i < graph->op[op].input_count; i++)
-            add_transfer(space, op, i);
+            add_input_edge(space, op, i);
     return SBP_OK;
 }

@@ -58,15 +58,16 @@ void bench_close(struct bench *bench)
 }
 
 /* A resting place of what the chosen operator leaves: the first from a random one on. */
-static void draw_rest(struct bench *bench, const struct sbp_keep *keep, struct sbp_random *random)
+static void draw_rest(struct bench *bench, const struct sbp_output_edge *edge,
+                      struct sbp_random *random)
 {
-    const int rests = bench->space.variable[keep->rest_variable].choice_count;
+    const int rests = bench->space.variable[edge->rest_variable].choice_count;
     const int from = (int)sbp_random_below(random, (uint64_t)rests);
     for (int i = 0; i < rests; i++) {
         const int rest = (from + i) % rests;
-        if (!sbp_pricing_can_rest(&bench->space, keep, bench->choice[keep->op_variable], rest))
+        if (!sbp_pricing_can_rest(&bench->space, edge, bench->choice[edge->op_variable], rest))
             continue;
-        bench->choice[keep->rest_variable] = rest;
+        bench->choice[edge->rest_variable] = rest;
         return;
     }
 }
@@ -78,8 +79,8 @@ bool bench_draw(struct bench *bench, struct sbp_random *random)
         for (int v = 0; v < space->variable_count; v++)
             bench->choice[v] =
                 (int)sbp_random_below(random, (uint64_t)space->variable[v].choice_count);
-        for (int k = 0; k < space->keep_count; k++)
-            draw_rest(bench, &space->keep[k], random);
+        for (int k = 0; k < space->output_edge_count; k++)
+            draw_rest(bench, &space->output_edge[k], random);
         if (sbp_problem_cost(&bench->problem, bench->choice) < SBP_FORBIDDEN)
             return true;
     }
@@ -97,15 +98,14 @@ bool label_choice(struct sbp_plan *plan, const struct sbp_space *space, const in
 double promised_s(const struct sbp_space *space, const int *choice)
 {
     double promised_s = 0;
-    for (int i = 0; i < space->transfer_count; i++) {
-        const struct sbp_transfer *const transfer = &space->transfer[i];
-        promised_s +=
-            sbp_pricing_input_edge_s(space, transfer, choice[transfer->from], choice[transfer->to]);
+    for (int i = 0; i < space->input_edge_count; i++) {
+        const struct sbp_input_edge *const edge = &space->input_edge[i];
+        promised_s += sbp_pricing_input_edge_s(space, edge, choice[edge->from], choice[edge->to]);
     }
-    for (int k = 0; k < space->keep_count; k++) {
-        const struct sbp_keep *const keep = &space->keep[k];
-        promised_s += sbp_pricing_output_edge_s(space, keep, choice[keep->op_variable],
-                                                choice[keep->rest_variable]);
+    for (int k = 0; k < space->output_edge_count; k++) {
+        const struct sbp_output_edge *const edge = &space->output_edge[k];
+        promised_s += sbp_pricing_output_edge_s(space, edge, choice[edge->op_variable],
+                                                choice[edge->rest_variable]);
     }
     return promised_s;
 }
@@ -121,7 +121,7 @@ static bool sums_exactly(const struct sbp_space *space)
            !(parallel->gather_blocks && parallel->recompute_every > 1);
 }
 
-/* Of every stage that memory is checked on, the model's bytes are no more than its devices take. */
+/* In every stage whose memory is checked, the model's bytes are no more than its devices take. */
 static void check_bytes(const struct sbp_space *space, const int *choice,
                         const struct sbp_step *step, uint64_t seed, struct prices *prices)
 {
@@ -140,8 +140,8 @@ static void check_bytes(const struct sbp_space *space, const int *choice,
     prices->least_bytes = fmin(prices->least_bytes, most_bytes / (double)step->totals.device_bytes);
 }
 
-/* What is modelled while operators work is no less than that, and no more than the plan takes; and
- * what no choice needs less than is no more than either. */
+/* The modelled working set is no less than the memory model and no more than the plan takes; the
+ * least over all choices is no more than either. */
 static void check_working(const struct bench *bench, const struct sbp_step *step, uint64_t seed,
                           struct prices *prices)
 {

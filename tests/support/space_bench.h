@@ -42,22 +42,22 @@ bool bench_draw(struct bench *bench, struct sbp_random *random);
 /* The plan's strategy becomes a choice with labels; false where it cannot be labelled. */
 bool label_choice(struct sbp_plan *plan, const struct sbp_space *space, const int *choice,
                   uint64_t seed, struct sbp_labelling *labelling);
-/* What transfers and rests of a choice cost at the prices of the space, whatever their labels. */
+/* Cost of a choice's edges at the prices of the space, whatever their labels. */
 double promised_s(const struct sbp_space *space, const int *choice);
 
-/* What was found of all the choices that check_price has seen. */
+/* Results over all choices that check_price has seen. */
 struct prices {
     bool bytes_alone; /* in: costs are not looked at */
     int run, equal, not_labelled;
     double largest_gap; /* of labels, as a share */
     double loosest;     /* of the sum below the step */
-    /* Modelled, as shares of the fullest device's: what lives when the forward pass ends, at the
-     * least, from 1 down; what lives while operators work, the sum of shares; what no choice needs
-     * less than, at the most. */
+    /* Modelled bytes as shares of the fullest device's: those that live when the forward pass
+     * ends, the least from 1 down; those that live while operators work, the sum of shares; the
+     * least over all choices, the most. */
     double least_bytes, working_bytes, least_of_all_bytes;
 };
 /* The problem's cost and memory are lower bounds of the labelled, compiled plan's; the cost of one
- * stage is equal where every transfer is labelled as well as it was priced. */
+ * stage is equal where every edge is labelled as well as it was priced. */
 void check_price(struct sbp_plan *plan, const struct bench *bench, uint64_t seed,
                  struct prices *prices);
 

@@ -1,5 +1,5 @@
-/* Costs over pairs that are not written out: against the same costs, pair by pair; and what bounds
- * leave of a space: against the exact solver on all of it. */
+/* Edge costs without tables over pairs, against the same costs pair by pair; and reduced spaces
+ * against the exact solver on the whole space. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -140,19 +140,20 @@ static void check_edges(const char *model, const char *levels, struct sbp_solve_
     open_plan(model, levels, &plan);
     make(&plan, &request, &space);
     assert_int_equal(sbp_pricing_make_edges(&space, &arena, &edges), SBP_OK);
-    assert_int_equal(edges.count, space.keep_count + space.transfer_count);
+    assert_int_equal(edges.count, space.output_edge_count + space.input_edge_count);
     for (int e = 0; e < edges.count; e++) {
         const struct sbp_space_edge *const edge = &edges.edge[e];
-        const int a = edge->pair.from.variable, b = edge->pair.to.variable;
+        const int a = edge->ends.from.variable, b = edge->ends.to.variable;
         const struct sbp_space_variable *const from = &space.variable[a], *const to =
                                                                               &space.variable[b];
         for (int i = 0; i < 200; i++) {
             const int c = (int)sbp_random_below(&random, (uint64_t)from->choice_count);
             const int d = (int)sbp_random_below(&random, (uint64_t)to->choice_count);
             const double expected =
-                e < space.keep_count
-                    ? sbp_pricing_output_edge_s(&space, &space.keep[e], c, d)
-                    : sbp_pricing_input_edge_s(&space, &space.transfer[e - space.keep_count], c, d);
+                e < space.output_edge_count
+                    ? sbp_pricing_output_edge_s(&space, &space.output_edge[e], c, d)
+                    : sbp_pricing_input_edge_s(
+                          &space, &space.input_edge[e - space.output_edge_count], c, d);
             assert_true(sbp_edge_price_s(edge, from->tuple[c], to->tuple[d]) == expected);
         }
         for (int i = 0; i < 6 && a != b; i++) {
@@ -315,8 +316,8 @@ static void check_reduced(const struct sbp_space *space, double capacity, double
     sbp_arena_free(&arena);
 }
 
-/* What costs less than the goal stays, cheaper choices or not: one change from the cheapest, and
- * all that goes with it. Returns how many of those there are beside it. */
+/* Checks that all choices stay that cost less than the goal, cheaper ones or not: one change from
+ * the cheapest choice and all that goes with it. Returns how many there are beside it. */
 static int check_narrowed(const struct sbp_space *space, double share)
 {
     int kept = 0;
@@ -402,7 +403,7 @@ static void test_reductions(void **state)
     const struct sbp_solve_request paper = {.asked.space = SBP_SPACE_AUTODDL,
                                             .asked.boxing = SBP_BOXING_PAPER};
     static const char *const models[] = {GPT, LLAMA, CHAIN, ODD};
-    /* What may rest whole takes tables over pairs to solve by themselves. */
+    /* Tensors that may rest whole take tables over pairs to solve by themselves. */
     for (int m = 0; m < 4; m++) {
         const char *const mesh = m == 1 ? LEVEL("l", 6, 1e-9) : flat;
         check_reductions(models[m], mesh, full, 1);
@@ -438,7 +439,7 @@ static struct sbp_fix all_to(const struct sbp_plan *plan, const char *layer, con
     return fix;
 }
 
-/* Under a goal between what messages prove at first and the optimum, one way out of the table keeps
+/* Under a goal between the messages' first bound and the optimum, one way out of the table keeps
  * what the other rules out: nothing is left, which proves the goal and no more. */
 static void test_goals(void **state)
 {

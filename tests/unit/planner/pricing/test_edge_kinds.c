@@ -1,4 +1,5 @@
-/* Prices of pairs of choices, which name no axis, against all ways to name the axes. */
+/* Prices of edges between choices, which name no axis, against a walk over all ways to name the
+ * axes. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -15,7 +16,7 @@
 
 enum { DRAWS = 600 };
 
-/* What two readers want may rest whole, and what they make of sums partial. */
+/* A tensor with two readers, which may rest whole, and partial sums of theirs. */
 #define FAN(size)                                                                                  \
     "{\"name\": \"f\", \"global_batch\": " size ", \"input\": \"split\", \"features\": " size      \
     ", \"layers\": [{\"op\": \"linear\", \"name\": \"a\", \"out\": " size                          \
@@ -26,7 +27,7 @@ enum { DRAWS = 600 };
 /* One way to name the axes. */
 struct naming {
     const struct sbp_space *space;
-    const struct sbp_edge_ends *pair;
+    const struct sbp_edge_ends *ends;
     struct sbp_dist from;
     uint8_t role[SBP_MAX_AXES]; /* of each axis at the other end */
     double least_s;             /* of all that were looked at */
@@ -44,7 +45,7 @@ static void name_in_order(const struct sbp_space *space, int variable, int choic
     }
 }
 
-static struct sbp_dist dist_of(const struct sbp_space *space, const struct sbp_pair_end *end,
+static struct sbp_dist dist_of(const struct sbp_space *space, const struct sbp_edge_end *end,
                                const uint8_t *role)
 {
     struct sbp_dist dist = sbp_dist_all(SBP_STATE_B);
@@ -69,16 +70,16 @@ static bool can_rest(const struct sbp_space *space, const struct sbp_dist *from,
 
 static double named_s(const struct naming *n)
 {
-    const struct sbp_edge_ends *pair = n->pair;
-    const struct sbp_dist to = dist_of(n->space, &pair->to, n->role);
-    if (pair->is_keep && !can_rest(n->space, &n->from, &to))
+    const struct sbp_edge_ends *ends = n->ends;
+    const struct sbp_dist to = dist_of(n->space, &ends->to, n->role);
+    if (ends->is_output && !can_rest(n->space, &n->from, &to))
         return INFINITY;
     const struct sbp_way way = sbp_pricing_way(n->space, &n->from, &to);
-    if (pair->is_whole)
-        return sbp_pricing_way_s(n->space, pair->tensor, &way, pair->there, pair->back);
-    const struct sbp_transfer transfer = {
-        .tensor = pair->tensor, .there = pair->there, .back = pair->back};
-    return pair->is_keep ? 0 : sbp_pricing_moves_s(n->space, &transfer, way.move);
+    if (ends->is_whole)
+        return sbp_pricing_way_s(n->space, ends->tensor, &way, ends->there, ends->back);
+    const struct sbp_input_edge edge = {
+        .tensor = ends->tensor, .there = ends->there, .back = ends->back};
+    return ends->is_output ? 0 : sbp_pricing_moves_s(n->space, &edge, way.move);
 }
 
 static void swap(uint8_t *a, uint8_t *b)
@@ -109,19 +110,19 @@ static void name_all(struct naming *n, int axis)
 }
 
 /* The price of two choices is that of the cheapest way to name the axes, or no more than that. */
-static void check_pair(const struct sbp_space *space, const struct sbp_edge_ends *pair, int from,
+static void check_pair(const struct sbp_space *space, const struct sbp_edge_ends *ends, int from,
                        int to, double price_s, bool is_exact, int *least)
 {
     uint8_t role[SBP_MAX_AXES] = {0};
-    struct naming n = {.space = space, .pair = pair, .least_s = INFINITY};
-    name_in_order(space, pair->from.variable, from, role);
-    n.from = dist_of(space, &pair->from, role);
-    name_in_order(space, pair->to.variable, to, n.role);
+    struct naming n = {.space = space, .ends = ends, .least_s = INFINITY};
+    name_in_order(space, ends->from.variable, from, role);
+    n.from = dist_of(space, &ends->from, role);
+    name_in_order(space, ends->to.variable, to, n.role);
     name_all(&n, 0);
     *least += n.least_s > 0;
     if ((is_exact && price_s < n.least_s * (1 - 1e-12)) || price_s > n.least_s * (1 + 1e-12))
         fail_msg("choices %d and %d of variables %d and %d: %.17g s, the cheapest way takes %.17g",
-                 from, to, pair->from.variable, pair->to.variable, price_s, n.least_s);
+                 from, to, ends->from.variable, ends->to.variable, price_s, n.least_s);
 }
 
 /* ahead: times that tensors go there for each time that they go back. Prices are bounds, maybe
@@ -137,24 +138,24 @@ static void check_pairs(const char *model, const char *levels, double ahead, uin
     open_plan(model, levels, &plan);
     make_space(&plan, &request, &space);
     const bool is_exact = space.moves_grow && (ahead == 1 || plan.cut.mesh.level_count == 1);
-    for (int k = 0; k < space.keep_count; k++)
-        space.keep[k].there *= ahead;
-    for (int t = 0; t < space.transfer_count; t++)
-        space.transfer[t].there *= ahead;
-    for (int e = 0; e < space.keep_count + space.transfer_count; e++) {
-        const int t = e - space.keep_count;
-        const struct sbp_edge_ends pair = t < 0 ? sbp_edge_of_output(&space, &space.keep[e])
-                                                : sbp_edge_of_input(&space, &space.transfer[t]);
-        const int froms = space.variable[pair.from.variable].choice_count;
-        const int tos = space.variable[pair.to.variable].choice_count;
-        for (int i = 0; i < DRAWS && pair.from.variable != pair.to.variable; i++) {
+    for (int k = 0; k < space.output_edge_count; k++)
+        space.output_edge[k].there *= ahead;
+    for (int t = 0; t < space.input_edge_count; t++)
+        space.input_edge[t].there *= ahead;
+    for (int e = 0; e < space.output_edge_count + space.input_edge_count; e++) {
+        const int t = e - space.output_edge_count;
+        const struct sbp_edge_ends ends = t < 0 ? sbp_edge_of_output(&space, &space.output_edge[e])
+                                                : sbp_edge_of_input(&space, &space.input_edge[t]);
+        const int froms = space.variable[ends.from.variable].choice_count;
+        const int tos = space.variable[ends.to.variable].choice_count;
+        for (int i = 0; i < DRAWS && ends.from.variable != ends.to.variable; i++) {
             const int from = (int)sbp_random_below(&random, (uint64_t)froms);
             const int to = (int)sbp_random_below(&random, (uint64_t)tos);
             const double price_s =
-                t < 0 ? sbp_pricing_output_edge_s(&space, &space.keep[e], from, to)
-                      : sbp_pricing_input_edge_s(&space, &space.transfer[t], from, to);
+                t < 0 ? sbp_pricing_output_edge_s(&space, &space.output_edge[e], from, to)
+                      : sbp_pricing_input_edge_s(&space, &space.input_edge[t], from, to);
             if (price_s < SBP_FORBIDDEN)
-                check_pair(&space, &pair, from, to, price_s, is_exact, &least);
+                check_pair(&space, &ends, from, to, price_s, is_exact, &least);
         }
     }
     assert_true(least > 100);

@@ -1,5 +1,5 @@
-/* The memory model of the space: what no choice changes. That it never passes a compiled program is
- * held by test_space_prices.c and test_space_stages.c. */
+/* The constant part of the memory model. test_choice_costs.c and test_space_stages.c check that
+ * the model never exceeds a compiled program. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -28,7 +28,8 @@ static const char cluster[] =
     "\"beta_s_per_byte\": 1e-9}], \"device\": {\"memory_bytes\": 1e15, \"flops\": "
     "{\"bf16\": 1e12}, \"memory_bytes_per_s\": 1e11, \"host_link_bytes_per_s\": 1e10}}";
 
-/* Of a stage, without a bucket (bucket_parameters 0: nothing is offloaded) or with one. */
+/* Constant bytes of a stage, without a bucket (bucket_parameters 0: nothing is offloaded) or with
+ * one. */
 static double constant_bytes(int64_t stages, int64_t chunks, int stage, int64_t bucket_parameters)
 {
     const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};

@@ -1,5 +1,5 @@
-/* What is said of a space of one strategy that does not fit: nothing else is in it that might,
- * unless ZeRO levels were left out of it for what its model says of memory. */
+/* The answer for a space of one strategy that does not fit: no other strategy might fit, unless
+ * the memory model left ZeRO levels out. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -23,7 +23,7 @@
     "\"name\": \"a\", \"in\": 4, \"out\": 64}, {\"op\": \"linear\", \"name\": \"b\", \"out\": "    \
     "512}]}"
 
-/* What a device takes where all weights have a level. */
+/* Bytes of a device when all weights have one level. */
 static int64_t device_bytes(struct sbp_plan *plan, struct sbp_solve_request request, int64_t zero)
 {
     const struct sbp_parallel given = plan->cut.parallel;

@@ -1,4 +1,4 @@
-/* What spaces share: a space that takes it from a store is the one that is made without. */
+/* A space that takes domains and prices from a cache equals the one that is made without. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -69,7 +69,7 @@ static void check_candidate(const struct sbp_plan *plan, struct sbp_solve_reques
     struct sbp_solve_request sharing = request;
     sharing.store = store;
     make_space(plan, &sharing, &with);
-    assert_non_null(with.shelf);
+    assert_non_null(with.cache_entry);
     assert_int_equal(with.variable_count, without.variable_count);
     for (int v = 0; v < with.variable_count; v++)
         check_variable(&with, &without, v, seed);
@@ -115,7 +115,7 @@ static void test_store(void **state)
     check_store(SMALL("llama", ", \"kv_heads\": 4, \"ffn\": 128"), levels, full, 3);
 }
 
-/* What is narrowed takes nothing from a store that is there for the whole, and leaves nothing. */
+/* A narrowed space takes nothing from a cache of whole spaces, and leaves nothing in it. */
 static void test_limited(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void test_limited(void **state)
         limit[c] = sbp_space_class_unlimited(plan.cut.graph.dim_class[c].size);
     limit[0].parts = 1;
     assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
-    assert_true(space.shelf == NULL && store.first == NULL);
+    assert_true(space.cache_entry == NULL && store.first == NULL);
     sbp_space_free(&space);
     sbp_price_cache_free(&store);
     sbp_plan_free(&plan);

@@ -1,4 +1,4 @@
-/* The strategy space: how many tuples a variable has, what sizes and requests leave of them, and
+/* The strategy space: how many tuples a variable has, which of them sizes and requests leave, and
  * where tensors rest. */
 #include <stdarg.h>
 #include <stddef.h>
@@ -197,7 +197,7 @@ static void test_axes_limit(void **state)
             limit[c].axes[0] = limit[c].axes[1] = 1;
     }
     assert_int_equal(sbp_space_make(&plan.cut, &request, limit, NULL, &space, &diag), SBP_OK);
-    /* Of each level's two axes none or one on batch, the others over two roles. */
+    /* None or one of each level's two axes splits the batch, two roles share the others. */
     assert_int_equal(variable_of(&space, "a")->choice_count, (3 + 2) * (3 + 2));
     sbp_space_free(&space);
     sbp_plan_free(&plan);
@@ -277,8 +277,8 @@ static void test_batch_split(void **state)
     "{\"forward\": 1e6, \"input_gradient\": 1e6, \"weight_gradient\": 1e6}}, "                     \
     "{\"op\": \"linear\", \"name\": \"b\", \"out\": 64}]}"
 
-/* What bounds the batch's split goes by what roles do, wherever they stand and whatever they are
- * called. */
+/* A bound on the batch's split goes by what roles do, wherever they stand and whatever their
+ * names. */
 static void test_batch_split_of_custom(void **state)
 {
     (void)state;
@@ -361,9 +361,10 @@ static void test_last_resort(void **state)
     assert_int_equal(even->choice_count, 2);
     assert_int_equal(factor(&space, (int)(even - space.variable), 0, partial), 2);
     assert_int_equal(factor(&space, (int)(even - space.variable), 1, COLUMN), 2);
-    for (int k = 0; k < space.keep_count; k++) {
-        const struct sbp_space_variable *const rest = &space.variable[space.keep[k].rest_variable];
-        const bool whole = space.keep[k].op_variable == (int)(odd - space.variable);
+    for (int k = 0; k < space.output_edge_count; k++) {
+        const struct sbp_space_variable *const rest =
+            &space.variable[space.output_edge[k].rest_variable];
+        const bool whole = space.output_edge[k].op_variable == (int)(odd - space.variable);
         assert_int_equal(rest->choice_count, 1 + whole);
         assert_int_equal(rest->rests_whole, whole);
     }
@@ -380,17 +381,17 @@ static void test_rests(void **state)
     const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL};
     open_plan(WIDE, LEVEL("l", 16), &plan);
     make_space(&plan, &request, &space);
-    assert_int_equal(space.keep_count, 2);
-    for (int k = 0; k < space.keep_count; k++) {
-        const struct sbp_keep *const keep = &space.keep[k];
-        for (int c = 0; c < space.variable[keep->op_variable].choice_count; c++)
-            for (int rest = 0; rest < space.variable[keep->rest_variable].choice_count; rest++) {
-                const uint8_t *const op = sbp_space_count(&space, keep->op_variable, c, 0);
-                const uint8_t *const at = sbp_space_count(&space, keep->rest_variable, rest, 0);
+    assert_int_equal(space.output_edge_count, 2);
+    for (int k = 0; k < space.output_edge_count; k++) {
+        const struct sbp_output_edge *const edge = &space.output_edge[k];
+        for (int c = 0; c < space.variable[edge->op_variable].choice_count; c++)
+            for (int rest = 0; rest < space.variable[edge->rest_variable].choice_count; rest++) {
+                const uint8_t *const op = sbp_space_count(&space, edge->op_variable, c, 0);
+                const uint8_t *const at = sbp_space_count(&space, edge->rest_variable, rest, 0);
                 const bool expected = op[BATCH] <= at[SBP_DIM_BATCH] &&
                                       op[SEQUENCE] <= at[SBP_DIM_SEQUENCE] &&
                                       op[COLUMN] <= at[SBP_DIM_FEATURE];
-                assert_int_equal(sbp_pricing_can_rest(&space, keep, c, rest), expected);
+                assert_int_equal(sbp_pricing_can_rest(&space, edge, c, rest), expected);
             }
     }
     sbp_space_free(&space);

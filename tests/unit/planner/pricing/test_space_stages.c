@@ -159,8 +159,8 @@ static void test_stages(void **state)
     check_stages("mlp", mlp, false, 3001, 15);
 }
 
-/* What asks for no gradient, what never goes back, and what is only there to be formed again from:
- * none of that lives as long as the rest. */
+/* Tensors that live shorter than the rest: those without a gradient, those of operators that never
+ * go back, and those that only serve recomputation. */
 static void test_short_lives(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void test_short_lives(void **state)
 
 /* --- critical paths --- */
 
-/* What the messages of a path take in a compiled step. */
+/* Seconds of a path's messages in a compiled step. */
 static double messages_of(const struct sbp_path *path, const struct sbp_step *step)
 {
     const int chunks = step->pieces / step->stages;
@@ -221,7 +221,7 @@ struct criticals {
     double loosest; /* of the others */
 };
 
-/* What a choice costs along a path by the prices of its space, and what its labels add. */
+/* The cost of a choice along a path by the prices of its space, with what its labels add. */
 static double sum_along(struct sbp_plan *plan, const struct bench *drawn,
                         const struct sbp_path_weights *weights, uint64_t seed)
 {

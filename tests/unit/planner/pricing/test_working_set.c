@@ -1,7 +1,6 @@
-/* What a device needs while an operator works, where that can be told by other means: on one device
- * nothing is boxed, and the model is what lives in the program, but for small buffers. That it
- * never passes a program, whatever the strategy, is held by test_space_prices.c and
- * test_space_stages.c. */
+/* The working set of operators against a second source: on one device nothing is boxed, and the
+ * model equals what lives in the program but for small buffers. test_choice_costs.c and
+ * test_space_stages.c check that it never exceeds a program, whatever the strategy. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -13,7 +12,7 @@
 
 #define ONE_DEVICE LEVEL("a", 1)
 
-/* What lives in the program of the only strategy, and the share of it that is modelled. */
+/* The modelled share of what lives in the program of the only strategy. */
 static double modelled_share(const char *model, const char *levels, int zero,
                              enum sbp_recompute recompute, int micro_batches)
 {
@@ -51,7 +50,7 @@ static double modelled_share(const char *model, const char *levels, int zero,
     return share;
 }
 
-/* Of selective recomputation what halves of products bring back is not modelled. */
+/* Halves of products that selective recomputation brings back are not modelled. */
 static void check_model(const char *model)
 {
     for (int recompute = 0; recompute < SBP_RECOMPUTES; recompute++)
@@ -72,7 +71,7 @@ static void test_one_device(void **state)
     check_model(GPT(4, ", \"tied\": false"));
 }
 
-/* Of a wide vocabulary most is needed at the head. */
+/* With a wide vocabulary the head needs most. */
 #define WIDE(more)                                                                                 \
     "{\"name\": \"g\", \"architecture\": \"gpt\", \"layers\": 2, \"hidden\": 64, \"heads\": 4, "   \
     "\"sequence\": 36, \"vocab\": 4608, \"global_batch\": 12" more "}"
@@ -95,7 +94,7 @@ static void test_data_parallel(void **state)
             }
 }
 
-/* Of models that begin without weights, whatever is cut: no more than lives. */
+/* Models that begin without weights: never more than lives, whatever is cut. */
 static void test_beginnings(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* Prices of a space with one stage against those of compiled plans: for every operator of the
- * catalogue, whatever is cut, kept and formed again, and under every schedule. */
+ * catalogue, whatever is cut, kept and recomputed, and under every schedule. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>

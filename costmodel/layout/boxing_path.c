@@ -5,7 +5,7 @@
 
 #include "costmodel/layout/boxing_steps_priv.h"
 
-/* Differences in roundoff are none: a path has to be better than what was there before. */
+/* A path must be cheaper by more than roundoff to replace another. */
 #define BETTER (1 - 1e-12)
 
 /* Axes by what becomes of them. */
@@ -18,7 +18,7 @@ struct ways {
 
 /* --- what has to change --- */
 
-/* A split that the layout has digits for; false: there is none. */
+/* Finds a split that the layout has digits for; false: there is none. */
 static bool find_split(const struct sbp_layout *layout, const struct sbp_shape *shape, int axis,
                        struct sbp_state *split)
 {
@@ -76,8 +76,8 @@ static struct ways find_ways(const struct sbp_layout *layout, const struct sbp_s
     return ways;
 }
 
-/* Whether every axis of the tensor can be split, or nothing happens but sums over those that
- * cannot: then cuts are all there is to it. */
+/* Whether cuts are all there is to search: every axis of the tensor can be split, or the only
+ * changes are sums over axes that cannot. */
 static bool is_divided(const struct ways *ways)
 {
     const sbp_axes others =
@@ -270,7 +270,7 @@ enum sbp_status sbp_boxing_path(const struct sbp_cluster *cluster, const struct 
 
 /* --- paths that are known --- */
 
-/* All that a path depends on, on one cluster and mesh; no padding, the rest is zero. */
+/* Key of a path on one cluster and mesh; it has no padding, and unused parts are zero. */
 struct question {
     double element_bytes;
     int64_t size[SBP_MAX_DIMS];

@@ -50,9 +50,10 @@ static bool has_digit(const struct graph *g, int axis, int dim)
     return dim_class != SBP_NO_CLASS && g->layout->split[dim_class] >> axis & 1;
 }
 
-/* Costs do not tell one dimension from another. So where an all-to-all over fewer axes never costs
- * more, an axis needs only the dimensions that it splits before and after, or any one if none: on
- * a path through others, put each of them in that place, and what is left to do costs no more. */
+/* Prices do not depend on the dimension of a split. So where an all-to-all over fewer axes never
+ * costs more, an axis needs only the dimensions that it splits before and after, or any one if
+ * there is none. On a path through other dimensions, replace each of them by these: the rest costs
+ * no more. */
 static void add_free_axis(struct graph *g, int axis, struct sbp_state from, struct sbp_state to)
 {
     struct free_axis *free = &g->free[g->free_count++];
@@ -169,7 +170,7 @@ static int pop(struct search *s)
 
 /* --- the search --- */
 
-/* A way to `to` that is known to be better, unless the target is nearer than all of it. */
+/* Records a better way to `to`, unless it costs more than the target already does. */
 static void reach(struct search *s, int from, int to, enum sbp_collective kind, double seconds)
 {
     struct node *node = &s->node[to];
@@ -250,7 +251,7 @@ static void reach_locally(struct search *s, int from)
     }
 }
 
-/* Dijkstra's algorithm up to the target, or up to what it is known to cost at most. */
+/* Dijkstra's algorithm, up to the target or to the known most that it costs. */
 static void find_way(struct search *s, int start)
 {
     static const enum sbp_collective KINDS[] = {SBP_ALL_REDUCE, SBP_REDUCE_SCATTER, SBP_ALL_GATHER,

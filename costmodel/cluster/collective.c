@@ -32,8 +32,8 @@ double sbp_group_size(const struct sbp_group *group)
 
 /* --- one ring on one level --- */
 
-/* By how much the groups that talk at the same time stretch n, when `own` of a member's devices
- * share a group's way through its ports. */
+/* Factor on n for groups that communicate at the same time, when `own` of a member's devices share
+ * a group's way through its ports. */
 static double stretch(const struct sbp_cluster *cluster, int level, double own)
 {
     double devices = 1;
@@ -136,8 +136,8 @@ static double level_model_s(const struct sbp_cluster *cluster, enum sbp_collecti
 
 /* --- measured by group shape --- */
 
-/* Devices of a node want to talk at the same time, whatever group they belong to; a measured group
- * already had its own ones share the ports. */
+/* Factor on n: all devices of a node communicate at the same time, whatever their groups. A
+ * measured group already had its own devices share the ports. */
 static double network_stretch(const struct sbp_cluster *cluster, double ranks_per_node)
 {
     const double devices = (double)cluster->level[cluster->level_count - 1].size;

@@ -31,7 +31,7 @@ bool sbp_network_has(const struct sbp_network *network, enum sbp_collective kind
 
 bool sbp_network_covers(const struct sbp_network *network, enum sbp_collective kind, double nodes)
 {
-    bool is_free = network->formula[kind].is_given; /* of any curve */
+    bool is_free = network->formula[kind].is_given; /* counts while there is no curve */
     for (int i = 0; i < network->curve_count; i++) {
         if (network->curve[i].kind != kind)
             continue;
@@ -121,7 +121,7 @@ bool sbp_network_sets_aside(const struct sbp_network *network, const struct sbp_
 
 /* --- other shapes --- */
 
-/* A group that is asked for. */
+/* The group whose price is asked for. */
 struct asked {
     const struct sbp_network *network;
     enum sbp_collective kind;
@@ -194,7 +194,7 @@ static double between(double from, double to, double at)
     return from == to ? 0 : sbp_log(at / from) / sbp_log(to / from);
 }
 
-/* Along nodes, among curves of so many members a node. */
+/* Interpolates along the number of nodes, among the curves of one number of ranks per node. */
 static double row_log_s(const struct asked *asked, int64_t ranks_per_node)
 {
     const struct sbp_shape_curve *below = NULL, *above = NULL;
@@ -213,10 +213,10 @@ static double row_log_s(const struct asked *asked, int64_t ranks_per_node)
     return (1 - way) * scaled_log_s(asked, below) + way * scaled_log_s(asked, above);
 }
 
-/* By all curves around the group; by the formula alone where there is none. */
+/* Interpolates among all curves around the group; takes the formula where there is none. */
 static double other_shape_s(const struct asked *asked)
 {
-    int64_t below = 0, above = 0; /* members a node of rows */
+    int64_t below = 0, above = 0; /* ranks per node of the rows below and above */
     for (int i = 0; i < asked->network->curve_count; i++) {
         const struct sbp_shape_curve *curve = &asked->network->curve[i];
         const int64_t row = curve->ranks_per_node;
@@ -239,7 +239,8 @@ static double other_shape_s(const struct asked *asked)
 
 /* --- prices --- */
 
-/* e beyond what was measured: once more for each doubling, counted from the second. */
+/* The error beyond measured sizes or shapes: it is added once more for each doubling from the
+ * second on. */
 static double widened(double error, double times)
 {
     return times > 2 ? error * sbp_log2(times) : error;

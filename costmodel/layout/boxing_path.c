@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Differences in roundoff are none: a path has to be better than what was there before. */
+/* A path must be cheaper by more than roundoff to replace another. */
 #define BETTER (1 - 1e-12)
 
 /* Axes by what becomes of them. */
@@ -15,7 +15,7 @@ struct ways {
 
 /* --- what has to change --- */
 
-/* A split that the layout has digits for; false: there is none. */
+/* Finds a split that the layout has digits for; false: there is none. */
 static bool find_split(const struct sbp_layout *layout, const struct sbp_shape *shape, int axis,
                        struct sbp_state *split)
 {
@@ -243,7 +243,7 @@ enum sbp_status sbp_boxing_path(const struct sbp_cluster *cluster, const struct 
 
 /* --- paths that are known --- */
 
-/* All that a path depends on, on one cluster and mesh; no padding, the rest is zero. */
+/* Key of a path on one cluster and mesh; it has no padding, and unused parts are zero. */
 struct question {
     double element_bytes;
     int64_t size[SBP_MAX_DIMS];

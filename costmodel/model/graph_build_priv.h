@@ -208,7 +208,7 @@ enum sbp_status sbp_build_patches(struct sbp_builder *builder, const struct sbp_
 /* ---- a user's own operator ---- */
 
 /* Reads `at` (the layer, keys checked) and adds it; see graph.h for its keys. */
-extern const char *const sbp_graph_custom_keys[];
+extern const char *const sbp_build_custom_keys[];
 enum sbp_status sbp_build_custom(struct sbp_builder *builder, const struct sbp_json *at,
                                  const char *name, const int *input, int input_count) SBP_MUST_USE;
 

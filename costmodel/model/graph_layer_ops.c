@@ -346,7 +346,7 @@ static const struct {
 
 const char *const *sbp_layer_keys(enum sbp_op_kind kind)
 {
-    return kind == SBP_OP_CUSTOM ? sbp_graph_custom_keys : READ[kind].keys;
+    return kind == SBP_OP_CUSTOM ? sbp_build_custom_keys : READ[kind].keys;
 }
 
 enum sbp_status sbp_layer_read(const struct sbp_layer *layer)

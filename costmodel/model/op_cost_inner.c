@@ -1,6 +1,6 @@
 /* The collectives that an operator itself calls: statistics, keys and values, halo rows, experts,
  * SUMMA. */
-#include "costmodel/model/op_cost_priv.h"
+#include "costmodel/model/op_cost_block_priv.h"
 
 #include <math.h>
 

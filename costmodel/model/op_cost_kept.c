@@ -1,5 +1,5 @@
 /* Memory of an operator: what it keeps from forward to backward, and its scratch space. */
-#include "costmodel/model/op_cost_priv.h"
+#include "costmodel/model/op_cost_block_priv.h"
 
 /* ---- what is kept --------------------------------------------------------------------------- */
 

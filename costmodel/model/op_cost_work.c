@@ -1,6 +1,6 @@
 /* The arithmetic and the memory traffic of each operator, by pass: what price.c turns into seconds.
  */
-#include "costmodel/model/op_cost_priv.h"
+#include "costmodel/model/op_cost_block_priv.h"
 
 /* Share of a weight that is no padding. */
 static double valid_share(const struct sbp_graph *graph, int tensor)

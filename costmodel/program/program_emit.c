@@ -129,7 +129,7 @@ static enum sbp_status add_pack_space(struct sbp_compiler *c, const struct sbp_s
     return SBP_OK;
 }
 
-/* Paths are found by the prices of the model's precision, whatever a run computes in. */
+/* Paths follow the prices of the model's precision, even in a run that computes in another type. */
 static enum sbp_status find_boxing(struct sbp_compiler *c, const struct sbp_shape *shape,
                                    const struct sbp_dist *from, const struct sbp_dist *to,
                                    enum sbp_cause cause, struct sbp_boxing *boxing)

@@ -127,7 +127,8 @@ static enum sbp_status forward_cross_entropy(struct sbp_compiler *c, int op)
     return sbp_emit_reduce(c, op, token_axes, program->loss_buffer, 0, SBP_CAUSE_SCALAR);
 }
 
-/* Token ids and row numbers; the program names those of the first embedding, which runs fill. */
+/* Buffers of token ids and row numbers. The program names those of the first embedding, which the
+ * run fills. */
 static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct sbp_dist *dist)
 {
     struct sbp_program *program = c->program;
@@ -159,7 +160,7 @@ static enum sbp_status add_saved(struct sbp_compiler *c, int op)
     return SBP_OK;
 }
 
-/* Any operator: scratch, what happens inside, and one instruction. */
+/* Emits any operator: scratch, collectives inside, and one instruction. */
 static enum sbp_status forward_generic(struct sbp_compiler *c, int op, const int *weight)
 {
     const struct sbp_factor factor = sbp_emit_factor(c, op);

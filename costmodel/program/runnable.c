@@ -23,8 +23,8 @@ static const char *operators_that_run(char *text, size_t size)
     return text;
 }
 
-/* Work that is repeated and sums that live on need nothing of an operator; what a spare role that
- * splits does needs collectives inside it, which the executor lacks. */
+/* Repeated work and surviving partial sums need nothing of an operator. A spare role that splits
+ * needs collectives inside the operator, which the executor lacks. */
 static bool role_runs(const struct sbp_role *role)
 {
     return !role->spare || role->output.kind != SBP_SPLIT;

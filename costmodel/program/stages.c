@@ -164,10 +164,10 @@ static int list_cuts(const struct sbp_graph *graph, const bool *cut, int *place)
     return count;
 }
 
-/* One piece more: before[i] is the least possible maximum of p - 1 pieces that end at the i-th
- * boundary, load[j] of p pieces. What comes before i only grows with i, the piece after it only
- * shrinks, and both only grow with j: the best i lies where they cross, which moves on with j. Ties
- * keep the earliest boundary. */
+/* Adds one piece. before[i] is the least possible maximum of p - 1 pieces that end at the i-th
+ * boundary, load[j] that of p pieces. As i grows, before[i] only grows and the load of the last
+ * piece only shrinks; both grow with j. So the best i is where they cross, and it moves on with j.
+ * Ties keep the earliest boundary. */
 static void add_piece(const double *before, const double *sum, const int *place, int p, int width,
                       double *load, int *from)
 {

@@ -179,8 +179,8 @@ static double chunk_sync_s(const struct job *job, const struct sbp_program *prog
                             elements * (double)job->request->bytes->reduce);
 }
 
-/* Buckets of a chunk of the model pass through the device after those of the one before, each with
- * its share of what else comes at the end of a step. */
+/* Schedules a chunk's buckets after those of the chunk before, each with its share of the other
+ * work at the end of a step. */
 static void set_offload(const struct job *job, int stage, double extra_s)
 {
     const struct sbp_step *step = job->step;
@@ -203,7 +203,8 @@ static void set_offload(const struct job *job, int stage, double extra_s)
         chunk_sync_s(job, hosted.most, hosted.bucket * (offload->buckets % offload->chunk_buckets));
 }
 
-/* Whether a device does an instruction for every chunk: the norm's sum over devices is one. */
+/* Whether an instruction counts for this chunk: the sum of the norm over devices runs once for all.
+ */
 static bool counts(const struct sbp_instr *instr, int chunk)
 {
     return chunk == 0 || instr->section != SBP_SECTION_STEP || instr->cause != SBP_CAUSE_SCALAR;

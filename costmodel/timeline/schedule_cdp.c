@@ -12,8 +12,8 @@
 #include "costmodel/timeline/cdp_priv.h"
 #include "costmodel/timeline/timeline_run_priv.h"
 
-/* Simulated steps: the first fills the pipeline, the last drains it; more where the steps between
- * still change. With cdp-v1 synchronisation reaches over two steps. */
+/* Numbers of simulated steps: the first fills the pipeline, the last drains it; more are needed
+ * while steps still change. With cdp-v1 synchronisation reaches over two steps. */
 enum { FIRST_STEPS = 3, FIRST_DEEP_STEPS = 6, MOST_STEPS = 96 };
 #define MAX_WORK   (INT64_C(1) << 26)
 #define SAME_SHARE 1e-9
@@ -86,8 +86,8 @@ static int slot_of(const struct sbp_timeline_run *run, struct sbp_timeline_work 
            (work.kind == SBP_WORK_FORWARD ? work.stage : 2 * run->stages - 1 - work.stage);
 }
 
-/* The micro-batch that first reads what a step's update of a stage makes. The updates of the two
- * steps before the first are played as well, so that all steps have the same work. */
+/* The micro-batch that first reads the update of a stage after a step. The updates of the two steps
+ * before the first are played as well, so that all steps have the same work. */
 static int first_reader(const struct sbp_timeline_run *run, int stage, int step)
 {
     const int per_step = run->request->micro_batches;
@@ -317,8 +317,8 @@ static double states_s(const struct sbp_timeline_run *run, int device,
     return cdp->released_s[work.stage] + run->request->stage[work.stage].send_states_s;
 }
 
-/* The uniform delay of two time steps, where no shared device makes it: a micro-batch starts when
- * the one before leaves the second stage. Later steps keep it up by themselves. */
+/* Keeps the uniform delay of two time steps where no shared device enforces it: a micro-batch
+ * starts when the one before leaves the second stage. Later steps keep the delay by themselves. */
 static double start_s(const struct sbp_timeline_run *run, struct sbp_timeline_work work)
 {
     const bool waits = run->request->placement != SBP_PLACE_PIPELINE && run->stages > 1 &&
@@ -385,7 +385,7 @@ static void wake_users(struct sbp_timeline_run *run, int stage, int step)
         sbp_timeline_run_wake(run, sbp_timeline_run_device(run, stage, i));
 }
 
-/* Whoever works on the stage next. */
+/* Wakes the device that works on the stage next. */
 static void wake_next(struct sbp_timeline_run *run, int stage, int slot)
 {
     struct sbp_timeline_work next;
@@ -450,8 +450,8 @@ static bool do_work(struct sbp_timeline_run *run, struct sbp_timeline_work work)
     return ready_s >= 0;
 }
 
-/* Everything that a work of a pipeline needs was made in an earlier time step, for there are at
- * least as many micro-batches as stages: no work has to wait for its turn. */
+/* Plays a pipeline in order of time steps. With at least as many micro-batches as stages,
+ * everything that a work needs was made in an earlier time step, so no work has to wait. */
 static enum sbp_status play_pipeline(struct sbp_timeline_run *run)
 {
     struct sbp_timeline_work work;
@@ -486,7 +486,7 @@ static enum sbp_status play(struct sbp_timeline_run *run)
 
 /* --- steady steps --- */
 
-/* By how much a pass and its message are later than so many micro-batches before. */
+/* Seconds by which a pass's message comes later than that of so many micro-batches before. */
 static double lag_s(const struct sbp_timeline_run *run, enum sbp_work_kind kind, int stage, int i,
                     int before)
 {
@@ -561,8 +561,8 @@ static int more_steps(const struct sbp_timeline_run *run)
     return waits_deep(run) ? FIRST_DEEP_STEPS : run->steps + 1;
 }
 
-/* Plays until steps repeat, from as many as were played before on; leaves the run prepared for as
- * many as it took. */
+/* Plays until steps repeat, starting with the number of steps of the last play; the run stays
+ * prepared for the number that it took. */
 static enum sbp_status settle(struct sbp_timeline_run *run, bool free_sends, bool free_sync,
                               double *step_s)
 {
@@ -631,7 +631,7 @@ static double bound_s(const struct sbp_timeline_run *run, const struct sbp_timel
     return most_s;
 }
 
-/* Plays with free communication what a bound does not settle. */
+/* Plays with free communication where the bounds leave the exposed time open. */
 static enum sbp_status expose(struct sbp_timeline_run *run, struct sbp_timeline *timeline)
 {
     const double step_s = timeline->makespan_s, reach = 1 + SAME_SHARE;

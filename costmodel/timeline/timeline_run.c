@@ -230,7 +230,8 @@ int sbp_timeline_run_do(struct sbp_timeline_run *run, int device, struct sbp_tim
     const double begin_s = lane->free_s > ready_s ? lane->free_s : ready_s;
     const double end_s = begin_s + duration_s;
     lane->free_s = end_s;
-    if (work.kind != SBP_WORK_UPDATE || work.micro_batch >= 0) /* those before belong elsewhere */
+    if (work.kind != SBP_WORK_UPDATE ||
+        work.micro_batch >= 0) /* updates before the first step are not of this one */
         lane->compute_s += duration_s;
     if (work.kind != SBP_WORK_UPDATE)
         hold(run, device, work, begin_s, end_s);

@@ -14,7 +14,7 @@
 #define MOST_ROLES (SBP_MAX_ROLES - 1) /* `replicate` is added */
 #define MOST_WORK  1e30
 
-const char *const sbp_graph_custom_keys[] = {"out",         "out_heads",   "parameters", "weights",
+const char *const sbp_build_custom_keys[] = {"out",         "out_heads",   "parameters", "weights",
                                              "roles",       "flops",       "bytes",      "time_s",
                                              "saved_bytes", "collectives", NULL};
 

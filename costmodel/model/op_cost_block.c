@@ -1,5 +1,5 @@
 /* Sizes of an operator's blocks on a device, and counts of them that its costs share. */
-#include "costmodel/model/op_cost_priv.h"
+#include "costmodel/model/op_cost_block_priv.h"
 
 #include <math.h>
 

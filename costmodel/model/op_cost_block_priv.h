@@ -1,9 +1,9 @@
 /* Counts of an operator's block that several of its costs share: tokens, scores, slots, halo rows.
  *
- * op_cost.c has them; op_cost_work.c, op_cost_kept.c and op_cost_inner.c make costs of them.
+ * op_cost_block.c has them; op_cost_work.c, op_cost_kept.c and op_cost_inner.c make costs of them.
  */
-#ifndef SBP_COSTMODEL_MODEL_OP_COST_PRIV_H
-#define SBP_COSTMODEL_MODEL_OP_COST_PRIV_H
+#ifndef SBP_COSTMODEL_MODEL_OP_COST_BLOCK_PRIV_H
+#define SBP_COSTMODEL_MODEL_OP_COST_BLOCK_PRIV_H
 
 #include "costmodel/model/op_cost.h"
 

@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "costmodel/program/runnable.h"
 #include "executor/rank/rank.h"
-#include "executor/verify/verify.h"
 
 enum { TAG_REPORT = 1, TAG_INTERVALS = 2, TAG_PLEDGE = 3 };
 static const double SCALE_FAULT = 1.0 + 1.0 / 64;
@@ -33,9 +32,9 @@ struct runner {
     struct sbp_arena arena;
     struct sbp_channel channel;
     struct sbp_rank rank;
-    struct sbp_verifier *verifier;  /* NULL: no verification */
-    struct sbp_interval *intervals; /* (instructions) */
-    struct sbp_progress progress;   /* of the lead */
+    struct sbp_verifier *verifier;      /* NULL: no verification */
+    struct sbp_run_interval *intervals; /* (instructions) */
+    struct sbp_progress progress;       /* of the lead */
 };
 
 /* A rank's share of a step's report, sent as bytes. */
@@ -66,13 +65,13 @@ static enum sbp_status execute(struct runner *runner, int index, struct sbp_diag
     const bool faulty = options->fault != SBP_FAULT_NONE && options->fault_instr == index;
     runner->channel.skip = faulty && options->fault == SBP_FAULT_SKIP;
     if (runner->verifier != NULL && instr->kind == SBP_INSTR_UPDATE)
-        SBP_TRY(sbp_verifier_update(runner->verifier, instr, diag));
+        SBP_TRY(sbp_verify_update(runner->verifier, instr, diag));
     else
         SBP_TRY(sbp_rank_execute(&runner->rank, instr, diag));
     if (faulty && options->fault == SBP_FAULT_SCALE)
         scale_result(runner, instr);
     if (runner->verifier != NULL)
-        SBP_TRY(sbp_verifier_watch(runner->verifier, index, diag));
+        SBP_TRY(sbp_verify_watch(runner->verifier, index, diag));
     return SBP_OK;
 }
 
@@ -84,13 +83,13 @@ static enum sbp_status execute_timed(struct runner *runner, int index, double st
     const struct sbp_channel *channel = &runner->channel;
     const double wall_s = sbp_clock_s(), compute_s = device->compute_s();
     const double exchange_wall_s = channel->wall_s, exchange_cpu_s = channel->cpu_s;
-    const struct sbp_spent spent = sbp_verifier_spent(runner->verifier);
+    const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     SBP_TRY(execute(runner, index, diag));
     const enum sbp_status status = device->finish();
     if (status != SBP_OK)
         return sbp_fail(diag, status, "device %s failed", device->name);
-    const struct sbp_spent now = sbp_verifier_spent(runner->verifier);
-    struct sbp_interval *interval = &runner->intervals[index];
+    const struct sbp_spent now = sbp_verify_spent(runner->verifier);
+    struct sbp_run_interval *interval = &runner->intervals[index];
     interval->start_s = wall_s - step_start_s;
     interval->wall_s = sbp_clock_s() - wall_s - (now.wall_s - spent.wall_s);
     interval->communication_s = channel->wall_s - exchange_wall_s;
@@ -119,7 +118,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
     const enum sbp_status status = ops->barrier(runner->channel.comm);
     if (status != SBP_OK)
         return sbp_fail(diag, status, "%s", ops->reason(runner->channel.comm));
-    const struct sbp_spent spent = sbp_verifier_spent(runner->verifier);
+    const struct sbp_spent spent = sbp_verify_spent(runner->verifier);
     const double start_s = sbp_clock_s();
     for (int i = 0; i < runner->rank.program->instr_count; i++) {
         SBP_TRY(execute_timed(runner, i, start_s, diag));
@@ -127,7 +126,7 @@ static enum sbp_status run_instructions(struct runner *runner, struct report *re
         report->step.communication_s += runner->intervals[i].communication_s;
     }
     report->step.wall_s =
-        sbp_clock_s() - start_s - (sbp_verifier_spent(runner->verifier).wall_s - spent.wall_s);
+        sbp_clock_s() - start_s - (sbp_verify_spent(runner->verifier).wall_s - spent.wall_s);
     SBP_TRY(sbp_channel_check(&runner->channel, diag));
     SBP_TRY(check_high_water(runner, diag));
     SBP_TRY(sbp_rank_loss(&runner->rank, &report->step.loss, diag));
@@ -193,12 +192,12 @@ static enum sbp_status run_step(struct runner *runner, int step, struct sbp_diag
     show_progress(runner, step, "preparing");
     SBP_TRY(sbp_rank_begin_step(&runner->rank, step + 1, diag));
     if (runner->verifier != NULL)
-        SBP_TRY(sbp_verifier_begin_step(runner->verifier, diag));
+        SBP_TRY(sbp_verify_begin_step(runner->verifier, diag));
     show_progress(runner, step, "training");
     SBP_TRY(run_instructions(runner, &report, diag));
     show_progress(runner, step, "verifying");
     if (runner->verifier != NULL)
-        SBP_TRY(sbp_verifier_end_step(runner->verifier, diag));
+        SBP_TRY(sbp_verify_end_step(runner->verifier, diag));
     return gather_reports(runner, step, &report, diag);
 }
 
@@ -212,9 +211,9 @@ static enum sbp_status run_steps(struct runner *runner, struct sbp_diag *diag)
     struct sbp_run_result *result = runner->job->result;
     result->calls = runner->channel.call_count;
     if (runner->verifier != NULL) {
-        const struct sbp_findings *findings = sbp_verifier_findings(runner->verifier);
-        result->finding = findings->first;
-        result->worst_ratio = findings->worst_ratio;
+        const struct sbp_verify_outcome *outcome = sbp_verify_outcome(runner->verifier);
+        result->finding = outcome->first;
+        result->worst_ratio = outcome->worst_ratio;
     }
     result->filled = true;
     return SBP_OK;
@@ -335,7 +334,7 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
         return SBP_E_UNSUPPORTED;
     SBP_TRY(sbp_channel_open(&runner->channel, ops, comm, job->program,
                              device->kernels(job->options->real), &runner->arena, diag));
-    runner->intervals = SBP_NEW(&runner->arena, struct sbp_interval, job->program->instr_count);
+    runner->intervals = SBP_NEW(&runner->arena, struct sbp_run_interval, job->program->instr_count);
     if (runner->intervals == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the step's times");
     SBP_TRY(sbp_rank_open(&runner->rank, job->program, device, job->options->real,
@@ -343,7 +342,7 @@ static enum sbp_status open_runner(struct runner *runner, const struct sbp_comm_
     sbp_rank_fill_weights(&runner->rank);
     if (!job->options->verify)
         return SBP_OK;
-    return sbp_verifier_open(&runner->rank, job->cluster, &runner->verifier, diag);
+    return sbp_verify_open(&runner->rank, job->cluster, &runner->verifier, diag);
 }
 
 static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
@@ -361,7 +360,7 @@ static enum sbp_status rank_main(const struct sbp_comm_ops *ops, struct sbp_comm
     if (status == SBP_OK)
         status = run_steps(&runner, diag);
     sbp_progress_end(&runner.progress);
-    sbp_verifier_close(runner.verifier);
+    sbp_verify_close(runner.verifier);
     sbp_rank_close(&runner.rank);
     sbp_arena_free(&runner.arena);
     return status;
@@ -380,7 +379,7 @@ static enum sbp_status open_result(const struct sbp_program *program,
     result->step = SBP_NEW(&result->arena, struct sbp_run_step, options->steps);
     int64_t count = 0;
     if (options->trace && sbp_mul_i64(program->mesh.devices, program->instr_count, &count))
-        result->intervals = SBP_NEW(&result->arena, struct sbp_interval, count);
+        result->intervals = SBP_NEW(&result->arena, struct sbp_run_interval, count);
     if (result->step == NULL || (options->trace && result->intervals == NULL))
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the run's results");
     return SBP_OK;

@@ -96,7 +96,7 @@ static int print_verdict(const struct sbp_run_report *report)
         return printf("not verified (--verify)\n");
     if (result->finding.found)
         return printf("verification FAILED: %s\n",
-                      sbp_finding_text(&result->finding, text, (int)sizeof text));
+                      sbp_verify_finding_text(&result->finding, text, (int)sizeof text));
     return printf("verified: every gradient, loss and update agrees with one device in double; "
                   "largest difference is %.2f of its bound\n",
                   result->worst_ratio);
@@ -261,7 +261,7 @@ static void push_measured(const struct sbp_run_report *report, int rank, struct 
                           bool *failed)
 {
     const struct sbp_program *program = report->program;
-    const struct sbp_interval *interval =
+    const struct sbp_run_interval *interval =
         report->result->intervals + (int64_t)rank * program->instr_count;
     char name[160];
     (void)snprintf(name, sizeof name, "measured, rank %d%s", rank,

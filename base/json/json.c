@@ -11,7 +11,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
-#include "base/json/json_syntax.h"
+#include "base/json/json_syntax_priv.h"
 #include "base/text.h"
 
 #define LARGEST_EXACT (INT64_C(1) << 53)

@@ -1,4 +1,4 @@
-#include "base/json/json_syntax.h"
+#include "base/json/json_syntax_priv.h"
 
 #include <ctype.h>
 #include <stdarg.h>

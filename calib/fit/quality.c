@@ -115,9 +115,10 @@ static double median_off(const struct trials *trials, int from, double *scratch)
     return count > 0 ? sbp_median(scratch, count) : NAN;
 }
 
-enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_predict_fn *predict,
-                              const void *model, struct sbp_arena *arena, struct sbp_errors *errors,
-                              struct sbp_diag *diag)
+enum sbp_status sbp_quality_errors(const struct sbp_measured_groups *shapes,
+                                   sbp_predict_fn *predict, const void *model,
+                                   struct sbp_arena *arena, struct sbp_errors *errors,
+                                   struct sbp_diag *diag)
 {
     struct trials trials;
     SBP_TRY(make_trials(shapes, arena, &trials, diag));

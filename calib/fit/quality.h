@@ -39,9 +39,10 @@ typedef double sbp_predict_fn(const void *model, const struct sbp_measured_group
                               double bytes);
 
 /* Over all samples of all shapes; scratch from the arena. E_MEMORY. */
-enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_predict_fn *predict,
-                              const void *model, struct sbp_arena *arena, struct sbp_errors *errors,
-                              struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_quality_errors(const struct sbp_measured_groups *shapes,
+                                   sbp_predict_fn *predict, const void *model,
+                                   struct sbp_arena *arena, struct sbp_errors *errors,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Judges the curves and formulas of a network whose curve[i] is of shapes->shape[i], and sets the
  * errors e of both: of a curve what nine of ten held-out sizes stay below, of a formula the same of

@@ -158,8 +158,8 @@ static enum sbp_status find_noise(const struct sbp_measured *measured, struct sb
     return SBP_OK;
 }
 
-enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                struct sbp_measured_groups *shapes, struct sbp_diag *diag)
+enum sbp_status sbp_shapes_group(const struct sbp_measured *measured, struct sbp_arena *arena,
+                                 struct sbp_measured_groups *shapes, struct sbp_diag *diag)
 {
     const int count = measured->count;
     struct sbp_measured_point *point = SBP_NEW(arena, struct sbp_measured_point, count);

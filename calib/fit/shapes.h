@@ -11,7 +11,7 @@
 
 #include "base/arena.h"
 #include "calib/fit/curve_fit.h"
-#include "calib/samples/measured.h"
+#include "calib/samples/points.h"
 
 /* A shape with fewer sizes has no curve. */
 #define SBP_LEAST_SHAPE_SIZES 3
@@ -35,8 +35,8 @@ struct sbp_measured_groups {
 
 /* What it points to lies in the arena. E_INPUT: no shape has enough sizes, or one has more than
  * SBP_MOST_CURVE_SAMPLES; E_MEMORY. */
-enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                struct sbp_measured_groups *shapes,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_shapes_group(const struct sbp_measured *measured, struct sbp_arena *arena,
+                                 struct sbp_measured_groups *shapes,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define FIRST_USE  1.5  /* out-of-place / in-place, from which it is the first use of a protocol */
 #define MOST_SIZES 4096 /* that a head announces */

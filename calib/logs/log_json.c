@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json/json.h"
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define PRINTED_SLACK 0.5e-6 /* numbers have six decimals */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 /* --- beginnings --- */
 

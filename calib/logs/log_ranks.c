@@ -8,7 +8,7 @@
 #include <limits.h>
 #include <math.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define LOOSE      1e-9 /* of sums of rounded numbers */
 #define MOST_RANKS 1000000

@@ -11,7 +11,7 @@
 #include <ctype.h>
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define CELLS 4 /* time, algbw, busbw, #wrong */
 
@@ -211,11 +211,6 @@ enum sbp_log_row_state sbp_log_row_read(const struct sbp_log_columns *columns, c
         return SBP_LOG_NO_ROW;
     *pending = more;
     return state;
-}
-
-void sbp_log_row_broken(struct sbp_log_run *run, int line)
-{
-    run->broken_line = run->broken_rows++ == 0 ? line : run->broken_line;
 }
 
 void sbp_log_row_drop(struct sbp_log_pending *pending, struct sbp_log_run *run)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define OWN_LINE "or in a first line \"#@ ranks=N | nodes=N\" of the file"
 #define SAY      "say it with --nodes N or --ranks-per-node N, " OWN_LINE

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 /* --- failures --- */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/math/stats.h"
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define LARGE_BYTES  1048576.0 /* from which bandwidth decides */
 #define MIDDLE_BYTES 131072.0  /* of tables that end about there, as OSU's of collectives */

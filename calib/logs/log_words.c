@@ -1,4 +1,4 @@
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #include <ctype.h>
 #include <limits.h>

@@ -22,7 +22,7 @@ struct sbp_compute {
 static enum sbp_status cpu_find(int ranks, struct sbp_processor *processor, struct sbp_diag *diag)
 {
     const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    int64_t bytes = sbp_product_list(SBP_PRODUCTS_CPU)->copy_bytes;
+    int64_t bytes = sbp_sweep_products(SBP_PRODUCTS_CPU)->copy_bytes;
     (void)diag;
     while (pages > 0 && bytes > LEAST_COPY_BYTES &&
            bytes > pages / (8 * (int64_t)ranks) * page_bytes)
@@ -67,7 +67,7 @@ static void cpu_close(struct sbp_compute *compute)
 
 static bool fill_all(struct sbp_compute *compute, int64_t copy_bytes)
 {
-    const struct sbp_product_list *list = sbp_product_list(SBP_PRODUCTS_CPU);
+    const struct sbp_product_list *list = sbp_sweep_products(SBP_PRODUCTS_CPU);
     int64_t y_bytes = 1, a_bytes = copy_bytes, b_bytes = copy_bytes;
     for (int i = 0; i < list->count; i++) {
         const struct sbp_gemm_point *gemm = &list->shape[i];
@@ -110,10 +110,10 @@ static void multiply(const struct sbp_compute *compute, const struct sbp_cell *c
 static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                   double *time_s, struct sbp_diag *diag)
 {
-    const int launches = cell->work == SBP_WORK_LAUNCH ? LAUNCHES : 1;
+    const int launches = cell->work == SBP_CELL_LAUNCH ? LAUNCHES : 1;
     (void)diag;
     const double start_s = sbp_thread_cpu_s();
-    if (cell->work == SBP_WORK_COPY)
+    if (cell->work == SBP_CELL_COPY)
         memcpy(compute->b, compute->a, (size_t)compute->copy_bytes);
     else
         for (int i = 0; i < launches; i++)

@@ -65,7 +65,7 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
     SBP_CUDA_TRY(diag, cudaMemGetInfo, &unused, &total);
     (void)snprintf(processor->name, sizeof processor->name, "%.127s", device.name);
     processor->memory_bytes = (int64_t)total;
-    processor->copy_bytes = sbp_product_list(SBP_PRODUCTS_GPU)->copy_bytes;
+    processor->copy_bytes = sbp_sweep_products(SBP_PRODUCTS_GPU)->copy_bytes;
     while (processor->copy_bytes > LEAST_COPY_BYTES &&
            processor->copy_bytes > processor->memory_bytes / COPY_SHARE)
         processor->copy_bytes /= 2;
@@ -100,7 +100,7 @@ static void cuda_close(struct sbp_compute *compute)
 
 static enum sbp_status allocate(struct sbp_compute *compute, struct sbp_diag *diag)
 {
-    const struct sbp_product_list *list = sbp_product_list(SBP_PRODUCTS_GPU);
+    const struct sbp_product_list *list = sbp_sweep_products(SBP_PRODUCTS_GPU);
     int64_t y_bytes = 1;
     compute->a_bytes = compute->b_bytes = compute->copy_bytes;
     for (int i = 0; i < list->count; i++) {
@@ -219,7 +219,7 @@ static enum sbp_status multiply(struct sbp_compute *compute, const struct sbp_ce
 static int batch_of(const struct sbp_cell *cell)
 {
     const double flop = 2.0 * (double)cell->m * (double)cell->n * (double)cell->k;
-    if (cell->work == SBP_WORK_COPY || flop >= BATCH_FLOP)
+    if (cell->work == SBP_CELL_COPY || flop >= BATCH_FLOP)
         return 1;
     return flop * MOST_BATCH <= BATCH_FLOP ? MOST_BATCH : (int)(BATCH_FLOP / flop);
 }
@@ -227,7 +227,7 @@ static int batch_of(const struct sbp_cell *cell)
 static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cell *cell, int batch,
                                struct sbp_diag *diag)
 {
-    if (cell->work == SBP_WORK_COPY) {
+    if (cell->work == SBP_CELL_COPY) {
         compute->filled = NONE;
         SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->b, compute->a, (size_t)compute->copy_bytes,
                      cudaMemcpyDeviceToDevice, compute->stream);
@@ -243,7 +243,7 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
 {
     const int batch = batch_of(cell);
     float elapsed_ms;
-    if (cell->work != SBP_WORK_COPY)
+    if (cell->work != SBP_CELL_COPY)
         SBP_TRY(fill(compute, cell->type, diag));
     SBP_CUDA_TRY(diag, cudaEventRecord, compute->before, compute->stream);
     SBP_TRY(enqueue(compute, cell, batch, diag));

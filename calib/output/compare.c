@@ -6,7 +6,6 @@
 #include "base/math/stats.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "calib/logs/log.h"
 #include "calib/samples/points.h"
 
 /* One of the two, as its last chain of sessions says. */
@@ -14,7 +13,7 @@ struct side {
     const struct sbp_record *record;
     const struct sbp_calibration_origin *origin;
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     struct sbp_compute_times compute;
     int first; /* of the last chain's points */
 };
@@ -25,7 +24,7 @@ static enum sbp_status open_side(const struct sbp_record *record, struct side *s
     *side = (struct side){.record = record,
                           .origin = &record->session[record->session_count - 1].origin};
     SBP_TRY(sbp_points(record, SBP_OF_MEDIANS, &side->measured, &side->runs, diag));
-    sbp_compute_points(record, &side->runs, &side->compute);
+    sbp_points_compute(record, &side->runs, &side->compute);
     const int last = side->measured.source_count - 1;
     while (side->first < side->measured.count && side->measured.point[side->first].source != last)
         side->first++;
@@ -237,7 +236,7 @@ enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct s
                      : SBP_E_IO;
     if (status == SBP_OK && !print_compute(&was.compute, &is.compute, out))
         status = SBP_E_IO;
-    sbp_measured_free(&is.measured);
-    sbp_measured_free(&was.measured);
+    sbp_points_free(&is.measured);
+    sbp_points_free(&was.measured);
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }

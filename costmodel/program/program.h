@@ -113,7 +113,7 @@ struct sbp_instr {
     double inner_elements;      /* INNER: n of the cost formula, which need not be whole */
     int times;                  /* INNER: so many, one after the other; others 1 */
     int stages;                 /* the group has members in so many stages; 1: in this one */
-    int reduction;              /* REDUCE: enum sbp_reduction (0 sum, 1 max) */
+    int reduction;              /* REDUCE: enum sbp_comm_reduction (0 sum, 1 max) */
     enum sbp_cause cause;
     double factor;                     /* loss scaling, norm weights */
     double compute_s, communication_s; /* the price */

@@ -38,7 +38,7 @@ struct sbp_channel {
 struct sbp_exchange {
     enum sbp_collective kind;
     sbp_axes axes;
-    enum sbp_reduction reduction; /* all-reduce */
+    enum sbp_comm_reduction reduction; /* all-reduce */
     void *receive;
     const void *send;
     int64_t count;

@@ -13,10 +13,10 @@
 #include <stdint.h>
 
 #include "base/status.h"
-#include "executor/device/memory.h"
+#include "executor/device/device.h"
 #include "kernels/kernels.h"
 
-enum sbp_reduction { SBP_SUM, SBP_MAX };
+enum sbp_comm_reduction { SBP_SUM, SBP_MAX };
 
 struct sbp_comm; /* an endpoint's own; opaque to callers */
 struct sbp_comm_ops;
@@ -45,7 +45,7 @@ struct sbp_comm_ops {
 
     /* In place, count elements. */
     enum sbp_status (*all_reduce)(struct sbp_comm *comm, int group, void *buffer, int64_t count,
-                                  enum sbp_real real, enum sbp_reduction reduction);
+                                  enum sbp_real real, enum sbp_comm_reduction reduction);
     /* receive(group size, count): block i is member i's send(count). */
     enum sbp_status (*all_gather)(struct sbp_comm *comm, int group, void *receive, const void *send,
                                   int64_t count, enum sbp_real real);

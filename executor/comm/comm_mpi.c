@@ -14,7 +14,7 @@
 #include "base/launcher.h"
 #include "base/status.h"
 #include "executor/comm/comm.h"
-#include "executor/comm/comm_check.h"
+#include "executor/comm/comm_backend.h"
 
 /* Elements of one MPI call, all blocks together: 1 GiB of double, far from where ints of bytes
  * overflow inside a library. A test build sets it small. */
@@ -65,19 +65,14 @@ static MPI_Datatype type_of(enum sbp_real real)
     return real == SBP_F32 ? MPI_FLOAT : MPI_DOUBLE;
 }
 
-static int64_t real_bytes(enum sbp_real real)
-{
-    return real == SBP_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
-}
-
 static void *place_in(void *buffer, int64_t element, enum sbp_real real)
 {
-    return (unsigned char *)buffer + element * real_bytes(real);
+    return (unsigned char *)buffer + element * sbp_comm_real_bytes(real);
 }
 
 static const void *const_place_in(const void *buffer, int64_t element, enum sbp_real real)
 {
-    return (const unsigned char *)buffer + element * real_bytes(real);
+    return (const unsigned char *)buffer + element * sbp_comm_real_bytes(real);
 }
 
 static int64_t smaller(int64_t a, int64_t b)
@@ -105,7 +100,7 @@ static int64_t piece_of(const struct member *member)
 }
 
 static enum sbp_status mpi_all_reduce(struct sbp_comm *comm, int group, void *buffer, int64_t count,
-                                      enum sbp_real real, enum sbp_reduction reduction)
+                                      enum sbp_real real, enum sbp_comm_reduction reduction)
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
@@ -136,9 +131,9 @@ static enum sbp_status strided_type(struct sbp_comm *comm, int64_t piece, int64_
 {
     MPI_Datatype row;
     MPI_TRY(&comm->diag, MPI_Type_contiguous, (int)piece, type_of(real), &row);
-    enum sbp_status status =
-        check_mpi(&comm->diag, "MPI_Type_create_resized",
-                  MPI_Type_create_resized(row, 0, (MPI_Aint)(count * real_bytes(real)), type));
+    enum sbp_status status = check_mpi(
+        &comm->diag, "MPI_Type_create_resized",
+        MPI_Type_create_resized(row, 0, (MPI_Aint)(count * sbp_comm_real_bytes(real)), type));
     const enum sbp_status freed = check_mpi(&comm->diag, "MPI_Type_free", MPI_Type_free(&row));
     SBP_TRY(status);
     status =
@@ -227,10 +222,11 @@ static enum sbp_status reduce_piece(struct sbp_comm *comm, const struct member *
                                     void *receive, const void *send, int64_t first, int64_t piece,
                                     int64_t count, enum sbp_real real)
 {
-    SBP_TRY(reserve_scratch(comm, piece * member->size * real_bytes(real)));
+    SBP_TRY(reserve_scratch(comm, piece * member->size * sbp_comm_real_bytes(real)));
     for (int m = 0; m < member->size; m++)
         memcpy(place_in(comm->scratch, piece * m, real),
-               const_place_in(send, count * m + first, real), (size_t)(piece * real_bytes(real)));
+               const_place_in(send, count * m + first, real),
+               (size_t)(piece * sbp_comm_real_bytes(real)));
     MPI_TRY(&comm->diag, MPI_Reduce_scatter_block, comm->scratch, place_in(receive, first, real),
             (int)piece, type_of(real), MPI_SUM, member->comm);
     return SBP_OK;
@@ -260,20 +256,6 @@ static enum sbp_status mpi_barrier(struct sbp_comm *comm)
 }
 
 /* Point to point ---------------------------------------------------------------------------- */
-
-static enum sbp_status check_message(struct sbp_comm *comm, int peer, int tag, const void *buffer,
-                                     int64_t bytes)
-{
-    if (peer < 0 || peer >= comm->size)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no rank %d", peer);
-    if (tag < 0 || tag > comm->largest_tag)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: tag %d, legal are 0 to %d", tag,
-                        comm->largest_tag);
-    if (bytes < 0 || (bytes > 0 && buffer == NULL))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no buffer of %lld bytes",
-                        (long long)bytes);
-    return SBP_OK;
-}
 
 /* Frees the messages that have arrived, oldest first; with `all` it waits for every one. */
 static enum sbp_status finish_sends(struct sbp_comm *comm, bool all)
@@ -322,7 +304,8 @@ static enum sbp_status send_piece(struct sbp_comm *comm, int peer, int tag, cons
 static enum sbp_status mpi_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
                                 int64_t bytes)
 {
-    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
+                                   &comm->diag));
     SBP_TRY(finish_sends(comm, false));
     int64_t piece = SBP_MPI_PIECE;
     for (int64_t first = 0; piece == SBP_MPI_PIECE; first += piece) {
@@ -350,7 +333,8 @@ static enum sbp_status receive_piece(struct sbp_comm *comm, int peer, int tag, v
 static enum sbp_status mpi_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                    int64_t bytes)
 {
-    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, comm->largest_tag, buffer, bytes,
+                                   &comm->diag));
     int64_t piece = SBP_MPI_PIECE;
     for (int64_t first = 0; piece == SBP_MPI_PIECE; first += piece) {
         piece = smaller(bytes - first, SBP_MPI_PIECE);
@@ -361,21 +345,6 @@ static enum sbp_status mpi_receive(struct sbp_comm *comm, int peer, int tag, voi
 }
 
 /* Groups ------------------------------------------------------------------------------------ */
-
-static enum sbp_status reserve_member(struct sbp_comm *comm)
-{
-    if (comm->members_count < comm->members_capacity)
-        return SBP_OK;
-    if (comm->members_capacity > INT_MAX / 2)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "too many groups");
-    const int capacity = comm->members_capacity == 0 ? 16 : 2 * comm->members_capacity;
-    struct member *members = realloc(comm->members, (size_t)capacity * sizeof *members);
-    if (members == NULL)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d groups: out of memory", capacity);
-    comm->members = members;
-    comm->members_capacity = capacity;
-    return SBP_OK;
-}
 
 /* Collective over the ranks of `set`, not over the world. */
 static enum sbp_status make_member(struct sbp_comm *comm, MPI_Group everybody, const int *ranks,
@@ -410,7 +379,11 @@ static enum sbp_status mpi_group(struct sbp_comm *comm, const int *ranks, int co
     if (key < 0 || key > comm->largest_tag)
         return sbp_fail(&comm->diag, SBP_E_BACKEND, "group: key %d, legal are 0 to %d", key,
                         comm->largest_tag);
-    SBP_TRY(reserve_member(comm));
+    struct member *members = sbp_comm_reserve_group(
+        comm->members, sizeof *members, comm->members_count, &comm->members_capacity, &comm->diag);
+    if (members == NULL)
+        return SBP_E_MEMORY;
+    comm->members = members;
     MPI_Group everybody;
     MPI_Comm made = MPI_COMM_NULL;
     MPI_TRY(&comm->diag, MPI_Comm_group, comm->world, &everybody);

@@ -1,27 +1,22 @@
 /* The `threads` backend: ranks are threads of this process and read each other's buffers. Arguments
  * are checked here; how ranks meet and wait is thread_world's. */
-#include "executor/comm/thread_world.h"
+#include <limits.h>
+
+#include "executor/comm/comm_backend.h"
+#include "executor/comm/thread_world_priv.h"
 
 /* Collectives ------------------------------------------------------------------------------- */
 
 static enum sbp_status check_call(struct sbp_comm *comm, int group,
                                   const struct sbp_thread_call *call)
 {
-    int64_t bytes;
+    const char *name = sbp_thread_call_name(call->kind);
     if (group < 0 || group >= comm->members_count)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no group %d",
-                        sbp_thread_call_name(call->kind), group);
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no group %d", name, group);
     const int size = comm->members[group].size;
-    if (call->count < 0 || __builtin_mul_overflow(call->count, (int64_t)size * 8, &bytes))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: count %lld is out of range",
-                        sbp_thread_call_name(call->kind), (long long)call->count);
-    if (call->count > 0 && (call->send == NULL || call->receive == NULL))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no buffer",
-                        sbp_thread_call_name(call->kind));
     if (call->root < 0 || call->root >= size)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no member %d",
-                        sbp_thread_call_name(call->kind), call->root);
-    return SBP_OK;
+        return sbp_fail(&comm->diag, SBP_E_BACKEND, "%s: no member %d", name, call->root);
+    return sbp_comm_check_call(name, size, call->count, call->send, call->receive, &comm->diag);
 }
 
 static enum sbp_status collective(struct sbp_comm *comm, int group,
@@ -33,7 +28,7 @@ static enum sbp_status collective(struct sbp_comm *comm, int group,
 
 static enum sbp_status threads_all_reduce(struct sbp_comm *comm, int group, void *buffer,
                                           int64_t count, enum sbp_real real,
-                                          enum sbp_reduction reduction)
+                                          enum sbp_comm_reduction reduction)
 {
     return collective(comm, group,
                       &(struct sbp_thread_call){.kind = SBP_THREAD_ALL_REDUCE,
@@ -92,30 +87,17 @@ static enum sbp_status threads_broadcast(struct sbp_comm *comm, int group, int r
 
 /* Point to point ---------------------------------------------------------------------------- */
 
-static enum sbp_status check_message(struct sbp_comm *comm, int peer, int tag, const void *buffer,
-                                     int64_t bytes)
-{
-    if (peer < 0 || peer >= comm->ranks)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no rank %d", peer);
-    if (tag < 0)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: tag %d is negative", tag);
-    if (bytes < 0 || bytes > PTRDIFF_MAX / 2 || (bytes > 0 && buffer == NULL))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no buffer of %lld bytes",
-                        (long long)bytes);
-    return SBP_OK;
-}
-
 static enum sbp_status threads_send(struct sbp_comm *comm, int peer, int tag, const void *buffer,
                                     int64_t bytes)
 {
-    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(sbp_comm_check_message(comm->ranks, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
     return sbp_thread_post(comm, peer, tag, buffer, bytes);
 }
 
 static enum sbp_status threads_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                        int64_t bytes)
 {
-    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(sbp_comm_check_message(comm->ranks, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
     return sbp_thread_fetch(comm, peer, tag, buffer, bytes);
 }
 

@@ -1,6 +1,8 @@
-#include "executor/comm/thread_call.h"
+#include "executor/comm/thread_call_priv.h"
 
 #include <string.h>
+
+#include "executor/comm/comm_backend.h"
 
 enum { FOLD_BYTES = 8192 };
 
@@ -20,32 +22,27 @@ void sbp_thread_call_describe(struct sbp_text *text, int rank, const struct sbp_
         sbp_text_add(text, " (root %d)", call->root);
 }
 
-static int64_t real_bytes(enum sbp_real real)
-{
-    return real == SBP_F32 ? (int64_t)sizeof(float) : (int64_t)sizeof(double);
-}
-
 /* What a member sends, from an element on: another one's view of its buffer. */
 static const void *block_of(const struct sbp_thread_call *call, int64_t first_element)
 {
-    return (const unsigned char *)call->send + first_element * real_bytes(call->real);
+    return (const unsigned char *)call->send + first_element * sbp_comm_real_bytes(call->real);
 }
 
 static void *place_in(void *buffer, int64_t first_element, enum sbp_real real)
 {
-    return (unsigned char *)buffer + first_element * real_bytes(real);
+    return (unsigned char *)buffer + first_element * sbp_comm_real_bytes(real);
 }
 
 static void copy(void *to, const void *from, int64_t count, enum sbp_real real)
 {
     if (count > 0)
-        memcpy(to, from, (size_t)(count * real_bytes(real)));
+        memcpy(to, from, (size_t)(count * sbp_comm_real_bytes(real)));
 }
 
 /* sum += x; max takes x when it is larger or not a number, so that a NaN survives. */
 #define DEFINE_FOLD(name, type)                                                                    \
     static void name(type *restrict sum, const type *restrict x, int64_t count,                    \
-                     enum sbp_reduction reduction)                                                 \
+                     enum sbp_comm_reduction reduction)                                            \
     {                                                                                              \
         if (reduction == SBP_SUM) {                                                                \
             for (int64_t i = 0; i < count; i++)                                                    \
@@ -86,7 +83,7 @@ static void move_all_reduce(const struct sbp_thread_call *calls, int size, int i
 {
     const struct sbp_thread_call *const own = &calls[index];
     double folded[FOLD_BYTES / sizeof(double)];
-    const int64_t step = FOLD_BYTES / real_bytes(own->real);
+    const int64_t step = FOLD_BYTES / sbp_comm_real_bytes(own->real);
     const int64_t end = slice_first(own->count, size, index + 1);
     for (int64_t first = slice_first(own->count, size, index); first < end; first += step) {
         const int64_t count = end - first < step ? end - first : step;
@@ -107,7 +104,8 @@ static void move_all_gather(const struct sbp_thread_call *calls, int size, int i
 static void move_reduce_scatter(const struct sbp_thread_call *calls, int size, int index)
 {
     const struct sbp_thread_call *const own = &calls[index];
-    const int64_t step = FOLD_BYTES / real_bytes(own->real); /* stays in cache over the members */
+    const int64_t step =
+        FOLD_BYTES / sbp_comm_real_bytes(own->real); /* stays in cache over the members */
     for (int64_t first = 0; first < own->count; first += step) {
         const int64_t count = own->count - first < step ? own->count - first : step;
         fold_members(place_in(own->receive, first, own->real), calls, size,

@@ -1,10 +1,12 @@
-#include "executor/comm/thread_world.h"
+#include "executor/comm/thread_world_priv.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "executor/comm/comm_backend.h"
 
 /* Shared by its members; belongs to the list of its first member's endpoint. */
 struct sbp_thread_group {
@@ -413,26 +415,15 @@ static struct sbp_thread_group *find_group(struct sbp_thread_world *world, const
     return group;
 }
 
-static enum sbp_status reserve_member(struct sbp_comm *comm)
-{
-    if (comm->members_count < comm->members_capacity)
-        return SBP_OK;
-    if (comm->members_capacity > INT32_MAX / 2)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "too many groups");
-    const int capacity = comm->members_capacity == 0 ? 16 : 2 * comm->members_capacity;
-    struct sbp_thread_member *members = realloc(comm->members, (size_t)capacity * sizeof *members);
-    if (members == NULL)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d groups: out of memory", capacity);
-    comm->members = members;
-    comm->members_capacity = capacity;
-    return SBP_OK;
-}
-
 enum sbp_status sbp_thread_join(struct sbp_comm *comm, const int *ranks, int size, int index,
                                 int key, int *handle)
 {
     struct sbp_thread_world *world = comm->world;
-    SBP_TRY(reserve_member(comm));
+    struct sbp_thread_member *members = sbp_comm_reserve_group(
+        comm->members, sizeof *members, comm->members_count, &comm->members_capacity, &comm->diag);
+    if (members == NULL)
+        return SBP_E_MEMORY;
+    comm->members = members;
     enum sbp_status status = SBP_OK;
     lock(world);
     struct sbp_thread_group *shared = find_group(world, ranks, size, key);

@@ -20,7 +20,7 @@
 #include <sys/utsname.h>
 
 #include "base/status.h"
-#include "executor/comm/comm_check.h"
+#include "executor/comm/comm_backend.h"
 #include "executor/gpu/gpu.h"
 
 /* Of messages between hosts; others do not use these. */
@@ -92,7 +92,7 @@ static enum sbp_status look_at(struct sbp_comm *comm, ncclComm_t nccl, cudaStrea
     const cudaError_t code = cudaStreamQuery(stream);
     *done = code == cudaSuccess;
     if (code != cudaErrorNotReady)
-        SBP_TRY(sbp_check_cuda(&comm->diag, "cudaStreamQuery", (int)code));
+        SBP_TRY(sbp_cuda_check(&comm->diag, "cudaStreamQuery", (int)code));
     if (nccl == NULL)
         return SBP_OK;
     ncclResult_t found = ncclSuccess;
@@ -121,11 +121,6 @@ static ncclDataType_t type_of(enum sbp_real real)
     return real == SBP_F32 ? ncclFloat32 : ncclFloat64;
 }
 
-static size_t real_bytes(enum sbp_real real)
-{
-    return real == SBP_F32 ? sizeof(float) : sizeof(double);
-}
-
 static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int group,
                                    int64_t count, const void *buffer, const void *other,
                                    const struct member **member)
@@ -139,7 +134,7 @@ static enum sbp_status find_member(struct sbp_comm *comm, const char *call, int 
 
 static enum sbp_status nccl_all_reduce(struct sbp_comm *comm, int group, void *buffer,
                                        int64_t count, enum sbp_real real,
-                                       enum sbp_reduction reduction)
+                                       enum sbp_comm_reduction reduction)
 {
     const struct member *member;
     SBP_TRY(find_member(comm, "all-reduce", group, count, buffer, buffer, &member));
@@ -173,7 +168,7 @@ static enum sbp_status exchange(struct sbp_comm *comm, const struct member *memb
                                 unsigned char *receive, const unsigned char *send, size_t count,
                                 enum sbp_real real)
 {
-    const size_t block = count * real_bytes(real);
+    const size_t block = count * (size_t)sbp_comm_real_bytes(real);
     for (int m = 0; m < member->size; m++) {
         NCCL_TRY(&comm->diag, member->nccl, ncclSend, send + (size_t)m * block, count,
                  type_of(real), m, member->nccl, comm->stream);
@@ -262,19 +257,6 @@ static enum sbp_status open_from(struct sbp_comm *comm, int peer)
 
 /* Point to point ---------------------------------------------------------------------------- */
 
-static enum sbp_status check_message(struct sbp_comm *comm, int peer, int tag, const void *buffer,
-                                     int64_t bytes)
-{
-    if (peer < 0 || peer >= comm->size)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no rank %d", peer);
-    if (tag < 0)
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: tag %d is negative", tag);
-    if (bytes < 0 || (bytes > 0 && buffer == NULL))
-        return sbp_fail(&comm->diag, SBP_E_BACKEND, "message: no buffer of %lld bytes",
-                        (long long)bytes);
-    return SBP_OK;
-}
-
 /* A copy that the sender's buffer may change behind; NULL for no bytes. */
 static enum sbp_status copy_message(struct sbp_comm *comm, const void *buffer, int64_t bytes,
                                     void **copy)
@@ -305,7 +287,7 @@ static enum sbp_status free_parcel(struct sbp_comm *comm, struct parcel *parcel)
 {
     enum sbp_status status = SBP_OK;
     if (parcel->data != NULL)
-        status = sbp_check_cuda(&comm->diag, "cudaFreeAsync",
+        status = sbp_cuda_check(&comm->diag, "cudaFreeAsync",
                                 (int)cudaFreeAsync(parcel->data, comm->stream));
     free(parcel);
     return status;
@@ -331,7 +313,7 @@ static enum sbp_status nccl_send(struct sbp_comm *comm, int peer, int tag, const
 {
     const struct envelope envelope = {tag, bytes};
     void *copy;
-    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
     if (peer != comm->rank)
         SBP_TRY(open_to(comm, peer));
     SBP_TRY(copy_message(comm, buffer, bytes, &copy));
@@ -381,7 +363,7 @@ static enum sbp_status deliver(struct sbp_comm *comm, struct parcel *parcel, voi
                      "rank %d expects %lld bytes from rank %d, tag %d; it sent %lld", comm->rank,
                      (long long)bytes, parcel->peer, parcel->tag, (long long)parcel->bytes);
     else if (bytes > 0)
-        status = sbp_check_cuda(&comm->diag, "cudaMemcpyAsync",
+        status = sbp_cuda_check(&comm->diag, "cudaMemcpyAsync",
                                 (int)cudaMemcpyAsync(buffer, parcel->data, (size_t)bytes,
                                                      cudaMemcpyDeviceToDevice, comm->stream));
     const enum sbp_status freed = free_parcel(comm, parcel);
@@ -394,7 +376,7 @@ static enum sbp_status deliver(struct sbp_comm *comm, struct parcel *parcel, voi
 static enum sbp_status nccl_receive(struct sbp_comm *comm, int peer, int tag, void *buffer,
                                     int64_t bytes)
 {
-    SBP_TRY(check_message(comm, peer, tag, buffer, bytes));
+    SBP_TRY(sbp_comm_check_message(comm->size, peer, tag, INT_MAX, buffer, bytes, &comm->diag));
     struct parcel *parcel = take_parcel(comm, peer, tag);
     if (parcel == NULL && peer == comm->rank)
         return sbp_fail(&comm->diag, SBP_E_BACKEND,
@@ -416,21 +398,6 @@ static enum sbp_status nccl_receive(struct sbp_comm *comm, int peer, int tag, vo
 
 /* Groups ------------------------------------------------------------------------------------ */
 
-static enum sbp_status reserve_member(struct sbp_comm *comm)
-{
-    if (comm->members_count < comm->members_capacity)
-        return SBP_OK;
-    if (comm->members_capacity > INT_MAX / 2)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "too many groups");
-    const int capacity = comm->members_capacity == 0 ? 16 : 2 * comm->members_capacity;
-    struct member *members = realloc(comm->members, (size_t)capacity * sizeof *members);
-    if (members == NULL)
-        return sbp_fail(&comm->diag, SBP_E_MEMORY, "%d groups: out of memory", capacity);
-    comm->members = members;
-    comm->members_capacity = capacity;
-    return SBP_OK;
-}
-
 /* An id travels as the doubles that its bytes fill: a broadcast moves bits. */
 union moved_id {
     ncclUniqueId id;
@@ -447,7 +414,11 @@ static enum sbp_status nccl_group(struct sbp_comm *comm, const int *ranks, int c
     ncclComm_t made;
     int hosts, index = 0;
     SBP_TRY(check_host(comm, host->ops->group(host->comm, ranks, count, key, &hosts)));
-    SBP_TRY(reserve_member(comm));
+    struct member *members = sbp_comm_reserve_group(
+        comm->members, sizeof *members, comm->members_count, &comm->members_capacity, &comm->diag);
+    if (members == NULL)
+        return SBP_E_MEMORY;
+    comm->members = members;
     while (ranks[index] != comm->rank)
         index++;
     if (index == 0)
@@ -548,13 +519,13 @@ static void choose_device(int index, union place *own)
     struct sbp_diag why = {0};
     int devices = 0;
     enum sbp_status status =
-        sbp_check_cuda(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
+        sbp_cuda_check(&why, "cudaGetDeviceCount", (int)cudaGetDeviceCount(&devices));
     if (status == SBP_OK && devices == 0)
         status = sbp_fail(&why, SBP_E_BACKEND, "cudaGetDeviceCount: 0");
     if (status == SBP_OK)
-        status = sbp_check_cuda(&why, "cudaSetDevice", (int)cudaSetDevice(index % devices));
+        status = sbp_cuda_check(&why, "cudaSetDevice", (int)cudaSetDevice(index % devices));
     if (status == SBP_OK)
-        status = sbp_check_cuda(
+        status = sbp_cuda_check(
             &why, "cudaDeviceGetPCIBusId",
             (int)cudaDeviceGetPCIBusId(own->said.gpu, sizeof own->said.gpu, index % devices));
     if (status != SBP_OK)

@@ -8,10 +8,10 @@
 
 /* The one place where a code of the CUDA runtime becomes a status: E_BACKEND with the call's name,
  * E_MEMORY where the device is full. */
-enum sbp_status sbp_check_cuda(struct sbp_diag *diag, const char *call, int code) SBP_MUST_USE;
+enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code) SBP_MUST_USE;
 
 #define SBP_CUDA_TRY(diag, function, ...)                                                          \
-    SBP_TRY(sbp_check_cuda((diag), #function, (int)function(__VA_ARGS__)))
+    SBP_TRY(sbp_cuda_check((diag), #function, (int)function(__VA_ARGS__)))
 
 /* Memory of the thread's current device. */
 extern const struct sbp_memory_ops sbp_memory_cuda;

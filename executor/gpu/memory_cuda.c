@@ -3,7 +3,7 @@
 
 #include "executor/gpu/gpu.h"
 
-enum sbp_status sbp_check_cuda(struct sbp_diag *diag, const char *call, int code)
+enum sbp_status sbp_cuda_check(struct sbp_diag *diag, const char *call, int code)
 {
     if (code == (int)cudaSuccess)
         return SBP_OK;

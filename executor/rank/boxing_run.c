@@ -1,4 +1,4 @@
-#include "executor/rank/boxing_run.h"
+#include "executor/rank/boxing_run_priv.h"
 
 #include <stddef.h>
 

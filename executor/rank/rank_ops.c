@@ -1,9 +1,8 @@
-#include "executor/rank/rank_ops.h"
+#include "executor/rank/rank_ops_priv.h"
 
 #include <stddef.h>
 
-typedef enum sbp_status (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                  struct sbp_diag *diag);
+typedef void (*run_op)(struct sbp_rank *rank, const struct sbp_instr *instr);
 
 static const struct sbp_op_node *node_of(const struct sbp_rank *rank, const struct sbp_instr *instr)
 {
@@ -27,26 +26,6 @@ static int64_t local_size(const struct sbp_rank *rank, const struct sbp_buffer *
                           &buffer->dist, dim);
 }
 
-int64_t sbp_rank_tokens(const struct sbp_rank *rank, const struct sbp_instr *instr, int place)
-{
-    const struct sbp_buffer *buffer = buffer_of(rank, instr, place);
-    return local_size(rank, buffer, SBP_DIM_BATCH) * local_size(rank, buffer, SBP_DIM_SEQUENCE);
-}
-
-int64_t sbp_rank_features(const struct sbp_rank *rank, const struct sbp_instr *instr, int place)
-{
-    const struct sbp_buffer *buffer = buffer_of(rank, instr, place);
-    return local_size(rank, buffer, SBP_DIM_FEATURE) * local_size(rank, buffer, SBP_DIM_INNER);
-}
-
-void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
-                         struct sbp_digits *vocabulary)
-{
-    struct sbp_region region;
-    sbp_rank_region(rank, buffer, &region);
-    *vocabulary = region.dim[dim];
-}
-
 /* What is added to a partial sum is added by one member. */
 static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, int place)
 {
@@ -55,17 +34,14 @@ static void *added_once(struct sbp_rank *rank, const struct sbp_instr *instr, in
     return sbp_rank_leads(rank, partial) ? operand(rank, instr, place) : NULL;
 }
 
-static enum sbp_status linear_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                      struct sbp_diag *diag)
+static void linear_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     const struct sbp_kernels *k = rank->kernels;
     (node_of(rank, instr)->transposed_weight ? k->linear_transposed_forward : k->linear_forward)(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
         operand(rank, instr, SBP_AT_W), added_once(rank, instr, SBP_AT_W2),
         sbp_rank_tokens(rank, instr, SBP_AT_OUT), sbp_rank_features(rank, instr, SBP_AT_IN),
         sbp_rank_features(rank, instr, SBP_AT_OUT));
-    return SBP_OK;
 }
 
 static void linear_backward_input(struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -89,63 +65,47 @@ static void linear_backward_weight(struct sbp_rank *rank, const struct sbp_instr
         sbp_rank_features(rank, instr, SBP_AT_DY), instr->factor == 1.0);
 }
 
-static enum sbp_status linear_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                       struct sbp_diag *diag)
+static void linear_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     (instr->phase == 0 ? linear_backward_input : linear_backward_weight)(rank, instr);
-    return SBP_OK;
 }
 
-static enum sbp_status activate(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                void (*kernel)(void *y, const void *x, int64_t n))
+static void activate(struct sbp_rank *rank, const struct sbp_instr *instr,
+                     void (*kernel)(void *y, const void *x, int64_t n))
 {
     kernel(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
            buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
 }
 
-static enum sbp_status activate_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                         void (*kernel)(void *dx, const void *x, const void *dy,
-                                                        int64_t n))
+static void activate_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
+                              void (*kernel)(void *dx, const void *x, const void *dy, int64_t n))
 {
     kernel(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
            operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
 }
 
-static enum sbp_status relu_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                    struct sbp_diag *diag)
+static void relu_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
-    return activate(rank, instr, rank->kernels->relu_forward);
+    activate(rank, instr, rank->kernels->relu_forward);
 }
 
-static enum sbp_status relu_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                     struct sbp_diag *diag)
+static void relu_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
-    return activate_backward(rank, instr, rank->kernels->relu_backward);
+    activate_backward(rank, instr, rank->kernels->relu_backward);
 }
 
-static enum sbp_status gelu_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                    struct sbp_diag *diag)
+static void gelu_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
-    return activate(rank, instr, rank->kernels->gelu_forward);
+    activate(rank, instr, rank->kernels->gelu_forward);
 }
 
-static enum sbp_status gelu_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                     struct sbp_diag *diag)
+static void gelu_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
-    return activate_backward(rank, instr, rank->kernels->gelu_backward);
+    activate_backward(rank, instr, rank->kernels->gelu_backward);
 }
 
-static enum sbp_status embedding_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                         struct sbp_diag *diag)
+static void embedding_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     struct sbp_digits vocabulary;
     sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_W], SBP_DIM_IN, &vocabulary);
     rank->kernels->embedding_forward(
@@ -153,13 +113,10 @@ static enum sbp_status embedding_forward(struct sbp_rank *rank, const struct sbp
         operand(rank, instr, SBP_AT_IN2), operand(rank, instr, SBP_AT_W),
         added_once(rank, instr, SBP_AT_W2), sbp_rank_tokens(rank, instr, SBP_AT_OUT),
         sbp_rank_features(rank, instr, SBP_AT_OUT), &vocabulary);
-    return SBP_OK;
 }
 
-static enum sbp_status embedding_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                          struct sbp_diag *diag)
+static void embedding_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     struct sbp_digits vocabulary;
     sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_DW], SBP_DIM_IN, &vocabulary);
     const bool positions = instr->buffer[SBP_AT_DW2] >= 0;
@@ -170,7 +127,6 @@ static enum sbp_status embedding_backward(struct sbp_rank *rank, const struct sb
         sbp_rank_features(rank, instr, SBP_AT_DY),
         positions ? local_size(rank, buffer_of(rank, instr, SBP_AT_DW2), SBP_DIM_IN) : 0,
         &vocabulary, instr->factor == 1.0);
-    return SBP_OK;
 }
 
 /* The whole normalised dimension. */
@@ -181,10 +137,8 @@ static int64_t hidden(const struct sbp_rank *rank, const struct sbp_instr *instr
     return size[SBP_DIM_FEATURE] * size[SBP_DIM_INNER];
 }
 
-static enum sbp_status layernorm_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                         struct sbp_diag *diag)
+static void layernorm_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
     const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
     if (instr->phase == 0)
@@ -196,13 +150,10 @@ static enum sbp_status layernorm_forward(struct sbp_rank *rank, const struct sbp
             operand(rank, instr, SBP_AT_SAVED), operand(rank, instr, SBP_AT_W),
             operand(rank, instr, SBP_AT_W2), tokens, features, hidden(rank, instr),
             node_of(rank, instr)->epsilon);
-    return SBP_OK;
 }
 
-static enum sbp_status layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                          struct sbp_diag *diag)
+static void layernorm_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
     const int64_t features = sbp_rank_features(rank, instr, SBP_AT_IN);
     const double epsilon = node_of(rank, instr)->epsilon;
@@ -218,7 +169,6 @@ static enum sbp_status layernorm_backward(struct sbp_rank *rank, const struct sb
             operand(rank, instr, SBP_AT_IN), operand(rank, instr, SBP_AT_SAVED),
             operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_W), tokens, features,
             hidden(rank, instr), epsilon);
-    return SBP_OK;
 }
 
 /* The input is the packed (heads, 3, head size) projection. */
@@ -237,43 +187,32 @@ static struct sbp_attention_shape attention_shape(const struct sbp_rank *rank,
     };
 }
 
-static enum sbp_status attention_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                         struct sbp_diag *diag)
+static void attention_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     const struct sbp_attention_shape shape = attention_shape(rank, instr);
     rank->kernels->attention_forward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
         operand(rank, instr, SBP_AT_WORK), operand(rank, instr, SBP_AT_IN), &shape);
-    return SBP_OK;
 }
 
-static enum sbp_status attention_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                          struct sbp_diag *diag)
+static void attention_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     const struct sbp_attention_shape shape = attention_shape(rank, instr);
     rank->kernels->attention_backward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_WORK),
         operand(rank, instr, SBP_AT_DY), operand(rank, instr, SBP_AT_IN),
         operand(rank, instr, SBP_AT_SAVED2), operand(rank, instr, SBP_AT_SAVED), &shape);
-    return SBP_OK;
 }
 
-static enum sbp_status add_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                   struct sbp_diag *diag)
+static void add_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     rank->kernels->add(operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_IN),
                        operand(rank, instr, SBP_AT_IN2),
                        buffer_of(rank, instr, SBP_AT_OUT)->elements);
-    return SBP_OK;
 }
 
-static enum sbp_status dropout_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                       struct sbp_diag *diag)
+static void dropout_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     struct sbp_region region;
     sbp_rank_region(rank, instr->buffer[SBP_AT_OUT], &region);
     /* The mask's stream starts beyond those of the data. */
@@ -281,24 +220,18 @@ static enum sbp_status dropout_forward(struct sbp_rank *rank, const struct sbp_i
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
         operand(rank, instr, SBP_AT_IN), &region, node_of(rank, instr)->probability,
         rank->step_seed, (uint64_t)instr->op + 16);
-    return SBP_OK;
 }
 
-static enum sbp_status dropout_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                        struct sbp_diag *diag)
+static void dropout_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     rank->kernels->dropout_backward(
         operand(rank, instr, SBP_AT_OUT), operand(rank, instr, SBP_AT_SAVED),
         operand(rank, instr, SBP_AT_DY), buffer_of(rank, instr, SBP_AT_OUT)->elements,
         node_of(rank, instr)->probability);
-    return SBP_OK;
 }
 
-static enum sbp_status cross_entropy_forward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                             struct sbp_diag *diag)
+static void cross_entropy_forward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     const int64_t valid = node_of(rank, instr)->valid_vocabulary;
     const int64_t tokens = sbp_rank_tokens(rank, instr, SBP_AT_IN);
     const int64_t local = sbp_rank_features(rank, instr, SBP_AT_IN);
@@ -316,13 +249,10 @@ static enum sbp_status cross_entropy_forward(struct sbp_rank *rank, const struct
     else
         rank->kernels->cross_entropy_loss(operand(rank, instr, SBP_AT_OUT),
                                           operand(rank, instr, SBP_AT_SAVED2), tokens);
-    return SBP_OK;
 }
 
-static enum sbp_status cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
-                                              struct sbp_diag *diag)
+static void cross_entropy_backward(struct sbp_rank *rank, const struct sbp_instr *instr)
 {
-    (void)diag;
     struct sbp_digits vocabulary;
     sbp_rank_vocabulary(rank, instr->buffer[SBP_AT_IN], SBP_DIM_FEATURE, &vocabulary);
     rank->kernels->cross_entropy_backward(
@@ -331,7 +261,6 @@ static enum sbp_status cross_entropy_backward(struct sbp_rank *rank, const struc
         operand(rank, instr, SBP_AT_SAVED2), sbp_rank_tokens(rank, instr, SBP_AT_IN),
         sbp_rank_features(rank, instr, SBP_AT_IN), &vocabulary,
         node_of(rank, instr)->valid_vocabulary, instr->factor);
-    return SBP_OK;
 }
 
 static int64_t largest_side(const struct sbp_rank *rank, const struct sbp_instr *instr)
@@ -381,7 +310,9 @@ enum sbp_status sbp_rank_forward(struct sbp_rank *rank, const struct sbp_instr *
         [SBP_OP_DROPOUT] = dropout_forward,
         [SBP_OP_CROSS_ENTROPY] = cross_entropy_forward,
     };
-    return forward[node_of(rank, instr)->kind](rank, instr, diag);
+    (void)diag;
+    forward[node_of(rank, instr)->kind](rank, instr);
+    return SBP_OK;
 }
 
 enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr *instr,
@@ -396,11 +327,6 @@ enum sbp_status sbp_rank_backward(struct sbp_rank *rank, const struct sbp_instr 
     const enum sbp_op_kind kind = node_of(rank, instr)->kind;
     if (backward[kind] == NULL) /* the gradient of a sum is the one of its operands: no kernel */
         return sbp_fail(diag, SBP_E_INTERNAL, "%s has no backward kernel", sbp_op(kind)->name);
-    return backward[kind](rank, instr, diag);
-}
-
-bool sbp_rank_is_weight_gradient(const struct sbp_instr *instr)
-{
-    return instr->kind == SBP_INSTR_BACKWARD &&
-           (instr->buffer[SBP_AT_DW] >= 0 || instr->buffer[SBP_AT_DW2] >= 0);
+    backward[kind](rank, instr);
+    return SBP_OK;
 }

@@ -1,11 +1,9 @@
-#include "executor/verify/magnitude.h"
+#include "executor/verify/magnitude_priv.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "executor/rank/rank_ops.h"
 
 static const double OUTLIER = 4; /* squared deviations over this many variances stand alone */
 static const double EITHER = 8;  /* standard deviations in which a sign is open */
@@ -119,8 +117,8 @@ static struct operand look_at(const struct sbp_lockstep *both, const struct sbp_
                             .scale = both->scale};
 }
 
-void sbp_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr, int place,
-                        double *variance)
+void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                                  int place, double *variance)
 {
     const struct operand operand = look_at(both, instr, place);
     for (int64_t t = 0; t < operand.tokens; t++)
@@ -371,9 +369,16 @@ static enum sbp_status note_layernorm(const struct sbp_lockstep *both,
     return status;
 }
 
+/* Whether an instruction writes gradients of parameters. */
+static bool is_weight_gradient(const struct sbp_instr *instr)
+{
+    return instr->kind == SBP_INSTR_BACKWARD &&
+           (instr->buffer[SBP_AT_DW] >= 0 || instr->buffer[SBP_AT_DW2] >= 0);
+}
+
 enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both, const struct sbp_instr *instr)
 {
-    if (!sbp_rank_is_weight_gradient(instr))
+    if (!is_weight_gradient(instr))
         return SBP_OK;
     switch (both->exact->program->graph->op[instr->op].kind) {
     case SBP_OP_LINEAR:
@@ -406,7 +411,7 @@ static float gelu_input(double exact, float shadow, double deviation)
     return fabs(own) >= deviation ? shadow : (float)(exact + copysign(deviation, own));
 }
 
-void sbp_shadow_bend(const struct sbp_lockstep *both, const struct sbp_instr *instr)
+void sbp_magnitude_bend_shadow(const struct sbp_lockstep *both, const struct sbp_instr *instr)
 {
     const bool relu = both->exact->program->graph->op[instr->op].kind == SBP_OP_RELU;
     const struct operand x = look_at(both, instr, SBP_AT_IN);

@@ -1,10 +1,8 @@
-#include "executor/verify/reference.h"
+#include "executor/verify/reference_priv.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "executor/rank/rank_ops.h"
 
 static bool is_output(const struct sbp_graph *graph, int tensor)
 {
@@ -29,7 +27,7 @@ static bool is_backward(const struct sbp_instr *instr)
            (instr->kind == SBP_INSTR_BOX && instr->cause == SBP_CAUSE_ACTIVATION_GRADIENT);
 }
 
-int sbp_end_instr(const struct sbp_program *program, int tensor)
+int sbp_reference_end_instr(const struct sbp_program *program, int tensor)
 {
     const bool output = is_output(program->graph, tensor);
     int found = -1;
@@ -201,7 +199,7 @@ static enum sbp_status note_loss(struct sbp_reference *reference, const struct s
     double sum = 0, inherited = 0;
     if (variance == NULL)
         return SBP_E_MEMORY;
-    sbp_token_variance(&both, instr, SBP_AT_IN, variance);
+    sbp_magnitude_token_variance(&both, instr, SBP_AT_IN, variance);
     for (int64_t t = 0; t < tokens; t++) {
         sum += 1 + fabs(log(sums[2 * t])) + fabs(sums[2 * t + 1]) + fabs(maxima[t]);
         inherited += 2 * variance[t];
@@ -270,7 +268,7 @@ static enum sbp_status keep_output(struct sbp_reference *reference, const struct
     const bool product = instr->op >= 0 && reference->graph.op[instr->op].kind == SBP_OP_LINEAR &&
                          (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD);
     memcpy(output->value, sbp_rank_buffer(rank, instr->buffer[SBP_AT_OUT]), bytes);
-    sbp_token_variance(&both, instr, SBP_AT_OUT, output->inherited);
+    sbp_magnitude_token_variance(&both, instr, SBP_AT_OUT, output->inherited);
     for (int64_t t = 0; t < tokens; t++)
         output->inherited[t] = sqrt(output->inherited[t]);
     const int from = instr->kind == SBP_INSTR_FORWARD ? SBP_AT_IN : SBP_AT_DY;
@@ -289,7 +287,8 @@ static enum sbp_status note_sizes(struct sbp_reference *reference, int index)
     const struct sbp_lockstep both = lockstep(reference);
     const int out = instr->buffer[SBP_AT_OUT];
     const int tensor = out < 0 ? -1 : program->buffer[out].tensor;
-    if (tensor >= 0 && reference->output[tensor] != NULL && sbp_end_instr(program, tensor) == index)
+    if (tensor >= 0 && reference->output[tensor] != NULL &&
+        sbp_reference_end_instr(program, tensor) == index)
         return keep_output(reference, instr, reference->output[tensor]);
     if (instr->kind != SBP_INSTR_BACKWARD)
         return SBP_OK;
@@ -314,7 +313,7 @@ static enum sbp_status run_instr(struct sbp_reference *reference, int index, str
     const struct sbp_instr *instr = &reference->program.instr[index];
     const struct sbp_lockstep both = lockstep(reference);
     if (instr->kind == SBP_INSTR_FORWARD && bends(reference->graph.op[instr->op].kind))
-        sbp_shadow_bend(&both, instr);
+        sbp_magnitude_bend_shadow(&both, instr);
     SBP_TRY(sbp_rank_execute(&reference->rank, instr, diag));
     if (shadow_needs(instr))
         SBP_TRY(sbp_rank_execute(&reference->shadow, instr, diag));

@@ -1,4 +1,4 @@
-#include "executor/verify/textbook.h"
+#include "executor/verify/textbook_priv.h"
 
 #include <float.h>
 #include <math.h>

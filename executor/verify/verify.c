@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "executor/verify/reference.h"
-#include "executor/verify/textbook.h"
+#include "executor/verify/reference_priv.h"
+#include "executor/verify/textbook_priv.h"
 
 enum { TAG_GO = 11, TAG_BLOCK = 12, TAG_STEP = 13 };
 enum { PIECE = 1 << 16 };  /* elements of a message or of a piece of an update */
@@ -16,7 +16,7 @@ static const double C = 8; /* of the bound in verify.h */
 /* What every rank tells rank 0 at a step's end. */
 struct summary {
     double loss, grad_norm, gradient_scale;
-    struct sbp_findings updates;
+    struct sbp_verify_outcome updates;
 };
 
 struct sbp_verifier {
@@ -24,11 +24,11 @@ struct sbp_verifier {
     struct sbp_channel *channel;
     double u, log2_ranks;
     int64_t tokens;
-    struct sbp_findings findings; /* of this rank's updates; on rank 0 all */
+    struct sbp_verify_outcome outcome; /* of this rank's updates; on rank 0 all */
     struct sbp_spent spent;
     void *piece;     /* (PIECE) reals of the run */
     void *before[3]; /* (PIECE) reals: weight and moments before an update */
-    int *end_instr;  /* (tensor_count), see sbp_end_instr */
+    int *end_instr;  /* (tensor_count), see sbp_reference_end_instr */
     void **output;   /* (tensor_count) this rank's block of such a value, host memory; or NULL */
     struct sbp_reference *reference; /* rank 0 only */
     double squares;                  /* rank 0: of the step's gradients, each element once */
@@ -47,10 +47,19 @@ static double real_at(const struct sbp_verifier *v, const void *values, int64_t 
                                              : (double)((const float *)values)[i];
 }
 
+bool sbp_verify_is_near(struct sbp_verify_outcome *outcome, double run, double reference,
+                        double bound)
+{
+    const double difference = fabs(run - reference);
+    if (bound > 0 && difference / bound > outcome->worst_ratio)
+        outcome->worst_ratio = difference / bound;
+    return isfinite(run) && isfinite(bound) && difference <= bound;
+}
+
 static void report(struct sbp_verifier *v, const char *what, const char *tensor, int64_t rank,
                    int64_t index, double run, double reference, double bound)
 {
-    struct sbp_finding *first = &v->findings.first;
+    struct sbp_finding *first = &v->outcome.first;
     if (first->found)
         return;
     *first = (struct sbp_finding){.found = true,
@@ -67,7 +76,7 @@ static void report(struct sbp_verifier *v, const char *what, const char *tensor,
 static void compare(struct sbp_verifier *v, const char *what, const char *tensor, int64_t rank,
                     int64_t index, double run, double reference, double bound)
 {
-    if (!sbp_findings_near(&v->findings, run, reference, bound))
+    if (!sbp_verify_is_near(&v->outcome, run, reference, bound))
         report(v, what, tensor, rank, index, run, reference, bound);
 }
 
@@ -89,6 +98,18 @@ static void spend_since(struct sbp_verifier *v, struct sbp_spent start)
 {
     v->spent.cpu_s += sbp_thread_cpu_s() - start.cpu_s;
     v->spent.wall_s += sbp_clock_s() - start.wall_s;
+}
+
+const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buffer, int size)
+{
+    (void)snprintf(buffer, (size_t)size,
+                   "step %lld: %s%s%s, element %lld on rank %lld: run %.17g, reference %.17g, "
+                   "difference %.3g, bound %.3g",
+                   (long long)finding->step, finding->what, finding->tensor[0] ? " of " : "",
+                   finding->tensor, (long long)finding->index, (long long)finding->rank,
+                   finding->run, finding->reference, fabs(finding->run - finding->reference),
+                   finding->bound);
+    return buffer;
 }
 
 /* ---- blocks of all ranks, on rank 0 -------------------------------------------------------- */
@@ -254,14 +275,14 @@ static void take_weight(struct sbp_verifier *v, int tensor, int64_t rank, int64_
     }
 }
 
-enum sbp_status sbp_verifier_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
+enum sbp_status sbp_verify_begin_step(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     return collect_all(v, v->rank->program->weight_buffer, take_weight, diag);
 }
 
 /* ---- within the step: outputs and updates -------------------------------------------------- */
 
-enum sbp_status sbp_verifier_watch(struct sbp_verifier *v, int instr, struct sbp_diag *diag)
+enum sbp_status sbp_verify_watch(struct sbp_verifier *v, int instr, struct sbp_diag *diag)
 {
     const struct sbp_program *program = v->rank->program;
     const int out = program->instr[instr].buffer[SBP_AT_OUT];
@@ -316,8 +337,7 @@ static double state_at(const struct sbp_verifier *v, const void *values, int64_t
 }
 
 /* Compares one piece that has been updated; v->before holds what was, v->piece the gradient. */
-static enum sbp_status check_piece(struct sbp_verifier *v, const struct update_at *at,
-                                   void *const *now)
+static void check_piece(struct sbp_verifier *v, const struct update_at *at, void *const *now)
 {
     for (int64_t i = 0; i < at->count; i++) {
         const struct sbp_parameter before = {
@@ -329,7 +349,6 @@ static enum sbp_status check_piece(struct sbp_verifier *v, const struct update_a
         sbp_textbook_update(&at->textbook, real_at(v, v->piece, i), &before, &after, &bound);
         compare_update(v, at, &run, &after, &bound, at->start + i);
     }
-    return SBP_OK;
 }
 
 /* Saves a piece, updates it with the run's kernel, and checks it. */
@@ -359,13 +378,13 @@ static enum sbp_status update_piece(struct sbp_verifier *v, const struct update_
             status = to_host(v, now[i], state[i], at->count, diag);
     }
     if (status == SBP_OK)
-        status = check_piece(v, at, now);
+        check_piece(v, at, now);
     spend_since(v, start);
     return status;
 }
 
-enum sbp_status sbp_verifier_update(struct sbp_verifier *v, const struct sbp_instr *instr,
-                                    struct sbp_diag *diag)
+enum sbp_status sbp_verify_update(struct sbp_verifier *v, const struct sbp_instr *instr,
+                                  struct sbp_diag *diag)
 {
     struct sbp_rank *rank = v->rank;
     struct update_at at = {.instr = instr,
@@ -460,15 +479,15 @@ static void check_summary(struct sbp_verifier *v, int64_t rank, const struct sum
         compare(v, "gradient norm", "", rank, 0, summary->grad_norm, norm, bound * norm);
         compare(v, "clipping factor", "", rank, 0, summary->gradient_scale, scale, bound * scale);
     }
-    if (summary->updates.first.found && !v->findings.first.found)
-        v->findings.first = summary->updates.first;
+    if (summary->updates.first.found && !v->outcome.first.found)
+        v->outcome.first = summary->updates.first;
 }
 
 static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     struct summary summary = {.grad_norm = v->rank->grad_norm,
                               .gradient_scale = v->rank->gradient_scale,
-                              .updates = v->findings};
+                              .updates = v->outcome};
     SBP_TRY(sbp_rank_loss(v->rank, &summary.loss, diag));
     if (!leads(v))
         return sbp_channel_send(v->channel, 0, TAG_STEP, &summary, sizeof summary, diag);
@@ -480,7 +499,7 @@ static enum sbp_status exchange_summaries(struct sbp_verifier *v, struct sbp_dia
     return SBP_OK;
 }
 
-enum sbp_status sbp_verifier_end_step(struct sbp_verifier *v, struct sbp_diag *diag)
+enum sbp_status sbp_verify_end_step(struct sbp_verifier *v, struct sbp_diag *diag)
 {
     v->squares = 0;
     if (leads(v))
@@ -501,7 +520,7 @@ static enum sbp_status allocate_outputs(struct sbp_verifier *v)
     if (v->end_instr == NULL || v->output == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < count; t++) {
-        v->end_instr[t] = sbp_end_instr(program, t);
+        v->end_instr[t] = sbp_reference_end_instr(program, t);
         if (v->end_instr[t] < 0)
             continue;
         const int out = program->instr[v->end_instr[t]].buffer[SBP_AT_OUT];
@@ -538,8 +557,8 @@ static enum sbp_status open_reference(struct sbp_verifier *v, const struct sbp_c
     return status;
 }
 
-enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
-                                  struct sbp_verifier **verifier, struct sbp_diag *diag)
+enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
+                                struct sbp_verifier **verifier, struct sbp_diag *diag)
 {
     const struct sbp_graph *graph = rank->program->graph;
     struct sbp_verifier *v = calloc(1, sizeof *v);
@@ -559,11 +578,11 @@ enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluste
     if (status == SBP_OK)
         *verifier = v;
     else
-        sbp_verifier_close(v);
+        sbp_verify_close(v);
     return status;
 }
 
-void sbp_verifier_close(struct sbp_verifier *v)
+void sbp_verify_close(struct sbp_verifier *v)
 {
     if (v == NULL)
         return;
@@ -580,12 +599,12 @@ void sbp_verifier_close(struct sbp_verifier *v)
     free(v);
 }
 
-const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *v)
+const struct sbp_verify_outcome *sbp_verify_outcome(const struct sbp_verifier *v)
 {
-    return &v->findings;
+    return &v->outcome;
 }
 
-struct sbp_spent sbp_verifier_spent(const struct sbp_verifier *v)
+struct sbp_spent sbp_verify_spent(const struct sbp_verifier *v)
 {
     return v == NULL ? (struct sbp_spent){0} : v->spent;
 }

@@ -10,47 +10,70 @@
  * Bound of a sum of n terms x_i over p ranks in unit roundoff u:
  *     |difference| <= c ((sqrt(n) + log2 p) u sum|x_i| + inherited),   c = 8,
  * the first part as in the design (section 7), the second the standard deviation of the errors that
- * the terms bring along (derivation in executor/verify/magnitude.h). The first part alone is too
- * narrow by measurement: in perceptrons of four layers behind relu or gelu, double runs of correct
- * plans exceed it by up to a factor of 200, all at elements whose terms are small because an
- * activation is close to 0. What is exactly 0 by construction (padding, rows of a table that no
+ * the terms bring along (derivation in executor/verify/magnitude_priv.h). The first part alone is
+ * too narrow by measurement: in perceptrons of four layers behind relu or gelu, double runs of
+ * correct plans exceed it by up to a factor of 200, all at elements whose terms are small because
+ * an activation is close to 0. What is exactly 0 by construction (padding, rows of a table that no
  * token looks up) must be 0.
  */
 #ifndef SBP_EXECUTOR_VERIFY_VERIFY_H
 #define SBP_EXECUTOR_VERIFY_VERIFY_H
 
-#include "executor/verify/finding.h"
 #include "executor/rank/rank.h"
+
+/* The first value that is off. */
+struct sbp_finding {
+    bool found;
+    char what[32];   /* "gradient", "loss", "weight after the update", ... */
+    char tensor[64]; /* name, or "" */
+    int64_t index;   /* row-major in the whole tensor */
+    int64_t rank;    /* whose value it is */
+    int64_t step;    /* from 1 */
+    double run, reference, bound;
+};
+
+/* The outcome of many comparisons. Ranks send it as bytes, so it holds no pointers. */
+struct sbp_verify_outcome {
+    struct sbp_finding first;
+    double worst_ratio; /* the largest |difference| / bound, over bounds that are not 0 */
+};
+
+/* Describes a finding for people in one line; returns buffer. */
+const char *sbp_verify_finding_text(const struct sbp_finding *finding, char *buffer, int size);
+
+/* Whether |run - reference| <= bound; keeps the worst ratio. NaN is never near, and nothing is near
+ * within a bound that is not finite. */
+bool sbp_verify_is_near(struct sbp_verify_outcome *outcome, double run, double reference,
+                        double bound);
 
 struct sbp_verifier;
 
 /* Collective over all ranks, like begin_step and end_step. *verifier belongs to the caller (close);
  * NULL on failure. */
-enum sbp_status sbp_verifier_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
-                                  struct sbp_verifier **verifier,
-                                  struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_verifier_close(struct sbp_verifier *verifier);
+enum sbp_status sbp_verify_open(struct sbp_rank *rank, const struct sbp_cluster *cluster,
+                                struct sbp_verifier **verifier, struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_verify_close(struct sbp_verifier *verifier);
 
 /* After sbp_rank_begin_step, before the step's first instruction. */
-enum sbp_status sbp_verifier_begin_step(struct sbp_verifier *verifier,
-                                        struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_verify_begin_step(struct sbp_verifier *verifier,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 /* Executes an UPDATE in pieces and checks each of them. */
-enum sbp_status sbp_verifier_update(struct sbp_verifier *verifier, const struct sbp_instr *instr,
-                                    struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_verify_update(struct sbp_verifier *verifier, const struct sbp_instr *instr,
+                                  struct sbp_diag *diag) SBP_MUST_USE;
 /* After every instruction: keeps outputs and the input's gradient before their memory is used
  * again. */
-enum sbp_status sbp_verifier_watch(struct sbp_verifier *verifier, int instr,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_verify_watch(struct sbp_verifier *verifier, int instr,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
 /* After the step's last instruction: runs the reference and compares. */
-enum sbp_status sbp_verifier_end_step(struct sbp_verifier *verifier,
-                                      struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_verify_end_step(struct sbp_verifier *verifier,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
 
-/* All findings so far; complete on rank 0 only. */
-const struct sbp_findings *sbp_verifier_findings(const struct sbp_verifier *verifier);
+/* The outcome of all steps so far; complete on rank 0 only. */
+const struct sbp_verify_outcome *sbp_verify_outcome(const struct sbp_verifier *verifier);
 /* Time that checking added to the steps so far, of this thread: CPU and wall; 0 for NULL. */
 struct sbp_spent {
     double cpu_s, wall_s;
 };
-struct sbp_spent sbp_verifier_spent(const struct sbp_verifier *verifier);
+struct sbp_spent sbp_verify_spent(const struct sbp_verifier *verifier);
 
 #endif

@@ -5,7 +5,7 @@
  * their log-sum-exp, out of which backward recomputes the probabilities (Dao et al., 2022,
  * algorithms 1 and 4). Tiles that the causal mask hides as a whole are never formed.
  */
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_priv.h"
 
 /* One head of one sequence: q, k, v and their gradients have rows `qkv_stride` apart, y (forward
  * writes it, backward reads it as `output`) and dy `y_stride`. What a direction does not need is

@@ -1,7 +1,7 @@
 /* Picks the CPU table of an element type. */
 #include <cblas.h>
 
-#include "kernels/cpu/table.h"
+#include "kernels/cpu/table_priv.h"
 
 const struct sbp_kernels *sbp_kernels_cpu(enum sbp_real real)
 {

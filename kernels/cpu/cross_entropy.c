@@ -1,7 +1,7 @@
 #include <assert.h>
 
-#include "kernels/cpu/real.h"
-#include "kernels/cpu/runs.h"
+#include "kernels/cpu/real_priv.h"
+#include "kernels/cpu/runs_priv.h"
 
 /* How many entries of the run that begins at a local index are no padding; within a run global
  * indices rise by one, so that those come first. */

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "kernels/cpu/real.h"
+#include "kernels/cpu/real_priv.h"
 
 static void add_row(real *to, const real *from, int64_t in)
 {

@@ -1,4 +1,4 @@
-#include "kernels/cpu/real.h"
+#include "kernels/cpu/real_priv.h"
 
 enum { FEATURE_TILE = 256 };
 

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/math/random.h"
-#include "kernels/cpu/real.h"
-#include "kernels/cpu/runs.h"
+#include "kernels/cpu/real_priv.h"
+#include "kernels/cpu/runs_priv.h"
 
 /* Loops over the destination in its order, outermost first, with the source's step of each. */
 struct loops {

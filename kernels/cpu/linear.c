@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/gemm_priv.h"
 
 enum { COLUMN_TILE = 256 };
 

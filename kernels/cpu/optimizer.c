@@ -1,6 +1,6 @@
 #include <assert.h>
 
-#include "kernels/cpu/real.h"
+#include "kernels/cpu/real_priv.h"
 
 enum { LANES = 8 };
 

@@ -1,4 +1,4 @@
-#include "kernels/cpu/runs.h"
+#include "kernels/cpu/runs_priv.h"
 
 int64_t sbp_cpu_digits_run(const struct sbp_digits *digits)
 {

@@ -258,7 +258,8 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
     SBP_TRY(sbp_report_make(&job->plan, &report, diag));
     enum sbp_status status = sbp_search_job_check(job, &report, diag);
     if (status == SBP_OK)
-        status = sbp_search_write(&job->plan, job->arguments, &job->request, &job->outcome, diag);
+        status = sbp_search_write(&job->plan, &report.step, job->arguments, &job->request,
+                                  &job->outcome, diag);
     if (status == SBP_OK)
         status = job->arguments->json ? print_json(job, &report, NULL, diag)
                                       : print_text(job, &report, diag);

@@ -117,7 +117,8 @@ void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
     sbp_json_put_text(json, "command", arguments->record, failed);
 }
 
-enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_step *step,
+                                const struct sbp_arguments *arguments,
                                 const struct sbp_request *request,
                                 const struct sbp_outcome *outcome, int rank, struct cJSON **json,
                                 struct sbp_diag *diag)
@@ -130,17 +131,18 @@ enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_argument
         sbp_json_put_number(plan->search, "rank", rank, &failed);
     if (failed)
         return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", arguments->output);
-    return sbp_plan_json(plan, json, diag);
+    return sbp_plan_json(plan, step, json, diag);
 }
 
-enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_step *step,
+                                 const struct sbp_arguments *arguments,
                                  const struct sbp_request *request,
                                  const struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     struct cJSON *json;
     if (arguments->output == NULL)
         return SBP_OK;
-    SBP_TRY(sbp_search_json(plan, arguments, request, outcome, 0, &json, diag));
+    SBP_TRY(sbp_search_json(plan, step, arguments, request, outcome, 0, &json, diag));
     const enum sbp_status status = sbp_json_write(json, arguments->output, diag);
     cJSON_Delete(json);
     return status;

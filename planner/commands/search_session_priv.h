@@ -27,12 +27,14 @@ void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
                     const struct sbp_request *request, const struct sbp_outcome *outcome,
                     bool *failed);
 /* The plan with how it was found, for a file; rank 0: it is the only one. The caller deletes it. */
-enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_step *step,
+                                const struct sbp_arguments *arguments,
                                 const struct sbp_request *request,
                                 const struct sbp_outcome *outcome, int rank, struct cJSON **json,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 /* Writes it where -o says; nothing without -o. */
-enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_arguments *arguments,
+enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_step *step,
+                                 const struct sbp_arguments *arguments,
                                  const struct sbp_request *request,
                                  const struct sbp_outcome *outcome,
                                  struct sbp_diag *diag) SBP_MUST_USE;

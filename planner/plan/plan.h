@@ -54,11 +54,11 @@ enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program
 
 #define SBP_PLAN_FORMAT  "sbplan plan"
 #define SBP_PLAN_VERSION 1
-/* The whole plan as JSON (caller deletes): format, version, hashes of model and cluster, model,
- * cluster, search, parallel, strategy (boxing, axes; for every layer its roles by axis and per
- * level and where its output rests), cost, memory, collectives. */
-enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
-                              struct sbp_diag *diag) SBP_MUST_USE;
+/* The whole plan, with its step as sbp_cut_step made it, as JSON (caller deletes): format, version,
+ * hashes of model and cluster, model, cluster, search, parallel, strategy (boxing, axes; for every
+ * layer its roles by axis and per level and where its output rests), cost, memory, collectives. */
+enum sbp_status sbp_plan_json(const struct sbp_plan *plan, const struct sbp_step *step,
+                              struct cJSON **json, struct sbp_diag *diag) SBP_MUST_USE;
 /* The list of the collectives of a step, as it stands in the file: of every program, once for
  * pieces that share it, each for one micro-batch. NULL when memory is out. */
 struct cJSON *sbp_plan_collectives(const struct sbp_step *step);

@@ -134,13 +134,10 @@ static void put_inputs(struct cJSON *json, const struct sbp_plan *plan, bool *fa
         sbp_json_put(json, "search", cJSON_Duplicate(plan->search, true), failed);
 }
 
-enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
-                              struct sbp_diag *diag)
+enum sbp_status sbp_plan_json(const struct sbp_plan *plan, const struct sbp_step *step,
+                              struct cJSON **json, struct sbp_diag *diag)
 {
-    struct sbp_step step;
-    *json = NULL;
-    SBP_TRY(sbp_cut_step(&plan->cut, &plan->strategy, false, &step, diag));
-    const struct sbp_summary summary = sbp_summary_make(plan, &step);
+    const struct sbp_summary summary = sbp_summary_make(plan, step);
     struct cJSON *root = cJSON_CreateObject();
     bool failed = root == NULL;
     sbp_json_put_text(root, "format", SBP_PLAN_FORMAT, &failed);
@@ -151,12 +148,10 @@ enum sbp_status sbp_plan_json(const struct sbp_plan *plan, struct cJSON **json,
     put_strategy(root, plan, &failed);
     sbp_summary_put_cost(root, &summary, &failed);
     sbp_summary_put_memory(root, &summary, &failed);
-    sbp_json_put(root, "collectives", sbp_plan_collectives(&step), &failed);
-    sbp_step_free(&step);
-    if (failed) {
-        cJSON_Delete(root);
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory while writing the plan");
-    }
-    *json = root;
-    return SBP_OK;
+    sbp_json_put(root, "collectives", sbp_plan_collectives(step), &failed);
+    *json = failed ? NULL : root;
+    if (!failed)
+        return SBP_OK;
+    cJSON_Delete(root);
+    return sbp_fail(diag, SBP_E_MEMORY, "out of memory while writing the plan");
 }

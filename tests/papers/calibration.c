@@ -251,7 +251,7 @@ static void say_misses(struct paper *paper)
         part.count--;
     }
     const struct sbp_measured_groups parts = {.count = 1, .shape = &part};
-    must(sbp_errors_of(&parts, curve_s, &fit.network.curve[0], &arena, &rest, &diag), &diag);
+    must(sbp_quality_errors(&parts, curve_s, &fit.network.curve[0], &arena, &rest, &diag), &diag);
     paper_say(
         paper,
         "MI300X: all-reduces of 128 to 512 B take 23 us, those of 1 to 128 KiB 14 us, by "

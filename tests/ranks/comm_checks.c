@@ -38,7 +38,7 @@ struct trial {
     enum check_kind kind;
     int64_t count;
     enum sbp_real real;
-    enum sbp_reduction reduction;
+    enum sbp_comm_reduction reduction;
     int root;
     bool integers; /* small ones, whose sums are exact in any order */
     const struct family *family;

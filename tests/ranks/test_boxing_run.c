@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "executor/rank/boxing_run.h"
+#include "executor/rank/boxing_run_priv.h"
 #include "base/math/random.h"
 #include "costmodel/layout/boxing_path.h"
 

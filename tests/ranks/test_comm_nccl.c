@@ -79,7 +79,7 @@ static enum sbp_status staged_group(struct sbp_comm *comm, const int *ranks, int
 
 static enum sbp_status staged_all_reduce(struct sbp_comm *comm, int group, void *buffer,
                                          int64_t count, enum sbp_real real,
-                                         enum sbp_reduction reduction)
+                                         enum sbp_comm_reduction reduction)
 {
     void *device;
     SBP_TRY(put(comm, buffer, bytes_of(count, real), &device));

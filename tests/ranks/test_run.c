@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "executor/verify/reference.h"
+#include "executor/verify/reference_priv.h"
 #include "executor/run.h"
-#include "executor/verify/textbook.h"
+#include "executor/verify/textbook_priv.h"
 #include "run_plans.h"
 
 enum { PERCEPTRON, RESIDUAL, GPT };
@@ -82,7 +82,7 @@ static void check_run(const struct plan *plan, const struct sbp_run_options *opt
     assert_int_equal(result.high_water_bytes, plan->program.arena_bytes);
     if (result.finding.found) {
         describe(plan, model);
-        fail_msg("%s", sbp_finding_text(&result.finding, text, (int)sizeof text));
+        fail_msg("%s", sbp_verify_finding_text(&result.finding, text, (int)sizeof text));
     }
     if (result.worst_ratio > *worst)
         *worst = result.worst_ratio;
@@ -407,14 +407,14 @@ static void too_large_a_matrix_is_refused(void **state)
 
 static void no_bound_no_agreement(void **state)
 {
-    struct sbp_findings findings = {0};
+    struct sbp_verify_outcome outcome = {0};
     (void)state;
-    assert_true(sbp_findings_near(&findings, 1, 2, 1));
-    assert_false(sbp_findings_near(&findings, 1, 2.5, 1));
-    assert_false(sbp_findings_near(&findings, (double)NAN, 1, 1));
-    assert_false(sbp_findings_near(&findings, 1, (double)NAN, 1));
-    assert_false(sbp_findings_near(&findings, 1, 1, (double)NAN));
-    assert_false(sbp_findings_near(&findings, 1, 1, (double)INFINITY));
+    assert_true(sbp_verify_is_near(&outcome, 1, 2, 1));
+    assert_false(sbp_verify_is_near(&outcome, 1, 2.5, 1));
+    assert_false(sbp_verify_is_near(&outcome, (double)NAN, 1, 1));
+    assert_false(sbp_verify_is_near(&outcome, 1, (double)NAN, 1));
+    assert_false(sbp_verify_is_near(&outcome, 1, 1, (double)NAN));
+    assert_false(sbp_verify_is_near(&outcome, 1, 1, (double)INFINITY));
 }
 
 /* ---- updates ------------------------------------------------------------------------------- */

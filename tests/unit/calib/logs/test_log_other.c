@@ -27,7 +27,7 @@ static struct read read_text(const char *text, const struct sbp_log_options *opt
 
 static void read_free(struct read *read)
 {
-    sbp_measured_free(&read->measured);
+    sbp_points_free(&read->measured);
     sbp_logs_free(&read->logs);
 }
 

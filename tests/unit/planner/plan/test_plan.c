@@ -71,9 +71,12 @@ static bool make_plan(int model, int cluster, uint64_t seed, struct sbp_plan *pl
 static char *text_of(const struct sbp_plan *plan)
 {
     struct sbp_diag diag = {0};
+    struct sbp_step step;
     struct cJSON *json;
-    if (sbp_plan_json(plan, &json, &diag) != SBP_OK)
+    if (sbp_cut_step(&plan->cut, &plan->strategy, false, &step, &diag) != SBP_OK ||
+        sbp_plan_json(plan, &step, &json, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
+    sbp_step_free(&step);
     char *text = sbp_json_text(json);
     cJSON_Delete(json);
     assert_non_null(text);

@@ -1,4 +1,4 @@
-#include "calib/samples/origin.h"
+#include "calib/measure/origin_find.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -10,6 +10,44 @@
 
 #include "base/machine.h"
 #include "calib/samples/system.h"
+
+/* --- where the ranks lie --- */
+
+/* A name travels as the doubles that its bytes fill, since a gather moves bits. */
+enum { NAME_DOUBLES = SBP_HOST_NAME / sizeof(double) };
+
+static void own_name(char *name)
+{
+    struct utsname names;
+    memset(name, 0, SBP_HOST_NAME);
+    const bool is_known = uname(&names) == 0 && names.nodename[0] != '\0';
+    const char *found = is_known ? names.nodename : "host";
+    for (int i = 0; i < SBP_HOST_NAME - 1 && found[i] != '\0'; i++)
+        name[i] = found[i];
+}
+
+enum sbp_status sbp_origin_find_placement(const struct sbp_sampler *sampler,
+                                          struct sbp_rank_placement *placement,
+                                          struct sbp_diag *diag)
+{
+    const int ranks = sampler->ops->size(sampler->comm);
+    union {
+        char text[SBP_HOST_NAME];
+        double moved[NAME_DOUBLES];
+    } own;
+    own_name(own.text);
+    *placement = (struct sbp_rank_placement){0};
+    char(*names)[SBP_HOST_NAME] = calloc((size_t)ranks, sizeof *names);
+    if (names == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the names of %d ranks", ranks);
+    enum sbp_status status = sbp_sampler_gather(sampler, own.moved, NAME_DOUBLES, names, diag);
+    if (status == SBP_OK)
+        status = sbp_placement_of(names, ranks, placement, diag);
+    free(names);
+    return status;
+}
+
+/* --- hosts and software --- */
 
 /* The processor's name as Linux gives it, "unknown" elsewhere. */
 static void find_cpu(char *cpu, size_t size)
@@ -52,10 +90,10 @@ static void find_host(struct sbp_calibration_origin *origin)
         (void)snprintf(origin->date, sizeof origin->date, "unknown");
 }
 
-/* The least memory of a rank and the fewest cores count for all: a cluster has one kind of device.
- */
+/* Takes the least memory of a rank and the fewest cores for all, since a cluster file knows one
+ * kind of device. */
 static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
-                                     const struct sbp_placement *placement,
+                                     const struct sbp_rank_placement *placement,
                                      const struct sbp_processor *processor,
                                      struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
@@ -68,7 +106,7 @@ static enum sbp_status compare_hosts(const struct sbp_sampler *sampler,
     const int64_t own_bytes =
         processor->memory_bytes > 0 ? processor->memory_bytes : machine.memory_bytes / here;
     double values[] = {-machine.cores, -(double)own_bytes};
-    SBP_TRY(sbp_sample_largest(sampler, values, 2, diag));
+    SBP_TRY(sbp_sampler_largest(sampler, values, 2, diag));
     origin->cores = (int)-values[0];
     origin->memory_bytes = (int64_t)-values[1];
     return SBP_OK;
@@ -90,8 +128,8 @@ static void find_software(struct sbp_endpoint ranks, struct sbp_calibration_orig
 }
 
 enum sbp_status sbp_origin_find(const struct sbp_sampler *sampler,
-                                const struct sbp_placement *placement, struct sbp_endpoint ranks,
-                                const struct sbp_processor *processor,
+                                const struct sbp_rank_placement *placement,
+                                struct sbp_endpoint ranks, const struct sbp_processor *processor,
                                 struct sbp_calibration_origin *origin, struct sbp_diag *diag)
 {
     find_host(origin);

@@ -1,6 +1,6 @@
 /* What the two compilations of the CPU kernels give to the dispatcher. */
-#ifndef SBP_KERNELS_CPU_TABLE_H
-#define SBP_KERNELS_CPU_TABLE_H
+#ifndef SBP_KERNELS_CPU_TABLE_PRIV_H
+#define SBP_KERNELS_CPU_TABLE_PRIV_H
 
 #include "kernels/kernels.h"
 

@@ -4,8 +4,8 @@
  * (double). CPU(name) is the operator's symbol in this compilation, `real` its element type. Sums
  * over long runs are kept in double in both.
  */
-#ifndef SBP_KERNELS_CPU_REAL_H
-#define SBP_KERNELS_CPU_REAL_H
+#ifndef SBP_KERNELS_CPU_REAL_PRIV_H
+#define SBP_KERNELS_CPU_REAL_PRIV_H
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Optimizer steps as the textbooks write them, in double, with a bound on what a run may be off. */
-#ifndef SBP_EXECUTOR_VERIFY_TEXTBOOK_H
-#define SBP_EXECUTOR_VERIFY_TEXTBOOK_H
+#ifndef SBP_EXECUTOR_VERIFY_TEXTBOOK_PRIV_H
+#define SBP_EXECUTOR_VERIFY_TEXTBOOK_PRIV_H
 
 #include "kernels/kernels.h"
 

@@ -4,8 +4,8 @@
  * permutations come from the boxing planner (costmodel/layout/boxing.h), the exchange goes through
  * the channel.
  */
-#ifndef SBP_EXECUTOR_RANK_BOXING_RUN_H
-#define SBP_EXECUTOR_RANK_BOXING_RUN_H
+#ifndef SBP_EXECUTOR_RANK_BOXING_RUN_PRIV_H
+#define SBP_EXECUTOR_RANK_BOXING_RUN_PRIV_H
 
 #include "executor/comm/channel.h"
 

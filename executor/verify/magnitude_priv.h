@@ -18,8 +18,8 @@
  * (those where it bends), and one sample of each says too little: before it the shadow's inputs are
  * moved to deviate by no less than is typical of their token.
  */
-#ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_H
-#define SBP_EXECUTOR_VERIFY_MAGNITUDE_H
+#ifndef SBP_EXECUTOR_VERIFY_MAGNITUDE_PRIV_H
+#define SBP_EXECUTOR_VERIFY_MAGNITUDE_PRIV_H
 
 #include "executor/rank/rank.h"
 
@@ -56,12 +56,12 @@ enum sbp_status sbp_magnitude_note(const struct sbp_lockstep *both,
                                    const struct sbp_instr *instr) SBP_MUST_USE;
 
 /* Mean variance of the elements of an operand, by token: (tokens) in the caller's array. */
-void sbp_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr, int place,
-                        double *variance);
+void sbp_magnitude_token_variance(const struct sbp_lockstep *both, const struct sbp_instr *instr,
+                                  int place, double *variance);
 
 /* Before a relu or gelu: moves the shadow's inputs. A gelu's deviate by at least the token's
  * standard deviation. A relu's get the sign that the exact ones have, except where the run may have
  * either: there they get the other one, so that what a flip changes is part of the deviation. */
-void sbp_shadow_bend(const struct sbp_lockstep *both, const struct sbp_instr *instr);
+void sbp_magnitude_bend_shadow(const struct sbp_lockstep *both, const struct sbp_instr *instr);
 
 #endif

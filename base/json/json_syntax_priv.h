@@ -5,8 +5,8 @@
  * no UTF-8, and what a tree of C strings and doubles cannot hold: \u0000, numbers over 63
  * characters, nesting deeper than 64. What passes here, cJSON parses, unless memory is out.
  */
-#ifndef SBP_BASE_JSON_JSON_SYNTAX_H
-#define SBP_BASE_JSON_JSON_SYNTAX_H
+#ifndef SBP_BASE_JSON_JSON_SYNTAX_PRIV_H
+#define SBP_BASE_JSON_JSON_SYNTAX_PRIV_H
 
 #include "base/status.h"
 

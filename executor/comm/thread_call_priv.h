@@ -4,8 +4,8 @@
  * Nothing here waits or is shared but the buffers: between the two barriers of a rendezvous every
  * member runs sbp_thread_call_move on the same list of calls.
  */
-#ifndef SBP_EXECUTOR_COMM_THREAD_CALL_H
-#define SBP_EXECUTOR_COMM_THREAD_CALL_H
+#ifndef SBP_EXECUTOR_COMM_THREAD_CALL_PRIV_H
+#define SBP_EXECUTOR_COMM_THREAD_CALL_PRIV_H
 
 #include <stdbool.h>
 
@@ -27,7 +27,7 @@ const char *sbp_thread_call_name(enum sbp_thread_call_kind kind);
 struct sbp_thread_call {
     enum sbp_thread_call_kind kind;
     enum sbp_real real;
-    enum sbp_reduction reduction;
+    enum sbp_comm_reduction reduction;
     int root; /* in group order */
     int64_t count;
     const void *send;

@@ -2,15 +2,15 @@
  *
  * BLAS counts in int: an assertion stops the program at a dimension or stride above INT_MAX.
  */
-#ifndef SBP_KERNELS_CPU_GEMM_H
-#define SBP_KERNELS_CPU_GEMM_H
+#ifndef SBP_KERNELS_CPU_GEMM_PRIV_H
+#define SBP_KERNELS_CPU_GEMM_PRIV_H
 
 #include <assert.h>
 #include <limits.h>
 
 #include <cblas.h>
 
-#include "kernels/cpu/real.h"
+#include "kernels/cpu/real_priv.h"
 
 /* A matrix as BLAS reads it: where it starts, elements between rows, whether it is transposed. */
 struct cpu_matrix {

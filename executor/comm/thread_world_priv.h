@@ -9,10 +9,10 @@
  * Calls of one rank's endpoint come from that rank's thread. What fails returns E_PEER or E_BACKEND
  * where the run has stopped, else as said, with the reason in comm->diag.
  */
-#ifndef SBP_EXECUTOR_COMM_THREAD_WORLD_H
-#define SBP_EXECUTOR_COMM_THREAD_WORLD_H
+#ifndef SBP_EXECUTOR_COMM_THREAD_WORLD_PRIV_H
+#define SBP_EXECUTOR_COMM_THREAD_WORLD_PRIV_H
 
-#include "executor/comm/thread_call.h"
+#include "executor/comm/thread_call_priv.h"
 
 enum { SBP_THREAD_MOST_RANKS = 1024 };
 

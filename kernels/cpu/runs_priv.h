@@ -3,8 +3,8 @@
  * Kernels that need global indices ask for one index a run and count from there, so that the
  * digit rule is evaluated once a run instead of once an element.
  */
-#ifndef SBP_KERNELS_CPU_RUNS_H
-#define SBP_KERNELS_CPU_RUNS_H
+#ifndef SBP_KERNELS_CPU_RUNS_PRIV_H
+#define SBP_KERNELS_CPU_RUNS_PRIV_H
 
 #include "base/math/digits.h"
 

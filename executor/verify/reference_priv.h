@@ -1,12 +1,12 @@
 /* The reference of a verification: the same graph on one device in double, and its error sizes.
  *
  * A shadow computes the step in single precision alongside, instruction by instruction; what it
- * deviates by tells how large errors are that a value inherits (executor/verify/magnitude.h).
+ * deviates by tells how large errors are that a value inherits (executor/verify/magnitude_priv.h).
  */
-#ifndef SBP_EXECUTOR_VERIFY_REFERENCE_H
-#define SBP_EXECUTOR_VERIFY_REFERENCE_H
+#ifndef SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
+#define SBP_EXECUTOR_VERIFY_REFERENCE_PRIV_H
 
-#include "executor/verify/magnitude.h"
+#include "executor/verify/magnitude_priv.h"
 #include "executor/rank/rank.h"
 
 /* A value that is no parameter gradient, with the sizes that its bound is made of. */
@@ -22,9 +22,10 @@ struct sbp_reference {
     struct sbp_graph graph; /* the run's, borrowed arrays; no optimizer state, no clipping */
     struct sbp_program program, shadow_program;
     struct sbp_rank rank, shadow;
-    double scale;                         /* as in struct sbp_lockstep */
-    struct sbp_magnitude **magnitude;     /* (tensor_count), NULL for what is no parameter */
-    struct sbp_reference_output **output; /* (tensor_count), NULL unless sbp_end_instr says so */
+    double scale;                     /* as in struct sbp_lockstep */
+    struct sbp_magnitude **magnitude; /* (tensor_count), NULL for what is no parameter */
+    struct sbp_reference_output *
+        *output; /* (tensor_count), NULL unless sbp_reference_end_instr says so */
     double loss, loss_sum, loss_inherited;
 };
 
@@ -47,6 +48,6 @@ enum sbp_status sbp_reference_run(struct sbp_reference *reference, int64_t step,
 /* The ends of a step, besides parameters: an activation that no operator reads, and the gradient of
  * an input that comes out of an earlier layer. The instruction that completes it where it rests, in
  * any program of the graph, or -1; its OUT holds the block when the instruction is over. */
-int sbp_end_instr(const struct sbp_program *program, int tensor);
+int sbp_reference_end_instr(const struct sbp_program *program, int tensor);
 
 #endif

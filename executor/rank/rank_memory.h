@@ -1,0 +1,52 @@
+/* A rank's memory: the buffers of its program, and the weights and data that fill them.
+ *
+ * All tensors live in one arena at the program's offsets. Weights, data and dropout masks are
+ * functions of (seed, tensor or operator, global index), so that a rank makes its own blocks and
+ * every split of a model computes the same thing.
+ */
+#ifndef SBP_EXECUTOR_RANK_RANK_MEMORY_H
+#define SBP_EXECUTOR_RANK_RANK_MEMORY_H
+
+#include "costmodel/program/program.h"
+#include "executor/comm/channel.h"
+#include "executor/device/device.h"
+
+struct sbp_rank {
+    const struct sbp_program *program; /* borrowed */
+    const struct sbp_device_ops *device;
+    const struct sbp_kernels *kernels;
+    struct sbp_channel *channel; /* borrowed; NULL: one device, nothing to communicate */
+    struct sbp_layout layout;
+    int64_t rank;
+    uint64_t seed;
+    unsigned char *memory;    /* (program->arena_bytes), the device's */
+    int64_t high_water_bytes; /* end of the highest buffer touched */
+    int64_t step;             /* from 1 */
+    uint64_t step_seed;       /* the data differ from step to step */
+    double grad_norm;         /* after the program's NORM; -1 without clipping */
+    double gradient_scale;    /* what clipping multiplies gradients by */
+};
+
+/* A buffer's memory (NULL for -1), and the block it holds. */
+void *sbp_rank_buffer(struct sbp_rank *rank, int buffer);
+void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region *region);
+/* Whether this rank's coordinate is 0 on every axis of a set: the one member that counts. */
+bool sbp_rank_leads(const struct sbp_rank *rank, sbp_axes axes);
+/* Tokens, and features x inner, of the local block of an instruction's operand. */
+int64_t sbp_rank_tokens(const struct sbp_rank *rank, const struct sbp_instr *instr, int place);
+int64_t sbp_rank_features(const struct sbp_rank *rank, const struct sbp_instr *instr, int place);
+/* The rows of the vocabulary that are local, for embedding and cross-entropy. */
+void sbp_rank_vocabulary(const struct sbp_rank *rank, int buffer, int dim,
+                         struct sbp_digits *vocabulary);
+
+/* Fills this rank's blocks of the weights with their initial values. */
+void sbp_rank_fill_weights(struct sbp_rank *rank);
+
+/* Fills token ids, labels and positions of a step. */
+enum sbp_status sbp_rank_begin_step(struct sbp_rank *rank, int64_t step,
+                                    struct sbp_diag *diag) SBP_MUST_USE;
+/* Fills the OUT of an INPUT or OUTPUT_GRADIENT instruction with standard normal values by global
+ * index. One member holds the value of a partial tensor, the others hold zeros. */
+void sbp_rank_fill_data(struct sbp_rank *rank, const struct sbp_instr *instr);
+
+#endif

@@ -6,10 +6,11 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/report/plan_line.h"
 #include "planner/commands/search_session_priv.h"
-#include "planner/space/space_table.h"
+#include "planner/limits.h"
+#include "planner/report/plan_line.h"
 #include "planner/report/price_interval.h"
+#include "planner/space/space_table.h"
 
 /* The baselines first, then the spaces that hold most of them; `zero` is the best of three rows. */
 static const enum sbp_space_kind ORDER[] = {
@@ -104,7 +105,7 @@ static enum sbp_status check_proof(const struct comparison *comparison, struct s
                             "internal error: space full is called infeasible and space %s, which "
                             "is part of it, has a plan; no table is printed",
                             sbp_request_space_name(ORDER[i]));
-        if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + 1e-9))
+        if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + SBP_INNER_ROUND_OFF))
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "internal error: no plan of space full is said to cost less than "
                             "%.12g s and one of space %s, which is part of it, costs %.12g s; no "
@@ -124,7 +125,8 @@ static void take_better_part(struct comparison *comparison)
     for (int i = 0; i < ROWS; i++) {
         const struct row *row = &comparison->row[i], *before = &comparison->row[best];
         if (row->found && sbp_space_is_part_of_full(ORDER[i]) &&
-            (!before->found || row->outcome.objective_s < before->outcome.objective_s * (1 - 1e-9)))
+            (!before->found ||
+             row->outcome.objective_s < before->outcome.objective_s * (1 - SBP_INNER_ROUND_OFF)))
             best = i;
     }
     if (best == FULL_ROW)
@@ -133,9 +135,10 @@ static void take_better_part(struct comparison *comparison)
     full->found = true;
     full->refused = false;
     full->outcome.objective_s = part->outcome.objective_s;
-    full->outcome.status = part->outcome.objective_s <= full->outcome.lower_bound_s * (1 + 1e-9)
-                               ? SBP_PLAN_OPTIMAL
-                               : SBP_PLAN_FEASIBLE;
+    full->outcome.status =
+        part->outcome.objective_s <= full->outcome.lower_bound_s * (1 + SBP_INNER_ROUND_OFF)
+            ? SBP_PLAN_OPTIMAL
+            : SBP_PLAN_FEASIBLE;
     full->parallel = part->parallel;
     full->summary = part->summary;
     full->trust = part->trust;

@@ -7,9 +7,9 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/cli/options.h"
-#include "planner/report/report.h"
 #include "planner/plan/roles.h"
 #include "planner/report/price_interval.h"
+#include "planner/report/report.h"
 
 #define DIST_BYTES 96
 

@@ -5,8 +5,8 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/plan/summary.h"
 #include "planner/cli/inputs.h"
+#include "planner/plan/summary.h"
 
 /* One listed file; what cannot be read is listed with the reason. */
 struct entry {

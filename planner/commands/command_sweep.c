@@ -6,10 +6,10 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/plan/plan_diff.h"
-#include "planner/report/plan_line.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/commands/sweep_priv.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/report/plan_line.h"
 #include "planner/report/price_interval.h"
 
 /* What a row of the table shows. */

@@ -7,8 +7,8 @@
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/commands/search_top_priv.h"
-#include "planner/space/space_table.h"
 #include "planner/report/price_interval.h"
+#include "planner/space/space_table.h"
 
 static struct sbp_report_options report_options(const struct sbp_search_job *job)
 {

@@ -9,8 +9,8 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
-#include "planner/verify/verify.h"
 #include "planner/space/space_table.h"
+#include "planner/verify/verify.h"
 
 /* Places in sbp_parallel_keys of what --set gives. */
 static unsigned given_keys(const struct cJSON *parallel)

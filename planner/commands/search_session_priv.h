@@ -3,8 +3,8 @@
 #ifndef SBP_PLANNER_COMMANDS_SEARCH_SESSION_PRIV_H
 #define SBP_PLANNER_COMMANDS_SEARCH_SESSION_PRIV_H
 
-#include "planner/outer/branch_and_bound.h"
 #include "planner/cli/inputs.h"
+#include "planner/outer/branch_and_bound.h"
 #include "planner/report/report.h"
 
 /* The request of a command line; fixes are the caller's to add. */

@@ -12,9 +12,10 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/verify/verify.h"
+#include "planner/limits.h"
 #include "planner/plan/plan_diff.h"
 #include "planner/report/plan_line.h"
+#include "planner/verify/verify.h"
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -106,8 +107,9 @@ static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_po
     const double bound_s = job->outcome.lower_bound_s;
     plan->outcome = job->outcome;
     plan->outcome.objective_s = ranked->objective_s;
-    plan->outcome.status =
-        ranked->objective_s <= bound_s * (1 + 1e-9) ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    plan->outcome.status = ranked->objective_s <= bound_s * (1 + SBP_INNER_ROUND_OFF)
+                               ? SBP_PLAN_OPTIMAL
+                               : SBP_PLAN_FEASIBLE;
     SBP_TRY(sbp_report_make(&plan->plan, &plan->report, diag));
     const struct sbp_claim claim = {.plan = &plan->plan,
                                     .step = &plan->report.step,

@@ -3,23 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/labels/label.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
-
-enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
-/* Capacities that differ by this share, and plans that leave this share of the limit, are as good.
- */
-#define NARROW 1e-3
-/* Cells of tables over pairs of spaces that are solved in no time. */
-#define SCANNED_CELLS 2e6
-/* ... and of those that are solved soon enough to try capacities though the leanest is too large.
- */
-#define SQUEEZED_CELLS 5e7
-/* Work on tables and labels under the machine's capacity, which bounds the space, and under others.
- */
-#define TABLE_EVALUATIONS    INT64_C(16000000)
-#define SQUEEZED_EVALUATIONS INT64_C(2000000)
+#include "planner/labels/label.h"
+#include "planner/limits.h"
 
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
@@ -187,7 +174,7 @@ static void note_round(const struct sbp_inner_job *job, const struct round *roun
     } else if (round->verdict == FITS) {
         bracket->fits = round->capacity_bytes;
         bracket->left_bytes = left;
-    } else if (round->bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9)) {
+    } else if (round->bound_s >= sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF)) {
         bracket->fits = round->capacity_bytes; /* and costs more than what is known */
     } else {
         bracket->too_large = round->capacity_bytes;
@@ -205,20 +192,21 @@ static double next_capacity(const struct bracket *bracket, double least)
                    : (bracket->too_large + least) / 2;
     const double missed = bracket->left_bytes + bracket->lacked_bytes;
     const double part = missed > 0 ? bracket->left_bytes / missed : 0.5;
-    return bracket->fits + wide * fmin(0.9, fmax(0.1, part));
+    return bracket->fits + wide * fmin(1 - SBP_INNER_LEAST_PART, fmax(SBP_INNER_LEAST_PART, part));
 }
 
 /* Whether another capacity is worth a try. */
 static bool is_narrow(const struct sbp_inner_job *job, const struct bracket *bracket, double least)
 {
     const double below = bracket->fits < 0 ? least : bracket->fits;
-    return bracket->too_large - below <= NARROW * bracket->too_large ||
-           (bracket->fits >= 0 && bracket->left_bytes <= NARROW * (double)job->limit_bytes);
+    return bracket->too_large - below <= SBP_INNER_NARROW * bracket->too_large ||
+           (bracket->fits >= 0 &&
+            bracket->left_bytes <= SBP_INNER_NARROW * (double)job->limit_bytes);
 }
 
 static bool is_solved_at_once(const struct sbp_space *space)
 {
-    return sbp_message_cells(space) <= SCANNED_CELLS;
+    return sbp_message_cells(space) <= SBP_INNER_SCAN_CELLS;
 }
 
 /* What a program needs beyond the model differs from choice to choice: where solving takes no time,
@@ -228,9 +216,9 @@ static enum sbp_status scan(struct sbp_inner_job *job, const struct sbp_space *s
     const double room = sbp_inner_room_bytes(job);
     if (!is_solved_at_once(space))
         return SBP_OK;
-    for (int i = 1; i < MOST_STEPS && !job->outcome->stopped; i++) {
+    for (int i = 1; i < SBP_INNER_SCAN_STEPS && !job->outcome->stopped; i++) {
         struct round round;
-        SBP_TRY(try_round(job, space, fits + (room - fits) * i / MOST_STEPS, &round));
+        SBP_TRY(try_round(job, space, fits + (room - fits) * i / SBP_INNER_SCAN_STEPS, &round));
     }
     return SBP_OK;
 }
@@ -240,7 +228,7 @@ static enum sbp_status scan(struct sbp_inner_job *job, const struct sbp_space *s
 static enum sbp_status squeeze(struct sbp_inner_job *job, const struct sbp_space *space,
                                double least, struct bracket bracket)
 {
-    for (int i = 0; i < MOST_SQUEEZES && !job->outcome->stopped; i++) {
+    for (int i = 0; i < SBP_INNER_CAPACITY_TRIALS && !job->outcome->stopped; i++) {
         struct round round;
         if (is_narrow(job, &bracket, least))
             break;
@@ -258,19 +246,19 @@ static enum sbp_status search_within_room(struct sbp_inner_job *job, struct sear
     struct round round;
     struct bracket bracket = {.fits = -1, .left_bytes = 0};
     SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
-    const double least = round.modelled_bytes * (1 + 1e-9);
+    const double least = round.modelled_bytes * (1 + SBP_INNER_ROUND_OFF);
     const bool may_fit =
-        round.verdict != TOO_LARGE || sbp_message_cells(&search->space) <= SQUEEZED_CELLS;
+        round.verdict != TOO_LARGE || sbp_message_cells(&search->space) <= SBP_INNER_TRIAL_CELLS;
     if (job->outcome->stopped)
         return SBP_OK;
-    job->most_table_evaluations = TABLE_EVALUATIONS;
+    job->most_table_evaluations = SBP_INNER_BOUND_EVALUATIONS;
     SBP_TRY(try_round(job, &search->space, sbp_inner_room_bytes(job), &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->broken_class = round.broken_class;
     search->used = round.used;
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
     note_round(job, &round, &bracket);
-    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
+    job->most_table_evaluations = SBP_INNER_TRIAL_EVALUATIONS;
     return round.verdict == TOO_LARGE && may_fit && !job->sketches
                ? squeeze(job, &search->space, least, bracket)
                : SBP_OK;
@@ -348,7 +336,7 @@ static enum sbp_status search_space(struct sbp_inner_job *job, struct search *se
  * of use. */
 static bool is_raised_by_memory(const struct sbp_inner_job *job, const struct search *search)
 {
-    return job->bounds && search->bound_s * (1 - 1e-9) > search->free_s &&
+    return job->bounds && search->bound_s * (1 - SBP_INNER_ROUND_OFF) > search->free_s &&
            !sbp_inner_is_hopeless(job, search->free_s);
 }
 
@@ -420,11 +408,11 @@ enum sbp_status sbp_inner_search_space(struct sbp_inner_job *job, double *bound_
         struct search last = {.broken_class = first.broken_class, .used = first.used};
         bool broken = true;
         reset_class_limits(job);
-        for (int i = 1; i < MOST_TIGHTENINGS && broken &&
+        for (int i = 1; i < SBP_INNER_TIGHTENINGS && broken &&
                         tighten_class(job, way == 1, last.broken_class, &last.used);
              i++)
             SBP_TRY(search_round(job, false, &last, too_large, &broken));
-        if (is_good(job, *bound_s) || first.cells > SCANNED_CELLS)
+        if (is_good(job, *bound_s) || first.cells > SBP_INNER_SCAN_CELLS)
             break;
     }
     return SBP_OK;

@@ -3,14 +3,12 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "planner/bounds/lagrangian.h"
 #include "planner/inner/cut_solve_priv.h"
 #include "planner/inner/label_branching_priv.h"
-#include "planner/bounds/lagrangian.h"
-#include "planner/space/space_table.h"
+#include "planner/limits.h"
 #include "planner/pricing/working_set.h"
-
-/* Cells of tables over pairs of spaces that are solved many times over in no time. */
-#define ALIGNED_CELLS 1e5
+#include "planner/space/space_table.h"
 
 /* ---- bounds --------------------------------------------------------------------------------- */
 
@@ -94,7 +92,7 @@ static enum sbp_status search_batches(struct sbp_inner_job *job)
  * poor one. */
 static enum sbp_status search_narrower(struct sbp_inner_job *job, double bound_s)
 {
-    const bool is_worth_more = job->is_misled && job->cells <= ALIGNED_CELLS;
+    const bool is_worth_more = job->is_misled && job->cells <= SBP_INNER_ALIGNED_CELLS;
     struct sbp_solve_request narrower = *job->request;
     narrower.asked.space = SBP_SPACE_AUTODDL;
     narrower.store = NULL;
@@ -160,7 +158,7 @@ static enum sbp_status refine_space(struct sbp_inner_job *job, bool too_large, d
 
 static bool is_proved(const struct sbp_inner_job *job, double bound_s)
 {
-    return job->best.objective_s <= bound_s * (1 + 1e-9);
+    return job->best.objective_s <= bound_s * (1 + SBP_INNER_ROUND_OFF);
 }
 
 /* A search that has used up what it was given leaves it there. What several stages take is more
@@ -172,7 +170,8 @@ static bool may_refine(const struct sbp_inner_job *job, bool too_large, double b
         job->cut->parallel.pipeline == 1 || job->request->asked.objective == SBP_COMMUNICATION;
     return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
            job->request->asked.solver_options.max_evaluations == 0 &&
-           labels_bound(job->cut, job->request) && bound_s < sbp_inner_goal_s(job) * (1 - 1e-9);
+           labels_bound(job->cut, job->request) &&
+           bound_s < sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF);
 }
 
 /* How much hides depends on all of a step. The bound takes it for as much as may; where less does,
@@ -275,7 +274,8 @@ static enum sbp_plan_status status_without_plan(const struct sbp_inner_job *job)
         return SBP_PLAN_TIME_LIMIT;
     if (job->bound_s == INFINITY)
         return SBP_PLAN_INFEASIBLE;
-    if (job->bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9)) /* by labels alone, too */
+    if (job->bound_s >=
+        sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF)) /* by labels alone, too */
         return SBP_PLAN_NONE_CHEAPER;
     return meshes && !(job->request->upper_bound_s > 0) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "planner/inner/cut_solve.h"
+#include "planner/limits.h"
 #include "planner/space/space.h"
 
 /* A labelled strategy and what it costs. */
@@ -50,13 +51,13 @@ static inline double sbp_inner_goal_s(const struct sbp_inner_job *job)
 /* Whether a bound leaves nothing to look for. */
 static inline bool sbp_inner_is_hopeless(const struct sbp_inner_job *job, double bound_s)
 {
-    return job->bounds && bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9);
+    return job->bounds && bound_s >= sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF);
 }
 
 /* Whether the plan is so near to a bound that it is not worth another way to look for one. */
 static inline bool sbp_inner_is_near(const struct sbp_inner_job *job, double bound_s)
 {
-    return job->best.objective_s <= 1.01 * bound_s;
+    return job->best.objective_s <= SBP_INNER_GOOD_RATIO * bound_s;
 }
 
 /* Of the memory model: what a device has beside the reserve. */

@@ -5,18 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/labels/label.h"
-#include "planner/space/domain_build.h"
-#include "planner/pricing/edge_kinds.h"
 #include "planner/bounds/message_passing.h"
-
-enum { MOST_AXES = 5, MOST_PARTS = 20000 };
-/* Work of a call, in cells of tables: a fifth of a second or so. */
-#define MOST_WORK         INT64_C(6000000)
-#define WORK_OF_A_SOLVE   INT64_C(4000)
-#define WORK_OF_OPERATORS INT64_C(400) /* to label, compile and price a plan, each */
-/* Cells of edge tables that may be built at all. */
-#define MOST_CELLS 4e6
+#include "planner/labels/label.h"
+#include "planner/limits.h"
+#include "planner/pricing/edge_kinds.h"
+#include "planner/space/domain_build.h"
 
 /* A part of the space: the choices that it rules out, and its cheapest choice. */
 struct part {
@@ -121,7 +114,7 @@ static enum sbp_status tabulate(struct refiner *r)
     r->choices = r->first[variables];
     r->cost = SBP_NEW(arena, double, r->choices);
     r->split = SBP_NEW(arena, sbp_axes, (size_t)r->choices * classes);
-    r->heap = SBP_NEW(arena, struct part, MOST_PARTS);
+    r->heap = SBP_NEW(arena, struct part, SBP_INNER_BRANCH_PARTS);
     if (r->cost == NULL || r->split == NULL || r->heap == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++)
@@ -197,7 +190,7 @@ static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
     struct sbp_solver_options options = r->out->request->asked.solver_options;
     if (options.time_limit_s > 0)
         options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
-    options.max_evaluations = r->work < MOST_WORK ? MOST_WORK - r->work : 1;
+    options.max_evaluations = r->work < SBP_INNER_BRANCH_WORK ? SBP_INNER_BRANCH_WORK - r->work : 1;
     options.progress = NULL; /* each is short: told of together, in add_part */
     for (int v = 0; v < r->space.variable_count; v++)
         for (int i = r->first[v]; i < r->first[v + 1]; i++)
@@ -212,7 +205,8 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
 {
     if (!has_choices(r, banned))
         return SBP_OK;
-    if (r->part_count == MOST_PARTS || r->work >= MOST_WORK || r->out->stopped) {
+    if (r->part_count == SBP_INNER_BRANCH_PARTS || r->work >= SBP_INNER_BRANCH_WORK ||
+        r->out->stopped) {
         r->exhausted = true;
         return SBP_OK;
     }
@@ -220,13 +214,13 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
     enum sbp_status status = solve(r, banned, &solution);
     if (status == SBP_OK) {
         r->out->evaluations += solution.evaluations;
-        r->work += solution.evaluations + WORK_OF_A_SOLVE;
-        r->out->stopped |= solution.stopped && r->work < MOST_WORK;
+        r->work += solution.evaluations + SBP_INNER_WORK_PER_SOLVE;
+        r->out->stopped |= solution.stopped && r->work < SBP_INNER_BRANCH_WORK;
         r->exhausted |= solution.stopped;
         tell_progress(r);
     }
     if (status == SBP_OK && solution.choice != NULL && solution.cost < SBP_FORBIDDEN &&
-        solution.cost < r->out->best_s * (1 - 1e-9)) {
+        solution.cost < r->out->best_s * (1 - SBP_INNER_ROUND_OFF)) {
         const struct part part = {.bound_s =
                                       solution.stopped ? solution.lower_bound : solution.cost,
                                   .banned = malloc((size_t)r->choices),
@@ -332,7 +326,7 @@ static enum sbp_status divide_by_choice(struct refiner *r, const struct part *pa
 static enum sbp_status look_at(struct refiner *r, const struct part *part, uint8_t *banned)
 {
     struct sbp_labelling labelling;
-    r->work += WORK_OF_OPERATORS * r->space.graph->op_count;
+    r->work += SBP_INNER_WORK_PER_OPERATOR * r->space.graph->op_count;
     if (!reads_sums(r, part->choice))
         return divide_by_choice(r, part, banned);
     SBP_TRY(sbp_label(&r->space, part->choice, 0, r->out->trial, &labelling));
@@ -344,7 +338,7 @@ static enum sbp_status look_at(struct refiner *r, const struct part *part, uint8
         if (status != SBP_OK && status != SBP_E_INPUT)
             return status;
     }
-    if (fits && r->out->best_s <= part->bound_s * (1 + 1e-9))
+    if (fits && r->out->best_s <= part->bound_s * (1 + SBP_INNER_ROUND_OFF))
         return SBP_OK;
     return divide_by_choice(r, part, banned);
 }
@@ -362,7 +356,7 @@ static enum sbp_status search_parts(struct refiner *r)
             break;
         struct part part = pop(r);
         enum sbp_status status = SBP_OK;
-        if (part.bound_s < r->out->best_s * (1 - 1e-9))
+        if (part.bound_s < r->out->best_s * (1 - SBP_INNER_ROUND_OFF))
             status = look_at(r, &part, banned);
         if (r->exhausted)
             open_s = part.bound_s;
@@ -381,7 +375,7 @@ static enum sbp_status search_parts(struct refiner *r)
 
 static enum sbp_status refine(struct refiner *r)
 {
-    if (sbp_message_cells(&r->space) > MOST_CELLS)
+    if (sbp_message_cells(&r->space) > SBP_INNER_BRANCH_CELLS)
         return SBP_OK;
     SBP_TRY(sbp_pricing_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
     enum sbp_status status = tabulate(r);
@@ -398,7 +392,7 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *refinement, struct 
     refinement->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
     struct refiner r = {.out = refinement, .diag = &refusal, .weights = *refinement->cut};
-    if (r.weights.mesh.axis_count > MOST_AXES)
+    if (r.weights.mesh.axis_count > SBP_INNER_BRANCH_AXES)
         return SBP_OK;
     struct sbp_solve_request request = *refinement->request;
     request.store = NULL;

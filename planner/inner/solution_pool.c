@@ -1,9 +1,7 @@
 #include "planner/inner/solution_pool.h"
+#include "planner/limits.h"
 
 #include <math.h>
-
-/* Costs differ by round-off where search and program add in another order. */
-#define ROUND_OFF 1e-9
 
 enum sbp_status sbp_pool_init(struct sbp_pool *ranking, const struct sbp_graph *graph,
                               struct sbp_arena *arena, int most)
@@ -27,7 +25,7 @@ double sbp_pool_goal_s(const struct sbp_pool *ranking)
 
 static bool is_close(double a, double b)
 {
-    return fabs(a - b) <= ROUND_OFF * fmax(a, b);
+    return fabs(a - b) <= SBP_INNER_ROUND_OFF * fmax(a, b);
 }
 
 /* Whether two plans differ in nothing but words, or are one that was found twice. */
@@ -94,7 +92,7 @@ void sbp_pool_close(struct sbp_pool *ranking, double open_s)
     open_s = fmin(open_s, ranking->left_s);
     ranking->proved = 0;
     while (ranking->proved < ranking->count &&
-           ranking->plan[ranking->proved].objective_s * (1 - ROUND_OFF) <= open_s)
+           ranking->plan[ranking->proved].objective_s * (1 - SBP_INNER_ROUND_OFF) <= open_s)
         ranking->proved++;
     ranking->rest_s = fmin(open_s, sbp_pool_goal_s(ranking));
 }

@@ -5,17 +5,8 @@
 
 #include "base/clock.h"
 #include "planner/bounds/message_passing.h"
+#include "planner/limits.h"
 #include "planner/pricing/working_set.h"
-
-enum { MOST_FOLDED_CELLS = 1 << 22 };
-/* Cells of tables over pairs that are not worth reducing first; under a capacity, where labels
- * multiply and only what is reduced has a budget. */
-#define FEW_CELLS          5e4
-#define FEW_LABELLED_CELLS 1e3
-/* Of a solver that works on what messages left, without a capacity. */
-#define MOST_EVALUATIONS INT64_C(100000000)
-/* Of what an operator needs while it works, beside what always lives (results/needed.md). */
-#define WORK_WEIGHT 0.3
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
 
@@ -42,7 +33,7 @@ static enum sbp_status fold_rests(const struct sbp_space *space, struct sbp_prob
     for (int v = 0; v < space->variable_count; v++) {
         double cells = 0;
         if (space->variable[v].op >= 0 || problem->variable[v].interval_count > 0 ||
-            degree_of(problem, v, &cells) > 2 || cells > MOST_FOLDED_CELLS)
+            degree_of(problem, v, &cells) > 2 || cells > SBP_INNER_FOLD_CELLS)
             continue;
         SBP_TRY(sbp_problem_eliminate(problem, v, &steps[*count]));
         ++*count;
@@ -101,7 +92,7 @@ static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_wo
             for (int p = 0; p < space->weights->memory_stages; p++)
                 to->cost_s[c] += sbp_space_unary_bytes(space, v, c, p);
             if (weighs_work)
-                to->cost_s[c] += WORK_WEIGHT * sbp_working_own(&working, v, c);
+                to->cost_s[c] += SBP_INNER_WORKING_SHARE * sbp_working_own(&working, v, c);
         }
     }
     return SBP_OK;
@@ -182,9 +173,9 @@ static enum sbp_status solve_reduced(struct solving *s, bool *found)
     struct sbp_solution solution = {0};
     struct sbp_solver_options options = options_left(s->job);
     /* The known choice is one of those that are left. */
-    options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + 1e-9));
+    options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + SBP_INNER_ROUND_OFF));
     options.max_evaluations =
-        isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
+        isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : SBP_INNER_FREE_EVALUATIONS;
     const enum sbp_status status = solve_tables(s, &reduction->space, s->job->request->asked.solver,
                                                 &options, &solution, found);
     if (status == SBP_OK) {
@@ -225,7 +216,7 @@ static bool may_reduce(const struct solving *s)
     return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
            s->job->request->asked.solver_options.max_evaluations == 0 &&
            sbp_message_cells(s->space) >
-               (isfinite(s->capacity_bytes) ? FEW_LABELLED_CELLS : FEW_CELLS);
+               (isfinite(s->capacity_bytes) ? SBP_INNER_FEW_CAPACITY_CELLS : SBP_INNER_FEW_CELLS);
 }
 
 enum sbp_status sbp_inner_solve_space(struct sbp_inner_job *job, const struct sbp_space *space,

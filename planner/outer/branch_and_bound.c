@@ -3,21 +3,16 @@
 #include <limits.h>
 
 #include "base/clock.h"
-#include "planner/outer/step_cuts.h"
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
+#include "planner/outer/step_cuts.h"
 
-/* What a candidate's plan may be expected to cost, by its bound: dives go where that is least. */
-static const double expected[] = {[SBP_LISTED] = 1.5,
-                                  [SBP_BOUNDED] = 1.5,
-                                  [SBP_RELAXED] = 1.02,
-                                  [SBP_TRIED] = 1.6,
-                                  [SBP_MIXED] = 1.6};
-/* A plan that may cost more than this, by the bound of all that is open, is not dived for. */
-#define FURTHEST_DIVE 2.0
-/* Turns before the first dive, and how many it counts as to solve a candidate. */
-enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
-/* Where first plans are good, better ones are found soon. */
-enum { MOST_VAIN = 4 };
+/* Expected cost of a candidate's plan over its bound: dives go where that cost is least. */
+static const double expected[] = {[SBP_LISTED] = SBP_OUTER_EXPECTED_RATIO,
+                                  [SBP_BOUNDED] = SBP_OUTER_EXPECTED_RATIO,
+                                  [SBP_RELAXED] = SBP_OUTER_EXPECTED_RATIO_RELAXED,
+                                  [SBP_TRIED] = SBP_OUTER_EXPECTED_RATIO_TRIED,
+                                  [SBP_MIXED] = SBP_OUTER_EXPECTED_RATIO_TRIED};
 
 enum sbp_status sbp_outer_cut(struct sbp_branch_and_bound *e, const struct sbp_parallel *parallel,
                               struct sbp_diag *diag)
@@ -157,13 +152,13 @@ static bool next_open(struct sbp_branch_and_bound *e, struct sbp_queued *next)
     drop_stale(e, &e->queue);
     drop_large(e);
     e->is_dive = e->turns >= e->wait && e->queue.count > 0 && e->dives.count > 0 &&
-                 e->dives.entry[0].bound_s <= FURTHEST_DIVE * e->queue.entry[0].bound_s;
+                 e->dives.entry[0].bound_s <= SBP_OUTER_DIVE_RATIO * e->queue.entry[0].bound_s;
     struct sbp_queue *const queue = e->is_dive ? &e->dives : &e->queue;
     if (queue->count == 0)
         return false;
     *next = sbp_queue_pop(queue);
     if (!e->is_dive)
-        e->turns += next->knowledge > SBP_LISTED ? SOLVE_TURNS : 1;
+        e->turns += next->knowledge > SBP_LISTED ? SBP_OUTER_TURNS_PER_SOLVE : 1;
     return true;
 }
 
@@ -198,7 +193,7 @@ static enum sbp_status open_rest(struct sbp_branch_and_bound *e)
 /* What is mixed may be refuted before it is settled. */
 static enum sbp_status search_all(struct sbp_branch_and_bound *e)
 {
-    SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
+    SBP_TRY(search(e, SBP_TRIED, SBP_OUTER_FIRST_PATIENCE));
     SBP_TRY(open_rest(e));
     return search(e, SBP_MIXED, INT_MAX);
 }
@@ -225,7 +220,7 @@ static enum sbp_status begin(struct sbp_branch_and_bound *e)
     e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
     e->queue.arena = &e->arena;
     e->dives.arena = &e->arena;
-    e->wait = FIRST_WAIT;
+    e->wait = SBP_OUTER_TURNS_BEFORE_DIVE;
     if (e->node == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_pool_init(&e->found, &e->given->workload.model, &e->arena, 1));

@@ -8,12 +8,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound.h"
-#include "planner/paths/path_mixture.h"
 #include "planner/outer/node_queue.h"
-#include "planner/space/space_table.h"
-#include "planner/pricing/price_cache.h"
+#include "planner/paths/path_mixture.h"
 #include "planner/paths/path_weights.h"
+#include "planner/pricing/price_cache.h"
+#include "planner/space/space_table.h"
 
 /* How much is known of a candidate. */
 enum sbp_knowledge { SBP_LISTED, SBP_BOUNDED, SBP_RELAXED, SBP_TRIED, SBP_MIXED, SBP_SOLVED };
@@ -91,7 +92,7 @@ static inline double sbp_outer_goal_s(const struct sbp_branch_and_bound *e)
 /* Whether a candidate can no longer hold a plan that is looked for. */
 static inline bool sbp_outer_is_refuted(const struct sbp_branch_and_bound *e, double bound_s)
 {
-    return bound_s >= sbp_outer_goal_s(e) * (1 - 1e-9);
+    return bound_s >= sbp_outer_goal_s(e) * (1 - SBP_INNER_ROUND_OFF);
 }
 
 /* Whether it is proved that no candidate has a plan that fits. */

@@ -1,10 +1,7 @@
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
 #include <string.h>
-
-/* Candidates that are cut in parts, and what more of them may cost (a second or two). */
-enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
-#define CHEAP_EVALUATIONS INT64_C(100000000)
 
 static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
@@ -25,8 +22,9 @@ static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp
  * made while they are cheap. */
 static bool may_cut(const struct sbp_branch_and_bound *e)
 {
-    return e->cuts < 2 * e->ranking->most + FEW_CUTS ||
-           (e->work < CHEAP_WORK && e->out->evaluations - e->first_cut_at < CHEAP_EVALUATIONS);
+    return e->cuts < 2 * e->ranking->most + SBP_OUTER_SPARE_DIVISIONS ||
+           (e->work < SBP_OUTER_DIVISION_OPERATORS &&
+            e->out->evaluations - e->first_cut_at < SBP_OUTER_DIVISION_EVALUATIONS);
 }
 
 /* Whether a part splits every layer in one way. */
@@ -101,7 +99,7 @@ enum sbp_status sbp_outer_close(struct sbp_branch_and_bound *e, int index)
     struct sbp_pool_plan best;
     SBP_TRY(sbp_outer_rank(e, &e->found, node.part, &best));
     const bool is_settled =
-        isfinite(best.objective_s) && node.bound_s >= best.objective_s * (1 - 1e-9);
+        isfinite(best.objective_s) && node.bound_s >= best.objective_s * (1 - SBP_INNER_ROUND_OFF);
     if (best.split != NULL && !has_one(node.part) && !sbp_outer_is_refuted(e, node.bound_s) &&
         may_cut(e))
         return cut_node(e, &node, best.split, is_settled);

@@ -1,14 +1,8 @@
 #include "base/clock.h"
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
 #include <stdlib.h>
-
-/* Of a search's time limit, the share that this has where less of it is left. */
-#define LIMIT_SHARE 0.1
-/* Of that, what bounds may take before candidates are solved. */
-#define BOUND_SHARE 0.2
-/* Candidates that are solved for bytes; their bounds are close, so that few mostly are enough. */
-enum { MOST_SOLVED = 100 };
 
 /* A candidate of the search, and what none of its plans needs less than. */
 struct lean {
@@ -84,8 +78,9 @@ static enum sbp_status raise_bounds(struct lean_search *s)
     const double deadline_s = s->request.deadline_s;
     int leading = 0;
     if (deadline_s > 0)
-        s->request.deadline_s -= (1 - BOUND_SHARE) * s->request.asked.solver_options.time_limit_s;
-    for (int done = 0; done < s->count && leading < MOST_SOLVED; done++) {
+        s->request.deadline_s -=
+            (1 - SBP_OUTER_LEAST_MEMORY_BOUND_TIME) * s->request.asked.solver_options.time_limit_s;
+    for (int done = 0; done < s->count && leading < SBP_OUTER_LEAST_MEMORY_SOLVES; done++) {
         const double next_bytes = s->lean[done].bound_bytes;
         if (sbp_solve_is_interrupted(&s->request))
             break;
@@ -127,7 +122,8 @@ static enum sbp_status solve(struct lean_search *s, struct lean *lean, struct sb
 /* Best first, until no other can need less than the least that was found. */
 static enum sbp_status solve_all(struct lean_search *s)
 {
-    for (int i = 0; i < s->count && (i < MOST_SOLVED || s->least->device_bytes == 0); i++) {
+    for (int i = 0;
+         i < s->count && (i < SBP_OUTER_LEAST_MEMORY_SOLVES || s->least->device_bytes == 0); i++) {
         const bool is_beaten =
             s->least->device_bytes > 0 && s->lean[i].bound_bytes >= (double)s->least->device_bytes;
         if (is_beaten || sbp_solve_is_interrupted(&s->request))
@@ -181,7 +177,7 @@ static struct sbp_solve_request request_of(const struct sbp_branch_and_bound *e)
     request.asked.solver = NULL;
     request.asked.memory_limit_bytes = INT64_MAX;
     if (*limit_s > 0) {
-        *limit_s = fmax(*limit_s - (now_s - e->start_s), LIMIT_SHARE * *limit_s);
+        *limit_s = fmax(*limit_s - (now_s - e->start_s), SBP_OUTER_LEAST_MEMORY_TIME * *limit_s);
         request.deadline_s = now_s + *limit_s;
     }
     return request;

@@ -1,10 +1,6 @@
 #include "base/clock.h"
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
-
-/* First plans that cost up to so many times the cheapest one's are worth improving first. */
-#define NEAR 1.25
-/* What first plans may take of a search's time limit. */
-#define LIMIT_SHARE 0.2
 
 /* Stages and a micro-batch, and what a first plan of theirs costs. */
 struct sketch {
@@ -14,7 +10,7 @@ struct sketch {
 
 static double left_s(const struct sbp_branch_and_bound *e)
 {
-    const double limit_s = LIMIT_SHARE * e->request->solver_options.time_limit_s;
+    const double limit_s = SBP_OUTER_INITIAL_TIME * e->request->solver_options.time_limit_s;
     return limit_s > 0 ? limit_s - (sbp_clock_s() - e->start_s) : INFINITY;
 }
 
@@ -76,7 +72,7 @@ static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int
 /* Whether a candidate's plans all cost more than what is worth improving first. */
 static bool is_far(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return node->bound_s > NEAR * sbp_pool_goal_s(&e->first);
+    return node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
 
 /* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
@@ -141,7 +137,8 @@ enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e)
         SBP_TRY(sketch_all(e, sketch, &count));
     if (e->ranking->most > 1) /* parts of candidates compete with other candidates' */
         return SBP_OK;
-    const double near_s = splits_batch_alone(e) ? NEAR * sbp_pool_goal_s(&e->first) : -INFINITY;
+    const double near_s =
+        splits_batch_alone(e) ? SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first) : -INFINITY;
     for (int i = 0; i < count; i++)
         if (sketch[i].found_s <= near_s)
             SBP_TRY(open_bases(e, sketch[i].node));

@@ -1,15 +1,8 @@
 #include "base/clock.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
+#include "planner/limits.h"
 #include "planner/outer/path_enumeration.h"
-
-/* Where memory raises a bound by more than this, solving without its limit says little more. */
-#define MOST_RELAXED 1.1
-/* What a plan may cost, by its candidate's bound, that is looked for before any is known. */
-#define FIRST_TRY 1.3
-/* Of the memory, what a candidate needs at least by the sum of the memory model, from which on it
- * may need more than there is by a closer look. */
-#define TIGHT_SHARE 0.4
 
 /* ---- what a solver is given ------------------------------------------------------------------ */
 
@@ -22,7 +15,7 @@ static struct sbp_solver_options options_left(const struct sbp_branch_and_bound 
 static bool is_to_relax(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
     return node->knowledge == SBP_BOUNDED && sbp_outer_proves(e) &&
-           node->bound_s <= MOST_RELAXED * node->time_s;
+           node->bound_s <= SBP_OUTER_RELAX_RATIO * node->time_s;
 }
 
 struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
@@ -140,7 +133,7 @@ double sbp_outer_ceiling_s(const struct sbp_branch_and_bound *e, const struct sb
 {
     const bool is_first = node->knowledge < SBP_TRIED && sbp_outer_proves(e) &&
                           !is_to_relax(e, node) && isinf(sbp_outer_goal_s(e));
-    return is_first ? FIRST_TRY * node->bound_s : INFINITY;
+    return is_first ? SBP_OUTER_FIRST_TRY_RATIO * node->bound_s : INFINITY;
 }
 
 /* What the leanest plan of a candidate needed that has none that fits. */
@@ -259,7 +252,7 @@ static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sb
     struct sbp_diag refusal = {{0}};
     double least_bytes;
     if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_outer_proves(e) ||
-        node->least_bytes < TIGHT_SHARE * limit_bytes)
+        node->least_bytes < SBP_OUTER_TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     const enum sbp_status status =
         sbp_inner_least_bytes(&e->cut, &e->solve, &least_bytes, &refusal);

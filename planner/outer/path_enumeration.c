@@ -3,17 +3,10 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "planner/labels/label.h"
-#include "planner/problem/minimax.h"
 #include "planner/bounds/message_passing.h"
-
-/* Cells of the tables over pairs that are worth it, and of all that is looked at in a candidate. */
-#define MOST_CELLS 1e6
-#define MOST_WORK  INT64_C(400000000)
-/* Of the gap, to look at first. */
-#define FIRST_SHARE 0.125
-/* Shares of a time that are nothing. */
-#define CLOSE 1e-9
+#include "planner/labels/label.h"
+#include "planner/limits.h"
+#include "planner/problem/minimax.h"
 
 struct settler {
     struct sbp_path_enumeration *s;
@@ -126,11 +119,11 @@ static enum sbp_status show(void *context, const int *choice, double largest, do
     t->s->memory_binds |= is_better && !is_plan;
     if (is_better && is_plan)
         offer(t, totals.step_s);
-    if (legal && totals.step_s > largest * (1 + CLOSE))
+    if (legal && totals.step_s > largest * (1 + SBP_INNER_ROUND_OFF))
         SBP_TRY(learn_path(t, largest, more));
     else if (!is_plan)
         t->open_s = fmin(t->open_s, largest);
-    *below = fmin(*below, fmin(t->goal_s, t->open_s) * (1 - CLOSE));
+    *below = fmin(*below, fmin(t->goal_s, t->open_s) * (1 - SBP_INNER_ROUND_OFF));
     return SBP_OK;
 }
 
@@ -166,8 +159,8 @@ static enum sbp_status search_left(struct settler *t, double below_s, bool *done
     enum sbp_status status = make_problems(t, count, problem);
     const struct sbp_minimax minimax = {.paths = count,
                                         .problem = problem,
-                                        .below = below_s * (1 - CLOSE),
-                                        .most_work = MOST_WORK - t->work,
+                                        .below = below_s * (1 - SBP_INNER_ROUND_OFF),
+                                        .most_work = SBP_OUTER_PATHS_WORK - t->work,
                                         .options = options_left(t),
                                         .show = show,
                                         .context = t};
@@ -192,7 +185,7 @@ static enum sbp_status search_below(struct settler *t, double below_s, bool *don
     t->s->stopped |= t->reduction.stopped;
     *done = t->reduction.is_settled;
     if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_MINIMAX_MOST_VARIABLES ||
-        sbp_message_cells(&t->reduction.space) > MOST_CELLS)
+        sbp_message_cells(&t->reduction.space) > SBP_OUTER_PATHS_CELLS)
         return SBP_OK;
     return search_left(t, below_s, done);
 }
@@ -206,12 +199,12 @@ static double left_s(const struct settler *t)
  * plans that are found are good ones. */
 static enum sbp_status settle(struct settler *t)
 {
-    double share = FIRST_SHARE;
+    double share = SBP_OUTER_PATHS_FIRST_SHARE;
     bool done = true;
     SBP_TRY(sbp_strategy_alloc(&t->s->cut->graph, &t->arena, &t->trial));
     SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_view, &t->mixed));
     while ((done || t->has_new_path) && t->proved_s < left_s(t) && !t->s->stopped &&
-           t->work < MOST_WORK) {
+           t->work < SBP_OUTER_PATHS_WORK) {
         const double gap_s = left_s(t) - t->proved_s;
         const double below_s = share < 1 ? t->proved_s + share * gap_s : left_s(t);
         const struct sbp_arena_mark mark = sbp_arena_mark(&t->pass);

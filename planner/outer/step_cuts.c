@@ -4,10 +4,9 @@
 #include <string.h>
 
 #include "costmodel/program/price.h"
+#include "planner/limits.h"
 #include "planner/pricing/pricing.h"
 
-/* Models of more operators are cut between their blocks alone. */
-enum { MOST_LOOSE_OPS = 256, MOST_MICRO_BATCHES = 1 << 16 };
 /* Flops of the global batch on a piece; again: of what blocks form again. */
 struct piece_flops {
     double forward, backward, again;
@@ -111,7 +110,7 @@ static enum sbp_status find_cut(const struct lister *l, const struct sbp_paralle
     *found = NULL;
     if (pieces > l->given->graph.op_count ||
         (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
-         l->given->graph.op_count > MOST_LOOSE_OPS))
+         l->given->graph.op_count > SBP_OUTER_FREE_CUT_OPERATORS))
         return SBP_OK;
     struct cut *cut = &l->by_pieces[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
     if (!cut->known)
@@ -335,7 +334,7 @@ static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel p
     const int64_t batch = l->given->graph.global_batch;
     if (!l->open.micro_batch)
         return add_stages(l, parallel);
-    for (int64_t count = 1; count <= batch && count <= MOST_MICRO_BATCHES; count++) {
+    for (int64_t count = 1; count <= batch && count <= SBP_OUTER_MICRO_BATCHES; count++) {
         parallel.micro_batch = batch / count;
         if (batch % count == 0)
             SBP_TRY(add_stages(l, parallel));

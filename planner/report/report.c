@@ -8,6 +8,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/limits.h"
 #include "planner/plan/roles.h"
 
 #define UNIT_BYTES 32
@@ -345,7 +346,7 @@ static void communication_rows(struct sbp_table *table, const char *what,
         const double hidden_s = totals->hidden_by_cause_s[cause];
         const double seconds = hidden ? hidden_s : totals->by_cause_s[cause] - hidden_s;
         (void)snprintf(name, sizeof name, "  %s", sbp_cause_name((enum sbp_cause)cause));
-        if (seconds > 1e-9 * totals->communication_s) /* less is rounding */
+        if (seconds > SBP_INNER_ROUND_OFF * totals->communication_s) /* less is rounding */
             time_row(table, name, seconds, totals->step_s);
     }
 }

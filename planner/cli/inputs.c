@@ -5,7 +5,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
-#include "planner/cli/overrides_priv.h"
+#include "planner/cli/overrides.h"
 #include "planner/space/space_table.h"
 
 /* --- files, changed by words --- */

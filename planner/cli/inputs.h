@@ -8,6 +8,7 @@
 #define SBP_PLANNER_CLI_INPUTS_H
 
 #include "planner/cli/options.h"
+#include "planner/cli/overrides.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
@@ -25,15 +26,6 @@ enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *are
 enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
                                 struct sbp_arena *arena, const char **path,
                                 struct sbp_diag *diag) SBP_MUST_USE;
-
-/* What --set decides besides the model. */
-struct sbp_settings {
-    enum sbp_boxing_mode boxing;
-    bool boxing_given;
-    int64_t max_batch_split; /* 0: none */
-    int64_t devices;         /* 0: as --devices says */
-    struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
-};
 
 /* A plan without a strategy for operands MODEL and CLUSTER, after --set, a sweep's row, --devices
  * and what the space changes of a model. On failure no plan is left allocated; the settings may be

@@ -367,7 +367,7 @@ static bool has_option_named(const struct sbp_command *command, const char *name
     return find_option(command, name, strlen(name)) != NULL;
 }
 
-void sbp_help_print_command(const struct sbp_command *command, FILE *out)
+void sbp_options_print_help(const struct sbp_command *command, FILE *out)
 {
     (void)fprintf(out, "Usage: sbplan %s%s%s [options]\n", command->name,
                   command->operands[0] == '\0' ? "" : " ", command->operands);
@@ -386,15 +386,4 @@ void sbp_help_print_command(const struct sbp_command *command, FILE *out)
         (void)fputc('\n', out);
         sbp_help_wrapped(out, command->notes, 0, 0);
     }
-}
-
-void sbp_help_print(FILE *out)
-{
-    (void)fprintf(out, "Usage: sbplan COMMAND [arguments]\n"
-                       "Plans how to split the training of a model over the devices of a cluster.\n"
-                       "\nCommands:\n");
-    for (const struct sbp_command *command = sbp_commands; command->name != NULL; command++)
-        (void)fprintf(out, "  %-10s %s\n", command->name, command->summary);
-    (void)fprintf(out, "\nsbplan COMMAND --help says more; sbplan --version says which one this "
-                       "is.\n");
 }

@@ -9,7 +9,6 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -55,9 +54,6 @@ struct sbp_command {
     enum sbp_status (*run)(const struct sbp_arguments *arguments, struct sbp_diag *diag);
 };
 
-/* Ended by a NULL name. */
-extern const struct sbp_command sbp_commands[];
-
 /* Reads the words behind the command's name into zeroed arguments with defaults. E_USAGE, E_MEMORY;
  * the arguments may be freed either way. */
 enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
@@ -65,27 +61,7 @@ enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int co
                                        struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_cli_arguments_free(struct sbp_arguments *arguments);
 
-void sbp_help_print(FILE *out);
-void sbp_help_print_command(const struct sbp_command *command, FILE *out);
-
-/* The whole program: finds the command, reads its arguments, runs it. Prints to stdout; an error's
- * text is left in diag. */
-enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
-
-/* The commands, one file each. */
-#define SBP_DECLARE_COMMAND(name)                                                                  \
-    enum sbp_status sbp_command_##name(const struct sbp_arguments *arguments,                      \
-                                       struct sbp_diag *diag) SBP_MUST_USE
-SBP_DECLARE_COMMAND(search);
-SBP_DECLARE_COMMAND(explain);
-SBP_DECLARE_COMMAND(compare);
-SBP_DECLARE_COMMAND(price);
-SBP_DECLARE_COMMAND(solve);
-SBP_DECLARE_COMMAND(list);
-SBP_DECLARE_COMMAND(import);
-SBP_DECLARE_COMMAND(run);
-SBP_DECLARE_COMMAND(calibrate);
-#undef SBP_DECLARE_COMMAND
+/* The help of a command: usage, its options, the tables that they refer to, its notes. */
+void sbp_options_print_help(const struct sbp_command *command, FILE *out);
 
 #endif

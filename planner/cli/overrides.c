@@ -1,5 +1,6 @@
-#include "planner/cli/overrides_priv.h"
+#include "planner/cli/overrides.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>

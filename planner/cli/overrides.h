@@ -7,10 +7,19 @@
  * Values: a number (sizes as 32K, too), true, false, JSON in brackets or quotes; any other text is
  * a string.
  */
-#ifndef SBP_PLANNER_CLI_OVERRIDES_PRIV_H
-#define SBP_PLANNER_CLI_OVERRIDES_PRIV_H
+#ifndef SBP_PLANNER_CLI_OVERRIDES_H
+#define SBP_PLANNER_CLI_OVERRIDES_H
 
-#include "planner/cli/inputs.h"
+#include "planner/plan/plan.h"
+
+/* The search's own keys, as --set gives them. */
+struct sbp_settings {
+    enum sbp_boxing_mode boxing;
+    bool boxing_given;
+    int64_t max_batch_split; /* 0: none */
+    int64_t devices;         /* 0: as --devices says */
+    struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
+};
 
 /* What a word is about. */
 enum sbp_override_root { SBP_OVERRIDE_SEARCH, SBP_OVERRIDE_MODEL, SBP_OVERRIDE_CLUSTER };

@@ -3,6 +3,7 @@
 #include "base/launcher.h"
 #include "base/options.h"
 #include "planner/cli/launch.h"
+#include "planner/commands/commands.h"
 
 #define DEFAULT_RANKS 4
 

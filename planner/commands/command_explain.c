@@ -6,7 +6,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/cli/options.h"
+#include "planner/commands/commands.h"
 #include "planner/plan/roles.h"
 #include "planner/report/price_interval.h"
 #include "planner/report/report.h"

@@ -6,6 +6,7 @@
 #include "base/table.h"
 #include "base/text.h"
 #include "planner/cli/inputs.h"
+#include "planner/commands/commands.h"
 #include "planner/plan/summary.h"
 
 /* One listed file; what cannot be read is listed with the reason. */

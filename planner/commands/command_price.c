@@ -1,3 +1,4 @@
+#include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 
 #define NO_LIMIT (INT64_C(1) << 60)

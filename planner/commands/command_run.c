@@ -1,6 +1,7 @@
 #include "base/launcher.h"
 #include "costmodel/program/runnable.h"
 #include "planner/cli/launch.h"
+#include "planner/commands/commands.h"
 #include "planner/plan/plan.h"
 
 /* A plan that is wrong is refused here, once, and not by every rank. */

@@ -1,3 +1,4 @@
+#include "planner/commands/commands.h"
 #include "planner/commands/search_top_priv.h"
 #include "planner/commands/sweep_priv.h"
 

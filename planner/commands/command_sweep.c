@@ -6,6 +6,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/commands/sweep_priv.h"
 #include "planner/plan/plan_diff.h"

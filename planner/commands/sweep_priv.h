@@ -31,9 +31,4 @@ const char *sbp_sweep_value(const struct sbp_sweep *sweep, int row, int key);
 enum sbp_status sbp_sweep_row(const struct sbp_sweep *sweep, int row, struct sbp_arena *arena,
                               struct sbp_word_list *words) SBP_MUST_USE;
 
-/* The command: searches every row and prints one table. Inputs of all rows are checked before the
- * first search. SBP_NO: no row has a plan. */
-enum sbp_status sbp_command_sweep(const struct sbp_arguments *arguments,
-                                  struct sbp_diag *diag) SBP_MUST_USE;
-
 #endif

@@ -10,7 +10,8 @@
 #ifndef SBP_PLANNER_INNER_LABEL_BRANCHING_PRIV_H
 #define SBP_PLANNER_INNER_LABEL_BRANCHING_PRIV_H
 
-#include "planner/inner/cut_solve.h"
+#include "costmodel/program/cut.h"
+#include "planner/space/solve_request.h"
 
 struct sbp_label_branching {
     const struct sbp_cut *cut;

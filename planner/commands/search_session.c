@@ -67,12 +67,12 @@ static enum sbp_status take(struct sbp_plan *plan, const struct sbp_pool_plan *f
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
-    struct sbp_pool ranking;
-    return sbp_search_run_top(plan, request, 1, &ranking, outcome, diag);
+    struct sbp_pool pool;
+    return sbp_search_run_top(plan, request, 1, &pool, outcome, diag);
 }
 
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_pool *ranking, struct sbp_outcome *outcome,
+                                   int most, struct sbp_pool *pool, struct sbp_outcome *outcome,
                                    struct sbp_diag *diag)
 {
     struct sbp_progress progress;
@@ -81,9 +81,9 @@ enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_reque
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
     const enum sbp_status status =
-        sbp_outer_search(plan, &watched, most, &plan->arena, ranking, outcome, diag);
+        sbp_outer_search(plan, &watched, most, &plan->arena, pool, outcome, diag);
     sbp_progress_end(&progress);
-    return status == SBP_OK && ranking->count > 0 ? take(plan, &ranking->plan[0], diag) : status;
+    return status == SBP_OK && pool->count > 0 ? take(plan, &pool->plan[0], diag) : status;
 }
 
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
@@ -249,9 +249,9 @@ enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_requ
         .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->workload.cluster)};
     if (shortage->needed_bytes <= shortage->limit_bytes)
         shortage->needed_bytes = 0; /* time was short, not memory */
-    if (shortage->needed_bytes == 0 || outcome->leanest == NULL)
+    if (shortage->needed_bytes == 0 || outcome->least_memory == NULL)
         return SBP_OK;
-    SBP_TRY(take(plan, outcome->leanest, diag));
+    SBP_TRY(take(plan, outcome->least_memory, diag));
     SBP_TRY(sbp_report_make(plan, &report, diag));
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",

@@ -16,7 +16,7 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_pool *ranking, struct sbp_outcome *outcome,
+                                   int most, struct sbp_pool *pool, struct sbp_outcome *outcome,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether the outcome left a strategy in the plan. */
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome);
@@ -55,8 +55,8 @@ struct sbp_search_job {
     struct sbp_plan plan;
     struct sbp_request request;
     struct sbp_outcome outcome;
-    struct sbp_pool ranking; /* with --top */
-    bool may_be_too_large;   /* a plan need not fit in memory */
+    struct sbp_pool pool;  /* with --top */
+    bool may_be_too_large; /* a plan need not fit in memory */
 };
 /* Reads what the arguments name, sets the request and the fixes, and what the space fixes of a
  * step. The job may be freed either way. */
@@ -73,9 +73,10 @@ enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *d
 /* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
 
-/* Why there is no plan, and which memory a device would have to have: that of outcome->leanest. The
- * plan is left with it. needed_bytes is 0 when memory is not what lacks; parts is "" where no plan
- * was seen and needed_bytes is the model's. E_MEMORY and what plans fail with. */
+/* Why there is no plan, and which memory a device would have to have: that of
+ * outcome->least_memory. The plan is left with it. needed_bytes is 0 when memory is not what lacks;
+ * parts is "" where no plan was seen and needed_bytes is the model's. E_MEMORY and what plans fail
+ * with. */
 struct sbp_shortage {
     double needed_bytes, limit_bytes;
     double least_bytes; /* none needs less; 0: not known */

@@ -27,7 +27,7 @@ struct sbp_search_top {
 enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The job's ranking, checked and ready to be written. May be freed either way. */
+/* The job's pool, checked and ready to be written. May be freed either way. */
 enum sbp_status sbp_search_top_open(struct sbp_search_job *job, struct sbp_search_top *all,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_top_free(struct sbp_search_top *all);

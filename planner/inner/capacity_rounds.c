@@ -225,8 +225,8 @@ static enum sbp_status scan(struct sbp_inner_job *job, const struct sbp_space *s
 
 /* The memory model is a lower bound, and its best choice within the room was too large for the
  * machine: looks for the largest capacity whose choice fits. */
-static enum sbp_status squeeze(struct sbp_inner_job *job, const struct sbp_space *space,
-                               double least, struct bracket bracket)
+static enum sbp_status try_capacities(struct sbp_inner_job *job, const struct sbp_space *space,
+                                      double least, struct bracket bracket)
 {
     for (int i = 0; i < SBP_INNER_CAPACITY_TRIALS && !job->outcome->stopped; i++) {
         struct round round;
@@ -260,7 +260,7 @@ static enum sbp_status search_within_room(struct sbp_inner_job *job, struct sear
     note_round(job, &round, &bracket);
     job->most_table_evaluations = SBP_INNER_TRIAL_EVALUATIONS;
     return round.verdict == TOO_LARGE && may_fit && !job->sketches
-               ? squeeze(job, &search->space, least, bracket)
+               ? try_capacities(job, &search->space, least, bracket)
                : SBP_OK;
 }
 

@@ -127,7 +127,7 @@ static enum sbp_status search_aligned(struct sbp_inner_job *job)
     return search_part(job, &aligned);
 }
 
-static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
+static enum sbp_status price_branch(void *context, double *best_s, bool *fits)
 {
     struct sbp_inner_job *const job = context;
     SBP_TRY(sbp_inner_price_trial(job));
@@ -138,21 +138,21 @@ static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
 }
 
 /* Closes the gap between plan and bound where the labelled space is small. */
-static enum sbp_status refine_space(struct sbp_inner_job *job, bool too_large, double *bound_s)
+static enum sbp_status branch_labels(struct sbp_inner_job *job, bool too_large, double *bound_s)
 {
-    struct sbp_label_branching refinement = {.cut = job->cut,
-                                             .request = job->request,
-                                             .capacity_bytes =
-                                                 too_large ? sbp_inner_room_bytes(job) : INFINITY,
-                                             .trial = &job->trial.strategy,
-                                             .price = price_refined,
-                                             .context = job,
-                                             .start_s = job->start_s,
-                                             .best_s = sbp_inner_goal_s(job)};
-    SBP_TRY(sbp_inner_note_interrupt(job, sbp_label_branch(&refinement, job->diag)));
-    job->outcome->evaluations += refinement.evaluations;
-    job->outcome->stopped |= refinement.stopped;
-    *bound_s = fmax(*bound_s, refinement.bound_s);
+    struct sbp_label_branching branching = {.cut = job->cut,
+                                            .request = job->request,
+                                            .capacity_bytes =
+                                                too_large ? sbp_inner_room_bytes(job) : INFINITY,
+                                            .trial = &job->trial.strategy,
+                                            .price = price_branch,
+                                            .context = job,
+                                            .start_s = job->start_s,
+                                            .best_s = sbp_inner_goal_s(job)};
+    SBP_TRY(sbp_inner_note_interrupt(job, sbp_label_branch(&branching, job->diag)));
+    job->outcome->evaluations += branching.evaluations;
+    job->outcome->stopped |= branching.stopped;
+    *bound_s = fmax(*bound_s, branching.bound_s);
     return SBP_OK;
 }
 
@@ -164,7 +164,7 @@ static bool is_proved(const struct sbp_inner_job *job, double bound_s)
 /* A search that has used up what it was given leaves it there. What several stages take is more
  * than the sum along a path, whatever the labels: labels close that gap where memory binds, by
  * leaving no plan (elsewhere: planner/outer/path_enumeration.h). */
-static bool may_refine(const struct sbp_inner_job *job, bool too_large, double bound_s)
+static bool may_branch(const struct sbp_inner_job *job, bool too_large, double bound_s)
 {
     const bool is_sum =
         job->cut->parallel.pipeline == 1 || job->request->asked.objective == SBP_COMMUNICATION;
@@ -220,8 +220,8 @@ static enum sbp_status search_space(struct sbp_inner_job *job)
             job->outcome->unbounded = "no bound under boxing=path";
     }
     SBP_TRY(search_as_if_nothing_hid(job, bound_s));
-    if (may_refine(job, too_large, bound_s))
-        SBP_TRY(refine_space(job, too_large, &bound_s));
+    if (may_branch(job, too_large, bound_s))
+        SBP_TRY(branch_labels(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);
     return SBP_OK;
 }
@@ -315,8 +315,8 @@ static enum sbp_status search_meshes(struct sbp_inner_job *job)
     }
 }
 
-static enum sbp_status optimise(struct sbp_inner_job *job,
-                                enum sbp_status (*look)(struct sbp_inner_job *job))
+static enum sbp_status run_job(struct sbp_inner_job *job,
+                               enum sbp_status (*look)(struct sbp_inner_job *job))
 {
     const struct sbp_graph *graph = &job->cut->graph;
     SBP_TRY(sbp_strategy_alloc(graph, job->arena, &job->best.strategy));
@@ -353,7 +353,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
                                 .least_bytes = INFINITY,
                                 .bound_s = INFINITY,
                                 .bounds = sbp_inner_is_bounded(cut, request)};
-    const enum sbp_status status = optimise(&job, look);
+    const enum sbp_status status = run_job(&job, look);
     sbp_arena_free(&job.scratch);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while searching");

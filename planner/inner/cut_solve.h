@@ -28,10 +28,11 @@ struct sbp_outcome {
                              plan, and lower_bound_s holds without the limit */
     int64_t needed_bytes; /* no plan: least memory per device that a strategy was seen to need */
     double least_bytes;   /* no plan, of a whole search: no candidate that was seen needs less */
-    const struct sbp_pool_plan *leanest; /* no cut, of a whole search: that needs needed_bytes, in
-                                         the plan's arena; NULL: no strategy's labels go together */
-    const char *algorithm;               /* the solver that answered */
-    double space_size_log10;             /* of the number of unlabelled strategies */
+    const struct sbp_pool_plan
+        *least_memory;       /* no cut, of a whole search: that needs needed_bytes, in
+                        the plan's arena; NULL: no strategy's labels go together */
+    const char *algorithm;   /* the solver that answered */
+    double space_size_log10; /* of the number of unlabelled strategies */
     int curve_count;
     struct sbp_curve_point curve[SBP_CURVE_POINTS];
 };

@@ -32,7 +32,7 @@ struct sbp_label_branching {
 
 /* Does nothing (bound -INFINITY) where the labelled space is too large. Deterministic: stops after
  * a fixed number of sub-problems, or on the request's time limit and flag. E_MEMORY. */
-enum sbp_status sbp_label_branch(struct sbp_label_branching *refinement,
+enum sbp_status sbp_label_branch(struct sbp_label_branching *branching,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -27,16 +27,16 @@ struct sbp_pool {
 };
 
 /* Strategies of the graph come out of the arena. E_MEMORY. */
-enum sbp_status sbp_pool_init(struct sbp_pool *ranking, const struct sbp_graph *graph,
+enum sbp_status sbp_pool_init(struct sbp_pool *pool, const struct sbp_graph *graph,
                               struct sbp_arena *arena, int most) SBP_MUST_USE;
 /* A plan is wanted if it costs less than this; INFINITY while there are too few. */
-double sbp_pool_goal_s(const struct sbp_pool *ranking);
+double sbp_pool_goal_s(const struct sbp_pool *pool);
 /* Copies a strategy of the cut into its place, where it costs less than the goal and than the same
  * plan in the list, which it replaces. With several asked for, offered->split is
  * given and kept; of one candidate's plan that is offered twice it is the same pointer. */
-void sbp_pool_offer(struct sbp_pool *ranking, const struct sbp_cut *cut,
+void sbp_pool_offer(struct sbp_pool *pool, const struct sbp_cut *cut,
                     const struct sbp_strategy *strategy, const struct sbp_pool_plan *offered);
 /* With all open_s or more that is not settled: counts what is proved. */
-void sbp_pool_close(struct sbp_pool *ranking, double open_s);
+void sbp_pool_close(struct sbp_pool *pool, double open_s);
 
 #endif

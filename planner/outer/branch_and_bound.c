@@ -74,7 +74,7 @@ static enum sbp_status look_at_listed(struct sbp_branch_and_bound *e, int index)
     node->time_s = fmax(node->time_s, listed_s);
     if (!legal)
         return SBP_OK;
-    if (node->bound_s > node->time_s || e->ranking->most > 1)
+    if (node->bound_s > node->time_s || e->pool->most > 1)
         SBP_TRY(open_siblings(e, index));
     return isfinite(node->bound_s) ? sbp_outer_push(e, index) : SBP_OK;
 }
@@ -83,7 +83,7 @@ static enum sbp_status look_at_listed(struct sbp_branch_and_bound *e, int index)
 static enum sbp_status put_off(struct sbp_branch_and_bound *e, int index)
 {
     struct sbp_pool_plan unused;
-    if (e->ranking->most == 1)
+    if (e->pool->most == 1)
         SBP_TRY(sbp_outer_rank(e, &e->found, NULL, &unused));
     e->found.count = 0;
     e->node[index].knowledge = SBP_RELAXED;
@@ -244,8 +244,8 @@ static void conclude(struct sbp_branch_and_bound *e)
     out->objective_s = sbp_outer_best_s(e);
     out->lower_bound_s = fmin(e->open_s, out->objective_s);
     out->wall_s = sbp_clock_s() - e->start_s;
-    sbp_pool_close(e->ranking, e->open_s);
-    if (e->ranking->count == 0) {
+    sbp_pool_close(e->pool, e->open_s);
+    if (e->pool->count == 0) {
         const double most_bytes =
             (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) *
             (1 + SBP_CAPACITY_ROUND_OFF);
@@ -254,30 +254,30 @@ static void conclude(struct sbp_branch_and_bound *e)
             too_little || sbp_outer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         return;
     }
-    out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
-    if (e->ranking->proved > 0)
+    out->status = e->pool->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    if (e->pool->proved > 0)
         out->lower_bound_s = out->objective_s;
 }
 
-static enum sbp_status explore(struct sbp_branch_and_bound *e)
+static enum sbp_status run_search(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(begin(e));
-    SBP_TRY(sbp_outer_open_near(e));
+    SBP_TRY(sbp_outer_open_promising(e));
     SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     SBP_TRY(sbp_outer_rank_first(e));
-    if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
+    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    if (e->ranking->count == 0)
+    if (e->pool->count == 0)
         SBP_TRY(sbp_outer_take_least_memory(e));
     conclude(e);
     return SBP_OK;
 }
 
 enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_request *request,
-                                 int most, struct sbp_arena *arena, struct sbp_pool *ranking,
+                                 int most, struct sbp_arena *arena, struct sbp_pool *pool,
                                  struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
@@ -286,7 +286,7 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .request = request,
                                      .out = outcome,
                                      .diag = diag,
-                                     .ranking = ranking,
+                                     .pool = pool,
                                      .open_s = INFINITY,
                                      .start_s = sbp_clock_s(),
                                      .solve = {.asked = *request}};
@@ -295,12 +295,12 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
     e.solve.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
-    enum sbp_status status = sbp_pool_init(ranking, &given->workload.model, arena, most);
+    enum sbp_status status = sbp_pool_init(pool, &given->workload.model, arena, most);
     if (status == SBP_OK)
-        status = explore(&e);
-    for (int i = 0; i < ranking->count; i++)
-        ranking->plan[i].split = NULL; /* its arena ends here */
-    sbp_price_cache_free(&e.store);
+        status = run_search(&e);
+    for (int i = 0; i < pool->count; i++)
+        pool->plan[i].split = NULL; /* its arena ends here */
+    sbp_price_cache_free(&e.cache);
     sbp_arena_free(&e.cut_arena);
     sbp_arena_free(&e.solve_arena);
     sbp_arena_free(&e.arena);

@@ -31,7 +31,7 @@
  * needs, and does; less may do, down to least_bytes. E_INPUT, E_UNSUPPORTED: no candidate has a
  * legal strategy, as the plainest one says. */
 enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_request *request,
-                                 int most, struct sbp_arena *arena, struct sbp_pool *ranking,
+                                 int most, struct sbp_arena *arena, struct sbp_pool *pool,
                                  struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

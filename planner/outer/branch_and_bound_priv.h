@@ -41,7 +41,7 @@ struct sbp_branch_and_bound {
     struct sbp_outcome *out;
     struct sbp_diag *diag;
     struct sbp_arena arena;
-    struct sbp_price_cache store;
+    struct sbp_price_cache cache;
     double start_s;
 
     struct sbp_node *node; /* (node_count) */
@@ -54,7 +54,7 @@ struct sbp_branch_and_bound {
                         candidates the least; 0: not known */
     double open_s;   /* the least bound of candidates that were solved without a proof */
 
-    struct sbp_pool *ranking;
+    struct sbp_pool *pool;
     struct sbp_pool found;           /* of the candidate at hand: its best plan */
     struct sbp_pool first;           /* the best of the first plans */
     bool memory_binds, is_too_large; /* of the candidate at hand */
@@ -79,14 +79,14 @@ bool sbp_outer_is_over(struct sbp_branch_and_bound *e);
 /* The best plan's objective, of the candidate at hand included. */
 static inline double sbp_outer_best_s(const struct sbp_branch_and_bound *e)
 {
-    const double ranked_s = e->ranking->count > 0 ? e->ranking->plan[0].objective_s : INFINITY;
+    const double ranked_s = e->pool->count > 0 ? e->pool->plan[0].objective_s : INFINITY;
     return fmin(fmin(ranked_s, sbp_pool_goal_s(&e->first)), sbp_pool_goal_s(&e->found));
 }
 
 /* Only plans that cost less are worth looking for. */
 static inline double sbp_outer_goal_s(const struct sbp_branch_and_bound *e)
 {
-    return fmin(sbp_pool_goal_s(e->ranking), sbp_pool_goal_s(&e->found));
+    return fmin(sbp_pool_goal_s(e->pool), sbp_pool_goal_s(&e->found));
 }
 
 /* Whether a candidate can no longer hold a plan that is looked for. */
@@ -98,7 +98,7 @@ static inline bool sbp_outer_is_refuted(const struct sbp_branch_and_bound *e, do
 /* Whether it is proved that no candidate has a plan that fits. */
 static inline bool sbp_outer_is_infeasible(const struct sbp_branch_and_bound *e)
 {
-    return e->ranking->count == 0 && isinf(e->open_s) && e->open_s > 0 && !e->out->stopped;
+    return e->pool->count == 0 && isinf(e->open_s) && e->open_s > 0 && !e->out->stopped;
 }
 
 /* Whether solvers bound what they solve. Heuristics bound nothing, and budgets are the solver's. */
@@ -114,7 +114,7 @@ static inline bool sbp_outer_proves(const struct sbp_branch_and_bound *e)
 /* Where bounds are weak, most of what comes first by its bound is far from good. Ranks the best of
  * the first plans where one plan is asked for, and opens the candidates whose first plans are about
  * as good: searched before the rest they lead to a good plan early, which refutes the rest. */
-enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e) SBP_MUST_USE;
+enum sbp_status sbp_outer_open_promising(struct sbp_branch_and_bound *e) SBP_MUST_USE;
 /* Ranks the best of the first plans, if there is one that is not ranked. */
 enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e) SBP_MUST_USE;
 

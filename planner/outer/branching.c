@@ -22,7 +22,7 @@ static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp
  * made while they are cheap. */
 static bool may_cut(const struct sbp_branch_and_bound *e)
 {
-    return e->cuts < 2 * e->ranking->most + SBP_OUTER_SPARE_DIVISIONS ||
+    return e->cuts < 2 * e->pool->most + SBP_OUTER_SPARE_DIVISIONS ||
            (e->work < SBP_OUTER_DIVISION_OPERATORS &&
             e->out->evaluations - e->first_cut_at < SBP_OUTER_DIVISION_EVALUATIONS);
 }
@@ -43,7 +43,7 @@ static void leave_open(struct sbp_branch_and_bound *e, double bound_s)
 /* The parts of a solved candidate without its cut, and, where the plan may not be the cheapest
  * that splits every layer as it does, those plans. */
 static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp_node *solved,
-                                const struct sbp_splits *split, bool is_settled)
+                                const struct sbp_splits *split, bool is_proved)
 {
     struct sbp_subspace *part = SBP_NEW(&e->arena, struct sbp_subspace, split->count + 1);
     if (part == NULL)
@@ -51,7 +51,7 @@ static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp
     int count = sbp_subspace_cut(solved->part, split, &e->arena, part);
     if (count < 0)
         return SBP_E_MEMORY;
-    if (!is_settled)
+    if (!is_proved)
         part[count++] = (struct sbp_subspace){.plan = split, .at = split->count};
     if (e->cuts++ == 0)
         e->first_cut_at = e->out->evaluations;
@@ -87,9 +87,9 @@ enum sbp_status sbp_outer_rank(struct sbp_branch_and_bound *e, struct sbp_pool *
         return SBP_OK;
     found->count = 0;
     const struct sbp_strategy *strategy = &found->plan[0].strategy;
-    if (e->ranking->most > 1)
+    if (e->pool->most > 1)
         SBP_TRY(describe(e, part, strategy, ranked));
-    sbp_pool_offer(e->ranking, &e->cut, strategy, ranked);
+    sbp_pool_offer(e->pool, &e->cut, strategy, ranked);
     return SBP_OK;
 }
 
@@ -98,14 +98,14 @@ enum sbp_status sbp_outer_close(struct sbp_branch_and_bound *e, int index)
     const struct sbp_node node = e->node[index];
     struct sbp_pool_plan best;
     SBP_TRY(sbp_outer_rank(e, &e->found, node.part, &best));
-    const bool is_settled =
+    const bool is_proved =
         isfinite(best.objective_s) && node.bound_s >= best.objective_s * (1 - SBP_INNER_ROUND_OFF);
     if (best.split != NULL && !has_one(node.part) && !sbp_outer_is_refuted(e, node.bound_s) &&
         may_cut(e))
-        return cut_node(e, &node, best.split, is_settled);
+        return cut_node(e, &node, best.split, is_proved);
     if (node.mixture != NULL)
         return sbp_outer_push(e, index);
-    if (!(has_one(node.part) && is_settled))
+    if (!(has_one(node.part) && is_proved))
         leave_open(e, node.bound_s);
     return SBP_OK;
 }

@@ -14,8 +14,8 @@ static double left_s(const struct sbp_branch_and_bound *e)
     return limit_s > 0 ? limit_s - (sbp_clock_s() - e->start_s) : INFINITY;
 }
 
-static enum sbp_status optimise_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
-                                        struct sbp_outcome *found, struct sbp_diag *refusal)
+static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
+                                     struct sbp_outcome *found, struct sbp_diag *refusal)
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_path_weights weights;
@@ -37,7 +37,7 @@ static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct 
     struct sbp_outcome found;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
-    const enum sbp_status status = optimise_aligned(e, node, &found, &refusal);
+    const enum sbp_status status = solve_aligned(e, node, &found, &refusal);
     *found_s = status == SBP_OK ? found.objective_s : INFINITY;
     if (status == SBP_OK) {
         found.stopped = false; /* its share of the time is up, not the search's */
@@ -70,7 +70,7 @@ static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int
 }
 
 /* Whether a candidate's plans all cost more than what is worth improving first. */
-static bool is_far(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
+static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
     return node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
@@ -90,7 +90,7 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch 
         struct sketch *const next = &sketch[(*count)++];
         const struct sbp_node *const node = plainest(e, i);
         *next = (struct sketch){.node = i, .found_s = INFINITY};
-        if (!is_far(e, node))
+        if (!costs_too_much(e, node))
             SBP_TRY(sketch_node(e, node, &next->found_s));
         passed = goes_on && next->found_s > last_s;
         last_s = next->found_s;
@@ -127,7 +127,7 @@ enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e)
     return sbp_outer_rank(e, &e->first, NULL, &unused);
 }
 
-enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e)
+enum sbp_status sbp_outer_open_promising(struct sbp_branch_and_bound *e)
 {
     int count = 0;
     struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, e->node_count);
@@ -135,12 +135,12 @@ enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e)
         return SBP_E_MEMORY;
     if (sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
         SBP_TRY(sketch_all(e, sketch, &count));
-    if (e->ranking->most > 1) /* parts of candidates compete with other candidates' */
+    if (e->pool->most > 1) /* parts of candidates compete with other candidates' */
         return SBP_OK;
-    const double near_s =
+    const double promising_s =
         splits_batch_alone(e) ? SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first) : -INFINITY;
     for (int i = 0; i < count; i++)
-        if (sketch[i].found_s <= near_s)
+        if (sketch[i].found_s <= promising_s)
             SBP_TRY(open_bases(e, sketch[i].node));
     return sbp_outer_rank_first(e);
 }

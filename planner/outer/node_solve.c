@@ -22,9 +22,9 @@ struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
                                            const struct sbp_node *node)
 {
     struct sbp_solve_request request = e->solve;
-    sbp_price_cache_trim(&e->store);
+    sbp_price_cache_trim(&e->cache);
     request.part = node->part;
-    request.store = &e->store;
+    request.store = &e->cache;
     request.puts_memory_off = is_to_relax(e, node);
     return request;
 }
@@ -194,9 +194,9 @@ static double raise_bound(const struct sbp_branch_and_bound *e, struct sbp_node 
 }
 
 /* Whether what mixtures left is worth the look, and its prices bound the step. */
-static bool may_settle(struct sbp_branch_and_bound *e, const struct sbp_node *node)
+static bool may_enumerate(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return e->cut.parallel.pipeline > 1 && e->ranking->most == 1 && isfinite(sbp_outer_goal_s(e)) &&
+    return e->cut.parallel.pipeline > 1 && e->pool->most == 1 && isfinite(sbp_outer_goal_s(e)) &&
            !sbp_outer_is_refuted(e, node->bound_s) && !sbp_outer_is_over(e) &&
            sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
            sbp_inner_is_bounded(&e->cut, &e->solve);
@@ -234,7 +234,7 @@ static enum sbp_status solve_paths(struct sbp_branch_and_bound *e, struct sbp_no
         return SBP_OK;
     }
     SBP_TRY(solve_mixtures(e, node, &mixture));
-    if (e->is_too_large || !may_settle(e, node))
+    if (e->is_too_large || !may_enumerate(e, node))
         return SBP_OK;
     node->mixture = SBP_NEW(&e->arena, struct sbp_mixture, 1);
     if (node->mixture == NULL)
@@ -282,7 +282,7 @@ enum sbp_status sbp_outer_solve(struct sbp_branch_and_bound *e, struct sbp_node 
 
 /* ---- settling -------------------------------------------------------------------------------- */
 
-static void offer_settled(void *context, const struct sbp_strategy *strategy, double objective_s)
+static void offer_enumerated(void *context, const struct sbp_strategy *strategy, double objective_s)
 {
     struct sbp_branch_and_bound *e = context;
     if (objective_s < sbp_outer_best_s(e))
@@ -295,19 +295,19 @@ enum sbp_status sbp_outer_enumerate_paths(struct sbp_branch_and_bound *e, struct
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
     request.asked.solver_options = options_left(e);
-    struct sbp_path_enumeration settling = {.cut = &e->cut,
-                                            .request = &request,
-                                            .mixture = node->mixture,
-                                            .goal_s = sbp_outer_goal_s(e),
-                                            .bound_s = node->bound_s,
-                                            .offer = offer_settled,
-                                            .context = e};
+    struct sbp_path_enumeration enumeration = {.cut = &e->cut,
+                                               .request = &request,
+                                               .mixture = node->mixture,
+                                               .goal_s = sbp_outer_goal_s(e),
+                                               .bound_s = node->bound_s,
+                                               .offer = offer_enumerated,
+                                               .context = e};
     SBP_TRY(sbp_outer_cut(e, &node->parallel, e->diag));
-    SBP_TRY(sbp_path_enumerate(&settling, e->diag));
+    SBP_TRY(sbp_path_enumerate(&enumeration, e->diag));
     node->mixture = NULL; /* there is no more to be said */
-    e->out->evaluations += settling.evaluations;
-    e->out->stopped |= settling.stopped;
-    e->memory_binds |= settling.memory_binds;
-    node->bound_s = fmax(node->bound_s, settling.bound_s);
+    e->out->evaluations += enumeration.evaluations;
+    e->out->stopped |= enumeration.stopped;
+    e->memory_binds |= enumeration.memory_binds;
+    node->bound_s = fmax(node->bound_s, enumeration.bound_s);
     return SBP_OK;
 }

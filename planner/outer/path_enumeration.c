@@ -8,7 +8,7 @@
 #include "planner/limits.h"
 #include "planner/problem/minimax.h"
 
-struct settler {
+struct enumerator {
     struct sbp_path_enumeration *s;
     struct sbp_diag *diag;
     struct sbp_arena arena; /* of spaces */
@@ -18,7 +18,7 @@ struct settler {
     struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
     int space_count;
     struct sbp_space mixed;
-    struct sbp_path_weights mixed_view;
+    struct sbp_path_weights mixed_weights;
     struct sbp_message_reduction reduction; /* what the mixture leaves */
     struct sbp_strategy trial;
     double goal_s, open_s; /* open: the least that was found and not settled */
@@ -27,7 +27,7 @@ struct settler {
     bool has_new_path;
 };
 
-static enum sbp_status make_space(struct settler *t, const struct sbp_path *path,
+static enum sbp_status make_space(struct enumerator *t, const struct sbp_path *path,
                                   struct sbp_path_weights *weights, struct sbp_space *space)
 {
     struct sbp_solve_request request = t->request;
@@ -39,7 +39,7 @@ static enum sbp_status make_space(struct settler *t, const struct sbp_path *path
 }
 
 /* Along the paths that are new since the last time. */
-static enum sbp_status make_spaces(struct settler *t)
+static enum sbp_status make_spaces(struct enumerator *t)
 {
     const struct sbp_mixture *mixture = t->s->mixture;
     for (; t->space_count < mixture->path_count; t->space_count++)
@@ -51,8 +51,8 @@ static enum sbp_status make_spaces(struct settler *t)
 /* ---- a plan that costs less along all known paths -------------------------------------------- */
 
 /* Labels and prices a choice; *legal: it has labels, and a step. */
-static enum sbp_status price(struct settler *t, const int *choice, struct sbp_step_totals *totals,
-                             bool *legal)
+static enum sbp_status price(struct enumerator *t, const int *choice,
+                             struct sbp_step_totals *totals, bool *legal)
 {
     const struct sbp_cut *cut = t->s->cut;
     struct sbp_labelling labelling;
@@ -75,19 +75,19 @@ static enum sbp_status price(struct settler *t, const int *choice, struct sbp_st
     return SBP_OK;
 }
 
-static void offer(struct settler *t, double objective_s)
+static void offer(struct enumerator *t, double objective_s)
 {
     t->s->offer(t->s->context, &t->trial, objective_s);
     t->goal_s = objective_s;
 }
 
-static bool fits(const struct settler *t, int64_t bytes)
+static bool fits(const struct enumerator *t, int64_t bytes)
 {
     return bytes <= sbp_request_limit_bytes(&t->request.asked, t->s->cut->cluster);
 }
 
 /* Its path is longer than all that are known, or nothing more can be said of what it bounds. */
-static enum sbp_status learn_path(struct settler *t, double largest, bool *more)
+static enum sbp_status learn_path(struct enumerator *t, double largest, bool *more)
 {
     struct sbp_mixture *mixture = t->s->mixture;
     const int before = mixture->path_count;
@@ -104,7 +104,7 @@ static enum sbp_status learn_path(struct settler *t, double largest, bool *more)
 static enum sbp_status show(void *context, const int *choice, double largest, double *below,
                             bool *more)
 {
-    struct settler *t = context;
+    struct enumerator *t = context;
     struct sbp_step_totals totals;
     const int variables = t->mixed.variable_count;
     bool legal;
@@ -129,7 +129,7 @@ static enum sbp_status show(void *context, const int *choice, double largest, do
 
 /* ---- passes --------------------------------------------------------------------------------- */
 
-static enum sbp_status make_problems(struct settler *t, int count, struct sbp_problem *problem)
+static enum sbp_status make_problems(struct enumerator *t, int count, struct sbp_problem *problem)
 {
     for (int i = 0; i < count; i++) {
         struct sbp_space narrow;
@@ -139,7 +139,7 @@ static enum sbp_status make_problems(struct settler *t, int count, struct sbp_pr
     return SBP_OK;
 }
 
-static struct sbp_solver_options options_left(const struct settler *t)
+static struct sbp_solver_options options_left(const struct enumerator *t)
 {
     struct sbp_solver_options options = t->request.asked.solver_options;
     if (t->request.deadline_s > 0)
@@ -148,7 +148,7 @@ static struct sbp_solver_options options_left(const struct settler *t)
 }
 
 /* Spaces along the paths are made when they are first needed. */
-static enum sbp_status search_left(struct settler *t, double below_s, bool *done)
+static enum sbp_status search_left(struct enumerator *t, double below_s, bool *done)
 {
     SBP_TRY(make_spaces(t));
     const int count = t->space_count;
@@ -176,7 +176,7 @@ static enum sbp_status search_left(struct settler *t, double below_s, bool *done
 }
 
 /* *done: nothing is left that costs less than below_s, but for what is open. */
-static enum sbp_status search_below(struct settler *t, double below_s, bool *done)
+static enum sbp_status search_below(struct enumerator *t, double below_s, bool *done)
 {
     t->has_new_path = false;
     SBP_TRY(sbp_message_narrow(&t->mixed, below_s, &t->pass, &t->reduction));
@@ -190,19 +190,19 @@ static enum sbp_status search_below(struct settler *t, double below_s, bool *don
     return search_left(t, below_s, done);
 }
 
-static double left_s(const struct settler *t)
+static double left_s(const struct enumerator *t)
 {
     return fmin(t->goal_s, t->open_s);
 }
 
 /* Little by little from what is proved on: far below the best plan there is little to look at, and
  * plans that are found are good ones. */
-static enum sbp_status settle(struct settler *t)
+static enum sbp_status enumerate(struct enumerator *t)
 {
     double share = SBP_OUTER_PATHS_FIRST_SHARE;
     bool done = true;
     SBP_TRY(sbp_strategy_alloc(&t->s->cut->graph, &t->arena, &t->trial));
-    SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_view, &t->mixed));
+    SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_weights, &t->mixed));
     while ((done || t->has_new_path) && t->proved_s < left_s(t) && !t->s->stopped &&
            t->work < SBP_OUTER_PATHS_WORK) {
         const double gap_s = left_s(t) - t->proved_s;
@@ -218,27 +218,27 @@ static enum sbp_status settle(struct settler *t)
     return SBP_OK;
 }
 
-enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *settling, struct sbp_diag *diag)
+enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *enumeration, struct sbp_diag *diag)
 {
     struct sbp_diag refusal = {{0}};
-    struct settler t = {.s = settling,
-                        .diag = &refusal,
-                        .request = *settling->request,
-                        .goal_s = settling->goal_s,
-                        .open_s = INFINITY,
-                        .proved_s = settling->bound_s};
-    settling->evaluations = 0;
-    settling->stopped = settling->memory_binds = false;
+    struct enumerator t = {.s = enumeration,
+                           .diag = &refusal,
+                           .request = *enumeration->request,
+                           .goal_s = enumeration->goal_s,
+                           .open_s = INFINITY,
+                           .proved_s = enumeration->bound_s};
+    enumeration->evaluations = 0;
+    enumeration->stopped = enumeration->memory_binds = false;
     t.request.every_level = true;
     t.request.asked.solver_options.progress = NULL;
-    const enum sbp_status status = settle(&t);
-    settling->bound_s = t.proved_s; /* what passes proved before one failed is still so */
+    const enum sbp_status status = enumerate(&t);
+    enumeration->bound_s = t.proved_s; /* what passes proved before one failed is still so */
     for (int i = 0; i < t.space_count; i++)
         sbp_space_free(&t.space[i]);
     sbp_space_free(&t.mixed);
     sbp_arena_free(&t.arena);
     sbp_arena_free(&t.pass);
-    settling->stopped |= status == SBP_STOPPED;
+    enumeration->stopped |= status == SBP_STOPPED;
     if (status == SBP_E_UNSUPPORTED || status == SBP_E_INPUT || status == SBP_STOPPED)
         return SBP_OK;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);

@@ -31,7 +31,7 @@ struct sbp_path_enumeration {
 /* Of spaces whose prices bound the step (sbp_inner_is_bounded) and whose mesh is free. Does nothing
  * where the problem is too large. Deterministic but for the request's time limit and flag. E_MEMORY
  * and what sbp_mixture_add fails with. */
-enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *settling,
+enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *enumeration,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

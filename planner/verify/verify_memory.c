@@ -175,18 +175,18 @@ static void find_times(const struct sbp_program *program, int *group_end, struct
 }
 
 /* What lives at a time, in the order of the arena. */
-struct shelf {
+struct live {
     struct place *held; /* by begin */
     int count;
 };
 
 /* Place of the first one that begins at or after an offset. */
-static int find_place(const struct shelf *shelf, int64_t begin)
+static int find_place(const struct live *live, int64_t begin)
 {
-    int low = 0, high = shelf->count;
+    int low = 0, high = live->count;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (shelf->held[middle].begin < begin)
+        if (live->held[middle].begin < begin)
             low = middle + 1;
         else
             high = middle;
@@ -194,24 +194,24 @@ static int find_place(const struct shelf *shelf, int64_t begin)
     return low;
 }
 
-static bool put(struct shelf *shelf, const struct place *place)
+static bool put(struct live *live, const struct place *place)
 {
-    const int at = find_place(shelf, place->begin);
-    if ((at > 0 && shelf->held[at - 1].end > place->begin) ||
-        (at < shelf->count && shelf->held[at].begin < place->end))
+    const int at = find_place(live, place->begin);
+    if ((at > 0 && live->held[at - 1].end > place->begin) ||
+        (at < live->count && live->held[at].begin < place->end))
         return false;
-    for (int i = shelf->count++; i > at; i--)
-        shelf->held[i] = shelf->held[i - 1];
-    shelf->held[at] = *place;
+    for (int i = live->count++; i > at; i--)
+        live->held[i] = live->held[i - 1];
+    live->held[at] = *place;
     return true;
 }
 
-static void take(struct shelf *shelf, const struct place *place)
+static void take(struct live *live, const struct place *place)
 {
-    const int at = find_place(shelf, place->begin);
-    for (int i = at; i + 1 < shelf->count; i++)
-        shelf->held[i] = shelf->held[i + 1];
-    shelf->count--;
+    const int at = find_place(live, place->begin);
+    for (int i = at; i + 1 < live->count; i++)
+        live->held[i] = live->held[i + 1];
+    live->count--;
 }
 
 static int by_first(const void *a, const void *b)
@@ -227,14 +227,14 @@ static int by_last(const void *a, const void *b)
 }
 
 /* No two buffers that live at the same time overlap. born, died: the same places. */
-static bool lie_apart(struct place *born, struct place *died, int count, struct shelf *shelf)
+static bool lie_apart(struct place *born, struct place *died, int count, struct live *live)
 {
     qsort(born, (size_t)count, sizeof *born, by_first);
     qsort(died, (size_t)count, sizeof *died, by_last);
     for (int i = 0, d = 0; i < count; i++) {
         for (; died[d].last < born[i].first; d++)
-            take(shelf, &died[d]);
-        if (!put(shelf, &born[i]))
+            take(live, &died[d]);
+        if (!put(live, &born[i]))
             return false;
     }
     return true;
@@ -275,7 +275,7 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
     if (place == NULL || group_end == NULL)
         return SBP_E_MEMORY;
     struct place *born = place + buffers, *died = born + buffers;
-    struct shelf shelf = {.held = died + buffers};
+    struct live live = {.held = died + buffers};
     int used = 0;
     find_times(program, group_end, place);
     for (int b = 0; b < buffers; b++) {
@@ -290,7 +290,7 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
         if (place[b].first >= 0 && place[b].end > place[b].begin)
             born[used] = died[used] = place[b], used++;
     }
-    if (!lie_apart(born, died, used, &shelf))
+    if (!lie_apart(born, died, used, &live))
         return sbp_verify_refuse(c, "two buffers that live at the same time overlap");
     *room = add_up(program, place);
     if (room->arena_bytes != program->arena_bytes || room->kept_bytes != program->kept_bytes)

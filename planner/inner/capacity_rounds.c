@@ -388,7 +388,7 @@ static enum sbp_status search_round(struct sbp_inner_job *job, bool is_first, st
 
 static bool is_good(const struct sbp_inner_job *job, double bound_s)
 {
-    return sbp_inner_is_near(job, bound_s) || sbp_inner_is_hopeless(job, bound_s) ||
+    return sbp_inner_is_good(job, bound_s) || sbp_inner_is_hopeless(job, bound_s) ||
            ((job->sketches || job->is_for_bytes) && isfinite(job->best.objective_s));
 }
 

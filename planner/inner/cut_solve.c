@@ -99,7 +99,7 @@ static enum sbp_status search_narrower(struct sbp_inner_job *job, double bound_s
     if (isinf(job->best.objective_s))
         SBP_TRY(search_part(job, &narrower));
     const bool is_enough =
-        isfinite(job->best.objective_s) && (!is_worth_more || sbp_inner_is_near(job, bound_s));
+        isfinite(job->best.objective_s) && (!is_worth_more || sbp_inner_is_good(job, bound_s));
     if (is_enough || job->outcome->stopped)
         return SBP_OK;
     return search_batches(job);

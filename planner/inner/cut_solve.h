@@ -4,7 +4,7 @@
  * (planner/space), priced as a pairwise problem (planner/pricing) and solved; the choice gets
  * labels (planner/labels), is compiled and priced exactly. The result holds the strategy and a
  * lower bound of the space. A plan is `optimal` only if its exact price equals that bound, which is
- * of the unlabelled space (DESIGN.md, section 7).
+ * of the unlabelled space (DESIGN.md, section 6).
  */
 #ifndef SBP_PLANNER_INNER_CUT_SOLVE_H
 #define SBP_PLANNER_INNER_CUT_SOLVE_H

@@ -11,7 +11,7 @@
 #include "planner/pricing/edge_kinds.h"
 #include "planner/space/domain_build.h"
 
-/* A part of the space: the choices that it rules out, and its cheapest choice. */
+/* A part of the space: the choices that it bans, and the cheapest choice that is left. */
 struct part {
     double bound_s;
     uint8_t *banned; /* (all choices of all variables) */
@@ -24,14 +24,14 @@ struct branching {
     struct sbp_cut weights; /* the cut on a mesh whose axes are families of their own */
     struct sbp_space space;
     struct sbp_problem problem;
-    double *cost;    /* (all choices) of the problem, before bans */
+    double *cost;    /* (all choices) costs of the problem, without bans */
     int *first;      /* (variable) where its choices begin */
-    sbp_axes *split; /* (all choices, class) axes that a choice splits a class by */
+    sbp_axes *split; /* (all choices, classes) axes that a choice splits a class by */
     int choices;
     struct part *heap; /* least bound first */
     int part_count;
     int64_t solved, work;
-    bool exhausted; /* parts were dropped without a look */
+    bool exhausted; /* the budget is spent: parts were dropped */
 };
 
 /* ---- the labelled space --------------------------------------------------------------------- */
@@ -48,7 +48,8 @@ static void single_families(struct sbp_mesh *mesh)
     }
 }
 
-/* Repeats share labels here, which the space does not ask for: then no bound follows. */
+/* Whether the labelled space bounds the unlabelled one. Repeats share labels here, which the space
+ * does not ask for: where axes trade places, no bound follows. */
 static bool bounds_space(const struct sbp_cut *cut)
 {
     bool repeats = false, interchangeable = false;
@@ -77,7 +78,8 @@ static void note(struct branching *b, sbp_axes *split, int tensor, struct sbp_st
         split[dim_class] |= (sbp_axes)1 << axis;
 }
 
-/* Axes by which a choice splits each class, through the operators and tensors that it decides. */
+/* Notes the axes by which a choice splits each class, through the operators and tensors that it
+ * decides. */
 static void note_splits(struct branching *b, int variable, int choice, sbp_axes *split)
 {
     const struct sbp_space *space = &b->space;
@@ -191,7 +193,7 @@ static enum sbp_status solve(struct branching *b, const uint8_t *banned,
     if (options.time_limit_s > 0)
         options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - b->out->start_s));
     options.max_evaluations = b->work < SBP_INNER_BRANCH_WORK ? SBP_INNER_BRANCH_WORK - b->work : 1;
-    options.progress = NULL; /* each is short: told of together, in add_part */
+    options.progress = NULL; /* solves are short: add_part reports them together */
     for (int v = 0; v < b->space.variable_count; v++)
         for (int i = b->first[v]; i < b->first[v + 1]; i++)
             b->problem.variable[v].cost[i - b->first[v]] =
@@ -200,7 +202,7 @@ static enum sbp_status solve(struct branching *b, const uint8_t *banned,
     return sbp_solver_find("exact")->solve(&b->problem, &options, solution, b->diag);
 }
 
-/* Solves a part and puts it on the heap unless it is empty or no better than what is known. */
+/* Solves a part and puts it on the heap, unless it is empty or its bound reaches the best plan. */
 static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
 {
     if (!has_choices(b, banned))
@@ -242,8 +244,8 @@ static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
 
 /* ---- the unlabelled space -------------------------------------------------------------------- */
 
-/* Axes of a family of the plan's own mesh that hold a transfer's tensor partial, less those that
- * its reader takes so. */
+/* Number of axes of a family, of the unlabelled mesh, on which an edge's tensor is partial, less
+ * those on which its reader takes partial sums. */
 static int unread_sums(const struct branching *b, const struct sbp_transfer *transfer,
                        const int *choice, const struct sbp_family *family)
 {
@@ -258,9 +260,9 @@ static int unread_sums(const struct branching *b, const struct sbp_transfer *tra
     return unread;
 }
 
-/* Whether a choice is one of the space: what rests partial is read so
- * (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on one that is alike.
- */
+/* Whether the unlabelled space holds a choice: a tensor at rest in partial sums must be read so
+ * (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on another of its
+ * family. */
 static bool reads_sums(const struct branching *b, const int *choice)
 {
     const struct sbp_mesh *mesh = &b->out->cut->mesh;
@@ -282,7 +284,8 @@ static bool class_divides(const struct branching *b, int dim_class, sbp_axes axe
            0;
 }
 
-/* The largest sets of axes that a class can be split by: every legal strategy is within one. */
+/* Whether a set of axes divides a class and no larger set does: every legal strategy lies within
+ * such a set. */
 static bool is_largest(const struct branching *b, int dim_class, sbp_axes axes)
 {
     bool largest = class_divides(b, dim_class, axes);
@@ -308,7 +311,8 @@ static enum sbp_status divide_by_class(struct branching *b, const struct part *p
     return SBP_OK;
 }
 
-/* Everything but the choice: the first i variables keep theirs, variable i takes another. */
+/* Divides a part by its choice (Lawler, 1972): in the i-th new part the first i variables keep
+ * their choices and variable i takes another. */
 static enum sbp_status divide_by_choice(struct branching *b, const struct part *part,
                                         uint8_t *banned)
 {
@@ -323,7 +327,8 @@ static enum sbp_status divide_by_choice(struct branching *b, const struct part *
     return SBP_OK;
 }
 
-/* Labels, compiles and prices a part's choice; what is left of the part goes back on the heap. */
+/* Labels, compiles and prices a part's choice; divides the part unless that plan reaches its bound.
+ */
 static enum sbp_status look_at(struct branching *b, const struct part *part, uint8_t *banned)
 {
     struct sbp_labelling labelling;
@@ -350,7 +355,7 @@ static enum sbp_status search_parts(struct branching *b)
     if (banned == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(add_part(b, banned));
-    double open_s = INFINITY; /* the least bound of what was dropped */
+    double open_s = INFINITY; /* least bound of the parts that were dropped */
     while (b->part_count > 0) {
         b->out->stopped |= sbp_space_interrupted(&b->space);
         if (b->out->stopped || b->exhausted)
@@ -398,7 +403,7 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
     struct sbp_solve_request request = *branching->request;
     request.store = NULL;
     request.labelled = true;
-    request.every_level = true; /* what is dear along one path may make the shorter step */
+    request.every_level = true; /* a costly level on one path may make the step shorter */
     single_families(&b.weights.mesh);
     enum sbp_status status = sbp_space_make(&b.weights, &request, NULL, NULL, &b.space, &refusal);
     if (status == SBP_OK) {
@@ -407,7 +412,7 @@ enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct s
     }
     if (!bounds_space(branching->cut))
         branching->bound_s = -INFINITY;
-    /* A width that the exact solver refuses leaves things as they were. */
+    /* A width that the exact solver refuses leaves the bound unknown. */
     if (status == SBP_E_UNSUPPORTED)
         return SBP_OK;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);

@@ -27,7 +27,7 @@ static bool is_close(double a, double b)
     return fabs(a - b) <= SBP_INNER_ROUND_OFF * fmax(a, b);
 }
 
-/* Whether two plans differ in nothing but words, or are one that was found twice. */
+/* Whether two plans are the same, found twice or cut in ways that make no difference. */
 static bool is_same_plan(const struct sbp_pool_plan *a, const struct sbp_pool_plan *b)
 {
     if (a->split == NULL || b->split == NULL)
@@ -39,7 +39,7 @@ static bool is_same_plan(const struct sbp_pool_plan *a, const struct sbp_pool_pl
                                     sbp_subspace_splits_equal(a->split, b->split));
 }
 
-/* Takes a plan off the list; its strategy's arrays stay behind the last. */
+/* Takes a plan off the list and keeps its strategy's arrays behind the last. */
 static void remove_at(struct sbp_pool *pool, int at)
 {
     const struct sbp_pool_plan removed = pool->plan[at];
@@ -49,7 +49,8 @@ static void remove_at(struct sbp_pool *pool, int at)
     pool->plan[pool->count] = removed;
 }
 
-/* Removes what is the same plan and costs more. Whether there is one that does not. */
+/* Removes the same plan where it costs more. Returns whether the same plan is listed at no higher
+ * cost. */
 static bool is_listed(struct sbp_pool *pool, const struct sbp_pool_plan *offered)
 {
     bool listed = false;

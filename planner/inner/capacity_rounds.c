@@ -336,8 +336,8 @@ static enum sbp_status search_space(struct sbp_inner_job *job, struct search *se
     return SBP_OK;
 }
 
-/* Whether the memory limit alone raises the bound to the goal, so that a plan which does not fit
- * might still cost less. */
+/* Whether the memory limit raised the bound while the bound without it leaves room for a better
+ * plan. */
 static bool is_raised_by_memory(const struct sbp_inner_job *job, const struct search *search)
 {
     return job->bounds && search->bound_s * (1 - SBP_INNER_ROUND_OFF) > search->free_s &&

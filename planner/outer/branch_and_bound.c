@@ -46,9 +46,9 @@ bool sbp_outer_is_over(struct sbp_branch_and_bound *e)
     return e->out->stopped;
 }
 
-/* Siblings of a base that memory binds: none takes less time than the base would without the limit.
- * Where it does not bind, what recomputes or offloads only takes longer: of no use unless plans
- * behind the best are asked for. */
+/* Opens the siblings of a base that memory binds; without the limit none of them takes less time
+ * than the base. Where memory does not bind, recompute and offload only cost time, so that siblings
+ * matter only if several plans are asked for. */
 static enum sbp_status open_siblings(struct sbp_branch_and_bound *e, int base)
 {
     if (!e->node[base].is_base || e->node[base].siblings_are_open)
@@ -79,7 +79,8 @@ static enum sbp_status look_at_listed(struct sbp_branch_and_bound *e, int index)
     return isfinite(node->bound_s) ? sbp_outer_push(e, index) : SBP_OK;
 }
 
-/* What was solved without the limit of memory, which binds; some of the plans may fit. */
+/* Puts a candidate off whose plan without the memory limit does not fit: the limit binds. Ranks the
+ * plan that was found on the way, if one fits. */
 static enum sbp_status put_off(struct sbp_branch_and_bound *e, int index)
 {
     struct sbp_pool_plan unused;
@@ -91,7 +92,7 @@ static enum sbp_status put_off(struct sbp_branch_and_bound *e, int index)
     return sbp_outer_push(e, index);
 }
 
-/* Plans that more dives find are better by less and less. */
+/* Ends a dive and doubles the wait once a plan is known: further dives improve it less and less. */
 static void end_dive(struct sbp_branch_and_bound *e)
 {
     e->wait *= isfinite(sbp_outer_goal_s(e)) ? 2 : 1;
@@ -124,7 +125,7 @@ static enum sbp_status look_at(struct sbp_branch_and_bound *e, int index)
 
 /* ---- which comes next ------------------------------------------------------------------------ */
 
-/* Takes what more has become known of since off a queue's head. */
+/* Takes outdated entries off a queue's head: those of candidates of which more is known by now. */
 static void drop_stale(const struct sbp_branch_and_bound *e, struct sbp_queue *queue)
 {
     while (queue->count > 0 &&
@@ -132,7 +133,8 @@ static void drop_stale(const struct sbp_branch_and_bound *e, struct sbp_queue *q
         (void)sbp_queue_pop(queue);
 }
 
-/* Takes what will hardly fit off the head of the dives, by what plans of others needed. */
+/* Takes candidates off the head of the dives that will hardly fit: compiled plans of others needed
+ * `overhead` times as much as modelled. */
 static void drop_large(struct sbp_branch_and_bound *e)
 {
     const double most = (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) /
@@ -144,9 +146,9 @@ static void drop_large(struct sbp_branch_and_bound *e)
     }
 }
 
-/* The open candidate with the least bound, which proves, or, in a dive, the one whose plan is
- * expected to cost least, which rules others out. A dive goes on until a candidate is solved.
- * False: nothing is left. */
+/* Takes the open candidate with the least bound, which raises the bound of the search, or, in a
+ * dive, the one whose plan is expected to cost least, which refutes others. A dive lasts until a
+ * candidate is solved. Returns false when nothing is left. */
 static bool next_open(struct sbp_branch_and_bound *e, struct sbp_queued *next)
 {
     drop_stale(e, &e->queue);
@@ -162,8 +164,8 @@ static bool next_open(struct sbp_branch_and_bound *e, struct sbp_queued *next)
     return true;
 }
 
-/* Looks at what is queued as far as that is not known better than `most`, else it is dropped, until
- * so many candidates in a row were solved in vain. */
+/* Looks at the queued candidates of which no more than `most` is known and drops the rest. Ends
+ * when `patience` candidates in a row were solved in vain. */
 static enum sbp_status search(struct sbp_branch_and_bound *e, enum sbp_knowledge most, int patience)
 {
     struct sbp_queued next;
@@ -180,7 +182,7 @@ static enum sbp_status search(struct sbp_branch_and_bound *e, enum sbp_knowledge
     return SBP_OK;
 }
 
-/* What was not looked at yet, or waits to be settled. */
+/* Opens the bases that were not looked at yet and the candidates that wait for path enumeration. */
 static enum sbp_status open_rest(struct sbp_branch_and_bound *e)
 {
     for (int i = 0; i < e->node_count; i++)
@@ -190,7 +192,8 @@ static enum sbp_status open_rest(struct sbp_branch_and_bound *e)
     return SBP_OK;
 }
 
-/* What is mixed may be refuted before it is settled. */
+/* Searches the promising candidates first, then all. Path enumeration waits for the second pass,
+ * since a better plan may refute its candidates. */
 static enum sbp_status search_all(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(search(e, SBP_TRIED, SBP_OUTER_FIRST_PATIENCE));
@@ -200,9 +203,9 @@ static enum sbp_status search_all(struct sbp_branch_and_bound *e)
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Candidates that differ in recompute and offload alone share a base, the first, which takes the
- * least time. Where launches take time, offload does not only cost some: states are updated by
- * buckets, with fewer launches than there are weights. */
+/* Whether two candidates share a base: they differ in recompute and offload alone, and the first
+ * takes the least time. Offload may save time where kernel launches take some, for states are
+ * updated by buckets, with fewer launches than there are weights. */
 static bool same_base(const struct sbp_branch_and_bound *e, const struct sbp_parallel *a,
                       const struct sbp_parallel *b)
 {
@@ -299,7 +302,7 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
     if (status == SBP_OK)
         status = run_search(&e);
     for (int i = 0; i < pool->count; i++)
-        pool->plan[i].split = NULL; /* its arena ends here */
+        pool->plan[i].split = NULL; /* its arena is freed below */
     sbp_price_cache_free(&e.cache);
     sbp_arena_free(&e.cut_arena);
     sbp_arena_free(&e.solve_arena);

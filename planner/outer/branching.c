@@ -18,8 +18,8 @@ static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp
     return sbp_outer_push(e, e->node_count++);
 }
 
-/* One cut for each plan that is asked for is enough where all bounds are met; else more of them are
- * made while they are cheap. */
+/* Whether a candidate may be divided: a few divisions for each plan asked for are enough where all
+ * bounds are met; more are made while they are cheap. */
 static bool may_cut(const struct sbp_branch_and_bound *e)
 {
     return e->cuts < 2 * e->pool->most + SBP_OUTER_SPARE_DIVISIONS ||
@@ -27,21 +27,21 @@ static bool may_cut(const struct sbp_branch_and_bound *e)
             e->out->evaluations - e->first_cut_at < SBP_OUTER_DIVISION_EVALUATIONS);
 }
 
-/* Whether a part splits every layer in one way. */
+/* Whether a part splits every layer in one way only. */
 static bool has_one(const struct sbp_subspace *part)
 {
     return part != NULL && part->at == part->plan->count;
 }
 
-/* Nothing more is done about what a bound leaves open. */
+/* Closes a candidate without a proof: its bound stays open. */
 static void leave_open(struct sbp_branch_and_bound *e, double bound_s)
 {
     if (!sbp_outer_is_refuted(e, bound_s))
         e->open_s = fmin(e->open_s, bound_s);
 }
 
-/* The parts of a solved candidate without its cut, and, where the plan may not be the cheapest
- * that splits every layer as it does, those plans. */
+/* Divides a solved candidate into the parts that do not split every layer as its plan does and,
+ * unless the plan is proved the cheapest that does, the part that does. */
 static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp_node *solved,
                                 const struct sbp_splits *split, bool is_proved)
 {
@@ -63,8 +63,8 @@ static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp
     return SBP_OK;
 }
 
-/* What is known of the plan's strategy, which is of a part, beside its objective, where it is to be
- * told from others. */
+/* Describes a strategy of e->cut, which is of a part, by what tells plans apart: splits, step and
+ * memory. */
 static enum sbp_status describe(struct sbp_branch_and_bound *e, const struct sbp_subspace *part,
                                 const struct sbp_strategy *strategy, struct sbp_pool_plan *ranked)
 {

@@ -1,10 +1,11 @@
-#include "base/clock.h"
-#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
 #include <stdlib.h>
 
-/* A candidate of the search, and what none of its plans needs less than. */
+#include "base/clock.h"
+#include "planner/limits.h"
+
+/* A candidate of the search, with a lower bound of the memory that its plans need. */
 struct candidate {
     int node;
     double bound_bytes;
@@ -41,7 +42,8 @@ static enum sbp_status list(struct memory_search *s)
     return SBP_OK;
 }
 
-/* Sets the plan to a candidate and asks about it; what refuses it says nothing. */
+/* Cuts the step as a candidate does and asks the question; a candidate that is refused answers
+ * nothing. */
 static enum sbp_status ask(struct memory_search *s, struct candidate *candidate,
                            enum sbp_status (*question)(struct memory_search *s,
                                                        struct candidate *candidate,
@@ -72,8 +74,8 @@ static enum sbp_status raise_bound(struct memory_search *s, struct candidate *ca
     return SBP_OK;
 }
 
-/* Looks at bounds more closely, best first, until as many as are solved are no worse than any of
- * those that are left. */
+/* Raises bounds by working sets, least first, until as many candidates as are solved are no worse
+ * than all those that are left. */
 static enum sbp_status raise_bounds(struct memory_search *s)
 {
     const double deadline_s = s->request.deadline_s;
@@ -97,7 +99,8 @@ static enum sbp_status raise_bounds(struct memory_search *s)
 
 /* ---- the least of their plans ---------------------------------------------------------------- */
 
-/* Of a candidate, the plan that needs least by the memory model, as compiled. */
+/* Solves a candidate for the plan of least memory by the model, and keeps it if it needs least once
+ * compiled. */
 static enum sbp_status solve(struct memory_search *s, struct candidate *candidate,
                              struct sbp_diag *refusal)
 {
@@ -121,7 +124,8 @@ static enum sbp_status solve(struct memory_search *s, struct candidate *candidat
     return SBP_OK;
 }
 
-/* Best first, until no other can need less than the least that was found. */
+/* Solves candidates, least bound first, until no other can need less than the least that was found.
+ */
 static enum sbp_status solve_all(struct memory_search *s)
 {
     for (int i = 0;
@@ -158,8 +162,8 @@ static bool has_seen_all(const struct sbp_branch_and_bound *e)
     return seen;
 }
 
-/* The bound holds where it is of all candidates; where it is proved that nothing fits the limit, a
- * plan needs more than that. */
+/* Closes the bound: it holds only if it covers all candidates; where it is proved that nothing
+ * fits, a plan needs more than the limit. */
 static void close_bound(struct sbp_branch_and_bound *e)
 {
     const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
@@ -169,8 +173,9 @@ static void close_bound(struct sbp_branch_and_bound *e)
         e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);
 }
 
-/* The time may be up where nothing was found: the answer to that has time of its own. The same plan
- * is found whatever the limit of memory, so that a search which is given what is named has one. */
+/* The request for least memory. It has time of its own, since the search may have spent its time,
+ * and no memory limit: the plan is then the same whatever the limit, so that a search which is
+ * given the memory that was named has a plan. */
 static struct sbp_solve_request request_of(const struct sbp_branch_and_bound *e)
 {
     struct sbp_solve_request request = e->solve;
@@ -185,12 +190,12 @@ static struct sbp_solve_request request_of(const struct sbp_branch_and_bound *e)
     return request;
 }
 
-/* A plan that fits after all is the search's. */
+/* Ranks the plan of least memory, which fits after all. */
 static enum sbp_status rank_least(struct sbp_branch_and_bound *e, const struct sbp_pool_plan *least)
 {
     struct sbp_pool_plan unused;
     SBP_TRY(sbp_outer_cut(e, &least->parallel, e->diag));
-    e->out->algorithm = "exact"; /* whatever found nothing */
+    e->out->algorithm = "exact"; /* also where another solver found nothing */
     sbp_pool_offer(&e->found, &e->cut, &least->strategy,
                    &(struct sbp_pool_plan){.objective_s = least->objective_s});
     return sbp_outer_rank(e, &e->found, NULL, &unused);

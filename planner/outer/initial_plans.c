@@ -1,8 +1,9 @@
-#include "base/clock.h"
-#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
-/* Stages and a micro-batch, and what a first plan of theirs costs. */
+#include "base/clock.h"
+#include "planner/limits.h"
+
+/* Stages and a micro-batch, and the cost of their initial plan. */
 struct sketch {
     int node; /* the first of them */
     double found_s;
@@ -28,8 +29,8 @@ static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struc
     return sbp_inner_solve_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
 }
 
-/* A plan of a candidate whose layers all split the batch alike; *found_s is INFINITY without one.
- */
+/* Makes a candidate's initial plan, whose layers all split the batch alike; *found_s is INFINITY
+ * without one. */
 static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    double *found_s)
 {
@@ -58,8 +59,8 @@ static bool same_stages(const struct sbp_parallel *a, const struct sbp_parallel 
     return a->pipeline == b->pipeline && a->micro_batch == b->micro_batch;
 }
 
-/* Of the candidates with the stages and micro-batch of the first, the one with the plainest
- * schedule that keeps few activations. */
+/* The candidate with the stages and micro-batch of the first one that runs 1F1B, which keeps few
+ * activations; else the first. */
 static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int first)
 {
     for (int i = first;
@@ -69,13 +70,14 @@ static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int
     return &e->node[first];
 }
 
-/* Whether a candidate's plans all cost more than what is worth improving first. */
+/* Whether a candidate's bound is above what is searched first. */
 static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
     return node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
 
-/* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
+/* Makes initial plans for every number of stages, with smaller and smaller micro-batches until the
+ * next one costs more. */
 static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch *sketch, int *count)
 {
     const struct sbp_parallel *last = NULL;
@@ -109,8 +111,8 @@ static enum sbp_status open_bases(struct sbp_branch_and_bound *e, int first)
     return SBP_OK;
 }
 
-/* Whether the cheapest first plan splits nothing but the batch: only then is it near to what its
- * candidate can do. */
+/* Whether the cheapest initial plan splits the batch alone: only then is its cost close to the best
+ * of its candidate. */
 static bool splits_batch_alone(const struct sbp_branch_and_bound *e)
 {
     const struct sbp_parallel *first = &e->first.plan[0].parallel;
@@ -135,7 +137,7 @@ enum sbp_status sbp_outer_open_promising(struct sbp_branch_and_bound *e)
         return SBP_E_MEMORY;
     if (sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
         SBP_TRY(sketch_all(e, sketch, &count));
-    if (e->pool->most > 1) /* parts of candidates compete with other candidates' */
+    if (e->pool->most > 1) /* the order of parts is by bounds alone */
         return SBP_OK;
     const double promising_s =
         splits_batch_alone(e) ? SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first) : -INFINITY;

@@ -1,6 +1,6 @@
-#include "base/clock.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
+#include "base/clock.h"
 #include "planner/limits.h"
 #include "planner/outer/path_enumeration.h"
 
@@ -41,7 +41,7 @@ enum sbp_status sbp_outer_plain_weights(struct sbp_branch_and_bound *e,
 
 /* ---- what it answers ------------------------------------------------------------------------- */
 
-/* A candidate without a legal strategy bounds nothing; the first one's reason is kept. */
+/* Notes a candidate without a legal strategy; the first one's reason is kept. */
 static enum sbp_status note_refusal(struct sbp_branch_and_bound *e, const struct sbp_diag *refusal)
 {
     if (e->refusal.text[0] == '\0')
@@ -55,8 +55,8 @@ static void add_point(struct sbp_outcome *out, int64_t evaluations, double elaps
         out->curve[out->curve_count++] = (struct sbp_curve_point){evaluations, elapsed_s, best};
 }
 
-/* How a better plan was come by: the solver's costs on the way, which are those of labelled plans
- * or a little less, down to the plan's. */
+/* Adds the costs that the solver went through on the way to a better plan to the curve: those below
+ * the best plan and above the new one. */
 static void note_curve(struct sbp_branch_and_bound *e, const struct sbp_outcome *found)
 {
     struct sbp_outcome *out = e->out;
@@ -136,7 +136,8 @@ double sbp_outer_ceiling_s(const struct sbp_branch_and_bound *e, const struct sb
     return is_first ? SBP_OUTER_FIRST_TRY_RATIO * node->bound_s : INFINITY;
 }
 
-/* What the leanest plan of a candidate needed that has none that fits. */
+/* Notes how much more than modelled the plan of least memory needed, of a candidate without one
+ * that fits. */
 static void note_need(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                       int64_t needed_bytes)
 {
@@ -146,8 +147,8 @@ static void note_need(struct sbp_branch_and_bound *e, const struct sbp_node *nod
     e->overhead = e->overhead > 0 ? fmin(e->overhead, overhead) : overhead;
 }
 
-/* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
- */
+/* Solves a candidate along one path (NULL: by the mean device, whatever the path) and keeps better
+ * plans. */
 static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    const struct sbp_path *path, struct sbp_outcome *found)
 {
@@ -182,8 +183,8 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
     return SBP_OK;
 }
 
-/* By what was proved of a candidate; without the limit of memory it holds for a base's siblings,
- * too. Returns the bound. */
+/* Raises a candidate's bound and returns it. What is proved without the memory limit holds for the
+ * siblings, too: time_s. */
 static double raise_bound(const struct sbp_branch_and_bound *e, struct sbp_node *node,
                           double proved_s)
 {
@@ -193,7 +194,8 @@ static double raise_bound(const struct sbp_branch_and_bound *e, struct sbp_node 
     return node->bound_s;
 }
 
-/* Whether what mixtures left is worth the look, and its prices bound the step. */
+/* Whether path enumeration may close the gap that mixtures left: the candidate has several stages,
+ * is not refuted, and its prices bound the step. */
 static bool may_enumerate(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
     return e->cut.parallel.pipeline > 1 && e->pool->most == 1 && isfinite(sbp_outer_goal_s(e)) &&
@@ -202,8 +204,8 @@ static bool may_enumerate(struct sbp_branch_and_bound *e, const struct sbp_node 
            sbp_inner_is_bounded(&e->cut, &e->solve);
 }
 
-/* Along the path that work alone would make the longest, along those of the plans found, then along
- * mixtures of all of these, as long as each says something new. */
+/* Solves along the path that is longest by work alone, then along the longest paths of the plans
+ * found and along mixtures of all these, as long as a path is new. */
 static enum sbp_status solve_mixtures(struct sbp_branch_and_bound *e, struct sbp_node *node,
                                       struct sbp_mixture *mixture)
 {
@@ -244,7 +246,7 @@ static enum sbp_status solve_paths(struct sbp_branch_and_bound *e, struct sbp_no
     return SBP_OK;
 }
 
-/* Whether a closer look at what a candidate needs of memory rules it out. */
+/* Drops a candidate if its working sets show that nothing fits. */
 static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sbp_node *node)
 {
     const double limit_bytes =
@@ -280,7 +282,8 @@ enum sbp_status sbp_outer_solve(struct sbp_branch_and_bound *e, struct sbp_node 
     return SBP_OK;
 }
 
-/* ---- settling -------------------------------------------------------------------------------- */
+/* ---- path enumeration
+ * -------------------------------------------------------------------------------- */
 
 static void offer_enumerated(void *context, const struct sbp_strategy *strategy, double objective_s)
 {

@@ -11,18 +11,18 @@
 struct enumerator {
     struct sbp_path_enumeration *s;
     struct sbp_diag *diag;
-    struct sbp_arena arena; /* of spaces */
-    struct sbp_arena pass;  /* of what is narrowed */
+    struct sbp_arena arena; /* holds spaces */
+    struct sbp_arena pass;  /* holds one pass */
     struct sbp_solve_request request;
     struct sbp_path_weights weights[SBP_MOST_PATHS + 1];
     struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
     int space_count;
     struct sbp_space mixed;
     struct sbp_path_weights mixed_weights;
-    struct sbp_message_reduction reduction; /* what the mixture leaves */
+    struct sbp_message_reduction reduction; /* choices that the mixture leaves */
     struct sbp_strategy trial;
-    double goal_s, open_s; /* open: the least that was found and not settled */
-    double proved_s;       /* nothing costs less, but for what is open */
+    double goal_s, open_s; /* open_s: least bound of plans found that prove nothing */
+    double proved_s;       /* lower bound, but for open_s */
     int64_t work;
     bool has_new_path;
 };
@@ -38,7 +38,7 @@ static enum sbp_status make_space(struct enumerator *t, const struct sbp_path *p
     return SBP_OK;
 }
 
-/* Along the paths that are new since the last time. */
+/* Makes the spaces along the paths that are new since the last time. */
 static enum sbp_status make_spaces(struct enumerator *t)
 {
     const struct sbp_mixture *mixture = t->s->mixture;
@@ -50,7 +50,7 @@ static enum sbp_status make_spaces(struct enumerator *t)
 
 /* ---- a plan that costs less along all known paths -------------------------------------------- */
 
-/* Labels and prices a choice; *legal: it has labels, and a step. */
+/* Labels and prices a choice; *legal: it can be labelled and compiled. */
 static enum sbp_status price(struct enumerator *t, const int *choice,
                              struct sbp_step_totals *totals, bool *legal)
 {
@@ -86,7 +86,8 @@ static bool fits(const struct enumerator *t, int64_t bytes)
     return bytes <= sbp_request_limit_bytes(&t->request.asked, t->s->cut->cluster);
 }
 
-/* Its path is longer than all that are known, or nothing more can be said of what it bounds. */
+/* Adds the longest path of the trial, which is longer than all known ones; where no path can be
+ * added, the trial's cost along the known ones stays open. */
 static enum sbp_status learn_path(struct enumerator *t, double largest, bool *more)
 {
     struct sbp_mixture *mixture = t->s->mixture;
@@ -147,7 +148,8 @@ static struct sbp_solver_options options_left(const struct enumerator *t)
     return options;
 }
 
-/* Spaces along the paths are made when they are first needed. */
+/* Searches the choices that the mixture leaves along all known paths; their spaces are made when
+ * they are first needed. */
 static enum sbp_status search_left(struct enumerator *t, double below_s, bool *done)
 {
     SBP_TRY(make_spaces(t));
@@ -175,7 +177,7 @@ static enum sbp_status search_left(struct enumerator *t, double below_s, bool *d
     return status;
 }
 
-/* *done: nothing is left that costs less than below_s, but for what is open. */
+/* Searches below a cost. *done: no plan costs less, but for what is open. */
 static enum sbp_status search_below(struct enumerator *t, double below_s, bool *done)
 {
     t->has_new_path = false;
@@ -195,8 +197,8 @@ static double left_s(const struct enumerator *t)
     return fmin(t->goal_s, t->open_s);
 }
 
-/* Little by little from what is proved on: far below the best plan there is little to look at, and
- * plans that are found are good ones. */
+/* Raises the proved bound by growing shares of the gap: far below the best plan few choices are
+ * left to look at, and plans found there are good ones. */
 static enum sbp_status enumerate(struct enumerator *t)
 {
     double share = SBP_OUTER_PATHS_FIRST_SHARE;
@@ -232,7 +234,7 @@ enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *enumeration, str
     t.request.every_level = true;
     t.request.asked.solver_options.progress = NULL;
     const enum sbp_status status = enumerate(&t);
-    enumeration->bound_s = t.proved_s; /* what passes proved before one failed is still so */
+    enumeration->bound_s = t.proved_s; /* a pass that failed does not undo the earlier ones */
     for (int i = 0; i < t.space_count; i++)
         sbp_space_free(&t.space[i]);
     sbp_space_free(&t.mixed);

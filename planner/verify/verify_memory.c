@@ -1,17 +1,18 @@
-/* Bytes: states of parameters tensor by tensor, buffers by when they live, and a device's total. */
+/* Checks bytes: states of parameters tensor by tensor, buffers by their lifetimes, and the total of
+ * a device. */
 #include <stdlib.h>
 
 #include "planner/verify/verify_priv.h"
 
 /* ---- states of parameters ------------------------------------------------------------------- */
 
-/* Buffers begin at multiples of 64. */
+/* Bytes of a buffer: buffers begin at multiples of 64. */
 static int64_t slot(int64_t elements, int64_t element_bytes)
 {
     return (elements * element_bytes + 63) / 64 * 64;
 }
 
-/* Momentum keeps one number a parameter, Adam two. */
+/* Moments a parameter: momentum has one, Adam two. */
 static int moments_of(const struct sbp_verification *c)
 {
     const struct sbp_update *update = &c->graph->training.update;
@@ -20,8 +21,8 @@ static int moments_of(const struct sbp_verification *c)
     return 2;
 }
 
-/* Beside each other on a device; Rajbhandari et al. (ZeRO, 2020, section 5): level 1 shards
- * optimizer states, 2 gradients, 3 parameters. */
+/* Adds a weight's states. ZeRO level 1 shards optimizer states, 2 gradients, 3 parameters
+ * (Rajbhandari et al., 2020, section 5). */
 static void add_weight(const struct sbp_verification *c, const struct sbp_held_weight *held,
                        struct sbp_stage_memory *memory)
 {
@@ -37,7 +38,7 @@ static void add_weight(const struct sbp_verification *c, const struct sbp_held_w
     memory->moment_bytes += moments_of(c) * slot(held->shard, bytes->moment);
 }
 
-/* Offloaded states, and the bucket that they pass through (Myelin, section V.B). */
+/* Adds offloaded states and the bucket that they pass through (Myelin, section V.B). */
 static void add_hosted(const struct sbp_verification *c, int64_t updated,
                        struct sbp_stage_memory *memory)
 {
@@ -98,7 +99,7 @@ static enum sbp_status check_states(const struct sbp_verification *c, int stage,
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* A buffer's place in time (instructions, both included) and in the arena. */
+/* A buffer's lifetime (first and last instruction) and its place in the arena. */
 struct place {
     int first, last;
     int64_t begin, end;
@@ -146,8 +147,8 @@ static bool persists(const struct sbp_buffer *buffer)
            buffer->use != SBP_USE_GATHERED && buffer->use != SBP_USE_UNREDUCED;
 }
 
-/* From the first to the last instruction that names a buffer; buffers of a group end together, and
- * the loss is read after the step. */
+/* Finds lifetimes: from the first to the last instruction that names a buffer. Buffers of a group
+ * end together, and the loss is read after the step. */
 static void find_times(const struct sbp_program *program, int *group_end, struct place *place)
 {
     const int end = program->instr_count - 1;
@@ -174,13 +175,13 @@ static void find_times(const struct sbp_program *program, int *group_end, struct
     }
 }
 
-/* What lives at a time, in the order of the arena. */
+/* The buffers that live at a time, in the order of the arena. */
 struct live {
     struct place *held; /* by begin */
     int count;
 };
 
-/* Place of the first one that begins at or after an offset. */
+/* Index of the first buffer that begins at or after an offset. */
 static int find_place(const struct live *live, int64_t begin)
 {
     int low = 0, high = live->count;
@@ -226,7 +227,8 @@ static int by_last(const void *a, const void *b)
     return (one->last > two->last) - (one->last < two->last);
 }
 
-/* No two buffers that live at the same time overlap. born, died: the same places. */
+/* Whether no two buffers that live at the same time overlap. born, died: the same places in order
+ * of begin and of end. */
 static bool lie_apart(struct place *born, struct place *died, int count, struct live *live)
 {
     qsort(born, (size_t)count, sizeof *born, by_first);
@@ -240,10 +242,10 @@ static bool lie_apart(struct place *born, struct place *died, int count, struct 
     return true;
 }
 
-/* What a program's buffers take of a device. */
+/* Bytes of a program's buffers on a device. */
 struct room {
     int64_t persistent_bytes; /* token ids left out: each micro-batch has its own */
-    int64_t kept_bytes;       /* between the passes of a micro-batch, token ids included */
+    int64_t kept_bytes;       /* live between the passes of a micro-batch */
     int64_t arena_bytes;
 };
 
@@ -304,8 +306,8 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
 
 /* ---- a device ------------------------------------------------------------------------------- */
 
-/* Micro-batches that a stage holds at most, where the schedule's order alone decides; 0: elsewhere.
- */
+/* Micro-batches in flight at a stage, at most, where the order of the schedule decides; 0
+ * elsewhere. */
 static int in_flight_of(const struct sbp_verification *c, int stage)
 {
     const int64_t behind = c->step->stages - stage;
@@ -319,9 +321,9 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
     }
 }
 
-/* Always held, what micro-batches in flight keep, and the rest of the one that is worked on. With
- * several chunks or without a flush the timeline knows when each of them is: then no less than what
- * is always held. */
+/* Checks a device: what it always holds, what its micro-batches in flight hold, and the rest of the
+ * current one. With several chunks or without a flush only the timeline knows the peak; then the
+ * device must hold at least what it always holds. */
 static enum sbp_status check_device(const struct sbp_verification *c, int stage,
                                     const struct room *room /* (chunks) */)
 {

@@ -1,11 +1,10 @@
-/* Changes to files and searches by words: KEY=VALUE of --set, and of a row of --sweep.
+/* Changes of an input by a word KEY=VALUE, of --set or of a row of --sweep.
  *
  * A key is one of the search's own (boxing, max_batch_split, devices, those of struct
- * sbp_parallel), or a path: "cluster.levels[0].size", "cluster.device.memory_bytes",
- * "model.layers[2].out"; without "model." or "cluster." in front, into the model. All of a path but
- * its end must be there; whether a member may be added is for the reader of the file to say.
- * Values: a number (sizes as 32K, too), true, false, JSON in brackets or quotes; any other text is
- * a string.
+ * sbp_parallel), or a path: "cluster.levels[0].size", "model.layers[2].out"; without "model." or
+ * "cluster." it is a path of the model. Every member of a path but the last must exist; the reader
+ * of the file says whether the last may be added. A value is a number (sizes as 32K, too), true,
+ * false, or JSON in brackets or quotes; any other text is a string.
  */
 #ifndef SBP_PLANNER_CLI_OVERRIDES_H
 #define SBP_PLANNER_CLI_OVERRIDES_H
@@ -21,19 +20,19 @@ struct sbp_settings {
     struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
 };
 
-/* What a word is about. */
+/* The input that a word changes. */
 enum sbp_override_root { SBP_OVERRIDE_SEARCH, SBP_OVERRIDE_MODEL, SBP_OVERRIDE_CLUSTER };
 enum sbp_override_root sbp_override_root(const char *word);
 
-/* What words change; all borrowed. */
+/* The inputs that words change; all are borrowed. */
 struct sbp_override_target {
     struct cJSON *model, *cluster;
     struct sbp_settings *settings;
 };
 
-/* Does what a word says; option: "--set" or "--sweep", for messages. E_USAGE: it is no KEY=VALUE;
- * E_INPUT: there is no such key, with the nearest one, or a value of the search's own key is wrong.
- */
+/* Makes the change of a word. option: "--set" or "--sweep", for messages. E_USAGE: the word is no
+ * KEY=VALUE; E_INPUT: there is no such key (with the nearest one), or the value of a key of the
+ * search is wrong. */
 enum sbp_status sbp_override(const char *option, const char *word,
                              const struct sbp_override_target *target,
                              struct sbp_diag *diag) SBP_MUST_USE;

@@ -9,7 +9,7 @@
 #include "planner/commands/commands.h"
 #include "planner/plan/summary.h"
 
-/* One listed file; what cannot be read is listed with the reason. */
+/* A listed file; one that cannot be read is listed with the reason. */
 struct entry {
     const char *name, *path;
     bool readable;

@@ -2,7 +2,7 @@
 #include "planner/commands/search_top_priv.h"
 #include "planner/commands/sweep_priv.h"
 
-/* The search as a problem that `solve`, and other solvers, read. */
+/* Writes the search as a problem for `solve` and other solvers. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_solve_request request = {.asked = job->request};

@@ -25,7 +25,7 @@ static bool is_heuristic(const char *solver)
            strcmp(solver, "metropolis-hastings") == 0;
 }
 
-/* "plan.json", "plan-2.json": the rank stands before the extension. */
+/* The name of a plan's file, "plan.json", "plan-2.json": the rank stands before the extension. */
 static void name_file(const char *output, int rank, struct sbp_text *file)
 {
     const char *name = sbp_file_name(output);
@@ -37,7 +37,7 @@ static void name_file(const char *output, int rank, struct sbp_text *file)
         sbp_text_add(file, "%.*s-%d%s", (int)stem, output, rank, output + stem);
 }
 
-/* Plans beside the first: it was looked at as an option's value. */
+/* Checks that files beside the first can be written; that one was checked as an option's value. */
 static enum sbp_status check_files(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     enum sbp_status status = SBP_OK;
@@ -90,7 +90,7 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
     return failed ? sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", output) : SBP_OK;
 }
 
-/* The strategy's arrays stay the search's. */
+/* Opens a plan of the pool; its strategy's arrays stay the search's. */
 static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_pool_plan *ranked,
                                  struct sbp_alternative *plan, struct sbp_diag *diag)
 {
@@ -153,7 +153,7 @@ enum sbp_status sbp_search_top_write(const struct sbp_search_top *all, struct sb
     return SBP_OK;
 }
 
-/* What differs from the best; "" of the best. */
+/* The difference from the best plan; "" for the best. */
 static const char *change_of(const struct sbp_search_top *all, int index, char *buffer)
 {
     return sbp_plan_change(&all->plan[0].plan, &all->plan[index].plan, buffer);
@@ -206,7 +206,7 @@ static enum sbp_status print_table(const struct sbp_search_top *all)
     return status;
 }
 
-/* How good the list is. */
+/* Prints how much of the list is proved. */
 static enum sbp_status print_proof(const struct sbp_search_top *all)
 {
     const struct sbp_pool *pool = &all->job->pool;

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "planner/cli/options.h"
+#include "planner/commands/commands.h"
 
 /* Arenas come and go by megabytes, thousands of times: the heap grows, and is given back, by more
  * than that at once, for pages that come new from the system cost more than what is done in them.

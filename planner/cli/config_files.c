@@ -1,4 +1,4 @@
-/* Where listed models and clusters lie. */
+/* Finds the files of listed models and clusters. */
 #include <dirent.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -25,7 +25,8 @@ static void add_folder(struct folders *folders, const char *root, const char *be
         folders->count++;
 }
 
-/* A program that lies where it was built reads the source's configs; an installed one its own. */
+/* The folders to look at: a program in its build tree reads the configs of the source tree, an
+ * installed one its own. */
 static struct folders find_folders(enum sbp_config_kind kind)
 {
     const char *below = kind == SBP_CONFIG_MODEL ? "models" : "clusters";
@@ -68,7 +69,7 @@ static bool is_named(const struct sbp_config_names *names, const char *name)
     return false;
 }
 
-/* Grows both arrays by doubling; what the arena held before stays unused. */
+/* Grows both arrays by doubling; the old ones stay unused in the arena. */
 static bool make_room(struct sbp_config_names *names, int *capacity, struct sbp_arena *arena)
 {
     if (names->count + 1 < *capacity)
@@ -87,7 +88,7 @@ static bool make_room(struct sbp_config_names *names, int *capacity, struct sbp_
     return true;
 }
 
-/* Keeps the names in order. */
+/* Inserts a name in order. */
 static bool insert(struct sbp_config_names *names, int *capacity, const char *folder,
                    const char *entry, struct sbp_arena *arena)
 {

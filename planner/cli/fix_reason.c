@@ -4,7 +4,7 @@
 
 #include "base/math/numeric.h"
 
-/* Ways that a role splits the layer over all levels; what is not given counts as 1. */
+/* Ways that a role splits the layer over all levels; a level that is not given counts as 1. */
 static int64_t parts_of(const struct sbp_plan *plan, const struct sbp_fix *fix, int role)
 {
     int64_t parts = 1;
@@ -60,7 +60,7 @@ static bool operand_reason(const struct sbp_plan *plan, const char *role, int te
     return true;
 }
 
-/* A tied table lies the other way round. */
+/* A tied table is stored transposed. */
 static struct sbp_state stored(const struct sbp_op_node *node, int weight, struct sbp_state state)
 {
     if (state.kind == SBP_SPLIT && weight == 0 && node->transposed_weight)

@@ -48,7 +48,8 @@ static const char *layers_of(const struct sbp_graph *graph, char *buffer, size_t
     return buffer;
 }
 
-/* Why a name is no layer that a strategy can be given to; *op is its place otherwise. */
+/* Finds the operator of a layer that a strategy can be given to; fails with the reason why a name
+ * is none. */
 static enum sbp_status find_layer(const struct fixes *fixes, const char *where, const char *name,
                                   int *op, struct sbp_diag *diag)
 {
@@ -190,7 +191,8 @@ static enum sbp_status check_first(const struct fixes *fixes, const char *word, 
     return SBP_OK;
 }
 
-/* "", "batch:4," and "batch:4,,row:2" say less than they seem to. */
+/* Whether an item of a list is empty, as in "", "batch:4," and "batch:4,,row:2": the user may have
+ * meant more. */
 static bool has_empty_item(const char *items)
 {
     const size_t length = strlen(items);
@@ -261,7 +263,7 @@ static enum sbp_status read_factors(const struct sbp_json *at, const struct sbp_
     return SBP_OK;
 }
 
-/* The factors of a level make up the level. */
+/* Checks that the factors of a level multiply to its size. */
 static enum sbp_status check_products(const struct sbp_json *at, const struct sbp_plan *plan,
                                       int64_t factor[][SBP_MAX_LEVELS], int count)
 {
@@ -321,7 +323,8 @@ static enum sbp_status read_rest_axes(const struct sbp_json *at, const struct sb
     return SBP_OK;
 }
 
-/* Where the output rests: one state on all axes, states with their factors, or a state an axis. */
+/* Reads where the output rests: one state for all axes, states with their factors, or a state for
+ * each axis. */
 static enum sbp_status read_rest(const struct sbp_json *layer, const struct sbp_plan *plan,
                                  struct sbp_fix *fix)
 {
@@ -362,7 +365,7 @@ static enum sbp_status read_zero(const struct sbp_json *layer, struct sbp_fix *f
     return SBP_OK;
 }
 
-/* Repeats share a strategy: what is given for them must be given alike. */
+/* Takes a fix. Repeats share a strategy, so that theirs must be alike. */
 static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixes, int op)
 {
     const struct sbp_fix *mine = &fixes->fix[fixes->count - 1];
@@ -380,8 +383,8 @@ static enum sbp_status take_fix(const struct sbp_json *layer, struct fixes *fixe
     return SBP_OK;
 }
 
-/* A layer that runs as its input is split: of what a plan or the output of search says of it, the
- * ZeRO level is its own, and each repeat's. */
+/* Reads a follower, a layer that runs as its input is split: only the ZeRO level is its own, for
+ * each repeat. */
 static enum sbp_status read_follower(const struct sbp_json *layer, struct fixes *fixes, int op)
 {
     int64_t zero = fixes->plan->cut.parallel.zero;
@@ -446,7 +449,7 @@ static enum sbp_status read_layers(const struct sbp_json *root, struct fixes *fi
     static const char *const KEYS[] = {"layers", "parallel", NULL};
     struct sbp_json holder = *root, layers, layer;
     int count = 0;
-    /* Plans and the output of search have more, which they were made from and cost. */
+    /* Plan files have further members, which are results. */
     if (!sbp_json_has(root, "version"))
         SBP_TRY(sbp_json_keys(root, KEYS));
     if (sbp_json_has(root, "strategy"))

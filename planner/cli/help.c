@@ -7,7 +7,6 @@
 
 #define HELP_COLUMNS 96
 
-/* Words of a text in lines of at most HELP_COLUMNS, indented; the first line is begun already. */
 void sbp_help_wrapped(FILE *out, const char *text, int indent, int column)
 {
     while (*text != '\0') {
@@ -32,7 +31,6 @@ void sbp_help_wrapped(FILE *out, const char *text, int indent, int column)
     (void)fputc('\n', out);
 }
 
-/* "  --seed N        of everything random". */
 void sbp_help_entry(FILE *out, const char *name, const char *between, const char *argument,
                     const char *help)
 {
@@ -61,7 +59,7 @@ void sbp_help_algorithms(FILE *out)
         (void)fprintf(out, "  %-20s %s\n", solver->name, solver->summary);
 }
 
-/* What --set takes for each of sbp_parallel_keys. */
+/* Help of each of sbp_parallel_keys. */
 static const struct {
     const char *key, *argument, *help;
 } cuts[] = {

@@ -5,13 +5,13 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
-#include "planner/cli/overrides_priv.h"
+#include "planner/cli/overrides.h"
 #include "planner/space/space_table.h"
 
 /* --- files, changed by words --- */
 
-/* "model.json --set a=1": what messages about a changed file name. The row of a sweep is named by
- * the sweep. */
+/* The name of a changed file in messages, "model.json --set a=1". A sweep puts the name of its row
+ * in front itself. */
 static const char *changed_name(const char *path, enum sbp_override_root root,
                                 const struct sbp_word_list *words, struct sbp_arena *arena)
 {
@@ -62,7 +62,8 @@ static enum sbp_status override(const struct sbp_arguments *arguments, const str
 
 /* --- --devices --- */
 
-/* The plan carries the cluster that was used: the sizes are changed in the file's tree. */
+/* Cuts the cluster to fewer devices in the tree of its file, for the plan carries the cluster that
+ * was used. */
 static enum sbp_status shrink(const struct sbp_json *at, int64_t devices, struct sbp_diag *diag)
 {
     struct sbp_cluster cluster;
@@ -79,7 +80,7 @@ static enum sbp_status shrink(const struct sbp_json *at, int64_t devices, struct
     return SBP_OK;
 }
 
-/* Both files as the words leave them, cut to the devices that are asked for. */
+/* Reads both files, changed by the words and cut to the devices asked for. */
 static enum sbp_status read_files(const struct sbp_arguments *arguments, struct sbp_arena *arena,
                                   struct sbp_settings *settings, struct file *model,
                                   struct file *cluster, struct sbp_diag *diag)
@@ -93,7 +94,7 @@ static enum sbp_status read_files(const struct sbp_arguments *arguments, struct 
     return devices > 0 ? shrink(&at, devices, diag) : SBP_OK;
 }
 
-/* What --set says of stages, micro-batches and the like. */
+/* Reads the keys of struct sbp_parallel that --set gives. */
 static enum sbp_status read_given(const struct sbp_settings *settings,
                                   struct sbp_parallel *parallel, struct sbp_diag *diag)
 {
@@ -107,8 +108,8 @@ static bool gives(const struct sbp_settings *settings, const char *key)
     return cJSON_GetObjectItemCaseSensitive(settings->parallel, key) != NULL;
 }
 
-/* Chunks take turns on several stages with as many micro-batches or a multiple: the least of what
- * is not given, which a search goes on from. */
+/* Completes an interleaved schedule, which needs several stages and a multiple of as many
+ * micro-batches: keys that are not given get the least legal value, where a search begins. */
 static void complete_interleaved(const struct sbp_settings *settings, const struct sbp_graph *graph,
                                  struct sbp_parallel *parallel)
 {
@@ -139,7 +140,7 @@ enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
     return sbp_fail(diag, status, "%s", why->text);
 }
 
-/* Sets the plan's parallel, which a file or --set gave. */
+/* Sets the plan's parallel, given by a file or --set. */
 static enum sbp_status set_parallel(struct sbp_plan *plan, const struct sbp_parallel *parallel,
                                     const char *file, struct sbp_diag *diag)
 {
@@ -182,7 +183,7 @@ void sbp_inputs_free_settings(struct sbp_settings *settings)
     *settings = (struct sbp_settings){0};
 }
 
-/* A plan that takes its model's whole batch at once does so with another batch, too. */
+/* Whether a plan has one micro-batch: it has one with another batch, too. */
 static bool takes_whole_batch(const struct cJSON *root, int64_t micro_batch)
 {
     const struct cJSON *model = cJSON_GetObjectItemCaseSensitive(root, "model");

@@ -1,13 +1,15 @@
-/* What the commands work on: models and clusters by path or by name, changed as options say.
+/* The inputs of the commands: models and clusters, given by path or by name, with the changes that
+ * options make, and strategies given by hand.
  *
- * Names stand for configs/models/NAME.json and configs/clusters/NAME.json in $SBPLAN_CONFIGS, where
- * sbplan was built (for a program that still lies there), and where it was installed, in this
- * order.
+ * A name stands for configs/models/NAME.json or configs/clusters/NAME.json. Folders are looked at
+ * in this order: $SBPLAN_CONFIGS, the source tree (for a program that still lies in its build
+ * tree), the installed configs.
  */
 #ifndef SBP_PLANNER_CLI_INPUTS_H
 #define SBP_PLANNER_CLI_INPUTS_H
 
 #include "planner/cli/options.h"
+#include "planner/cli/overrides.h"
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
@@ -18,47 +20,41 @@ struct sbp_config_names {
     const char **name; /* sorted, each once; NULL-terminated */
     const char **path;
 };
-/* All listed names; folders that are missing count as empty. E_MEMORY. */
+/* Lists all names; a missing folder counts as empty. Arrays come out of the arena. E_MEMORY. */
 enum sbp_status sbp_config_list(enum sbp_config_kind kind, struct sbp_arena *arena,
                                 struct sbp_config_names *names, struct sbp_diag *diag) SBP_MUST_USE;
-/* The file that a path or a name stands for; E_INPUT with the nearest name. */
+/* The file that a path or a name stands for. E_INPUT, with the nearest name. */
 enum sbp_status sbp_config_find(enum sbp_config_kind kind, const char *word,
                                 struct sbp_arena *arena, const char **path,
                                 struct sbp_diag *diag) SBP_MUST_USE;
 
-/* What --set decides besides the model. */
-struct sbp_settings {
-    enum sbp_boxing_mode boxing;
-    bool boxing_given;
-    int64_t max_batch_split; /* 0: none */
-    int64_t devices;         /* 0: as --devices says */
-    struct cJSON *parallel;  /* owned: keys of struct sbp_parallel, as given */
-};
-
-/* A plan without a strategy for operands MODEL and CLUSTER, after --set, a sweep's row, --devices
- * and what the space changes of a model. On failure no plan is left allocated; the settings may be
- * freed either way. `arena` keeps the names of the files, which messages use. */
+/* Makes a plan without a strategy for the operands MODEL and CLUSTER, with the changes of --set, of
+ * a sweep's row, of --devices and of the space. The plan is the caller's to free, and not allocated
+ * on failure; the settings may be freed either way. `arena` holds the names of files, which
+ * messages use. */
 enum sbp_status sbp_inputs_read(const struct sbp_arguments *arguments, enum sbp_space_kind space,
                                 struct sbp_arena *arena, struct sbp_settings *settings,
                                 struct sbp_plan *plan, struct sbp_diag *diag) SBP_MUST_USE;
 
 void sbp_inputs_free_settings(struct sbp_settings *settings);
 
-/* Hands on a complaint about the cut of a step ("parallel: KEY: ...") or a fix ("fix: LAYER: ...")
- * with what gave it in front: --set and --fix, or, unless NULL, a file. Others as they are. Returns
- * status. */
+/* Fails with a complaint about the cut of a step ("parallel: KEY: ...") or a fix ("fix: LAYER:
+ * ...") and puts its source in front: --set and --fix, or a file unless NULL. Other complaints stay
+ * as they are. Returns status. */
 enum sbp_status sbp_inputs_refuse(const char *file, enum sbp_status status,
                                   const struct sbp_diag *why, struct sbp_diag *diag);
 
-/* The "parallel" object of a strategy file or a plan file, where it has one, and over it what --set
- * says: sets the plan's. A plan file's boxing is the settings' unless --set gives it. E_INPUT. */
+/* Sets the plan's parallel: the "parallel" object of a strategy file or a plan file, where it has
+ * one, changed by --set. The boxing of a plan file becomes the settings' unless --set gives it.
+ * E_INPUT. */
 enum sbp_status sbp_inputs_read_around(struct sbp_plan *plan, struct sbp_settings *settings,
                                        const char *path, struct sbp_diag *diag) SBP_MUST_USE;
-/* LAYER=ROLE:FACTOR,... of every --fix. */
+/* Reads LAYER=ROLE:FACTOR,... of every --fix into an array of the arena. E_INPUT, E_USAGE. */
 enum sbp_status sbp_fixes_parse(const struct sbp_plan *plan, const struct sbp_word_list *words,
                                 struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
                                 struct sbp_diag *diag) SBP_MUST_USE;
-/* All layers of a strategy file or a plan file; every layer that has a choice must be there. */
+/* Reads the layers of a strategy file or a plan file, which must have every layer that has a
+ * choice. */
 enum sbp_status sbp_fixes_read(const struct sbp_plan *plan, const char *path,
                                struct sbp_arena *arena, const struct sbp_fix **fix, int *count,
                                struct sbp_diag *diag) SBP_MUST_USE;

@@ -67,9 +67,9 @@ static void push(struct words *words, const char *word)
     words->word[words->count++] = word;
 }
 
-/* Ranks that share cores must give them up while they wait, and must not be bound to one
- * (Open MPI's options). Open MPI refuses to run as root unless told; quiet, it does not bury a
- * program's own message under banners of its own. */
+/* Words of mpirun (Open MPI's options). Ranks that share cores must yield them while they wait and
+ * must not be bound to one; Open MPI refuses to run as root unless told; quiet, it does not bury a
+ * program's own message under banners. */
 static void push_mpirun(struct words *words, const char *ranks)
 {
     static const char *const OPTIONS[] = {"-q", "--oversubscribe", "--mca", "mpi_yield_when_idle",
@@ -99,7 +99,7 @@ static void print_words(const struct words *words)
 static enum sbp_status become(const struct words *words, struct sbp_diag *diag)
 {
     char *const *arguments;
-    /* execvp does not change the words, it only predates const. */
+    /* execvp does not change the words; its type predates const. */
     memcpy(&arguments, &words->word, sizeof arguments);
     (void)fflush(stdout);
     (void)fflush(stderr);

@@ -1,8 +1,8 @@
-/* Starting the programs that sbplan itself is no part of: they link MPI, BLAS and what else a
- * machine has.
+/* Starts the programs that sbplan is no part of, since they link MPI, BLAS and CUDA. sbplan becomes
+ * the program, under mpirun where ranks are asked for.
  *
- * They are looked for beside this program, in the folder of the build tree that they are built in,
- * and in $PATH, in this order.
+ * A program is looked for beside sbplan, in its folder of the build tree, and in $PATH, in this
+ * order.
  */
 #ifndef SBP_PLANNER_CLI_LAUNCH_H
 #define SBP_PLANNER_CLI_LAUNCH_H
@@ -11,18 +11,18 @@
 
 struct sbp_launch {
     const char *program;      /* "sbplan-run" */
-    const char *build_folder; /* "executor": beside this program's own folder */
-    bool is_everywhere;       /* it is also part of a build that plans only */
+    const char *build_folder; /* "executor": its folder of the build tree */
+    bool is_everywhere;       /* built with -Dplanner_only=true, too */
     int64_t ranks;            /* processes under mpirun; 0: the program alone */
     const struct sbp_arguments *arguments;
-    const char *extra[8]; /* further words, NULL-terminated: what the command decided about */
+    const char *extra[8]; /* further words, NULL-terminated, that */
 };
 
 /* Whether mpirun is in $PATH. */
 bool sbp_launch_has_mpirun(void);
-/* Prints the command on stderr when it is an mpirun line, and becomes it: returns only on failure.
- * Words: operands, what is handed on, --json, extra. E_UNSUPPORTED: the program is nowhere, or this
- * build plans only; E_IO. */
+/* Becomes the program, so that it returns only on failure; prints an mpirun command on stderr
+ * first. Words are operands, forwarded options, --json and extra, in this order. E_UNSUPPORTED: the
+ * program is not found, or this build plans only; E_IO. */
 enum sbp_status sbp_launch(const struct sbp_launch *launch, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

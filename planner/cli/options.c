@@ -176,7 +176,7 @@ static enum sbp_status refuse_value(const struct sbp_command *command,
     return status;
 }
 
-/* Lists and forwarded words have room for every word of the command line. */
+/* Adds a word to a list, which has room for every word of the command line. */
 static void push_word(struct sbp_word_list *list, const char *word)
 {
     list->word[list->count++] = word;
@@ -223,7 +223,7 @@ static const struct sbp_option *find_option(const struct sbp_command *command, c
     return option != NULL && has_option(command, option) ? option : NULL;
 }
 
-/* Of an option without its "=value". */
+/* Length of an option's name without "=value". */
 static size_t name_length(const char *word)
 {
     return strncmp(word, "--", 2) == 0 ? strcspn(word, "=") : strlen(word);
@@ -261,7 +261,7 @@ static enum sbp_status check_operands(const struct sbp_command *command,
     return SBP_OK;
 }
 
-/* As a shell takes it: in quotes where it would read more into it than a word. */
+/* Adds a word in quotes where a shell would read more into it than a word. */
 static void add_quoted(struct sbp_text *text, const char *word)
 {
     static const char PLAIN[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -276,7 +276,7 @@ static void add_quoted(struct sbp_text *text, const char *word)
     sbp_text_add(text, "'");
 }
 
-/* Where it writes and in which form it prints is no part of how a plan was found. */
+/* Whether a plan records an option: not those that say where and how the command prints. */
 static bool is_recorded(const struct sbp_option *option)
 {
     static const char *const left_out[] = {"-o", "--problem", "--json"};
@@ -367,7 +367,7 @@ static bool has_option_named(const struct sbp_command *command, const char *name
     return find_option(command, name, strlen(name)) != NULL;
 }
 
-void sbp_help_print_command(const struct sbp_command *command, FILE *out)
+void sbp_options_print_help(const struct sbp_command *command, FILE *out)
 {
     (void)fprintf(out, "Usage: sbplan %s%s%s [options]\n", command->name,
                   command->operands[0] == '\0' ? "" : " ", command->operands);
@@ -386,15 +386,4 @@ void sbp_help_print_command(const struct sbp_command *command, FILE *out)
         (void)fputc('\n', out);
         sbp_help_wrapped(out, command->notes, 0, 0);
     }
-}
-
-void sbp_help_print(FILE *out)
-{
-    (void)fprintf(out, "Usage: sbplan COMMAND [arguments]\n"
-                       "Plans how to split the training of a model over the devices of a cluster.\n"
-                       "\nCommands:\n");
-    for (const struct sbp_command *command = sbp_commands; command->name != NULL; command++)
-        (void)fprintf(out, "  %-10s %s\n", command->name, command->summary);
-    (void)fprintf(out, "\nsbplan COMMAND --help says more; sbplan --version says which one this "
-                       "is.\n");
 }

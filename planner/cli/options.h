@@ -1,15 +1,14 @@
-/* The command line: one table of commands, one of options, from which both parser and help follow.
+/* The options of the command line: one table, from which both the parser and the help follow.
  *
- * Options are long ("--name value", "--name=value"), but for -o and -n. An option that a command
- * does not have is refused with the nearest that it has; so are values of a list. Sizes take K, M,
- * G (powers of 1024), counts k, M, G or B, T (powers of 1000).
+ * Options are long ("--name value", "--name=value"), except -o and -n. An unknown option or value
+ * is refused with the nearest legal one. Sizes take K, M, G (powers of 1024); counts take k, M, G
+ * or B, T (powers of 1000).
  */
 #ifndef SBP_PLANNER_CLI_OPTIONS_H
 #define SBP_PLANNER_CLI_OPTIONS_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -21,21 +20,21 @@ struct sbp_arguments {
     struct sbp_arena arena; /* owns the arrays */
     const struct sbp_command *command;
     struct sbp_word_list operands;
-    struct sbp_word_list forward; /* options and values for the program that is started, but for
-                                     flags and choices, which the command decides about */
-    const char *record;           /* the command as plans record it: without where it writes */
+    struct sbp_word_list forward; /* options for the program that is started, without the flags and
+                                     choices that the command decides about */
+    const char *record;           /* the command as plans record it, without its output options */
     const atomic_int *stop;       /* set by an interrupt */
 
     bool help, json, runnable;
     const char *output;
-    int space, algorithm, objective; /* algorithm: 0 auto, else place in sbp_solvers + 1 */
+    int space, algorithm, objective; /* algorithm: 0 auto, else index */
     int64_t devices;                 /* 0: all */
     int64_t seed, max_evaluations, restarts, memory_limit_bytes;
     double time_limit_s, tokens;
     const char *strategy, *problem;
     struct sbp_word_list fix, set, sweep, from;
-    struct sbp_word_list row; /* KEY=VALUE of the row of a sweep that is at hand; not an option */
-    int64_t top;              /* plans to show; 0: the best alone */
+    struct sbp_word_list row; /* KEY=VALUE of the current row of a sweep; not an option */
+    int64_t top;              /* plans to show; 0: the best one */
     int64_t global_batch, sequence, vocab_multiple; /* import */
     const char *name;
     int precision;       /* 0: fp32 */
@@ -51,41 +50,18 @@ struct sbp_command {
     const char *notes;   /* for its help; NULL */
     const char *options; /* names, space-separated */
     bool forwards;       /* options are handed on to another program */
-    /* SBP_NO: the answer is no, said already. */
+    /* SBP_NO: the answer is no and was printed. */
     enum sbp_status (*run)(const struct sbp_arguments *arguments, struct sbp_diag *diag);
 };
 
-/* Ended by a NULL name. */
-extern const struct sbp_command sbp_commands[];
-
-/* Reads the words behind the command's name into zeroed arguments with defaults. E_USAGE, E_MEMORY;
- * the arguments may be freed either way. */
+/* Reads the words after the command's name; options that are not given have defaults. E_USAGE,
+ * E_MEMORY; the arguments may be freed either way. */
 enum sbp_status sbp_cli_arguments_read(const struct sbp_command *command, int count, char **words,
                                        struct sbp_arguments *arguments,
                                        struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_cli_arguments_free(struct sbp_arguments *arguments);
 
-void sbp_help_print(FILE *out);
-void sbp_help_print_command(const struct sbp_command *command, FILE *out);
-
-/* The whole program: finds the command, reads its arguments, runs it. Prints to stdout; an error's
- * text is left in diag. */
-enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
-
-/* The commands, one file each. */
-#define SBP_DECLARE_COMMAND(name)                                                                  \
-    enum sbp_status sbp_command_##name(const struct sbp_arguments *arguments,                      \
-                                       struct sbp_diag *diag) SBP_MUST_USE
-SBP_DECLARE_COMMAND(search);
-SBP_DECLARE_COMMAND(explain);
-SBP_DECLARE_COMMAND(compare);
-SBP_DECLARE_COMMAND(price);
-SBP_DECLARE_COMMAND(solve);
-SBP_DECLARE_COMMAND(list);
-SBP_DECLARE_COMMAND(import);
-SBP_DECLARE_COMMAND(run);
-SBP_DECLARE_COMMAND(calibrate);
-#undef SBP_DECLARE_COMMAND
+/* The help of a command: usage, its options, the tables that they refer to, its notes. */
+void sbp_options_print_help(const struct sbp_command *command, FILE *out);
 
 #endif

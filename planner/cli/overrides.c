@@ -1,5 +1,6 @@
-#include "planner/cli/overrides_priv.h"
+#include "planner/cli/overrides.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
@@ -13,7 +14,7 @@
 
 static const char *const SEARCH_KEYS[] = {"boxing", "max_batch_split", "devices", NULL};
 
-/* One word under way. */
+/* The change that a word makes. */
 struct change {
     const char *option, *word;
     char key[KEY_BYTES];
@@ -57,7 +58,7 @@ enum sbp_override_root sbp_override_root(const char *word)
     return begins(key, CLUSTER_PREFIX) ? SBP_OVERRIDE_CLUSTER : SBP_OVERRIDE_MODEL;
 }
 
-/* "--set boxing=ful": what messages name in the place of a file. */
+/* The source of a value in messages, "--set boxing=ful", in the place of a file. */
 static const char *name_word(const struct change *change, char *buffer, size_t size)
 {
     (void)snprintf(buffer, size, "%s %.160s", change->option, change->word);
@@ -88,7 +89,7 @@ static enum sbp_status value_of(const struct change *change, struct cJSON **valu
 
 /* ---- the search's own keys ------------------------------------------------------------------ */
 
-/* Kept until the model is known. */
+/* Keeps a key of struct sbp_parallel until the model is known. */
 static enum sbp_status keep_parallel(const struct change *change, const struct cJSON *value)
 {
     struct cJSON *parallel = change->target->settings->parallel;
@@ -122,14 +123,14 @@ static enum sbp_status set_search_key(const struct change *change, const struct 
 
 /* ---- paths ---------------------------------------------------------------------------------- */
 
-/* A member by name, or an element by its place. */
+/* A segment of a path: a member by name, or an element by index. */
 struct segment {
     char name[64];
     int index; /* -1: a name */
 };
 
-/* Takes the next segment off a path, behind a dot unless it is the first or an element; false where
- * there is none that can be read. */
+/* Takes the next segment off a path; a member follows a dot unless it is the first. Returns false
+ * where none can be read. */
 static bool next_segment(const char **path, bool first, struct segment *segment)
 {
     char digits[16];
@@ -210,8 +211,8 @@ static struct cJSON *child_of(const struct cJSON *parent, const struct segment *
     return cJSON_GetObjectItemCaseSensitive(parent, segment->name);
 }
 
-/* Puts a value, which it takes over, at the end of a path below `parent`. `where` is the way so
- * far, for messages. */
+/* Puts a value, whose ownership it takes, at the end of a path below `parent`. `where` is the path
+ * so far, for messages. */
 static enum sbp_status put(const struct change *change, struct cJSON *parent, const char *where,
                            const struct segment *last, struct cJSON *value)
 {
@@ -265,7 +266,7 @@ static enum sbp_status set_path(const struct change *change, struct cJSON *root,
 
 /* ---- keys without a file -------------------------------------------------------------------- */
 
-/* Where the cluster has a member of that name: "cluster.device.memory_bytes". */
+/* Finds the path of a member of that name in the cluster: "cluster.device.memory_bytes". */
 static bool find_in_cluster(const struct cJSON *node, const char *name, char *path, size_t used)
 {
     int index = 0;
@@ -283,7 +284,8 @@ static bool find_in_cluster(const struct cJSON *node, const char *name, char *pa
     return false;
 }
 
-/* A key that the model does not have may be a slip of the search's, or the cluster's. */
+/* Checks a key without a prefix that the model does not have: it may be a slip of the search's or
+ * the cluster's. */
 static enum sbp_status check_bare_key(const struct change *change)
 {
     char first[KEY_BYTES], path[KEY_BYTES] = "cluster";

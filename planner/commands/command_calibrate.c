@@ -3,10 +3,11 @@
 #include "base/launcher.h"
 #include "base/options.h"
 #include "planner/cli/launch.h"
+#include "planner/commands/commands.h"
 
 #define DEFAULT_RANKS 4
 
-/* The first option given that is one of the list; NULL. */
+/* The first given option that is in the list; NULL: none. */
 static const char *find_among(const struct sbp_word_list *given, const char *const *names)
 {
     for (int i = 0; i < given->count; i++)
@@ -33,7 +34,7 @@ static enum sbp_status measure(const struct sbp_arguments *arguments, struct sbp
                                 .build_folder = "calib",
                                 .arguments = arguments,
                                 .extra = {"--backend", backend, NULL}};
-    if (only_plans(arguments)) { /* without ranks, but those of a launcher are looked at */
+    if (only_plans(arguments)) { /* without ranks, except a launcher's */
         launch.extra[0] = NULL;
         return sbp_launch(&launch, diag);
     }
@@ -71,7 +72,7 @@ static enum sbp_status check_options(const struct sbp_arguments *arguments, bool
     return SBP_OK;
 }
 
-/* "--from a b c": all but the first are operands, and handed on as --from, too. */
+/* Reads "--from a b c": all but the first are operands, and forwarded as --from, too. */
 static enum sbp_status read_logs(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     struct sbp_arguments handed = *arguments;

@@ -6,12 +6,15 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/report/plan_line.h"
+#include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
-#include "planner/space/space_table.h"
+#include "planner/limits.h"
+#include "planner/report/plan_line.h"
 #include "planner/report/price_interval.h"
+#include "planner/space/space_table.h"
 
-/* The baselines first, then the spaces that hold most of them; `zero` is the best of three rows. */
+/* Rows: the baselines first, then the spaces that contain most of them; `zero` is the best of three
+ * searches. */
 static const enum sbp_space_kind ORDER[] = {
     SBP_SPACE_DATA_PARALLEL, SBP_SPACE_ZERO_1,        SBP_SPACE_ZERO_2,      SBP_SPACE_ZERO_3,
     SBP_SPACE_MEGATRON,      SBP_SPACE_MEGATRON_NODE, SBP_SPACE_MEGATRON_3D, SBP_SPACE_GSHARD,
@@ -28,7 +31,7 @@ struct row {
     struct sbp_price_interval trust;
     char line[SBP_PLAN_LINE_BYTES];
     struct sbp_shortage shortage;
-    int plan_of; /* the row whose plan it is: full's may be that of a space that it holds */
+    int plan_of; /* the row that found the plan: for full it may be a space that it contains */
 };
 
 struct comparison {
@@ -58,7 +61,7 @@ static enum sbp_status begin_and_search(struct sbp_search_job *job, struct row *
     return sbp_search_run(&job->plan, &job->request, &row->outcome, &row->why);
 }
 
-/* A space without a legal strategy, or too large for the solver, is a row, not the end. */
+/* Searches a row. A space without a legal strategy, or too large for the solver, is a row, too. */
 static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
                                   struct sbp_diag *diag)
 {
@@ -75,7 +78,7 @@ static enum sbp_status search_row(struct sbp_search_job *job, struct row *row,
     return sbp_search_shortage(&job->plan, &job->request, &row->outcome, &row->shortage, diag);
 }
 
-/* Every space begins with the model and the step that were given. */
+/* Searches a space, from the model and the step that were given. */
 static enum sbp_status compare_space(const struct comparison *comparison, int index,
                                      struct row *row, struct sbp_diag *diag)
 {
@@ -90,8 +93,8 @@ static enum sbp_status compare_space(const struct comparison *comparison, int in
     return status;
 }
 
-/* What the free search proves holds for the spaces that are part of it: each of their plans is a
- * witness. */
+/* Checks the bound of the full space against all rows: their plans are in it, so that none may cost
+ * less. */
 static enum sbp_status check_proof(const struct comparison *comparison, struct sbp_diag *diag)
 {
     const struct row *full = &comparison->row[FULL_ROW];
@@ -104,7 +107,7 @@ static enum sbp_status check_proof(const struct comparison *comparison, struct s
                             "internal error: space full is called infeasible and space %s, which "
                             "is part of it, has a plan; no table is printed",
                             sbp_request_space_name(ORDER[i]));
-        if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + 1e-9))
+        if (full->outcome.lower_bound_s > row->outcome.objective_s * (1 + SBP_INNER_ROUND_OFF))
             return sbp_fail(diag, SBP_E_INTERNAL,
                             "internal error: no plan of space full is said to cost less than "
                             "%.12g s and one of space %s, which is part of it, costs %.12g s; no "
@@ -115,8 +118,8 @@ static enum sbp_status check_proof(const struct comparison *comparison, struct s
     return SBP_OK;
 }
 
-/* Limits of time or memory may keep the free search from a plan that a narrower one finds: then
- * that is full's best, too. */
+/* Takes a narrower space's plan for the full space where limits of time or memory kept the full
+ * search from it. */
 static void take_better_part(struct comparison *comparison)
 {
     struct row *full = &comparison->row[FULL_ROW];
@@ -124,7 +127,8 @@ static void take_better_part(struct comparison *comparison)
     for (int i = 0; i < ROWS; i++) {
         const struct row *row = &comparison->row[i], *before = &comparison->row[best];
         if (row->found && sbp_space_is_part_of_full(ORDER[i]) &&
-            (!before->found || row->outcome.objective_s < before->outcome.objective_s * (1 - 1e-9)))
+            (!before->found ||
+             row->outcome.objective_s < before->outcome.objective_s * (1 - SBP_INNER_ROUND_OFF)))
             best = i;
     }
     if (best == FULL_ROW)
@@ -133,9 +137,10 @@ static void take_better_part(struct comparison *comparison)
     full->found = true;
     full->refused = false;
     full->outcome.objective_s = part->outcome.objective_s;
-    full->outcome.status = part->outcome.objective_s <= full->outcome.lower_bound_s * (1 + 1e-9)
-                               ? SBP_PLAN_OPTIMAL
-                               : SBP_PLAN_FEASIBLE;
+    full->outcome.status =
+        part->outcome.objective_s <= full->outcome.lower_bound_s * (1 + SBP_INNER_ROUND_OFF)
+            ? SBP_PLAN_OPTIMAL
+            : SBP_PLAN_FEASIBLE;
     full->parallel = part->parallel;
     full->summary = part->summary;
     full->trust = part->trust;
@@ -143,7 +148,7 @@ static void take_better_part(struct comparison *comparison)
     full->plan_of = best;
 }
 
-/* How many times as long the row takes as the free search's plan; 0 where one of them has none. */
+/* Step time of a row over that of the full space; 0 where one of them has no plan. */
 static double gain(const struct comparison *comparison, int index)
 {
     const struct row *row = &comparison->row[index], *full = &comparison->row[FULL_ROW];
@@ -202,7 +207,7 @@ static void print_row(struct sbp_table *table, const struct comparison *comparis
     sbp_table_cell(table, "%s", row->line);
 }
 
-/* Whether two reasons say the same of two spaces. */
+/* Whether two spaces were refused for the same reason. */
 static bool same_reason(const struct comparison *comparison, int a, int b)
 {
     const char *left = comparison->row[a].why.text, *right = comparison->row[b].why.text;
@@ -219,7 +224,8 @@ static bool same_reason(const struct comparison *comparison, int a, int b)
     return *left == *right;
 }
 
-/* Too long for a cell; once for all spaces with the same reason. */
+/* Prints reasons below the table, since they are too long for a cell; once for all spaces with the
+ * same one. */
 static enum sbp_status print_refusals(const struct comparison *comparison)
 {
     bool said[ROWS] = {false};
@@ -273,7 +279,7 @@ static enum sbp_status print_table(const struct comparison *comparison)
     return status;
 }
 
-/* What the interval is, and which rows should not be trusted. */
+/* Prints what the interval means, and which rows should not be trusted. */
 static enum sbp_status print_trust(const struct comparison *comparison)
 {
     if (!has_intervals(comparison))

@@ -6,10 +6,10 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/cli/options.h"
-#include "planner/report/report.h"
+#include "planner/commands/commands.h"
 #include "planner/plan/roles.h"
 #include "planner/report/price_interval.h"
+#include "planner/report/report.h"
 
 #define DIST_BYTES 96
 
@@ -124,7 +124,7 @@ static const char *group_text(const struct sbp_plan *plan, const struct sbp_inst
     return text;
 }
 
-/* "3, 4": which of the mesh's axes, counted from 0; paths cut collectives by them. */
+/* The axes of a collective, "3, 4", counted from 0: paths cut collectives by axes. */
 static const char *axes_text(sbp_axes axes, char text[GROUP_BYTES])
 {
     int used = 0;
@@ -185,7 +185,7 @@ static const char *flops_text(double flops, char text[FLOPS_BYTES])
     return text;
 }
 
-/* Of repeats, which may lie on several stages, what each keeps. */
+/* Prints what each repeat of a layer keeps for backward; repeats may lie on several stages. */
 static enum sbp_status print_kept(const struct sbp_report *report, int op)
 {
     const int repeats = report->plan->cut.graph.op[op].repeats;
@@ -234,7 +234,7 @@ static enum sbp_status print_tables(const struct sbp_report *report)
     return sbp_report_print_stages(report, stdout);
 }
 
-/* A plan that was searched under another limit than the cluster's is held to that. */
+/* Options of the report: a plan that was searched under a limit of its own is held to that. */
 static struct sbp_report_options options_of(const struct sbp_plan *plan)
 {
     const struct cJSON *limit =

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/json/json_write.h"
-#include "planner/cli/options.h"
+#include "planner/commands/commands.h"
 #include "planner/import/hf.h"
 
 static enum sbp_status check_words(const struct sbp_arguments *arguments, struct sbp_diag *diag)

@@ -5,10 +5,11 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/plan/summary.h"
 #include "planner/cli/inputs.h"
+#include "planner/commands/commands.h"
+#include "planner/plan/summary.h"
 
-/* One listed file; what cannot be read is listed with the reason. */
+/* A listed file; one that cannot be read is listed with the reason. */
 struct entry {
     const char *name, *path;
     bool readable;

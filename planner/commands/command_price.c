@@ -1,18 +1,19 @@
+#include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 
 #define NO_LIMIT (INT64_C(1) << 60)
 
-/* The strategy is fixed, only where outputs rest is searched. What does not fit is priced as well:
- * the report says so. */
+/* Prices a strategy: only where outputs rest is searched. A plan that does not fit is priced as
+ * well, and the report says so. */
 static enum sbp_status price(struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_arguments *arguments = job->arguments;
     SBP_TRY(sbp_inputs_read_around(&job->plan, &job->settings, arguments->strategy, diag));
     job->request = sbp_search_request(arguments, &job->settings);
-    /* The paper's rule for boxing knows its own space alone. */
+    /* Boxing by the paper's rule exists in the AutoDDL space alone. */
     job->request.space =
         job->settings.boxing == SBP_BOXING_PAPER ? SBP_SPACE_AUTODDL : SBP_SPACE_FULL;
-    job->request.given = ~0u; /* nothing around the strategy is searched */
+    job->request.given = ~0u; /* the cut of the step is not searched */
     job->request.memory_limit_bytes = NO_LIMIT;
     job->may_be_too_large = true;
     SBP_TRY(sbp_fixes_read(&job->plan, arguments->strategy, &job->arena, &job->request.fix,

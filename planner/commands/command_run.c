@@ -1,9 +1,10 @@
 #include "base/launcher.h"
 #include "costmodel/program/runnable.h"
 #include "planner/cli/launch.h"
+#include "planner/commands/commands.h"
 #include "planner/plan/plan.h"
 
-/* A plan that is wrong is refused here, once, and not by every rank. */
+/* Counts the ranks; refuses a wrong plan here once instead of on every rank. */
 static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_diag *diag)
 {
     struct sbp_plan plan;
@@ -15,7 +16,7 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
     return status;
 }
 
-/* Without a backend sbplan-run takes mpi when a launcher started it, else threads. */
+/* Chooses the backend as sbplan-run does: mpi under a launcher, else threads. */
 static void choose(const struct sbp_arguments *arguments, struct sbp_launch *launch)
 {
     int count = 0;

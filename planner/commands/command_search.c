@@ -1,7 +1,8 @@
+#include "planner/commands/commands.h"
 #include "planner/commands/search_top_priv.h"
 #include "planner/commands/sweep_priv.h"
 
-/* The search as a problem that `solve`, and other solvers, read. */
+/* Writes the search as a problem for `solve` and other solvers. */
 static enum sbp_status write_problem(const struct sbp_search_job *job, struct sbp_diag *diag)
 {
     const struct sbp_solve_request request = {.asked = job->request};
@@ -25,7 +26,7 @@ static enum sbp_status search(struct sbp_search_job *job, struct sbp_diag *diag)
     const int most = job->arguments->top > 1 ? (int)job->arguments->top : 1;
     struct sbp_diag why = {{0}};
     const enum sbp_status status =
-        sbp_search_run_top(&job->plan, &job->request, most, &job->ranking, &job->outcome, &why);
+        sbp_search_run_top(&job->plan, &job->request, most, &job->pool, &job->outcome, &why);
     return status == SBP_OK ? sbp_search_answer(job, diag)
                             : sbp_inputs_refuse(NULL, status, &why, diag);
 }

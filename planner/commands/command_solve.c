@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
-#include "planner/cli/options.h"
+#include "planner/commands/commands.h"
 #include "planner/problem/solver.h"
 
 struct answer {

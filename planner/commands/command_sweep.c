@@ -6,13 +6,14 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/plan/plan_diff.h"
-#include "planner/report/plan_line.h"
+#include "planner/commands/commands.h"
 #include "planner/commands/search_session_priv.h"
 #include "planner/commands/sweep_priv.h"
+#include "planner/plan/plan_diff.h"
+#include "planner/report/plan_line.h"
 #include "planner/report/price_interval.h"
 
-/* What a row of the table shows. */
+/* A row of the table. */
 struct row {
     struct sbp_arguments arguments; /* the command's, with the row's values */
     bool searched, refused, found;
@@ -30,21 +31,21 @@ struct table {
     struct sbp_arena arena;
     struct sbp_sweep sweep;
     struct row *row;            /* (row_count) */
-    struct sbp_search_job last; /* of the last row that has a plan; arguments NULL: none yet */
+    struct sbp_search_job last; /* the last row with a plan; arguments NULL: none yet */
     int found, searched;
 };
 
 /* ---- searching ------------------------------------------------------------------------------ */
 
-/* "--sweep layers=4 --sweep zero=1": which row a message is about. */
+/* Fails with the row in front of a message: "--sweep layers=4 --sweep zero=1". */
 static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
                                   const struct sbp_diag *why, struct sbp_diag *diag)
 {
     const char *told = why->text;
     struct sbp_text text = {0};
-    if (strncmp(told, "--set", strlen("--set")) == 0) /* what a row gives is read like it */
+    if (strncmp(told, "--set", strlen("--set")) == 0) /* a row is read as --set is */
         told = strstr(told, ": ") == NULL ? told : strstr(told, ": ") + strlen(": ");
-    if (strncmp(told, "--sweep ", strlen("--sweep ")) == 0) /* it says so itself */
+    if (strncmp(told, "--sweep ", strlen("--sweep ")) == 0) /* the message names the row */
         return sbp_fail(diag, status, "%s", told);
     for (int i = 0; i < row->arguments.row.count; i++)
         sbp_text_add(&text, "%s--sweep %s", i > 0 ? " " : "", row->arguments.row.word[i]);
@@ -53,7 +54,7 @@ static enum sbp_status refuse_row(const struct row *row, enum sbp_status status,
     return status;
 }
 
-/* A value that is wrong is refused before hours of searching. */
+/* Checks the inputs of all rows before the first search. */
 static enum sbp_status check_rows(const struct table *table, struct sbp_diag *diag)
 {
     for (int i = 0; i < table->sweep.row_count; i++) {
@@ -85,7 +86,7 @@ static enum sbp_status describe(struct table *table, struct sbp_search_job *job,
     return status;
 }
 
-/* A row without a legal strategy is a row. */
+/* Searches a row; one without a legal strategy is a row, too. */
 static enum sbp_status search_row(struct table *table, struct sbp_search_job *job, struct row *row,
                                   struct sbp_diag *diag)
 {
@@ -118,7 +119,7 @@ static enum sbp_status search_rows(struct table *table, struct sbp_diag *diag)
         row->searched = true;
         table->searched++;
         table->found += row->found;
-        if (row->found) { /* kept for the next row to be compared with */
+        if (row->found) { /* the next row is compared with it */
             const struct sbp_search_job before = table->last;
             table->last = job;
             job = before;
@@ -181,7 +182,7 @@ static void print_row(struct sbp_table *out, const struct table *table, int inde
     sbp_table_cell(out, "%s", change_of(table, index));
 }
 
-/* Too long for a cell; alike ones once. */
+/* Prints reasons below the table, since they are too long for a cell; like ones once. */
 static enum sbp_status print_refusals(const struct table *table)
 {
     for (int i = 0; i < table->sweep.row_count; i++) {
@@ -198,7 +199,7 @@ static enum sbp_status print_refusals(const struct table *table)
     return SBP_OK;
 }
 
-/* What a star is, and the longest doubt of the rows that have one. */
+/* Prints what a star means, and the longest doubt of the rows that have one. */
 static enum sbp_status print_stars(const struct table *table)
 {
     bool is_told = false;
@@ -307,7 +308,8 @@ static enum sbp_status print_json(const struct table *table, struct sbp_diag *di
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* One table, and no plan files: a plan is searched for by itself, with --set. */
+/* Checks the options: a sweep prints one table and writes no plan; --set searches for a single one.
+ */
 static enum sbp_status check_options(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     const char *other = arguments->output != NULL    ? "-o"

@@ -1,16 +1,17 @@
-/* The table of commands, and the way from argv to one of them. */
+#include "planner/commands/commands.h"
+
 #include <limits.h>
 #include <string.h>
 
 #include "base/text.h"
-#include "planner/cli/options.h"
 
 #define MODEL_OPTIONS  "--devices --set "
 #define SOLVER_OPTIONS "--algorithm --seed --time-limit --max-evaluations --restarts "
 
 #define NAMES_NOTE "MODEL and CLUSTER are files or names that `sbplan list` shows. "
 
-const struct sbp_command sbp_commands[] = {
+/* Ended by a NULL name. */
+static const struct sbp_command commands[] = {
     {.name = "search",
      .operands = "MODEL CLUSTER",
      .least_operands = 2,
@@ -109,7 +110,7 @@ const struct sbp_command sbp_commands[] = {
 
 static const struct sbp_command *find_command(const char *name)
 {
-    for (const struct sbp_command *command = sbp_commands; command->name != NULL; command++)
+    for (const struct sbp_command *command = commands; command->name != NULL; command++)
         if (strcmp(command->name, name) == 0)
             return command;
     return NULL;
@@ -119,8 +120,8 @@ static enum sbp_status refuse_command(const char *word, struct sbp_diag *diag)
 {
     static const char *const later[] = {"report", "export", "validate"};
     const char *names[32] = {0};
-    for (int i = 0; sbp_commands[i].name != NULL; i++)
-        names[i] = sbp_commands[i].name;
+    for (int i = 0; commands[i].name != NULL; i++)
+        names[i] = commands[i].name;
     for (size_t i = 0; i < sizeof later / sizeof *later; i++)
         if (strcmp(word, later[i]) == 0)
             return sbp_fail(diag, SBP_E_USAGE, "sbplan: %s is not in this version", word);
@@ -139,11 +140,21 @@ static enum sbp_status run_command(const struct sbp_command *command, int count,
     enum sbp_status status = sbp_cli_arguments_read(command, count, words, &arguments, diag);
     arguments.stop = stop;
     if (status == SBP_OK && arguments.help)
-        sbp_help_print_command(command, stdout);
+        sbp_options_print_help(command, stdout);
     else if (status == SBP_OK)
         status = command->run(&arguments, diag);
     sbp_cli_arguments_free(&arguments);
     return status;
+}
+
+static void print_help(void)
+{
+    (void)printf("Usage: sbplan COMMAND [arguments]\n"
+                 "Plans how to split the training of a model over the devices of a cluster.\n"
+                 "\nCommands:\n");
+    for (const struct sbp_command *command = commands; command->name != NULL; command++)
+        (void)printf("  %-10s %s\n", command->name, command->summary);
+    (void)printf("\nsbplan COMMAND --help says more; sbplan --version says which one this is.\n");
 }
 
 enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
@@ -153,7 +164,7 @@ enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
         return sbp_fail(diag, SBP_E_USAGE, "sbplan: no command given, see sbplan --help");
     const char *word = argv[1];
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
-        sbp_help_print(stdout);
+        print_help();
         return SBP_OK;
     }
     if (strcmp(word, "--version") == 0) {

@@ -1,4 +1,5 @@
-/* What the commands search and price print: the plan that was found, or why there is none. */
+/* The answers of the commands search and price: the plan that was found, or the reason why there is
+ * none. */
 #include <stddef.h>
 #include <string.h>
 
@@ -7,8 +8,8 @@
 #include "base/json/json_write.h"
 #include "base/text.h"
 #include "planner/commands/search_top_priv.h"
-#include "planner/space/space_table.h"
 #include "planner/report/price_interval.h"
+#include "planner/space/space_table.h"
 
 static struct sbp_report_options report_options(const struct sbp_search_job *job)
 {
@@ -31,7 +32,7 @@ static enum sbp_status print_search(const struct sbp_search_job *job)
     PRINT("search     space %s, ", sbp_request_space_name(job->request.space));
     if (outcome->space_size_log10 > 0)
         PRINT("10^%.1f strategies, ", outcome->space_size_log10);
-    else if (outcome->evaluations > 0) /* else nobody counted */
+    else if (outcome->evaluations > 0) /* 0: not counted */
         PRINT("1 strategy, ");
     PRINT("%s boxing; ", sbp_boxing_name(job->request.boxing));
     if (outcome->algorithm != NULL)
@@ -68,7 +69,7 @@ static enum sbp_status print_top(const struct sbp_search_job *job, const struct 
     return sbp_search_top_print(all);
 }
 
-/* Whether the search went through all values of a key anyway. */
+/* Whether the search tried all values of a key. */
 static bool was_searched(const struct sbp_search_job *job, const char *key)
 {
     const struct sbp_outer *outer = &sbp_space_rule(job->request.space)->outer;
@@ -106,7 +107,7 @@ enum sbp_status sbp_search_advise(const struct sbp_search_job *job)
     return SBP_OK;
 }
 
-/* What ended a search before it found anything. */
+/* The reason why a search ended before it found anything. */
 static const char *stop_reason(const struct sbp_search_job *job)
 {
     const struct sbp_arguments *arguments = job->arguments;
@@ -117,7 +118,7 @@ static const char *stop_reason(const struct sbp_search_job *job)
     return "a longer --time-limit may help";
 }
 
-/* The least memory, which is a plan's where parts are known, else the model's. */
+/* Prints the least memory: a plan's where its parts are known, else the model's. */
 static enum sbp_status print_needed(const struct sbp_shortage *shortage)
 {
     char needed[32], least[32];

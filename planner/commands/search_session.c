@@ -9,10 +9,10 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/text.h"
-#include "planner/verify/verify.h"
 #include "planner/space/space_table.h"
+#include "planner/verify/verify.h"
 
-/* Places in sbp_parallel_keys of what --set gives. */
+/* The keys that --set gives, as bits by their index in sbp_parallel_keys. */
 static unsigned given_keys(const struct cJSON *parallel)
 {
     const char *const *keys = sbp_parallel_keys();
@@ -43,7 +43,7 @@ struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
     };
 }
 
-/* A search has rounds: the time is counted from its start, not from the round's. */
+/* Shows progress; the time counts from the start of the search, not of the round. */
 static void show_progress(void *context, int64_t evaluations, double best, double round_s)
 {
     const struct sbp_progress *progress = context;
@@ -55,7 +55,7 @@ static void show_progress(void *context, int64_t evaluations, double best, doubl
                       sbp_clock_s() - progress->start_s);
 }
 
-/* Makes a plan that a search found the plan. */
+/* Makes a plan of the pool the plan. */
 static enum sbp_status take(struct sbp_plan *plan, const struct sbp_pool_plan *found,
                             struct sbp_diag *diag)
 {
@@ -67,12 +67,12 @@ static enum sbp_status take(struct sbp_plan *plan, const struct sbp_pool_plan *f
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
-    struct sbp_pool ranking;
-    return sbp_search_run_top(plan, request, 1, &ranking, outcome, diag);
+    struct sbp_pool pool;
+    return sbp_search_run_top(plan, request, 1, &pool, outcome, diag);
 }
 
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_pool *ranking, struct sbp_outcome *outcome,
+                                   int most, struct sbp_pool *pool, struct sbp_outcome *outcome,
                                    struct sbp_diag *diag)
 {
     struct sbp_progress progress;
@@ -81,9 +81,9 @@ enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_reque
     watched.solver_options.progress_context = &progress;
     sbp_progress_start(&progress);
     const enum sbp_status status =
-        sbp_outer_search(plan, &watched, most, &plan->arena, ranking, outcome, diag);
+        sbp_outer_search(plan, &watched, most, &plan->arena, pool, outcome, diag);
     sbp_progress_end(&progress);
-    return status == SBP_OK && ranking->count > 0 ? take(plan, &ranking->plan[0], diag) : status;
+    return status == SBP_OK && pool->count > 0 ? take(plan, &pool->plan[0], diag) : status;
 }
 
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome)
@@ -150,7 +150,7 @@ enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_step *s
 
 /* --- jobs --- */
 
-/* What a space says of the model or the cluster, with their files in front. */
+/* Fails with a space's complaint about the model or the cluster, with its file in front. */
 static enum sbp_status refuse_space(const struct sbp_arguments *arguments, enum sbp_status status,
                                     const struct sbp_diag *why, struct sbp_diag *diag)
 {
@@ -175,7 +175,7 @@ enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag 
                            &job->request.fix_count, diag);
 }
 
-/* What is priced by hand need not fit. */
+/* A plan that is priced by hand may be too large. */
 enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
                                      const struct sbp_report *report, struct sbp_diag *diag)
 {
@@ -198,7 +198,7 @@ void sbp_search_job_free(struct sbp_search_job *job)
 
 #define GAP_BYTES 32
 
-/* "1.2 %": how far the objective is above a positive lower bound. */
+/* The gap, "1.2 %", of the objective above a positive lower bound. */
 static const char *gap_of(const struct sbp_outcome *outcome, char *buffer)
 {
     const double percent = 100 * (outcome->objective_s / outcome->lower_bound_s - 1);
@@ -248,10 +248,10 @@ enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_requ
         .least_bytes = outcome->stopped ? 0 : ceil(outcome->least_bytes),
         .limit_bytes = (double)sbp_request_limit_bytes(request, &plan->workload.cluster)};
     if (shortage->needed_bytes <= shortage->limit_bytes)
-        shortage->needed_bytes = 0; /* time was short, not memory */
-    if (shortage->needed_bytes == 0 || outcome->leanest == NULL)
+        shortage->needed_bytes = 0; /* time was short */
+    if (shortage->needed_bytes == 0 || outcome->least_memory == NULL)
         return SBP_OK;
-    SBP_TRY(take(plan, outcome->leanest, diag));
+    SBP_TRY(take(plan, outcome->least_memory, diag));
     SBP_TRY(sbp_report_make(plan, &report, diag));
     (void)sbp_report_memory_parts(&report.summary, shortage->parts);
     (void)snprintf(shortage->largest, sizeof shortage->largest, "%s",

@@ -1,53 +1,55 @@
-/* A search as the commands run it: options to request, progress, what is recorded of it.
+/* One search of a command: from the command line to a request, the search with its progress line,
+ * and from the outcome to plan files, verdicts and reasons.
  */
 #ifndef SBP_PLANNER_COMMANDS_SEARCH_SESSION_PRIV_H
 #define SBP_PLANNER_COMMANDS_SEARCH_SESSION_PRIV_H
 
-#include "planner/outer/branch_and_bound.h"
 #include "planner/cli/inputs.h"
+#include "planner/outer/branch_and_bound.h"
 #include "planner/report/report.h"
 
-/* The request of a command line; fixes are the caller's to add. */
+/* The request of a command line; the caller adds the fixes. */
 struct sbp_request sbp_search_request(const struct sbp_arguments *arguments,
                                       const struct sbp_settings *settings);
 
-/* sbp_outer_search with a progress line; the plan is the best one then. The other ranks the `most`
- * best plans. */
+/* Run sbp_outer_search with a progress line and make the best plan the plan. The second one ranks
+ * the `most` best plans. */
 enum sbp_status sbp_search_run(struct sbp_plan *plan, const struct sbp_request *request,
                                struct sbp_outcome *outcome, struct sbp_diag *diag) SBP_MUST_USE;
 enum sbp_status sbp_search_run_top(struct sbp_plan *plan, const struct sbp_request *request,
-                                   int most, struct sbp_pool *ranking, struct sbp_outcome *outcome,
+                                   int most, struct sbp_pool *pool, struct sbp_outcome *outcome,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 /* Whether the outcome left a strategy in the plan. */
 bool sbp_search_outcome_has_plan(const struct sbp_outcome *outcome);
 
-/* Members space, objective, algorithm, seed, status, lower bound, ...: what a plan keeps of its
- * search. */
+/* Puts the record of the search that a plan keeps: space, objective, algorithm, seed, status, lower
+ * bound, ... */
 void sbp_search_put(struct cJSON *json, const struct sbp_arguments *arguments,
                     const struct sbp_request *request, const struct sbp_outcome *outcome,
                     bool *failed);
-/* The plan with how it was found, for a file; rank 0: it is the only one. The caller deletes it. */
+/* Makes the JSON of a plan file, with the record of its search; rank 0: it is the only plan. The
+ * caller deletes it. */
 enum sbp_status sbp_search_json(struct sbp_plan *plan, const struct sbp_step *step,
                                 const struct sbp_arguments *arguments,
                                 const struct sbp_request *request,
                                 const struct sbp_outcome *outcome, int rank, struct cJSON **json,
                                 struct sbp_diag *diag) SBP_MUST_USE;
-/* Writes it where -o says; nothing without -o. */
+/* Writes the plan where -o says; nothing without -o. */
 enum sbp_status sbp_search_write(struct sbp_plan *plan, const struct sbp_step *step,
                                  const struct sbp_arguments *arguments,
                                  const struct sbp_request *request,
                                  const struct sbp_outcome *outcome,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 
-/* "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped before ..."; the buffer
- * holds SBP_VERDICT_BYTES; returns it. */
+/* The verdict in words: "optimal", "feasible, at most 1.2 % above the bound 3.4 ms", "stopped
+ * before ...". Returns buffer (SBP_VERDICT_BYTES). */
 #define SBP_VERDICT_BYTES 128
 const char *sbp_search_outcome_verdict(const struct sbp_outcome *outcome, char *buffer);
-/* The same for a cell of a table: "optimal", "gap 1.2 %", "feasible", "infeasible", "none found".
- */
+/* The verdict for a cell of a table: "optimal", "gap 1.2 %", "feasible", "infeasible", "none
+ * found". */
 const char *sbp_search_outcome_word(const struct sbp_outcome *outcome, char *buffer);
 
-/* One search from the command line on; zeroed but for the arguments at first. */
+/* One search. Zeroed but for the arguments before sbp_search_job_open. */
 struct sbp_search_job {
     const struct sbp_arguments *arguments;
     struct sbp_arena arena;
@@ -55,14 +57,15 @@ struct sbp_search_job {
     struct sbp_plan plan;
     struct sbp_request request;
     struct sbp_outcome outcome;
-    struct sbp_pool ranking; /* with --top */
-    bool may_be_too_large;   /* a plan need not fit in memory */
+    struct sbp_pool pool;  /* with --top */
+    bool may_be_too_large; /* a plan need not fit in memory */
 };
-/* Reads what the arguments name, sets the request and the fixes, and what the space fixes of a
- * step. The job may be freed either way. */
+/* Reads the inputs that the arguments name; sets the request, the fixes and what the space fixes of
+ * a step. The job may be freed either way. */
 enum sbp_status sbp_search_job_open(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_job_free(struct sbp_search_job *job);
-/* The second opinion on the job's plan (planner/verify/verify.h): no plan leaves without. */
+/* Asks for the second opinion on the job's plan (planner/verify/verify.h); no plan leaves without.
+ */
 enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
                                      const struct sbp_report *report,
                                      struct sbp_diag *diag) SBP_MUST_USE;
@@ -70,15 +73,17 @@ enum sbp_status sbp_search_job_check(const struct sbp_search_job *job,
  * reason printed, where there is none. */
 enum sbp_status sbp_search_answer(struct sbp_search_job *job, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* One line, where no plan fits: what of a step is not yet cut as far as it can be. */
+/* Prints one line, where no plan fits: which keys may still be given so that less memory is needed.
+ */
 enum sbp_status sbp_search_advise(const struct sbp_search_job *job) SBP_MUST_USE;
 
-/* Why there is no plan, and which memory a device would have to have: that of outcome->leanest. The
- * plan is left with it. needed_bytes is 0 when memory is not what lacks; parts is "" where no plan
- * was seen and needed_bytes is the model's. E_MEMORY and what plans fail with. */
+/* The shortage that leaves no plan: the memory that a device would have to have, by
+ * outcome->least_memory, which becomes the plan. needed_bytes is 0 where memory is not what is
+ * short; parts is "" where no plan was seen, so that needed_bytes is the model's. E_MEMORY and what
+ * plans fail with. */
 struct sbp_shortage {
     double needed_bytes, limit_bytes;
-    double least_bytes; /* none needs less; 0: not known */
+    double least_bytes; /* no plan needs less; 0: not known */
     char parts[SBP_PARTS_BYTES], largest[32];
 };
 enum sbp_status sbp_search_shortage(struct sbp_plan *plan, const struct sbp_request *request,

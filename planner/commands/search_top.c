@@ -12,9 +12,10 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "planner/verify/verify.h"
+#include "planner/limits.h"
 #include "planner/plan/plan_diff.h"
 #include "planner/report/plan_line.h"
+#include "planner/verify/verify.h"
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -24,7 +25,7 @@ static bool is_heuristic(const char *solver)
            strcmp(solver, "metropolis-hastings") == 0;
 }
 
-/* "plan.json", "plan-2.json": the rank stands before the extension. */
+/* The name of a plan's file, "plan.json", "plan-2.json": the rank stands before the extension. */
 static void name_file(const char *output, int rank, struct sbp_text *file)
 {
     const char *name = sbp_file_name(output);
@@ -36,7 +37,7 @@ static void name_file(const char *output, int rank, struct sbp_text *file)
         sbp_text_add(file, "%.*s-%d%s", (int)stem, output, rank, output + stem);
 }
 
-/* Plans beside the first: it was looked at as an option's value. */
+/* Checks that files beside the first can be written; that one was checked as an option's value. */
 static enum sbp_status check_files(const struct sbp_arguments *arguments, struct sbp_diag *diag)
 {
     enum sbp_status status = SBP_OK;
@@ -89,7 +90,7 @@ static enum sbp_status write_text(struct sbp_search_job *job, struct sbp_alterna
     return failed ? sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", output) : SBP_OK;
 }
 
-/* The strategy's arrays stay the search's. */
+/* Opens a plan of the pool; its strategy's arrays stay the search's. */
 static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_pool_plan *ranked,
                                  struct sbp_alternative *plan, struct sbp_diag *diag)
 {
@@ -106,8 +107,9 @@ static enum sbp_status open_plan(struct sbp_search_job *job, const struct sbp_po
     const double bound_s = job->outcome.lower_bound_s;
     plan->outcome = job->outcome;
     plan->outcome.objective_s = ranked->objective_s;
-    plan->outcome.status =
-        ranked->objective_s <= bound_s * (1 + 1e-9) ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    plan->outcome.status = ranked->objective_s <= bound_s * (1 + SBP_INNER_ROUND_OFF)
+                               ? SBP_PLAN_OPTIMAL
+                               : SBP_PLAN_FEASIBLE;
     SBP_TRY(sbp_report_make(&plan->plan, &plan->report, diag));
     const struct sbp_claim claim = {.plan = &plan->plan,
                                     .step = &plan->report.step,
@@ -120,12 +122,12 @@ enum sbp_status sbp_search_top_open(struct sbp_search_job *job, struct sbp_searc
                                     struct sbp_diag *diag)
 {
     *all = (struct sbp_search_top){.job = job};
-    all->plan = SBP_NEW(&job->arena, struct sbp_alternative, job->ranking.count);
+    all->plan = SBP_NEW(&job->arena, struct sbp_alternative, job->pool.count);
     if (all->plan == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    for (int i = 0; i < job->ranking.count; i++) {
+    for (int i = 0; i < job->pool.count; i++) {
         all->count++;
-        SBP_TRY(open_plan(job, &job->ranking.plan[i], &all->plan[i], diag));
+        SBP_TRY(open_plan(job, &job->pool.plan[i], &all->plan[i], diag));
         SBP_TRY(write_text(job, &all->plan[i], i + 1, diag));
     }
     return SBP_OK;
@@ -151,7 +153,7 @@ enum sbp_status sbp_search_top_write(const struct sbp_search_top *all, struct sb
     return SBP_OK;
 }
 
-/* What differs from the best; "" of the best. */
+/* The difference from the best plan; "" for the best. */
 static const char *change_of(const struct sbp_search_top *all, int index, char *buffer)
 {
     return sbp_plan_change(&all->plan[0].plan, &all->plan[index].plan, buffer);
@@ -204,27 +206,26 @@ static enum sbp_status print_table(const struct sbp_search_top *all)
     return status;
 }
 
-/* How good the list is. */
+/* Prints how much of the list is proved. */
 static enum sbp_status print_proof(const struct sbp_search_top *all)
 {
-    const struct sbp_pool *ranking = &all->job->ranking;
-    const double last_s = ranking->plan[ranking->count - 1].objective_s;
-    const bool all_proved = ranking->proved == ranking->count;
+    const struct sbp_pool *pool = &all->job->pool;
+    const double last_s = pool->plan[pool->count - 1].objective_s;
+    const bool all_proved = pool->proved == pool->count;
     char rest[32], first[48] = "none is proved: nothing";
-    if (all_proved && ranking->count == ranking->most)
+    if (all_proved && pool->count == pool->most)
         PRINT("\nproved: no other plan costs less\n");
-    else if (all_proved && isinf(ranking->rest_s))
+    else if (all_proved && isinf(pool->rest_s))
         PRINT("\nproved: there are no more\n");
-    else if (!(ranking->rest_s > 0))
+    else if (!(pool->rest_s > 0))
         PRINT("\nthe best that were found, none is proved\n");
     else {
-        if (ranking->proved > 0)
+        if (pool->proved > 0)
             (void)snprintf(first, sizeof first, "the first %d are proved, nothing else",
-                           ranking->proved);
+                           pool->proved);
         PRINT("\nthe best that were found, %s costs less than %s, %.3g %% below the last\n",
-              ranking->proved == 1 ? "the first is proved, nothing else" : first,
-              sbp_report_seconds(ranking->rest_s, rest),
-              100 * fmax(0, 1 - ranking->rest_s / last_s));
+              pool->proved == 1 ? "the first is proved, nothing else" : first,
+              sbp_report_seconds(pool->rest_s, rest), 100 * fmax(0, 1 - pool->rest_s / last_s));
     }
     return SBP_OK;
 }
@@ -247,7 +248,7 @@ static void put_plan(struct cJSON *plans, const struct sbp_search_top *all, int 
     char line[SBP_PLAN_LINE_BYTES], change[SBP_PLAN_CHANGE_BYTES];
     struct cJSON *item = sbp_json_push_object(plans, failed);
     sbp_json_put_number(item, "rank", index + 1, failed);
-    sbp_json_put_bool(item, "proved", index < all->job->ranking.proved, failed);
+    sbp_json_put_bool(item, "proved", index < all->job->pool.proved, failed);
     sbp_json_put_number(item, "objective_s", plan->outcome.objective_s, failed);
     sbp_json_put_text(item, "plan", sbp_plan_line(&plan->plan, all->job->request.space, line),
                       failed);
@@ -262,12 +263,12 @@ static void put_plan(struct cJSON *plans, const struct sbp_search_top *all, int 
 
 void sbp_search_top_put(struct cJSON *json, const struct sbp_search_top *all, bool *failed)
 {
-    const struct sbp_pool *ranking = &all->job->ranking;
+    const struct sbp_pool *pool = &all->job->pool;
     struct cJSON *top = sbp_json_put_object(json, "top", failed);
-    sbp_json_put_number(top, "asked", ranking->most, failed);
-    sbp_json_put_number(top, "found", ranking->count, failed);
-    sbp_json_put_number(top, "proved", ranking->proved, failed);
-    sbp_json_put_number(top, "rest_s", ranking->rest_s, failed);
+    sbp_json_put_number(top, "asked", pool->most, failed);
+    sbp_json_put_number(top, "found", pool->count, failed);
+    sbp_json_put_number(top, "proved", pool->proved, failed);
+    sbp_json_put_number(top, "rest_s", pool->rest_s, failed);
     struct cJSON *plans = sbp_json_put_array(top, "plans", failed);
     for (int i = 0; i < all->count && !*failed; i++)
         put_plan(plans, all, i, failed);

@@ -8,13 +8,13 @@
 #include "base/text.h"
 #include "planner/commands/search_session_priv.h"
 
-/* One of the plans, best first, on its own copy of model and cluster. Must not be moved. */
+/* One of the plans, best first, with its own copy of model and cluster. Must not be moved. */
 struct sbp_alternative {
     struct sbp_plan plan;
     struct sbp_outcome outcome; /* optimal where it costs no more than the search's bound */
     struct sbp_report report;
-    struct sbp_text file; /* -o's name for it; empty without -o */
-    struct sbp_text text; /* that is written there */
+    struct sbp_text file; /* name of its file; empty */
+    struct sbp_text text; /* content of its file */
 };
 
 struct sbp_search_top {
@@ -23,21 +23,22 @@ struct sbp_search_top {
     struct sbp_alternative *plan;
 };
 
-/* E_USAGE: --top beside what it does not go with. */
+/* Checks the options beside --top. E_USAGE: one that --top excludes. */
 enum sbp_status sbp_top_check_options(const struct sbp_arguments *arguments,
                                       struct sbp_diag *diag) SBP_MUST_USE;
 
-/* The job's ranking, checked and ready to be written. May be freed either way. */
+/* Checks the plans of the job's pool and makes the texts of their files. May be freed either way.
+ */
 enum sbp_status sbp_search_top_open(struct sbp_search_job *job, struct sbp_search_top *all,
                                     struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_search_top_free(struct sbp_search_top *all);
 
-/* plan.json, plan-2.json, ...; nothing without -o. */
+/* Writes plan.json, plan-2.json, ...; nothing without -o. */
 enum sbp_status sbp_search_top_write(const struct sbp_search_top *all,
                                      struct sbp_diag *diag) SBP_MUST_USE;
-/* A row for each, and what is known of the plans that are not listed. */
+/* Prints a row for each plan, and what is known of those that are not listed. */
 enum sbp_status sbp_search_top_print(const struct sbp_search_top *all) SBP_MUST_USE;
-/* Member "top". */
+/* Puts the member "top". */
 void sbp_search_top_put(struct cJSON *json, const struct sbp_search_top *all, bool *failed);
 
 #endif

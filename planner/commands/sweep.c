@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-/* Length of the value that a text begins with: up to a comma outside of brackets and quotes. */
+/* Length of the value at the start of a text: up to a comma outside brackets and quotes. */
 static size_t value_length(const char *text)
 {
     int depth = 0;

@@ -20,20 +20,14 @@ struct sbp_sweep {
     struct sbp_sweep_key key[SBP_MOST_SWEEP_KEYS];
 };
 
-/* Texts come out of the arena. E_USAGE: no KEY=a,b,c, a key or one of its values given twice, too
- * many keys or rows; E_MEMORY. */
+/* Parses the words of --sweep; texts come out of the arena. E_USAGE */
 enum sbp_status sbp_sweep_parse(const struct sbp_word_list *words, struct sbp_arena *arena,
                                 struct sbp_sweep *sweep, struct sbp_diag *diag) SBP_MUST_USE;
 
 /* The value that a key has in a row. */
 const char *sbp_sweep_value(const struct sbp_sweep *sweep, int row, int key);
-/* KEY=VALUE of every key (arena). E_MEMORY. */
+/* The words KEY=VALUE of all keys in a row, from the arena. E_MEMORY. */
 enum sbp_status sbp_sweep_row(const struct sbp_sweep *sweep, int row, struct sbp_arena *arena,
                               struct sbp_word_list *words) SBP_MUST_USE;
-
-/* The command: searches every row and prints one table. Inputs of all rows are checked before the
- * first search. SBP_NO: no row has a plan. */
-enum sbp_status sbp_command_sweep(const struct sbp_arguments *arguments,
-                                  struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -3,23 +3,10 @@
 #include <math.h>
 #include <string.h>
 
-#include "planner/labels/label.h"
 #include "planner/bounds/lagrangian.h"
 #include "planner/bounds/message_passing.h"
-
-enum { MOST_TIGHTENINGS = 16, MOST_SQUEEZES = 12, MOST_STEPS = 16 };
-/* Capacities that differ by this share, and plans that leave this share of the limit, are as good.
- */
-#define NARROW 1e-3
-/* Cells of tables over pairs of spaces that are solved in no time. */
-#define SCANNED_CELLS 2e6
-/* ... and of those that are solved soon enough to try capacities though the leanest is too large.
- */
-#define SQUEEZED_CELLS 5e7
-/* Work on tables and labels under the machine's capacity, which bounds the space, and under others.
- */
-#define TABLE_EVALUATIONS    INT64_C(16000000)
-#define SQUEEZED_EVALUATIONS INT64_C(2000000)
+#include "planner/labels/label.h"
+#include "planner/limits.h"
 
 /* ---- from a choice to a priced strategy ----------------------------------------------------- */
 
@@ -57,8 +44,8 @@ static void reset_class_limits(const struct sbp_inner_job *job)
         job->class_limit[c] = sbp_space_class_unlimited(job->cut->graph.dim_class[c].size);
 }
 
-/* So many axes of each family that they divide the class together, the outermost first: labels can
- * then split it by the same axes everywhere. Whether the choice splits it by more. */
+/* Limits a class to as many axes of each family as divide it together, the outermost first: labels
+ * can then split it by the same axes everywhere. Returns whether the choice splits it by more. */
 static bool limit_axes(const struct sbp_inner_job *job, int dim_class,
                        const struct sbp_class_limit *used)
 {
@@ -76,7 +63,7 @@ static bool limit_axes(const struct sbp_inner_job *job, int dim_class,
     return narrows;
 }
 
-/* At most half of the parts that a variable of the choice makes of a class. */
+/* Limits a class to half of the parts that a variable of the choice makes of it. */
 static bool halve_parts(const struct sbp_inner_job *job, int dim_class,
                         const struct sbp_class_limit *used)
 {
@@ -85,7 +72,8 @@ static bool halve_parts(const struct sbp_inner_job *job, int dim_class,
     return limit->parts >= 1;
 }
 
-/* Less for a class whose labels do not divide it, so that the choice is not made again. */
+/* Tightens the limit of a class whose labels do not divide it, so that the choice is not made
+ * again. */
 static bool tighten_class(const struct sbp_inner_job *job, bool by_axes, int dim_class,
                           const struct sbp_class_limit *used)
 {
@@ -98,14 +86,14 @@ static bool tighten_class(const struct sbp_inner_job *job, bool by_axes, int dim
 
 enum verdict { FITS, TOO_LARGE, NOT_LABELLED, NO_CHOICE };
 
-/* A space solved once: choice, labels, price. */
+/* One solve of a space: choice, labels, price. */
 struct round {
-    double capacity_bytes; /* in: of the space's memory model, INFINITY, or SBP_FOR_BYTES */
-    double modelled_bytes; /* of the choice, by that model */
-    double bound_s;        /* no choice that fits beats it, or the goal where that is less */
+    double capacity_bytes; /* in: bytes of the memory model, INFINITY or SBP_FOR_BYTES */
+    double modelled_bytes; /* bytes of the choice by the memory model */
+    double bound_s;        /* lower bound of the choices that fit, or the goal where that is less */
     enum verdict verdict;
-    int broken_class;            /* not labelled: a class whose splits do not divide it, -1: none */
-    struct sbp_class_limit used; /* most that one variable splits that class by */
+    int broken_class; /* not labelled: the class whose splits do not divide it; -1: none */
+    struct sbp_class_limit used; /* the most that one variable splits that class by */
 };
 
 static enum sbp_status choose(struct sbp_inner_job *job, const struct sbp_space *space,
@@ -149,18 +137,18 @@ static enum sbp_status try_round(struct sbp_inner_job *job, const struct sbp_spa
 
 /* ---- one space ------------------------------------------------------------------------------ */
 
-/* What is known of a space after some rounds. */
+/* The result of the rounds in one space. */
 struct search {
     struct sbp_space space;
     double bound_s;
     double free_s; /* the bound without a limit of memory */
     bool is_infeasible, too_large;
     int broken_class;
-    struct sbp_class_limit used; /* of that class */
-    double cells;                /* of its tables over pairs */
+    struct sbp_class_limit used; /* of broken_class */
+    double cells;                /* cells of its tables over pairs */
 };
 
-/* What the strategy really needs that needs least by the model. */
+/* Notes the compiled memory of the strategy that needs least by the model. */
 static enum sbp_status note_need(struct sbp_inner_job *job, const struct sbp_space *space)
 {
     struct round round;
@@ -170,8 +158,8 @@ static enum sbp_status note_need(struct sbp_inner_job *job, const struct sbp_spa
     return SBP_OK;
 }
 
-/* Capacities of the memory model whose best choices did and did not fit the machine, and the bytes
- * that these left or lacked. */
+/* Two capacities of the memory model: one whose plan fits the machine, with the bytes that it
+ * leaves, and one whose plan does not, with the bytes that it lacks. */
 struct bracket {
     double fits, left_bytes;
     double too_large, lacked_bytes;
@@ -187,15 +175,16 @@ static void note_round(const struct sbp_inner_job *job, const struct round *roun
     } else if (round->verdict == FITS) {
         bracket->fits = round->capacity_bytes;
         bracket->left_bytes = left;
-    } else if (round->bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9)) {
-        bracket->fits = round->capacity_bytes; /* and costs more than what is known */
+    } else if (round->bound_s >= sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF)) {
+        bracket->fits =
+            round->capacity_bytes; /* no plan below that capacity is better than the known one */
     } else {
         bracket->too_large = round->capacity_bytes;
     }
 }
 
-/* The next capacity to try: less by what was lacked until one fits, then between, nearer to the one
- * that missed the limit by less. */
+/* The next capacity to try: below too_large by the bytes that were lacked until one fits; then
+ * between the two, closer to the one that missed the limit by less. */
 static double next_capacity(const struct bracket *bracket, double least)
 {
     const double wide = bracket->too_large - bracket->fits;
@@ -205,42 +194,44 @@ static double next_capacity(const struct bracket *bracket, double least)
                    : (bracket->too_large + least) / 2;
     const double missed = bracket->left_bytes + bracket->lacked_bytes;
     const double part = missed > 0 ? bracket->left_bytes / missed : 0.5;
-    return bracket->fits + wide * fmin(0.9, fmax(0.1, part));
+    return bracket->fits + wide * fmin(1 - SBP_INNER_LEAST_PART, fmax(SBP_INNER_LEAST_PART, part));
 }
 
-/* Whether another capacity is worth a try. */
+/* Whether the bracket is too narrow for another trial. */
 static bool is_narrow(const struct sbp_inner_job *job, const struct bracket *bracket, double least)
 {
     const double below = bracket->fits < 0 ? least : bracket->fits;
-    return bracket->too_large - below <= NARROW * bracket->too_large ||
-           (bracket->fits >= 0 && bracket->left_bytes <= NARROW * (double)job->limit_bytes);
+    return bracket->too_large - below <= SBP_INNER_NARROW * bracket->too_large ||
+           (bracket->fits >= 0 &&
+            bracket->left_bytes <= SBP_INNER_NARROW * (double)job->limit_bytes);
 }
 
 static bool is_solved_at_once(const struct sbp_space *space)
 {
-    return sbp_message_cells(space) <= SCANNED_CELLS;
+    return sbp_message_cells(space) <= SBP_INNER_SCAN_CELLS;
 }
 
-/* What a program needs beyond the model differs from choice to choice: where solving takes no time,
- * capacities from one that fits up to the room may well have a better one. */
+/* Tries capacities in even steps from one that fits up to the room, where solving is quick: the
+ * memory that a program needs beyond the model differs from choice to choice, so that a larger
+ * capacity may hold a better plan that fits. */
 static enum sbp_status scan(struct sbp_inner_job *job, const struct sbp_space *space, double fits)
 {
     const double room = sbp_inner_room_bytes(job);
     if (!is_solved_at_once(space))
         return SBP_OK;
-    for (int i = 1; i < MOST_STEPS && !job->outcome->stopped; i++) {
+    for (int i = 1; i < SBP_INNER_SCAN_STEPS && !job->outcome->stopped; i++) {
         struct round round;
-        SBP_TRY(try_round(job, space, fits + (room - fits) * i / MOST_STEPS, &round));
+        SBP_TRY(try_round(job, space, fits + (room - fits) * i / SBP_INNER_SCAN_STEPS, &round));
     }
     return SBP_OK;
 }
 
-/* The memory model is a lower bound, and its best choice within the room was too large for the
- * machine: looks for the largest capacity whose choice fits. */
-static enum sbp_status squeeze(struct sbp_inner_job *job, const struct sbp_space *space,
-                               double least, struct bracket bracket)
+/* Looks for the largest capacity whose plan fits: the memory model is a lower bound, and its best
+ * choice within the room was too large once compiled. */
+static enum sbp_status try_capacities(struct sbp_inner_job *job, const struct sbp_space *space,
+                                      double least, struct bracket bracket)
 {
-    for (int i = 0; i < MOST_SQUEEZES && !job->outcome->stopped; i++) {
+    for (int i = 0; i < SBP_INNER_CAPACITY_TRIALS && !job->outcome->stopped; i++) {
         struct round round;
         if (is_narrow(job, &bracket, least))
             break;
@@ -250,40 +241,40 @@ static enum sbp_status squeeze(struct sbp_inner_job *job, const struct sbp_space
     return scan(job, space, bracket.fits < 0 ? least : bracket.fits);
 }
 
-/* Under the machine's memory. First what needs least of it, by the model: a plan in most cases, if
- * not a quick one. Where even that is too large for the machine, capacities between are only tried
- * if that does not take long: other candidates may have room. */
+/* Searches under the memory limit. The plan of least memory by the model comes first: mostly it
+ * fits, if it is slow. Where it does not, other capacities are tried only if that is quick, for
+ * other candidates may fit. */
 static enum sbp_status search_within_room(struct sbp_inner_job *job, struct search *search)
 {
     struct round round;
     struct bracket bracket = {.fits = -1, .left_bytes = 0};
     SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
-    const double least = round.modelled_bytes * (1 + 1e-9);
+    const double least = round.modelled_bytes * (1 + SBP_INNER_ROUND_OFF);
     const bool may_fit =
-        round.verdict != TOO_LARGE || sbp_message_cells(&search->space) <= SQUEEZED_CELLS;
+        round.verdict != TOO_LARGE || sbp_message_cells(&search->space) <= SBP_INNER_TRIAL_CELLS;
     if (job->outcome->stopped)
         return SBP_OK;
-    job->most_table_evaluations = TABLE_EVALUATIONS;
+    job->most_table_evaluations = SBP_INNER_BOUND_EVALUATIONS;
     SBP_TRY(try_round(job, &search->space, sbp_inner_room_bytes(job), &round));
     search->bound_s = fmax(search->bound_s, round.bound_s);
     search->broken_class = round.broken_class;
     search->used = round.used;
     search->is_infeasible = round.verdict == NO_CHOICE && isinf(round.bound_s) && round.bound_s > 0;
     note_round(job, &round, &bracket);
-    job->most_table_evaluations = SQUEEZED_EVALUATIONS;
+    job->most_table_evaluations = SBP_INNER_TRIAL_EVALUATIONS;
     return round.verdict == TOO_LARGE && may_fit && !job->sketches
-               ? squeeze(job, &search->space, least, bracket)
+               ? try_capacities(job, &search->space, least, bracket)
                : SBP_OK;
 }
 
-/* The choice that needs least memory, whatever it costs. */
+/* Takes the choice of least memory, whatever it costs. */
 static enum sbp_status search_for_bytes(struct sbp_inner_job *job, struct search *search)
 {
     struct round round;
     SBP_TRY(try_round(job, &search->space, SBP_FOR_BYTES, &round));
     search->broken_class = round.broken_class;
     search->used = round.used;
-    search->too_large = isfinite(job->best.objective_s); /* there is no more to be said */
+    search->too_large = isfinite(job->best.objective_s); /* no other round can need less */
     return SBP_OK;
 }
 
@@ -299,15 +290,15 @@ static bool has_one_label(const struct sbp_space *space, int variable)
     return has_one;
 }
 
-/* Whether no ZeRO level was left out for what the memory model says of it: the program may need
- * less. A device by itself has nothing to shard, whatever the level. */
+/* Whether every ZeRO level is in the space: levels that the memory model rules out may need less
+ * once compiled. One device has nothing to shard at any level. */
 static bool has_every_level(const struct sbp_inner_job *job, const struct sbp_space *space)
 {
     return !job->request->zero_is_free || job->request->every_level || space->mesh->devices == 1;
 }
 
-/* A space of one strategy has no other that might fit: on a mesh of megatron's all layers are
- * labelled alike. */
+/* Whether the space holds one strategy alone, so that no other can fit. On a Megatron mesh all
+ * layers are labelled alike. */
 static bool has_one_strategy(const struct sbp_inner_job *job, const struct sbp_space *space)
 {
     bool has_one = has_every_level(job, space);
@@ -317,7 +308,8 @@ static bool has_one_strategy(const struct sbp_inner_job *job, const struct sbp_s
     return has_one;
 }
 
-/* First without a capacity, which is quick and mostly enough; then with one. */
+/* Solves without a capacity first, which is quick and mostly enough; then under the memory limit.
+ */
 static enum sbp_status search_space(struct sbp_inner_job *job, struct search *search)
 {
     struct sbp_lagrangian_bound bound;
@@ -344,11 +336,11 @@ static enum sbp_status search_space(struct sbp_inner_job *job, struct search *se
     return SBP_OK;
 }
 
-/* Whether what is proved is proved only of plans that fit, and a plan that did not have to might be
- * of use. */
+/* Whether the memory limit raised the bound while the bound without it leaves room for a better
+ * plan. */
 static bool is_raised_by_memory(const struct sbp_inner_job *job, const struct search *search)
 {
-    return job->bounds && search->bound_s * (1 - 1e-9) > search->free_s &&
+    return job->bounds && search->bound_s * (1 - SBP_INNER_ROUND_OFF) > search->free_s &&
            !sbp_inner_is_hopeless(job, search->free_s);
 }
 
@@ -363,7 +355,7 @@ double sbp_inner_space_size_log10(const struct sbp_space *space)
     return digits;
 }
 
-/* The space within the class limits. */
+/* Searches the space within the class limits. */
 static enum sbp_status search_limited(struct sbp_inner_job *job, struct search *search,
                                       struct sbp_diag *diag)
 {
@@ -381,7 +373,7 @@ static enum sbp_status search_limited(struct sbp_inner_job *job, struct search *
     return status;
 }
 
-/* *broken: a class that the labels do not divide may be tightened. */
+/* *broken: the labels do not divide a class, which may be tightened. */
 static enum sbp_status search_round(struct sbp_inner_job *job, bool is_first, struct search *search,
                                     bool *too_large, bool *broken)
 {
@@ -398,14 +390,14 @@ static enum sbp_status search_round(struct sbp_inner_job *job, bool is_first, st
     return SBP_OK;
 }
 
-static bool is_good(const struct sbp_inner_job *job, double bound_s)
+static bool is_enough(const struct sbp_inner_job *job, double bound_s)
 {
-    return sbp_inner_is_near(job, bound_s) || sbp_inner_is_hopeless(job, bound_s) ||
+    return sbp_inner_is_good(job, bound_s) || sbp_inner_is_hopeless(job, bound_s) ||
            ((job->sketches || job->is_for_bytes) && isfinite(job->best.objective_s));
 }
 
-/* Bounds hold for the space until classes are tightened, in one way and then, if that found nothing
- * good and takes no time, in the other: those rounds only look for a plan. */
+/* The first round alone bounds the space. Rounds with tightened classes only look for a plan: by
+ * axes first, then by parts, if the first way found no good plan and rounds are quick. */
 enum sbp_status sbp_inner_search_space(struct sbp_inner_job *job, double *bound_s, bool *too_large)
 {
     struct search first;
@@ -420,11 +412,11 @@ enum sbp_status sbp_inner_search_space(struct sbp_inner_job *job, double *bound_
         struct search last = {.broken_class = first.broken_class, .used = first.used};
         bool broken = true;
         reset_class_limits(job);
-        for (int i = 1; i < MOST_TIGHTENINGS && broken &&
+        for (int i = 1; i < SBP_INNER_TIGHTENINGS && broken &&
                         tighten_class(job, way == 1, last.broken_class, &last.used);
              i++)
             SBP_TRY(search_round(job, false, &last, too_large, &broken));
-        if (is_good(job, *bound_s) || first.cells > SCANNED_CELLS)
+        if (is_enough(job, *bound_s) || first.cells > SBP_INNER_SCAN_CELLS)
             break;
     }
     return SBP_OK;

@@ -3,35 +3,33 @@
 #include <math.h>
 
 #include "base/clock.h"
+#include "planner/bounds/lagrangian.h"
 #include "planner/inner/cut_solve_priv.h"
 #include "planner/inner/label_branching_priv.h"
-#include "planner/bounds/lagrangian.h"
-#include "planner/space/space_table.h"
+#include "planner/limits.h"
 #include "planner/pricing/working_set.h"
-
-/* Cells of tables over pairs of spaces that are solved many times over in no time. */
-#define ALIGNED_CELLS 1e5
+#include "planner/space/space_table.h"
 
 /* ---- bounds --------------------------------------------------------------------------------- */
 
-/* Whether the space's objective is never above the step's, and its memory never above a device's:
- * what counts is on a path through the step, and what hides is taken to hide as much as it may.
- * Steps of cyclic schedules, which update with older gradients, overlap with each other: those
- * plans are never called optimal, nor are those whose weights have owners. */
+/* Whether the cost of a space is never above the step's, and its memory never above a device's. Its
+ * cost counts what lies on a path through the step, and takes as hidden all that may hide. Steps of
+ * cyclic schedules (CDP), which update with older gradients, overlap each other, so that their
+ * plans are never called optimal; nor are plans whose weights have owners. */
 static bool bounds_step(const struct sbp_cut *cut)
 {
     return cut->parallel.owner == SBP_OWNER_NONE &&
            !sbp_schedule_delays_gradients(cut->parallel.schedule);
 }
 
-/* Whether the space's prices of boxing are never above the program's: they are the normal form's,
- * which paths undercut. */
+/* Whether the space's prices of transfers are never above the program's: they are the normal
+ * form's, and paths cost less. */
 static bool bounds_boxing(const struct sbp_solve_request *request)
 {
     return request->asked.boxing != SBP_BOXING_PATH;
 }
 
-/* Of labelled prices. */
+/* Whether labelled prices bound the step. */
 static bool labels_bound(const struct sbp_cut *cut, const struct sbp_solve_request *request)
 {
     return bounds_step(cut) && bounds_boxing(request);
@@ -46,7 +44,7 @@ bool sbp_inner_is_bounded(const struct sbp_cut *cut, const struct sbp_solve_requ
 
 /* ---- parts of a space ----------------------------------------------------------------------- */
 
-/* Looks for plans of a narrower space, which bound nothing and may not be there. */
+/* Looks for plans of a narrower space. It bounds nothing and may hold no plan. */
 static enum sbp_status search_part(struct sbp_inner_job *job, const struct sbp_solve_request *part)
 {
     const struct sbp_solve_request *const request = job->request;
@@ -75,7 +73,7 @@ static bool next_batch_axes(const struct sbp_mesh *mesh, int batch[SBP_MAX_AXES]
     return false;
 }
 
-/* Plans whose layers all split the batch by the same axes, whichever those are. */
+/* Searches the plans whose layers all split the batch by the same axes, for every set of axes. */
 static enum sbp_status search_batches(struct sbp_inner_job *job)
 {
     struct sbp_solve_request aligned = *job->request;
@@ -88,26 +86,26 @@ static enum sbp_status search_batches(struct sbp_inner_job *job)
     return SBP_OK;
 }
 
-/* Where no choice of the full space could be labelled, or none near its bound, which choices of the
- * batch's axes that do not line up from layer to layer are the cause of: a plan of the narrower
- * space is better than none, and one whose layers all split the batch alike is mostly better than a
- * poor one. */
+/* Searches the AutoDDL space where no choice of the full space could be labelled: a plan of a
+ * narrower space is better than none. Where no labelled plan is close to the bound, batch axes that
+ * do not line up from layer to layer are the cause: then plans whose layers all split the batch
+ * alike are searched. */
 static enum sbp_status search_narrower(struct sbp_inner_job *job, double bound_s)
 {
-    const bool is_worth_more = job->is_misled && job->cells <= ALIGNED_CELLS;
+    const bool is_worth_more = job->is_misled && job->cells <= SBP_INNER_ALIGNED_CELLS;
     struct sbp_solve_request narrower = *job->request;
     narrower.asked.space = SBP_SPACE_AUTODDL;
     narrower.store = NULL;
     if (isinf(job->best.objective_s))
         SBP_TRY(search_part(job, &narrower));
     const bool is_enough =
-        isfinite(job->best.objective_s) && (!is_worth_more || sbp_inner_is_near(job, bound_s));
+        isfinite(job->best.objective_s) && (!is_worth_more || sbp_inner_is_good(job, bound_s));
     if (is_enough || job->outcome->stopped)
         return SBP_OK;
     return search_batches(job);
 }
 
-/* As many axes as divide a micro-batch, the outermost first. */
+/* Gives the batch as many axes as divide a micro-batch, the outermost first. */
 static void align_batch(const struct sbp_cut *cut, int batch[SBP_MAX_AXES])
 {
     const struct sbp_mesh *mesh = &cut->mesh;
@@ -129,7 +127,7 @@ static enum sbp_status search_aligned(struct sbp_inner_job *job)
     return search_part(job, &aligned);
 }
 
-static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
+static enum sbp_status price_branch(void *context, double *best_s, bool *fits)
 {
     struct sbp_inner_job *const job = context;
     SBP_TRY(sbp_inner_price_trial(job));
@@ -140,43 +138,45 @@ static enum sbp_status price_refined(void *context, double *best_s, bool *fits)
 }
 
 /* Closes the gap between plan and bound where the labelled space is small. */
-static enum sbp_status refine_space(struct sbp_inner_job *job, bool too_large, double *bound_s)
+static enum sbp_status branch_labels(struct sbp_inner_job *job, bool too_large, double *bound_s)
 {
-    struct sbp_label_branching refinement = {.cut = job->cut,
-                                             .request = job->request,
-                                             .capacity_bytes =
-                                                 too_large ? sbp_inner_room_bytes(job) : INFINITY,
-                                             .trial = &job->trial.strategy,
-                                             .price = price_refined,
-                                             .context = job,
-                                             .start_s = job->start_s,
-                                             .best_s = sbp_inner_goal_s(job)};
-    SBP_TRY(sbp_inner_note_interrupt(job, sbp_label_branch(&refinement, job->diag)));
-    job->outcome->evaluations += refinement.evaluations;
-    job->outcome->stopped |= refinement.stopped;
-    *bound_s = fmax(*bound_s, refinement.bound_s);
+    struct sbp_label_branching branching = {.cut = job->cut,
+                                            .request = job->request,
+                                            .capacity_bytes =
+                                                too_large ? sbp_inner_room_bytes(job) : INFINITY,
+                                            .trial = &job->trial.strategy,
+                                            .price = price_branch,
+                                            .context = job,
+                                            .start_s = job->start_s,
+                                            .best_s = sbp_inner_goal_s(job)};
+    SBP_TRY(sbp_inner_note_interrupt(job, sbp_label_branch(&branching, job->diag)));
+    job->outcome->evaluations += branching.evaluations;
+    job->outcome->stopped |= branching.stopped;
+    *bound_s = fmax(*bound_s, branching.bound_s);
     return SBP_OK;
 }
 
 static bool is_proved(const struct sbp_inner_job *job, double bound_s)
 {
-    return job->best.objective_s <= bound_s * (1 + 1e-9);
+    return job->best.objective_s <= bound_s * (1 + SBP_INNER_ROUND_OFF);
 }
 
-/* A search that has used up what it was given leaves it there. What several stages take is more
- * than the sum along a path, whatever the labels: labels close that gap where memory binds, by
- * leaving no plan (elsewhere: planner/outer/path_enumeration.h). */
-static bool may_refine(const struct sbp_inner_job *job, bool too_large, double bound_s)
+/* Whether label branching may close the gap between plan and bound. With several stages a step
+ * takes longer than the sum along a path, whatever the labels, so that labels close the gap only
+ * where memory binds, by leaving no plan (else planner/outer/path_enumeration.h does). A search
+ * that has spent its budget ends there. */
+static bool may_branch(const struct sbp_inner_job *job, bool too_large, double bound_s)
 {
     const bool is_sum =
         job->cut->parallel.pipeline == 1 || job->request->asked.objective == SBP_COMMUNICATION;
     return (is_sum || too_large) && job->megatron == NULL && !job->outcome->stopped &&
            job->request->asked.solver_options.max_evaluations == 0 &&
-           labels_bound(job->cut, job->request) && bound_s < sbp_inner_goal_s(job) * (1 - 1e-9);
+           labels_bound(job->cut, job->request) &&
+           bound_s < sbp_inner_goal_s(job) * (1 - SBP_INNER_ROUND_OFF);
 }
 
-/* How much hides depends on all of a step. The bound takes it for as much as may; where less does,
- * a plan that was chosen as if nothing hid may be the better one. */
+/* Searches again as if no communication hid. The bound hides as much as may be; where a step hides
+ * less, this plan may be the better one. */
 static enum sbp_status search_as_if_nothing_hid(struct sbp_inner_job *job, double bound_s)
 {
     const struct sbp_solve_request *const given = job->request;
@@ -214,20 +214,21 @@ static enum sbp_status search_space(struct sbp_inner_job *job)
         job->bound_s = -INFINITY;
         return SBP_OK;
     }
-    /* What has no legal choice or fits no memory has no plan, whatever prices say. */
+    /* A space without a legal choice, or without one that fits, has no plan even where prices are
+     * no bounds. */
     if (!job->bounds && isfinite(bound_s)) {
         bound_s = -INFINITY;
         if (!bounds_boxing(job->request))
             job->outcome->unbounded = "no bound under boxing=path";
     }
     SBP_TRY(search_as_if_nothing_hid(job, bound_s));
-    if (may_refine(job, too_large, bound_s))
-        SBP_TRY(refine_space(job, too_large, &bound_s));
+    if (may_branch(job, too_large, bound_s))
+        SBP_TRY(branch_labels(job, too_large, &bound_s));
     job->bound_s = fmin(job->bound_s, bound_s);
     return SBP_OK;
 }
 
-/* One mesh, where levels lie. */
+/* Searches the one Megatron mesh that follows the levels of the cluster. */
 static enum sbp_status search_node_mesh(struct sbp_inner_job *job)
 {
     struct sbp_megatron_mesh megatron;
@@ -236,7 +237,7 @@ static enum sbp_status search_node_mesh(struct sbp_inner_job *job)
     return search_space(job);
 }
 
-/* Every tensor x data mesh, one after the other (AutoDDL, section 5: tuned by hand there). */
+/* Searches every tensor x data mesh (AutoDDL, section 5, tunes it by hand). */
 static enum sbp_status search_best_mesh(struct sbp_inner_job *job)
 {
     const struct sbp_mesh *mesh = &job->cut->mesh;
@@ -260,14 +261,14 @@ static enum sbp_status search_best_mesh(struct sbp_inner_job *job)
         more = next_batch_axes(mesh, megatron.batch);
     }
     if (more)
-        job->bound_s = -INFINITY; /* nothing is known of the meshes that are left */
+        job->bound_s = -INFINITY; /* the meshes that are left have no bound */
     return searched > 0 ? SBP_OK : sbp_fail(diag, SBP_E_INPUT, "%s", first.text);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Without a plan: there is none, none below the request's bound, or none was found. Every mesh of a
- * megatron space was compiled; elsewhere steps of memory are looked at, not all. */
+/* The status without a plan: proved infeasible, no plan below the goal, or none found. Each mesh of
+ * a Megatron space was searched; elsewhere only some capacities were tried. */
 static enum sbp_plan_status status_without_plan(const struct sbp_inner_job *job)
 {
     const bool meshes = job->megatron != NULL && job->bound_s > 0;
@@ -275,7 +276,9 @@ static enum sbp_plan_status status_without_plan(const struct sbp_inner_job *job)
         return SBP_PLAN_TIME_LIMIT;
     if (job->bound_s == INFINITY)
         return SBP_PLAN_INFEASIBLE;
-    if (job->bound_s >= sbp_inner_goal_s(job) * (1 - 1e-9)) /* by labels alone, too */
+    if (job->bound_s >=
+        sbp_inner_goal_s(job) *
+            (1 - SBP_INNER_ROUND_OFF)) /* also where label branching raised the bound */
         return SBP_PLAN_NONE_CHEAPER;
     return meshes && !(job->request->upper_bound_s > 0) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
 }
@@ -288,7 +291,7 @@ static void conclude(struct sbp_inner_job *job)
     outcome->is_too_large =
         isfinite(job->best.objective_s) && job->best.device_bytes > job->limit_bytes;
     if (outcome->is_too_large || (upper_s > 0 && job->best.objective_s >= upper_s))
-        job->best.objective_s = INFINITY; /* not asked for */
+        job->best.objective_s = INFINITY; /* the request asks for a better plan */
     outcome->objective_s = job->best.objective_s;
     outcome->lower_bound_s = job->bound_s;
     if (isinf(job->best.objective_s)) {
@@ -315,8 +318,8 @@ static enum sbp_status search_meshes(struct sbp_inner_job *job)
     }
 }
 
-static enum sbp_status optimise(struct sbp_inner_job *job,
-                                enum sbp_status (*look)(struct sbp_inner_job *job))
+static enum sbp_status run_job(struct sbp_inner_job *job,
+                               enum sbp_status (*look)(struct sbp_inner_job *job))
 {
     const struct sbp_graph *graph = &job->cut->graph;
     SBP_TRY(sbp_strategy_alloc(graph, job->arena, &job->best.strategy));
@@ -353,7 +356,7 @@ static enum sbp_status begin(const struct sbp_cut *cut, const struct sbp_solve_r
                                 .least_bytes = INFINITY,
                                 .bound_s = INFINITY,
                                 .bounds = sbp_inner_is_bounded(cut, request)};
-    const enum sbp_status status = optimise(&job, look);
+    const enum sbp_status status = run_job(&job, look);
     sbp_arena_free(&job.scratch);
     if (status == SBP_E_MEMORY)
         sbp_fail(diag, status, "out of memory while searching");
@@ -393,7 +396,7 @@ enum sbp_status sbp_inner_solve_for_bytes(const struct sbp_cut *cut,
 
 /* ---- bounds without a search ----------------------------------------------------------------- */
 
-/* What no strategy needs less than, looked at as closely as can be. */
+/* Lower bound of memory with working sets. */
 static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
 {
     struct sbp_working working;
@@ -402,7 +405,7 @@ static enum sbp_status bound_bytes(struct sbp_space *space, double *bytes)
     return SBP_OK;
 }
 
-/* One call of sbp_inner_bound, or of sbp_inner_least_bytes: that looks closely. */
+/* One call of sbp_inner_bound, or of sbp_inner_least_bytes (is_close). */
 struct bounding {
     const struct sbp_cut *cut;
     const struct sbp_solve_request *request;
@@ -410,7 +413,7 @@ struct bounding {
     struct sbp_inner_bound bound;
 };
 
-/* Of one space, or of one mesh of several. */
+/* Bounds one space, or one mesh of several, and takes the least. */
 static enum sbp_status bound_space(struct bounding *b, const struct sbp_megatron_mesh *megatron,
                                    struct sbp_diag *diag)
 {
@@ -491,7 +494,7 @@ enum sbp_status sbp_inner_least_bytes(const struct sbp_cut *cut,
 {
     struct sbp_solve_request all = *request;
     struct bounding bounding = {.cut = cut, .request = &all, .is_close = true};
-    all.every_level = true; /* one that is left out may need less by a closer look */
+    all.every_level = true; /* levels that the model leaves out may need less with working sets */
     const enum sbp_status status = bound_any(&bounding, diag);
     *bytes = bounding.bound.least_bytes;
     return status;

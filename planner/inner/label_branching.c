@@ -5,40 +5,33 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/labels/label.h"
-#include "planner/space/domain_build.h"
-#include "planner/pricing/edge_kinds.h"
 #include "planner/bounds/message_passing.h"
+#include "planner/labels/label.h"
+#include "planner/limits.h"
+#include "planner/pricing/edge_kinds.h"
+#include "planner/space/domain_build.h"
 
-enum { MOST_AXES = 5, MOST_PARTS = 20000 };
-/* Work of a call, in cells of tables: a fifth of a second or so. */
-#define MOST_WORK         INT64_C(6000000)
-#define WORK_OF_A_SOLVE   INT64_C(4000)
-#define WORK_OF_OPERATORS INT64_C(400) /* to label, compile and price a plan, each */
-/* Cells of edge tables that may be built at all. */
-#define MOST_CELLS 4e6
-
-/* A part of the space: the choices that it rules out, and its cheapest choice. */
+/* A part of the space: the choices that it bans, and the cheapest choice that is left. */
 struct part {
     double bound_s;
     uint8_t *banned; /* (all choices of all variables) */
     int *choice;     /* (variable) */
 };
 
-struct refiner {
+struct branching {
     struct sbp_label_branching *out;
     struct sbp_diag *diag;
     struct sbp_cut weights; /* the cut on a mesh whose axes are families of their own */
     struct sbp_space space;
     struct sbp_problem problem;
-    double *cost;    /* (all choices) of the problem, before bans */
+    double *cost;    /* (all choices) costs of the problem, without bans */
     int *first;      /* (variable) where its choices begin */
-    sbp_axes *split; /* (all choices, class) axes that a choice splits a class by */
+    sbp_axes *split; /* (all choices, classes) axes that a choice splits a class by */
     int choices;
     struct part *heap; /* least bound first */
     int part_count;
     int64_t solved, work;
-    bool exhausted; /* parts were dropped without a look */
+    bool exhausted; /* the budget is spent: parts were dropped */
 };
 
 /* ---- the labelled space --------------------------------------------------------------------- */
@@ -55,7 +48,8 @@ static void single_families(struct sbp_mesh *mesh)
     }
 }
 
-/* Repeats share labels here, which the space does not ask for: then no bound follows. */
+/* Whether the labelled space bounds the unlabelled one. Repeats share labels here, which the space
+ * does not ask for: where axes trade places, no bound follows. */
 static bool bounds_space(const struct sbp_cut *cut)
 {
     bool repeats = false, interchangeable = false;
@@ -66,68 +60,69 @@ static bool bounds_space(const struct sbp_cut *cut)
     return !repeats || !interchangeable;
 }
 
-static int role_on(const struct refiner *r, int variable, int choice, int axis)
+static int role_on(const struct branching *b, int variable, int choice, int axis)
 {
-    const uint8_t *count = sbp_space_count(&r->space, variable, choice, axis);
+    const uint8_t *count = sbp_space_count(&b->space, variable, choice, axis);
     int role = 0;
-    while (role < r->space.variable[variable].role_count - 1 && count[role] == 0)
+    while (role < b->space.variable[variable].role_count - 1 && count[role] == 0)
         role++;
     return role;
 }
 
-static void note(struct refiner *r, sbp_axes *split, int tensor, struct sbp_state state, int axis)
+static void note(struct branching *b, sbp_axes *split, int tensor, struct sbp_state state, int axis)
 {
     if (state.kind != SBP_SPLIT)
         return;
-    const int dim_class = r->space.graph->tensor[tensor].shape.dim_class[state.dim];
+    const int dim_class = b->space.graph->tensor[tensor].shape.dim_class[state.dim];
     if (dim_class != SBP_NO_CLASS)
         split[dim_class] |= (sbp_axes)1 << axis;
 }
 
-/* Axes by which a choice splits each class, through the operators and tensors that it decides. */
-static void note_splits(struct refiner *r, int variable, int choice, sbp_axes *split)
+/* Notes the axes by which a choice splits each class, through the operators and tensors that it
+ * decides. */
+static void note_splits(struct branching *b, int variable, int choice, sbp_axes *split)
 {
-    const struct sbp_space *space = &r->space;
+    const struct sbp_space *space = &b->space;
     const struct sbp_graph *graph = space->graph;
     for (int axis = 0; axis < space->mesh->axis_count; axis++) {
-        const int own = role_on(r, variable, choice, axis);
+        const int own = role_on(b, variable, choice, axis);
         for (int op = 0; op < graph->op_count; op++) {
             const struct sbp_op_node *node = &graph->op[op];
             if (space->op_variable[op] != variable)
                 continue;
             const struct sbp_role *role = &node->entry->role[space->op_role[op][own]];
             for (int i = 0; i < node->input_count; i++)
-                note(r, split, node->input[i], role->input[i], axis);
+                note(b, split, node->input[i], role->input[i], axis);
             for (int w = 0; w < node->weight_count && !node->transposed_weight; w++)
-                note(r, split, node->weight[w], role->weight[w], axis);
-            note(r, split, node->output, role->output, axis);
+                note(b, split, node->weight[w], role->weight[w], axis);
+            note(b, split, node->output, role->output, axis);
         }
         for (int t = 0; t < graph->tensor_count; t++)
             if (space->slot[t] == variable)
-                note(r, split, t, space->variable[variable].state[own], axis);
+                note(b, split, t, space->variable[variable].state[own], axis);
     }
 }
 
-static enum sbp_status tabulate(struct refiner *r)
+static enum sbp_status tabulate(struct branching *b)
 {
-    struct sbp_arena *arena = &r->space.arena;
-    const int variables = r->space.variable_count;
-    const size_t classes = (size_t)r->space.graph->class_count;
-    r->first = SBP_NEW(arena, int, variables + 1);
-    if (r->first == NULL)
+    struct sbp_arena *arena = &b->space.arena;
+    const int variables = b->space.variable_count;
+    const size_t classes = (size_t)b->space.graph->class_count;
+    b->first = SBP_NEW(arena, int, variables + 1);
+    if (b->first == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++)
-        r->first[v + 1] = r->first[v] + r->space.variable[v].choice_count;
-    r->choices = r->first[variables];
-    r->cost = SBP_NEW(arena, double, r->choices);
-    r->split = SBP_NEW(arena, sbp_axes, (size_t)r->choices * classes);
-    r->heap = SBP_NEW(arena, struct part, MOST_PARTS);
-    if (r->cost == NULL || r->split == NULL || r->heap == NULL)
+        b->first[v + 1] = b->first[v] + b->space.variable[v].choice_count;
+    b->choices = b->first[variables];
+    b->cost = SBP_NEW(arena, double, b->choices);
+    b->split = SBP_NEW(arena, sbp_axes, (size_t)b->choices * classes);
+    b->heap = SBP_NEW(arena, struct part, SBP_INNER_BRANCH_PARTS);
+    if (b->cost == NULL || b->split == NULL || b->heap == NULL)
         return SBP_E_MEMORY;
     for (int v = 0; v < variables; v++)
-        for (int c = 0; c < r->space.variable[v].choice_count; c++) {
-            r->cost[r->first[v] + c] = r->problem.variable[v].cost[c];
-            note_splits(r, v, c, r->split + (size_t)(r->first[v] + c) * classes);
+        for (int c = 0; c < b->space.variable[v].choice_count; c++) {
+            b->cost[b->first[v] + c] = b->problem.variable[v].cost[c];
+            note_splits(b, v, c, b->split + (size_t)(b->first[v] + c) * classes);
         }
     return SBP_OK;
 }
@@ -141,25 +136,25 @@ static void swap_parts(struct part *a, struct part *b)
     *b = kept;
 }
 
-static void push(struct refiner *r, const struct part *part)
+static void push(struct branching *b, const struct part *part)
 {
-    int at = r->part_count++;
-    r->heap[at] = *part;
-    for (; at > 0 && r->heap[at].bound_s < r->heap[(at - 1) / 2].bound_s; at = (at - 1) / 2)
-        swap_parts(&r->heap[at], &r->heap[(at - 1) / 2]);
+    int at = b->part_count++;
+    b->heap[at] = *part;
+    for (; at > 0 && b->heap[at].bound_s < b->heap[(at - 1) / 2].bound_s; at = (at - 1) / 2)
+        swap_parts(&b->heap[at], &b->heap[(at - 1) / 2]);
 }
 
-static struct part pop(struct refiner *r)
+static struct part pop(struct branching *b)
 {
-    const struct part least = r->heap[0];
-    r->heap[0] = r->heap[--r->part_count];
+    const struct part least = b->heap[0];
+    b->heap[0] = b->heap[--b->part_count];
     for (int at = 0;;) {
         int child = 2 * at + 1;
-        if (child + 1 < r->part_count && r->heap[child + 1].bound_s < r->heap[child].bound_s)
+        if (child + 1 < b->part_count && b->heap[child + 1].bound_s < b->heap[child].bound_s)
             child++;
-        if (child >= r->part_count || r->heap[child].bound_s >= r->heap[at].bound_s)
+        if (child >= b->part_count || b->heap[child].bound_s >= b->heap[at].bound_s)
             return least;
-        swap_parts(&r->heap[child], &r->heap[at]);
+        swap_parts(&b->heap[child], &b->heap[at]);
         at = child;
     }
 }
@@ -171,11 +166,11 @@ static void free_part(struct part *part)
 }
 
 /* Whether every variable has a choice left. */
-static bool has_choices(const struct refiner *r, const uint8_t *banned)
+static bool has_choices(const struct branching *b, const uint8_t *banned)
 {
-    for (int v = 0; v < r->space.variable_count; v++) {
+    for (int v = 0; v < b->space.variable_count; v++) {
         bool left = false;
-        for (int i = r->first[v]; i < r->first[v + 1] && !left; i++)
+        for (int i = b->first[v]; i < b->first[v + 1] && !left; i++)
             left = banned[i] == 0;
         if (!left)
             return false;
@@ -183,63 +178,64 @@ static bool has_choices(const struct refiner *r, const uint8_t *banned)
     return true;
 }
 
-static void tell_progress(const struct refiner *r)
+static void tell_progress(const struct branching *b)
 {
-    const struct sbp_solver_options *options = &r->out->request->asked.solver_options;
+    const struct sbp_solver_options *options = &b->out->request->asked.solver_options;
     if (options->progress != NULL)
-        options->progress(options->progress_context, r->out->evaluations, r->out->best_s,
-                          sbp_clock_s() - r->out->start_s);
+        options->progress(options->progress_context, b->out->evaluations, b->out->best_s,
+                          sbp_clock_s() - b->out->start_s);
 }
 
-static enum sbp_status solve(struct refiner *r, const uint8_t *banned,
+static enum sbp_status solve(struct branching *b, const uint8_t *banned,
                              struct sbp_solution *solution)
 {
-    struct sbp_solver_options options = r->out->request->asked.solver_options;
+    struct sbp_solver_options options = b->out->request->asked.solver_options;
     if (options.time_limit_s > 0)
-        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - r->out->start_s));
-    options.max_evaluations = r->work < MOST_WORK ? MOST_WORK - r->work : 1;
-    options.progress = NULL; /* each is short: told of together, in add_part */
-    for (int v = 0; v < r->space.variable_count; v++)
-        for (int i = r->first[v]; i < r->first[v + 1]; i++)
-            r->problem.variable[v].cost[i - r->first[v]] =
-                banned[i] != 0 ? SBP_FORBIDDEN : r->cost[i];
-    r->solved++;
-    return sbp_solver_find("exact")->solve(&r->problem, &options, solution, r->diag);
+        options.time_limit_s = fmax(1e-9, options.time_limit_s - (sbp_clock_s() - b->out->start_s));
+    options.max_evaluations = b->work < SBP_INNER_BRANCH_WORK ? SBP_INNER_BRANCH_WORK - b->work : 1;
+    options.progress = NULL; /* solves are short: add_part reports them together */
+    for (int v = 0; v < b->space.variable_count; v++)
+        for (int i = b->first[v]; i < b->first[v + 1]; i++)
+            b->problem.variable[v].cost[i - b->first[v]] =
+                banned[i] != 0 ? SBP_FORBIDDEN : b->cost[i];
+    b->solved++;
+    return sbp_solver_find("exact")->solve(&b->problem, &options, solution, b->diag);
 }
 
-/* Solves a part and puts it on the heap unless it is empty or no better than what is known. */
-static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
+/* Solves a part and puts it on the heap, unless it is empty or its bound reaches the best plan. */
+static enum sbp_status add_part(struct branching *b, const uint8_t *banned)
 {
-    if (!has_choices(r, banned))
+    if (!has_choices(b, banned))
         return SBP_OK;
-    if (r->part_count == MOST_PARTS || r->work >= MOST_WORK || r->out->stopped) {
-        r->exhausted = true;
+    if (b->part_count == SBP_INNER_BRANCH_PARTS || b->work >= SBP_INNER_BRANCH_WORK ||
+        b->out->stopped) {
+        b->exhausted = true;
         return SBP_OK;
     }
     struct sbp_solution solution = {0};
-    enum sbp_status status = solve(r, banned, &solution);
+    enum sbp_status status = solve(b, banned, &solution);
     if (status == SBP_OK) {
-        r->out->evaluations += solution.evaluations;
-        r->work += solution.evaluations + WORK_OF_A_SOLVE;
-        r->out->stopped |= solution.stopped && r->work < MOST_WORK;
-        r->exhausted |= solution.stopped;
-        tell_progress(r);
+        b->out->evaluations += solution.evaluations;
+        b->work += solution.evaluations + SBP_INNER_WORK_PER_SOLVE;
+        b->out->stopped |= solution.stopped && b->work < SBP_INNER_BRANCH_WORK;
+        b->exhausted |= solution.stopped;
+        tell_progress(b);
     }
     if (status == SBP_OK && solution.choice != NULL && solution.cost < SBP_FORBIDDEN &&
-        solution.cost < r->out->best_s * (1 - 1e-9)) {
+        solution.cost < b->out->best_s * (1 - SBP_INNER_ROUND_OFF)) {
         const struct part part = {.bound_s =
                                       solution.stopped ? solution.lower_bound : solution.cost,
-                                  .banned = malloc((size_t)r->choices),
-                                  .choice = malloc((size_t)r->space.variable_count * sizeof(int))};
+                                  .banned = malloc((size_t)b->choices),
+                                  .choice = malloc((size_t)b->space.variable_count * sizeof(int))};
         if (part.banned == NULL || part.choice == NULL) {
             free(part.banned);
             free(part.choice);
             status = SBP_E_MEMORY;
         } else {
-            memcpy(part.banned, banned, (size_t)r->choices);
+            memcpy(part.banned, banned, (size_t)b->choices);
             memcpy(part.choice, solution.choice,
-                   (size_t)r->space.variable_count * sizeof *part.choice);
-            push(r, &part);
+                   (size_t)b->space.variable_count * sizeof *part.choice);
+            push(b, &part);
         }
     }
     sbp_solver_solution_free(&solution);
@@ -248,33 +244,33 @@ static enum sbp_status add_part(struct refiner *r, const uint8_t *banned)
 
 /* ---- the unlabelled space -------------------------------------------------------------------- */
 
-/* Axes of a family of the plan's own mesh that hold a transfer's tensor partial, less those that
- * its reader takes so. */
-static int unread_sums(const struct refiner *r, const struct sbp_input_edge *transfer,
+/* Number of axes of a family, of the unlabelled mesh, on which an edge's tensor is partial, less
+ * those on which its reader takes partial sums. */
+static int unread_sums(const struct branching *b, const struct sbp_input_edge *edge,
                        const int *choice, const struct sbp_family *family)
 {
-    const struct sbp_edge_ends pair = sbp_edge_of_input(&r->space, transfer);
+    const struct sbp_edge_ends pair = sbp_edge_of_input(&b->space, edge);
     int unread = 0;
     for (int axis = family->first; axis < family->first + family->count; axis++) {
-        const int left = role_on(r, transfer->from, choice[transfer->from], axis);
-        const int read = role_on(r, transfer->to, choice[transfer->to], axis);
+        const int left = role_on(b, edge->from, choice[edge->from], axis);
+        const int read = role_on(b, edge->to, choice[edge->to], axis);
         unread += pair.from.state[left].kind == SBP_PARTIAL;
         unread -= pair.to.state[read].kind == SBP_PARTIAL;
     }
     return unread;
 }
 
-/* Whether a choice is one of the space: what rests partial is read so
- * (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on one that is alike.
- */
-static bool reads_sums(const struct refiner *r, const int *choice)
+/* Whether the unlabelled space holds a choice: a tensor at rest in partial sums must be read so
+ * (planner/pricing/edge_kinds.c), on that axis or, where axes trade places, on another of its
+ * family. */
+static bool reads_sums(const struct branching *b, const int *choice)
 {
-    const struct sbp_mesh *mesh = &r->out->cut->mesh;
-    for (int i = 0; i < r->space.input_edge_count; i++)
+    const struct sbp_mesh *mesh = &b->out->cut->mesh;
+    for (int i = 0; i < b->space.input_edge_count; i++)
         for (int f = 0; f < mesh->family_count; f++) {
-            const struct sbp_input_edge *transfer = &r->space.input_edge[i];
-            if (sbp_space_rest_fix(&r->space, transfer->from) == NULL &&
-                unread_sums(r, transfer, choice, &mesh->family[f]) > 0)
+            const struct sbp_input_edge *edge = &b->space.input_edge[i];
+            if (sbp_space_rest_fix(&b->space, edge->from) == NULL &&
+                unread_sums(b, edge, choice, &mesh->family[f]) > 0)
                 return false;
         }
     return true;
@@ -282,137 +278,141 @@ static bool reads_sums(const struct refiner *r, const int *choice)
 
 /* ---- dividing a part ------------------------------------------------------------------------ */
 
-static bool class_divides(const struct refiner *r, int dim_class, sbp_axes axes)
+static bool class_divides(const struct branching *b, int dim_class, sbp_axes axes)
 {
-    return r->space.graph->dim_class[dim_class].size % sbp_mesh_group_size(r->space.mesh, axes) ==
+    return b->space.graph->dim_class[dim_class].size % sbp_mesh_group_size(b->space.mesh, axes) ==
            0;
 }
 
-/* The largest sets of axes that a class can be split by: every legal strategy is within one. */
-static bool is_largest(const struct refiner *r, int dim_class, sbp_axes axes)
+/* Whether a set of axes divides a class and no larger set does: every legal strategy lies within
+ * such a set. */
+static bool is_largest(const struct branching *b, int dim_class, sbp_axes axes)
 {
-    bool largest = class_divides(r, dim_class, axes);
-    for (int axis = 0; axis < r->space.mesh->axis_count; axis++) {
+    bool largest = class_divides(b, dim_class, axes);
+    for (int axis = 0; axis < b->space.mesh->axis_count; axis++) {
         const sbp_axes more = axes | (sbp_axes)1 << axis;
-        largest &= more == axes || !class_divides(r, dim_class, more);
+        largest &= more == axes || !class_divides(b, dim_class, more);
     }
     return largest;
 }
 
-static enum sbp_status divide_by_class(struct refiner *r, const struct part *part, int dim_class,
+static enum sbp_status divide_by_class(struct branching *b, const struct part *part, int dim_class,
                                        uint8_t *banned)
 {
-    const size_t classes = (size_t)r->space.graph->class_count;
-    for (sbp_axes axes = 0; axes >> r->space.mesh->axis_count == 0; axes++) {
-        if (!is_largest(r, dim_class, axes))
+    const size_t classes = (size_t)b->space.graph->class_count;
+    for (sbp_axes axes = 0; axes >> b->space.mesh->axis_count == 0; axes++) {
+        if (!is_largest(b, dim_class, axes))
             continue;
-        for (int i = 0; i < r->choices; i++)
+        for (int i = 0; i < b->choices; i++)
             banned[i] = part->banned[i] != 0 ||
-                        (r->split[(size_t)i * classes + (size_t)dim_class] & ~axes) != 0;
-        SBP_TRY(add_part(r, banned));
+                        (b->split[(size_t)i * classes + (size_t)dim_class] & ~axes) != 0;
+        SBP_TRY(add_part(b, banned));
     }
     return SBP_OK;
 }
 
-/* Everything but the choice: the first i variables keep theirs, variable i takes another. */
-static enum sbp_status divide_by_choice(struct refiner *r, const struct part *part, uint8_t *banned)
+/* Divides a part by its choice (Lawler, 1972): in the i-th new part the first i variables keep
+ * their choices and variable i takes another. */
+static enum sbp_status divide_by_choice(struct branching *b, const struct part *part,
+                                        uint8_t *banned)
 {
-    memcpy(banned, part->banned, (size_t)r->choices);
-    for (int v = 0; v < r->space.variable_count; v++) {
-        const int chosen = r->first[v] + part->choice[v];
+    memcpy(banned, part->banned, (size_t)b->choices);
+    for (int v = 0; v < b->space.variable_count; v++) {
+        const int chosen = b->first[v] + part->choice[v];
         banned[chosen] = 1;
-        SBP_TRY(add_part(r, banned));
-        for (int i = r->first[v]; i < r->first[v + 1]; i++)
+        SBP_TRY(add_part(b, banned));
+        for (int i = b->first[v]; i < b->first[v + 1]; i++)
             banned[i] = i != chosen;
     }
     return SBP_OK;
 }
 
-/* Labels, compiles and prices a part's choice; what is left of the part goes back on the heap. */
-static enum sbp_status look_at(struct refiner *r, const struct part *part, uint8_t *banned)
+/* Labels, compiles and prices a part's choice; divides the part unless that plan reaches its bound.
+ */
+static enum sbp_status look_at(struct branching *b, const struct part *part, uint8_t *banned)
 {
     struct sbp_labelling labelling;
-    r->work += WORK_OF_OPERATORS * r->space.graph->op_count;
-    if (!reads_sums(r, part->choice))
-        return divide_by_choice(r, part, banned);
-    SBP_TRY(sbp_label(&r->space, part->choice, 0, r->out->trial, &labelling));
+    b->work += SBP_INNER_WORK_PER_OPERATOR * b->space.graph->op_count;
+    if (!reads_sums(b, part->choice))
+        return divide_by_choice(b, part, banned);
+    SBP_TRY(sbp_label(&b->space, part->choice, 0, b->out->trial, &labelling));
     if (labelling.broken_class >= 0)
-        return divide_by_class(r, part, labelling.broken_class, banned);
+        return divide_by_class(b, part, labelling.broken_class, banned);
     bool fits = false;
     if (labelling.broken_rests == 0) {
-        const enum sbp_status status = r->out->price(r->out->context, &r->out->best_s, &fits);
+        const enum sbp_status status = b->out->price(b->out->context, &b->out->best_s, &fits);
         if (status != SBP_OK && status != SBP_E_INPUT)
             return status;
     }
-    if (fits && r->out->best_s <= part->bound_s * (1 + 1e-9))
+    if (fits && b->out->best_s <= part->bound_s * (1 + SBP_INNER_ROUND_OFF))
         return SBP_OK;
-    return divide_by_choice(r, part, banned);
+    return divide_by_choice(b, part, banned);
 }
 
-static enum sbp_status search_parts(struct refiner *r)
+static enum sbp_status search_parts(struct branching *b)
 {
-    uint8_t *banned = SBP_NEW(&r->space.arena, uint8_t, r->choices);
+    uint8_t *banned = SBP_NEW(&b->space.arena, uint8_t, b->choices);
     if (banned == NULL)
         return SBP_E_MEMORY;
-    SBP_TRY(add_part(r, banned));
-    double open_s = INFINITY; /* the least bound of what was dropped */
-    while (r->part_count > 0) {
-        r->out->stopped |= sbp_space_interrupted(&r->space);
-        if (r->out->stopped || r->exhausted)
+    SBP_TRY(add_part(b, banned));
+    double open_s = INFINITY; /* least bound of the parts that were dropped */
+    while (b->part_count > 0) {
+        b->out->stopped |= sbp_space_interrupted(&b->space);
+        if (b->out->stopped || b->exhausted)
             break;
-        struct part part = pop(r);
+        struct part part = pop(b);
         enum sbp_status status = SBP_OK;
-        if (part.bound_s < r->out->best_s * (1 - 1e-9))
-            status = look_at(r, &part, banned);
-        if (r->exhausted)
+        if (part.bound_s < b->out->best_s * (1 - SBP_INNER_ROUND_OFF))
+            status = look_at(b, &part, banned);
+        if (b->exhausted)
             open_s = part.bound_s;
         free_part(&part);
         SBP_TRY(status);
     }
-    if (r->part_count > 0)
-        open_s = fmin(open_s, r->heap[0].bound_s);
-    if (r->exhausted && r->solved <= 1)
+    if (b->part_count > 0)
+        open_s = fmin(open_s, b->heap[0].bound_s);
+    if (b->exhausted && b->solved <= 1)
         open_s = -INFINITY;
-    r->out->bound_s = fmin(open_s, r->out->best_s);
+    b->out->bound_s = fmin(open_s, b->out->best_s);
     return SBP_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-static enum sbp_status refine(struct refiner *r)
+static enum sbp_status branch_labels(struct branching *b)
 {
-    if (sbp_message_cells(&r->space) > MOST_CELLS)
+    if (sbp_message_cells(&b->space) > SBP_INNER_BRANCH_CELLS)
         return SBP_OK;
-    SBP_TRY(sbp_pricing_problem(&r->space, r->out->capacity_bytes, &r->problem, r->diag));
-    enum sbp_status status = tabulate(r);
+    SBP_TRY(sbp_pricing_problem(&b->space, b->out->capacity_bytes, &b->problem, b->diag));
+    enum sbp_status status = tabulate(b);
     if (status == SBP_OK)
-        status = search_parts(r);
-    while (r->part_count > 0)
-        free_part(&r->heap[--r->part_count]);
-    sbp_problem_free(&r->problem);
+        status = search_parts(b);
+    while (b->part_count > 0)
+        free_part(&b->heap[--b->part_count]);
+    sbp_problem_free(&b->problem);
     return status;
 }
 
-enum sbp_status sbp_label_branch(struct sbp_label_branching *refinement, struct sbp_diag *diag)
+enum sbp_status sbp_label_branch(struct sbp_label_branching *branching, struct sbp_diag *diag)
 {
-    refinement->bound_s = -INFINITY;
+    branching->bound_s = -INFINITY;
     struct sbp_diag refusal = {{0}};
-    struct refiner r = {.out = refinement, .diag = &refusal, .weights = *refinement->cut};
-    if (r.weights.mesh.axis_count > MOST_AXES)
+    struct branching b = {.out = branching, .diag = &refusal, .weights = *branching->cut};
+    if (b.weights.mesh.axis_count > SBP_INNER_BRANCH_AXES)
         return SBP_OK;
-    struct sbp_solve_request request = *refinement->request;
+    struct sbp_solve_request request = *branching->request;
     request.store = NULL;
     request.labelled = true;
-    request.every_level = true; /* what is dear along one path may make the shorter step */
-    single_families(&r.weights.mesh);
-    enum sbp_status status = sbp_space_make(&r.weights, &request, NULL, NULL, &r.space, &refusal);
+    request.every_level = true; /* a costly level on one path may make the step shorter */
+    single_families(&b.weights.mesh);
+    enum sbp_status status = sbp_space_make(&b.weights, &request, NULL, NULL, &b.space, &refusal);
     if (status == SBP_OK) {
-        status = refine(&r);
-        sbp_space_free(&r.space);
+        status = branch_labels(&b);
+        sbp_space_free(&b.space);
     }
-    if (!bounds_space(refinement->cut))
-        refinement->bound_s = -INFINITY;
-    /* A width that the exact solver refuses leaves things as they were. */
+    if (!bounds_space(branching->cut))
+        branching->bound_s = -INFINITY;
+    /* A width that the exact solver refuses leaves the bound unknown. */
     if (status == SBP_E_UNSUPPORTED)
         return SBP_OK;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);

@@ -1,36 +1,33 @@
 #include "planner/inner/solution_pool.h"
+#include "planner/limits.h"
 
 #include <math.h>
 
-/* Costs differ by round-off where search and program add in another order. */
-#define ROUND_OFF 1e-9
-
-enum sbp_status sbp_pool_init(struct sbp_pool *ranking, const struct sbp_graph *graph,
+enum sbp_status sbp_pool_init(struct sbp_pool *pool, const struct sbp_graph *graph,
                               struct sbp_arena *arena, int most)
 {
-    *ranking = (struct sbp_pool){.most = most,
-                                 .plan = SBP_NEW(arena, struct sbp_pool_plan, most),
-                                 .rest_s = -INFINITY,
-                                 .left_s = INFINITY};
-    if (ranking->plan == NULL)
+    *pool = (struct sbp_pool){.most = most,
+                              .plan = SBP_NEW(arena, struct sbp_pool_plan, most),
+                              .rest_s = -INFINITY,
+                              .left_s = INFINITY};
+    if (pool->plan == NULL)
         return SBP_E_MEMORY;
     for (int i = 0; i < most; i++)
-        SBP_TRY(sbp_strategy_alloc(graph, arena, &ranking->plan[i].strategy));
+        SBP_TRY(sbp_strategy_alloc(graph, arena, &pool->plan[i].strategy));
     return SBP_OK;
 }
 
-double sbp_pool_goal_s(const struct sbp_pool *ranking)
+double sbp_pool_goal_s(const struct sbp_pool *pool)
 {
-    return ranking->count == ranking->most ? ranking->plan[ranking->most - 1].objective_s
-                                           : INFINITY;
+    return pool->count == pool->most ? pool->plan[pool->most - 1].objective_s : INFINITY;
 }
 
 static bool is_close(double a, double b)
 {
-    return fabs(a - b) <= ROUND_OFF * fmax(a, b);
+    return fabs(a - b) <= SBP_INNER_ROUND_OFF * fmax(a, b);
 }
 
-/* Whether two plans differ in nothing but words, or are one that was found twice. */
+/* Whether two plans are the same, found twice or cut in ways that make no difference. */
 static bool is_same_plan(const struct sbp_pool_plan *a, const struct sbp_pool_plan *b)
 {
     if (a->split == NULL || b->split == NULL)
@@ -42,59 +39,60 @@ static bool is_same_plan(const struct sbp_pool_plan *a, const struct sbp_pool_pl
                                     sbp_subspace_splits_equal(a->split, b->split));
 }
 
-/* Takes a plan off the list; its strategy's arrays stay behind the last. */
-static void remove_at(struct sbp_pool *ranking, int at)
+/* Takes a plan off the list and keeps its strategy's arrays behind the last. */
+static void remove_at(struct sbp_pool *pool, int at)
 {
-    const struct sbp_pool_plan removed = ranking->plan[at];
-    ranking->count--;
-    for (int i = at; i < ranking->count; i++)
-        ranking->plan[i] = ranking->plan[i + 1];
-    ranking->plan[ranking->count] = removed;
+    const struct sbp_pool_plan removed = pool->plan[at];
+    pool->count--;
+    for (int i = at; i < pool->count; i++)
+        pool->plan[i] = pool->plan[i + 1];
+    pool->plan[pool->count] = removed;
 }
 
-/* Removes what is the same plan and costs more. Whether there is one that does not. */
-static bool is_listed(struct sbp_pool *ranking, const struct sbp_pool_plan *offered)
+/* Removes the same plan where it costs more. Returns whether the same plan is listed at no higher
+ * cost. */
+static bool is_listed(struct sbp_pool *pool, const struct sbp_pool_plan *offered)
 {
     bool listed = false;
-    for (int i = ranking->count - 1; i >= 0; i--) {
-        if (!is_same_plan(&ranking->plan[i], offered))
+    for (int i = pool->count - 1; i >= 0; i--) {
+        if (!is_same_plan(&pool->plan[i], offered))
             continue;
-        if (ranking->plan[i].objective_s <= offered->objective_s)
+        if (pool->plan[i].objective_s <= offered->objective_s)
             listed = true;
         else
-            remove_at(ranking, i);
+            remove_at(pool, i);
     }
     return listed;
 }
 
-void sbp_pool_offer(struct sbp_pool *ranking, const struct sbp_cut *cut,
+void sbp_pool_offer(struct sbp_pool *pool, const struct sbp_cut *cut,
                     const struct sbp_strategy *strategy, const struct sbp_pool_plan *offered)
 {
     struct sbp_pool_plan taken = *offered;
     taken.parallel = cut->parallel;
-    if (is_listed(ranking, &taken))
+    if (is_listed(pool, &taken))
         return;
-    if (ranking->count == ranking->most) {
-        const double last_s = ranking->plan[ranking->most - 1].objective_s;
-        ranking->left_s = fmin(ranking->left_s, fmax(last_s, taken.objective_s));
+    if (pool->count == pool->most) {
+        const double last_s = pool->plan[pool->most - 1].objective_s;
+        pool->left_s = fmin(pool->left_s, fmax(last_s, taken.objective_s));
         if (taken.objective_s >= last_s)
             return;
-        ranking->count--;
+        pool->count--;
     }
-    int at = ranking->count++;
-    taken.strategy = ranking->plan[at].strategy;
+    int at = pool->count++;
+    taken.strategy = pool->plan[at].strategy;
     sbp_strategy_copy(&cut->graph, strategy, &taken.strategy);
-    for (; at > 0 && ranking->plan[at - 1].objective_s > taken.objective_s; at--)
-        ranking->plan[at] = ranking->plan[at - 1];
-    ranking->plan[at] = taken;
+    for (; at > 0 && pool->plan[at - 1].objective_s > taken.objective_s; at--)
+        pool->plan[at] = pool->plan[at - 1];
+    pool->plan[at] = taken;
 }
 
-void sbp_pool_close(struct sbp_pool *ranking, double open_s)
+void sbp_pool_close(struct sbp_pool *pool, double open_s)
 {
-    open_s = fmin(open_s, ranking->left_s);
-    ranking->proved = 0;
-    while (ranking->proved < ranking->count &&
-           ranking->plan[ranking->proved].objective_s * (1 - ROUND_OFF) <= open_s)
-        ranking->proved++;
-    ranking->rest_s = fmin(open_s, sbp_pool_goal_s(ranking));
+    open_s = fmin(open_s, pool->left_s);
+    pool->proved = 0;
+    while (pool->proved < pool->count &&
+           pool->plan[pool->proved].objective_s * (1 - SBP_INNER_ROUND_OFF) <= open_s)
+        pool->proved++;
+    pool->rest_s = fmin(open_s, sbp_pool_goal_s(pool));
 }

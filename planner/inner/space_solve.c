@@ -5,17 +5,8 @@
 
 #include "base/clock.h"
 #include "planner/bounds/message_passing.h"
+#include "planner/limits.h"
 #include "planner/pricing/working_set.h"
-
-enum { MOST_FOLDED_CELLS = 1 << 22 };
-/* Cells of tables over pairs that are not worth reducing first; under a capacity, where labels
- * multiply and only what is reduced has a budget. */
-#define FEW_CELLS          5e4
-#define FEW_LABELLED_CELLS 1e3
-/* Of a solver that works on what messages left, without a capacity. */
-#define MOST_EVALUATIONS INT64_C(100000000)
-/* Of what an operator needs while it works, beside what always lives (results/needed.md). */
-#define WORK_WEIGHT 0.3
 
 /* ---- from a space to a choice --------------------------------------------------------------- */
 
@@ -34,7 +25,7 @@ static int degree_of(const struct sbp_problem *problem, int variable, double *ce
     return degree;
 }
 
-/* Folds rest states away where that leaves small tables: solvers then see operators alone. */
+/* Folds rest states away where small tables are left, so that solvers see operators alone. */
 static enum sbp_status fold_rests(const struct sbp_space *space, struct sbp_problem *problem,
                                   struct sbp_elimination *steps, int *count)
 {
@@ -42,7 +33,7 @@ static enum sbp_status fold_rests(const struct sbp_space *space, struct sbp_prob
     for (int v = 0; v < space->variable_count; v++) {
         double cells = 0;
         if (space->variable[v].op >= 0 || problem->variable[v].interval_count > 0 ||
-            degree_of(problem, v, &cells) > 2 || cells > MOST_FOLDED_CELLS)
+            degree_of(problem, v, &cells) > 2 || cells > SBP_INNER_FOLD_CELLS)
             continue;
         SBP_TRY(sbp_problem_eliminate(problem, v, &steps[*count]));
         ++*count;
@@ -57,7 +48,7 @@ static void unfold_rests(const struct sbp_problem *problem, const struct sbp_eli
         sbp_problem_recover(problem, &steps[count], choice);
 }
 
-/* What the rounds before have left of the request's time and evaluations. */
+/* The request's time and evaluations that earlier rounds have left. */
 static struct sbp_solver_options options_left(const struct sbp_inner_job *job)
 {
     return sbp_solver_options_left(job->request->asked.solver_options, sbp_clock_s() - job->start_s,
@@ -77,9 +68,9 @@ static void note_solution(struct sbp_inner_job *job, const struct sbp_solution *
     }
 }
 
-/* A space whose costs are the modelled bytes of all stages together; seconds, taken for bytes,
- * decide between equal ones. Where work weighs, what operators need besides while they work counts
- * in part: all of it would be that of the one that needs most, and none is known to be it. */
+/* Makes a space whose costs are modelled bytes, summed over all memory stages; seconds, added as if
+ * they were bytes, decide between equal ones. With weighs_work the working set of each operator
+ * counts in part: a device holds only its largest one, and none is known to be it. */
 static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_work,
                                    struct sbp_arena *arena, struct sbp_space *bytes)
 {
@@ -101,7 +92,7 @@ static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_wo
             for (int p = 0; p < space->weights->memory_stages; p++)
                 to->cost_s[c] += sbp_space_unary_bytes(space, v, c, p);
             if (weighs_work)
-                to->cost_s[c] += WORK_WEIGHT * sbp_working_own(&working, v, c);
+                to->cost_s[c] += SBP_INNER_WORKING_SHARE * sbp_working_own(&working, v, c);
         }
     }
     return SBP_OK;
@@ -110,14 +101,14 @@ static enum sbp_status count_bytes(const struct sbp_space *space, bool weighs_wo
 /* One call of sbp_inner_solve_space. */
 struct solving {
     struct sbp_inner_job *job;
-    const struct sbp_space *space; /* as it was asked for, or its bytes */
+    const struct sbp_space *space; /* as given, or priced in bytes */
     double capacity_bytes, goal_s;
-    struct sbp_message_reduction reduction; /* .choice is NULL where the space was taken whole */
-    int *choice;                            /* of the space */
+    struct sbp_message_reduction reduction; /* .choice is NULL: the space was solved whole */
+    int *choice;                            /* (variables) choice of the space */
     double bound_s;
 };
 
-/* By tables over pairs of choices. */
+/* Solves a space by tables over pairs of choices. */
 static enum sbp_status solve_tables(struct solving *s, const struct sbp_space *space,
                                     const struct sbp_solver *solver,
                                     const struct sbp_solver_options *options,
@@ -166,7 +157,7 @@ static enum sbp_status solve_whole(struct solving *s, bool *found)
     return status;
 }
 
-/* Whether time was up, or somebody asked to stop, while tables were searched. */
+/* Whether the time limit or the user ends the search. */
 static bool is_interrupted(const struct solving *s)
 {
     const double limit_s = s->job->request->asked.solver_options.time_limit_s;
@@ -174,22 +165,22 @@ static bool is_interrupted(const struct solving *s)
            (limit_s > 0 && sbp_clock_s() - s->job->start_s >= limit_s);
 }
 
-/* What messages between variables leave of the domains, by tables; what they prove and found, where
- * the tables' solver comes to no end. */
+/* Solves the choices that message passing leaves. Its bound and its choice are the answer where the
+ * tables' solver does not finish. */
 static enum sbp_status solve_reduced(struct solving *s, bool *found)
 {
     const struct sbp_message_reduction *reduction = &s->reduction;
     struct sbp_solution solution = {0};
     struct sbp_solver_options options = options_left(s->job);
-    /* The known choice is one of those that are left. */
-    options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + 1e-9));
+    /* The known choice must stay below the limit. */
+    options.upper_bound = fmin(s->goal_s, reduction->upper_s * (1 + SBP_INNER_ROUND_OFF));
     options.max_evaluations =
-        isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : MOST_EVALUATIONS;
+        isfinite(s->capacity_bytes) ? s->job->most_table_evaluations : SBP_INNER_FREE_EVALUATIONS;
     const enum sbp_status status = solve_tables(s, &reduction->space, s->job->request->asked.solver,
                                                 &options, &solution, found);
     if (status == SBP_OK) {
         s->bound_s = fmax(s->bound_s, fmin(proved_s(&solution), options.upper_bound));
-        /* The tables' budget does not end the whole search. */
+        /* The budget of tables ends this solve, not the search. */
         if (!is_interrupted(s))
             s->job->outcome->stopped = false;
     }
@@ -218,14 +209,15 @@ static enum sbp_status reduce_and_solve(struct solving *s, bool *found)
     return SBP_OK;
 }
 
-/* Other solvers than `exact` are asked for to be seen at work: they get the space as it is. */
+/* Message passing is for `exact` alone: other solvers are asked for to be compared, on the whole
+ * space. */
 static bool may_reduce(const struct solving *s)
 {
     const struct sbp_solver *solver = s->job->request->asked.solver;
     return (solver == NULL || strcmp(solver->name, "exact") == 0) &&
            s->job->request->asked.solver_options.max_evaluations == 0 &&
            sbp_message_cells(s->space) >
-               (isfinite(s->capacity_bytes) ? FEW_LABELLED_CELLS : FEW_CELLS);
+               (isfinite(s->capacity_bytes) ? SBP_INNER_FEW_CAPACITY_CELLS : SBP_INNER_FEW_CELLS);
 }
 
 enum sbp_status sbp_inner_solve_space(struct sbp_inner_job *job, const struct sbp_space *space,

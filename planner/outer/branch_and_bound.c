@@ -3,21 +3,16 @@
 #include <limits.h>
 
 #include "base/clock.h"
-#include "planner/outer/step_cuts.h"
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
+#include "planner/outer/step_cuts.h"
 
-/* What a candidate's plan may be expected to cost, by its bound: dives go where that is least. */
-static const double expected[] = {[SBP_LISTED] = 1.5,
-                                  [SBP_BOUNDED] = 1.5,
-                                  [SBP_RELAXED] = 1.02,
-                                  [SBP_TRIED] = 1.6,
-                                  [SBP_MIXED] = 1.6};
-/* A plan that may cost more than this, by the bound of all that is open, is not dived for. */
-#define FURTHEST_DIVE 2.0
-/* Turns before the first dive, and how many it counts as to solve a candidate. */
-enum { FIRST_WAIT = 64, SOLVE_TURNS = 16 };
-/* Where first plans are good, better ones are found soon. */
-enum { MOST_VAIN = 4 };
+/* Expected cost of a candidate's plan over its bound: dives go where that cost is least. */
+static const double expected[] = {[SBP_LISTED] = SBP_OUTER_EXPECTED_RATIO,
+                                  [SBP_BOUNDED] = SBP_OUTER_EXPECTED_RATIO,
+                                  [SBP_RELAXED] = SBP_OUTER_EXPECTED_RATIO_RELAXED,
+                                  [SBP_TRIED] = SBP_OUTER_EXPECTED_RATIO_TRIED,
+                                  [SBP_MIXED] = SBP_OUTER_EXPECTED_RATIO_TRIED};
 
 enum sbp_status sbp_outer_cut(struct sbp_branch_and_bound *e, const struct sbp_parallel *parallel,
                               struct sbp_diag *diag)
@@ -51,9 +46,9 @@ bool sbp_outer_is_over(struct sbp_branch_and_bound *e)
     return e->out->stopped;
 }
 
-/* Siblings of a base that memory binds: none takes less time than the base would without the limit.
- * Where it does not bind, what recomputes or offloads only takes longer: of no use unless plans
- * behind the best are asked for. */
+/* Opens the siblings of a base that memory binds; without the limit none of them takes less time
+ * than the base. Where memory does not bind, recompute and offload only cost time, so that siblings
+ * matter only if several plans are asked for. */
 static enum sbp_status open_siblings(struct sbp_branch_and_bound *e, int base)
 {
     if (!e->node[base].is_base || e->node[base].siblings_are_open)
@@ -79,16 +74,17 @@ static enum sbp_status look_at_listed(struct sbp_branch_and_bound *e, int index)
     node->time_s = fmax(node->time_s, listed_s);
     if (!legal)
         return SBP_OK;
-    if (node->bound_s > node->time_s || e->ranking->most > 1)
+    if (node->bound_s > node->time_s || e->pool->most > 1)
         SBP_TRY(open_siblings(e, index));
     return isfinite(node->bound_s) ? sbp_outer_push(e, index) : SBP_OK;
 }
 
-/* What was solved without the limit of memory, which binds; some of the plans may fit. */
+/* Puts a candidate off whose plan without the memory limit does not fit: the limit binds. Ranks the
+ * plan that was found on the way, if one fits. */
 static enum sbp_status put_off(struct sbp_branch_and_bound *e, int index)
 {
     struct sbp_pool_plan unused;
-    if (e->ranking->most == 1)
+    if (e->pool->most == 1)
         SBP_TRY(sbp_outer_rank(e, &e->found, NULL, &unused));
     e->found.count = 0;
     e->node[index].knowledge = SBP_RELAXED;
@@ -96,7 +92,7 @@ static enum sbp_status put_off(struct sbp_branch_and_bound *e, int index)
     return sbp_outer_push(e, index);
 }
 
-/* Plans that more dives find are better by less and less. */
+/* Ends a dive and doubles the wait once a plan is known: further dives improve it less and less. */
 static void end_dive(struct sbp_branch_and_bound *e)
 {
     e->wait *= isfinite(sbp_outer_goal_s(e)) ? 2 : 1;
@@ -129,7 +125,7 @@ static enum sbp_status look_at(struct sbp_branch_and_bound *e, int index)
 
 /* ---- which comes next ------------------------------------------------------------------------ */
 
-/* Takes what more has become known of since off a queue's head. */
+/* Takes outdated entries off a queue's head: those of candidates of which more is known by now. */
 static void drop_stale(const struct sbp_branch_and_bound *e, struct sbp_queue *queue)
 {
     while (queue->count > 0 &&
@@ -137,7 +133,8 @@ static void drop_stale(const struct sbp_branch_and_bound *e, struct sbp_queue *q
         (void)sbp_queue_pop(queue);
 }
 
-/* Takes what will hardly fit off the head of the dives, by what plans of others needed. */
+/* Takes candidates off the head of the dives that will hardly fit: compiled plans of others needed
+ * `overhead` times as much as modelled. */
 static void drop_large(struct sbp_branch_and_bound *e)
 {
     const double most = (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) /
@@ -149,26 +146,26 @@ static void drop_large(struct sbp_branch_and_bound *e)
     }
 }
 
-/* The open candidate with the least bound, which proves, or, in a dive, the one whose plan is
- * expected to cost least, which rules others out. A dive goes on until a candidate is solved.
- * False: nothing is left. */
+/* Takes the open candidate with the least bound, which raises the bound of the search, or, in a
+ * dive, the one whose plan is expected to cost least, which refutes others. A dive lasts until a
+ * candidate is solved. Returns false when nothing is left. */
 static bool next_open(struct sbp_branch_and_bound *e, struct sbp_queued *next)
 {
     drop_stale(e, &e->queue);
     drop_large(e);
     e->is_dive = e->turns >= e->wait && e->queue.count > 0 && e->dives.count > 0 &&
-                 e->dives.entry[0].bound_s <= FURTHEST_DIVE * e->queue.entry[0].bound_s;
+                 e->dives.entry[0].bound_s <= SBP_OUTER_DIVE_RATIO * e->queue.entry[0].bound_s;
     struct sbp_queue *const queue = e->is_dive ? &e->dives : &e->queue;
     if (queue->count == 0)
         return false;
     *next = sbp_queue_pop(queue);
     if (!e->is_dive)
-        e->turns += next->knowledge > SBP_LISTED ? SOLVE_TURNS : 1;
+        e->turns += next->knowledge > SBP_LISTED ? SBP_OUTER_TURNS_PER_SOLVE : 1;
     return true;
 }
 
-/* Looks at what is queued as far as that is not known better than `most`, else it is dropped, until
- * so many candidates in a row were solved in vain. */
+/* Looks at the queued candidates of which no more than `most` is known and drops the rest. Ends
+ * when `patience` candidates in a row were solved in vain. */
 static enum sbp_status search(struct sbp_branch_and_bound *e, enum sbp_knowledge most, int patience)
 {
     struct sbp_queued next;
@@ -185,7 +182,7 @@ static enum sbp_status search(struct sbp_branch_and_bound *e, enum sbp_knowledge
     return SBP_OK;
 }
 
-/* What was not looked at yet, or waits to be settled. */
+/* Opens the bases that were not looked at yet and the candidates that wait for path enumeration. */
 static enum sbp_status open_rest(struct sbp_branch_and_bound *e)
 {
     for (int i = 0; i < e->node_count; i++)
@@ -195,19 +192,20 @@ static enum sbp_status open_rest(struct sbp_branch_and_bound *e)
     return SBP_OK;
 }
 
-/* What is mixed may be refuted before it is settled. */
+/* Searches the promising candidates first, then all. Path enumeration waits for the second pass,
+ * since a better plan may refute its candidates. */
 static enum sbp_status search_all(struct sbp_branch_and_bound *e)
 {
-    SBP_TRY(search(e, SBP_TRIED, MOST_VAIN));
+    SBP_TRY(search(e, SBP_TRIED, SBP_OUTER_FIRST_PATIENCE));
     SBP_TRY(open_rest(e));
     return search(e, SBP_MIXED, INT_MAX);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Candidates that differ in recompute and offload alone share a base, the first, which takes the
- * least time. Where launches take time, offload does not only cost some: states are updated by
- * buckets, with fewer launches than there are weights. */
+/* Whether two candidates share a base: they differ in recompute and offload alone, and the first
+ * takes the least time. Offload may save time where kernel launches take some, for states are
+ * updated by buckets, with fewer launches than there are weights. */
 static bool same_base(const struct sbp_branch_and_bound *e, const struct sbp_parallel *a,
                       const struct sbp_parallel *b)
 {
@@ -225,7 +223,7 @@ static enum sbp_status begin(struct sbp_branch_and_bound *e)
     e->node = SBP_NEW(&e->arena, struct sbp_node, list.count);
     e->queue.arena = &e->arena;
     e->dives.arena = &e->arena;
-    e->wait = FIRST_WAIT;
+    e->wait = SBP_OUTER_TURNS_BEFORE_DIVE;
     if (e->node == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(sbp_pool_init(&e->found, &e->given->workload.model, &e->arena, 1));
@@ -249,8 +247,8 @@ static void conclude(struct sbp_branch_and_bound *e)
     out->objective_s = sbp_outer_best_s(e);
     out->lower_bound_s = fmin(e->open_s, out->objective_s);
     out->wall_s = sbp_clock_s() - e->start_s;
-    sbp_pool_close(e->ranking, e->open_s);
-    if (e->ranking->count == 0) {
+    sbp_pool_close(e->pool, e->open_s);
+    if (e->pool->count == 0) {
         const double most_bytes =
             (double)sbp_request_limit_bytes(e->request, &e->given->workload.cluster) *
             (1 + SBP_CAPACITY_ROUND_OFF);
@@ -259,30 +257,30 @@ static void conclude(struct sbp_branch_and_bound *e)
             too_little || sbp_outer_is_infeasible(e) ? SBP_PLAN_INFEASIBLE : SBP_PLAN_TIME_LIMIT;
         return;
     }
-    out->status = e->ranking->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
-    if (e->ranking->proved > 0)
+    out->status = e->pool->proved > 0 ? SBP_PLAN_OPTIMAL : SBP_PLAN_FEASIBLE;
+    if (e->pool->proved > 0)
         out->lower_bound_s = out->objective_s;
 }
 
-static enum sbp_status explore(struct sbp_branch_and_bound *e)
+static enum sbp_status run_search(struct sbp_branch_and_bound *e)
 {
     SBP_TRY(begin(e));
-    SBP_TRY(sbp_outer_open_near(e));
+    SBP_TRY(sbp_outer_open_promising(e));
     SBP_TRY(search_all(e));
     drop_stale(e, &e->queue);
     if (e->queue.count > 0)
         e->open_s = fmin(e->open_s, e->queue.entry[0].bound_s);
     SBP_TRY(sbp_outer_rank_first(e));
-    if (!e->any_legal && e->ranking->count == 0 && !e->out->stopped)
+    if (!e->any_legal && e->pool->count == 0 && !e->out->stopped)
         return sbp_fail(e->diag, SBP_E_INPUT, "%s", e->refusal.text);
-    if (e->ranking->count == 0)
+    if (e->pool->count == 0)
         SBP_TRY(sbp_outer_take_least_memory(e));
     conclude(e);
     return SBP_OK;
 }
 
 enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_request *request,
-                                 int most, struct sbp_arena *arena, struct sbp_pool *ranking,
+                                 int most, struct sbp_arena *arena, struct sbp_pool *pool,
                                  struct sbp_outcome *outcome, struct sbp_diag *diag)
 {
     *outcome = (struct sbp_outcome){.objective_s = INFINITY, .lower_bound_s = -INFINITY};
@@ -291,7 +289,7 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
                                      .request = request,
                                      .out = outcome,
                                      .diag = diag,
-                                     .ranking = ranking,
+                                     .pool = pool,
                                      .open_s = INFINITY,
                                      .start_s = sbp_clock_s(),
                                      .solve = {.asked = *request}};
@@ -300,12 +298,12 @@ enum sbp_status sbp_outer_search(const struct sbp_plan *given, const struct sbp_
     e.solve.zero_is_free = !request->runnable &&
                            sbp_space_rule(request->space)->outer.per_layer_zero &&
                            !sbp_request_gives(request, "zero");
-    enum sbp_status status = sbp_pool_init(ranking, &given->workload.model, arena, most);
+    enum sbp_status status = sbp_pool_init(pool, &given->workload.model, arena, most);
     if (status == SBP_OK)
-        status = explore(&e);
-    for (int i = 0; i < ranking->count; i++)
-        ranking->plan[i].split = NULL; /* its arena ends here */
-    sbp_price_cache_free(&e.store);
+        status = run_search(&e);
+    for (int i = 0; i < pool->count; i++)
+        pool->plan[i].split = NULL; /* its arena is freed below */
+    sbp_price_cache_free(&e.cache);
     sbp_arena_free(&e.cut_arena);
     sbp_arena_free(&e.solve_arena);
     sbp_arena_free(&e.arena);

@@ -1,10 +1,7 @@
+#include "planner/limits.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
 #include <string.h>
-
-/* Candidates that are cut in parts, and what more of them may cost (a second or two). */
-enum { FEW_CUTS = 8, CHEAP_WORK = 20000 };
-#define CHEAP_EVALUATIONS INT64_C(100000000)
 
 static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
@@ -21,31 +18,32 @@ static enum sbp_status add_node(struct sbp_branch_and_bound *e, const struct sbp
     return sbp_outer_push(e, e->node_count++);
 }
 
-/* One cut for each plan that is asked for is enough where all bounds are met; else more of them are
- * made while they are cheap. */
+/* Whether a candidate may be divided: a few divisions for each plan asked for are enough where all
+ * bounds are met; more are made while they are cheap. */
 static bool may_cut(const struct sbp_branch_and_bound *e)
 {
-    return e->cuts < 2 * e->ranking->most + FEW_CUTS ||
-           (e->work < CHEAP_WORK && e->out->evaluations - e->first_cut_at < CHEAP_EVALUATIONS);
+    return e->cuts < 2 * e->pool->most + SBP_OUTER_SPARE_DIVISIONS ||
+           (e->work < SBP_OUTER_DIVISION_OPERATORS &&
+            e->out->evaluations - e->first_cut_at < SBP_OUTER_DIVISION_EVALUATIONS);
 }
 
-/* Whether a part splits every layer in one way. */
+/* Whether a part splits every layer in one way only. */
 static bool has_one(const struct sbp_subspace *part)
 {
     return part != NULL && part->at == part->plan->count;
 }
 
-/* Nothing more is done about what a bound leaves open. */
+/* Closes a candidate without a proof: its bound stays open. */
 static void leave_open(struct sbp_branch_and_bound *e, double bound_s)
 {
     if (!sbp_outer_is_refuted(e, bound_s))
         e->open_s = fmin(e->open_s, bound_s);
 }
 
-/* The parts of a solved candidate without its cut, and, where the plan may not be the cheapest
- * that splits every layer as it does, those plans. */
+/* Divides a solved candidate into the parts that do not split every layer as its plan does and,
+ * unless the plan is proved the cheapest that does, the part that does. */
 static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp_node *solved,
-                                const struct sbp_splits *split, bool is_settled)
+                                const struct sbp_splits *split, bool is_proved)
 {
     struct sbp_subspace *part = SBP_NEW(&e->arena, struct sbp_subspace, split->count + 1);
     if (part == NULL)
@@ -53,7 +51,7 @@ static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp
     int count = sbp_subspace_cut(solved->part, split, &e->arena, part);
     if (count < 0)
         return SBP_E_MEMORY;
-    if (!is_settled)
+    if (!is_proved)
         part[count++] = (struct sbp_subspace){.plan = split, .at = split->count};
     if (e->cuts++ == 0)
         e->first_cut_at = e->out->evaluations;
@@ -65,8 +63,8 @@ static enum sbp_status cut_node(struct sbp_branch_and_bound *e, const struct sbp
     return SBP_OK;
 }
 
-/* What is known of the plan's strategy, which is of a part, beside its objective, where it is to be
- * told from others. */
+/* Describes a strategy of e->cut, which is of a part, by what tells plans apart: splits, step and
+ * memory. */
 static enum sbp_status describe(struct sbp_branch_and_bound *e, const struct sbp_subspace *part,
                                 const struct sbp_strategy *strategy, struct sbp_pool_plan *ranked)
 {
@@ -89,9 +87,9 @@ enum sbp_status sbp_outer_rank(struct sbp_branch_and_bound *e, struct sbp_pool *
         return SBP_OK;
     found->count = 0;
     const struct sbp_strategy *strategy = &found->plan[0].strategy;
-    if (e->ranking->most > 1)
+    if (e->pool->most > 1)
         SBP_TRY(describe(e, part, strategy, ranked));
-    sbp_pool_offer(e->ranking, &e->cut, strategy, ranked);
+    sbp_pool_offer(e->pool, &e->cut, strategy, ranked);
     return SBP_OK;
 }
 
@@ -100,14 +98,14 @@ enum sbp_status sbp_outer_close(struct sbp_branch_and_bound *e, int index)
     const struct sbp_node node = e->node[index];
     struct sbp_pool_plan best;
     SBP_TRY(sbp_outer_rank(e, &e->found, node.part, &best));
-    const bool is_settled =
-        isfinite(best.objective_s) && node.bound_s >= best.objective_s * (1 - 1e-9);
+    const bool is_proved =
+        isfinite(best.objective_s) && node.bound_s >= best.objective_s * (1 - SBP_INNER_ROUND_OFF);
     if (best.split != NULL && !has_one(node.part) && !sbp_outer_is_refuted(e, node.bound_s) &&
         may_cut(e))
-        return cut_node(e, &node, best.split, is_settled);
+        return cut_node(e, &node, best.split, is_proved);
     if (node.mixture != NULL)
         return sbp_outer_push(e, index);
-    if (!(has_one(node.part) && is_settled))
+    if (!(has_one(node.part) && is_proved))
         leave_open(e, node.bound_s);
     return SBP_OK;
 }

@@ -1,25 +1,20 @@
-#include "base/clock.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
 #include <stdlib.h>
 
-/* Of a search's time limit, the share that this has where less of it is left. */
-#define LIMIT_SHARE 0.1
-/* Of that, what bounds may take before candidates are solved. */
-#define BOUND_SHARE 0.2
-/* Candidates that are solved for bytes; their bounds are close, so that few mostly are enough. */
-enum { MOST_SOLVED = 100 };
+#include "base/clock.h"
+#include "planner/limits.h"
 
-/* A candidate of the search, and what none of its plans needs less than. */
-struct lean {
+/* A candidate of the search, with a lower bound of the memory that its plans need. */
+struct candidate {
     int node;
     double bound_bytes;
 };
 
-struct lean_search {
-    struct sbp_branch_and_bound *explorer;
+struct memory_search {
+    struct sbp_branch_and_bound *tree;
     struct sbp_solve_request request;
-    struct lean *lean; /* (count) */
+    struct candidate *candidate; /* (count) */
     int count;
     struct sbp_pool_plan *least; /* device_bytes 0: none yet */
 };
@@ -28,39 +23,41 @@ struct lean_search {
 
 static int by_bound(const void *left, const void *right)
 {
-    const struct lean *a = left, *b = right;
+    const struct candidate *a = left, *b = right;
     if (a->bound_bytes != b->bound_bytes)
         return a->bound_bytes < b->bound_bytes ? -1 : 1;
     return a->node - b->node;
 }
 
-static enum sbp_status list(struct lean_search *s)
+static enum sbp_status list(struct memory_search *s)
 {
-    const struct sbp_branch_and_bound *e = s->explorer;
-    s->lean = SBP_NEW(&s->explorer->arena, struct lean, e->node_count);
-    if (s->lean == NULL)
+    const struct sbp_branch_and_bound *e = s->tree;
+    s->candidate = SBP_NEW(&s->tree->arena, struct candidate, e->node_count);
+    if (s->candidate == NULL)
         return SBP_E_MEMORY;
     for (int i = 0; i < e->node_count; i++)
         if (e->node[i].least_bytes > 0 && isfinite(e->node[i].least_bytes))
-            s->lean[s->count++] = (struct lean){i, e->node[i].least_bytes};
-    qsort(s->lean, (size_t)s->count, sizeof *s->lean, by_bound);
+            s->candidate[s->count++] = (struct candidate){i, e->node[i].least_bytes};
+    qsort(s->candidate, (size_t)s->count, sizeof *s->candidate, by_bound);
     return SBP_OK;
 }
 
-/* Sets the plan to a candidate and asks about it; what refuses it says nothing. */
-static enum sbp_status ask(struct lean_search *s, struct lean *lean,
-                           enum sbp_status (*question)(struct lean_search *s, struct lean *lean,
+/* Cuts the step as a candidate does and asks the question; a candidate that is refused answers
+ * nothing. */
+static enum sbp_status ask(struct memory_search *s, struct candidate *candidate,
+                           enum sbp_status (*question)(struct memory_search *s,
+                                                       struct candidate *candidate,
                                                        struct sbp_diag *refusal))
 {
-    struct sbp_branch_and_bound *const e = s->explorer;
+    struct sbp_branch_and_bound *const e = s->tree;
     struct sbp_diag refusal = {{0}};
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->solve_arena);
     if (s->request.deadline_s > 0)
         s->request.asked.solver_options.time_limit_s =
             fmax(1e-9, s->request.deadline_s - sbp_clock_s());
-    enum sbp_status status = sbp_outer_cut(e, &e->node[lean->node].parallel, &refusal);
+    enum sbp_status status = sbp_outer_cut(e, &e->node[candidate->node].parallel, &refusal);
     if (status == SBP_OK)
-        status = question(s, lean, &refusal);
+        status = question(s, candidate, &refusal);
     sbp_arena_release(&e->solve_arena, mark);
     return status == SBP_OK || status == SBP_E_INPUT || status == SBP_E_UNSUPPORTED ||
                    status == SBP_STOPPED
@@ -68,46 +65,49 @@ static enum sbp_status ask(struct lean_search *s, struct lean *lean,
                : sbp_fail(e->diag, status, "%s", refusal.text);
 }
 
-static enum sbp_status raise_bound(struct lean_search *s, struct lean *lean,
+static enum sbp_status raise_bound(struct memory_search *s, struct candidate *candidate,
                                    struct sbp_diag *refusal)
 {
     double bytes;
-    SBP_TRY(sbp_inner_least_bytes(&s->explorer->cut, &s->request, &bytes, refusal));
-    lean->bound_bytes = fmax(lean->bound_bytes, bytes);
+    SBP_TRY(sbp_inner_least_bytes(&s->tree->cut, &s->request, &bytes, refusal));
+    candidate->bound_bytes = fmax(candidate->bound_bytes, bytes);
     return SBP_OK;
 }
 
-/* Looks at bounds more closely, best first, until as many as are solved are no worse than any of
- * those that are left. */
-static enum sbp_status raise_bounds(struct lean_search *s)
+/* Raises bounds by working sets, least first, until as many candidates as are solved are no worse
+ * than all those that are left. */
+static enum sbp_status raise_bounds(struct memory_search *s)
 {
     const double deadline_s = s->request.deadline_s;
     int leading = 0;
     if (deadline_s > 0)
-        s->request.deadline_s -= (1 - BOUND_SHARE) * s->request.asked.solver_options.time_limit_s;
-    for (int done = 0; done < s->count && leading < MOST_SOLVED; done++) {
-        const double next_bytes = s->lean[done].bound_bytes;
+        s->request.deadline_s -=
+            (1 - SBP_OUTER_LEAST_MEMORY_BOUND_TIME) * s->request.asked.solver_options.time_limit_s;
+    for (int done = 0; done < s->count && leading < SBP_OUTER_LEAST_MEMORY_SOLVES; done++) {
+        const double next_bytes = s->candidate[done].bound_bytes;
         if (sbp_solve_is_interrupted(&s->request))
             break;
-        SBP_TRY(ask(s, &s->lean[done], raise_bound));
+        SBP_TRY(ask(s, &s->candidate[done], raise_bound));
         leading = 0;
         for (int i = 0; i <= done; i++)
-            leading += s->lean[i].bound_bytes <= next_bytes;
+            leading += s->candidate[i].bound_bytes <= next_bytes;
     }
     s->request.deadline_s = deadline_s;
-    qsort(s->lean, (size_t)s->count, sizeof *s->lean, by_bound);
+    qsort(s->candidate, (size_t)s->count, sizeof *s->candidate, by_bound);
     return SBP_OK;
 }
 
 /* ---- the least of their plans ---------------------------------------------------------------- */
 
-/* Of a candidate, the plan that needs least by the memory model, as compiled. */
-static enum sbp_status solve(struct lean_search *s, struct lean *lean, struct sbp_diag *refusal)
+/* Solves a candidate for the plan of least memory by the model, and keeps it if it needs least once
+ * compiled. */
+static enum sbp_status solve(struct memory_search *s, struct candidate *candidate,
+                             struct sbp_diag *refusal)
 {
-    struct sbp_branch_and_bound *const e = s->explorer;
+    struct sbp_branch_and_bound *const e = s->tree;
     struct sbp_outcome found;
     struct sbp_step step;
-    (void)lean;
+    (void)candidate;
     SBP_TRY(sbp_inner_solve_for_bytes(&e->cut, &s->request, &e->solve_arena, &found, refusal));
     e->out->evaluations += found.evaluations;
     if (isinf(found.strategy_s))
@@ -124,29 +124,31 @@ static enum sbp_status solve(struct lean_search *s, struct lean *lean, struct sb
     return SBP_OK;
 }
 
-/* Best first, until no other can need less than the least that was found. */
-static enum sbp_status solve_all(struct lean_search *s)
+/* Solves candidates, least bound first, until no other can need less than the least that was found.
+ */
+static enum sbp_status solve_all(struct memory_search *s)
 {
-    for (int i = 0; i < s->count && (i < MOST_SOLVED || s->least->device_bytes == 0); i++) {
-        const bool is_beaten =
-            s->least->device_bytes > 0 && s->lean[i].bound_bytes >= (double)s->least->device_bytes;
+    for (int i = 0;
+         i < s->count && (i < SBP_OUTER_LEAST_MEMORY_SOLVES || s->least->device_bytes == 0); i++) {
+        const bool is_beaten = s->least->device_bytes > 0 &&
+                               s->candidate[i].bound_bytes >= (double)s->least->device_bytes;
         if (is_beaten || sbp_solve_is_interrupted(&s->request))
             break;
-        SBP_TRY(ask(s, &s->lean[i], solve));
+        SBP_TRY(ask(s, &s->candidate[i], solve));
     }
     return SBP_OK;
 }
 
-static enum sbp_status find_least(struct lean_search *s)
+static enum sbp_status find_least(struct memory_search *s)
 {
-    struct sbp_branch_and_bound *const e = s->explorer;
+    struct sbp_branch_and_bound *const e = s->tree;
     SBP_TRY(sbp_strategy_alloc(&e->given->workload.model, e->plans, &s->least->strategy));
     SBP_TRY(list(s));
     if (s->request.asked.solver_options.max_evaluations == 0) {
         SBP_TRY(raise_bounds(s));
         SBP_TRY(solve_all(s));
     }
-    e->out->least_bytes = s->count > 0 ? s->lean[0].bound_bytes : INFINITY;
+    e->out->least_bytes = s->count > 0 ? s->candidate[0].bound_bytes : INFINITY;
     return SBP_OK;
 }
 
@@ -160,9 +162,9 @@ static bool has_seen_all(const struct sbp_branch_and_bound *e)
     return seen;
 }
 
-/* The bound holds where it is of all candidates; where it is proved that nothing fits the limit, a
- * plan needs more than that. */
-static void settle_bound(struct sbp_branch_and_bound *e)
+/* Closes the bound: it holds only if it covers all candidates; where it is proved that nothing
+ * fits, a plan needs more than the limit. */
+static void close_bound(struct sbp_branch_and_bound *e)
 {
     const int64_t limit_bytes = sbp_request_limit_bytes(e->request, &e->given->workload.cluster);
     if (!has_seen_all(e))
@@ -171,8 +173,9 @@ static void settle_bound(struct sbp_branch_and_bound *e)
         e->out->least_bytes = fmax(e->out->least_bytes, (double)limit_bytes + 1);
 }
 
-/* The time may be up where nothing was found: the answer to that has time of its own. The same plan
- * is found whatever the limit of memory, so that a search which is given what is named has one. */
+/* The request for least memory. It has time of its own, since the search may have spent its time,
+ * and no memory limit: the plan is then the same whatever the limit, so that a search which is
+ * given the memory that was named has a plan. */
 static struct sbp_solve_request request_of(const struct sbp_branch_and_bound *e)
 {
     struct sbp_solve_request request = e->solve;
@@ -181,18 +184,18 @@ static struct sbp_solve_request request_of(const struct sbp_branch_and_bound *e)
     request.asked.solver = NULL;
     request.asked.memory_limit_bytes = INT64_MAX;
     if (*limit_s > 0) {
-        *limit_s = fmax(*limit_s - (now_s - e->start_s), LIMIT_SHARE * *limit_s);
+        *limit_s = fmax(*limit_s - (now_s - e->start_s), SBP_OUTER_LEAST_MEMORY_TIME * *limit_s);
         request.deadline_s = now_s + *limit_s;
     }
     return request;
 }
 
-/* A plan that fits after all is the search's. */
+/* Ranks the plan of least memory, which fits after all. */
 static enum sbp_status rank_least(struct sbp_branch_and_bound *e, const struct sbp_pool_plan *least)
 {
     struct sbp_pool_plan unused;
     SBP_TRY(sbp_outer_cut(e, &least->parallel, e->diag));
-    e->out->algorithm = "exact"; /* whatever found nothing */
+    e->out->algorithm = "exact"; /* also where another solver found nothing */
     sbp_pool_offer(&e->found, &e->cut, &least->strategy,
                    &(struct sbp_pool_plan){.objective_s = least->objective_s});
     return sbp_outer_rank(e, &e->found, NULL, &unused);
@@ -201,18 +204,18 @@ static enum sbp_status rank_least(struct sbp_branch_and_bound *e, const struct s
 enum sbp_status sbp_outer_take_least_memory(struct sbp_branch_and_bound *e)
 {
     struct sbp_pool_plan *const least = SBP_NEW(e->plans, struct sbp_pool_plan, 1);
-    struct lean_search search = {.explorer = e, .request = request_of(e), .least = least};
+    struct memory_search search = {.tree = e, .request = request_of(e), .least = least};
     if (least == NULL)
         return SBP_E_MEMORY;
     SBP_TRY(find_least(&search));
     const double modelled_bytes = e->out->least_bytes;
-    settle_bound(e);
+    close_bound(e);
     if (least->device_bytes == 0) {
         e->out->needed_bytes = isfinite(modelled_bytes) ? (int64_t)ceil(modelled_bytes) : 0;
         return SBP_OK;
     }
     e->out->needed_bytes = least->device_bytes;
-    e->out->leanest = least;
+    e->out->least_memory = least;
     return least->device_bytes <= sbp_request_limit_bytes(e->request, &e->given->workload.cluster)
                ? rank_least(e, least)
                : SBP_OK;

@@ -1,12 +1,9 @@
-#include "base/clock.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
-/* First plans that cost up to so many times the cheapest one's are worth improving first. */
-#define NEAR 1.25
-/* What first plans may take of a search's time limit. */
-#define LIMIT_SHARE 0.2
+#include "base/clock.h"
+#include "planner/limits.h"
 
-/* Stages and a micro-batch, and what a first plan of theirs costs. */
+/* Stages and a micro-batch, and the cost of their initial plan. */
 struct sketch {
     int node; /* the first of them */
     double found_s;
@@ -14,12 +11,12 @@ struct sketch {
 
 static double left_s(const struct sbp_branch_and_bound *e)
 {
-    const double limit_s = LIMIT_SHARE * e->request->solver_options.time_limit_s;
+    const double limit_s = SBP_OUTER_INITIAL_TIME * e->request->solver_options.time_limit_s;
     return limit_s > 0 ? limit_s - (sbp_clock_s() - e->start_s) : INFINITY;
 }
 
-static enum sbp_status optimise_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
-                                        struct sbp_outcome *found, struct sbp_diag *refusal)
+static enum sbp_status solve_aligned(struct sbp_branch_and_bound *e, const struct sbp_node *node,
+                                     struct sbp_outcome *found, struct sbp_diag *refusal)
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
     struct sbp_path_weights weights;
@@ -32,8 +29,8 @@ static enum sbp_status optimise_aligned(struct sbp_branch_and_bound *e, const st
     return sbp_inner_solve_aligned(&e->cut, &request, &e->solve_arena, found, refusal);
 }
 
-/* A plan of a candidate whose layers all split the batch alike; *found_s is INFINITY without one.
- */
+/* Makes a candidate's initial plan, whose layers all split the batch alike; *found_s is INFINITY
+ * without one. */
 static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    double *found_s)
 {
@@ -41,7 +38,7 @@ static enum sbp_status sketch_node(struct sbp_branch_and_bound *e, const struct 
     struct sbp_outcome found;
     const struct sbp_arena_mark mark = sbp_arena_mark(&e->arena);
     const struct sbp_arena_mark plan_mark = sbp_arena_mark(&e->solve_arena);
-    const enum sbp_status status = optimise_aligned(e, node, &found, &refusal);
+    const enum sbp_status status = solve_aligned(e, node, &found, &refusal);
     *found_s = status == SBP_OK ? found.objective_s : INFINITY;
     if (status == SBP_OK) {
         found.stopped = false; /* its share of the time is up, not the search's */
@@ -62,8 +59,8 @@ static bool same_stages(const struct sbp_parallel *a, const struct sbp_parallel 
     return a->pipeline == b->pipeline && a->micro_batch == b->micro_batch;
 }
 
-/* Of the candidates with the stages and micro-batch of the first, the one with the plainest
- * schedule that keeps few activations. */
+/* The candidate with the stages and micro-batch of the first one that runs 1F1B, which keeps few
+ * activations; else the first. */
 static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int first)
 {
     for (int i = first;
@@ -73,13 +70,14 @@ static const struct sbp_node *plainest(const struct sbp_branch_and_bound *e, int
     return &e->node[first];
 }
 
-/* Whether a candidate's plans all cost more than what is worth improving first. */
-static bool is_far(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
+/* Whether a candidate's bound is above what is searched first. */
+static bool costs_too_much(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return node->bound_s > NEAR * sbp_pool_goal_s(&e->first);
+    return node->bound_s > SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first);
 }
 
-/* For every number of stages, smaller and smaller micro-batches until the next one costs more. */
+/* Makes initial plans for every number of stages, with smaller and smaller micro-batches until the
+ * next one costs more. */
 static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch *sketch, int *count)
 {
     const struct sbp_parallel *last = NULL;
@@ -94,7 +92,7 @@ static enum sbp_status sketch_all(struct sbp_branch_and_bound *e, struct sketch 
         struct sketch *const next = &sketch[(*count)++];
         const struct sbp_node *const node = plainest(e, i);
         *next = (struct sketch){.node = i, .found_s = INFINITY};
-        if (!is_far(e, node))
+        if (!costs_too_much(e, node))
             SBP_TRY(sketch_node(e, node, &next->found_s));
         passed = goes_on && next->found_s > last_s;
         last_s = next->found_s;
@@ -113,8 +111,8 @@ static enum sbp_status open_bases(struct sbp_branch_and_bound *e, int first)
     return SBP_OK;
 }
 
-/* Whether the cheapest first plan splits nothing but the batch: only then is it near to what its
- * candidate can do. */
+/* Whether the cheapest initial plan splits the batch alone: only then is its cost close to the best
+ * of its candidate. */
 static bool splits_batch_alone(const struct sbp_branch_and_bound *e)
 {
     const struct sbp_parallel *first = &e->first.plan[0].parallel;
@@ -131,7 +129,7 @@ enum sbp_status sbp_outer_rank_first(struct sbp_branch_and_bound *e)
     return sbp_outer_rank(e, &e->first, NULL, &unused);
 }
 
-enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e)
+enum sbp_status sbp_outer_open_promising(struct sbp_branch_and_bound *e)
 {
     int count = 0;
     struct sketch *const sketch = SBP_NEW(&e->arena, struct sketch, e->node_count);
@@ -139,11 +137,12 @@ enum sbp_status sbp_outer_open_near(struct sbp_branch_and_bound *e)
         return SBP_E_MEMORY;
     if (sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE)
         SBP_TRY(sketch_all(e, sketch, &count));
-    if (e->ranking->most > 1) /* parts of candidates compete with other candidates' */
+    if (e->pool->most > 1) /* the order of parts is by bounds alone */
         return SBP_OK;
-    const double near_s = splits_batch_alone(e) ? NEAR * sbp_pool_goal_s(&e->first) : -INFINITY;
+    const double promising_s =
+        splits_batch_alone(e) ? SBP_OUTER_PROMISING_RATIO * sbp_pool_goal_s(&e->first) : -INFINITY;
     for (int i = 0; i < count; i++)
-        if (sketch[i].found_s <= near_s)
+        if (sketch[i].found_s <= promising_s)
             SBP_TRY(open_bases(e, sketch[i].node));
     return sbp_outer_rank_first(e);
 }

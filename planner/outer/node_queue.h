@@ -1,5 +1,5 @@
-/* Candidates in the order in which a best-first search looks at them: the least bound first, then
- * what more is known of, so that plans are found early, then the older.
+/* The order in which a best-first search looks at candidates: the least bound first; among equal
+ * bounds the one of which more is known, so that plans are found early; then the older one.
  */
 #ifndef SBP_PLANNER_OUTER_NODE_QUEUE_H
 #define SBP_PLANNER_OUTER_NODE_QUEUE_H
@@ -9,8 +9,8 @@
 
 struct sbp_queued {
     double bound_s;
-    int knowledge; /* more of it comes first */
-    int node;      /* the caller's; smaller ones come first */
+    int knowledge; /* enum sbp_knowledge: more comes first */
+    int node;      /* index of the candidate: smaller ones come first */
 };
 
 /* A binary heap; zeroed it is empty. */

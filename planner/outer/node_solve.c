@@ -1,15 +1,8 @@
-#include "base/clock.h"
 #include "planner/outer/branch_and_bound_priv.h"
 
+#include "base/clock.h"
+#include "planner/limits.h"
 #include "planner/outer/path_enumeration.h"
-
-/* Where memory raises a bound by more than this, solving without its limit says little more. */
-#define MOST_RELAXED 1.1
-/* What a plan may cost, by its candidate's bound, that is looked for before any is known. */
-#define FIRST_TRY 1.3
-/* Of the memory, what a candidate needs at least by the sum of the memory model, from which on it
- * may need more than there is by a closer look. */
-#define TIGHT_SHARE 0.4
 
 /* ---- what a solver is given ------------------------------------------------------------------ */
 
@@ -22,16 +15,16 @@ static struct sbp_solver_options options_left(const struct sbp_branch_and_bound 
 static bool is_to_relax(const struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
     return node->knowledge == SBP_BOUNDED && sbp_outer_proves(e) &&
-           node->bound_s <= MOST_RELAXED * node->time_s;
+           node->bound_s <= SBP_OUTER_RELAX_RATIO * node->time_s;
 }
 
 struct sbp_solve_request sbp_outer_request(struct sbp_branch_and_bound *e,
                                            const struct sbp_node *node)
 {
     struct sbp_solve_request request = e->solve;
-    sbp_price_cache_trim(&e->store);
+    sbp_price_cache_trim(&e->cache);
     request.part = node->part;
-    request.store = &e->store;
+    request.store = &e->cache;
     request.puts_memory_off = is_to_relax(e, node);
     return request;
 }
@@ -48,7 +41,7 @@ enum sbp_status sbp_outer_plain_weights(struct sbp_branch_and_bound *e,
 
 /* ---- what it answers ------------------------------------------------------------------------- */
 
-/* A candidate without a legal strategy bounds nothing; the first one's reason is kept. */
+/* Notes a candidate without a legal strategy; the first one's reason is kept. */
 static enum sbp_status note_refusal(struct sbp_branch_and_bound *e, const struct sbp_diag *refusal)
 {
     if (e->refusal.text[0] == '\0')
@@ -62,8 +55,8 @@ static void add_point(struct sbp_outcome *out, int64_t evaluations, double elaps
         out->curve[out->curve_count++] = (struct sbp_curve_point){evaluations, elapsed_s, best};
 }
 
-/* How a better plan was come by: the solver's costs on the way, which are those of labelled plans
- * or a little less, down to the plan's. */
+/* Adds the costs that the solver went through on the way to a better plan to the curve: those below
+ * the best plan and above the new one. */
 static void note_curve(struct sbp_branch_and_bound *e, const struct sbp_outcome *found)
 {
     struct sbp_outcome *out = e->out;
@@ -140,10 +133,11 @@ double sbp_outer_ceiling_s(const struct sbp_branch_and_bound *e, const struct sb
 {
     const bool is_first = node->knowledge < SBP_TRIED && sbp_outer_proves(e) &&
                           !is_to_relax(e, node) && isinf(sbp_outer_goal_s(e));
-    return is_first ? FIRST_TRY * node->bound_s : INFINITY;
+    return is_first ? SBP_OUTER_FIRST_TRY_RATIO * node->bound_s : INFINITY;
 }
 
-/* What the leanest plan of a candidate needed that has none that fits. */
+/* Notes how much more than modelled the plan of least memory needed, of a candidate without one
+ * that fits. */
 static void note_need(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                       int64_t needed_bytes)
 {
@@ -153,8 +147,8 @@ static void note_need(struct sbp_branch_and_bound *e, const struct sbp_node *nod
     e->overhead = e->overhead > 0 ? fmin(e->overhead, overhead) : overhead;
 }
 
-/* Solves along one path, or for what a device does whatever the path (NULL); better plans are kept.
- */
+/* Solves a candidate along one path (NULL: by the mean device, whatever the path) and keeps better
+ * plans. */
 static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct sbp_node *node,
                                    const struct sbp_path *path, struct sbp_outcome *found)
 {
@@ -189,8 +183,8 @@ static enum sbp_status solve_along(struct sbp_branch_and_bound *e, const struct 
     return SBP_OK;
 }
 
-/* By what was proved of a candidate; without the limit of memory it holds for a base's siblings,
- * too. Returns the bound. */
+/* Raises a candidate's bound and returns it. What is proved without the memory limit holds for the
+ * siblings, too: time_s. */
 static double raise_bound(const struct sbp_branch_and_bound *e, struct sbp_node *node,
                           double proved_s)
 {
@@ -200,17 +194,18 @@ static double raise_bound(const struct sbp_branch_and_bound *e, struct sbp_node 
     return node->bound_s;
 }
 
-/* Whether what mixtures left is worth the look, and its prices bound the step. */
-static bool may_settle(struct sbp_branch_and_bound *e, const struct sbp_node *node)
+/* Whether path enumeration may close the gap that mixtures left: the candidate has several stages,
+ * is not refuted, and its prices bound the step. */
+static bool may_enumerate(struct sbp_branch_and_bound *e, const struct sbp_node *node)
 {
-    return e->cut.parallel.pipeline > 1 && e->ranking->most == 1 && isfinite(sbp_outer_goal_s(e)) &&
+    return e->cut.parallel.pipeline > 1 && e->pool->most == 1 && isfinite(sbp_outer_goal_s(e)) &&
            !sbp_outer_is_refuted(e, node->bound_s) && !sbp_outer_is_over(e) &&
            sbp_outer_proves(e) && sbp_space_rule(e->request->space)->mesh == SBP_MESH_FREE &&
            sbp_inner_is_bounded(&e->cut, &e->solve);
 }
 
-/* Along the path that work alone would make the longest, along those of the plans found, then along
- * mixtures of all of these, as long as each says something new. */
+/* Solves along the path that is longest by work alone, then along the longest paths of the plans
+ * found and along mixtures of all these, as long as a path is new. */
 static enum sbp_status solve_mixtures(struct sbp_branch_and_bound *e, struct sbp_node *node,
                                       struct sbp_mixture *mixture)
 {
@@ -241,7 +236,7 @@ static enum sbp_status solve_paths(struct sbp_branch_and_bound *e, struct sbp_no
         return SBP_OK;
     }
     SBP_TRY(solve_mixtures(e, node, &mixture));
-    if (e->is_too_large || !may_settle(e, node))
+    if (e->is_too_large || !may_enumerate(e, node))
         return SBP_OK;
     node->mixture = SBP_NEW(&e->arena, struct sbp_mixture, 1);
     if (node->mixture == NULL)
@@ -251,7 +246,7 @@ static enum sbp_status solve_paths(struct sbp_branch_and_bound *e, struct sbp_no
     return SBP_OK;
 }
 
-/* Whether a closer look at what a candidate needs of memory rules it out. */
+/* Drops a candidate if its working sets show that nothing fits. */
 static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sbp_node *node)
 {
     const double limit_bytes =
@@ -259,7 +254,7 @@ static enum sbp_status try_to_rule_out(struct sbp_branch_and_bound *e, struct sb
     struct sbp_diag refusal = {{0}};
     double least_bytes;
     if (node->knowledge >= SBP_TRIED || is_to_relax(e, node) || !sbp_outer_proves(e) ||
-        node->least_bytes < TIGHT_SHARE * limit_bytes)
+        node->least_bytes < SBP_OUTER_TIGHT_SHARE * limit_bytes)
         return SBP_OK;
     const enum sbp_status status =
         sbp_inner_least_bytes(&e->cut, &e->solve, &least_bytes, &refusal);
@@ -287,9 +282,10 @@ enum sbp_status sbp_outer_solve(struct sbp_branch_and_bound *e, struct sbp_node 
     return SBP_OK;
 }
 
-/* ---- settling -------------------------------------------------------------------------------- */
+/* ---- path enumeration
+ * -------------------------------------------------------------------------------- */
 
-static void offer_settled(void *context, const struct sbp_strategy *strategy, double objective_s)
+static void offer_enumerated(void *context, const struct sbp_strategy *strategy, double objective_s)
 {
     struct sbp_branch_and_bound *e = context;
     if (objective_s < sbp_outer_best_s(e))
@@ -302,19 +298,19 @@ enum sbp_status sbp_outer_enumerate_paths(struct sbp_branch_and_bound *e, struct
 {
     struct sbp_solve_request request = sbp_outer_request(e, node);
     request.asked.solver_options = options_left(e);
-    struct sbp_path_enumeration settling = {.cut = &e->cut,
-                                            .request = &request,
-                                            .mixture = node->mixture,
-                                            .goal_s = sbp_outer_goal_s(e),
-                                            .bound_s = node->bound_s,
-                                            .offer = offer_settled,
-                                            .context = e};
+    struct sbp_path_enumeration enumeration = {.cut = &e->cut,
+                                               .request = &request,
+                                               .mixture = node->mixture,
+                                               .goal_s = sbp_outer_goal_s(e),
+                                               .bound_s = node->bound_s,
+                                               .offer = offer_enumerated,
+                                               .context = e};
     SBP_TRY(sbp_outer_cut(e, &node->parallel, e->diag));
-    SBP_TRY(sbp_path_enumerate(&settling, e->diag));
+    SBP_TRY(sbp_path_enumerate(&enumeration, e->diag));
     node->mixture = NULL; /* there is no more to be said */
-    e->out->evaluations += settling.evaluations;
-    e->out->stopped |= settling.stopped;
-    e->memory_binds |= settling.memory_binds;
-    node->bound_s = fmax(node->bound_s, settling.bound_s);
+    e->out->evaluations += enumeration.evaluations;
+    e->out->stopped |= enumeration.stopped;
+    e->memory_binds |= enumeration.memory_binds;
+    node->bound_s = fmax(node->bound_s, enumeration.bound_s);
     return SBP_OK;
 }

@@ -3,38 +3,31 @@
 #include <math.h>
 
 #include "base/clock.h"
-#include "planner/labels/label.h"
-#include "planner/problem/minimax.h"
 #include "planner/bounds/message_passing.h"
+#include "planner/labels/label.h"
+#include "planner/limits.h"
+#include "planner/problem/minimax.h"
 
-/* Cells of the tables over pairs that are worth it, and of all that is looked at in a candidate. */
-#define MOST_CELLS 1e6
-#define MOST_WORK  INT64_C(400000000)
-/* Of the gap, to look at first. */
-#define FIRST_SHARE 0.125
-/* Shares of a time that are nothing. */
-#define CLOSE 1e-9
-
-struct settler {
+struct enumerator {
     struct sbp_path_enumeration *s;
     struct sbp_diag *diag;
-    struct sbp_arena arena; /* of spaces */
-    struct sbp_arena pass;  /* of what is narrowed */
+    struct sbp_arena arena; /* holds spaces */
+    struct sbp_arena pass;  /* holds one pass */
     struct sbp_solve_request request;
     struct sbp_path_weights weights[SBP_MOST_PATHS + 1];
     struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
     int space_count;
     struct sbp_space mixed;
-    struct sbp_path_weights mixed_view;
-    struct sbp_message_reduction reduction; /* what the mixture leaves */
+    struct sbp_path_weights mixed_weights;
+    struct sbp_message_reduction reduction; /* choices that the mixture leaves */
     struct sbp_strategy trial;
-    double goal_s, open_s; /* open: the least that was found and not settled */
-    double proved_s;       /* nothing costs less, but for what is open */
+    double goal_s, open_s; /* open_s: least bound of plans found that prove nothing */
+    double proved_s;       /* lower bound, but for open_s */
     int64_t work;
     bool has_new_path;
 };
 
-static enum sbp_status make_space(struct settler *t, const struct sbp_path *path,
+static enum sbp_status make_space(struct enumerator *t, const struct sbp_path *path,
                                   struct sbp_path_weights *weights, struct sbp_space *space)
 {
     struct sbp_solve_request request = t->request;
@@ -45,8 +38,8 @@ static enum sbp_status make_space(struct settler *t, const struct sbp_path *path
     return SBP_OK;
 }
 
-/* Along the paths that are new since the last time. */
-static enum sbp_status make_spaces(struct settler *t)
+/* Makes the spaces along the paths that are new since the last time. */
+static enum sbp_status make_spaces(struct enumerator *t)
 {
     const struct sbp_mixture *mixture = t->s->mixture;
     for (; t->space_count < mixture->path_count; t->space_count++)
@@ -57,9 +50,9 @@ static enum sbp_status make_spaces(struct settler *t)
 
 /* ---- a plan that costs less along all known paths -------------------------------------------- */
 
-/* Labels and prices a choice; *legal: it has labels, and a step. */
-static enum sbp_status price(struct settler *t, const int *choice, struct sbp_step_totals *totals,
-                             bool *legal)
+/* Labels and prices a choice; *legal: it can be labelled and compiled. */
+static enum sbp_status price(struct enumerator *t, const int *choice,
+                             struct sbp_step_totals *totals, bool *legal)
 {
     const struct sbp_cut *cut = t->s->cut;
     struct sbp_labelling labelling;
@@ -82,19 +75,20 @@ static enum sbp_status price(struct settler *t, const int *choice, struct sbp_st
     return SBP_OK;
 }
 
-static void offer(struct settler *t, double objective_s)
+static void offer(struct enumerator *t, double objective_s)
 {
     t->s->offer(t->s->context, &t->trial, objective_s);
     t->goal_s = objective_s;
 }
 
-static bool fits(const struct settler *t, int64_t bytes)
+static bool fits(const struct enumerator *t, int64_t bytes)
 {
     return bytes <= sbp_request_limit_bytes(&t->request.asked, t->s->cut->cluster);
 }
 
-/* Its path is longer than all that are known, or nothing more can be said of what it bounds. */
-static enum sbp_status learn_path(struct settler *t, double largest, bool *more)
+/* Adds the longest path of the trial, which is longer than all known ones; where no path can be
+ * added, the trial's cost along the known ones stays open. */
+static enum sbp_status learn_path(struct enumerator *t, double largest, bool *more)
 {
     struct sbp_mixture *mixture = t->s->mixture;
     const int before = mixture->path_count;
@@ -111,7 +105,7 @@ static enum sbp_status learn_path(struct settler *t, double largest, bool *more)
 static enum sbp_status show(void *context, const int *choice, double largest, double *below,
                             bool *more)
 {
-    struct settler *t = context;
+    struct enumerator *t = context;
     struct sbp_step_totals totals;
     const int variables = t->mixed.variable_count;
     bool legal;
@@ -126,17 +120,17 @@ static enum sbp_status show(void *context, const int *choice, double largest, do
     t->s->memory_binds |= is_better && !is_plan;
     if (is_better && is_plan)
         offer(t, totals.step_s);
-    if (legal && totals.step_s > largest * (1 + CLOSE))
+    if (legal && totals.step_s > largest * (1 + SBP_INNER_ROUND_OFF))
         SBP_TRY(learn_path(t, largest, more));
     else if (!is_plan)
         t->open_s = fmin(t->open_s, largest);
-    *below = fmin(*below, fmin(t->goal_s, t->open_s) * (1 - CLOSE));
+    *below = fmin(*below, fmin(t->goal_s, t->open_s) * (1 - SBP_INNER_ROUND_OFF));
     return SBP_OK;
 }
 
 /* ---- passes --------------------------------------------------------------------------------- */
 
-static enum sbp_status make_problems(struct settler *t, int count, struct sbp_problem *problem)
+static enum sbp_status make_problems(struct enumerator *t, int count, struct sbp_problem *problem)
 {
     for (int i = 0; i < count; i++) {
         struct sbp_space narrow;
@@ -146,7 +140,7 @@ static enum sbp_status make_problems(struct settler *t, int count, struct sbp_pr
     return SBP_OK;
 }
 
-static struct sbp_solver_options options_left(const struct settler *t)
+static struct sbp_solver_options options_left(const struct enumerator *t)
 {
     struct sbp_solver_options options = t->request.asked.solver_options;
     if (t->request.deadline_s > 0)
@@ -154,8 +148,9 @@ static struct sbp_solver_options options_left(const struct settler *t)
     return options;
 }
 
-/* Spaces along the paths are made when they are first needed. */
-static enum sbp_status search_left(struct settler *t, double below_s, bool *done)
+/* Searches the choices that the mixture leaves along all known paths; their spaces are made when
+ * they are first needed. */
+static enum sbp_status search_left(struct enumerator *t, double below_s, bool *done)
 {
     SBP_TRY(make_spaces(t));
     const int count = t->space_count;
@@ -166,8 +161,8 @@ static enum sbp_status search_left(struct settler *t, double below_s, bool *done
     enum sbp_status status = make_problems(t, count, problem);
     const struct sbp_minimax minimax = {.paths = count,
                                         .problem = problem,
-                                        .below = below_s * (1 - CLOSE),
-                                        .most_work = MOST_WORK - t->work,
+                                        .below = below_s * (1 - SBP_INNER_ROUND_OFF),
+                                        .most_work = SBP_OUTER_PATHS_WORK - t->work,
                                         .options = options_left(t),
                                         .show = show,
                                         .context = t};
@@ -182,8 +177,8 @@ static enum sbp_status search_left(struct settler *t, double below_s, bool *done
     return status;
 }
 
-/* *done: nothing is left that costs less than below_s, but for what is open. */
-static enum sbp_status search_below(struct settler *t, double below_s, bool *done)
+/* Searches below a cost. *done: no plan costs less, but for what is open. */
+static enum sbp_status search_below(struct enumerator *t, double below_s, bool *done)
 {
     t->has_new_path = false;
     SBP_TRY(sbp_message_narrow(&t->mixed, below_s, &t->pass, &t->reduction));
@@ -192,26 +187,26 @@ static enum sbp_status search_below(struct settler *t, double below_s, bool *don
     t->s->stopped |= t->reduction.stopped;
     *done = t->reduction.is_settled;
     if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_MINIMAX_MOST_VARIABLES ||
-        sbp_message_cells(&t->reduction.space) > MOST_CELLS)
+        sbp_message_cells(&t->reduction.space) > SBP_OUTER_PATHS_CELLS)
         return SBP_OK;
     return search_left(t, below_s, done);
 }
 
-static double left_s(const struct settler *t)
+static double left_s(const struct enumerator *t)
 {
     return fmin(t->goal_s, t->open_s);
 }
 
-/* Little by little from what is proved on: far below the best plan there is little to look at, and
- * plans that are found are good ones. */
-static enum sbp_status settle(struct settler *t)
+/* Raises the proved bound by growing shares of the gap: far below the best plan few choices are
+ * left to look at, and plans found there are good ones. */
+static enum sbp_status enumerate(struct enumerator *t)
 {
-    double share = FIRST_SHARE;
+    double share = SBP_OUTER_PATHS_FIRST_SHARE;
     bool done = true;
     SBP_TRY(sbp_strategy_alloc(&t->s->cut->graph, &t->arena, &t->trial));
-    SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_view, &t->mixed));
+    SBP_TRY(make_space(t, &t->s->mixture->best, &t->mixed_weights, &t->mixed));
     while ((done || t->has_new_path) && t->proved_s < left_s(t) && !t->s->stopped &&
-           t->work < MOST_WORK) {
+           t->work < SBP_OUTER_PATHS_WORK) {
         const double gap_s = left_s(t) - t->proved_s;
         const double below_s = share < 1 ? t->proved_s + share * gap_s : left_s(t);
         const struct sbp_arena_mark mark = sbp_arena_mark(&t->pass);
@@ -225,27 +220,27 @@ static enum sbp_status settle(struct settler *t)
     return SBP_OK;
 }
 
-enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *settling, struct sbp_diag *diag)
+enum sbp_status sbp_path_enumerate(struct sbp_path_enumeration *enumeration, struct sbp_diag *diag)
 {
     struct sbp_diag refusal = {{0}};
-    struct settler t = {.s = settling,
-                        .diag = &refusal,
-                        .request = *settling->request,
-                        .goal_s = settling->goal_s,
-                        .open_s = INFINITY,
-                        .proved_s = settling->bound_s};
-    settling->evaluations = 0;
-    settling->stopped = settling->memory_binds = false;
+    struct enumerator t = {.s = enumeration,
+                           .diag = &refusal,
+                           .request = *enumeration->request,
+                           .goal_s = enumeration->goal_s,
+                           .open_s = INFINITY,
+                           .proved_s = enumeration->bound_s};
+    enumeration->evaluations = 0;
+    enumeration->stopped = enumeration->memory_binds = false;
     t.request.every_level = true;
     t.request.asked.solver_options.progress = NULL;
-    const enum sbp_status status = settle(&t);
-    settling->bound_s = t.proved_s; /* what passes proved before one failed is still so */
+    const enum sbp_status status = enumerate(&t);
+    enumeration->bound_s = t.proved_s; /* a pass that failed does not undo the earlier ones */
     for (int i = 0; i < t.space_count; i++)
         sbp_space_free(&t.space[i]);
     sbp_space_free(&t.mixed);
     sbp_arena_free(&t.arena);
     sbp_arena_free(&t.pass);
-    settling->stopped |= status == SBP_STOPPED;
+    enumeration->stopped |= status == SBP_STOPPED;
     if (status == SBP_E_UNSUPPORTED || status == SBP_E_INPUT || status == SBP_STOPPED)
         return SBP_OK;
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);

@@ -4,16 +4,15 @@
 #include <string.h>
 
 #include "costmodel/program/price.h"
+#include "planner/limits.h"
 #include "planner/pricing/pricing.h"
 
-/* Models of more operators are cut between their blocks alone. */
-enum { MOST_LOOSE_OPS = 256, MOST_MICRO_BATCHES = 1 << 16 };
-/* Flops of the global batch on a piece; again: of what blocks form again. */
+/* Flops of the global batch on a piece; again: recomputed by its blocks. */
 struct piece_flops {
     double forward, backward, again;
 };
 
-/* One way to cut the model, worked out when it is first asked for. */
+/* One way to cut the model into pieces, worked out when it is first asked for. */
 struct cut {
     bool known, legal;
     struct piece_flops *piece; /* (pieces) */
@@ -23,8 +22,8 @@ struct cut {
 struct lister {
     const struct sbp_cut *given;
     const struct sbp_request *request;
-    struct sbp_outer open; /* what the space leaves open and the request does not give */
-    bool chunks, pipeline_limit, stage_cut; /* are open, too */
+    struct sbp_outer open;                  /* open in the space and not given by the request */
+    bool chunks, pipeline_limit, stage_cut; /* further keys that are open */
     bool attends;                           /* the model has attention */
     struct sbp_arena *arena;
     struct sbp_step_cuts *out;
@@ -33,8 +32,8 @@ struct lister {
     double flops_per_s;         /* of a device */
     double *forward, *backward; /* (op_count) flops of the global batch */
     int *block;                 /* (op_count) */
-    bool *again;                /* (op_count) of the piece at hand: formed again where all is */
-    struct cut *by_pieces;      /* (op_count + 1, SBP_STAGE_CUTS) */
+    bool *again;           /* (op_count) recomputed with full recompute, in the piece at hand */
+    struct cut *by_pieces; /* (op_count + 1, SBP_STAGE_CUTS) */
 };
 
 /* ---- cuts ----------------------------------------------------------------------------------- */
@@ -56,9 +55,9 @@ static bool needs_input(const struct sbp_op_node *node)
     }
 }
 
-/* What a piece forms again of its blocks: operators whose output another of them needs, or needs
- * for what it forms again itself. Last products, which are only added to what goes on, are not
- * among them. */
+/* Flops that a piece recomputes: those of operators whose output the gradient of another operator
+ * of the block needs, or whose output a recomputed operator needs. The last product of a block is
+ * only added to what goes on, so that it is not recomputed. */
 static double flops_again(const struct lister *l, int first, int end)
 {
     const struct sbp_graph *graph = &l->given->graph;
@@ -103,7 +102,8 @@ static enum sbp_status make_cut(const struct lister *l, int pieces, enum sbp_sta
     return status == SBP_E_INPUT ? SBP_OK : status;
 }
 
-/* NULL where the model cannot be cut so, or is not to be. */
+/* Finds the cut into pieces; NULL where the model cannot be cut so, or is too large to be cut
+ * within blocks. */
 static enum sbp_status find_cut(const struct lister *l, const struct sbp_parallel *parallel,
                                 const struct cut **found)
 {
@@ -111,7 +111,7 @@ static enum sbp_status find_cut(const struct lister *l, const struct sbp_paralle
     *found = NULL;
     if (pieces > l->given->graph.op_count ||
         (l->open.pipeline && pieces > 1 && pieces > l->blocks &&
-         l->given->graph.op_count > MOST_LOOSE_OPS))
+         l->given->graph.op_count > SBP_OUTER_FREE_CUT_OPERATORS))
         return SBP_OK;
     struct cut *cut = &l->by_pieces[pieces * SBP_STAGE_CUTS + parallel->stage_cut];
     if (!cut->known)
@@ -122,8 +122,8 @@ static enum sbp_status find_cut(const struct lister *l, const struct sbp_paralle
 
 /* ---- bounds --------------------------------------------------------------------------------- */
 
-/* The longest path over a stage, in flops of one micro-batch. Weight gradients that come late do
- * not lie on the way back. */
+/* The longest path over a stage, in flops of one micro-batch. Late weight gradients (zero bubble)
+ * are not on the way back. */
 static double longest_path(const struct lister *l, const struct sbp_parallel *parallel,
                            const struct cut *cut)
 {
@@ -154,8 +154,8 @@ static double bound_s(const struct lister *l, const struct sbp_parallel *paralle
     return longest_path(l, parallel, cut) * (double)parallel->pipeline / (devices * l->flops_per_s);
 }
 
-/* What a pass costs at the peak rate, undivided: its products and what else is priced as
- * arithmetic. Element-wise work is not: memory bounds it. */
+/* Flops of a pass, undivided: products and other work that is priced as arithmetic. Element-wise
+ * work is not, since memory bandwidth bounds it. */
 static double pass_flops(const struct sbp_graph *graph, int op, enum sbp_pass pass)
 {
     struct sbp_factor whole;
@@ -230,13 +230,14 @@ static enum sbp_status add(struct lister *l, const struct sbp_parallel *parallel
     return SBP_OK;
 }
 
-/* Whether it differs from those of less recomputation. */
+/* Whether a recompute mode differs from those that recompute less. */
 static bool is_of_use(const struct lister *l, enum sbp_recompute recompute)
 {
     return recompute != SBP_RECOMPUTE_ATTENTION || l->attends;
 }
 
-/* What is kept, formed again or moved to the host; first what keeps all on the device. */
+/* Adds the ways to recompute and offload; those without offload, and within them without recompute,
+ * come first. */
 static enum sbp_status add_memory(struct lister *l, struct sbp_parallel parallel,
                                   const struct cut *cut)
 {
@@ -268,7 +269,7 @@ static enum sbp_status add_zero(struct lister *l, struct sbp_parallel parallel,
     return SBP_OK;
 }
 
-/* Stages of as many blocks each and, where it makes a difference, of as many flops. */
+/* Adds stages of equally many blocks and, where that differs, of equally many flops. */
 static enum sbp_status add_cuts(struct lister *l, struct sbp_parallel parallel)
 {
     const size_t pieces = (size_t)(parallel.pipeline * parallel.chunks);
@@ -299,8 +300,8 @@ static enum sbp_status add_interleaved(struct lister *l, struct sbp_parallel par
     return SBP_OK;
 }
 
-/* The schedules of several stages. A zero bubble keeps as many micro-batches as there are stages,
- * or twice as many (ZB-H1, ZB-H2). */
+/* Adds the schedules of several stages. A zero bubble has as many micro-batches in flight as there
+ * are stages (ZB-H1), or about twice as many (ZB-H2). */
 static enum sbp_status add_schedules(struct lister *l, struct sbp_parallel parallel)
 {
     const unsigned schedules = l->open.schedules != 0 ? l->open.schedules : 1u << parallel.schedule;
@@ -335,7 +336,7 @@ static enum sbp_status add_micro_batches(struct lister *l, struct sbp_parallel p
     const int64_t batch = l->given->graph.global_batch;
     if (!l->open.micro_batch)
         return add_stages(l, parallel);
-    for (int64_t count = 1; count <= batch && count <= MOST_MICRO_BATCHES; count++) {
+    for (int64_t count = 1; count <= batch && count <= SBP_OUTER_MICRO_BATCHES; count++) {
         parallel.micro_batch = batch / count;
         if (batch % count == 0)
             SBP_TRY(add_stages(l, parallel));
@@ -363,7 +364,7 @@ static enum sbp_status add_all(struct lister *l)
     return SBP_OK;
 }
 
-/* What is given is not open. */
+/* Finds the keys that are open: those of the space that the request does not give. */
 static void find_open(struct lister *l)
 {
     const struct sbp_request *request = l->request;
@@ -398,7 +399,7 @@ enum sbp_status sbp_step_cuts_list(const struct sbp_cut *given, const struct sbp
         return sbp_fail(diag, status, "out of memory while listing what may be around a strategy");
     if (candidates->count > 0)
         return SBP_OK;
-    /* Says what is wrong with what was given. */
+    /* Names what is wrong with the given keys. */
     SBP_TRY(sbp_parallel_check(&given->parallel, &given->graph, given->cluster, diag));
     if (given->parallel.schedule == SBP_INTERLEAVED && l.chunks)
         return sbp_fail(diag, SBP_E_INPUT,

@@ -7,14 +7,14 @@
 #include "planner/plan/roles.h"
 #include "planner/space/space_table.h"
 
-/* A line under way: words that do not fit end it with "...". */
+/* A line in the making: words that do not fit end it with "...". */
 struct line {
     char *bytes; /* (SBP_PLAN_LINE_BYTES) */
     size_t used;
     bool full;
 };
 
-/* Adds ", words"; the end of the line stays free for ", ...". */
+/* Adds ", words"; room for ", ..." stays free. */
 static void SBP_PRINTF(2, 3) add(struct line *line, const char *format, ...)
 {
     char words[SBP_PLAN_LINE_BYTES];
@@ -78,14 +78,14 @@ static void add_step(struct line *line, const struct sbp_plan *plan)
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* The first of repeated layers with weights that choose for themselves. */
+/* Whether a layer has weights, chooses for itself and is the first of its repeats. */
 static bool is_layer(const struct sbp_graph *graph, int op)
 {
     const struct sbp_op_node *node = &graph->op[op];
     return node->site == op && !node->entry->follows && node->weight_count > 0;
 }
 
-/* Layers split like `op`, repeats counted; 0 where an earlier one counts them. */
+/* Number of layers split like `op`, with repeats; 0 where an earlier layer counts them. */
 static int alike(const struct sbp_plan *plan, int op)
 {
     char mine[SBP_ROLES_BYTES], other[SBP_ROLES_BYTES];
@@ -125,7 +125,7 @@ static void add_layers(struct line *line, const struct sbp_plan *plan)
     }
 }
 
-/* Layers that tensor axes do not split have more parts of the batch than the mesh says. */
+/* Adds the mesh. Layers that tensor axes do not split have more parts of the batch than it says. */
 static void add_mesh(struct line *line, const struct sbp_plan *plan)
 {
     int64_t data = plan->cut.mesh.devices;

@@ -1,4 +1,4 @@
-/* A plan in a line: how the step is cut in time where it is, then how its layers are split.
+/* A plan in one line: how the step is cut, then how its layers are split.
  */
 #ifndef SBP_PLANNER_REPORT_PLAN_LINE_H
 #define SBP_PLANNER_REPORT_PLAN_LINE_H
@@ -6,9 +6,9 @@
 #include "planner/plan/plan.h"
 #include "planner/plan/request.h"
 
-/* "pipeline 8 1f1b, micro-batch 64, ZeRO 1, recompute, batch 4 x column 8 (96), ...": what
- * is as always is left out; layers are those with weights of their own, every repeat counted, the
- * most frequent strategy first. On one mesh for all layers: "data 4 x tensor 8". Returns buffer. */
+/* "pipeline 8 1f1b, micro-batch 64, ZeRO 1, recompute, batch 4 x column 8 (96), ...". Defaults are
+ * left out. Layers are those with weights of their own; every repeat counts, and the most frequent
+ * strategy comes first. With one mesh for all layers: "data 4 x tensor 8". Returns buffer. */
 #define SBP_PLAN_LINE_BYTES 79
 const char *sbp_plan_line(const struct sbp_plan *plan, enum sbp_space_kind space, char *buffer);
 

@@ -7,8 +7,8 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 
-#define POOR        1.0  /* e from which even a measured price is doubted: half or twice as much */
-#define LEAST_SHARE 0.01 /* of the step, for a doubt to be told */
+#define POOR        1.0 /* error e from which even a measured price is in doubt: half or twice as much */
+#define LEAST_SHARE 0.01 /* share of the step from which a doubt is told */
 
 /* --- doubts --- */
 
@@ -34,7 +34,7 @@ static void add_doubt(struct sbp_price_interval *trust, const struct sbp_doubt *
         trust->doubt[trust->doubt_count++] = *doubt;
 }
 
-/* Over all pieces of a stage, of which there are `stages`: seconds of a device, the mean. */
+/* Adds a program's doubtful collectives, in seconds of a device, the mean over `stages`. */
 static void doubt_program(const struct sbp_step *step, const struct sbp_program *program,
                           struct sbp_price_interval *trust)
 {

@@ -1,9 +1,9 @@
-/* How far a plan's price can be trusted: the interval of its step by the errors that a calibration
- * gave to the cluster's measured collectives, and what of the step rests on prices that were
- * extrapolated or poorly fitted.
+/* How far a plan's price can be trusted: an interval of its step time, from the errors that a
+ * calibration noted for the cluster's measured collectives, and the doubts, that is, the
+ * collectives of the step whose prices are extrapolated or fit poorly.
  *
- * The ends of the interval are the step with every collective at the low, or the high, end of its
- * own interval: where some are under and some over, the step lies closer.
+ * Each end of the interval is the step with every collective at that end of its own interval.
+ * Errors of both signs cancel in part, so that the real step lies further inside.
  */
 #ifndef SBP_PLANNER_REPORT_PRICE_INTERVAL_H
 #define SBP_PLANNER_REPORT_PRICE_INTERVAL_H
@@ -16,7 +16,7 @@
 
 #define SBP_MOST_DOUBTS 32
 
-/* Collectives of a kind and group that should not be trusted. */
+/* Collectives of one kind and group whose price is in doubt. */
 struct sbp_doubt {
     enum sbp_collective kind;
     double nodes, ranks_per_node;
@@ -26,29 +26,30 @@ struct sbp_doubt {
 };
 
 struct sbp_price_interval {
-    bool is_given; /* the cluster holds measured groups; all else is of use only then */
+    bool is_given; /* the cluster has measured groups; else nothing below is set */
     double low_s, high_s;
     int doubt_count;
-    struct sbp_doubt doubt[SBP_MOST_DOUBTS]; /* longest first; those under a hundredth of the step
-                                                are left out */
+    struct sbp_doubt
+        doubt[SBP_MOST_DOUBTS]; /* longest first; without those under 1 % of the step */
 };
 
-/* step: the plan's own. E_MEMORY and what compiling a step says. */
+/* Makes the interval of a plan; step is what the plan compiles to. E_MEMORY and what compiling
+ * says. */
 enum sbp_status sbp_price_interval_make(const struct sbp_plan *plan, const struct sbp_step *step,
                                         struct sbp_price_interval *trust,
                                         struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Nothing where it is not given. E_IO. */
+/* Prints the interval; nothing where it is not given. E_IO. */
 enum sbp_status sbp_price_interval_print(const struct sbp_price_interval *trust, double step_s,
                                          FILE *out) SBP_MUST_USE;
-/* A cell "12.3 ms .. 45.6 ms" of a table of plans, with a star where there are doubts; "-" where
- * the interval is not given. */
+/* Adds a cell "12.3 ms .. 45.6 ms" to a table of plans, with a star where there are doubts; "-"
+ * where the interval is not given. */
 void sbp_price_interval_cell(struct sbp_table *table, const struct sbp_price_interval *trust);
-/* Below that table, where the row has a star: its longest doubt, "data-parallel *: 12 % of ...".
+/* Prints the longest doubt of a row with a star below that table: "data-parallel *: 12 % of ...".
  * E_IO. */
 enum sbp_status sbp_price_interval_print_star(const struct sbp_price_interval *trust, double step_s,
                                               const char *row, FILE *out) SBP_MUST_USE;
-/* cost.step_low_s, cost.step_high_s, and "doubts". */
+/* Puts the members cost.step_low_s, cost.step_high_s and "doubts". */
 void sbp_price_interval_put(struct cJSON *json, const struct sbp_price_interval *trust,
                             bool *failed);
 

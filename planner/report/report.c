@@ -8,6 +8,7 @@
 #include "base/json/json_write.h"
 #include "base/table.h"
 #include "base/text.h"
+#include "planner/limits.h"
 #include "planner/plan/roles.h"
 
 #define UNIT_BYTES 32
@@ -24,7 +25,7 @@ int64_t sbp_report_times(const struct sbp_report *report, const struct sbp_instr
     return instr->section == SBP_SECTION_STEP ? 1 : report->summary.micro_batches;
 }
 
-/* Operators of all stages; pieces that share a program are as many times its work. */
+/* Adds the operators of all stages; a program counts once for each piece that shares it. */
 static void add_sites(struct sbp_report *report, const struct sbp_program *program)
 {
     for (int i = 0; i < program->instr_count; i++) {
@@ -37,7 +38,7 @@ static void add_sites(struct sbp_report *report, const struct sbp_program *progr
     }
 }
 
-/* A tied weight is its first user's. */
+/* Whether an operator is the first user of a weight: a tied weight counts there. */
 static bool is_first_user(const struct sbp_graph *graph, int op, int weight)
 {
     for (int other = 0; other < op; other++)
@@ -47,7 +48,7 @@ static bool is_first_user(const struct sbp_graph *graph, int op, int weight)
     return true;
 }
 
-/* What the operators are, whatever the plan: flops and parameters. */
+/* Adds flops and parameters of the operators, which no plan changes. */
 static void add_operators(struct sbp_report *report)
 {
     const struct sbp_graph *graph = &report->plan->cut.graph;
@@ -62,8 +63,8 @@ static void add_operators(struct sbp_report *report)
     }
 }
 
-/* Buffers that are older than backward and that it reads; what an operator's own collectives of the
- * backward pass bring in is not. */
+/* Adds the buffers that backward reads and forward made. Blocks that collectives inside the
+ * operator bring in during backward are not among them. */
 static enum sbp_status add_kept(struct sbp_report *report, const struct sbp_program *program)
 {
     bool *counted = SBP_NEW(&report->arena, bool, program->buffer_count + 1);
@@ -153,7 +154,7 @@ static const char *precision_text(const struct sbp_precision *precision, char *b
     return buffer;
 }
 
-/* What of a cut is not as in a plain step. */
+/* Prints what differs from a plain step in how the step is cut. */
 static enum sbp_status print_parallel(const struct sbp_plan *plan, FILE *out)
 {
     const struct sbp_parallel *parallel = &plan->cut.parallel;
@@ -275,7 +276,7 @@ const char *sbp_report_rate(const struct sbp_report *report, char *buffer)
     return buffer;
 }
 
-/* A sum where a device does one thing after the other; else its parts. */
+/* Prints the step as a sum where a device does one thing after the other, else its parts. */
 static enum sbp_status print_step(const struct sbp_summary *summary, FILE *out)
 {
     const struct sbp_step_totals *totals = &summary->totals;
@@ -335,7 +336,7 @@ static void time_row(struct sbp_table *table, const char *what, double seconds, 
     sbp_table_cell(table, "%.1f %%", step_s > 0 ? 100 * seconds / step_s : 0);
 }
 
-/* Communication that shows, or hides, and under it its causes. */
+/* Adds rows of communication that shows, or hides, and under it its causes. */
 static void communication_rows(struct sbp_table *table, const char *what,
                                const struct sbp_step_totals *totals, bool hidden)
 {
@@ -345,7 +346,7 @@ static void communication_rows(struct sbp_table *table, const char *what,
         const double hidden_s = totals->hidden_by_cause_s[cause];
         const double seconds = hidden ? hidden_s : totals->by_cause_s[cause] - hidden_s;
         (void)snprintf(name, sizeof name, "  %s", sbp_cause_name((enum sbp_cause)cause));
-        if (seconds > 1e-9 * totals->communication_s) /* less is rounding */
+        if (seconds > SBP_INNER_ROUND_OFF * totals->communication_s) /* less is rounding */
             time_row(table, name, seconds, totals->step_s);
     }
 }
@@ -435,7 +436,7 @@ enum sbp_status sbp_report_print_stages(const struct sbp_report *report, FILE *o
     return status;
 }
 
-/* Followers that move nothing say nothing. */
+/* Whether a layer has a row: followers that move nothing have none. */
 static bool is_shown(const struct sbp_report *report, int op)
 {
     const struct sbp_op_node *node = &report->plan->cut.graph.op[op];

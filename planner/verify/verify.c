@@ -37,7 +37,7 @@ bool sbp_verify_counts(const struct sbp_instr *instr, int chunk)
 
 /* ---- how a step is cut in time and devices -------------------------------------------------- */
 
-/* Stages share out the outermost levels before they touch an inner one. */
+/* Checks that stages share out the outermost levels before they touch an inner one. */
 static enum sbp_status check_levels(const struct sbp_verification *c)
 {
     const struct sbp_cluster *whole = &c->plan->workload.cluster, *stage = &c->step->cluster;
@@ -69,7 +69,7 @@ static bool is_prime(int64_t number)
     return number > 1;
 }
 
-/* Axes of prime size make up the levels of a stage. */
+/* Checks that axes of prime size make up the levels of a stage. */
 static enum sbp_status check_mesh(const struct sbp_verification *c)
 {
     const struct sbp_mesh *mesh = c->mesh, *other = &c->step->mesh;
@@ -94,7 +94,7 @@ static enum sbp_status check_mesh(const struct sbp_verification *c)
     return SBP_OK;
 }
 
-/* Every key of the plan's parallel object is the step's. */
+/* Checks that every key of the plan's parallel object is the step's. */
 static enum sbp_status check_parallel(const struct sbp_verification *c)
 {
     struct cJSON *mine = cJSON_CreateObject(), *other = cJSON_CreateObject();

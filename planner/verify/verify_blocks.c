@@ -1,5 +1,5 @@
-/* Blocks of activations and their gradients: read and written in the states that roles ask for, and
- * carried from one state to another. */
+/* Checks blocks of activations and gradients: read and written in the states that roles ask for,
+ * and carried from one state to another. */
 #include "planner/verify/verify_flow_priv.h"
 
 const char *sbp_verify_flow_name(const struct sbp_flow *f, const struct sbp_instr *instr)
@@ -21,7 +21,7 @@ static bool is_block(const struct sbp_buffer *buffer)
 
 /* ---- reading and writing -------------------------------------------------------------------- */
 
-/* The block at a slot is there, in that state and whole. */
+/* The block was written, is in that state and whole. */
 enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_instr *instr,
                                      int slot, int tensor, const struct sbp_dist *dist)
 {
@@ -67,7 +67,8 @@ enum sbp_status sbp_verify_flow_root(const struct sbp_flow *f, const struct sbp_
     return SBP_OK;
 }
 
-/* Operators in place leave their result in their input's block. */
+/* The tensor whose block holds a tensor: operators in place leave their result in their input's
+ * block. */
 static int held_as(const struct sbp_flow *f, int tensor)
 {
     const int producer = f->graph->tensor[tensor].producer;
@@ -76,7 +77,7 @@ static int held_as(const struct sbp_flow *f, int tensor)
                : tensor;
 }
 
-/* An input as an operator reads it, boxed from its rest. */
+/* The input is in the state that the operator reads, made from where it rests. */
 enum sbp_status sbp_verify_flow_input(const struct sbp_flow *f, const struct sbp_instr *instr,
                                       int input)
 {
@@ -93,7 +94,7 @@ enum sbp_status sbp_verify_flow_input(const struct sbp_flow *f, const struct sbp
                                 &f->c->strategy->rest[tensor]);
 }
 
-/* What stands at a slot is a weight's own, or its gradient's. */
+/* The buffer is a weight's own, or its gradient's. */
 enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *f, const struct sbp_instr *instr,
                                       int slot, int weight)
 {
@@ -105,7 +106,7 @@ enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *f, const struct sbp
     return SBP_OK;
 }
 
-/* All of them forward; which of them the gradients need is the operator's. */
+/* A forward pass reads all weights; the operator decides which of them its gradients need. */
 enum sbp_status sbp_verify_flow_weights(const struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_op_node *node = &f->graph->op[instr->op];
@@ -121,14 +122,15 @@ enum sbp_status sbp_verify_flow_weights(const struct sbp_flow *f, const struct s
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-/* A sum hands its gradient on to what it adds, an operator in place to what it overwrites. */
+/* Whether an operator passes its gradient on: a sum to what it adds, an operator in place to what
+ * it overwrites. */
 static bool hands_on(const struct sbp_op_node *node)
 {
     return node->kind == SBP_OP_ADD || node->entry->in_place;
 }
 
-/* Whether a block holds all of a tensor's gradient: it was formed for it, or for the output of its
- * only reader, which hands it on. */
+/* Whether a block holds all of a tensor's gradient: that of the tensor, or that of the output of
+ * its only reader, which passes it on. */
 bool sbp_verify_flow_is_gradient(const struct sbp_flow *f, const struct sbp_buffer *buffer,
                                  int tensor)
 {
@@ -141,8 +143,7 @@ bool sbp_verify_flow_is_gradient(const struct sbp_flow *f, const struct sbp_buff
     return true;
 }
 
-/* Whether it is one of several parts: what any reader leaves of it, or what some of them sum up to.
- */
+/* Whether a block holds a part of a tensor's gradient: that of one reader, or a sum of some. */
 bool sbp_verify_flow_is_part(const struct sbp_flow *f, const struct sbp_buffer *buffer, int tensor)
 {
     bool part = buffer->tensor == tensor;
@@ -154,7 +155,8 @@ bool sbp_verify_flow_is_part(const struct sbp_flow *f, const struct sbp_buffer *
     return part;
 }
 
-/* What a step may do to an axis of its group; the others stay as they are. */
+/* Whether a collective may carry an axis of its group from one state to another; other axes stay as
+ * they are. */
 static bool is_legal(enum sbp_collective kind, struct sbp_state from, struct sbp_state to)
 {
     switch (kind) {
@@ -201,9 +203,9 @@ static enum sbp_status check_transition(const struct sbp_flow *f, const struct s
     return SBP_OK;
 }
 
-/* The producer's steps lead to where an activation rests, a reader's away from there. Of gradients
- * it is the other way round, and a chain of steps for one tensor begins anew where the block was
- * boxed for another (a sum passes its gradient on). */
+/* Notes the root of a transfer. The producer's transfers lead to where an activation rests, a
+ * reader's lead away from there; with gradients it is the other way round. A chain of transfers
+ * begins anew where its block was made for another tensor (a sum passes its gradient on). */
 static void note_root(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const int in = instr->buffer[SBP_AT_IN], out = instr->buffer[SBP_AT_OUT];
@@ -218,7 +220,7 @@ static void note_root(struct sbp_flow *f, const struct sbp_instr *instr)
     f->there[out] = true;
 }
 
-/* What is moved is the activation that the instruction names, or of its gradient all or a part. */
+/* The block that is moved is the instruction's activation, or all or a part of its gradient. */
 static enum sbp_status check_moved(const struct sbp_flow *f, const struct sbp_instr *instr,
                                    bool forward)
 {
@@ -257,7 +259,7 @@ enum sbp_status sbp_verify_flow_box(struct sbp_flow *f, const struct sbp_instr *
     return sbp_verify_flow_read(f, instr, SBP_AT_OUT, instr->tensor, &box->to);
 }
 
-/* Between stages: the activation that crosses at rest, or its gradient in the dual state. */
+/* A message between stages: the activation at rest, or its gradient in the dual state. */
 enum sbp_status sbp_verify_flow_message(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_scope *scope = &f->program->scope;

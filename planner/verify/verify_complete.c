@@ -1,4 +1,4 @@
-/* Nothing is missing from a program that was gone through (verify_flow.c). */
+/* Checks that nothing is missing from a program (after verify_flow.c). */
 #include "planner/verify/verify_flow_priv.h"
 
 static int forward_phases(const struct sbp_op_node *node)
@@ -9,8 +9,8 @@ static int forward_phases(const struct sbp_op_node *node)
                                                 : 1;
 }
 
-/* Gradients of inputs and of weights are phases of their own in products; a sum passes its gradient
- * on; a loss in a type of its own converts its gradient. */
+/* Instructions of a backward pass: gradients of inputs and of weights are two in products; a sum
+ * passes its gradient on; a loss in a type of its own converts its gradient. */
 static int backward_phases(const struct sbp_flow *f, int op)
 {
     const struct sbp_op_node *node = &f->graph->op[op];
@@ -26,8 +26,8 @@ static int backward_phases(const struct sbp_flow *f, int op)
     return inputs || node->weight_count > 0 ? 1 : 0;
 }
 
-/* Those that its passes have: without weights there are none for their gradients. `forward`: of the
- * forward pass alone. */
+/* Collectives that an operator declares for its passes, as bits; without weights there are none for
+ * their gradients. `forward`: for the forward pass alone. */
 static unsigned declared(const struct sbp_flow *f, int op, bool forward)
 {
     const struct sbp_factor factor = sbp_verify_factor(f->c, op);
@@ -89,8 +89,7 @@ int sbp_verify_norm_sums(const struct sbp_flow *f)
     return f->graph->training.clip_norm > 0 && devices > 1 ? 1 : 0;
 }
 
-/* What crosses into a stage comes in, what crosses out of it goes out, and gradients the other way.
- */
+/* Every crossing activation is sent or received once, and its gradient the other way. */
 static enum sbp_status check_messages(const struct sbp_flow *f)
 {
     const struct sbp_scope *scope = &f->program->scope;

@@ -1,14 +1,14 @@
-/* What flows through a program: every block is in the state that its reader's role asks for, and
- * nothing is read before it is there or used before it is summed. */
+/* Checks the flow through a program: every block is in the state that its reader's role asks for,
+ * and nothing is read before it is written or used before it is summed. */
 #include "planner/verify/verify_flow_priv.h"
 
 /* ---- one program ---------------------------------------------------------------------------- */
 
 #define AT(section) (1u << SBP_SECTION_##section)
 
-/* Sections that an instruction may stand in: what is done for every micro-batch, what is done again
- * of it, and what is done once a step. Gradients that are kept whole are summed once a step, those
- * that are kept in shards whenever they are formed. */
+/* Sections that an instruction may stand in: passes of every micro-batch, their recomputation, and
+ * the step. Gradients in whole blocks are summed once a step, those in shards whenever they are
+ * formed. */
 static unsigned sections_of(const struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const unsigned forward = AT(FORWARD) | AT(RECOMPUTE);
@@ -95,7 +95,8 @@ static enum sbp_status check_instr(struct sbp_flow *f, const struct sbp_instr *i
     return sbp_verify_refuse(f->c, "an instruction of no kind");
 }
 
-/* A gradient of an activation has a part from each reader, and one from the stage that follows. */
+/* Counts the parts of an activation's gradient: one from each reader, and one from the next stage.
+ */
 static void count_parts(struct sbp_flow *f)
 {
     const struct sbp_scope *scope = &f->program->scope;

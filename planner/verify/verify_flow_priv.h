@@ -1,29 +1,30 @@
-/* One program under examination by the second opinion: what has been seen of it so far. Internal.
+/* The check of one program's flow: the parts and the state that they share. Internal.
  */
 #ifndef SBP_PLANNER_VERIFY_VERIFY_FLOW_PRIV_H
 #define SBP_PLANNER_VERIFY_VERIFY_FLOW_PRIV_H
 
 #include "planner/verify/verify_priv.h"
 
-/* An activation's block comes out of its producer, is boxed to where it rests and from there to
- * what each reader wants; gradients go the same way backwards. `root` is the block at rest that a
- * block was boxed from, `of` the tensor that it was boxed for. */
+/* The state of a walk over a program's instructions. An activation's block comes out of its
+ * producer, is carried to where it rests and from there to the state that each reader asks for;
+ * gradients go the other way. `root` is the block at rest that a block was made from, `of` the
+ * tensor that it was made for. */
 struct sbp_flow {
     struct sbp_verification *c;
     const struct sbp_program *program;
     const struct sbp_graph *graph;
     struct sbp_held_weight *held; /* (tensor_count) */
-    bool *there;                  /* (buffer_count) has been written */
+    bool *there;                  /* (buffer_count) was written */
     int *root, *of;               /* (buffer_count) */
-    int *forward, *backward;      /* (op_count) instructions of the passes */
-    int *again;                   /* (op_count) of the forward pass when it is done again */
+    int *forward, *backward;      /* (op_count) instructions seen of the passes */
+    int *again;                   /* (op_count) instructions seen of the recomputed pass */
     int *sums;                    /* (tensor_count) additions of gradients */
-    int *formed, *updated;        /* (tensor_count) of weights */
+    int *formed, *updated;        /* (tensor_count) times seen, of weights */
     int *stage_sums, *gathered;   /* (tensor_count) once a step */
-    struct sbp_dist *gradient;    /* (tensor_count) state of a weight's, as far as it is summed */
-    unsigned *inner;              /* (op_count) collectives inside an operator that were seen */
-    unsigned *inner_again;        /* (op_count) those that were seen when it is done again */
-    int *parts, *reader;          /* (tensor_count) of its gradient; the first reader here, or -1 */
+    struct sbp_dist *gradient;    /* (tensor_count) its state so far, of a weight */
+    unsigned *inner;              /* (op_count) collectives inside operators seen, as bits */
+    unsigned *inner_again;        /* (op_count) those seen in the recomputed pass */
+    int *parts, *reader;          /* (tensor_count) parts of its gradient; its first */
     int sent[2], received[2];     /* messages forward, backward */
     int norms, norm_sums;
 };
@@ -32,26 +33,27 @@ struct sbp_flow {
 
 /* The operator that an instruction serves. */
 const char *sbp_verify_flow_name(const struct sbp_flow *flow, const struct sbp_instr *instr);
-/* What stands at a slot; NULL: nothing. */
+/* The buffer at a slot; NULL: none. */
 const struct sbp_buffer *sbp_verify_flow_buffer(const struct sbp_flow *flow,
                                                 const struct sbp_instr *instr, int slot);
-/* The block at a slot is there, in that state and whole; the second notes that it is, now. */
+/* Check that the block at a slot was written, is in that state and whole; the second one notes that
+ * it is written now. */
 enum sbp_status sbp_verify_flow_read(const struct sbp_flow *flow, const struct sbp_instr *instr,
                                      int slot, int tensor,
                                      const struct sbp_dist *dist) SBP_MUST_USE;
 enum sbp_status sbp_verify_flow_write(struct sbp_flow *flow, const struct sbp_instr *instr,
                                       int slot, int tensor,
                                       const struct sbp_dist *dist) SBP_MUST_USE;
-/* A buffer was boxed from where its tensor rests. */
+/* Checks that a buffer was made from where its tensor rests. */
 enum sbp_status sbp_verify_flow_root(const struct sbp_flow *flow, const struct sbp_instr *instr,
                                      int buffer, int tensor,
                                      const struct sbp_dist *rest) SBP_MUST_USE;
-/* Operands of an operator. */
+/* Check the operands of an operator. */
 enum sbp_status sbp_verify_flow_input(const struct sbp_flow *flow, const struct sbp_instr *instr,
                                       int input) SBP_MUST_USE;
 enum sbp_status sbp_verify_flow_weights(const struct sbp_flow *flow,
                                         const struct sbp_instr *instr) SBP_MUST_USE;
-/* What stands at a slot is a weight's own, or its gradient's. */
+/* Checks that the buffer at a slot is a weight's own, or its gradient's. */
 enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *flow, const struct sbp_instr *instr,
                                       int slot, int weight) SBP_MUST_USE;
 /* Whether a block holds all of a tensor's gradient, or one of its parts. */
@@ -75,7 +77,7 @@ enum sbp_status sbp_verify_flow_sum(struct sbp_flow *flow,
                                     const struct sbp_instr *instr) SBP_MUST_USE;
 enum sbp_status sbp_verify_flow_model_input(struct sbp_flow *flow,
                                             const struct sbp_instr *instr) SBP_MUST_USE;
-/* A collective inside an operator. */
+/* Checks a collective inside an operator. */
 enum sbp_status sbp_verify_flow_declared(struct sbp_flow *flow,
                                          const struct sbp_instr *instr) SBP_MUST_USE;
 
@@ -101,12 +103,12 @@ enum sbp_status sbp_verify_flow_norm_sum(struct sbp_flow *flow,
 /* ---- the end (verify_complete.c) --------------------------------------------------------------
  */
 
-/* Sums of the gradients' norm that an update waits for: one where gradients are clipped and devices
- * are several. */
+/* Number of sums of the gradients' norm that an update waits for: one where gradients are clipped
+ * and devices are several. */
 int sbp_verify_norm_sums(const struct sbp_flow *flow);
 
-/* After the last instruction: every operator ran in all its phases with all its collectives, every
- * gradient got all its parts, every weight was updated once. */
+/* Checks, after the last instruction, that every operator ran in all its phases with all its
+ * collectives, every gradient got all its parts and every weight was updated once. */
 enum sbp_status sbp_verify_complete(struct sbp_flow *flow) SBP_MUST_USE;
 
 #endif

@@ -1,17 +1,18 @@
-/* Bytes: states of parameters tensor by tensor, buffers by when they live, and a device's total. */
+/* Checks bytes: states of parameters tensor by tensor, buffers by their lifetimes, and the total of
+ * a device. */
 #include <stdlib.h>
 
 #include "planner/verify/verify_priv.h"
 
 /* ---- states of parameters ------------------------------------------------------------------- */
 
-/* Buffers begin at multiples of 64. */
+/* Bytes of a buffer: buffers begin at multiples of 64. */
 static int64_t slot(int64_t elements, int64_t element_bytes)
 {
     return (elements * element_bytes + 63) / 64 * 64;
 }
 
-/* Momentum keeps one number a parameter, Adam two. */
+/* Moments a parameter: momentum has one, Adam two. */
 static int moments_of(const struct sbp_verification *c)
 {
     const struct sbp_update *update = &c->graph->training.update;
@@ -20,8 +21,8 @@ static int moments_of(const struct sbp_verification *c)
     return 2;
 }
 
-/* Beside each other on a device; Rajbhandari et al. (ZeRO, 2020, section 5): level 1 shards
- * optimizer states, 2 gradients, 3 parameters. */
+/* Adds a weight's states. ZeRO level 1 shards optimizer states, 2 gradients, 3 parameters
+ * (Rajbhandari et al., 2020, section 5). */
 static void add_weight(const struct sbp_verification *c, const struct sbp_held_weight *held,
                        struct sbp_stage_memory *memory)
 {
@@ -37,7 +38,7 @@ static void add_weight(const struct sbp_verification *c, const struct sbp_held_w
     memory->moment_bytes += moments_of(c) * slot(held->shard, bytes->moment);
 }
 
-/* Offloaded states, and the bucket that they pass through (Myelin, section V.B). */
+/* Adds offloaded states and the bucket that they pass through (Myelin, section V.B). */
 static void add_hosted(const struct sbp_verification *c, int64_t updated,
                        struct sbp_stage_memory *memory)
 {
@@ -98,7 +99,7 @@ static enum sbp_status check_states(const struct sbp_verification *c, int stage,
 
 /* ---- buffers -------------------------------------------------------------------------------- */
 
-/* A buffer's place in time (instructions, both included) and in the arena. */
+/* A buffer's lifetime (first and last instruction) and its place in the arena. */
 struct place {
     int first, last;
     int64_t begin, end;
@@ -146,8 +147,8 @@ static bool persists(const struct sbp_buffer *buffer)
            buffer->use != SBP_USE_GATHERED && buffer->use != SBP_USE_UNREDUCED;
 }
 
-/* From the first to the last instruction that names a buffer; buffers of a group end together, and
- * the loss is read after the step. */
+/* Finds lifetimes: from the first to the last instruction that names a buffer. Buffers of a group
+ * end together, and the loss is read after the step. */
 static void find_times(const struct sbp_program *program, int *group_end, struct place *place)
 {
     const int end = program->instr_count - 1;
@@ -174,19 +175,19 @@ static void find_times(const struct sbp_program *program, int *group_end, struct
     }
 }
 
-/* What lives at a time, in the order of the arena. */
-struct shelf {
+/* The buffers that live at a time, in the order of the arena. */
+struct live {
     struct place *held; /* by begin */
     int count;
 };
 
-/* Place of the first one that begins at or after an offset. */
-static int find_place(const struct shelf *shelf, int64_t begin)
+/* Index of the first buffer that begins at or after an offset. */
+static int find_place(const struct live *live, int64_t begin)
 {
-    int low = 0, high = shelf->count;
+    int low = 0, high = live->count;
     while (low < high) {
         const int middle = (low + high) / 2;
-        if (shelf->held[middle].begin < begin)
+        if (live->held[middle].begin < begin)
             low = middle + 1;
         else
             high = middle;
@@ -194,24 +195,24 @@ static int find_place(const struct shelf *shelf, int64_t begin)
     return low;
 }
 
-static bool put(struct shelf *shelf, const struct place *place)
+static bool put(struct live *live, const struct place *place)
 {
-    const int at = find_place(shelf, place->begin);
-    if ((at > 0 && shelf->held[at - 1].end > place->begin) ||
-        (at < shelf->count && shelf->held[at].begin < place->end))
+    const int at = find_place(live, place->begin);
+    if ((at > 0 && live->held[at - 1].end > place->begin) ||
+        (at < live->count && live->held[at].begin < place->end))
         return false;
-    for (int i = shelf->count++; i > at; i--)
-        shelf->held[i] = shelf->held[i - 1];
-    shelf->held[at] = *place;
+    for (int i = live->count++; i > at; i--)
+        live->held[i] = live->held[i - 1];
+    live->held[at] = *place;
     return true;
 }
 
-static void take(struct shelf *shelf, const struct place *place)
+static void take(struct live *live, const struct place *place)
 {
-    const int at = find_place(shelf, place->begin);
-    for (int i = at; i + 1 < shelf->count; i++)
-        shelf->held[i] = shelf->held[i + 1];
-    shelf->count--;
+    const int at = find_place(live, place->begin);
+    for (int i = at; i + 1 < live->count; i++)
+        live->held[i] = live->held[i + 1];
+    live->count--;
 }
 
 static int by_first(const void *a, const void *b)
@@ -226,24 +227,25 @@ static int by_last(const void *a, const void *b)
     return (one->last > two->last) - (one->last < two->last);
 }
 
-/* No two buffers that live at the same time overlap. born, died: the same places. */
-static bool lie_apart(struct place *born, struct place *died, int count, struct shelf *shelf)
+/* Whether no two buffers that live at the same time overlap. born, died: the same places in order
+ * of begin and of end. */
+static bool lie_apart(struct place *born, struct place *died, int count, struct live *live)
 {
     qsort(born, (size_t)count, sizeof *born, by_first);
     qsort(died, (size_t)count, sizeof *died, by_last);
     for (int i = 0, d = 0; i < count; i++) {
         for (; died[d].last < born[i].first; d++)
-            take(shelf, &died[d]);
-        if (!put(shelf, &born[i]))
+            take(live, &died[d]);
+        if (!put(live, &born[i]))
             return false;
     }
     return true;
 }
 
-/* What a program's buffers take of a device. */
+/* Bytes of a program's buffers on a device. */
 struct room {
     int64_t persistent_bytes; /* token ids left out: each micro-batch has its own */
-    int64_t kept_bytes;       /* between the passes of a micro-batch, token ids included */
+    int64_t kept_bytes;       /* live between the passes of a micro-batch */
     int64_t arena_bytes;
 };
 
@@ -275,7 +277,7 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
     if (place == NULL || group_end == NULL)
         return SBP_E_MEMORY;
     struct place *born = place + buffers, *died = born + buffers;
-    struct shelf shelf = {.held = died + buffers};
+    struct live live = {.held = died + buffers};
     int used = 0;
     find_times(program, group_end, place);
     for (int b = 0; b < buffers; b++) {
@@ -290,7 +292,7 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
         if (place[b].first >= 0 && place[b].end > place[b].begin)
             born[used] = died[used] = place[b], used++;
     }
-    if (!lie_apart(born, died, used, &shelf))
+    if (!lie_apart(born, died, used, &live))
         return sbp_verify_refuse(c, "two buffers that live at the same time overlap");
     *room = add_up(program, place);
     if (room->arena_bytes != program->arena_bytes || room->kept_bytes != program->kept_bytes)
@@ -304,8 +306,8 @@ static enum sbp_status check_layout(struct sbp_verification *c, const struct sbp
 
 /* ---- a device ------------------------------------------------------------------------------- */
 
-/* Micro-batches that a stage holds at most, where the schedule's order alone decides; 0: elsewhere.
- */
+/* Micro-batches in flight at a stage, at most, where the order of the schedule decides; 0
+ * elsewhere. */
 static int in_flight_of(const struct sbp_verification *c, int stage)
 {
     const int64_t behind = c->step->stages - stage;
@@ -319,9 +321,9 @@ static int in_flight_of(const struct sbp_verification *c, int stage)
     }
 }
 
-/* Always held, what micro-batches in flight keep, and the rest of the one that is worked on. With
- * several chunks or without a flush the timeline knows when each of them is: then no less than what
- * is always held. */
+/* Checks a device: what it always holds, what its micro-batches in flight hold, and the rest of the
+ * current one. With several chunks or without a flush only the timeline knows the peak; then the
+ * device must hold at least what it always holds. */
 static enum sbp_status check_device(const struct sbp_verification *c, int stage,
                                     const struct room *room /* (chunks) */)
 {

@@ -1,10 +1,10 @@
-/* Passes of operators over blocks, and collectives inside them. */
+/* Checks passes of operators over blocks, and collectives inside them. */
 #include "planner/verify/verify_flow_priv.h"
 
 /* ---- operators ------------------------------------------------------------------------------ */
 
-/* What the first phase of a forward pass leaves for later ones and for the backward pass, beside
- * its output. */
+/* Slots of the blocks that the first phase of a forward pass leaves, beside its output, for later
+ * phases and the backward pass. */
 static const int KEPT[] = {SBP_AT_SAVED, SBP_AT_SAVED3};
 
 static void note_kept(struct sbp_flow *f, const struct sbp_instr *instr)
@@ -34,7 +34,7 @@ enum sbp_status sbp_verify_flow_forward(struct sbp_flow *f, const struct sbp_ins
     for (int i = 0; i < node->input_count; i++)
         SBP_TRY(sbp_verify_flow_input(f, instr, i));
     SBP_TRY(sbp_verify_flow_weights(f, instr));
-    /* Logits in the loss's own type take the place of the input. */
+    /* Logits in the type of the loss take the place of the input. */
     if (work >= 0 && f->program->buffer[work].type == SBP_BUFFER_LOSS)
         f->root[work] = f->root[instr->buffer[SBP_AT_IN]];
     if (node->output < 0)
@@ -106,7 +106,7 @@ enum sbp_status sbp_verify_flow_sum(struct sbp_flow *f, const struct sbp_instr *
     return sbp_verify_flow_write(f, instr, SBP_AT_OUT, instr->tensor, &rest);
 }
 
-/* The model's input as it rests, or as its reader wants it. */
+/* The model's input, in the state in which it rests or its reader wants it. */
 enum sbp_status sbp_verify_flow_model_input(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     if (!sbp_verify_is_free(f->c, instr->tensor))
@@ -139,7 +139,7 @@ static bool is_pass(const struct sbp_instr *instr, enum sbp_pass pass)
     return forward == (pass == SBP_PASS_FORWARD);
 }
 
-/* One that the operator declares for this pass and that was not seen before. */
+/* A collective that the operator declares for this pass and that was not seen before. */
 enum sbp_status sbp_verify_flow_declared(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_factor factor = sbp_verify_factor(f->c, instr->op);

@@ -1,12 +1,13 @@
-/* Seconds of transfers and operators, by the formulas written down anew, and their sums. */
+/* Checks seconds of transfers and operators, and their sums, by formulas of its own where verify.h
+ * says so. */
 #include <math.h>
 
 #include "planner/verify/verify_priv.h"
 
 /* ---- transfers ------------------------------------------------------------------------------ */
 
-/* Members at each level, with those in other stages: all stages, or so many along the outermost
- * level that stages are parted at. */
+/* Members of a transfer's group at each level. Over stages: all of them, or as many along the
+ * outermost level that stages divide. */
 static void group_of(const struct sbp_verification *c, const struct sbp_instr *instr,
                      struct sbp_group *group)
 {
@@ -30,7 +31,7 @@ static void group_of(const struct sbp_verification *c, const struct sbp_instr *i
     }
 }
 
-/* AutoDDL, table 2: g members, n bytes. */
+/* AutoDDL, table 2: seconds for g members and n bytes. */
 static double alpha_beta_s(enum sbp_collective kind, double g, double n, double alpha, double beta)
 {
     switch (kind) {
@@ -49,8 +50,8 @@ static double alpha_beta_s(enum sbp_collective kind, double g, double n, double 
     }
 }
 
-/* By how much a level's ports stretch beta: devices of a member that send at the same time, over
- * ports; of a group's own only one crosses, but in an all-to-all. */
+/* Factor by which a level's ports stretch beta: devices of a member that send at the same time,
+ * over ports. Of a group only one device crosses, but all of them in an all-to-all. */
 static double crowding(const struct sbp_cluster *net, const struct sbp_group *group, int level,
                        enum sbp_collective kind)
 {
@@ -61,7 +62,7 @@ static double crowding(const struct sbp_cluster *net, const struct sbp_group *gr
     return net->level[level].ports > 0 ? fmax(1, sending / net->level[level].ports) : 1;
 }
 
-/* One ring whose links are all taken for the slowest level's. */
+/* Seconds of one ring whose links are all as slow as the slowest level's. */
 static double ring_s(const struct sbp_cluster *net, const struct sbp_group *group,
                      enum sbp_collective kind, double bytes)
 {
@@ -81,8 +82,8 @@ static double ring_s(const struct sbp_cluster *net, const struct sbp_group *grou
     return members > 1 ? alpha_beta_s(kind, members, bytes, alpha, beta) : 0;
 }
 
-/* n of the cost formula: gradients of weights in the type that they are summed in, weights in the
- * one that they are gathered in, all else as activations. */
+/* n of the cost formula, in bytes: gradients of weights in the type of their sums, weights in the
+ * type that they are gathered in, all else as activations. */
 static double bytes_of(const struct sbp_verification *c, const struct sbp_program *program,
                        const struct sbp_instr *instr)
 {
@@ -97,7 +98,8 @@ static double bytes_of(const struct sbp_verification *c, const struct sbp_progra
     return elements * (double)(computed ? c->bytes.compute : c->bytes.weight);
 }
 
-/* Measured curves and rings of rings are the cluster's own business: its public function. */
+/* Seconds of a transfer. Measured curves, networks and hierarchical collectives are priced by the
+ * cost model's own function. */
 static double transfer_s(const struct sbp_verification *c, const struct sbp_program *program,
                          const struct sbp_instr *instr)
 {
@@ -128,7 +130,7 @@ static enum sbp_type arithmetic(const struct sbp_verification *c)
                                       : c->graph->precision.activation;
 }
 
-/* Seconds of a kernel: arithmetic or memory, whichever is slower (design, section 5). */
+/* Seconds of a kernel: arithmetic or memory, whichever is slower (DESIGN.md, section 5). */
 static double kernel_s(const struct sbp_verification *c, double flops, double bytes)
 {
     const struct sbp_cluster *device = &c->plan->workload.cluster;
@@ -136,7 +138,7 @@ static double kernel_s(const struct sbp_verification *c, double flops, double by
     return fmax(flops * one_s, bytes / device->memory_bytes_per_s);
 }
 
-/* (m, k) x (k, n); where efficiencies were measured, by the cluster's interpolation. */
+/* Seconds of (m, k) x (k, n); with measured efficiencies by the cost model's own interpolation. */
 static double product_s(const struct sbp_verification *c, const struct sbp_product *product)
 {
     const double m = product->m, n = product->n, k = product->k;
@@ -146,7 +148,8 @@ static double product_s(const struct sbp_verification *c, const struct sbp_produ
     return kernel_s(c, 2 * m * n * k, elements * (double)sbp_type_bytes(arithmetic(c)));
 }
 
-/* Y = XW out of the shapes: m rows of tokens, k features in, n out, each divided by its axes. */
+/* The product Y = XW by the shapes: m rows of tokens, k features in, n out, each divided by its
+ * axes. */
 static void linear_product(const struct sbp_verification *c, int op, enum sbp_pass pass,
                            struct sbp_product *product)
 {
@@ -171,8 +174,8 @@ static void linear_product(const struct sbp_verification *c, int op, enum sbp_pa
                    : (struct sbp_product){.count = 1, .m = k, .n = n, .k = m};
 }
 
-/* A pass of an operator over a device's blocks. What an operator other than a linear does is what
- * the catalogue says of it. */
+/* Seconds of a pass over a device's blocks. The catalogue says the work of all operators but linear
+ * ones. */
 static double pass_s(const struct sbp_verification *c, int op, enum sbp_pass pass)
 {
     const struct sbp_factor factor = sbp_verify_factor(c, op);
@@ -199,12 +202,12 @@ static double pass_s(const struct sbp_verification *c, int op, enum sbp_pass pas
 
 /* ---- one program ---------------------------------------------------------------------------- */
 
-/* Seconds of a program, by what they are for. */
+/* Seconds of one program, by section and operator. */
 struct ledger {
     struct sbp_verification *c;
     const struct sbp_program *program;
-    double *section[SBP_SECTIONS]; /* (op_count) work of each operator as the program has it */
-    bool *again;                   /* (op_count) formed again */
+    double *section[SBP_SECTIONS]; /* (op_count) seconds of each operator by the program */
+    bool *again;                   /* (op_count) recomputed */
 };
 
 static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
@@ -223,7 +226,8 @@ static double moved_s(const struct ledger *l, const struct sbp_instr *instr)
     return kernel_s(c, 0, bytes);
 }
 
-/* Gradient and weight read, weight written, and so for the master copy and every moment. */
+/* Seconds of an update: gradient and weight are read, the weight is written; the master copy and
+ * each moment are read and written. */
 static double update_s(const struct ledger *l, const struct sbp_instr *instr)
 {
     const struct sbp_verification *c = l->c;
@@ -242,7 +246,7 @@ static enum sbp_status check_instr(struct ledger *l, const struct sbp_instr *ins
     if (instr->kind == SBP_INSTR_FORWARD || instr->kind == SBP_INSTR_BACKWARD) {
         l->section[instr->section][instr->op] += instr->compute_s;
         l->again[instr->op] |= instr->section == SBP_SECTION_RECOMPUTE;
-        compute_s = instr->compute_s; /* summed up by operator */
+        compute_s = instr->compute_s; /* checked by operator in check_passes */
     } else if (is_transfer(instr)) {
         communication_s = transfer_s(c, l->program, instr);
     } else if (instr->kind == SBP_INSTR_UPDATE) {
@@ -285,8 +289,8 @@ static enum sbp_status check_passes(const struct ledger *l, int op)
     return SBP_OK;
 }
 
-/* The list of collectives that the plan file carries says the same: a member's share of n, but
- * where all members have all of it. Those inside operators need not come out whole. */
+/* The list of collectives in the plan file must say the same: each count is a member's share of n,
+ * or n where all members have all of it. Those inside operators may be rounded. */
 static enum sbp_status check_calls(struct sbp_verification *c, const struct sbp_program *program)
 {
     struct sbp_call *calls = NULL;
@@ -333,7 +337,7 @@ static enum sbp_status check_program(struct sbp_verification *c, const struct sb
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* What a device does in a step, the mean over stages. */
+/* The work of a device in a step, summed over stages; check_totals takes the mean. */
 struct sums {
     double compute_s, recompute_s, optimizer_s, bytes;
     double by_cause_s[SBP_CAUSES];

@@ -1,11 +1,13 @@
-/* The parts of the second opinion (planner/verify/verify.h) and what they have in common. Internal.
+/* The parts of the second opinion (planner/verify/verify.h) and the plan under check that they
+ * share. Internal.
  */
 #ifndef SBP_PLANNER_VERIFY_VERIFY_PRIV_H
 #define SBP_PLANNER_VERIFY_VERIFY_PRIV_H
 
 #include "planner/verify/verify.h"
 
-/* Times may differ in the last digits: sums are formed in another order here. */
+/* Relative tolerance: sums are formed in another order here. It is this folder's own, as its code
+ * is. */
 #define SBP_VERIFY_TOLERANCE 1e-9
 
 struct sbp_verification {
@@ -25,22 +27,22 @@ struct sbp_verification {
     int *holders;                  /* (tensor_count) stages that hold a weight */
 };
 
-/* E_INTERNAL with the text, and that no plan is written. */
+/* Fails with E_INTERNAL and the text; no plan is written then. */
 enum sbp_status sbp_verify_refuse(const struct sbp_verification *c, const char *format, ...)
     SBP_PRINTF(2, 3);
 
 /* ---- states (verify_states.c) --------------------------------------------------------------- */
 
-/* Distributions of operands by the roles alone; a tied weight's as it is stored. */
+/* Distributions of an operator's operands, by the roles alone; a tied weight's as it is stored. */
 struct sbp_dist sbp_verify_input(const struct sbp_verification *c, int op, int input);
 struct sbp_dist sbp_verify_weight(const struct sbp_verification *c, int op, int weight);
 struct sbp_dist sbp_verify_output(const struct sbp_verification *c, int op);
 struct sbp_dist sbp_verify_dual(const struct sbp_dist *dist);
 bool sbp_verify_same(const struct sbp_verification *c, const struct sbp_dist *a,
                      const struct sbp_dist *b);
-/* Members of a group over axes. */
+/* Number of devices in a group over axes. */
 int64_t sbp_verify_members(const struct sbp_verification *c, sbp_axes axes);
-/* Elements of a device's block; E_INTERNAL unless its parts make up the whole. */
+/* Elements of a device's block; E_INTERNAL unless the blocks make up the whole tensor. */
 enum sbp_status sbp_verify_block(const struct sbp_verification *c, int tensor,
                                  const struct sbp_dist *dist, int64_t *elements) SBP_MUST_USE;
 /* Notes which axes split which class; E_INTERNAL for a dimension that cannot be split. */
@@ -48,16 +50,16 @@ enum sbp_status sbp_verify_note(struct sbp_verification *c, int tensor,
                                 const struct sbp_dist *dist) SBP_MUST_USE;
 /* Ways that each role splits an operator. */
 struct sbp_factor sbp_verify_factor(const struct sbp_verification *c, int op);
-/* Whether the tensor comes in whatever distribution its readers want. */
+/* Whether the tensor is a model input that comes in any distribution its readers ask for. */
 bool sbp_verify_is_free(const struct sbp_verification *c, int tensor);
-/* Activations that are made before an operator and read by it or later; *one is one of them, -1
- * where there is none. */
+/* Number of activations that are made before an operator and read by it or later; *one is one of
+ * them, -1: none. */
 int sbp_verify_crossings(const struct sbp_verification *c, int op, int *one);
 
-/* How a weight is held by a device that works on operators first .. end - 1: by the first of them
- * that reads it. */
+/* How a device that works on operators first .. end - 1 holds a weight: as the first of them that
+ * reads it says. */
 struct sbp_held_weight {
-    int op, index; /* that operator, and which of its weights; op -1: not read there */
+    int op, index; /* that operator, and the weight's index there */
     int uses;
     int level;       /* ZeRO */
     sbp_axes shared; /* the gradient is partial there */
@@ -70,8 +72,9 @@ enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,
 /* ---- parts ---------------------------------------------------------------------------------- */
 
 enum sbp_status sbp_verify_states(struct sbp_verification *c) SBP_MUST_USE;
-/* Notes what transfers pass through, and checks the digits of the whole plan. */
+/* Checks every program, and notes the splits that transfers pass through. */
 enum sbp_status sbp_verify_flow(struct sbp_verification *c) SBP_MUST_USE;
+/* Checks the digit rule over the whole plan, after all splits were noted. */
 enum sbp_status sbp_verify_digits(const struct sbp_verification *c) SBP_MUST_USE;
 enum sbp_status sbp_verify_memory(struct sbp_verification *c) SBP_MUST_USE;
 enum sbp_status sbp_verify_price(struct sbp_verification *c) SBP_MUST_USE;
@@ -82,8 +85,8 @@ bool sbp_verify_near(double a, double b);
 /* The program of a piece, and pieces of a stage: chunk 0, 1, ... */
 const struct sbp_program *sbp_verify_program(const struct sbp_verification *c, int stage,
                                              int chunk);
-/* Whether a device does an instruction for every chunk of its stage: scalars of the whole step are
- * summed once. */
+/* Whether an instruction counts for a chunk: sums of scalars over the whole step are made once for
+ * all chunks of a stage. */
 bool sbp_verify_counts(const struct sbp_instr *instr, int chunk);
 
 #endif

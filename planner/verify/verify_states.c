@@ -1,5 +1,5 @@
-/* Roles, rests and digits: what a strategy may say, by the catalogue's table and the shapes alone.
- */
+/* Checks roles, states at rest and digits of a strategy, by the catalogue's table and the shapes
+ * alone. */
 #include <string.h>
 
 #include "base/math/numeric.h"
@@ -150,7 +150,8 @@ enum sbp_status sbp_verify_note(struct sbp_verification *c, int tensor, const st
 
 /* ---- roles ---------------------------------------------------------------------------------- */
 
-/* A follower runs in the role that reads what its input rests as. */
+/* Finds the role of an operator on an axis; a follower takes the one that reads the state in which
+ * its input rests. */
 static enum sbp_status find_role(struct sbp_verification *c, int op, int axis)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -180,8 +181,8 @@ static enum sbp_status check_zero(const struct sbp_verification *c, int op)
 
 /* ---- rests ---------------------------------------------------------------------------------- */
 
-/* What an operator may leave of an output on an axis: a split stays or is gathered, a whole output
- * stays or is sliced, and a partial sum may become anything. */
+/* Whether an output may rest in a state: a split stays or is gathered, a whole output stays or is
+ * sliced, a partial sum may become anything. */
 static bool may_rest(struct sbp_state made, struct sbp_state rest)
 {
     switch (made.kind) {
@@ -253,7 +254,7 @@ enum sbp_status sbp_verify_hold(struct sbp_verification *c, int first, int end,
     return SBP_OK;
 }
 
-/* Users of one weight hold it alike. */
+/* Checks that all users of a weight hold it alike. */
 static enum sbp_status check_ties(struct sbp_verification *c)
 {
     struct sbp_held_weight *held =
@@ -275,7 +276,7 @@ static enum sbp_status check_ties(struct sbp_verification *c)
 
 /* ---- fixes ---------------------------------------------------------------------------------- */
 
-/* The output rests on a level's axes in as many ways as are fixed for each state. */
+/* Checks that the output rests on a level's axes in as many ways as are fixed for each state. */
 static enum sbp_status check_fixed_rest(const struct sbp_verification *c, const struct sbp_fix *fix,
                                         int op)
 {
@@ -324,7 +325,8 @@ static enum sbp_status check_fix(const struct sbp_verification *c, const struct 
     return fix->rests ? check_fixed_rest(c, fix, op) : SBP_OK;
 }
 
-/* Repeats are fixed as their sites are, followers also by themselves. */
+/* Whether an operator is fixed by itself: repeats are fixed as their sites are, followers also by
+ * themselves. */
 static bool has_own_fix(const struct sbp_verification *c, int op)
 {
     bool has = false;
@@ -346,8 +348,8 @@ static enum sbp_status check_fixes(const struct sbp_verification *c)
 
 /* ---- digits --------------------------------------------------------------------------------- */
 
-/* The digit that an axis has in an index of a class (base/math/digits.h): digits of axes that split
- * the class stand in mesh order, the most significant first, then the rest. -1: it has none. */
+/* The digit of an index of a class that an axis has, -1: none (base/math/digits.h). Digits of axes
+ * that split the class come first, in mesh order and most significant first. */
 static int64_t digit_of(const struct sbp_verification *c, int dim_class, int64_t index, int axis)
 {
     int64_t left = c->graph->dim_class[dim_class].size;
@@ -367,8 +369,7 @@ static int class_of(const struct sbp_verification *c, int tensor, int dim)
     return c->graph->tensor[tensor].shape.dim_class[dim];
 }
 
-/* Where an axis splits queries and keys, a device's heads read keys that it has: looked up head by
- * head. */
+/* Checks, head by head, that a device with a head of queries has the keys which that head reads. */
 static enum sbp_status check_heads(const struct sbp_verification *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -391,7 +392,7 @@ static enum sbp_status check_heads(const struct sbp_verification *c, int op)
     return SBP_OK;
 }
 
-/* Rows of an image lie one behind the other: the devices' order is the rows'. */
+/* Checks that the devices split an image's rows in order, into runs. */
 static enum sbp_status check_rows(const struct sbp_verification *c, int op, int tensor)
 {
     const int rows = class_of(c, tensor, SBP_DIM_SEQUENCE);

@@ -1,14 +1,14 @@
-/* The step in time: what each stage does, and how long all of it takes together. */
+/* Checks the time of each stage, and how long the step takes. */
 #include <math.h>
 
 #include "planner/verify/verify_priv.h"
 
-/* Cells of a play that are looked at by hand; longer ones are simulated anew. */
+/* Passes of a play that are played here (two arrays of 32 MiB); longer steps are simulated. */
 #define MOST_CELLS (INT64_C(1) << 22)
 
 /* ---- costs of stages ------------------------------------------------------------------------ */
 
-/* One micro-batch on one chunk of a stage. */
+/* Seconds of one micro-batch on one chunk of a stage. */
 static struct sbp_stage_cost cost_of(const struct sbp_program *program)
 {
     struct sbp_stage_cost cost = {0};
@@ -53,8 +53,8 @@ static enum sbp_status check_cost(const struct sbp_verification *c, int stage, i
     return SBP_OK;
 }
 
-/* What follows the last backward pass: sums of gradients, and the rest. With chunks of buckets the
- * sums over replicas are the buckets'. */
+/* Checks what follows the last backward pass: sums of gradients and the rest. With chunks of
+ * buckets, sums over replicas belong to the buckets. */
 static enum sbp_status check_end(const struct sbp_verification *c, int stage)
 {
     const struct sbp_stage_end *given = &c->step->end[stage];
@@ -81,8 +81,8 @@ static enum sbp_status check_end(const struct sbp_verification *c, int stage)
     return SBP_OK;
 }
 
-/* Of what follows, what one device does one thing after the other: sums of gradients may hide.
- * Offloaded, states come in buckets, with a launch for each of them instead of each weight. */
+/* Seconds that a device is busy after the last backward pass, without sums of gradients, which may
+ * hide. Offloaded states come in buckets, with a launch for each bucket instead of each weight. */
 static double steady_end_s(const struct sbp_stage_end *end)
 {
     const struct sbp_offload *offload = &end->offload;
@@ -113,10 +113,11 @@ static enum sbp_status check_buckets(const struct sbp_verification *c, int stage
     return SBP_OK;
 }
 
-/* ---- 1F1B and GPipe by hand ------------------------------------------------------------------ */
+/* ---- 1F1B and GPipe played here
+ * ------------------------------------------------------------------ */
 
-/* A stage works through its list, forward and backward passes; a pass begins when the stage is free
- * and its message is there; a link carries one message after the other. */
+/* A stage works through its list of passes. A pass begins when the stage is free and its message
+ * has arrived; a link carries one message after the other. */
 struct stage {
     int next_forward, next_backward; /* passes done so far */
     double free_s, link_s[2];        /* links to the next and to the previous stage */
@@ -131,8 +132,8 @@ struct play {
         *backward_s; /* (stages, count) when a pass's message is there; < 0: not yet */
 };
 
-/* Whether the next pass of a stage is a forward one: GPipe does all of them first, 1F1B runs ahead
- * by as many as stages follow. */
+/* Whether the next pass of a stage is a forward one: GPipe does all forward passes first, 1F1B runs
+ * ahead by as many as there are stages from here on. */
 static bool forward_is_next(const struct play *p, int s)
 {
     const struct stage *stage = &p->stage[s];
@@ -153,7 +154,7 @@ static void send(double *link_s, double at_s, double seconds, double *arrival_s)
     *arrival_s = *link_s;
 }
 
-/* The next pass of a stage; false while its message is not there. */
+/* Does the next pass of a stage; false while its message has not arrived. */
 static bool advance(struct play *p, int s)
 {
     struct stage *stage = &p->stage[s];
@@ -186,7 +187,8 @@ static bool advance(struct play *p, int s)
     return true;
 }
 
-/* The sum of gradients hides behind the last backward pass as far as it may and can. */
+/* Seconds until a stage is done: the sum of gradients hides behind the last backward pass as far as
+ * it may and can. */
 static double end_s(const struct play *p, int s)
 {
     const struct sbp_stage_end *end = &p->c->step->end[s];
@@ -251,8 +253,8 @@ static enum sbp_status simulate(struct sbp_verification *c, double *step_s)
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
-/* Nothing that a stage does one after the other takes longer than the step. What hides, and what
- * the next step may overlap with, is left out. */
+/* Checks that the step is no shorter than what a stage does one after the other, without what may
+ * hide or overlap the next step. */
 static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
 {
     const int chunks = c->step->pieces / c->step->stages;
@@ -271,7 +273,7 @@ static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
     return SBP_OK;
 }
 
-/* One device after the other does everything: with one stage and nothing that hides a sum. */
+/* Checks that the step is the sum of its parts, with one stage and nothing that hides. */
 static enum sbp_status check_sum(const struct sbp_verification *c)
 {
     const struct sbp_step_totals *totals = &c->step->totals;

@@ -1,4 +1,4 @@
-/* Weights and their gradients: shards, sums over members and stages, the norm, updates. */
+/* Checks weights and their gradients: shards, sums over members and stages, the norm, updates. */
 #include "planner/verify/verify_flow_priv.h"
 
 /* ---- weights -------------------------------------------------------------------------------- */
@@ -12,7 +12,7 @@ struct sbp_dist sbp_verify_flow_partial(const struct sbp_dist *dist, sbp_axes sh
     return gradient;
 }
 
-/* Between shards and whole blocks, over the axes that share a weight. */
+/* A collective between shards and whole blocks goes over the axes that share the weight. */
 static enum sbp_status check_exchange(const struct sbp_flow *f, const struct sbp_instr *instr,
                                       enum sbp_collective sharded)
 {
@@ -68,11 +68,12 @@ enum sbp_status sbp_verify_flow_scatter(struct sbp_flow *f, const struct sbp_ins
         !sbp_verify_same(f->c, &f->gradient[instr->tensor], &formed))
         return sbp_verify_refuse(f->c, "%s: its gradient is scattered before it is there",
                                  f->graph->tensor[instr->tensor].name);
-    f->gradient[instr->tensor] = dist; /* of a shard of each block */
+    f->gradient[instr->tensor] = dist; /* of each block a shard */
     return SBP_OK;
 }
 
-/* Every use has formed its part of a weight's gradient, and its members have added them up. */
+/* Whether every use has formed its part of a weight's gradient and its members have added them up.
+ */
 static bool is_summed(const struct sbp_flow *f, int tensor)
 {
     const struct sbp_held_weight *held = &f->held[tensor];
@@ -105,7 +106,7 @@ enum sbp_status sbp_verify_flow_update(struct sbp_flow *f, const struct sbp_inst
 
 /* ---- sums ------------------------------------------------------------------------------------ */
 
-/* A weight that several stages hold: they add up what each of them has summed. */
+/* Stages that hold one weight add up the gradients that each of them has summed. */
 enum sbp_status sbp_verify_flow_stage_sum(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const struct sbp_held_weight *held = &f->held[instr->tensor];
@@ -131,7 +132,7 @@ enum sbp_status sbp_verify_flow_norm(struct sbp_flow *f)
     return SBP_OK;
 }
 
-/* The norm is one of all devices of all stages. */
+/* The norm is summed over all devices of all stages. */
 enum sbp_status sbp_verify_flow_norm_sum(struct sbp_flow *f, const struct sbp_instr *instr)
 {
     const double elements =

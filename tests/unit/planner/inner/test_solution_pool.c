@@ -9,8 +9,8 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/plan/plan.h"
 #include "planner/inner/solution_pool.h"
+#include "planner/plan/plan.h"
 
 /* Ways to split one layer; those of two indices that are alike modulo SPLITS are equal. */
 enum { SPLITS = 4, COPIES = 2 * SPLITS };

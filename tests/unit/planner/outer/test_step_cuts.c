@@ -16,9 +16,9 @@
 
 #include <cjson/cJSON.h>
 
-#include "planner/plan/plan.h"
-#include "planner/outer/step_cuts.h"
 #include "planner/inner/cut_solve.h"
+#include "planner/outer/step_cuts.h"
+#include "planner/plan/plan.h"
 #include "tests/support/solve_plan.h"
 
 #define CLUSTER(size)                                                                              \

@@ -1,0 +1,31 @@
+/* The commands of sbplan, one file each, and the way from argv to one of them.
+ *
+ * A command takes its arguments as planner/cli/options.h reads them, prints its answer to stdout
+ * and returns a status: SBP_OK, SBP_NO where the answer is no and was printed, or an error with its
+ * text in diag.
+ */
+#ifndef SBP_PLANNER_COMMANDS_COMMANDS_H
+#define SBP_PLANNER_COMMANDS_COMMANDS_H
+
+#include "planner/cli/options.h"
+
+/* The whole program: finds the command, reads its arguments, runs it. An interrupt sets *stop. */
+enum sbp_status sbp_commands_run(int argc, char **argv, const atomic_int *stop,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+#define SBP_DECLARE_COMMAND(name)                                                                  \
+    enum sbp_status sbp_command_##name(const struct sbp_arguments *arguments,                      \
+                                       struct sbp_diag *diag) SBP_MUST_USE
+SBP_DECLARE_COMMAND(search);
+SBP_DECLARE_COMMAND(sweep); /* search --sweep: one table of all rows; SBP_NO: no row has a plan */
+SBP_DECLARE_COMMAND(explain);
+SBP_DECLARE_COMMAND(compare);
+SBP_DECLARE_COMMAND(price);
+SBP_DECLARE_COMMAND(solve);
+SBP_DECLARE_COMMAND(list);
+SBP_DECLARE_COMMAND(import);
+SBP_DECLARE_COMMAND(run);
+SBP_DECLARE_COMMAND(calibrate);
+#undef SBP_DECLARE_COMMAND
+
+#endif

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "planner/limits.h"
+
 /* What waits for what: works and the messages that they send, of a micro-batch on a stage. */
 enum kind { FORWARD, SENT, BACKWARD, RETURNED, KINDS };
 
@@ -219,7 +221,7 @@ enum sbp_status sbp_path_driven(const struct sbp_path *times, int64_t micro_batc
                         .limit = limit > 0 ? limit : times->stages,
                         .stages = times->stages};
     const struct sbp_arena_mark mark = sbp_arena_mark(scratch);
-    if (micro_batches > SBP_DRIVEN_MOST_WORKS / times->stages)
+    if (micro_batches > SBP_PATHS_DRIVEN_WORKS / times->stages)
         return SBP_OK;
     const enum sbp_status status = allocate(&grid, scratch);
     if (status == SBP_OK) {

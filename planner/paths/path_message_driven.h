@@ -15,9 +15,8 @@
 /* times: of works, messages and ends, in the shape of a path of as many pieces as stages, >= 2;
  * limit: micro-batches in flight, 0: as many as stages; path: of that shape, written over. The
  * scratch arena keeps nothing. Of equal paths it is the first. Steps of more than
- * SBP_DRIVEN_MOST_WORKS micro-batches x stages (32 MiB of scratch) leave the path as it is.
+ * SBP_PATHS_DRIVEN_WORKS micro-batches x stages (32 MiB of scratch) leave the path as it is.
  * E_MEMORY. */
-#define SBP_DRIVEN_MOST_WORKS (INT64_C(1) << 20)
 enum sbp_status sbp_path_driven(const struct sbp_path *times, int64_t micro_batches, int64_t limit,
                                 struct sbp_arena *scratch, struct sbp_path *path) SBP_MUST_USE;
 

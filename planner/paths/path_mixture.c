@@ -5,9 +5,6 @@
 
 #include "planner/problem/matrix_game.h"
 
-/* Paths that come by themselves before mixtures do. */
-enum { ALONE = 3 };
-
 enum sbp_status sbp_mixture_begin(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_mixture *mixture, struct sbp_diag *diag)
 {
@@ -53,7 +50,7 @@ static enum sbp_status play(const struct sbp_mixture *m, double *share)
 
 enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more)
 {
-    double share[SBP_MOST_PATHS + 1] = {0};
+    double share[SBP_PATHS_MOST + 1] = {0};
     *more = mixture->path_count > 1 && !mixture->is_played;
     if (!*more)
         return SBP_OK;
@@ -66,16 +63,16 @@ enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more)
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
                                 bool *more, struct sbp_diag *diag)
 {
-    assert(mixture->path_count <= SBP_MOST_PATHS && mixture->plan_count <= SBP_MOST_PATHS);
+    assert(mixture->path_count <= SBP_PATHS_MOST && mixture->plan_count <= SBP_PATHS_MOST);
     struct sbp_path *const path = &mixture->known[mixture->path_count];
     struct sbp_path *const times = &mixture->times[mixture->plan_count];
-    double share[SBP_MOST_PATHS + 1] = {0};
+    double share[SBP_PATHS_MOST + 1] = {0};
     SBP_TRY(sbp_path_of_step(mixture->cut, strategy, mixture->arena, path, times, diag));
     const bool is_new_plan = find(mixture->times, mixture->plan_count, times) < 0;
     const bool is_new_path = find(mixture->known, mixture->path_count, path) < 0;
     mixture->plan_count += is_new_plan;
     mixture->path_count += is_new_path;
-    const bool is_alone = is_new_path && mixture->path_count <= ALONE;
+    const bool is_alone = is_new_path && mixture->path_count <= SBP_PATHS_ALONE;
     *more = mixture->path_count > 1 && (is_new_plan || is_new_path || !mixture->is_played);
     if (is_alone)
         share[mixture->path_count - 1] = 1;

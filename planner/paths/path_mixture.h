@@ -9,10 +9,8 @@
 #ifndef SBP_PLANNER_PATHS_PATH_MIXTURE_H
 #define SBP_PLANNER_PATHS_PATH_MIXTURE_H
 
+#include "planner/limits.h"
 #include "planner/paths/path.h"
-
-/* Of solving along paths, and what may be known in all. */
-enum { SBP_MOST_ROUNDS = 16, SBP_MOST_PATHS = 40 };
 
 struct sbp_mixture {
     const struct sbp_cut *cut;
@@ -22,7 +20,7 @@ struct sbp_mixture {
     struct sbp_path best; /* the one that bounded most so far, */
     double best_s;        /* as the caller says */
     int path_count, plan_count;
-    struct sbp_path known[SBP_MOST_PATHS + 1], times[SBP_MOST_PATHS + 1];
+    struct sbp_path known[SBP_PATHS_MOST + 1], times[SBP_PATHS_MOST + 1];
 };
 
 /* Arrays come out of the arena, and the plan's parallel must stay. Fails as sbp_path_expected. */
@@ -34,7 +32,7 @@ void sbp_mixture_note(struct sbp_mixture *mixture, double bound_s);
  * mixture of them, and *more. E_MEMORY. */
 enum sbp_status sbp_mixture_skip(struct sbp_mixture *mixture, bool *more) SBP_MUST_USE;
 /* Takes in the plan that was found along mixture->path and sets the next one; *more: there is one
- * that says something new. Neither paths nor plans are more than SBP_MOST_PATHS before. Fails as
+ * that says something new. Neither paths nor plans are more than SBP_PATHS_MOST before. Fails as
  * sbp_path_of_step. */
 enum sbp_status sbp_mixture_add(struct sbp_mixture *mixture, const struct sbp_strategy *strategy,
                                 bool *more, struct sbp_diag *diag) SBP_MUST_USE;

@@ -66,7 +66,7 @@ void sbp_assignment_move(struct sbp_assignment *state, int variable, int value,
 void sbp_assignment_row(const struct sbp_assignment *state, int variable,
                         struct sbp_penalty penalty, double *row);
 
-static inline bool sbp_state_is_feasible(const struct sbp_assignment *state)
+static inline bool sbp_assignment_is_feasible(const struct sbp_assignment *state)
 {
     return state->energy.forbidden == 0 && !(state->energy.excess > 0);
 }

@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "planner/problem/elimination_order_priv.h"
 
 static double usable(double cost)
 {
@@ -137,7 +136,7 @@ static bool add_edge(struct sbp_elimination_tree *tree, const struct sbp_edge *e
     const bool rows_are_a = bucket->variable == edge->b;
     const size_t rows = (size_t)tree->problem->variable[edge->a].domain;
     const size_t columns = (size_t)tree->problem->variable[edge->b].domain;
-    double *table = SBP_NEW(&tree->arena, double, rows *columns);
+    double *table = SBP_NEW(&tree->arena, double, (rows * columns));
     struct sbp_bucket_factor *factor = &bucket->factor[bucket->factor_count++];
     *factor = (struct sbp_bucket_factor){.table = table, .arity = 1, .child = -1, .has_rows = true};
     if (table == NULL || !shape_factor(tree, factor))
@@ -305,7 +304,7 @@ static bool descend(const struct sbp_visit *visit, int level, size_t index, int 
 
 bool sbp_elimination_visit(const struct sbp_visit *visit)
 {
-    int tuple[SBP_MOST_WIDTH] = {0};
+    int tuple[SBP_ELIMINATION_MOST_WIDTH] = {0};
     memcpy(visit->rows, visit->base, (size_t)visit->bucket->domain * sizeof *visit->rows);
     add_level(visit, 0, tuple, visit->rows);
     return descend(visit, 0, 0, tuple);
@@ -413,7 +412,7 @@ void sbp_elimination_recover(const struct sbp_elimination_tree *tree, double *ro
     for (int i = tree->count - 1; i >= 0; i--) {
         const struct sbp_bucket *bucket = &tree->bucket[i];
         const struct sbp_visit visit = {.bucket = bucket, .with_messages = true};
-        int tuple[SBP_MOST_WIDTH] = {0};
+        int tuple[SBP_ELIMINATION_MOST_WIDTH] = {0};
         for (int j = 0; j < bucket->width; j++)
             tuple[j] = choice[bucket->scope[j]];
         memcpy(rows, bucket->priced, (size_t)bucket->domain * sizeof *rows);

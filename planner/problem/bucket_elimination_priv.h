@@ -12,15 +12,10 @@
 #ifndef SBP_PLANNER_PROBLEM_BUCKET_ELIMINATION_PRIV_H
 #define SBP_PLANNER_PROBLEM_BUCKET_ELIMINATION_PRIV_H
 
+#include "planner/problem/elimination_order_priv.h"
 #include "planner/problem/live_ranges_priv.h"
 #include "planner/problem/problem.h"
 #include "planner/problem/solver_run_priv.h"
-
-/* A scope so wide would need 2^27 entries even if all its domains were 2. */
-enum { SBP_MOST_WIDTH = 27 };
-
-/* Memory for tables and, a second time, for labels. */
-#define SBP_EXACT_MOST_BYTES ((double)((int64_t)1 << 30))
 
 /* A table read by a bucket: rows along the bucket's variable are contiguous. */
 struct sbp_bucket_factor {
@@ -79,7 +74,7 @@ struct sbp_visit {
     bool with_messages;
     sbp_visit_fn *visit;
     void *context;
-    double *rows; /* (SBP_MOST_WIDTH + 1, largest domain) scratch */
+    double *rows; /* (SBP_ELIMINATION_MOST_WIDTH + 1, largest domain) scratch */
 };
 bool sbp_elimination_visit(const struct sbp_visit *visit);
 

@@ -5,13 +5,7 @@
 #include <string.h>
 
 #include "base/math/portable.h"
-#include "planner/problem/bucket_elimination_priv.h"
-
-/* Above this degree fill-in is not counted but taken as that of a star; it is never chosen early.
- */
-enum { MOST_COUNTED_DEGREE = 64 };
-/* Up to this many variables, scores two edges away are brought up to date as well. */
-enum { MOST_WIDE_UPDATE = 4000 };
+#include "planner/limits.h"
 
 enum criterion { LEAST_FILL, SMALLEST_TABLE, CRITERION_COUNT };
 
@@ -139,7 +133,7 @@ static void drop(struct neighbours *set, int member)
 static double fill_in(const struct greedy *greedy, int variable)
 {
     const struct neighbours *set = &greedy->adjacent[variable];
-    if (set->count > MOST_COUNTED_DEGREE)
+    if (set->count > SBP_PROBLEM_COUNTED_DEGREE)
         return (double)set->count * (double)set->count;
     int missing = 0;
     for (int i = 0; i < set->count; i++)
@@ -170,7 +164,7 @@ static bool push_scored(struct greedy *greedy, int variable)
 
 static bool rescore_around(struct greedy *greedy, const int *scope, int width)
 {
-    const bool wide = greedy->problem->variable_count <= MOST_WIDE_UPDATE;
+    const bool wide = greedy->problem->variable_count <= SBP_PROBLEM_WIDE_UPDATE;
     for (int i = 0; i < width; i++) {
         const struct neighbours *set = &greedy->adjacent[scope[i]];
         if (!push_scored(greedy, scope[i]))
@@ -242,7 +236,7 @@ static void count_bucket(const struct sbp_problem *problem, struct sbp_eliminati
         size *= problem->variable[scope[i]].domain;
     order->bytes += size * (double)sizeof(double);
     order->sums += size * problem->variable[variable].domain;
-    if (width > SBP_MOST_WIDTH)
+    if (width > SBP_ELIMINATION_MOST_WIDTH)
         order->bytes = fmax(order->bytes, 0x1p60);
 }
 

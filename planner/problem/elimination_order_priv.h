@@ -4,6 +4,9 @@
 
 #include "planner/problem/problem.h"
 
+/* A scope so wide would need 2^27 entries even if all its domains were 2. */
+enum { SBP_ELIMINATION_MOST_WIDTH = 27 };
+
 struct sbp_elimination_order {
     int count;     /* variables with more than one choice */
     int *variable; /* (count) in order */

@@ -4,11 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds are compared with this share of the numbers that went into them as round-off. */
-#define BOUND_ROUND_OFF 1e-12
-
-/* Long lists are thinned in quadratic time: the clock is read once in so many labels. */
-enum { LABELS_A_CHECK = 1024 };
+#include "planner/limits.h"
 
 /* A point of time at which something of the bucket's subtree is live. */
 struct point {
@@ -111,7 +107,7 @@ static bool labels_reserve(struct pareto *pareto, struct labels *labels)
         return true;
     const size_t room = labels->room == 0 ? 64 : 2 * labels->room;
     const double grown = label_bytes(labels) * (double)(room - labels->room);
-    if (pareto->bytes + grown > SBP_EXACT_MOST_BYTES || room > INT32_MAX) {
+    if (pareto->bytes + grown > SBP_PROBLEM_EXACT_BYTES || room > INT32_MAX) {
         pareto->status = SBP_E_UNSUPPORTED;
         return false;
     }
@@ -282,8 +278,8 @@ static bool init_tables(struct pareto *pareto)
         if (!init_table(pareto, b, marks))
             return false;
     pareto->tolerance =
-        BOUND_ROUND_OFF * (fabs(pareto->all_worth) +
-                           (pareto->upper_bound < INFINITY ? fabs(pareto->upper_bound) : 0));
+        SBP_PROBLEM_ROUND_OFF * (fabs(pareto->all_worth) +
+                                 (pareto->upper_bound < INFINITY ? fabs(pareto->upper_bound) : 0));
     return true;
 }
 
@@ -373,7 +369,8 @@ static bool undominated(struct pareto *pareto, const struct labels *labels, size
     pareto->undominated = order;
     size_t kept = 0;
     for (size_t i = 0; i < labels->count; i++) {
-        if (i % LABELS_A_CHECK == LABELS_A_CHECK - 1 && sbp_solver_run_check(pareto->search))
+        if (i % SBP_PROBLEM_LABEL_CHECK == SBP_PROBLEM_LABEL_CHECK - 1 &&
+            sbp_solver_run_check(pareto->search))
             return false;
         const double *usage = usage_at(labels, order[i]);
         bool needed = true;
@@ -628,8 +625,8 @@ static void pareto_free(struct pareto *pareto)
 static enum sbp_status run(struct pareto *pareto, int *choice, struct sbp_pareto_result *result)
 {
     const struct sbp_elimination_tree *tree = pareto->tree;
-    double *rows =
-        sbp_arena_alloc(&pareto->arena, SBP_MOST_WIDTH + 1, tree->largest_domain * sizeof *rows);
+    double *rows = sbp_arena_alloc(&pareto->arena, SBP_ELIMINATION_MOST_WIDTH + 1,
+                                   tree->largest_domain * sizeof *rows);
     int32_t *label = SBP_NEW(&pareto->arena, int32_t, tree->count);
     if (rows == NULL || label == NULL || !init_tables(pareto))
         return SBP_E_MEMORY;

@@ -20,7 +20,7 @@ struct sbp_pareto_result {
 
 /* The tree's messages and outside tables must be priced with `price` (point_count). upper_bound:
  * cost of a known choice, or INFINITY. choice (variable_count) receives the best assignment when
- * one is found. E_UNSUPPORTED when the labels pass SBP_EXACT_MOST_BYTES; E_MEMORY. */
+ * one is found. E_UNSUPPORTED when the labels pass SBP_PROBLEM_EXACT_BYTES; E_MEMORY. */
 enum sbp_status sbp_pareto_solve(const struct sbp_elimination_tree *tree,
                                  const struct sbp_live *live, const double *price,
                                  double upper_bound, struct sbp_solver_run *search, int *choice,

@@ -15,7 +15,7 @@
 #include "planner/problem/elimination_order_priv.h"
 #include "planner/problem/live_ranges_priv.h"
 #include "planner/problem/problem.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 /* A table read by a bucket: rows along the bucket's variable are contiguous. */
 struct sbp_bucket_factor {

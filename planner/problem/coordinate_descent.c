@@ -2,7 +2,7 @@
 
 #include "planner/limits.h"
 #include "planner/problem/assignment_priv.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 struct descent {
     struct sbp_solver_run search;

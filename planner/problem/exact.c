@@ -6,7 +6,7 @@
 #include "planner/limits.h"
 #include "planner/problem/bucket_elimination_priv.h"
 #include "planner/problem/pareto_labels_priv.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 struct exact {
     const struct sbp_problem *problem;

@@ -4,7 +4,7 @@
 #include "base/math/simd.h"
 #include "planner/limits.h"
 #include "planner/problem/live_ranges_priv.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 /* log2 of SBP_PROBLEM_LIMITED_SIZE, rounded up: every level has at least two choices. */
 enum { MOST_LEVELS = 60 };

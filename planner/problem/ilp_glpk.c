@@ -5,7 +5,7 @@
 
 #include "planner/limits.h"
 #include "planner/problem/live_ranges_priv.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 /* A linear program under construction and in GLPK's hands. */
 struct ilp {

@@ -4,7 +4,7 @@
 #include "base/math/portable.h"
 #include "planner/limits.h"
 #include "planner/problem/assignment_priv.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 static const double beta_ladder[] = {SBP_PROBLEM_BETA_LADDER};
 enum { LADDER_LENGTH = sizeof beta_ladder / sizeof *beta_ladder };

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "planner/limits.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 const struct sbp_solver sbp_solvers[] = {
     {"exact", "variable elimination with Pareto labels under a capacity; proves its answer",

@@ -2,8 +2,8 @@
  *
  * Internal to the planner's solvers.
  */
-#ifndef SBP_PLANNER_PROBLEM_SOLVER_RUN_PRIV_H
-#define SBP_PLANNER_PROBLEM_SOLVER_RUN_PRIV_H
+#ifndef SBP_PLANNER_PROBLEM_SOLVER_PRIV_H
+#define SBP_PLANNER_PROBLEM_SOLVER_PRIV_H
 
 #include "planner/problem/solver.h"
 

@@ -45,7 +45,7 @@ static double spread(const double *values, size_t count)
     return most > least ? most - least : 0;
 }
 
-/* Penalties are stated in these units, so that they do not depend on the units of the problem. */
+/* Finds the units in which penalties are stated, so that those do not depend on the problem's. */
 static void find_units(struct sbp_assignment *state)
 {
     const struct sbp_problem *problem = state->problem;
@@ -191,7 +191,7 @@ void sbp_assignment_move(struct sbp_assignment *state, int variable, int value,
     state->energy.cost += change.cost;
     state->energy.forbidden += change.forbidden;
     state->energy.excess += change.excess;
-    /* What is left of a sum that should be nothing would pass for infeasible. */
+    /* Round-off of an excess that is really 0 would pass for infeasible. */
     if (state->energy.excess != 0 &&
         state->energy.excess < SBP_PROBLEM_EXCESS_ROUND_OFF * state->limit)
         state->energy.excess = sum_excess(state);

@@ -55,7 +55,8 @@ static bool init_bucket(struct sbp_elimination_tree *tree,
     return bucket->message != NULL;
 }
 
-/* The parent of a bucket with a scope is the scope's next variable; the others form a chain. */
+/* The parent of a bucket is that of its scope's next variable; buckets without a scope form a
+ * chain. */
 static void find_parents(struct sbp_elimination_tree *tree)
 {
     int last_root = -1;
@@ -74,7 +75,7 @@ static void find_parents(struct sbp_elimination_tree *tree)
             tree->bucket[tree->bucket[i].parent].child_count++;
 }
 
-/* The bucket that reads an edge: that of the end eliminated first; -1 when an end is folded away.
+/* The bucket that reads an edge is that of the end eliminated first; -1 when an end is folded away.
  */
 static int edge_reader(const struct sbp_elimination_tree *tree, const struct sbp_edge *edge)
 {
@@ -265,7 +266,7 @@ static void add_constant(double *sum, double constant, size_t count)
         sum[k] += constant;
 }
 
-/* Adds to the row every factor that is decided by the tuple's first `level` places. */
+/* Adds to the row every factor that the tuple's first `level` places decide, and no fewer do. */
 static void add_level(const struct sbp_visit *visit, int level, const int *tuple, double *row)
 {
     const struct sbp_bucket *bucket = visit->bucket;
@@ -282,8 +283,8 @@ static void add_level(const struct sbp_visit *visit, int level, const int *tuple
     }
 }
 
-/* Depth first over the scope; row `level` of the scratch holds the sums down to there, so that an
- * inner place changes without summing the outer ones again. */
+/* Enumerates the scope depth first. Row `level` of the scratch holds the sums down to that level,
+ * so that an inner place changes without summing the outer ones again. */
 static bool descend(const struct sbp_visit *visit, int level, size_t index, int *tuple)
 {
     const struct sbp_bucket *bucket = visit->bucket;
@@ -353,7 +354,7 @@ struct down_pass {
     struct sbp_solver_run *search;
 };
 
-/* The rest of the problem, seen from a child, is everything at this tuple less its own message. */
+/* A child's rest of the problem is the whole cost at this tuple less the child's own message. */
 static void lower_outside(struct sbp_bucket *child, const struct sbp_bucket_factor *factor,
                           const int *tuple, const double *row, double outside, int domain)
 {

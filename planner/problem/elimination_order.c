@@ -13,7 +13,7 @@ struct neighbours {
     int count, room, *member; /* ascending */
 };
 
-/* A heap entry; older entries of a variable are told by their stamp and skipped. */
+/* A heap entry. A new score adds an entry; the stamp tells older ones, which are skipped. */
 struct candidate {
     double score, tie;
     int variable, stamp;
@@ -80,7 +80,7 @@ static struct candidate heap_pop(struct greedy *greedy)
     return first;
 }
 
-/* First place whose member is not below `member`. */
+/* The first place whose member is at least `member`. */
 static int lower_place(const struct neighbours *set, int member)
 {
     int low = 0, high = set->count;
@@ -130,6 +130,7 @@ static void drop(struct neighbours *set, int member)
     set->count--;
 }
 
+/* Edges that eliminating the variable would add: pairs of its neighbours that are not joined. */
 static double fill_in(const struct greedy *greedy, int variable)
 {
     const struct neighbours *set = &greedy->adjacent[variable];
@@ -176,7 +177,7 @@ static bool rescore_around(struct greedy *greedy, const int *scope, int width)
     return true;
 }
 
-/* Takes the variable out and joins its neighbours, which stand in scope, pair by pair. */
+/* Takes the variable out and joins its neighbours (scope) pair by pair. */
 static bool take_out(struct greedy *greedy, int variable, const int *scope, int width)
 {
     greedy->gone[variable] = true;
@@ -227,7 +228,7 @@ static bool pop_fresh(struct greedy *greedy, int *variable)
     return false;
 }
 
-/* Adds the bucket to the order's sizes. */
+/* Adds the bucket's table to the order's bytes and sums. */
 static void count_bucket(const struct sbp_problem *problem, struct sbp_elimination_order *order,
                          int variable, int width, const int *scope)
 {
@@ -240,7 +241,7 @@ static void count_bucket(const struct sbp_problem *problem, struct sbp_eliminati
         order->bytes = fmax(order->bytes, 0x1p60);
 }
 
-/* Each scope is put so that the variable eliminated last stands first. */
+/* Orders each scope so that the variable eliminated last comes first. */
 static void sort_scopes(struct sbp_elimination_order *order, int *position)
 {
     for (int i = 0; i < order->count; i++)

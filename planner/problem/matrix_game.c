@@ -2,8 +2,8 @@
 
 #include "planner/limits.h"
 
-/* Both sides answer what the other one has done so far (Brown, 1951): the shares of the paths that
- * one side took come near its best mixture. */
+/* Fictitious play (Brown, 1951): in each turn both sides answer all turns of the other one so far.
+ * The frequencies of the paths then approach their best mixture. */
 enum sbp_status sbp_game_play(const double *cost, int plans, int paths, struct sbp_arena *scratch,
                               double *share)
 {

@@ -88,7 +88,7 @@ enum sbp_status sbp_solver_run_begin(struct sbp_solver_run *search,
     return solution->choice == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* Aims the next look at the clock: evaluations differ in cost by a factor of a million. */
+/* Chooses when to read the clock next: evaluations differ in cost by a factor of a million. */
 static void plan_next_check(struct sbp_solver_run *search, double now_s)
 {
     const double since_s = now_s - search->check_s;
@@ -120,7 +120,7 @@ bool sbp_solver_run_check(struct sbp_solver_run *search)
     return solution->stopped;
 }
 
-/* Every other point goes when the curve is full: the spacing doubles, the newest stays. */
+/* Drops every other point of a full curve, so that the spacing doubles; the newest stays. */
 static void thin_curve(struct sbp_solution *solution)
 {
     int kept = 0;
@@ -151,7 +151,7 @@ void sbp_solver_run_offer(struct sbp_solver_run *search, const int *choice, doub
     note_cost(search, cost);
 }
 
-/* What it means that there is no choice. */
+/* The status of a search that found no choice. */
 static enum sbp_plan_status empty_status(const struct sbp_solver_run *search, bool proved)
 {
     if (!proved)

@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "planner/inner/cut_solve.h"
+#include "planner/space/space_table.h"
 
 #define HELP_COLUMNS 96
 

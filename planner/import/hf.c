@@ -1,7 +1,6 @@
 #include "planner/import/hf.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,46 +11,7 @@
 #include "costmodel/model/graph.h"
 #include "planner/import/hf_families_priv.h"
 
-#define MOST_SIZE (INT64_C(1) << 31)
-
-/* ---- what families write with ---- */
-
-bool sbp_import_given(const struct sbp_json *config, const char *key, struct sbp_json *member)
-{
-    return sbp_json_has(config, key) && sbp_json_member(config, key, member) == SBP_OK &&
-           !cJSON_IsNull(member->node);
-}
-
-void sbp_import_put_number(struct sbp_import *import, const char *key, double value)
-{
-    import->failed |= cJSON_AddNumberToObject(import->model, key, value) == NULL;
-}
-
-void sbp_import_put_flag(struct sbp_import *import, const char *key, bool value)
-{
-    import->failed |= cJSON_AddBoolToObject(import->model, key, value) == NULL;
-}
-
-void sbp_import_put_text(struct sbp_import *import, const char *key, const char *value)
-{
-    import->failed |= cJSON_AddStringToObject(import->model, key, value) == NULL;
-}
-
-void sbp_import_note(struct sbp_import *import, const char *format, ...)
-{
-    char text[256];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    struct cJSON *note = cJSON_CreateString(text);
-    if (note == NULL || !cJSON_AddItemToArray(import->notes, note)) {
-        cJSON_Delete(note);
-        import->failed = true;
-    }
-}
-
-/* ---- the family ---- */
+/* ---- families ---- */
 
 static void list_families(struct sbp_text *text)
 {
@@ -73,8 +33,8 @@ static enum sbp_status refuse_family(const struct sbp_json *at, const char *what
     return status;
 }
 
-/* Files of BERT's authors have no model_type, but token types; ALBERT's, whose layers share their
- * weights, have both as little and as much, and say the embedding's own width besides. */
+/* Files of BERT's authors have token types but no model_type. ALBERT's files look the same, but its
+ * layers share weights, which is not supported; they also have an embedding_size. */
 static bool is_original_bert(const struct sbp_json *config)
 {
     return sbp_json_has(config, "type_vocab_size") && !sbp_json_has(config, "embedding_size");
@@ -123,7 +83,7 @@ static enum sbp_status put_given(struct sbp_import *import, const struct sbp_imp
     switch (field->type) {
     case SBP_IMPORT_SIZE:
     case SBP_IMPORT_SIZE_OR_NULL:
-        SBP_TRY(sbp_json_int64(member, 1, MOST_SIZE, &size));
+        SBP_TRY(sbp_json_int64(member, 1, SBP_IMPORT_MOST, &size));
         sbp_import_put_number(import, field->ours, (double)size);
         return SBP_OK;
     case SBP_IMPORT_FLAG:
@@ -207,7 +167,7 @@ static enum sbp_status check_switches(const struct sbp_import *import)
     return SBP_OK;
 }
 
-/* Weights of fewer bits are the publisher's way to serve the model, not to train it. */
+/* Publishers quantize weights to serve a model, not to train it. */
 static void note_quantization(struct sbp_import *import)
 {
     struct sbp_json member;
@@ -226,16 +186,16 @@ static double number_of(const struct cJSON *model, const char *key)
 static enum sbp_status check_options(const struct sbp_import_options *options,
                                      struct sbp_diag *diag)
 {
-    if (options->global_batch < 1 || options->global_batch > MOST_SIZE)
+    if (options->global_batch < 1 || options->global_batch > SBP_IMPORT_MOST)
         return sbp_fail(diag, SBP_E_INPUT, "global batch %lld, legal are 1 to 2^31",
                         (long long)options->global_batch);
-    if (options->vocab_multiple < 0 || options->vocab_multiple > MOST_SIZE)
+    if (options->vocab_multiple < 0 || options->vocab_multiple > SBP_IMPORT_MOST)
         return sbp_fail(diag, SBP_E_INPUT, "vocabulary multiple %lld, legal are 1 to 2^31",
                         (long long)options->vocab_multiple);
     return SBP_OK;
 }
 
-/* Learned positions end. */
+/* Refuses a sequence that is longer than the learned positions. */
 static enum sbp_status check_positions(const struct sbp_import *import, int64_t sequence)
 {
     const struct sbp_import_field *field = import->family->fields;
@@ -249,7 +209,7 @@ static enum sbp_status check_positions(const struct sbp_import *import, int64_t 
                            (long long)sequence, positions);
 }
 
-/* Rotated positions go on, which is worth a word. */
+/* Rotated positions have no end; a sequence beyond the trained length is worth a note. */
 static void note_long_sequence(struct sbp_import *import, int64_t sequence)
 {
     struct sbp_json trained;
@@ -313,7 +273,7 @@ static void put_options(struct sbp_import *import, const struct sbp_import_optio
                         options->precision == NULL ? "fp32" : options->precision);
 }
 
-/* Name and source stand first, what the file says next, what the training decides last. */
+/* Order of keys: name and source, then the config's, then the options'. */
 static enum sbp_status write_model(struct sbp_import *import,
                                    const struct sbp_import_options *options)
 {
@@ -339,7 +299,7 @@ static enum sbp_status write_model(struct sbp_import *import,
     return SBP_OK;
 }
 
-/* A refusal of a key of the model file, said of the config's key that it was made of. */
+/* Restates a refusal of the model file in terms of the config: names the config's key and place. */
 static enum sbp_status translate(const struct sbp_import *import, const char *name,
                                  struct sbp_diag *diag)
 {
@@ -355,13 +315,13 @@ static enum sbp_status translate(const struct sbp_import *import, const char *na
             find_given(import, field, &member)) {
             refusal = *diag;
             member.diag = diag;
-            diag->text[0] = '\0'; /* the first message stays, else */
+            diag->text[0] = '\0'; /* or the first message would stay */
             return sbp_json_refuse(&member, "%s", refusal.text + (end - diag->text) + 2);
         }
     return SBP_E_INPUT;
 }
 
-/* The rest of what is legal is known by the reader of model files: names, precision, sizes. */
+/* Has the reader of model files check names, precision and sizes. */
 static enum sbp_status check_model(const struct sbp_import *import, struct sbp_diag *diag)
 {
     struct sbp_graph graph;
@@ -386,7 +346,7 @@ static enum sbp_status fill(struct sbp_import *import, const struct sbp_import_o
     if (!import->failed && status == SBP_OK) {
         import->failed = !cJSON_AddItemToObject(import->model, "notes", import->notes);
         if (!import->failed)
-            import->notes = NULL; /* the model's now */
+            import->notes = NULL; /* now owned by the model */
     }
     if (import->failed && status == SBP_OK)
         return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", import->config.file);

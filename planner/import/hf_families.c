@@ -1,11 +1,48 @@
 #include "planner/import/hf_families_priv.h"
 
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
-#define MOST_SIZE (INT64_C(1) << 31)
+/* ---- reading keys and writing the model ---- */
+
+bool sbp_import_given(const struct sbp_json *config, const char *key, struct sbp_json *member)
+{
+    return sbp_json_has(config, key) && sbp_json_member(config, key, member) == SBP_OK &&
+           !cJSON_IsNull(member->node);
+}
+
+void sbp_import_put_number(struct sbp_import *import, const char *key, double value)
+{
+    import->failed |= cJSON_AddNumberToObject(import->model, key, value) == NULL;
+}
+
+void sbp_import_put_flag(struct sbp_import *import, const char *key, bool value)
+{
+    import->failed |= cJSON_AddBoolToObject(import->model, key, value) == NULL;
+}
+
+void sbp_import_put_text(struct sbp_import *import, const char *key, const char *value)
+{
+    import->failed |= cJSON_AddStringToObject(import->model, key, value) == NULL;
+}
+
+void sbp_import_note(struct sbp_import *import, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    struct cJSON *note = cJSON_CreateString(text);
+    if (note == NULL || !cJSON_AddItemToArray(import->notes, note)) {
+        cJSON_Delete(note);
+        import->failed = true;
+    }
+}
 
 /* Defaults are those of transformers' configuration classes. */
 #define SIZE(ours, ...)                                                                            \
@@ -16,7 +53,7 @@
     {                                                                                              \
         ours, {key}, SBP_IMPORT_SIZE, false, (a)                                                   \
     }
-/* null is the model file's default. */
+/* Where the config says null, the model file's default holds. */
 #define COUNT_OF(ours, key, a)                                                                     \
     {                                                                                              \
         ours, {key}, SBP_IMPORT_SIZE_OR_NULL, false, (a)                                           \
@@ -45,7 +82,7 @@ static const struct sbp_import_switch NO_SWITCHES[] = {{NULL, false}};
 
 /* ---- shared ---- */
 
-/* Every token-based decoder with rotated positions. */
+/* Fields of every decoder of tokens with rotated positions. */
 #define DECODER(norm_epsilon)                                                                      \
     SIZE("layers", "num_hidden_layers", "n_layer", "num_layers"),                                  \
         SIZE("hidden", "hidden_size", "n_embd", "d_model"),                                        \
@@ -53,12 +90,12 @@ static const struct sbp_import_switch NO_SWITCHES[] = {{NULL, false}};
         NUMBER("epsilon", "rms_norm_eps", norm_epsilon),                                           \
         CHANCE("attention_dropout", "attention_dropout", 0),                                       \
         FLAG("tied", "tie_word_embeddings", 0)
-/* Heads of keys and values are as many as those of queries where the file says null, else what the
- * library takes where it says nothing (NAN: as many, too). */
+/* Heads of keys and values: as many as heads of queries where the config says null; `absent` where
+ * it has no such key (NAN: as many as heads of queries). */
 #define KV_HEADS(absent)  COUNT_OF("kv_heads", "num_key_value_heads", (absent))
 #define GROUPED(kv_heads) KV_HEADS(kv_heads), MAYBE("head_dim", "head_dim", NAN)
 
-/* Classes of the head: named, counted, or not there. */
+/* The number of classes of the head, from their names or from their count. */
 static enum sbp_status put_classes(struct sbp_import *import)
 {
     struct sbp_json member;
@@ -68,7 +105,7 @@ static enum sbp_status put_classes(struct sbp_import *import)
             return sbp_json_refuse(&member, "expected an object with a name for each class");
         classes = cJSON_GetArraySize(member.node);
     } else if (sbp_import_given(&import->config, "num_labels", &member)) {
-        SBP_TRY(sbp_json_int64(&member, 1, MOST_SIZE, &classes));
+        SBP_TRY(sbp_json_int64(&member, 1, SBP_IMPORT_MOST, &classes));
     } else {
         return sbp_json_refuse(&import->config,
                                "key \"id2label\" (or \"num_labels\") is missing: the classes of "
@@ -78,7 +115,7 @@ static enum sbp_status put_classes(struct sbp_import *import)
     return SBP_OK;
 }
 
-/* The library's class that the file was written for, "" where it says none. */
+/* The library's class that the config was written for; "" where it names none. */
 static const char *class_of(const struct sbp_import *import)
 {
     struct sbp_json member;
@@ -95,7 +132,7 @@ static void note_other_head(struct sbp_import *import, const char *taken)
         sbp_import_note(import, "%.60s: taken as %s", name, taken);
 }
 
-/* Decoders are trained as language models, whatever head the file's weights had last. */
+/* Decoders are imported as language models, whatever head the published weights have. */
 static void note_decoder(struct sbp_import *import)
 {
     const char *name = class_of(import), *causal = "CausalLM", *gpt2 = "LMHeadModel";
@@ -103,7 +140,8 @@ static void note_decoder(struct sbp_import *import)
         note_other_head(import, "a language model, with the head over its vocabulary");
 }
 
-/* Attention over a window is priced as over everything. `used`: without the key that says so. */
+/* Notes that attention over a window is priced as full attention. used: the default where the key
+ * use_sliding_window is missing. */
 static void note_window(struct sbp_import *import, bool used)
 {
     struct sbp_json window, use;
@@ -116,7 +154,7 @@ static void note_window(struct sbp_import *import, bool used)
                         window.node->valuedouble);
 }
 
-/* One switch for the biases of queries, keys, values and the projection. */
+/* One key decides the biases of queries, keys, values and the projection. */
 static enum sbp_status put_biases(struct sbp_import *import)
 {
     bool bias = false;
@@ -154,7 +192,7 @@ static enum sbp_status rest_of_gpt2(struct sbp_import *import)
     double embedding = 0.1;
     int64_t ffn = hidden == NULL ? 0 : 4 * (int64_t)hidden->valuedouble;
     if (sbp_import_given(&import->config, "n_inner", &member))
-        SBP_TRY(sbp_json_int64(&member, 1, MOST_SIZE, &ffn));
+        SBP_TRY(sbp_json_int64(&member, 1, SBP_IMPORT_MOST, &ffn));
     sbp_import_put_number(import, "ffn", (double)ffn);
     note_decoder(import);
     if (sbp_import_given(&import->config, "embd_pdrop", &member))
@@ -225,7 +263,7 @@ static const struct sbp_import_field QWEN3_MOE[] = {
     SIZE("top_k", "num_experts_per_tok"),
     END};
 
-/* A key that is legal only with one value. */
+/* Refuses any value of the key but one. */
 static enum sbp_status must_be(struct sbp_import *import, const char *key, int64_t value,
                                const char *why)
 {
@@ -233,7 +271,7 @@ static enum sbp_status must_be(struct sbp_import *import, const char *key, int64
     int64_t given;
     if (!sbp_import_given(&import->config, key, &member))
         return SBP_OK;
-    SBP_TRY(sbp_json_int64(&member, 0, MOST_SIZE, &given));
+    SBP_TRY(sbp_json_int64(&member, 0, SBP_IMPORT_MOST, &given));
     if (given == value)
         return SBP_OK;
     return sbp_json_refuse(&member, "%lld is not supported, supported is %lld: %s",
@@ -265,18 +303,18 @@ static enum sbp_status put_count(struct sbp_import *import, const char *ours, co
     struct sbp_json member;
     int64_t value = absent;
     if (sbp_import_given(&import->config, theirs, &member))
-        SBP_TRY(sbp_json_int64(&member, 0, MOST_SIZE, &value));
+        SBP_TRY(sbp_json_int64(&member, 0, SBP_IMPORT_MOST, &value));
     sbp_import_put_number(import, ours, (double)value);
     return SBP_OK;
 }
 
-/* Queries are compressed unless the rank is null. */
+/* Queries are compressed to a rank, unless the rank is null. */
 static enum sbp_status put_query_rank(struct sbp_import *import)
 {
     struct sbp_json member;
     int64_t rank = 1536;
     if (sbp_import_given(&import->config, "q_lora_rank", &member))
-        SBP_TRY(sbp_json_int64(&member, 1, MOST_SIZE, &rank));
+        SBP_TRY(sbp_json_int64(&member, 1, SBP_IMPORT_MOST, &rank));
     else if (sbp_json_has(&import->config, "q_lora_rank"))
         return SBP_OK;
     sbp_import_put_number(import, "q_rank", (double)rank);
@@ -293,10 +331,10 @@ static enum sbp_status rest_of_deepseek(struct sbp_import *import)
     SBP_TRY(put_query_rank(import));
     SBP_TRY(put_count(import, "dense_layers", "first_k_dense_replace", third ? 3 : 0));
     SBP_TRY(put_count(import, "shared_experts", "n_shared_experts", third ? 1 : 0));
-    /* The bias that balances loads without a loss (DeepSeek-V3, section 2.1.2). */
+    /* A bias balances the loads without a loss (DeepSeek-V3, section 2.1.2). */
     sbp_import_put_flag(import, "router_bias", third);
     if (sbp_import_given(&import->config, "num_nextn_predict_layers", &member))
-        SBP_TRY(sbp_json_int64(&member, 0, MOST_SIZE, &predicted));
+        SBP_TRY(sbp_json_int64(&member, 0, SBP_IMPORT_MOST, &predicted));
     if (predicted > 0)
         sbp_import_note(import, "num_nextn_predict_layers %lld: multi-token prediction is left out",
                         (long long)predicted);
@@ -320,7 +358,7 @@ static const struct sbp_import_field BERT[] = {
 static const struct sbp_import_switch BERT_SWITCHES[] = {
     {"is_decoder", false}, {"add_cross_attention", false}, {NULL, false}};
 
-/* The model file's masked language model has the embedding's table for its last layer. */
+/* In model files the last layer of a masked language model shares the embedding's table. */
 static enum sbp_status must_be_tied(const struct sbp_import *import)
 {
     struct sbp_json member;
@@ -332,7 +370,7 @@ static enum sbp_status must_be_tied(const struct sbp_import *import)
                                            "supported is true");
 }
 
-/* The head that the published weights have; without a word the encoder and its pooler. */
+/* Takes the head of the published weights; where none is named, the encoder and its pooler. */
 static enum sbp_status rest_of_bert(struct sbp_import *import)
 {
     struct sbp_json member;
@@ -389,7 +427,7 @@ static bool same_list(const struct cJSON *list, const int *values, int count)
     return true;
 }
 
-/* A published depth has its blocks, their kind and the widths that go with it. */
+/* Finds the published depth with these blocks, their kind and their widths. */
 static enum sbp_status rest_of_resnet(struct sbp_import *import)
 {
     static const struct {

@@ -210,7 +210,7 @@ static enum sbp_status solve_mixtures(struct sbp_branch_and_bound *e, struct sbp
                                       struct sbp_mixture *mixture)
 {
     SBP_TRY(sbp_mixture_begin(&e->cut, &e->arena, mixture, e->diag));
-    for (int i = 0; i < SBP_MOST_ROUNDS && !sbp_outer_is_over(e); i++) {
+    for (int i = 0; i < SBP_PATHS_ROUNDS && !sbp_outer_is_over(e); i++) {
         struct sbp_outcome found;
         bool more = false;
         SBP_TRY(solve_along(e, node, &mixture->path, &found));

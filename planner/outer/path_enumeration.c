@@ -14,8 +14,8 @@ struct enumerator {
     struct sbp_arena arena; /* holds spaces */
     struct sbp_arena pass;  /* holds one pass */
     struct sbp_solve_request request;
-    struct sbp_path_weights weights[SBP_MOST_PATHS + 1];
-    struct sbp_space space[SBP_MOST_PATHS + 1]; /* along the known paths, and along the mixture */
+    struct sbp_path_weights weights[SBP_PATHS_MOST + 1];
+    struct sbp_space space[SBP_PATHS_MOST + 1]; /* along the known paths, and along the mixture */
     int space_count;
     struct sbp_space mixed;
     struct sbp_path_weights mixed_weights;
@@ -93,7 +93,7 @@ static enum sbp_status learn_path(struct enumerator *t, double largest, bool *mo
     struct sbp_mixture *mixture = t->s->mixture;
     const int before = mixture->path_count;
     bool unused;
-    if (before < SBP_MOST_PATHS && mixture->plan_count < SBP_MOST_PATHS)
+    if (before < SBP_PATHS_MOST && mixture->plan_count < SBP_PATHS_MOST)
         SBP_TRY(sbp_mixture_add(mixture, &t->trial, &unused, t->diag));
     t->has_new_path = mixture->path_count > before;
     *more = !t->has_new_path;
@@ -186,7 +186,7 @@ static enum sbp_status search_below(struct enumerator *t, double below_s, bool *
     t->work += t->reduction.evaluations;
     t->s->stopped |= t->reduction.stopped;
     *done = t->reduction.is_settled;
-    if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_MINIMAX_MOST_VARIABLES ||
+    if (*done || t->reduction.stopped || t->mixed.variable_count > SBP_PROBLEM_MINIMAX_VARIABLES ||
         sbp_message_cells(&t->reduction.space) > SBP_OUTER_PATHS_CELLS)
         return SBP_OK;
     return search_left(t, below_s, done);

@@ -3,23 +3,14 @@
 #include <string.h>
 
 #include "costmodel/program/price.h"
-#include "costmodel/timeline/timeline_path.h"
-#include "planner/paths/path_message_driven.h"
 
-/* ---- paths as sums -------------------------------------------------------------------------- */
-
-static size_t length_of(const struct sbp_path *path)
-{
-    return 5 * (size_t)path->pieces + (size_t)path->stages;
-}
-
-static enum sbp_status begin_path(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                  struct sbp_path *path)
+enum sbp_status sbp_path_init(const struct sbp_cut *cut, struct sbp_arena *arena,
+                              struct sbp_path *path)
 {
     const int stages = (int)cut->parallel.pipeline;
     const int pieces = stages * (int)cut->parallel.chunks;
     *path = (struct sbp_path){.pieces = pieces, .stages = stages};
-    path->all = SBP_NEW(arena, double, length_of(path));
+    path->all = SBP_NEW(arena, double, sbp_path_entries(path));
     if (path->all == NULL)
         return SBP_E_MEMORY;
     double **const part[] = {&path->forward, &path->backward, &path->weight,
@@ -32,13 +23,13 @@ static enum sbp_status begin_path(const struct sbp_cut *cut, struct sbp_arena *a
 bool sbp_path_equal(const struct sbp_path *a, const struct sbp_path *b)
 {
     return a->pieces == b->pieces && a->stages == b->stages &&
-           memcmp(a->all, b->all, length_of(a) * sizeof *a->all) == 0;
+           memcmp(a->all, b->all, sbp_path_entries(a) * sizeof *a->all) == 0;
 }
 
 double sbp_path_length_s(const struct sbp_path *path, const struct sbp_path *times)
 {
     double seconds = 0;
-    for (size_t i = 0; i < length_of(path); i++)
+    for (size_t i = 0; i < sbp_path_entries(path); i++)
         seconds += path->all[i] * times->all[i];
     return seconds;
 }
@@ -46,21 +37,21 @@ double sbp_path_length_s(const struct sbp_path *path, const struct sbp_path *tim
 void sbp_path_mix(const struct sbp_path *path, const double *share, int count,
                   struct sbp_path *mixed)
 {
-    for (size_t i = 0; i < length_of(mixed); i++) {
+    for (size_t i = 0; i < sbp_path_entries(mixed); i++) {
         mixed->all[i] = 0;
         for (int k = 0; k < count; k++)
             mixed->all[i] += share[k] * path[k].all[i];
     }
 }
 
-/* On the way to the last stage and back it passes the first chunks of the stages before it. */
+/* On the way to the last stage and back the path passes the first chunks of the other stages. */
 enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *arena,
                                  struct sbp_path *path)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const int stages = (int)parallel->pipeline;
     const bool late = parallel->schedule == SBP_ZERO_BUBBLE;
-    SBP_TRY(begin_path(cut, arena, path));
+    SBP_TRY(sbp_path_init(cut, arena, path));
     path->end[late ? stages - 1 : 0] = 1;
     for (int piece = 0; piece < path->pieces; piece++) {
         const bool turns = piece % stages == stages - 1, passed = piece < stages && !turns;
@@ -73,8 +64,6 @@ enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *ar
     }
     return SBP_OK;
 }
-
-/* ---- what a step takes ---------------------------------------------------------------------- */
 
 double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts)
 {
@@ -90,9 +79,7 @@ double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts)
                                   elements / parts * (double)bytes.activation);
 }
 
-/* A message of the activation that crosses before an operator: no device has less than its share.
- */
-static double least_message_s(const struct sbp_cut *cut, int op)
+double sbp_path_least_message_s(const struct sbp_cut *cut, int op)
 {
     return sbp_path_message_s(cut, sbp_graph_crossing(&cut->graph, op), (double)cut->mesh.devices);
 }
@@ -102,9 +89,9 @@ double sbp_path_messages_s(const struct sbp_cut *cut, const struct sbp_path *pat
     double seconds = 0;
     for (int piece = 0; piece < path->pieces; piece++) {
         if (path->sent[piece] > 0)
-            seconds += path->sent[piece] * least_message_s(cut, first[piece + 1]);
+            seconds += path->sent[piece] * sbp_path_least_message_s(cut, first[piece + 1]);
         if (path->returned[piece] > 0)
-            seconds += path->returned[piece] * least_message_s(cut, first[piece]);
+            seconds += path->returned[piece] * sbp_path_least_message_s(cut, first[piece]);
     }
     return seconds;
 }
@@ -119,158 +106,4 @@ struct sbp_timeline_request sbp_path_timeline(const struct sbp_cut *cut, int64_t
                                          .chunks = (int)parallel->chunks,
                                          .pipeline_limit = (int)parallel->pipeline_limit,
                                          .stage = cost};
-}
-
-/* Costs of pieces as their flops have them, of a micro-batch on a stage's devices. */
-static enum sbp_status expect_costs(const struct sbp_cut *cut, const int *first,
-                                    struct sbp_arena *arena, struct sbp_stage_cost **cost)
-{
-    const struct sbp_graph *graph = &cut->graph;
-    const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &cut->stage, &bytes);
-    *cost = SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
-    if (*cost == NULL)
-        return SBP_E_MEMORY;
-    for (int piece = 0; piece < stages * chunks; piece++) {
-        struct sbp_stage_cost *to = &(*cost)[piece % stages * chunks + piece / stages];
-        double forward = 0, backward = 0;
-        for (int op = first[piece]; op < first[piece + 1]; op++) {
-            forward += sbp_op_forward_flops(graph, op) / (double)cut->mesh.devices;
-            backward += sbp_op_backward_flops(graph, op) / (double)cut->mesh.devices;
-        }
-        to->forward_s = sbp_cluster_kernel_s(&cut->stage, pricing.type, forward, 0);
-        to->backward_input_s = sbp_cluster_kernel_s(&cut->stage, pricing.type, backward / 2, 0);
-        to->backward_weight_s = to->backward_input_s;
-        to->recompute_s = cut->parallel.recompute == SBP_RECOMPUTE_FULL ? to->forward_s : 0;
-        to->send_forward_s =
-            piece + 1 < stages * chunks ? least_message_s(cut, first[piece + 1]) : 0;
-        to->send_backward_s = piece > 0 ? least_message_s(cut, first[piece]) : 0;
-    }
-    return SBP_OK;
-}
-
-/* What of an end no overlap hides. */
-static double end_s(const struct sbp_stage_end *end)
-{
-    const struct sbp_offload *offload = &end->offload;
-    return (1 - end->sync_overlap) * end->sync_s +
-           (offload->buckets > 0
-                ? offload->buckets * (offload->in_s + offload->step_s + offload->out_s)
-                : end->optimizer_s);
-}
-
-/* In the shape of a path; ends may be NULL. */
-static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_stage_cost *costs,
-                                  const struct sbp_stage_end *ends, struct sbp_arena *arena,
-                                  struct sbp_path *times)
-{
-    const int chunks = (int)cut->parallel.chunks;
-    SBP_TRY(begin_path(cut, arena, times));
-    for (int piece = 0; piece < times->pieces; piece++) {
-        const struct sbp_stage_cost *cost =
-            &costs[piece % times->stages * chunks + piece / times->stages];
-        times->forward[piece] = cost->forward_s;
-        times->backward[piece] = cost->recompute_s + cost->backward_input_s;
-        times->weight[piece] = cost->backward_weight_s;
-        times->sent[piece] = cost->send_forward_s;
-        times->returned[piece] = cost->send_backward_s;
-    }
-    for (int stage = 0; ends != NULL && stage < times->stages; stage++)
-        times->end[stage] = end_s(&ends[stage]);
-    return SBP_OK;
-}
-
-/* ---- the longest paths that are known ------------------------------------------------------- */
-
-/* The critical path of a timeline, which need not be known; then the path is left as it is. */
-static enum sbp_status trace_path(const struct sbp_timeline_request *request,
-                                  const struct sbp_timeline *timeline, struct sbp_arena *scratch,
-                                  struct sbp_path *path)
-{
-    const bool late = request->schedule == SBP_ZERO_BUBBLE;
-    struct sbp_timeline_path traced;
-    const enum sbp_status status = sbp_timeline_critical(request, timeline, -1, scratch, &traced);
-    if (status != SBP_OK)
-        return status == SBP_E_UNSUPPORTED ? SBP_OK : status;
-    for (int v = 0; v < path->pieces; v++) {
-        path->forward[v] = (double)traced.forward[v];
-        path->backward[v] = (double)traced.backward[v];
-        path->weight[v] = (double)(late ? traced.weight[v] : traced.backward[v]);
-        path->sent[v] = (double)traced.send_forward[v];
-        path->returned[v] = (double)traced.send_backward[v];
-    }
-    for (int stage = 0; stage < path->stages; stage++)
-        path->end[stage] = stage == traced.end ? 1 : 0;
-    return SBP_OK;
-}
-
-static bool knows_paths(const struct sbp_cut *cut)
-{
-    const struct sbp_parallel *parallel = &cut->parallel;
-    return parallel->pipeline > 1 &&
-           (sbp_schedule_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
-}
-
-/* Plays the schedule with the times that are expected. */
-static enum sbp_status expect_path(const struct sbp_cut *cut, struct sbp_arena *scratch,
-                                   struct sbp_path *path, struct sbp_diag *diag)
-{
-    const int64_t count = sbp_parallel_micro_batches(&cut->parallel, &cut->graph);
-    int *first = SBP_NEW(scratch, int, path->pieces + 1);
-    struct sbp_stage_cost *cost;
-    struct sbp_timeline timeline;
-    struct sbp_path times;
-    if (first == NULL)
-        return SBP_E_MEMORY;
-    SBP_TRY(sbp_stages_cut(&cut->graph, path->pieces, cut->parallel.stage_cut, first, diag));
-    SBP_TRY(expect_costs(cut, first, scratch, &cost));
-    SBP_TRY(take_times(cut, cost, NULL, scratch, &times));
-    if (cut->parallel.schedule == SBP_MESSAGE_DRIVEN)
-        return sbp_path_driven(&times, count, cut->parallel.pipeline_limit, scratch, path);
-    struct sbp_timeline_request request = sbp_path_timeline(cut, count, cost);
-    request.record = request.is_brief = true;
-    SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
-    return trace_path(&request, &timeline, scratch, path);
-}
-
-enum sbp_status sbp_path_expected(const struct sbp_cut *cut, struct sbp_arena *arena,
-                                  struct sbp_path *path, struct sbp_diag *diag)
-{
-    struct sbp_arena scratch;
-    SBP_TRY(sbp_path_longest(cut, arena, path));
-    if (!knows_paths(cut))
-        return SBP_OK;
-    sbp_arena_init(&scratch);
-    const enum sbp_status status = expect_path(cut, &scratch, path, diag);
-    sbp_arena_free(&scratch);
-    return status;
-}
-
-enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
-                                 struct sbp_arena *arena, struct sbp_path *path,
-                                 struct sbp_path *times, struct sbp_diag *diag)
-{
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
-    const struct sbp_step_request request = {.graph = &cut->graph,
-                                             .cluster = cut->cluster,
-                                             .parallel = &cut->parallel,
-                                             .strategy = strategy,
-                                             .bytes = &bytes,
-                                             .record = true,
-                                             .is_brief = true};
-    struct sbp_step step;
-    SBP_TRY(sbp_path_longest(cut, arena, path));
-    SBP_TRY(sbp_step_make(&request, &step, diag));
-    const struct sbp_timeline_request played =
-        sbp_path_timeline(cut, step.micro_batches, step.cost);
-    enum sbp_status status = take_times(cut, step.cost, step.end, arena, times);
-    if (status == SBP_OK && cut->parallel.schedule == SBP_MESSAGE_DRIVEN &&
-        cut->parallel.pipeline > 1)
-        status = sbp_path_driven(times, step.micro_batches, cut->parallel.pipeline_limit,
-                                 &step.arena, path);
-    else if (status == SBP_OK && knows_paths(cut))
-        status = trace_path(&played, &step.timeline, &step.arena, path);
-    sbp_step_free(&step);
-    return status;
 }

@@ -2,7 +2,9 @@
 
 #include <string.h>
 
-/* What waits for what: works and the messages that they send, of a micro-batch on a stage. */
+#include "planner/limits.h"
+
+/* Nodes of the step's dependencies: a pass of a micro-batch on a stage, or the message after it. */
 enum kind { FORWARD, SENT, BACKWARD, RETURNED, KINDS };
 
 struct node {
@@ -14,9 +16,9 @@ static const struct node none = {FORWARD, -1, -1};
 
 struct grid {
     const struct sbp_path *times;
-    int64_t count, limit; /* micro-batches, and how many are in flight at most */
+    int64_t count, limit; /* micro-batches, and how many may be in flight */
     int stages;
-    double *end_s[KINDS]; /* (micro_batches, stages) of the longest path up to a node's end */
+    double *end_s[KINDS]; /* (micro_batches, stages) length of the longest path to a node's end */
 };
 
 static struct node node_of(enum kind kind, int64_t micro_batch, int stage)
@@ -44,8 +46,8 @@ static double duration_s(const struct grid *grid, struct node node)
     }
 }
 
-/* What a node follows on its stage or link, whatever works take. The first stage begins with as
- * many micro-batches as may be in flight; then each that comes back is followed by a new one. */
+/* The node that always precedes this one on its stage or link. The first stage begins with as many
+ * micro-batches as may be in flight; then a new one follows each that comes back. */
 static struct node before(const struct grid *grid, struct node node)
 {
     const int64_t i = node.micro_batch, ahead = i + grid->limit - 1;
@@ -59,7 +61,7 @@ static struct node before(const struct grid *grid, struct node node)
     return node_of(node.kind, i - 1, node.stage);
 }
 
-/* What brings a node its input. */
+/* The node that produces this node's input. */
 static struct node source(const struct grid *grid, struct node node)
 {
     const int64_t i = node.micro_batch;
@@ -74,7 +76,7 @@ static struct node source(const struct grid *grid, struct node node)
     }
 }
 
-/* The later of both; none: the step begins with the node. */
+/* The later of the two nodes that this one waits for; none where the step begins. */
 static struct node predecessor(const struct grid *grid, struct node node)
 {
     const struct node a = before(grid, node), b = source(grid, node);
@@ -95,7 +97,8 @@ static void fill(const struct grid *grid, enum kind kind, int64_t micro_batch, i
     *end_of(grid, node) = begin_s(grid, node) + duration_s(grid, node);
 }
 
-/* The first stage's forward works come before what the limit lets them come before. */
+/* Forward passes of the first stage are filled in as far ahead as the limit allows, because later
+ * nodes need them. */
 static void fill_all(const struct grid *grid)
 {
     int64_t taken = 0;
@@ -116,15 +119,15 @@ static void fill_all(const struct grid *grid)
 
 /* ---- the end of a path ---------------------------------------------------------------------- */
 
-/* A path: up to the begin of a node (none: the step's), so many works of that node's stage, then
- * the last micro-batch back to the stage where the step ends. */
+/* A path in three parts: up to the start of a node (none: start of the step); then counts of passes
+ * on that node's stage, `turn`; then the last micro-batch back to the stage where the step ends. */
 struct route {
     struct node up_to;
     int64_t forward, backward;
     int turn, end;
 };
 
-/* From the last work of a stage back to where the step ends, the longest way. */
+/* Seconds of the longest way from the last pass of a stage to the end of the step on *end. */
 static double way_out_s(const struct grid *grid, int stage, int *end)
 {
     const struct sbp_path *times = grid->times;
@@ -147,9 +150,9 @@ static double up_to_end_s(const struct grid *grid, const struct route *route)
            (double)route->backward * (times->backward[route->turn] + times->weight[route->turn]);
 }
 
-/* Works that follow the begin of a micro-batch's forward work are those of its and all later ones;
- * those that follow the begin of its backward work are the forward works that the limit keeps until
- * it is back, and all later backward works. */
+/* The start of a micro-batch's forward pass precedes all passes of it and of later micro-batches.
+ * The start of its backward pass precedes the forward passes that the limit holds back until then,
+ * and all later backward passes. */
 static struct route find_longest(const struct grid *grid)
 {
     struct route longest = {none, 0, 0, 0, 0};
@@ -160,9 +163,9 @@ static struct route find_longest(const struct grid *grid)
         for (int64_t i = 0; i < 2 * grid->count; i++) {
             const enum kind kind = i < grid->count ? FORWARD : BACKWARD;
             const int64_t first = i % grid->count, left = grid->count - first;
-            const int64_t kept = left > grid->limit ? left - grid->limit : 0;
+            const int64_t held = left > grid->limit ? left - grid->limit : 0;
             const struct route route = {.up_to = node_of(kind, first, stage),
-                                        .forward = kind == FORWARD ? left : kept,
+                                        .forward = kind == FORWARD ? left : held,
                                         .backward = left,
                                         .turn = stage,
                                         .end = end};
@@ -184,10 +187,9 @@ static void count_node(struct node node, struct sbp_path *path)
         path->weight[node.stage] += 1;
 }
 
-static void follow(const struct grid *grid, const struct route *route, struct sbp_path *path)
+static void count_route(const struct grid *grid, const struct route *route, struct sbp_path *path)
 {
-    const size_t length = 5 * (size_t)path->pieces + (size_t)path->stages;
-    memset(path->all, 0, length * sizeof *path->all);
+    memset(path->all, 0, sbp_path_entries(path) * sizeof *path->all);
     for (struct node at = predecessor(grid, route->up_to); at.micro_batch >= 0;
          at = predecessor(grid, at))
         count_node(at, path);
@@ -219,13 +221,13 @@ enum sbp_status sbp_path_driven(const struct sbp_path *times, int64_t micro_batc
                         .limit = limit > 0 ? limit : times->stages,
                         .stages = times->stages};
     const struct sbp_arena_mark mark = sbp_arena_mark(scratch);
-    if (micro_batches > SBP_DRIVEN_MOST_WORKS / times->stages)
+    if (micro_batches > SBP_PATHS_DRIVEN_WORKS / times->stages)
         return SBP_OK;
     const enum sbp_status status = allocate(&grid, scratch);
     if (status == SBP_OK) {
         fill_all(&grid);
         const struct route longest = find_longest(&grid);
-        follow(&grid, &longest, path);
+        count_route(&grid, &longest, path);
     }
     sbp_arena_release(scratch, mark);
     return status;

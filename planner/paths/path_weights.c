@@ -26,9 +26,9 @@ static void weigh_piece(const struct sbp_path *path, int piece, struct sbp_path_
 
 /* ---- memory --------------------------------------------------------------------------------- */
 
-/* As many micro-batches as fill the pipeline keep as many in flight as all. One group more of them
- * would go through all states of its schedule (costmodel/program/step.c), none of which keeps more.
- */
+/* Micro-batches to simulate. A full pipeline keeps as many in flight as any longer one: one group
+ * more goes through all states of the schedule (costmodel/program/step.c), none of which keeps
+ * more. */
 static int enough_micro_batches(const struct sbp_cut *cut)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
@@ -39,9 +39,9 @@ static int enough_micro_batches(const struct sbp_cut *cut)
     return (int)(micro_batches < enough ? micro_batches : enough);
 }
 
-/* The schedule, where all works take as long. */
-static enum sbp_status play(const struct sbp_cut *cut, struct sbp_arena *arena,
-                            struct sbp_timeline *timeline, struct sbp_diag *diag)
+/* Simulates the schedule with passes that all take one second. */
+static enum sbp_status simulate(const struct sbp_cut *cut, struct sbp_arena *arena,
+                                struct sbp_timeline *timeline, struct sbp_diag *diag)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
@@ -58,7 +58,8 @@ static enum sbp_status play(const struct sbp_cut *cut, struct sbp_arena *arena,
     return sbp_timeline_simulate(&request, arena, timeline, diag);
 }
 
-/* Chunks take turns: a stage keeps most of all when its first backward pass begins. */
+/* Counts the forward passes of each chunk before the stage's first backward pass. Chunks take
+ * turns, so that the stage keeps most then. */
 static void count_chunks(const struct sbp_timeline *timeline, int stage, int stages, double *kept)
 {
     for (int64_t i = 0; i < timeline->interval_count; i++) {
@@ -71,9 +72,9 @@ static void count_chunks(const struct sbp_timeline *timeline, int stage, int sta
     }
 }
 
-/* kept: (pieces, zeroed) micro-batches that each keeps. In a fixed order of works that does not
- * depend on what they take. What messages decide does: there the first stage has its limit in
- * flight, and every other one micro-batch at least. */
+/* kept: (pieces), zeroed: micro-batches that each piece keeps. A schedule of fixed order keeps them
+ * whatever the passes take. Under `message-driven` that is certain of the first stage alone, which
+ * has its limit in flight; every other stage keeps at least one. */
 static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *arena,
                                   struct sbp_timeline *timeline, double *kept,
                                   struct sbp_diag *diag)
@@ -82,7 +83,7 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
     const int64_t micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph);
     const int stages = (int)parallel->pipeline, chunks = (int)parallel->chunks;
     if (parallel->schedule != SBP_GPIPE && parallel->schedule != SBP_ONE_F_ONE_B)
-        SBP_TRY(play(cut, arena, timeline, diag));
+        SBP_TRY(simulate(cut, arena, timeline, diag));
     for (int stage = 0; stage < stages; stage++) {
         const int64_t behind = stages - stage;
         if (parallel->schedule == SBP_GPIPE)
@@ -99,7 +100,7 @@ static enum sbp_status count_kept(const struct sbp_cut *cut, struct sbp_arena *a
     return SBP_OK;
 }
 
-/* Whether a moment of the piece, none of which comes before `first`, keeps no less of any chunk. */
+/* Whether a listed moment of the piece, from `first` on, keeps no less of any chunk. */
 static bool is_known(const struct sbp_path_weights *weights, int first, int piece, int chunks,
                      const double *kept)
 {
@@ -127,8 +128,9 @@ static enum sbp_status add_moment(struct sbp_arena *arena, struct sbp_path_weigh
     return SBP_OK;
 }
 
-/* The order of works is fixed. With more micro-batches than were played no fewer forward passes are
- * done before any backward pass, so that no less is kept. */
+/* Lists the moments of a stage in the order of its passes, which is fixed. More micro-batches than
+ * were simulated would not put fewer forward passes before any backward pass, so that the stage
+ * keeps no less. */
 static enum sbp_status find_moments(const struct sbp_timeline *timeline, int stage, int stages,
                                     int chunks, struct sbp_arena *arena,
                                     struct sbp_path_weights *weights)
@@ -149,7 +151,8 @@ static enum sbp_status find_moments(const struct sbp_timeline *timeline, int sta
     return SBP_OK;
 }
 
-/* (stages, sites): operators of a stage, and micro-batches of them that it keeps. */
+/* (stages, sites): how many operators of a site a stage holds, and micro-batches of them it keeps.
+ */
 struct stage_sums {
     int stages, ops;
     double *held, *kept;
@@ -166,8 +169,8 @@ static bool covers(const struct stage_sums *sums, int a, int b)
     return true;
 }
 
-/* Points are the stages that no other one covers. */
-static void find_points(const struct stage_sums *sums, struct sbp_path_weights *weights)
+/* Memory stages are those that no other stage covers. */
+static void find_memory_stages(const struct stage_sums *sums, struct sbp_path_weights *weights)
 {
     for (int stage = 0; stage < sums->stages; stage++) {
         bool covered = false;
@@ -203,7 +206,7 @@ static enum sbp_status set_memory(const struct sbp_cut *cut, struct sbp_arena *a
             sums.held[at] += 1;
             sums.kept[at] += kept[piece];
         }
-    find_points(&sums, weights);
+    find_memory_stages(&sums, weights);
     weights->moment = SBP_NEW(arena, struct sbp_moment, timeline.interval_count);
     if (weights->moment == NULL)
         return SBP_E_MEMORY;

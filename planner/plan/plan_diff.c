@@ -13,7 +13,7 @@ struct note {
     size_t used;
 };
 
-/* Adds ", words", or "..." at the end of the room. */
+/* Appends ", words", or ", ..." where they no longer fit. */
 static void SBP_PRINTF(2, 3) add(struct note *note, const char *format, ...)
 {
     char words[SBP_PLAN_CHANGE_BYTES];
@@ -72,7 +72,7 @@ static void add_step(struct note *note, const struct sbp_plan *before, const str
 
 /* ---- layers --------------------------------------------------------------------------------- */
 
-/* Roles over all levels, or by level where those are alike. */
+/* The roles of an operator, by level or over all levels. */
 static const char *roles_of(const struct sbp_plan *plan, int op, bool by_level, char *buffer)
 {
     return by_level ? sbp_roles_text(plan, op, buffer) : sbp_role_totals_text(plan, op, buffer);
@@ -86,7 +86,7 @@ static int find_layer(const struct sbp_graph *graph, const char *name)
     return -1;
 }
 
-/* Axes of a level that a state takes of where an output rests; without an output nothing rests. */
+/* Ways that a state splits the operator's resting output at a level; 1 without an output. */
 static int64_t resting(const struct sbp_plan *plan, int op, struct sbp_state state, int level)
 {
     const int tensor = plan->cut.graph.op[op].output;
@@ -120,10 +120,10 @@ static int zero_of(const struct sbp_plan *plan, int op)
 
 /* How the layers of two plans differ. */
 struct layers {
-    int split, rest, zero; /* so many are split, rest, shard their states otherwise */
-    int largest, before;   /* of those that are split otherwise, in both plans */
-    bool by_level;         /* it is split alike over all levels together */
-    double parameters;     /* of it */
+    int split, rest, zero; /* layers that are split, rest, or shard their states differently */
+    int largest, before;   /* the largest layer that is split differently: in after, in before */
+    bool by_level;         /* that layer differs by level only, not over all levels together */
+    double parameters;     /* of that layer */
 };
 
 static double parameters_of(const struct sbp_graph *graph, int op)

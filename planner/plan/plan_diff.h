@@ -1,14 +1,15 @@
-/* What differs between two plans, in a few words: for tables of plans that change with a setting.
+/* Describes in a few words how one plan differs from another: for tables of plans over a setting.
  */
 #ifndef SBP_PLANNER_PLAN_PLAN_DIFF_H
 #define SBP_PLANNER_PLAN_PLAN_DIFF_H
 
 #include "planner/plan/plan.h"
 
-/* "pipeline 1 -> 2, block0.qkv batch 8 -> batch 4 x column 2 (+3 layers)": keys of the step first,
- * then of the layers that are split otherwise the one with most parameters; "" for two plans that
- * are the same. Layers are known by their names, so that the plans may be of different models. A
- * micro-batch that is the whole batch stays it. Returns buffer. */
+/* Writes "pipeline 1 -> 2, block0.qkv batch 8 -> batch 4 x column 2 (+3 layers)": first the keys of
+ * `parallel`, then the largest of the layers that are split differently, by parameters; "" for
+ * equal plans. Layers are matched by name, so that the plans may be of different models. Two
+ * micro-batches that are each the whole batch count as equal. buffer (SBP_PLAN_CHANGE_BYTES);
+ * returns buffer. */
 #define SBP_PLAN_CHANGE_BYTES 120
 const char *sbp_plan_change(const struct sbp_plan *before, const struct sbp_plan *after,
                             char *buffer);

@@ -1,4 +1,5 @@
-/* Writing plans. Reading is plan_read.c; the format is configs/schema/plan.schema.json. */
+/* Writes plans. planner/plan/plan_read.c reads them; configs/schema/plan.schema.json is the format.
+ */
 #include <stddef.h>
 
 #include <cjson/cJSON.h>
@@ -8,7 +9,7 @@
 #include "planner/plan/roles.h"
 #include "planner/plan/summary.h"
 
-/* A state as the file has it: "S0" splits dimension 0. */
+/* The name of a state in files: "S0" splits dimension 0. */
 static const char *state_name(struct sbp_state state)
 {
     static const char *const splits[SBP_MAX_DIMS] = {"S0", "S1", "S2", "S3"};
@@ -38,7 +39,7 @@ static void put_axes(struct cJSON *strategy, const struct sbp_plan *plan, bool *
     }
 }
 
-/* A follower has no labels of its own: its input's rest state says it all. */
+/* A follower has no labels: where its input rests decides its roles. */
 static void put_layer(struct cJSON *layers, const struct sbp_plan *plan, int op, bool *failed)
 {
     const struct sbp_op_node *node = &plan->cut.graph.op[op];

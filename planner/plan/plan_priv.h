@@ -1,7 +1,7 @@
-/* Graph, cluster and mesh of a plan, read from its model and its cluster.
+/* Reads the workload of a plan and cuts it into one stage and one micro-batch.
  *
- * Private to the two ways to begin a plan: from two files, and from a plan file. On failure the
- * caller frees the plan.
+ * Shared by the two ways to begin a plan: from two files, and from a plan file. On failure the
+ * caller frees the plan. Internal to planner/plan/plan.h.
  */
 #ifndef SBP_PLANNER_PLAN_PLAN_PRIV_H
 #define SBP_PLANNER_PLAN_PLAN_PRIV_H

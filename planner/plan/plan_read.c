@@ -1,4 +1,4 @@
-/* Reading plans: nothing in the file is believed that can be worked out again. */
+/* Reads plans, and believes nothing in the file that can be worked out again. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "planner/plan/roles.h"
 #include "planner/plan/summary.h"
 
-/* Prices may differ in the last digits between mathematics libraries. */
+/* Share by which prices may differ: mathematics libraries disagree in the last digits. */
 #define COST_TOLERANCE 1e-6
 
 /* --- head --- */
@@ -55,7 +55,7 @@ static enum sbp_status check_hash(const struct sbp_json *root, const char *key,
     return SBP_OK;
 }
 
-/* Absent: one stage, one micro-batch. */
+/* Without the key the plan keeps one stage and one micro-batch. */
 static enum sbp_status read_parallel(const struct sbp_json *root, struct sbp_plan *plan)
 {
     struct sbp_json member;
@@ -92,7 +92,7 @@ static enum sbp_status read_inputs(const struct sbp_json *root, struct sbp_plan 
 
 /* --- strategy --- */
 
-/* An array with an element for every axis. */
+/* Finds an array with an element for each axis. */
 static enum sbp_status axis_array(const struct sbp_json *object, const char *key,
                                   const struct sbp_mesh *mesh, struct sbp_json *array)
 {
@@ -238,7 +238,7 @@ static enum sbp_status read_strategy(const struct sbp_json *root, struct sbp_pla
     return status == SBP_OK ? SBP_OK : sbp_fail(root->diag, status, "%s: %s", root->file, why.text);
 }
 
-/* --- what follows from it --- */
+/* --- costs, memory, collectives --- */
 
 static enum sbp_status check_collectives(const struct sbp_json *root, const struct sbp_step *step)
 {
@@ -271,8 +271,8 @@ static enum sbp_status check_collectives(const struct sbp_json *root, const stru
     return status;
 }
 
-/* Every number of an object, and of the objects in it, against what the strategy gives, within a
- * share of it. */
+/* Compares every number of an object, and of the objects in it, with the expected one; they may
+ * differ by the share `tolerance`. */
 static enum sbp_status check_numbers(const struct sbp_json *object, const struct cJSON *expected,
                                      double tolerance)
 {
@@ -316,7 +316,7 @@ static enum sbp_status check_cost_and_memory(const struct sbp_json *root,
     return status;
 }
 
-/* A text that is one of the names, where it is there at all. */
+/* Reads the place of a text among the names; leaves *choice where the key is missing. */
 static enum sbp_status optional_choice(const struct sbp_json *object, const char *key,
                                        const char *const *names, int *choice)
 {
@@ -327,7 +327,7 @@ static enum sbp_status optional_choice(const struct sbp_json *object, const char
     return sbp_json_choice(&member, names, choice);
 }
 
-/* null, or a number; *number is left alone where there is none. */
+/* Reads a number; leaves *number where the key is missing or null. */
 static enum sbp_status optional_number(const struct sbp_json *object, const char *key,
                                        double *number)
 {
@@ -339,7 +339,8 @@ static enum sbp_status optional_number(const struct sbp_json *object, const char
                                      : sbp_json_double(&member, -INFINITY, INFINITY, number);
 }
 
-/* How good the plan is must go with what it costs; the bound itself is believed. */
+/* The status and bound of the search must agree with the plan's cost; the bound itself is believed.
+ */
 static enum sbp_status check_search(const struct sbp_json *root, const struct sbp_summary *summary)
 {
     static const char *const STATUSES[] = {"feasible", "optimal", NULL};

@@ -1,4 +1,5 @@
-/* What a search is asked for: the space of strategies, the objective, bounds and wishes.
+/* The request of a search, as the user states it: the space of strategies, the objective, limits,
+ * and what is fixed beforehand. How one solve then goes is planner/space/solve_request.h.
  */
 #ifndef SBP_PLANNER_PLAN_REQUEST_H
 #define SBP_PLANNER_PLAN_REQUEST_H
@@ -32,20 +33,19 @@ enum sbp_space_kind {
         SBP_SPACES
 };
 const char *sbp_request_space_name(enum sbp_space_kind kind);
-const char *sbp_space_summary(enum sbp_space_kind kind); /* planner/space/space_table.c */
 const char *const *sbp_request_space_names(void); /* NULL-terminated, in the order of the enum */
 
 enum sbp_objective { SBP_STEP_TIME, SBP_COMMUNICATION };
 
-/* A layer's strategy given by hand: how many ways each role splits it at each level, outermost
- * first; the product of a level's factors is the level's size. Roles by their catalogue names. */
+/* A layer's strategy given by hand: how many ways each role splits the layer at each level,
+ * outermost first. The factors of a level multiply to the level's size. */
 #define SBP_ANY         (-1)
-#define SBP_REST_STATES 5 /* S0, S1, S2, B, P */
+#define SBP_REST_STATES 5 /* states of an output: S0, S1, S2, B, P */
 struct sbp_fix {
     char layer[64];
-    int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by role index of the operator; SBP_ANY */
-    bool rests; /* where the output rests is given as well: ways that each state takes */
-    int64_t rest[SBP_REST_STATES][SBP_MAX_LEVELS];
+    int64_t factor[SBP_MAX_ROLES][SBP_MAX_LEVELS]; /* by the operator's role index; or SBP_ANY */
+    bool rests;                                    /* `rest` is given as well */
+    int64_t rest[SBP_REST_STATES][SBP_MAX_LEVELS]; /* ways that each state splits the output */
     int zero; /* ZeRO level of its weights; SBP_ANY: the plan's */
 };
 
@@ -54,10 +54,10 @@ struct sbp_request {
     const struct sbp_solver *solver; /* NULL: exact, or coordinate-descent where exact refuses */
     enum sbp_objective objective;    /* default step time */
     enum sbp_boxing_mode boxing;     /* default full */
-    int64_t max_batch_split;         /* bound on p0, total over levels; 0: none */
+    int64_t max_batch_split;         /* most ways to split the batch, over all levels; 0: any */
     int64_t memory_limit_bytes;      /* 0: the cluster's device memory */
-    unsigned given; /* keys of sbp_parallel_keys, bit by place, that the plan's parallel keeps */
-    bool runnable;  /* only plans that the executor runs: nothing around the strategy */
+    unsigned given; /* a bit for each key of sbp_parallel_keys that the user fixed */
+    bool runnable;  /* only plans that the executor can run */
     int fix_count;
     const struct sbp_fix *fix; /* (fix_count) */
     struct sbp_solver_options solver_options;
@@ -66,7 +66,7 @@ struct sbp_request {
 /* Whether the user gave a key of --set; key: one of sbp_parallel_keys. */
 bool sbp_request_gives(const struct sbp_request *request, const char *key);
 
-/* What a device may hold. */
+/* Bytes that a device may hold. */
 static inline int64_t sbp_request_limit_bytes(const struct sbp_request *request,
                                               const struct sbp_cluster *cluster)
 {

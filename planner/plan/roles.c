@@ -6,7 +6,7 @@
 
 #include "base/json/json_write.h"
 
-/* -1 where there is none (a follower of the free input). */
+/* The operator's role on an axis; -1 where it has none (a follower of the model's input). */
 static int role_on_axis(const struct sbp_cut *cut, const struct sbp_strategy *strategy, int op,
                         int axis)
 {
@@ -59,7 +59,7 @@ struct cJSON *sbp_roles_json(const struct sbp_plan *plan, int op)
     return NULL;
 }
 
-/* Appends what fits. */
+/* Appends "word factor", or "word: " for a factor below 0; cuts at the end of the buffer. */
 static int append(char *buffer, int used, const char *before, const char *word, int64_t factor)
 {
     if (used >= SBP_ROLES_BYTES)

@@ -5,7 +5,8 @@
 #include "base/json/json_write.h"
 #include "costmodel/program/price.h"
 
-/* Of a micro-batch in flight; the timeline counts token ids among what it keeps. */
+/* Bytes of token ids, labels and positions of one micro-batch; the timeline counts them among kept
+ * activations. */
 static int64_t index_bytes(const struct sbp_program *program)
 {
     int64_t bytes = 0;

@@ -1,4 +1,5 @@
-/* What a plan costs, in the units that users count in: the one place where they are derived.
+/* Derives the numbers that users count in (tokens/s, MFU, GPU-hours, bytes by purpose) from a
+ * priced step. Plan files and all reports take them from here.
  */
 #ifndef SBP_PLANNER_PLAN_SUMMARY_H
 #define SBP_PLANNER_PLAN_SUMMARY_H
@@ -8,33 +9,35 @@
 #include "planner/plan/plan.h"
 
 struct sbp_summary {
-    struct sbp_step_totals totals;      /* of a device, the mean over stages */
-    double forward_activation_elements; /* boxed forward: AutoDDL figure 3's measure */
+    struct sbp_step_totals totals;      /* per device, mean over stages */
+    double forward_activation_elements; /* elements boxed in forward passes, the measure of AutoDDL,
+                                           figure 3 */
     int64_t stages, micro_batches;
-    int64_t worst_stage;            /* that holds the most */
+    int64_t worst_stage;            /* the stage that holds most memory */
     struct sbp_stage_memory memory; /* of that stage */
-    int64_t activation_bytes;       /* in flight, and work buffers; without token ids */
-    int64_t devices, tokens;        /* tokens of a step: global batch x sequence */
+    int64_t activation_bytes;       /* in flight, and work buffers; without index_bytes */
+    int64_t devices, tokens;        /* tokens per step: global batch x sequence */
     double tokens_per_s;
-    double mfu;                /* the model's flops over what the devices could do in a step */
+    double mfu;                /* the model's flops as a share of those that the devices could do */
     double gpu_hours_per_step; /* devices x step */
     int64_t index_bytes;       /* token ids, labels, positions */
-    int64_t reserve_bytes, memory_bytes; /* of the cluster's device */
+    int64_t reserve_bytes, memory_bytes; /* a device's reserve, and its memory */
 };
 struct sbp_summary sbp_summary_make(const struct sbp_plan *plan, const struct sbp_step *step);
-/* Device seconds that are not communication: forward, backward, formed again, optimizer. */
+/* Device seconds without communication: forward, backward, recomputation, optimizer. */
 double sbp_summary_work_s(const struct sbp_summary *summary);
 
-/* Steps, days and GPU-hours of training on so many tokens. */
 struct sbp_training_cost {
     double steps, days, gpu_hours;
 };
+/* Cost of training on so many tokens. */
 struct sbp_training_cost sbp_summary_training(const struct sbp_summary *summary, double tokens);
 
-/* The objects `cost`, `memory`, `model` and `parallel` of plans and of --json outputs. */
+/* Add the objects `cost`, `memory`, `model` and `parallel` of plan files and --json outputs;
+ * *failed is set when memory is out. */
 void sbp_summary_put_cost(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
 void sbp_summary_put_memory(struct cJSON *parent, const struct sbp_summary *summary, bool *failed);
-/* A row for each stage: its device's times and memory. */
+/* Adds the array `stages`: times and memory of a device of each stage. */
 void sbp_summary_put_stages(struct cJSON *parent, const struct sbp_step *step, bool *failed);
 void sbp_summary_put_model(struct cJSON *parent, const struct sbp_graph *graph, bool *failed);
 void sbp_summary_put_parallel(struct cJSON *parent, const struct sbp_parallel *parallel,

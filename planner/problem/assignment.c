@@ -3,10 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A summed excess below this share of the capacity is summed anew. */
-#define EXCESS_ROUND_OFF 1e-9
-
-enum { MOST_DRAWS = 32 };
+#include "planner/limits.h"
 
 static bool link_neighbours(struct sbp_assignment *state)
 {
@@ -48,7 +45,7 @@ static double spread(const double *values, size_t count)
     return most > least ? most - least : 0;
 }
 
-/* Penalties are stated in these units, so that they do not depend on the units of the problem. */
+/* Finds the units in which penalties are stated, so that those do not depend on the problem's. */
 static void find_units(struct sbp_assignment *state)
 {
     const struct sbp_problem *problem = state->problem;
@@ -138,7 +135,7 @@ void sbp_assignment_randomise(struct sbp_assignment *state, struct sbp_random *r
 {
     for (int v = 0; v < state->problem->variable_count; v++) {
         const struct sbp_variable *variable = &state->problem->variable[v];
-        for (int draw = 0; draw < MOST_DRAWS; draw++) {
+        for (int draw = 0; draw < SBP_PROBLEM_START_DRAWS; draw++) {
             state->choice[v] = (int)sbp_random_below(random, (uint64_t)variable->domain);
             if (variable->cost[state->choice[v]] < SBP_FORBIDDEN)
                 break;
@@ -194,8 +191,9 @@ void sbp_assignment_move(struct sbp_assignment *state, int variable, int value,
     state->energy.cost += change.cost;
     state->energy.forbidden += change.forbidden;
     state->energy.excess += change.excess;
-    /* What is left of a sum that should be nothing would pass for infeasible. */
-    if (state->energy.excess != 0 && state->energy.excess < EXCESS_ROUND_OFF * state->limit)
+    /* Round-off of an excess that is really 0 would pass for infeasible. */
+    if (state->energy.excess != 0 &&
+        state->energy.excess < SBP_PROBLEM_EXCESS_ROUND_OFF * state->limit)
         state->energy.excess = sum_excess(state);
 }
 

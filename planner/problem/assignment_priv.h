@@ -1,9 +1,9 @@
-/* A full choice whose cost, forbidden parts and usage are kept up to date move by move.
+/* A full choice whose cost and usage are kept up to date move by move.
  *
- * A move changes one variable and is priced in O(degree + points it is live at). What is infeasible
- * is counted apart from the cost: forbidden choices and pairs, and the excess (usage over the
- * capacity, summed over points of time), so that searches may pass through it at a price. Internal
- * to the heuristic solvers.
+ * A move changes one variable and is priced in O(degree + points of time it is live at). Violations
+ * are counted apart from the cost, so that searches may pass through infeasible choices at a price:
+ * forbidden values and pairs, and the excess (usage over the capacity, summed over points of time).
+ * Internal to the heuristic solvers.
  */
 #ifndef SBP_PLANNER_PROBLEM_ASSIGNMENT_PRIV_H
 #define SBP_PLANNER_PROBLEM_ASSIGNMENT_PRIV_H
@@ -19,10 +19,10 @@ struct sbp_neighbour {
     size_t own_stride, other_stride;
 };
 
-/* How much a state costs, or by how much a move changes it. */
+/* Cost and violations of a state, or their change by a move. */
 struct sbp_energy {
-    double cost;       /* of what is not forbidden */
-    int64_t forbidden; /* choices and pairs */
+    double cost;       /* without forbidden values and pairs */
+    int64_t forbidden; /* how many values and pairs are forbidden */
     double excess;
 };
 
@@ -34,39 +34,40 @@ struct sbp_assignment {
     struct sbp_neighbour *neighbour; /* (2 edges) */
     int *choice;                     /* (variable_count) */
     double *usage;                   /* (points) */
-    double limit;                    /* capacity, round-off allowed */
-    int free_count, *free_variable;  /* variables with more than one choice */
+    double limit;                    /* capacity plus round-off */
+    int free_count, *free_variable;  /* variables with more than one value */
     struct sbp_energy energy;
-    double cost_unit, excess_unit; /* mean spread of a variable's costs and usages; > 0 */
-    double cost_spread;            /* no two choices' costs differ by more; > 0 */
+    double cost_unit, excess_unit; /* mean spread per variable of costs and usages; > 0 */
+    double cost_spread;            /* bounds how much two choices' costs differ; > 0 */
 };
 
-/* What a forbidden part and a unit of excess weigh, in units of cost. */
+/* Price, in units of cost, of a forbidden value or pair and of a unit of excess. */
 struct sbp_penalty {
     double forbidden, excess;
 };
 
-/* The choice is zeroed and priced. E_MEMORY; the state may be freed either way. */
+/* Starts at value 0 of every variable, priced. Borrows the problem. E_MEMORY; the state may be
+ * freed either way. */
 enum sbp_status sbp_assignment_init(struct sbp_assignment *state,
                                     const struct sbp_problem *problem) SBP_MUST_USE;
 void sbp_assignment_free(struct sbp_assignment *state);
 
-/* Prices state->choice from scratch, which also ends the drift of many moves. */
+/* Prices state->choice from scratch, which also removes the round-off of many moves. */
 void sbp_assignment_reset(struct sbp_assignment *state);
-/* A uniformly random choice, priced. Choices that are forbidden by themselves are avoided. */
+/* Draws a random choice and prices it; avoids values that are forbidden by themselves. */
 void sbp_assignment_randomise(struct sbp_assignment *state, struct sbp_random *random);
 
+/* The change that variable = value would make; and making it, given that change. */
 struct sbp_energy sbp_assignment_move_change(const struct sbp_assignment *state, int variable,
                                              int value);
 void sbp_assignment_move(struct sbp_assignment *state, int variable, int value,
                          struct sbp_energy change);
 
-/* row (domain): what each choice of the variable would cost, penalties and all, up to a constant.
- */
+/* row (domain): cost plus penalties of each value of the variable, up to a constant. */
 void sbp_assignment_row(const struct sbp_assignment *state, int variable,
                         struct sbp_penalty penalty, double *row);
 
-static inline bool sbp_state_is_feasible(const struct sbp_assignment *state)
+static inline bool sbp_assignment_is_feasible(const struct sbp_assignment *state)
 {
     return state->energy.forbidden == 0 && !(state->energy.excess > 0);
 }

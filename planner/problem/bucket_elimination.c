@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/text.h"
-#include "planner/problem/elimination_order_priv.h"
 
 static double usable(double cost)
 {
@@ -56,7 +55,8 @@ static bool init_bucket(struct sbp_elimination_tree *tree,
     return bucket->message != NULL;
 }
 
-/* The parent of a bucket with a scope is the scope's next variable; the others form a chain. */
+/* The parent of a bucket is that of its scope's next variable; buckets without a scope form a
+ * chain. */
 static void find_parents(struct sbp_elimination_tree *tree)
 {
     int last_root = -1;
@@ -75,7 +75,7 @@ static void find_parents(struct sbp_elimination_tree *tree)
             tree->bucket[tree->bucket[i].parent].child_count++;
 }
 
-/* The bucket that reads an edge: that of the end eliminated first; -1 when an end is folded away.
+/* The bucket that reads an edge is that of the end eliminated first; -1 when an end is folded away.
  */
 static int edge_reader(const struct sbp_elimination_tree *tree, const struct sbp_edge *edge)
 {
@@ -137,7 +137,7 @@ static bool add_edge(struct sbp_elimination_tree *tree, const struct sbp_edge *e
     const bool rows_are_a = bucket->variable == edge->b;
     const size_t rows = (size_t)tree->problem->variable[edge->a].domain;
     const size_t columns = (size_t)tree->problem->variable[edge->b].domain;
-    double *table = SBP_NEW(&tree->arena, double, rows *columns);
+    double *table = SBP_NEW(&tree->arena, double, (rows * columns));
     struct sbp_bucket_factor *factor = &bucket->factor[bucket->factor_count++];
     *factor = (struct sbp_bucket_factor){.table = table, .arity = 1, .child = -1, .has_rows = true};
     if (table == NULL || !shape_factor(tree, factor))
@@ -266,7 +266,7 @@ static void add_constant(double *sum, double constant, size_t count)
         sum[k] += constant;
 }
 
-/* Adds to the row every factor that is decided by the tuple's first `level` places. */
+/* Adds to the row every factor that the tuple's first `level` places decide, and no fewer do. */
 static void add_level(const struct sbp_visit *visit, int level, const int *tuple, double *row)
 {
     const struct sbp_bucket *bucket = visit->bucket;
@@ -283,8 +283,8 @@ static void add_level(const struct sbp_visit *visit, int level, const int *tuple
     }
 }
 
-/* Depth first over the scope; row `level` of the scratch holds the sums down to there, so that an
- * inner place changes without summing the outer ones again. */
+/* Enumerates the scope depth first. Row `level` of the scratch holds the sums down to that level,
+ * so that an inner place changes without summing the outer ones again. */
 static bool descend(const struct sbp_visit *visit, int level, size_t index, int *tuple)
 {
     const struct sbp_bucket *bucket = visit->bucket;
@@ -305,7 +305,7 @@ static bool descend(const struct sbp_visit *visit, int level, size_t index, int 
 
 bool sbp_elimination_visit(const struct sbp_visit *visit)
 {
-    int tuple[SBP_MOST_WIDTH] = {0};
+    int tuple[SBP_ELIMINATION_MOST_WIDTH] = {0};
     memcpy(visit->rows, visit->base, (size_t)visit->bucket->domain * sizeof *visit->rows);
     add_level(visit, 0, tuple, visit->rows);
     return descend(visit, 0, 0, tuple);
@@ -354,7 +354,7 @@ struct down_pass {
     struct sbp_solver_run *search;
 };
 
-/* The rest of the problem, seen from a child, is everything at this tuple less its own message. */
+/* A child's rest of the problem is the whole cost at this tuple less the child's own message. */
 static void lower_outside(struct sbp_bucket *child, const struct sbp_bucket_factor *factor,
                           const int *tuple, const double *row, double outside, int domain)
 {
@@ -413,7 +413,7 @@ void sbp_elimination_recover(const struct sbp_elimination_tree *tree, double *ro
     for (int i = tree->count - 1; i >= 0; i--) {
         const struct sbp_bucket *bucket = &tree->bucket[i];
         const struct sbp_visit visit = {.bucket = bucket, .with_messages = true};
-        int tuple[SBP_MOST_WIDTH] = {0};
+        int tuple[SBP_ELIMINATION_MOST_WIDTH] = {0};
         for (int j = 0; j < bucket->width; j++)
             tuple[j] = choice[bucket->scope[j]];
         memcpy(rows, bucket->priced, (size_t)bucket->domain * sizeof *rows);

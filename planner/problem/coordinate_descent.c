@@ -1,21 +1,8 @@
 #include <math.h>
 
-#include "planner/problem/solver_run_priv.h"
+#include "planner/limits.h"
 #include "planner/problem/assignment_priv.h"
-
-enum { DEFAULT_RESTARTS = 100 };
-
-/* Default budget of `random`: this many table look-ups, within bounds of assignments. */
-#define RANDOM_LOOK_UPS   1e8
-#define RANDOM_LEAST_DRAW ((int64_t)1000)
-#define RANDOM_MOST_DRAW  ((int64_t)1000000)
-
-/* A step must gain more than this share of the costs involved, or round-off could go in circles. */
-#define LEAST_GAIN 1e-13
-
-/* The price of excess grows by this factor, so many times, while a descent ends over capacity. */
-#define PRICE_GROWTH 4.0
-enum { MOST_PRICE_RISES = 12 };
+#include "planner/problem/solver_priv.h"
 
 struct descent {
     struct sbp_solver_run search;
@@ -48,7 +35,7 @@ static bool improve(struct descent *descent, int variable)
     for (int k = 0; k < domain; k++)
         if (row[k] < row[best])
             best = k;
-    if (!(row[old] - row[best] > LEAST_GAIN * (fabs(row[old]) + fabs(row[best]))))
+    if (!(row[old] - row[best] > SBP_PROBLEM_LEAST_GAIN * (fabs(row[old]) + fabs(row[best]))))
         return false;
     sbp_assignment_move(state, variable, best, sbp_assignment_move_change(state, variable, best));
     return true;
@@ -56,7 +43,7 @@ static bool improve(struct descent *descent, int variable)
 
 static void offer_state(struct descent *descent)
 {
-    if (sbp_state_is_feasible(&descent->state))
+    if (sbp_assignment_is_feasible(&descent->state))
         sbp_solver_run_offer(&descent->search, descent->state.choice, descent->state.energy.cost);
 }
 
@@ -83,14 +70,14 @@ static bool descend(struct descent *descent)
  * that was needed is where the next restart begins, a step lower. */
 static bool restart_once(struct descent *descent)
 {
-    for (int rise = 0; rise <= MOST_PRICE_RISES; rise++) {
+    for (int rise = 0; rise <= SBP_PROBLEM_EXCESS_RISES; rise++) {
         if (!descend(descent))
             return false;
         if (!(descent->state.energy.excess > 0))
             break;
-        descent->penalty.excess *= PRICE_GROWTH;
+        descent->penalty.excess *= SBP_PROBLEM_EXCESS_GROWTH;
     }
-    descent->penalty.excess /= PRICE_GROWTH;
+    descent->penalty.excess /= SBP_PROBLEM_EXCESS_GROWTH;
     return true;
 }
 
@@ -138,7 +125,7 @@ enum sbp_status sbp_coordinate_descent_solve(const struct sbp_problem *problem,
         status = prepare(&descent);
     if (status == SBP_OK) {
         solution->lower_bound = sbp_solver_run_trivial_bound(problem);
-        const int restarts = options->restarts > 0 ? options->restarts : DEFAULT_RESTARTS;
+        const int restarts = options->restarts > 0 ? options->restarts : SBP_PROBLEM_RESTARTS;
         for (int r = 0; r < restarts; r++) {
             if (r == 0)
                 set_cheapest(&descent.state);
@@ -158,11 +145,11 @@ enum sbp_status sbp_coordinate_descent_solve(const struct sbp_problem *problem,
 
 static int64_t default_draws(const struct sbp_problem *problem)
 {
-    const double draws =
-        RANDOM_LOOK_UPS / (1.0 + (double)problem->variable_count + (double)problem->edge_count);
-    if (draws > (double)RANDOM_MOST_DRAW)
-        return RANDOM_MOST_DRAW;
-    return draws < (double)RANDOM_LEAST_DRAW ? RANDOM_LEAST_DRAW : (int64_t)draws;
+    const double draws = SBP_PROBLEM_RANDOM_LOOK_UPS /
+                         (1.0 + (double)problem->variable_count + (double)problem->edge_count);
+    if (draws > (double)SBP_PROBLEM_RANDOM_MOST)
+        return SBP_PROBLEM_RANDOM_MOST;
+    return draws < (double)SBP_PROBLEM_RANDOM_LEAST ? SBP_PROBLEM_RANDOM_LEAST : (int64_t)draws;
 }
 
 enum sbp_status sbp_coordinate_descent_random(const struct sbp_problem *problem,

@@ -5,13 +5,7 @@
 #include <string.h>
 
 #include "base/math/portable.h"
-#include "planner/problem/bucket_elimination_priv.h"
-
-/* Above this degree fill-in is not counted but taken as that of a star; it is never chosen early.
- */
-enum { MOST_COUNTED_DEGREE = 64 };
-/* Up to this many variables, scores two edges away are brought up to date as well. */
-enum { MOST_WIDE_UPDATE = 4000 };
+#include "planner/limits.h"
 
 enum criterion { LEAST_FILL, SMALLEST_TABLE, CRITERION_COUNT };
 
@@ -19,7 +13,7 @@ struct neighbours {
     int count, room, *member; /* ascending */
 };
 
-/* A heap entry; older entries of a variable are told by their stamp and skipped. */
+/* A heap entry. A new score adds an entry; the stamp tells older ones, which are skipped. */
 struct candidate {
     double score, tie;
     int variable, stamp;
@@ -86,7 +80,7 @@ static struct candidate heap_pop(struct greedy *greedy)
     return first;
 }
 
-/* First place whose member is not below `member`. */
+/* The first place whose member is at least `member`. */
 static int lower_place(const struct neighbours *set, int member)
 {
     int low = 0, high = set->count;
@@ -136,10 +130,11 @@ static void drop(struct neighbours *set, int member)
     set->count--;
 }
 
+/* Edges that eliminating the variable would add: pairs of its neighbours that are not joined. */
 static double fill_in(const struct greedy *greedy, int variable)
 {
     const struct neighbours *set = &greedy->adjacent[variable];
-    if (set->count > MOST_COUNTED_DEGREE)
+    if (set->count > SBP_PROBLEM_COUNTED_DEGREE)
         return (double)set->count * (double)set->count;
     int missing = 0;
     for (int i = 0; i < set->count; i++)
@@ -170,7 +165,7 @@ static bool push_scored(struct greedy *greedy, int variable)
 
 static bool rescore_around(struct greedy *greedy, const int *scope, int width)
 {
-    const bool wide = greedy->problem->variable_count <= MOST_WIDE_UPDATE;
+    const bool wide = greedy->problem->variable_count <= SBP_PROBLEM_WIDE_UPDATE;
     for (int i = 0; i < width; i++) {
         const struct neighbours *set = &greedy->adjacent[scope[i]];
         if (!push_scored(greedy, scope[i]))
@@ -182,7 +177,7 @@ static bool rescore_around(struct greedy *greedy, const int *scope, int width)
     return true;
 }
 
-/* Takes the variable out and joins its neighbours, which stand in scope, pair by pair. */
+/* Takes the variable out and joins its neighbours (scope) pair by pair. */
 static bool take_out(struct greedy *greedy, int variable, const int *scope, int width)
 {
     greedy->gone[variable] = true;
@@ -233,7 +228,7 @@ static bool pop_fresh(struct greedy *greedy, int *variable)
     return false;
 }
 
-/* Adds the bucket to the order's sizes. */
+/* Adds the bucket's table to the order's bytes and sums. */
 static void count_bucket(const struct sbp_problem *problem, struct sbp_elimination_order *order,
                          int variable, int width, const int *scope)
 {
@@ -242,11 +237,11 @@ static void count_bucket(const struct sbp_problem *problem, struct sbp_eliminati
         size *= problem->variable[scope[i]].domain;
     order->bytes += size * (double)sizeof(double);
     order->sums += size * problem->variable[variable].domain;
-    if (width > SBP_MOST_WIDTH)
+    if (width > SBP_ELIMINATION_MOST_WIDTH)
         order->bytes = fmax(order->bytes, 0x1p60);
 }
 
-/* Each scope is put so that the variable eliminated last stands first. */
+/* Orders each scope so that the variable eliminated last comes first. */
 static void sort_scopes(struct sbp_elimination_order *order, int *position)
 {
     for (int i = 0; i < order->count; i++)

@@ -3,22 +3,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "planner/limits.h"
 #include "planner/problem/bucket_elimination_priv.h"
 #include "planner/problem/pareto_labels_priv.h"
-#include "planner/problem/solver_run_priv.h"
-
-/* Rounds of prices: each costs one pass over the tables and may tighten the bound. */
-enum { PRICE_ROUNDS = 60 };
-
-/* Budget of the descent that looks for a first feasible choice. */
-enum { DESCENT_RESTARTS = 16 };
-/* Points that are looked at alone before the costly proof. */
-enum { HOPELESS_POINTS = 8 };
-#define DESCENT_EVALUATIONS ((int64_t)1000000)
-#define STOPPED_EVALUATIONS ((int64_t)200000)
-
-/* The least possible peak is found to this share of itself. */
-#define PEAK_PRECISION 1e-9
+#include "planner/problem/solver_priv.h"
 
 struct exact {
     const struct sbp_problem *problem;
@@ -42,8 +30,9 @@ static enum sbp_status prepare(struct exact *exact, struct sbp_diag *diag)
     const size_t points = (size_t)exact->live.point_count;
     /* Under a capacity every message has an outside table of its size beside it. */
     SBP_TRY(sbp_elimination_build(
-        problem, points > 0 ? SBP_EXACT_MOST_BYTES / 2 : SBP_EXACT_MOST_BYTES, &exact->tree, diag));
-    exact->rows = sbp_arena_alloc(&exact->arena, SBP_MOST_WIDTH + 1,
+        problem, points > 0 ? SBP_PROBLEM_EXACT_BYTES / 2 : SBP_PROBLEM_EXACT_BYTES, &exact->tree,
+        diag));
+    exact->rows = sbp_arena_alloc(&exact->arena, SBP_ELIMINATION_MOST_WIDTH + 1,
                                   exact->tree.largest_domain * sizeof *exact->rows);
     exact->choice = SBP_NEW(&exact->arena, int, problem->variable_count);
     exact->price = SBP_NEW(&exact->arena, double, points);
@@ -86,8 +75,9 @@ static enum sbp_status offer_descent(struct exact *exact, struct sbp_diag *diag)
     struct sbp_solver_options options = {.seed = exact->search.options->seed};
     if (!stopped)
         options = inner_options(&exact->search);
-    options.restarts = stopped ? 1 : DESCENT_RESTARTS;
-    options.max_evaluations = stopped ? STOPPED_EVALUATIONS : DESCENT_EVALUATIONS;
+    options.restarts = stopped ? 1 : SBP_PROBLEM_DESCENT_RESTARTS;
+    options.max_evaluations =
+        stopped ? SBP_PROBLEM_STOPPED_EVALUATIONS : SBP_PROBLEM_DESCENT_EVALUATIONS;
     struct sbp_solution found;
     SBP_TRY(sbp_coordinate_descent_solve(exact->problem, &options, &found, diag));
     exact->search.solution->evaluations += found.evaluations;
@@ -125,7 +115,8 @@ static bool price_round(struct exact *exact, double *bound)
 static bool step_prices(struct exact *exact, double bound, double scale)
 {
     const double best = cutoff(exact);
-    const double target = best < INFINITY ? best : bound + 0.1 * fabs(bound) + 1e-300;
+    const double target =
+        best < INFINITY ? best : bound + SBP_PROBLEM_TARGET_RISE * fabs(bound) + 1e-300;
     const double capacity = exact->problem->capacity;
     double square = 0;
     for (int p = 0; p < exact->live.point_count; p++) {
@@ -149,7 +140,7 @@ static bool raise_bound(struct exact *exact)
     const size_t bytes = (size_t)exact->live.point_count * sizeof *exact->price;
     double scale = 1;
     memset(exact->trial, 0, bytes);
-    for (int round = 0; round < PRICE_ROUNDS; round++) {
+    for (int round = 0; round < SBP_PROBLEM_PRICE_ROUNDS; round++) {
         double bound;
         if (!price_round(exact, &bound))
             return false;
@@ -157,7 +148,7 @@ static bool raise_bound(struct exact *exact)
             solution->lower_bound = bound;
             memcpy(exact->price, exact->trial, bytes);
         } else {
-            scale *= 0.7;
+            scale *= SBP_PROBLEM_PRICE_DECAY;
         }
         if (cutoff(exact) <= solution->lower_bound || !step_prices(exact, bound, scale))
             break;
@@ -285,7 +276,7 @@ static enum sbp_status bisect_peak(const struct exact *exact, double *low, doubl
     struct sbp_problem copy;
     enum sbp_status status = copy_usages(&plan, &copy);
     copy.capacity = *low; /* often the points do not hinder each other */
-    while (status == SBP_OK && *high - *low > PEAK_PRECISION * *high) {
+    while (status == SBP_OK && *high - *low > SBP_PROBLEM_PEAK_PRECISION * *high) {
         const struct sbp_solver_options options = inner_options(&exact->search);
         struct sbp_solution found = {0};
         status = solve(&copy, &options, false, &found, NULL);
@@ -322,7 +313,7 @@ static enum sbp_status find_shortfall(struct exact *exact, double allowed_peak,
         high = low;
     if (solved) /* else out of time: the points seen so far give a lower bound */
         SBP_TRY(bisect_peak(exact, &low, &high));
-    const bool narrow = high - low <= PEAK_PRECISION * high;
+    const bool narrow = high - low <= SBP_PROBLEM_PEAK_PRECISION * high;
     exact->search.solution->shortfall = (narrow ? high : low) - capacity;
     return SBP_OK;
 }
@@ -333,7 +324,8 @@ static enum sbp_status find_hopeless(const struct exact *exact, bool *hopeless,
 {
     bool solved = true;
     *hopeless = false;
-    for (int p = 0; p < exact->live.point_count && p < HOPELESS_POINTS && !*hopeless; p++) {
+    for (int p = 0; p < exact->live.point_count && p < SBP_PROBLEM_POINTS_ALONE && !*hopeless;
+         p++) {
         double least;
         SBP_TRY(least_at_point(exact, p, &least, &solved, diag));
         *hopeless = solved && !sbp_problem_fits(exact->problem, least);

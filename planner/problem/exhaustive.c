@@ -2,14 +2,11 @@
 #include <string.h>
 
 #include "base/math/simd.h"
+#include "planner/limits.h"
 #include "planner/problem/live_ranges_priv.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
-/* Above these many assignments: refused unless a limit ends the search; refused in any case. */
-#define MOST_UNLIMITED 1e12
-#define MOST_LIMITED   1e18
-
-/* log2 of MOST_LIMITED, rounded up: every level has at least two choices. */
+/* log2 of SBP_PROBLEM_LIMITED_SIZE, rounded up: every level has at least two choices. */
 enum { MOST_LEVELS = 60 };
 
 /* An edge from a level to an outer one: table[outer choice][own choice]. */
@@ -116,7 +113,7 @@ static double *copy_rows(struct exhaustive *exhaustive, const struct sbp_edge *e
     const size_t rows = (size_t)problem->variable[edge->a].domain;
     const size_t columns = (size_t)problem->variable[edge->b].domain;
     const bool straight = edge->a == outer;
-    double *copy = SBP_NEW(&exhaustive->arena, double, rows *columns);
+    double *copy = SBP_NEW(&exhaustive->arena, double, (rows * columns));
     if (copy == NULL)
         return NULL;
     for (size_t i = 0; i < rows; i++)
@@ -397,12 +394,12 @@ static enum sbp_status check_size(const struct sbp_problem *problem,
 {
     const double size = space_size(problem);
     const bool limited = options->time_limit_s > 0 || options->max_evaluations > 0;
-    if (size <= (limited ? MOST_LIMITED : MOST_UNLIMITED))
+    if (size <= (limited ? SBP_PROBLEM_LIMITED_SIZE : SBP_PROBLEM_UNLIMITED_SIZE))
         return SBP_OK;
     return sbp_fail(diag, SBP_E_UNSUPPORTED,
                     "exhaustive: the problem has %.3g assignments; at most %.0e are enumerated, or "
                     "%.0e under a time or evaluation limit",
-                    size, MOST_UNLIMITED, MOST_LIMITED);
+                    size, SBP_PROBLEM_UNLIMITED_SIZE, SBP_PROBLEM_LIMITED_SIZE);
 }
 
 enum sbp_status sbp_exhaustive_solve(const struct sbp_problem *problem,

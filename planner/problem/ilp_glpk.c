@@ -3,23 +3,9 @@
 #include <setjmp.h>
 #include <stdlib.h>
 
+#include "planner/limits.h"
 #include "planner/problem/live_ranges_priv.h"
-#include "planner/problem/solver_run_priv.h"
-
-/* Above these many columns (one a choice, one a pair of choices that an edge joins) the
- * first relaxation alone may take GLPK minutes. */
-enum { MOST_COLUMNS = 50000 };
-
-/* Objective coefficients are scaled to at most this: GLPK's tolerances are absolute, and costs in
- * seconds would pass below them. */
-#define OBJECTIVE_SCALE 1e4
-
-/* GLPK takes rows as met within 1e-7 of their scaled limit. When its answer passes the capacity by
- * that, the limit is drawn in by this share and the problem solved again. */
-#define CAPACITY_MARGIN 1e-6
-
-/* The relaxation is solved in slices, so that flag and clock are seen. */
-enum { SLICE_MS = 200 };
+#include "planner/problem/solver_priv.h"
 
 /* A linear program under construction and in GLPK's hands. */
 struct ilp {
@@ -101,7 +87,7 @@ static bool prepare(struct ilp *ilp)
         ilp->constant += least_of(edge->cost, entries_of(problem, edge));
         most = fmax(most, spread_of(edge->cost, entries_of(problem, edge)));
     }
-    ilp->scale = most > 0 ? OBJECTIVE_SCALE / most : 1;
+    ilp->scale = most > 0 ? SBP_PROBLEM_ILP_SCALE / most : 1;
     ilp->capacity_share = 1;
     ilp->first_column = SBP_NEW(&ilp->arena, int, problem->variable_count);
     ilp->choice = SBP_NEW(&ilp->arena, int, problem->variable_count);
@@ -284,7 +270,7 @@ static enum outcome relax(struct ilp *ilp)
     glp_smcp parameters;
     glp_init_smcp(&parameters);
     parameters.msg_lev = GLP_MSG_OFF;
-    parameters.tm_lim = SLICE_MS;
+    parameters.tm_lim = SBP_PROBLEM_ILP_SLICE_MS;
     int result = GLP_ETMLIM;
     while (result == GLP_ETMLIM) {
         if (sbp_solver_run_check(&ilp->search))
@@ -377,7 +363,7 @@ static enum outcome run(struct ilp *ilp, bool *proved)
     if (outcome == SOLVED && !take_incumbent(ilp)) {
         *proved = false;
         drop_program(ilp);
-        ilp->capacity_share = 1 - CAPACITY_MARGIN;
+        ilp->capacity_share = 1 - SBP_PROBLEM_ILP_MARGIN;
         outcome = solve_program(ilp, false);
         if (outcome == SOLVED)
             (void)take_incumbent(ilp);
@@ -411,11 +397,11 @@ enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
                               struct sbp_solution *solution, struct sbp_diag *diag)
 {
     const double columns = count_columns(problem);
-    if (columns > MOST_COLUMNS)
+    if (columns > SBP_PROBLEM_ILP_COLUMNS)
         return sbp_fail(diag, SBP_E_UNSUPPORTED,
                         "ilp: the problem needs %.0f columns (choices and pairs of choices), above "
                         "the limit of %d; use exact or coordinate-descent",
-                        columns, MOST_COLUMNS);
+                        columns, SBP_PROBLEM_ILP_COLUMNS);
     struct ilp *ilp = calloc(1, sizeof *ilp); /* outlives longjmp unharmed */
     if (ilp == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "ilp: out of memory");

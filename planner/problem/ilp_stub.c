@@ -1,4 +1,4 @@
-#include "planner/problem/solver_run_priv.h"
+#include "planner/problem/solver_priv.h"
 
 enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
                               const struct sbp_solver_options *options,

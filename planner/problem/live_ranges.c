@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A start or an end of span `span`; ends come first at equal times (intervals are half-open). */
+/* The start or the end of a span. Ends come first at equal times, as intervals are half-open. */
 struct live_event {
     int64_t time;
     int span;
@@ -21,7 +21,7 @@ static int compare_events(const void *left, const void *right)
     return (a->span > b->span) - (a->span < b->span);
 }
 
-/* The largest usage among choices that are not forbidden by themselves. */
+/* The largest usage among values that are not forbidden by themselves. */
 static double largest_usage(const struct sbp_variable *variable, const double *usage)
 {
     double most = 0;
@@ -59,7 +59,7 @@ static size_t collect(const struct sbp_problem *problem, struct sbp_live *live,
     return count;
 }
 
-/* Numbers the maximal live sets: one ends where an end follows a start. */
+/* Numbers the maximal live sets; one is complete where an end follows a start. */
 static void number_points(struct sbp_live *live, const struct live_event *events, size_t count)
 {
     bool grew = false;
@@ -75,7 +75,7 @@ static void number_points(struct sbp_live *live, const struct live_event *events
     }
 }
 
-/* Drops the points that fit whatever is chosen; most, renumbered: (point_count + 1). */
+/* Drops the points at which every choice fits. most, renumbered: (point_count + 1) scratch. */
 static void drop_slack_points(const struct sbp_problem *problem, struct sbp_live *live,
                               double *most, int *renumbered)
 {
@@ -106,8 +106,8 @@ static int compare_points(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-/* *usage: that of all spans which cover the point, added up; NULL when none does. False: memory is
- * out. */
+/* *usage (domain): the sum over all spans that cover the point; NULL when none does. False when
+ * memory is out. */
 static bool sum_usages(const struct sbp_variable *variable, const struct sbp_span *span, int count,
                        int point, struct sbp_arena *arena, const double **usage)
 {
@@ -129,8 +129,9 @@ static bool sum_usages(const struct sbp_variable *variable, const struct sbp_spa
     return true;
 }
 
-/* Cuts a variable's spans where any of them begins or ends and adds up what overlaps; returns how
- * many spans that makes (at most 2 count - 1), or -1 when memory is out. point: (2 count) scratch.
+/* Cuts a variable's spans where any of them begins or ends and adds up overlapping ones. Returns
+ * the number of spans in cut (at most 2 count - 1), or -1 when memory is out. point: (2 count)
+ * scratch.
  */
 static int cut_spans(const struct sbp_variable *variable, const struct sbp_span *span, int count,
                      int *point, struct sbp_arena *arena, struct sbp_span *cut)
@@ -154,7 +155,7 @@ static int cut_spans(const struct sbp_variable *variable, const struct sbp_span 
     return made;
 }
 
-/* Leaves no two spans of a variable over one point. */
+/* Replaces all spans such that no two of a variable cover one point. */
 static bool separate_spans(const struct sbp_problem *problem, struct sbp_arena *arena,
                            struct sbp_live *live)
 {

@@ -1,16 +1,16 @@
-/* Which variables are live together, on as few points of time as decide feasibility.
+/* Reduces intervals of time to the fewest points at which usage must be checked.
  *
- * Only maximal live sets matter: between two neighbouring starts nothing but the earlier end can
- * lower the usage, so one point per run of starts is enough. Points whose usage fits whatever is
- * chosen are dropped. An unlimited capacity leaves no points at all. Where intervals of one
- * variable overlap their usages are added up, so that its spans share no point.
+ * Only maximal live sets matter: usage grows at starts and shrinks at ends, so that one point after
+ * each run of starts is enough. Points at which every choice fits are dropped; an unlimited
+ * capacity leaves none. Where intervals of one variable overlap their usages are added up, so that
+ * its spans share no point.
  */
 #ifndef SBP_PLANNER_PROBLEM_LIVE_RANGES_PRIV_H
 #define SBP_PLANNER_PROBLEM_LIVE_RANGES_PRIV_H
 
 #include "planner/problem/problem.h"
 
-/* An interval as points first <= p < last. */
+/* An interval in points: first <= p < last. */
 struct sbp_span {
     int first, last;
     const double *usage; /* (domain) */
@@ -18,11 +18,12 @@ struct sbp_span {
 
 struct sbp_live {
     int point_count;
-    int *begin;            /* (variable_count + 1): spans of v are begin[v] <= s < begin[v + 1] */
-    struct sbp_span *span; /* all variables' */
+    int *begin;            /* (variable_count + 1): v has spans begin[v] <= s < begin[v + 1] */
+    struct sbp_span *span; /* of all variables */
 };
 
-/* Everything is allocated in the arena. E_MEMORY. */
+/* Points are numbered in order of time. Arrays are allocated in the arena, usages borrowed from the
+ * problem. E_MEMORY. */
 enum sbp_status sbp_live_build(const struct sbp_problem *problem, struct sbp_arena *arena,
                                struct sbp_live *live) SBP_MUST_USE;
 

@@ -1,9 +1,9 @@
 #include "planner/problem/matrix_game.h"
 
-enum { TURNS = 4000 };
+#include "planner/limits.h"
 
-/* Both sides answer what the other one has done so far (Brown, 1951): the shares of the paths that
- * one side took come near its best mixture. */
+/* Fictitious play (Brown, 1951): in each turn both sides answer all turns of the other one so far.
+ * The frequencies of the paths then approach their best mixture. */
 enum sbp_status sbp_game_play(const double *cost, int plans, int paths, struct sbp_arena *scratch,
                               double *share)
 {
@@ -13,7 +13,7 @@ enum sbp_status sbp_game_play(const double *cost, int plans, int paths, struct s
         return SBP_E_MEMORY;
     for (int p = 0; p < paths; p++)
         share[p] = 0;
-    for (int turn = 0; turn < TURNS; turn++) {
+    for (int turn = 0; turn < SBP_PROBLEM_GAME_TURNS; turn++) {
         int path = 0, plan = 0;
         for (int p = 1; p < paths; p++)
             path = of_path[p] > of_path[path] ? p : path;
@@ -26,7 +26,7 @@ enum sbp_status sbp_game_play(const double *cost, int plans, int paths, struct s
             of_path[p] += cost[(size_t)plan * (size_t)paths + (size_t)p];
     }
     for (int p = 0; p < paths; p++)
-        share[p] /= TURNS;
+        share[p] /= SBP_PROBLEM_GAME_TURNS;
     sbp_arena_release(scratch, mark);
     return SBP_OK;
 }

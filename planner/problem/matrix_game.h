@@ -1,4 +1,5 @@
-/* A game of two sides: one chooses a plan, the other the path that it is measured along.
+/* Solves a matrix game: one side chooses a plan to lower the cost, the other one a path to raise
+ * it. The paths' best mixture makes the cheapest plan as dear as possible.
  */
 #ifndef SBP_PLANNER_PROBLEM_MATRIX_GAME_H
 #define SBP_PLANNER_PROBLEM_MATRIX_GAME_H
@@ -6,9 +7,8 @@
 #include "base/arena.h"
 #include "base/status.h"
 
-/* The shares of the paths for which the cheapest plan costs most, near enough. cost: (plans, paths)
- * row-major; share: (paths). Scratch comes out of the arena, to which it is given back. E_MEMORY.
- */
+/* share (paths): the paths' best mixture, approximately; sums to 1. cost: (plans, paths) row-major.
+ * The arena gets its scratch back, except on E_MEMORY. */
 enum sbp_status sbp_game_play(const double *cost, int plans, int paths, struct sbp_arena *scratch,
                               double *share) SBP_MUST_USE;
 

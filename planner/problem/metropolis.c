@@ -2,33 +2,15 @@
 #include <string.h>
 
 #include "base/math/portable.h"
-#include "planner/problem/solver_run_priv.h"
+#include "planner/limits.h"
 #include "planner/problem/assignment_priv.h"
+#include "planner/problem/solver_priv.h"
 
-enum { DEFAULT_RESTARTS = 100 };
-
-/* Default budget: this many moves a value of the problem, within bounds. */
-enum { MOVES_PER_VALUE = 2000 };
-#define LEAST_MOVES 1e6
-#define MOST_MOVES  1e8
-
-/* Moves sampled to learn the scale of costs, and the share of the uphill ones taken as the scale.
- */
-enum { SCALE_MOVES = 4096 };
-#define SCALE_QUANTILE 0.1
-
-/* Restarts go through these multiples of the base beta: what the best temperature is differs from
- * problem to problem by more than a factor of ten. */
-static const double beta_ladder[] = {1, 4, 16, 0.25};
+static const double beta_ladder[] = {SBP_PROBLEM_BETA_LADDER};
 enum { LADDER_LENGTH = sizeof beta_ladder / sizeof *beta_ladder };
 
 /* exp(-40) is below the resolution of a 53-bit random number. */
-#define HOPELESS_EXPONENT 40.0
-
-/* A new best must differ by more than the drift of incremental sums. */
-#define LEAST_GAIN 1e-12
-
-#define PENALTY_GROWTH 4.0
+#define LARGEST_EXPONENT 40.0
 
 struct metropolis {
     struct sbp_solver_run search;
@@ -59,8 +41,9 @@ static void offer_state(struct metropolis *metropolis)
 {
     const struct sbp_assignment *state = &metropolis->state;
     const double best = metropolis->search.solution->cost;
-    if (sbp_state_is_feasible(state) &&
-        (!(best < INFINITY) || state->energy.cost < best - LEAST_GAIN * fabs(best)))
+    /* A new best must differ by more than the drift of sums that moves have changed. */
+    if (sbp_assignment_is_feasible(state) &&
+        (!(best < INFINITY) || state->energy.cost < best - SBP_PROBLEM_ROUND_OFF * fabs(best)))
         sbp_solver_run_offer(&metropolis->search, state->choice, state->energy.cost);
 }
 
@@ -81,10 +64,9 @@ static double quantile(double *values, int count, double share)
  * evaluation. */
 static double find_beta(struct metropolis *metropolis)
 {
-    static const int most_uphill = 512;
-    double uphill[512];
+    double uphill[SBP_PROBLEM_SCALE_UPHILL];
     int count = 0;
-    for (int move = 0; move < SCALE_MOVES && count < most_uphill; move++) {
+    for (int move = 0; move < SBP_PROBLEM_SCALE_MOVES && count < SBP_PROBLEM_SCALE_UPHILL; move++) {
         if (sbp_solver_run_over(&metropolis->search))
             break;
         int variable, value;
@@ -96,10 +78,10 @@ static double find_beta(struct metropolis *metropolis)
         if (up <= 0) {
             sbp_assignment_move(&metropolis->state, variable, value, change);
             offer_state(metropolis);
-        } else if (change.forbidden <= 0 && move >= SCALE_MOVES / 2)
+        } else if (change.forbidden <= 0 && move >= SBP_PROBLEM_SCALE_MOVES / 2)
             uphill[count++] = up;
     }
-    const double scale = quantile(uphill, count, SCALE_QUANTILE);
+    const double scale = quantile(uphill, count, SBP_PROBLEM_SCALE_QUANTILE);
     return 1 / (scale > 0 ? scale : metropolis->state.cost_unit);
 }
 
@@ -116,7 +98,7 @@ static bool walk(struct metropolis *metropolis, double beta, int64_t moves)
         const struct sbp_energy change = sbp_assignment_move_change(state, variable, value);
         metropolis->search.solution->evaluations++;
         const double exponent = beta * weigh(metropolis->penalty, change);
-        if (exponent > 0 && (exponent > HOPELESS_EXPONENT ||
+        if (exponent > 0 && (exponent > LARGEST_EXPONENT ||
                              sbp_random_unit(&metropolis->random) >= sbp_exp(-exponent)))
             continue;
         sbp_assignment_move(state, variable, value, change);
@@ -129,8 +111,8 @@ static int64_t moves_per_restart(const struct sbp_solver_run *search, int restar
 {
     double moves = 0;
     for (int v = 0; v < search->problem->variable_count; v++)
-        moves += MOVES_PER_VALUE * (double)search->problem->variable[v].domain;
-    moves = fmin(fmax(moves, LEAST_MOVES), MOST_MOVES);
+        moves += SBP_PROBLEM_MOVES_PER_VALUE * (double)search->problem->variable[v].domain;
+    moves = fmin(fmax(moves, SBP_PROBLEM_LEAST_MOVES), SBP_PROBLEM_MOST_MOVES);
     if (search->most_evaluations > 0)
         moves = (double)search->most_evaluations;
     return (int64_t)fmax(1, ceil(moves / restarts));
@@ -140,7 +122,7 @@ static void run_restarts(struct metropolis *metropolis)
 {
     const struct sbp_solver_options *options = metropolis->search.options;
     struct sbp_solution *solution = metropolis->search.solution;
-    const int restarts = options->restarts > 0 ? options->restarts : DEFAULT_RESTARTS;
+    const int restarts = options->restarts > 0 ? options->restarts : SBP_PROBLEM_RESTARTS;
     const int64_t moves = moves_per_restart(&metropolis->search, restarts);
     if (sbp_solver_run_over(&metropolis->search))
         return;
@@ -157,7 +139,7 @@ static void run_restarts(struct metropolis *metropolis)
             break;
         /* A walk that ends over the capacity asks for a higher price of excess. */
         if (metropolis->state.energy.excess > 0)
-            metropolis->penalty.excess *= PENALTY_GROWTH;
+            metropolis->penalty.excess *= SBP_PROBLEM_EXCESS_GROWTH;
     }
 }
 

@@ -4,13 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/problem/minimax_bounds_priv.h"
 
-/* Mixtures that bound, parts of choices that are kept to compare with, and how many of them one is
- * compared with; bytes of a problem's tables, and of those that are there at once. */
-enum { MOST_MIXTURES = 10, MOST_KEPT = 1 << 18, FIRST_SLOTS = 64, MOST_SCANS = 64 };
-#define MOST_BYTES     ((double)(1 << 26))
-#define MOST_ALL_BYTES ((double)(1 << 29))
+enum { FIRST_SLOTS = 64 };
 
 /* A part of a choice that was followed to its end. */
 struct kept {
@@ -47,7 +44,7 @@ struct walker {
     int *place;          /* (depths) of each bucket: where its variable is chosen */
     double *least;       /* (depths + 1, problems) of what is chosen so far and the best rest */
     int *choice;         /* (variables) */
-    struct kept *kept;   /* (MOST_KEPT) */
+    struct kept *kept;   /* (SBP_PROBLEM_MINIMAX_KEPT) */
     int kept_count;
     int64_t work; /* beside what is evaluated */
     double below;
@@ -60,10 +57,12 @@ static enum sbp_status build_tree(struct walker *w, int problem)
 {
     double least;
     struct sbp_elimination_tree *tree = &w->tree[problem];
-    SBP_TRY(sbp_elimination_build(w->problem[problem],
-                                  fmin(MOST_BYTES, MOST_ALL_BYTES / w->problems), tree, w->diag));
-    double *rows =
-        SBP_TAKE(&w->arena, double, (SBP_MOST_WIDTH + 1) * (size_t)(tree->largest_domain + 1));
+    SBP_TRY(sbp_elimination_build(
+        w->problem[problem],
+        fmin(SBP_PROBLEM_MINIMAX_BYTES, SBP_PROBLEM_MINIMAX_ALL_BYTES / w->problems), tree,
+        w->diag));
+    double *rows = SBP_TAKE(&w->arena, double,
+                            (SBP_ELIMINATION_MOST_WIDTH + 1) * (size_t)(tree->largest_domain + 1));
     if (rows == NULL)
         return SBP_E_MEMORY;
     sbp_elimination_price(tree, NULL, NULL);
@@ -140,7 +139,7 @@ static enum sbp_status make_depth(struct walker *w, int at)
         if (w->place[i] == at)
             depth->bucket = &w->tree[0].bucket[i];
     const int domain = depth->bucket->domain;
-    depth->length = SBP_TAKE(&w->arena, double, (size_t)w->problems *(size_t)domain);
+    depth->length = SBP_TAKE(&w->arena, double, ((size_t)w->problems * (size_t)domain));
     depth->largest = SBP_TAKE(&w->arena, double, domain);
     depth->order = SBP_TAKE(&w->arena, int, domain);
     if (depth->length == NULL || depth->largest == NULL || depth->order == NULL)
@@ -221,7 +220,7 @@ static enum sbp_status look_up(struct walker *w, struct depth *depth, const doub
     SBP_TRY(grow(w, depth));
     const uint64_t key = key_of(w, depth);
     int *slot = slot_of(depth, key), *at = slot, scans = 0;
-    for (; *at >= 0 && scans < MOST_SCANS; at = &w->kept[*at].next, scans++) {
+    for (; *at >= 0 && scans < SBP_PROBLEM_MINIMAX_SCANS; at = &w->kept[*at].next, scans++) {
         const int k = *at;
         *known = w->kept[k].key == key && is_no_longer(w->kept[k].length, length, paths);
         if (*known) {
@@ -232,7 +231,7 @@ static enum sbp_status look_up(struct walker *w, struct depth *depth, const doub
         }
     }
     w->work += scans;
-    if (*known || w->kept_count == MOST_KEPT)
+    if (*known || w->kept_count == SBP_PROBLEM_MINIMAX_KEPT)
         return SBP_OK;
     struct kept *kept = &w->kept[w->kept_count];
     *kept = (struct kept){.key = key, .next = *slot, .length = SBP_TAKE(&w->arena, double, paths)};
@@ -251,7 +250,7 @@ static void add_lengths(struct walker *w, int problem, const struct depth *depth
 {
     const struct sbp_bucket *bucket = &w->tree[problem].bucket[depth->bucket - w->tree[0].bucket];
     double *row = depth->length + (size_t)problem * (size_t)bucket->domain;
-    int tuple[SBP_MOST_WIDTH] = {0};
+    int tuple[SBP_ELIMINATION_MOST_WIDTH] = {0};
     size_t index = 0;
     for (int j = 0; j < bucket->width; j++) {
         tuple[j] = w->choice[bucket->scope[j]];
@@ -342,9 +341,9 @@ static enum sbp_status walk(struct walker *w, int at)
 static enum sbp_status list_problems(struct walker *w)
 {
     const struct sbp_minimax *in = w->in;
-    w->mixtures.most = MOST_MIXTURES;
-    SBP_TRY(sbp_minimax_find_mixtures(in->problem, in->paths, w->below, MOST_BYTES, &w->search,
-                                      &w->arena, &w->mixtures, &w->more, w->diag));
+    w->mixtures.most = SBP_PROBLEM_MINIMAX_MIXTURES;
+    SBP_TRY(sbp_minimax_find_mixtures(in->problem, in->paths, w->below, SBP_PROBLEM_MINIMAX_BYTES,
+                                      &w->search, &w->arena, &w->mixtures, &w->more, w->diag));
     w->problem = SBP_NEW(&w->arena, const struct sbp_problem *, in->paths + w->mixtures.count);
     w->mixed = SBP_NEW(&w->arena, struct sbp_problem, w->mixtures.count);
     if (w->problem == NULL || w->mixed == NULL)
@@ -364,7 +363,7 @@ static enum sbp_status allocate(struct walker *w)
     const size_t variables = (size_t)w->in->problem[0].variable_count;
     w->least = SBP_NEW(&w->arena, double, (variables + 1) * (size_t)w->problems);
     w->choice = SBP_NEW(&w->arena, int, variables + 1);
-    w->kept = SBP_TAKE(&w->arena, struct kept, MOST_KEPT);
+    w->kept = SBP_TAKE(&w->arena, struct kept, SBP_PROBLEM_MINIMAX_KEPT);
     return w->least == NULL || w->choice == NULL || w->kept == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
@@ -381,7 +380,7 @@ static bool are_parallel(const struct sbp_problem *a, const struct sbp_problem *
 
 static bool is_supported(const struct sbp_minimax *minimax)
 {
-    bool supported = minimax->problem[0].variable_count <= SBP_MINIMAX_MOST_VARIABLES;
+    bool supported = minimax->problem[0].variable_count <= SBP_PROBLEM_MINIMAX_VARIABLES;
     for (int i = 1; i < minimax->paths && supported; i++)
         supported = are_parallel(&minimax->problem[0], &minimax->problem[i]);
     return supported;

@@ -36,9 +36,6 @@ struct sbp_minimax_result {
     bool stopped;        /* by flag or time limit */
 };
 
-/* Problems of more variables are too large. */
-enum { SBP_MINIMAX_MOST_VARIABLES = 400 };
-
 /* Deterministic but for time limit and flag. E_UNSUPPORTED: tables are too large or the problems
  * differ in more than costs (the order of their edges counts); E_MEMORY; what show fails with. The
  * result says what was done either way. */

@@ -3,11 +3,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "planner/limits.h"
 #include "planner/problem/matrix_game.h"
-
-enum { MOST_TURNS = 40 };
-/* Bounds that rise by less are the same. */
-#define CLOSE 1e-6
 
 static void mix_tables(double *mixed, const double *table, double share, size_t count)
 {
@@ -65,8 +62,8 @@ struct mixer {
 static enum sbp_status solve_tree(struct mixer *m, struct sbp_elimination_tree *tree)
 {
     const struct sbp_arena_mark mark = sbp_arena_mark(m->arena);
-    double *rows =
-        SBP_TAKE(m->arena, double, (SBP_MOST_WIDTH + 1) * (size_t)(tree->largest_domain + 1));
+    double *rows = SBP_TAKE(m->arena, double,
+                            (SBP_ELIMINATION_MOST_WIDTH + 1) * (size_t)(tree->largest_domain + 1));
     if (rows == NULL)
         return SBP_E_MEMORY;
     sbp_elimination_price(tree, NULL, NULL);
@@ -109,7 +106,7 @@ static enum sbp_status play_turns(struct mixer *m, double enough, double *share,
                                   struct sbp_minimax_mixtures *mixtures)
 {
     double known = INFINITY; /* the least of the largest, of all choices found */
-    for (int turn = 0; turn < MOST_TURNS; turn++) {
+    for (int turn = 0; turn < SBP_PROBLEM_MINIMAX_TURNS; turn++) {
         double largest = -INFINITY;
         SBP_TRY(solve_mixture(m, share));
         if (!m->more)
@@ -125,7 +122,7 @@ static enum sbp_status play_turns(struct mixer *m, double enough, double *share,
             largest = fmax(largest, cost[turn * m->paths + p]);
         }
         known = fmin(known, largest);
-        if (mixtures->least >= known * (1 - CLOSE))
+        if (mixtures->least >= known * (1 - SBP_PROBLEM_MINIMAX_CLOSE))
             return SBP_OK;
         SBP_TRY(sbp_game_play(cost, turn + 1, m->paths, m->arena, share));
     }
@@ -147,8 +144,8 @@ enum sbp_status sbp_minimax_find_mixtures(const struct sbp_problem *path, int pa
                       .choice = SBP_NEW(arena, int, path[0].variable_count + 1),
                       .more = true};
     double *share = SBP_NEW(arena, double, paths);
-    double *cost = SBP_NEW(arena, double, MOST_TURNS *paths);
-    mixtures->share = SBP_NEW(arena, double, mixtures->most *paths);
+    double *cost = SBP_NEW(arena, double, (SBP_PROBLEM_MINIMAX_TURNS * paths));
+    mixtures->share = SBP_NEW(arena, double, (mixtures->most * paths));
     mixtures->count = 0;
     mixtures->least = -INFINITY;
     if (m.choice == NULL || share == NULL || cost == NULL || mixtures->share == NULL)

@@ -4,28 +4,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds are compared with this share of the numbers that went into them as round-off. */
-#define BOUND_ROUND_OFF 1e-12
+#include "planner/limits.h"
 
-/* Long lists are thinned in quadratic time: the clock is read once in so many labels. */
-enum { LABELS_A_CHECK = 1024 };
-
-/* A point of time at which something of the bucket's subtree is live. */
+/* A point of time at which a variable of the bucket's subtree is live. */
 struct point {
-    int index;      /* among all points */
+    int index;      /* of the point among all points */
     int live;       /* spans of the subtree that cover it */
-    double least;   /* least usage of these spans together */
-    double limit;   /* what the subtree may use: capacity less the least usage of the rest */
+    double least;   /* least sum of usages of these spans */
+    double limit;   /* capacity less the least usage of the rest: bound of the subtree */
     bool open;      /* spans outside the subtree cover it too */
-    int open_place; /* among the open ones */
+    int open_place; /* place among the open points */
 };
 
-/* Labels: cost and usages side by side, and where they came from. */
+/* Labels as arrays: cost, usages, and the values and labels that they were made from. */
 struct labels {
     size_t count, room, usage_count, origin_count;
     double *cost;    /* (room) */
     double *usage;   /* (room, usage_count) */
-    int32_t *origin; /* (room, origin_count): the variable's value, then one label a child */
+    int32_t *origin; /* (room, origin_count): the variable's value, then a label per child */
 };
 
 struct table {
@@ -33,9 +29,9 @@ struct table {
     struct point *point; /* (point_count), ascending index */
     int child_count, *child;
     const struct sbp_bucket_factor **child_factor;
-    int **child_place;   /* (child)(child's open points): place among `point` */
-    double closed_worth; /* price times capacity of the points closed in the subtree */
-    size_t *first;       /* (bucket's size + 1) into kept */
+    int **child_place;   /* (child_count)(open points of the child): place in `point` */
+    double closed_worth; /* sum of price * capacity over points closed in the subtree */
+    size_t *first;       /* (bucket's size + 1) first label of each tuple in kept */
     struct labels kept;
 };
 
@@ -44,18 +40,18 @@ struct pareto {
     const struct sbp_live *live;
     const double *price;
     double upper_bound, all_worth, tolerance;
-    double *limit; /* (points) capacity less what folded variables use */
+    double *limit; /* (points) capacity less the usage of folded variables */
     double *least; /* (points) least usage of all buckets */
-    int *cover;    /* (points) spans over it */
+    int *cover;    /* (points) spans that cover it */
     struct sbp_arena arena;
     struct table *table; /* (buckets) */
     struct labels work[2], merged;
-    size_t *order[2], order_room; /* of labels, and scratch of sorting them */
-    size_t *undominated;          /* one of the two */
-    double bytes;                 /* of all labels */
+    size_t *order[2], order_room; /* of labels; one is scratch of the sort */
+    size_t *undominated;          /* one of the two orders */
+    double bytes;                 /* of all labels together */
     struct sbp_solver_run *search;
     enum sbp_status status;
-    int bucket; /* under way */
+    int bucket; /* at hand */
 };
 
 static void labels_free(struct labels *labels)
@@ -72,7 +68,7 @@ static double label_bytes(const struct labels *labels)
                     labels->origin_count * sizeof(int32_t));
 }
 
-/* Empties the labels and sets their shape; room is kept when it fits. */
+/* Empties the labels and sets their shape; keeps the allocation when the shape is the same. */
 static void labels_reset(struct pareto *pareto, struct labels *labels, size_t usages,
                          size_t origins)
 {
@@ -85,7 +81,7 @@ static void labels_reset(struct pareto *pareto, struct labels *labels, size_t us
     labels->count = 0;
 }
 
-/* False when memory is out; what was grown stays owned by labels. */
+/* False when memory is out; labels then own both old and grown arrays. */
 static bool labels_grow(struct labels *labels, size_t room)
 {
     double *cost = realloc(labels->cost, room * sizeof *cost);
@@ -104,14 +100,14 @@ static bool labels_grow(struct labels *labels, size_t room)
     return true;
 }
 
-/* Room for one more label; refuses above the limit of memory. */
+/* Makes room for one more label; false above the limit of memory. */
 static bool labels_reserve(struct pareto *pareto, struct labels *labels)
 {
     if (labels->count < labels->room)
         return true;
     const size_t room = labels->room == 0 ? 64 : 2 * labels->room;
     const double grown = label_bytes(labels) * (double)(room - labels->room);
-    if (pareto->bytes + grown > SBP_EXACT_MOST_BYTES || room > INT32_MAX) {
+    if (pareto->bytes + grown > SBP_PROBLEM_EXACT_BYTES || room > INT32_MAX) {
         pareto->status = SBP_E_UNSUPPORTED;
         return false;
     }
@@ -133,7 +129,7 @@ static int32_t *origin_at(const struct labels *labels, size_t label)
     return labels->origin + label * labels->origin_count;
 }
 
-/* --- which points each bucket sees --- */
+/* --- points of time of each bucket --- */
 
 static double least_usage(const struct sbp_bucket *bucket, const double *usage)
 {
@@ -181,8 +177,8 @@ static int find_point(const struct table *table, int index)
     return place;
 }
 
-/* Marks (scratch: per point, -1) turn the union of children's open points and own spans into a
- * list; returns its length. */
+/* Marks the points of the children's open points and of the bucket's own spans; returns how many.
+ * marks: (points), zeroed. */
 static int mark_points(struct pareto *pareto, int b, struct point *marks)
 {
     const struct sbp_live *live = pareto->live;
@@ -282,8 +278,8 @@ static bool init_tables(struct pareto *pareto)
         if (!init_table(pareto, b, marks))
             return false;
     pareto->tolerance =
-        BOUND_ROUND_OFF * (fabs(pareto->all_worth) +
-                           (pareto->upper_bound < INFINITY ? fabs(pareto->upper_bound) : 0));
+        SBP_PROBLEM_ROUND_OFF * (fabs(pareto->all_worth) +
+                                 (pareto->upper_bound < INFINITY ? fabs(pareto->upper_bound) : 0));
     return true;
 }
 
@@ -308,7 +304,7 @@ static bool is_before(const struct labels *labels, size_t a, size_t b)
     return a < b;
 }
 
-/* Where the ascending run that begins at `from` ends. */
+/* The end of the ascending run that begins at `from`. */
 static size_t end_of_run(const struct labels *labels, const size_t *order, size_t from,
                          size_t count)
 {
@@ -328,8 +324,8 @@ static void merge_runs(const struct labels *labels, const size_t *left, const si
     memcpy(to + (middle - left), right, (size_t)(end - right) * sizeof *to);
 }
 
-/* Natural merge sort, by cost, then usages: labels mostly come in runs, one a value. Returns the
- * sorted one of the two arrays. */
+/* Natural merge sort by cost, then usages, because labels mostly come in one run per value. Returns
+ * the array of the two that is sorted. */
 static size_t *sort_order(const struct labels *labels, size_t *order, size_t *other, size_t count)
 {
     while (count > 0 && end_of_run(labels, order, 0, count) < count) {
@@ -361,8 +357,8 @@ static bool reserve_order(struct pareto *pareto, size_t count)
     return true;
 }
 
-/* Orders the labels by cost and leaves in pareto->undominated the ones that no other dominates.
- * With the cost ascending, one usage needs only the least one so far. */
+/* Orders the labels by cost and leaves in pareto->undominated those that no other one dominates.
+ * Costs ascend, so that with one usage a comparison with the last label that was left is enough. */
 static bool undominated(struct pareto *pareto, const struct labels *labels, size_t *count)
 {
     if (!reserve_order(pareto, labels->count))
@@ -373,7 +369,8 @@ static bool undominated(struct pareto *pareto, const struct labels *labels, size
     pareto->undominated = order;
     size_t kept = 0;
     for (size_t i = 0; i < labels->count; i++) {
-        if (i % LABELS_A_CHECK == LABELS_A_CHECK - 1 && sbp_solver_run_check(pareto->search))
+        if (i % SBP_PROBLEM_LABEL_CHECK == SBP_PROBLEM_LABEL_CHECK - 1 &&
+            sbp_solver_run_check(pareto->search))
             return false;
         const double *usage = usage_at(labels, order[i]);
         bool needed = true;
@@ -417,13 +414,13 @@ static double worth_of(const struct pareto *pareto, const struct table *table, c
     return worth;
 }
 
-/* The state of one (tuple, value): labels grow by one child after the other. */
+/* The labels of one tuple and value while children are joined one after the other. */
 struct growth {
     struct table *table;
     const struct sbp_bucket *bucket;
     const int *tuple;
     int value;
-    double rest; /* priced cost of what the labels do not hold yet, less the capacity's worth */
+    double rest; /* priced cost of what is not in the labels yet, less price * capacity */
 };
 
 static size_t child_entry(const struct growth *growth, int c)
@@ -433,7 +430,7 @@ static size_t child_entry(const struct growth *growth, int c)
            (factor->has_rows ? (size_t)growth->value : 0);
 }
 
-/* Whether a label may still lead to something better than what is known. */
+/* Whether a label may lead to a choice that fits and is better than the known one. */
 static bool is_promising(const struct pareto *pareto, const struct growth *growth, double cost,
                          const double *usage)
 {
@@ -445,7 +442,7 @@ static bool is_promising(const struct pareto *pareto, const struct growth *growt
     return bound < pareto->upper_bound - pareto->tolerance;
 }
 
-/* The label of the variable's own value. */
+/* Makes the label of the variable's own value. */
 static bool seed_label(struct pareto *pareto, struct growth *growth, double cost)
 {
     struct labels *labels = &pareto->work[0];
@@ -470,7 +467,7 @@ static bool seed_label(struct pareto *pareto, struct growth *growth, double cost
     return true;
 }
 
-/* to = every label of `from` with every label of child c at this tuple and value. */
+/* Joins every label of `from` with every label of child c at this tuple and value. */
 static bool join_child(struct pareto *pareto, const struct growth *growth, int c,
                        const struct labels *from, struct labels *to)
 {
@@ -501,7 +498,7 @@ static bool join_child(struct pareto *pareto, const struct growth *growth, int c
     return true;
 }
 
-/* Appends to `merged` what is not dominated in `from`; usages at closed points are dropped. */
+/* Appends the labels to `merged` without their usages at closed points. */
 static bool merge_value(struct pareto *pareto, const struct table *table, const struct labels *from)
 {
     struct labels *merged = &pareto->merged;
@@ -520,7 +517,7 @@ static bool merge_value(struct pareto *pareto, const struct table *table, const 
     return true;
 }
 
-/* Thins labels in place of a copy: other = the undominated ones of labels. */
+/* Copies the undominated labels to other. */
 static bool thin(struct pareto *pareto, const struct labels *labels, struct labels *other)
 {
     size_t kept;
@@ -533,7 +530,7 @@ static bool thin(struct pareto *pareto, const struct labels *labels, struct labe
     return true;
 }
 
-/* All labels of one tuple and value, appended to `merged`. */
+/* Appends all labels of one tuple and value to `merged`. */
 static bool grow_value(struct pareto *pareto, struct growth *growth, double cost, double outside)
 {
     struct table *table = growth->table;
@@ -580,7 +577,7 @@ static bool visit_tuple(void *context, size_t index, const int *tuple, const dou
     return !sbp_solver_run_over(pareto->search);
 }
 
-/* Follows the origins from the cheapest label of the last bucket. */
+/* Follows the origins back from the cheapest label of the last bucket. */
 static void recover(const struct pareto *pareto, int *choice, int32_t *label)
 {
     const struct sbp_elimination_tree *tree = pareto->tree;
@@ -628,13 +625,13 @@ static void pareto_free(struct pareto *pareto)
 static enum sbp_status run(struct pareto *pareto, int *choice, struct sbp_pareto_result *result)
 {
     const struct sbp_elimination_tree *tree = pareto->tree;
-    double *rows =
-        sbp_arena_alloc(&pareto->arena, SBP_MOST_WIDTH + 1, tree->largest_domain * sizeof *rows);
+    double *rows = sbp_arena_alloc(&pareto->arena, SBP_ELIMINATION_MOST_WIDTH + 1,
+                                   tree->largest_domain * sizeof *rows);
     int32_t *label = SBP_NEW(&pareto->arena, int32_t, tree->count);
     if (rows == NULL || label == NULL || !init_tables(pareto))
         return SBP_E_MEMORY;
     result->done = solve_buckets(pareto, rows);
-    if (!result->done) /* over, or an error */
+    if (!result->done) /* stopped, or an error */
         return pareto->status;
     const struct labels *last = &pareto->table[tree->count - 1].kept;
     result->found = last->count > 0;

@@ -5,14 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "planner/problem/solver_run_priv.h"
-
-/* The clock is read about this often, and the caller told of progress. */
-#define CHECK_INTERVAL_S    5e-3
-#define PROGRESS_INTERVAL_S 0.1
-
-#define FIRST_CHECK_EVALUATIONS 16
-#define MOST_CHECK_EVALUATIONS  ((int64_t)1 << 24)
+#include "planner/limits.h"
+#include "planner/problem/solver_priv.h"
 
 const struct sbp_solver sbp_solvers[] = {
     {"exact", "variable elimination with Pareto labels under a capacity; proves its answer",
@@ -85,7 +79,7 @@ enum sbp_status sbp_solver_run_begin(struct sbp_solver_run *search,
         .most_evaluations = options->max_evaluations,
         .upper_bound =
             options->upper_bound > 0 || options->upper_bound < 0 ? options->upper_bound : INFINITY,
-        .check_every = FIRST_CHECK_EVALUATIONS,
+        .check_every = SBP_PROBLEM_FIRST_CHECK,
         .start_s = now_s,
         .check_s = now_s,
         .shown_s = now_s,
@@ -94,13 +88,13 @@ enum sbp_status sbp_solver_run_begin(struct sbp_solver_run *search,
     return solution->choice == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* Aims the next look at the clock: evaluations differ in cost by a factor of a million. */
+/* Chooses when to read the clock next: evaluations differ in cost by a factor of a million. */
 static void plan_next_check(struct sbp_solver_run *search, double now_s)
 {
     const double since_s = now_s - search->check_s;
-    if (since_s < CHECK_INTERVAL_S / 2 && search->check_every < MOST_CHECK_EVALUATIONS)
+    if (since_s < SBP_PROBLEM_CHECK_S / 2 && search->check_every < SBP_PROBLEM_LAST_CHECK)
         search->check_every *= 2;
-    else if (since_s > CHECK_INTERVAL_S * 2 && search->check_every > 1)
+    else if (since_s > SBP_PROBLEM_CHECK_S * 2 && search->check_every > 1)
         search->check_every /= 2;
     search->check_s = now_s;
     search->check_at = search->solution->evaluations + search->check_every;
@@ -114,7 +108,7 @@ bool sbp_solver_run_check(struct sbp_solver_run *search)
     struct sbp_solution *solution = search->solution;
     const double now_s = sbp_clock_s();
     plan_next_check(search, now_s);
-    if (options->progress != NULL && now_s - search->shown_s >= PROGRESS_INTERVAL_S) {
+    if (options->progress != NULL && now_s - search->shown_s >= SBP_PROBLEM_PROGRESS_S) {
         search->shown_s = now_s;
         options->progress(options->progress_context, solution->evaluations, solution->cost,
                           now_s - search->start_s);
@@ -126,7 +120,7 @@ bool sbp_solver_run_check(struct sbp_solver_run *search)
     return solution->stopped;
 }
 
-/* Every other point goes when the curve is full: the spacing doubles, the newest stays. */
+/* Drops every other point of a full curve, so that the spacing doubles; the newest stays. */
 static void thin_curve(struct sbp_solution *solution)
 {
     int kept = 0;
@@ -157,7 +151,7 @@ void sbp_solver_run_offer(struct sbp_solver_run *search, const int *choice, doub
     note_cost(search, cost);
 }
 
-/* What it means that there is no choice. */
+/* The status of a search that found no choice. */
 static enum sbp_plan_status empty_status(const struct sbp_solver_run *search, bool proved)
 {
     if (!proved)

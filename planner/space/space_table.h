@@ -47,6 +47,8 @@ struct sbp_space_rule {
 };
 
 const struct sbp_space_rule *sbp_space_rule(enum sbp_space_kind kind);
+/* A line about the space for the help. */
+const char *sbp_space_summary(enum sbp_space_kind kind);
 
 /* Whether `full` holds every plan of a space. */
 bool sbp_space_is_part_of_full(enum sbp_space_kind kind);

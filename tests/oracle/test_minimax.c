@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "planner/limits.h"
 #include "planner/problem/minimax.h"
 #include "random_problem.h"
 
@@ -380,7 +381,7 @@ static void test_refusals(void **state)
                                          {4, 3, 2, false, false},
                                          {4, 3, 3, true, false},
                                          {4, 3, 3, false, true}};
-    static const struct form long_one = {SBP_MINIMAX_MOST_VARIABLES + 1, 2, 2, false, false};
+    static const struct form long_one = {SBP_PROBLEM_MINIMAX_VARIABLES + 1, 2, 2, false, false};
     assert_int_equal(solve_both(&plain, &plain), SBP_OK);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
         assert_int_equal(solve_both(&plain, &others[i]), SBP_E_UNSUPPORTED);

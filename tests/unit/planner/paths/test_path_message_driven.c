@@ -11,6 +11,7 @@
 
 #include "base/math/random.h"
 #include "costmodel/timeline/timeline.h"
+#include "planner/limits.h"
 #include "planner/paths/path_message_driven.h"
 
 enum { MOST_STAGES = 7, DRAWS = 3000, OTHERS = 4 };
@@ -147,7 +148,7 @@ static void test_paths(void **state)
 static void test_many_works(void **state)
 {
     (void)state;
-    static const int64_t counts[] = {SBP_DRIVEN_MOST_WORKS / 2 + 1, INT64_MAX};
+    static const int64_t counts[] = {SBP_PATHS_DRIVEN_WORKS / 2 + 1, INT64_MAX};
     struct pipeline pipeline;
     struct sbp_random random;
     struct sbp_path path;

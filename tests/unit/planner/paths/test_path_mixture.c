@@ -86,7 +86,7 @@ static struct gaps measure(struct sbp_plan *plan)
     struct sbp_mixture mixture;
     bool more = true;
     assert_int_equal(sbp_mixture_begin(&plan->cut, &plan->arena, &mixture, &diag), SBP_OK);
-    for (; more && gaps.rounds < SBP_MOST_ROUNDS; gaps.rounds++) {
+    for (; more && gaps.rounds < SBP_PATHS_ROUNDS; gaps.rounds++) {
         struct sbp_path_weights weights;
         struct sbp_outcome found;
         const struct sbp_solve_request request = {.asked.space = SBP_SPACE_FULL,
@@ -101,7 +101,7 @@ static struct gaps measure(struct sbp_plan *plan)
         gaps.mixed_s = fmax(gaps.mixed_s, found.lower_bound_s);
         if (gaps.rounds == 0)
             gaps.alone_s = found.lower_bound_s;
-        if (gaps.rounds + 1 < SBP_MOST_ROUNDS)
+        if (gaps.rounds + 1 < SBP_PATHS_ROUNDS)
             assert_int_equal(sbp_mixture_add(&mixture, &plan->strategy, &more, &diag), SBP_OK);
         check_mixture(&mixture);
     }

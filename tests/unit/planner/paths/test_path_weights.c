@@ -17,6 +17,7 @@
 #include "base/math/random.h"
 #include "costmodel/program/stages.h"
 #include "planner/inner/cut_solve.h"
+#include "planner/paths/path_critical.h"
 #include "planner/paths/path_weights.h"
 #include "tests/support/solve_plan.h"
 

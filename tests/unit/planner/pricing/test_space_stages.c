@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "planner/paths/path_critical.h"
 #include "planner/plan/plan.h"
 #include "tests/support/space_bench.h"
 

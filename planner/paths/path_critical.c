@@ -1,0 +1,157 @@
+#include "planner/paths/path_critical.h"
+
+#include "costmodel/program/price.h"
+#include "costmodel/timeline/timeline_path.h"
+#include "planner/paths/path_message_driven.h"
+
+/* Costs of a micro-batch on each piece, (stages, chunks), as the flops of its operators suggest. */
+static enum sbp_status expect_costs(const struct sbp_cut *cut, const int *first,
+                                    struct sbp_arena *arena, struct sbp_stage_cost **cost)
+{
+    const struct sbp_graph *graph = &cut->graph;
+    const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
+    const struct sbp_pricing pricing = sbp_pricing_make(graph, &cut->stage, &bytes);
+    *cost = SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
+    if (*cost == NULL)
+        return SBP_E_MEMORY;
+    for (int piece = 0; piece < stages * chunks; piece++) {
+        struct sbp_stage_cost *to = &(*cost)[piece % stages * chunks + piece / stages];
+        double forward = 0, backward = 0;
+        for (int op = first[piece]; op < first[piece + 1]; op++) {
+            forward += sbp_op_forward_flops(graph, op) / (double)cut->mesh.devices;
+            backward += sbp_op_backward_flops(graph, op) / (double)cut->mesh.devices;
+        }
+        to->forward_s = sbp_cluster_kernel_s(&cut->stage, pricing.type, forward, 0);
+        to->backward_input_s = sbp_cluster_kernel_s(&cut->stage, pricing.type, backward / 2, 0);
+        to->backward_weight_s = to->backward_input_s;
+        to->recompute_s = cut->parallel.recompute == SBP_RECOMPUTE_FULL ? to->forward_s : 0;
+        to->send_forward_s =
+            piece + 1 < stages * chunks ? sbp_path_least_message_s(cut, first[piece + 1]) : 0;
+        to->send_backward_s = piece > 0 ? sbp_path_least_message_s(cut, first[piece]) : 0;
+    }
+    return SBP_OK;
+}
+
+/* Seconds of a stage's end of the step that no overlap hides. */
+static double end_s(const struct sbp_stage_end *end)
+{
+    const struct sbp_offload *offload = &end->offload;
+    return (1 - end->sync_overlap) * end->sync_s +
+           (offload->buckets > 0
+                ? offload->buckets * (offload->in_s + offload->step_s + offload->out_s)
+                : end->optimizer_s);
+}
+
+/* Copies costs (stages, chunks) and ends (stages; may be NULL) into the shape of a path. */
+static enum sbp_status take_times(const struct sbp_cut *cut, const struct sbp_stage_cost *costs,
+                                  const struct sbp_stage_end *ends, struct sbp_arena *arena,
+                                  struct sbp_path *times)
+{
+    const int chunks = (int)cut->parallel.chunks;
+    SBP_TRY(sbp_path_init(cut, arena, times));
+    for (int piece = 0; piece < times->pieces; piece++) {
+        const struct sbp_stage_cost *cost =
+            &costs[piece % times->stages * chunks + piece / times->stages];
+        times->forward[piece] = cost->forward_s;
+        times->backward[piece] = cost->recompute_s + cost->backward_input_s;
+        times->weight[piece] = cost->backward_weight_s;
+        times->sent[piece] = cost->send_forward_s;
+        times->returned[piece] = cost->send_backward_s;
+    }
+    for (int stage = 0; ends != NULL && stage < times->stages; stage++)
+        times->end[stage] = end_s(&ends[stage]);
+    return SBP_OK;
+}
+
+/* Counts the timeline's critical path; where its order is not known, path keeps what it holds. */
+static enum sbp_status trace_path(const struct sbp_timeline_request *request,
+                                  const struct sbp_timeline *timeline, struct sbp_arena *scratch,
+                                  struct sbp_path *path)
+{
+    const bool late = request->schedule == SBP_ZERO_BUBBLE;
+    struct sbp_timeline_path traced;
+    const enum sbp_status status = sbp_timeline_critical(request, timeline, -1, scratch, &traced);
+    if (status != SBP_OK)
+        return status == SBP_E_UNSUPPORTED ? SBP_OK : status;
+    for (int v = 0; v < path->pieces; v++) {
+        path->forward[v] = (double)traced.forward[v];
+        path->backward[v] = (double)traced.backward[v];
+        path->weight[v] = (double)(late ? traced.weight[v] : traced.backward[v]);
+        path->sent[v] = (double)traced.send_forward[v];
+        path->returned[v] = (double)traced.send_backward[v];
+    }
+    for (int stage = 0; stage < path->stages; stage++)
+        path->end[stage] = stage == traced.end ? 1 : 0;
+    return SBP_OK;
+}
+
+static bool has_known_paths(const struct sbp_cut *cut)
+{
+    const struct sbp_parallel *parallel = &cut->parallel;
+    return parallel->pipeline > 1 &&
+           (sbp_schedule_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
+}
+
+/* Simulates the schedule with the expected costs and traces its critical path. */
+static enum sbp_status expect_path(const struct sbp_cut *cut, struct sbp_arena *scratch,
+                                   struct sbp_path *path, struct sbp_diag *diag)
+{
+    const int64_t count = sbp_parallel_micro_batches(&cut->parallel, &cut->graph);
+    int *first = SBP_NEW(scratch, int, path->pieces + 1);
+    struct sbp_stage_cost *cost;
+    struct sbp_timeline timeline;
+    struct sbp_path times;
+    if (first == NULL)
+        return SBP_E_MEMORY;
+    SBP_TRY(sbp_stages_cut(&cut->graph, path->pieces, cut->parallel.stage_cut, first, diag));
+    SBP_TRY(expect_costs(cut, first, scratch, &cost));
+    SBP_TRY(take_times(cut, cost, NULL, scratch, &times));
+    if (cut->parallel.schedule == SBP_MESSAGE_DRIVEN)
+        return sbp_path_driven(&times, count, cut->parallel.pipeline_limit, scratch, path);
+    struct sbp_timeline_request request = sbp_path_timeline(cut, count, cost);
+    request.record = request.is_brief = true;
+    SBP_TRY(sbp_timeline_simulate(&request, scratch, &timeline, diag));
+    return trace_path(&request, &timeline, scratch, path);
+}
+
+enum sbp_status sbp_path_expected(const struct sbp_cut *cut, struct sbp_arena *arena,
+                                  struct sbp_path *path, struct sbp_diag *diag)
+{
+    struct sbp_arena scratch;
+    SBP_TRY(sbp_path_longest(cut, arena, path));
+    if (!has_known_paths(cut))
+        return SBP_OK;
+    sbp_arena_init(&scratch);
+    const enum sbp_status status = expect_path(cut, &scratch, path, diag);
+    sbp_arena_free(&scratch);
+    return status;
+}
+
+enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
+                                 struct sbp_arena *arena, struct sbp_path *path,
+                                 struct sbp_path *times, struct sbp_diag *diag)
+{
+    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
+    const struct sbp_step_request request = {.graph = &cut->graph,
+                                             .cluster = cut->cluster,
+                                             .parallel = &cut->parallel,
+                                             .strategy = strategy,
+                                             .bytes = &bytes,
+                                             .record = true,
+                                             .is_brief = true};
+    struct sbp_step step;
+    SBP_TRY(sbp_path_longest(cut, arena, path));
+    SBP_TRY(sbp_step_make(&request, &step, diag));
+    const struct sbp_timeline_request simulated =
+        sbp_path_timeline(cut, step.micro_batches, step.cost);
+    enum sbp_status status = take_times(cut, step.cost, step.end, arena, times);
+    if (status == SBP_OK && cut->parallel.schedule == SBP_MESSAGE_DRIVEN &&
+        cut->parallel.pipeline > 1)
+        status = sbp_path_driven(times, step.micro_batches, cut->parallel.pipeline_limit,
+                                 &step.arena, path);
+    else if (status == SBP_OK && has_known_paths(cut))
+        status = trace_path(&simulated, &step.timeline, &step.arena, path);
+    sbp_step_free(&step);
+    return status;
+}

@@ -10,6 +10,7 @@
 #                sbplan command has to stand in that command's --help.
 #
 # The same holds for options in `inline code`. Links into the repository have to lead somewhere.
+# Pages for developers stand with those for users.
 #
 # Usage: run.sh SBPLAN SOURCE_ROOT [PAGE...]
 set -u
@@ -155,7 +156,7 @@ check_span() { # page, text
 
 links=0
 check_link() { # page, target
-    case $2 in http*:* | "#"* | ARCHITECTURE.md | CONTRIBUTING.md) return ;; esac
+    case $2 in http*:* | "#"*) return ;; esac
     links=$((links + 1))
     [ -e "$(dirname "$source/$1")/${2%%#*}" ] || fail "$1: a link leads nowhere: $2"
 }
@@ -175,7 +176,7 @@ run_page() {
 }
 
 # shellcheck disable=SC2046 # names of pages are words
-[ $# -gt 0 ] || set -- $(cd "$source" && ls README.md CHANGELOG.md docs/*.md tests/README.md)
+[ $# -gt 0 ] || set -- $(cd "$source" && ls ./*.md ./*/README.md docs/*.md | sed 's,^\./,,' | sort -u)
 for page; do run_page "$page"; done
 echo "$# pages: $examples examples run, $options options and $links links checked, $failed failed"
 [ $failed -eq 0 ] && [ $examples -gt 0 ]

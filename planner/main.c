@@ -7,8 +7,8 @@
 
 #include "planner/commands/commands.h"
 
-/* Arenas come and go by megabytes, thousands of times: the heap grows, and is given back, by more
- * than that at once, for pages that come new from the system cost more than what is done in them.
+/* The heap grows, and is given back, by this much at once. Arenas of megabytes come and go
+ * thousands of times, and new pages from the system cost more than the work that is done in them.
  */
 enum { HEAP_STEP_BYTES = 64 << 20 };
 

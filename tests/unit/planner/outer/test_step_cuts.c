@@ -1,9 +1,8 @@
-/* Lower bounds of candidates that need no strategy: below what a step takes.
+/* Lower bounds of candidates, which need no strategy, are below the step; and given keys leave the
+ * right part of the list.
  *
- * Beside them, what a given key leaves of the list.
- *
- * Where every stage has one device there is one way to split every layer, and where memory is as
- * fast as can be, arithmetic is all that a step takes: bounds are then close to it.
+ * Where every stage has one device there is one way to split every layer, and with very fast memory
+ * arithmetic is all that a step takes: bounds are then close to it.
  */
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,7 +42,7 @@ static const char *const MODELS[] = {
     ("{\"name\": \"vit\", \"architecture\": \"vit\", \"layers\": 4, \"hidden\": 64, \"heads\": 4,"
      "\"ffn\": 512, \"image\": 32, \"patch\": 8, \"classes\": 10, \"global_batch\": 8}"),
 };
-/* Stages of as many blocks are not those of as many flops. */
+/* Stages of equally many blocks are not those of equally many flops. */
 static const char LARGE_HEAD[] =
     "{\"name\": \"gpt\", \"architecture\": \"gpt\", \"layers\": 4, \"hidden\": 64, \"heads\": 4,"
     "\"sequence\": 16, \"vocab\": 8192, \"global_batch\": 8}";
@@ -80,7 +79,7 @@ static double step_s(const char *model, const char *cluster, const struct sbp_pa
     return seconds;
 }
 
-/* Returns the largest share of a step that a bound is of. */
+/* Returns the largest ratio of a bound to its step. */
 static double check_bounds(const char *model, const char *cluster, int *checked)
 {
     struct sbp_diag diag = {0};
@@ -150,7 +149,7 @@ static bool agree(const char *key, const struct sbp_parallel *a, const struct sb
                                              : a->offload == b->offload;
 }
 
-/* Of the candidates that nothing is given for, those that have the value of one of them. */
+/* Checks that a given key leaves those candidates of the whole list that have its value. */
 static void check_given(struct sbp_plan *plan, const char *key, const struct sbp_step_cuts *all,
                         const struct sbp_parallel *wanted, struct sbp_arena *arena)
 {

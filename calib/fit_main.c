@@ -10,10 +10,11 @@
 #include "base/file.h"
 #include "base/json/json_write.h"
 #include "base/options.h"
+#include "calib/logs/log.h"
+#include "calib/output/calib_report.h"
+#include "calib/output/cluster_file.h"
 #include "calib/output/compare.h"
 #include "calib/output/fit_and_write.h"
-#include "calib/logs/log.h"
-#include "calib/output/network_text.h"
 
 #define PROGRAM    "sbplan-fit"
 #define PRESET     "--device-preset"
@@ -25,7 +26,7 @@ struct options {
     const char *diff; /* NULL */
     struct sbp_network_options fit;
     int preset; /* -1: none */
-    struct sbp_finish_options finish;
+    struct sbp_fit_and_write_options finish;
     int statistic, weights; /* -1: not given */
     int cluster_nodes;
     bool help;
@@ -47,14 +48,14 @@ static const struct sbp_option option_table[] = {
     {"--diff", "FILE",
      "say what changed from one calibration's samples to those of the only --from",
      FIELD(TEXT, diff)},
-    {"-o", "FILE", "write a cluster file", FIELD(CHECKED, finish.output), SBP_FINISH_OUTPUT},
+    {"-o", "FILE", "write a cluster file", FIELD(CHECKED, finish.output), SBP_FIT_AND_WRITE_OUTPUT},
     {PRESET, "NAME", "the devices, of which logs say nothing: needed with -o",
      FIELD(CHOICE, preset), .name_at = sbp_preset_name},
     {"--method", "NAME",
      "curves (default) or paper: one alpha and beta a network by plain least squares",
-     FIELD(CHOICE, finish.method), .names = sbp_method_names},
+     FIELD(CHOICE, finish.method), .names = sbp_fit_methods},
     {"--statistic", "NAME", "of the repeats in samples: median (default) or least",
-     FIELD(CHOICE, statistic), .names = sbp_statistic_names},
+     FIELD(CHOICE, statistic), .names = sbp_points_statistics},
     {"--weights", "NAME", "of the errors of --method paper over samples (default relative)",
      FIELD(CHOICE, weights), .names = sbp_fit_weights_names},
     {"--ports", "N", "network ports of a node (default: each of its devices has one)",
@@ -105,8 +106,8 @@ static void print_help(void)
 
 /* --- the cluster file --- */
 
-/* "dir/polaris.json": "polaris". */
-static void name_of(const struct sbp_finish_options *options, char name[NAME_BYTES])
+/* Names the cluster by the option, or by the file: "dir/polaris.json" is "polaris". */
+static void name_of(const struct sbp_fit_and_write_options *options, char name[NAME_BYTES])
 {
     if (options->name != NULL) {
         (void)snprintf(name, NAME_BYTES, "%s", options->name);
@@ -124,12 +125,12 @@ static enum sbp_status write_cluster(const struct options *options, const struct
 {
     char name[NAME_BYTES];
     name_of(&options->finish, name);
-    const struct sbp_network_file file = {.name = name,
-                                          .preset = sbp_preset_at(options->preset),
-                                          .nodes = options->cluster_nodes,
-                                          .measured = measured,
-                                          .logs = logs};
-    struct cJSON *json = sbp_network_file_json(fit, &file);
+    const struct sbp_cluster_file_logs file = {.name = name,
+                                               .preset = sbp_preset_at(options->preset),
+                                               .nodes = options->cluster_nodes,
+                                               .measured = measured,
+                                               .logs = logs};
+    struct cJSON *json = sbp_cluster_file_of_logs(fit, &file);
     const enum sbp_status status = sbp_json_write(json, options->finish.output, diag);
     cJSON_Delete(json);
     return status;
@@ -137,22 +138,13 @@ static enum sbp_status write_cluster(const struct options *options, const struct
 
 /* --- results --- */
 
-/* Takes over nothing; fit NULL: nothing could be fitted. */
+/* fit NULL: nothing could be fitted. */
 static enum sbp_status print_json(const struct sbp_logs *logs, const struct sbp_network_fit *fit,
                                   struct sbp_diag *diag)
 {
-    bool failed = false;
-    struct cJSON *json = NULL;
-    if (fit != NULL) {
-        json = cJSON_CreateObject();
-        sbp_json_put(json, "quality", sbp_network_quality_json(fit), &failed);
-        sbp_json_put(json, "network", sbp_network_json(fit), &failed);
-        sbp_json_put(json, "levels", sbp_network_levels_json(fit, NULL, 0, "gpu"), &failed);
-    }
-    if (failed) {
-        cJSON_Delete(json);
+    struct cJSON *json = fit == NULL ? NULL : sbp_cluster_file_of_fit(fit);
+    if (fit != NULL && json == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    }
     return sbp_logs_print_json(logs, json, stdout, diag);
 }
 
@@ -168,7 +160,7 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
     enum sbp_status status = sbp_logs_print(logs, stdout);
     if (status == SBP_OK && fit != NULL) {
         (void)printf("\n");
-        status = sbp_network_print(fit, stdout);
+        status = sbp_calib_report_network(fit, stdout);
     }
     if (status == SBP_OK && options->finish.output != NULL)
         (void)printf("\nwrote %s\n", options->finish.output);
@@ -177,7 +169,8 @@ static enum sbp_status report(const struct options *options, const struct sbp_lo
 
 /* --- samples --- */
 
-/* What samples say themselves. */
+/* Finds an option for logs alone, since samples say these things themselves; NULL: none is given.
+ */
 static const char *find_log_option(const struct options *options)
 {
     const struct {
@@ -210,25 +203,25 @@ static enum sbp_status check_samples(const struct options *options, struct sbp_d
     return SBP_OK;
 }
 
-/* Of a file of samples, or of the cluster file beside it. */
+/* Reads a file of samples, or the one beside a cluster file. */
 static enum sbp_status read_samples(const char *path, struct sbp_record *record,
                                     struct sbp_diag *diag)
 {
     char record_path[4096];
-    if (sbp_record_is(path))
-        return sbp_record_read(path, record, diag);
-    SBP_TRY(sbp_record_path(path, record_path, (int)sizeof record_path, diag));
-    return sbp_record_read(record_path, record, diag);
+    if (sbp_sample_file_is(path))
+        return sbp_sample_file_read(path, record, diag);
+    SBP_TRY(sbp_sample_file_path(path, record_path, (int)sizeof record_path, diag));
+    return sbp_sample_file_read(record_path, record, diag);
 }
 
-/* With --diff only where a result is asked for. */
+/* Fits the samples; with --diff only where a result is asked for. */
 static enum sbp_status fit_samples(const struct options *options, const struct sbp_record *record,
                                    struct sbp_diag *diag)
 {
-    const struct sbp_finish_options *finish = &options->finish;
+    const struct sbp_fit_and_write_options *finish = &options->finish;
     if (options->diff != NULL && finish->output == NULL && !finish->json)
         return SBP_OK;
-    SBP_TRY(sbp_finish(record, finish, diag));
+    SBP_TRY(sbp_fit_and_write(record, finish, diag));
     if (finish->output != NULL && !finish->json && !finish->quiet)
         (void)printf("wrote %s\n", finish->output);
     return SBP_OK;
@@ -237,13 +230,13 @@ static enum sbp_status fit_samples(const struct options *options, const struct s
 static enum sbp_status compare(const struct options *options, const struct sbp_record *record,
                                struct sbp_diag *diag)
 {
-    const struct sbp_finish_options *finish = &options->finish;
+    const struct sbp_fit_and_write_options *finish = &options->finish;
     struct sbp_record older;
     SBP_TRY(read_samples(options->diff, &older, diag)); /* before anything is written */
     enum sbp_status status = fit_samples(options, record, diag);
     if (status == SBP_OK && !finish->quiet) /* standard output may hold JSON */
         status = sbp_compare_print(&older, record, finish->json ? stderr : stdout, diag);
-    sbp_record_free(&older);
+    sbp_sample_file_free(&older);
     return status;
 }
 
@@ -254,13 +247,13 @@ static enum sbp_status use_samples(const struct options *options, struct sbp_dia
     SBP_TRY(read_samples(options->log.word[0], &record, diag));
     const enum sbp_status status = options->diff == NULL ? fit_samples(options, &record, diag)
                                                          : compare(options, &record, diag);
-    sbp_record_free(&record);
+    sbp_sample_file_free(&record);
     return status;
 }
 
 /* --- logs --- */
 
-/* Logs too short for a curve are still told of, unless a file was asked for. */
+/* Reports logs that are too short for a curve, too, unless a file was asked for. */
 static enum sbp_status fit_and_report(const struct options *options, const struct sbp_logs *logs,
                                       const struct sbp_measured *measured, struct sbp_diag *diag)
 {
@@ -293,7 +286,7 @@ static enum sbp_status use(const struct options *options, const struct sbp_logs 
                     logs->file_count == 1 ? "" : "s");
 }
 
-/* What samples need and logs do not, or the other way round. */
+/* Refuses options for samples alone, and a cluster file without a device. */
 static enum sbp_status check_logs(const struct options *options, struct sbp_diag *diag)
 {
     if (options->statistic >= 0 || options->weights >= 0)
@@ -320,7 +313,7 @@ static enum sbp_status use_logs(const struct options *options, struct sbp_diag *
                                            &logs, &measured, diag);
     if (status == SBP_OK)
         status = use(options, &logs, &measured, diag);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     return status;
 }
@@ -331,7 +324,7 @@ static enum sbp_status run(const struct options *options, struct sbp_diag *diag)
     if (options->log.count == 0)
         return sbp_fail(diag, SBP_E_USAGE, "no --from LOG is given, see --help");
     for (int i = 0; i < options->log.count; i++) {
-        has_samples = has_samples || sbp_record_is(options->log.word[i]);
+        has_samples = has_samples || sbp_sample_file_is(options->log.word[i]);
         if (options->finish.output != NULL &&
             strcmp(options->log.word[i], options->finish.output) == 0)
             return sbp_fail(diag, SBP_E_USAGE, "-o %s would overwrite what --from reads",

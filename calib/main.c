@@ -20,34 +20,27 @@
 
 /* --- results --- */
 
-/* On stderr where standard output holds JSON. */
-static enum sbp_status print_changes(const struct sbp_calibration_session *session,
-                                     const struct sbp_record *record, struct sbp_diag *diag)
-{
-    return sbp_compare_print(&session->older, record,
-                             session->settings->finish.json ? stderr : stdout, diag);
-}
-
-/* Out of the file that the samples went to: what is reported is what is kept. */
+/* Fits the file that the samples went to, so that the report is about what is kept. */
 static enum sbp_status finish(const struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
-    const struct sbp_finish_options *options = &session->settings->finish;
+    const struct sbp_fit_and_write_options *options = &session->settings->finish;
     struct sbp_record record;
-    SBP_TRY(sbp_record_read(session->record_path, &record, diag));
-    enum sbp_status status = sbp_finish(&record, options, diag);
+    SBP_TRY(sbp_sample_file_read(session->record_path, &record, diag));
+    enum sbp_status status = sbp_fit_and_write(&record, options, diag);
     if (status == SBP_OK && !options->json && !options->quiet)
         (void)printf("wrote %s and %s\n", options->output, session->record_path);
     if (status == SBP_OK && session->has_older && !options->quiet)
-        status = print_changes(session, &record, diag);
-    sbp_record_free(&record);
+        status = sbp_compare_print(&session->older, &record, options->json ? stderr : stdout, diag);
+    sbp_sample_file_free(&record);
     return status;
 }
 
-/* What --dry-run and --print-sbatch are about: the ranks that were found, or those asked for. */
-static enum sbp_status print_job(const struct sbp_settings *settings,
+/* Prints the plan or script of --dry-run and --print-sbatch, for the ranks that were found or asked
+ * for. */
+static enum sbp_status print_job(const struct sbp_measure_settings *settings,
                                  const struct sbp_sweep_options *found, struct sbp_diag *diag)
 {
-    struct sbp_job job = {.settings = settings};
+    struct sbp_measure_job job = {.settings = settings};
     if (found != NULL) {
         job.layout = *found;
     } else {
@@ -58,7 +51,7 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
         job.layout.max_bytes = settings->max_bytes;
         job.layout.products =
             settings->backend == SBP_BACKEND_NCCL ? SBP_PRODUCTS_GPU : SBP_PRODUCTS_CPU;
-        job.layout.copy_bytes = sbp_product_list(job.layout.products)->copy_bytes;
+        job.layout.copy_bytes = sbp_sweep_products(job.layout.products)->copy_bytes;
         job.layout.kinds = settings->kinds;
     }
     if (job.layout.nodes * job.layout.ranks_per_node < 2)
@@ -70,8 +63,8 @@ static enum sbp_status print_job(const struct sbp_settings *settings,
 
 /* --- ranks --- */
 
-/* What the module needs may be missing on one host alone: only its ranks can say so, and they end
- * the others. Where it is missing everywhere, rank 0 is the first. */
+/* Ends all ranks where the module cannot be loaded. That may fail on one host alone, whose ranks
+ * then end the others; where it fails everywhere, rank 0 speaks first. */
 static enum sbp_status refuse_gpus(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
                                    void *argument, struct sbp_diag *diag)
 {
@@ -89,22 +82,22 @@ static enum sbp_status run_on_gpus(struct sbp_calibration_session *session, stru
         return sbp_mpi_run(refuse_gpus, diag, diag);
     SBP_TRY(status);
     session->compute = gpu->compute;
-    return gpu->run(sbp_calibration_rank, session, diag);
+    return gpu->run(sbp_session_rank, session, diag);
 }
 
 static enum sbp_status run_ranks(struct sbp_calibration_session *session, struct sbp_diag *diag)
 {
-    const struct sbp_settings *settings = session->settings;
+    const struct sbp_measure_settings *settings = session->settings;
     const bool launched = sbp_launcher_rank() >= 0;
     if (settings->backend == SBP_BACKEND_MPI || (settings->backend == SBP_BACKEND_AUTO && launched))
-        return sbp_mpi_run(sbp_calibration_rank, session, diag);
+        return sbp_mpi_run(sbp_session_rank, session, diag);
     if (settings->backend == SBP_BACKEND_NCCL)
         return run_on_gpus(session, diag);
-    return sbp_threads_run(settings->ranks > 0 ? (int)settings->ranks : 4, sbp_calibration_rank,
+    return sbp_threads_run(settings->ranks > 0 ? (int)settings->ranks : 4, sbp_session_rank,
                            session, diag);
 }
 
-static enum sbp_status calibrate(const struct sbp_settings *settings, const char *command,
+static enum sbp_status calibrate(const struct sbp_measure_settings *settings, const char *command,
                                  struct sbp_diag *diag)
 {
     const bool plans = settings->dry_run || settings->print_sbatch;
@@ -120,14 +113,14 @@ static enum sbp_status calibrate(const struct sbp_settings *settings, const char
                      ? sbp_fail(diag, session.verdict, "%s", session.diag.text)
                  : session.planned ? print_job(settings, &session.plan, diag)
                                    : finish(&session, diag);
-    sbp_calibration_session_free(&session);
+    sbp_session_free(&session);
     return status;
 }
 
 int main(int argc, char **argv)
 {
     struct sbp_diag diag = {0};
-    struct sbp_settings settings;
+    struct sbp_measure_settings settings;
     struct sbp_text command = {0};
     for (int i = 0; i < argc; i++)
         sbp_text_add(&command, "%s%s", i == 0 ? "" : " ", argv[i]);

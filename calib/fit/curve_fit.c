@@ -21,7 +21,7 @@ double sbp_curve_fit_s(const struct sbp_curve_fit *fit, double bytes)
 {
     struct sbp_shape_curve curve = {.segment_count = fit->segment_count};
     memcpy(curve.segment, fit->segment, sizeof curve.segment);
-    return sbp_shape_curve_s(&curve, bytes);
+    return sbp_network_curve_s(&curve, bytes);
 }
 
 /* --- one line --- */
@@ -73,7 +73,8 @@ static double absolute_line(const struct sbp_curve_sample *sample, int count,
     return least;
 }
 
-/* Normal equations of the columns 1/t and n/t; where they go below 0, the better border. */
+/* Solves the normal equations of the columns 1/t and n/t; where a parameter comes out below 0, the
+ * better line with one of them at 0 counts. */
 static double square_line(const struct sbp_curve_sample *sample, int count,
                           struct sbp_segment *line)
 {
@@ -127,7 +128,7 @@ static void start_table(struct table *table, int segments, int count)
             table->best[k][j] = k == 0 && j == 0 ? 0 : INFINITY;
 }
 
-/* What the samples from i to j cost as a segment of their own, after every number of others. */
+/* Lets the samples from i to j be the last segment, behind every number of others. */
 static void extend(struct table *table, int segments, int i, int j, double cost)
 {
     for (int k = 1; k <= segments; k++)
@@ -195,7 +196,8 @@ static void lift(struct sbp_curve_fit *fit)
             fmax(0, at_last(&fit->segment[k - 1]) - at_first(&fit->segment[k]));
 }
 
-/* Line by line, without a linear program: quick, and what least squares end with. */
+/* Fits line by line, without a linear program: the layout for it, and all that least squares need.
+ */
 static enum sbp_status fit_quickly(const struct sbp_curve_sample *sample, int count,
                                    enum sbp_curve_method method, int segments,
                                    struct sbp_curve_fit *fit, struct sbp_diag *diag)
@@ -212,7 +214,7 @@ static enum sbp_status fit_quickly(const struct sbp_curve_sample *sample, int co
     return SBP_OK;
 }
 
-/* All segments at once, joined so that none falls. */
+/* Fits all segments at once, joined so that none begins below the end of the one before. */
 static enum sbp_status fit_program(const struct sbp_curve_sample *sample, int count,
                                    struct sbp_curve_fit *fit, struct sbp_diag *diag)
 {
@@ -274,7 +276,7 @@ enum sbp_status sbp_curve_fit_with(const struct sbp_curve_sample *samples, int c
 
 /* --- which fit --- */
 
-/* Mean of |p / t - 1| over all sizes, each predicted by the half that it is not in. */
+/* The mean of |p / t - 1| over all sizes, each predicted from the half that it is not in. */
 static enum sbp_status hold_out(const struct sbp_curve_sample *sample, int count,
                                 enum sbp_curve_method method, double *error, struct sbp_diag *diag)
 {

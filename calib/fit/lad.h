@@ -1,4 +1,4 @@
-/* Least absolute deviations with parameters >= 0, as a linear program on GLPK:
+/* Solves least absolute deviations with parameters >= 0, as a linear program on GLPK:
  *   minimise sum_i (u_i + v_i) over x, u, v >= 0, with sum_j matrix_ij x_j + u_i - v_i = target_i
  * and further rows sum_j order_kj x_j >= 0.
  */

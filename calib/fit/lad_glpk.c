@@ -4,7 +4,7 @@
 
 #include "calib/fit/lad.h"
 
-/* GLPK's errors abort by default; here they come out. */
+/* An error of GLPK aborts the process by default; a jump out of its hook makes it a status. */
 struct program {
     glp_prob *glpk;
     double scale[SBP_LAD_COLUMNS]; /* largest entry of a column of the matrix */
@@ -22,7 +22,7 @@ bool sbp_lad_is_available(void)
     return true;
 }
 
-/* Tolerances are absolute: bytes and steps are brought to about 1. */
+/* GLPK's tolerances are absolute, so columns of bytes and of steps are scaled to about 1. */
 static void find_scales(const struct sbp_lad *lad, struct program *program)
 {
     for (int j = 0; j < lad->columns; j++) {
@@ -83,7 +83,7 @@ static void build(const struct sbp_lad *lad, struct program *program)
     add_order(lad, program);
 }
 
-/* u = target, v = 0, x = 0 is a basis to start from: nothing to find before. */
+/* Starts the simplex from u = target, v = 0, x = 0, which is a feasible basis. */
 static bool solve(const struct sbp_lad *lad, struct program *program, double *x)
 {
     glp_smcp settings;

@@ -10,8 +10,8 @@
  * would have to be right to one in ten thousand to tell the parameters apart. */
 #define LEAST_SINE_SQUARED 1e-8
 
-/* The symmetric fit is solved by reweighting; each round shrinks what is left at least by the
- * spread of t / p about 1, so few are needed. */
+/* The symmetric fit is solved by reweighting. Each round shrinks the distance to the minimum at
+ * least by the spread of t / p about 1, so few rounds are needed. */
 #define MOST_ROUNDS 500
 #define CONVERGED   1e-12
 

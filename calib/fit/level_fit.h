@@ -1,8 +1,8 @@
-/* From measured times to the alpha and beta of a network level (AutoDDL, section 3.2).
+/* Fits the alpha and beta of a network level to measured times (AutoDDL, section 3.2).
  *
  * Each point is one equation of the paper's linear system, t = steps(kind, g) alpha +
- * share(kind, g) n beta, with the coefficients of costmodel/cluster/collective_kind.h: what is
- * fitted is what is priced. Solved by least squares with alpha, beta >= 0.
+ * share(kind, g) n beta. The coefficients are those of costmodel/cluster/collective_kind.h, by
+ * which plans are priced. It is solved by least squares with alpha, beta >= 0.
  */
 #ifndef SBP_CALIB_FIT_LEVEL_FIT_H
 #define SBP_CALIB_FIT_LEVEL_FIT_H
@@ -20,7 +20,7 @@ struct sbp_fit_point {
     double time_s;            /* > 0 */
 };
 
-/* What least squares minimises, p being the predicted and t the measured time. */
+/* The sum that least squares minimises; p is the predicted and t the measured time. */
 enum sbp_fit_weights {
     SBP_FIT_RELATIVE,  /* sum (p/t - 1)^2: weights 1/t */
     SBP_FIT_SYMMETRIC, /* sum (p - t)^2 / (p t): half as much and twice as much are equally wrong,

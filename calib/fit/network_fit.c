@@ -1,10 +1,14 @@
 #include "calib/fit/network_fit.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/math/stats.h"
 #include "calib/fit/level_fit.h"
 #include "calib/fit/tier_fit.h"
+
+#define LARGE 0.125 /* of the largest size, from which bandwidth decides */
 
 void sbp_network_fit_free(struct sbp_network_fit *fit)
 {
@@ -30,9 +34,9 @@ static enum sbp_status fit_curves(struct sbp_network_fit *fit, struct sbp_diag *
     return SBP_OK;
 }
 
-/* A level that the formula leaves out, although messages were sent over it: what is predicted far
- * too small is off by 1 at most, which with few sizes may be the least error. Their curve says it
- * then: latency of small ones, rate of large ones. */
+/* Takes a level that the formula left out from the curve of messages that were sent over it:
+ * latency of small ones, rate of large ones. A prediction that is far too small is off by 1 at
+ * most, so that with few sizes leaving the level out may give the least error. */
 static void take_from_messages(const struct sbp_network *network, bool between,
                                struct sbp_network_level *level)
 {
@@ -63,15 +67,14 @@ static enum sbp_status fit_formulas(struct sbp_network_fit *fit, struct sbp_diag
 
 /* --- the paper's fit --- */
 
-/* All points of groups over several nodes, or of those within one, as one network; send-recv is
- * not among the paper's collectives, and broadcast is another formula of its own. */
+/* Fits all points of groups over several nodes, or of those within one, as one network. Send-recv
+ * is not among the paper's collectives, and broadcast has a formula of its own. */
 static enum sbp_status fit_paper_level(const struct sbp_network_fit *fit, bool between,
                                        struct sbp_network_level *level, struct sbp_diag *diag)
 {
     struct sbp_arena arena = {0};
-    int samples = 0, count = 0;
-    for (int s = 0; s < fit->shapes.count; s++)
-        samples += fit->shapes.shape[s].count;
+    const int samples = sbp_shapes_samples(&fit->shapes);
+    int count = 0;
     struct sbp_fit_point *point = SBP_NEW(&arena, struct sbp_fit_point, samples);
     struct sbp_fit found = {0};
     if (point == NULL)
@@ -108,7 +111,8 @@ static enum sbp_status fit_paper(struct sbp_network_fit *fit, struct sbp_diag *d
                         "the paper's fit needs an all-reduce, all-gather, reduce-scatter or "
                         "all-to-all; without --method paper other kinds are fitted, too");
     fit->quality.noise = fit->shapes.noise;
-    return sbp_errors_of(&fit->shapes, paper_s, fit, &fit->arena, &fit->quality.in_sample, diag);
+    return sbp_quality_errors(&fit->shapes, paper_s, fit, &fit->arena, &fit->quality.in_sample,
+                              diag);
 }
 
 /* --- all of it --- */
@@ -118,7 +122,7 @@ enum sbp_status sbp_network_fit(const struct sbp_measured *measured,
                                 struct sbp_network_fit *fit, struct sbp_diag *diag)
 {
     *fit = (struct sbp_network_fit){.network.ports = options->ports};
-    SBP_TRY(sbp_shapes_make(measured, &fit->arena, &fit->shapes, diag));
+    SBP_TRY(sbp_shapes_group(measured, &fit->arena, &fit->shapes, diag));
     for (int s = 0; s < fit->shapes.count; s++) {
         const struct sbp_measured_group *shape = &fit->shapes.shape[s];
         fit->nodes = shape->nodes > fit->nodes ? shape->nodes : fit->nodes;
@@ -146,4 +150,73 @@ double sbp_network_fit_s(const struct sbp_network_fit *fit, enum sbp_collective 
     const double members = (double)nodes * ranks_per_node;
     return sbp_collective_steps(kind, members) * level->alpha_s +
            sbp_collective_share(kind, members) * bytes * level->beta_s_per_byte;
+}
+
+/* --- ports --- */
+
+/* Groups of neighbouring nodes with one member on each tell of ports. */
+static bool is_told(const struct sbp_measured_point *point)
+{
+    return point->nodes > 1 && point->ranks_per_node == 1 && point->groups >= 1;
+}
+
+static double largest_size(const struct sbp_measured *measured, int groups)
+{
+    double largest = 0;
+    for (int i = 0; i < measured->count; i++)
+        if (is_told(&measured->point[i]) && measured->point[i].groups == groups)
+            largest = fmax(largest, measured->point[i].bytes);
+    return largest;
+}
+
+/* Finds the same collective of the same source by one group of a node alone; NULL: not measured. */
+static const struct sbp_measured_point *find_alone(const struct sbp_measured *measured,
+                                                   const struct sbp_measured_point *shared)
+{
+    for (int i = 0; i < measured->count; i++) {
+        const struct sbp_measured_point *point = &measured->point[i];
+        if (is_told(point) && point->groups == 1 && point->kind == shared->kind &&
+            point->nodes == shared->nodes && point->bytes == shared->bytes &&
+            point->source == shared->source)
+            return point;
+    }
+    return NULL;
+}
+
+static int list_slowdowns(const struct sbp_measured *measured, int groups, double *slowdown)
+{
+    const double least = LARGE * largest_size(measured, groups);
+    int count = 0;
+    for (int i = 0; i < measured->count; i++) {
+        const struct sbp_measured_point *point = &measured->point[i];
+        if (!is_told(point) || point->groups != groups || point->bytes < least)
+            continue;
+        const struct sbp_measured_point *alone = find_alone(measured, point);
+        if (alone != NULL)
+            slowdown[count++] = point->time_s / alone->time_s;
+    }
+    return count;
+}
+
+enum sbp_status sbp_network_fit_ports(const struct sbp_measured *measured, struct sbp_ports *ports,
+                                      struct sbp_diag *diag)
+{
+    int groups = 1;
+    for (int i = 0; i < measured->count; i++)
+        if (is_told(&measured->point[i]) && measured->point[i].groups > groups)
+            groups = measured->point[i].groups;
+    *ports = (struct sbp_ports){.ports = 1};
+    if (groups == 1)
+        return SBP_OK;
+    double *slowdown = calloc((size_t)measured->count, sizeof *slowdown);
+    if (slowdown == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", measured->count);
+    const int count = list_slowdowns(measured, groups, slowdown);
+    if (count > 0) {
+        ports->groups = groups;
+        ports->slowdown = sbp_median(slowdown, count);
+        ports->ports = (int)fmin(groups, fmax(1, round(groups / ports->slowdown)));
+    }
+    free(slowdown);
+    return SBP_OK;
 }

@@ -1,7 +1,10 @@
-/* Everything that measured collectives say of a network: a curve for each shape, a formula for each
- * kind, alpha and beta of the levels, and how well all that predicts (calib/fit/quality.h).
+/* Fits a network to measured collectives: a curve for each group shape, a formula for each kind,
+ * alpha and beta of the levels, the ports of a node, and how well all that predicts.
  *
- *     sbp_logs_read or own runs -> struct sbp_measured -> sbp_network_fit -> sbp_network_text
+ *     sbp_logs_read or sbp_points -> struct sbp_measured -> sbp_network_fit -> cluster file
+ *
+ * With is_paper there is one alpha and beta a network instead, by plain least squares (AutoDDL,
+ * section 3.2).
  */
 #ifndef SBP_CALIB_FIT_NETWORK_FIT_H
 #define SBP_CALIB_FIT_NETWORK_FIT_H
@@ -9,8 +12,8 @@
 #include "calib/fit/quality.h"
 
 struct sbp_network_options {
-    int ports;     /* network ports of a node; 0: each device has its own */
-    bool is_paper; /* one alpha and beta a network by plain least squares (AutoDDL, 3.2) */
+    int ports; /* network ports of a node; 0: each device has its own */
+    bool is_paper;
 };
 
 struct sbp_network_level {
@@ -19,7 +22,7 @@ struct sbp_network_level {
 };
 
 struct sbp_network_fit {
-    struct sbp_arena arena;                   /* owns what follows */
+    struct sbp_arena arena;                   /* owns the arrays of shapes and quality */
     struct sbp_measured_groups shapes;        /* fitted; curve[i] of network is of shape[i] */
     struct sbp_network network;               /* paper: empty */
     struct sbp_network_level between, within; /* nodes */
@@ -33,8 +36,23 @@ enum sbp_status sbp_network_fit(const struct sbp_measured *measured,
                                 struct sbp_network_fit *fit, struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_network_fit_free(struct sbp_network_fit *fit);
 
-/* Seconds that the fit predicts, as a cluster file of it would. */
+/* Seconds that the fit predicts, as a cluster file of it would; NAN: it says nothing of this. */
 double sbp_network_fit_s(const struct sbp_network_fit *fit, enum sbp_collective kind, int nodes,
                          int ranks_per_node, double bytes);
+
+/* Network ports of a node, by how much groups of a node that work at the same time slow each other
+ * down. A group that has one member on each of its nodes crosses one port of each. Where g such
+ * groups take s times as long as one alone, they share g / s ports (costmodel/cluster/collective.h
+ * stretches beta by groups / ports). Sizes from an eighth of the largest on count, since bandwidth
+ * decides there; of several numbers of groups the largest. */
+struct sbp_ports {
+    int ports;       /* the nearest whole number, 1 .. groups; 1 where nothing was measured */
+    int groups;      /* of a node at the same time, the most; 0: nothing was measured */
+    double slowdown; /* median of s */
+};
+
+/* E_MEMORY. */
+enum sbp_status sbp_network_fit_ports(const struct sbp_measured *measured, struct sbp_ports *ports,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

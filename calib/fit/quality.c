@@ -10,12 +10,12 @@
 #define MOST_SHARE  0.9  /* of the points whose error an error bar covers */
 #define LEAST_ERROR 0.01 /* of a curve: nothing is measured better */
 #define FEW_SIZES   8    /* below, half of them say nothing of the other half */
-/* A formula that could not be held against a shape that it was not shown. */
+/* The error of a formula that no shape which it was not shown could test. */
 #define UNTRIED_ERROR 0.5
-/* Pairs beyond which every n-th is looked at. */
+/* The most pairs to look at; of more every n-th is taken. */
 #define MOST_PAIRS 4000000.0
 
-/* A point with what was predicted of it. */
+/* A measured point and its prediction. */
 struct trial {
     const struct sbp_measured_group *shape;
     double bytes, measured, predicted;
@@ -30,9 +30,7 @@ static enum sbp_status make_trials(const struct sbp_measured_groups *shapes,
                                    struct sbp_arena *arena, struct trials *trials,
                                    struct sbp_diag *diag)
 {
-    int samples = 0;
-    for (int s = 0; s < shapes->count; s++)
-        samples += shapes->shape[s].count;
+    const int samples = sbp_shapes_samples(shapes);
     *trials = (struct trials){.trial = SBP_NEW(arena, struct trial, samples)};
     if (trials->trial == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", samples);
@@ -53,7 +51,7 @@ static double off(const struct trials *trials, int i)
     return fabs(trials->trial[i].predicted / trials->trial[i].measured - 1);
 }
 
-/* Shares of the pairs that are put in the wrong order, and that no curve that rises orders. */
+/* Counts the pairs that are put in the wrong order, and those that no rising curve can order. */
 static void count_pairs(const struct trials *trials, struct sbp_errors *errors)
 {
     const double all = 0.5 * trials->count * trials->count;
@@ -94,7 +92,7 @@ static enum sbp_status sum_up(const struct trials *trials, struct sbp_arena *are
     return SBP_OK;
 }
 
-/* What nine of ten do not pass, either way: t / (1 + e) .. t (1 + e). */
+/* The error e that nine of ten predictions keep, either way: t / (1 + e) .. t (1 + e). */
 static double bar(const struct trials *trials, int from, double *scratch)
 {
     const int count = trials->count - from;
@@ -115,9 +113,10 @@ static double median_off(const struct trials *trials, int from, double *scratch)
     return count > 0 ? sbp_median(scratch, count) : NAN;
 }
 
-enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_predict_fn *predict,
-                              const void *model, struct sbp_arena *arena, struct sbp_errors *errors,
-                              struct sbp_diag *diag)
+enum sbp_status sbp_quality_errors(const struct sbp_measured_groups *shapes,
+                                   sbp_predict_fn *predict, const void *model,
+                                   struct sbp_arena *arena, struct sbp_errors *errors,
+                                   struct sbp_diag *diag)
 {
     struct trials trials;
     SBP_TRY(make_trials(shapes, arena, &trials, diag));
@@ -150,7 +149,7 @@ static enum sbp_status judge_curves(struct judge *judge)
         const int from = trials.count;
         for (int i = 0; i < shape->count; i++)
             try_one(&trials, shape, i,
-                    sbp_shape_curve_s(&judge->network->curve[s], shape->sample[i].bytes));
+                    sbp_network_curve_s(&judge->network->curve[s], shape->sample[i].bytes));
         judge->quality->shape[s].in_sample = median_off(&trials, from, judge->scratch);
     }
     return sum_up(&trials, judge->arena, &judge->quality->in_sample, judge->diag);
@@ -189,7 +188,7 @@ static enum sbp_status hold_out_sizes(struct judge *judge)
 
 /* --- held-out shapes --- */
 
-/* The network without one curve, whose kind's formula is fitted anew. */
+/* Copies the network without one curve, and fits the formula of its kind anew. */
 static enum sbp_status without(const struct judge *judge, int shape, struct sbp_network *rest)
 {
     const enum sbp_collective kind = judge->shapes->shape[shape].kind;
@@ -202,7 +201,8 @@ static enum sbp_status without(const struct judge *judge, int shape, struct sbp_
     return SBP_OK;
 }
 
-/* Between others of its kind and regime, by nodes and by members a node. */
+/* Whether a shape lies between others of its kind, within a node or across nodes as it does, by
+ * nodes and by members a node. */
 static bool is_between(const struct judge *judge, int shape)
 {
     const struct sbp_measured_group *own = &judge->shapes->shape[shape];
@@ -237,7 +237,7 @@ static enum sbp_status hold_out_shape(struct judge *judge, int s, struct trials 
     return SBP_OK;
 }
 
-/* Shapes that are set aside are measured where they are and say nothing elsewhere: no trial. */
+/* Shapes that are set aside count only where they were measured, so they are not held out. */
 static enum sbp_status hold_out_kind(struct judge *judge, enum sbp_collective kind,
                                      struct trials *between, struct trials *beyond)
 {
@@ -273,11 +273,9 @@ enum sbp_status sbp_quality_judge(const struct sbp_measured_groups *shapes,
                                   struct sbp_network *network, struct sbp_arena *arena,
                                   struct sbp_quality *quality, struct sbp_diag *diag)
 {
-    int samples = 0;
-    for (int s = 0; s < shapes->count; s++)
-        samples += shapes->shape[s].count;
     quality->noise = shapes->noise;
-    struct judge judge = {shapes, network, arena, quality, SBP_NEW(arena, double, samples), diag};
+    struct judge judge = {shapes, network, arena, quality, NULL, diag};
+    judge.scratch = SBP_NEW(arena, double, sbp_shapes_samples(shapes));
     if (judge.scratch == NULL || quality->shape == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d groups", shapes->count);
     SBP_TRY(judge_curves(&judge));

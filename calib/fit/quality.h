@@ -1,13 +1,14 @@
-/* How well a fit predicts: in sample, on sizes and on group shapes that it was not shown.
+/* Judges how well a fit predicts: in sample, and on sizes and group shapes that it was not shown.
  *
- * Held-out sizes: of every shape each second size is predicted by a curve of the others, methods
- * and segments chosen anew; of fewer than eight sizes each one by all others. Held-out shapes: each
- * shape is predicted by the curves and formulas of all others; those between the others and those
- * beyond them (more nodes or fewer, or the only ones over several nodes) are told apart. Errors are
- * |predicted / measured - 1|. A pair of points that differ by over 1.2x is mis-ordered when the
- * prediction puts the larger one first: what a planner would choose wrongly. Where it is the
- * smaller message of a group that takes longer, no curve that rises orders them: such pairs are
- * falling, and the least that can be mis-ordered in sample.
+ * - Errors are |predicted / measured - 1|.
+ * - Held-out sizes: a curve of the other sizes, with method and segments chosen anew, predicts
+ *   every second size of a shape; of fewer than eight sizes all others predict each one.
+ * - Held-out shapes: the curves and formulas of all other shapes predict a shape. Shapes between
+ *   others are told from those beyond them (more nodes or fewer, or the only ones over several).
+ * - Mis-ordered pairs: measured times differ by over 1.2x and the prediction puts the longer one
+ *   first, so that a planner would choose wrongly.
+ * - Falling pairs: the smaller message of a group takes longer. No rising curve orders them, so
+ *   at least these are mis-ordered in sample.
  */
 #ifndef SBP_CALIB_FIT_QUALITY_H
 #define SBP_CALIB_FIT_QUALITY_H
@@ -34,17 +35,18 @@ struct sbp_quality {
     struct sbp_shape_quality *shape;   /* (shapes) */
 };
 
-/* A predictor of a sample of a shape: seconds, NAN where it says nothing. */
+/* Predicts the seconds of a size of a shape; NAN: it cannot. */
 typedef double sbp_predict_fn(const void *model, const struct sbp_measured_group *shape,
                               double bytes);
 
-/* Over all samples of all shapes; scratch from the arena. E_MEMORY. */
-enum sbp_status sbp_errors_of(const struct sbp_measured_groups *shapes, sbp_predict_fn *predict,
-                              const void *model, struct sbp_arena *arena, struct sbp_errors *errors,
-                              struct sbp_diag *diag) SBP_MUST_USE;
+/* Sums up the errors over all samples of all shapes; scratch comes from the arena. E_MEMORY. */
+enum sbp_status sbp_quality_errors(const struct sbp_measured_groups *shapes,
+                                   sbp_predict_fn *predict, const void *model,
+                                   struct sbp_arena *arena, struct sbp_errors *errors,
+                                   struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Judges the curves and formulas of a network whose curve[i] is of shapes->shape[i], and sets the
- * errors e of both: of a curve what nine of ten held-out sizes stay below, of a formula the same of
+/* Judges the curves and formulas of a network whose curve[i] is of shapes->shape[i], and sets their
+ * errors: of a curve the one that nine of ten held-out sizes stay below, of a formula the same of
  * held-out shapes. quality->shape comes from the arena. E_INTERNAL, E_MEMORY. */
 enum sbp_status sbp_quality_judge(const struct sbp_measured_groups *shapes,
                                   struct sbp_network *network, struct sbp_arena *arena,

@@ -20,7 +20,7 @@ static int compare_shapes(const struct sbp_measured_point *a, const struct sbp_m
     return compare(a->nodes, b->nodes);
 }
 
-/* What is not said counts as a group by itself. */
+/* A number that is not said counts as one group by itself. */
 static int groups_of(const struct sbp_measured_point *point)
 {
     return point->groups > 1 ? point->groups : 1;
@@ -37,7 +37,7 @@ static int compare_points(const void *left, const void *right)
     return a->bytes != b->bytes ? compare(a->bytes, b->bytes) : compare(a->time_s, b->time_s);
 }
 
-/* Sorted points of one shape to samples; sorted times have their median in the middle. */
+/* Makes samples of the sorted points of one shape; sorted times have their median in the middle. */
 static void take_samples(const struct sbp_measured_point *point, int count,
                          struct sbp_measured_group *shape)
 {
@@ -92,8 +92,8 @@ static int place_of(const struct sbp_measured_group *shape, bool by_nodes)
     return by_nodes ? shape->nodes : shape->ranks_per_node;
 }
 
-/* The number, neither the least nor the most, whose neighbours are the smallest factor apart; of
- * several the largest. 0: there is none. */
+/* Finds the number of nodes (or ranks a node) whose neighbours are the smallest factor apart; of
+ * several the largest, but never the least or the most. 0: there is none. */
 static int densest(const struct sbp_measured_groups *shapes, bool by_nodes)
 {
     double least = INFINITY;
@@ -158,8 +158,8 @@ static enum sbp_status find_noise(const struct sbp_measured *measured, struct sb
     return SBP_OK;
 }
 
-enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                struct sbp_measured_groups *shapes, struct sbp_diag *diag)
+enum sbp_status sbp_shapes_group(const struct sbp_measured *measured, struct sbp_arena *arena,
+                                 struct sbp_measured_groups *shapes, struct sbp_diag *diag)
 {
     const int count = measured->count;
     struct sbp_measured_point *point = SBP_NEW(arena, struct sbp_measured_point, count);
@@ -185,4 +185,12 @@ enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_
     for (int s = 0; s < shapes->count; s++)
         shapes->points += shapes->shape[s].points;
     return find_noise(measured, arena, shapes, diag);
+}
+
+int sbp_shapes_samples(const struct sbp_measured_groups *shapes)
+{
+    int samples = 0;
+    for (int s = 0; s < shapes->count; s++)
+        samples += shapes->shape[s].count;
+    return samples;
 }

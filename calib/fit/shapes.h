@@ -1,17 +1,17 @@
-/* Measured points by group shape: one sample a size, the median over all tables that hold it. Where
- * several groups of a node were also measured at the same time, those of the fewest count: a plan's
- * prices add what sharing costs (costmodel/cluster/collective.h).
+/* Sorts measured points by group shape: one sample a size, the median over all tables that hold it.
+ * Where groups of a node were also measured several at a time, those of the fewest count, since a
+ * plan's prices add the cost of sharing (costmodel/cluster/collective.h).
  *
- * A cluster file holds SBP_NETWORK_CURVES shapes. Where more were measured, whole numbers of nodes
- * are left out, those first whose neighbours lie nearest to each other, then numbers of ranks a
- * node: the least and the most of either stay.
+ * A cluster file holds SBP_NETWORK_CURVES shapes. Where more were measured, all shapes of a number
+ * of nodes are left out, that number first whose neighbours lie nearest to each other, then numbers
+ * of ranks a node in the same way; the least and the most of either stay.
  */
 #ifndef SBP_CALIB_FIT_SHAPES_H
 #define SBP_CALIB_FIT_SHAPES_H
 
 #include "base/arena.h"
 #include "calib/fit/curve_fit.h"
-#include "calib/samples/measured.h"
+#include "calib/samples/points.h"
 
 /* A shape with fewer sizes has no curve. */
 #define SBP_LEAST_SHAPE_SIZES 3
@@ -33,10 +33,13 @@ struct sbp_measured_groups {
     double noise;                     /* median spread of the points that have one; 0: none has */
 };
 
-/* What it points to lies in the arena. E_INPUT: no shape has enough sizes, or one has more than
+/* The arrays lie in the arena. E_INPUT: no shape has enough sizes, or one has more than
  * SBP_MOST_CURVE_SAMPLES; E_MEMORY. */
-enum sbp_status sbp_shapes_make(const struct sbp_measured *measured, struct sbp_arena *arena,
-                                struct sbp_measured_groups *shapes,
-                                struct sbp_diag *diag) SBP_MUST_USE;
+enum sbp_status sbp_shapes_group(const struct sbp_measured *measured, struct sbp_arena *arena,
+                                 struct sbp_measured_groups *shapes,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+
+/* Samples of all shapes that have enough sizes. */
+int sbp_shapes_samples(const struct sbp_measured_groups *shapes);
 
 #endif

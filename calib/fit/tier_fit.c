@@ -9,7 +9,7 @@
 #define LEAST_ENDS    6    /* sizes, from which on the ends alone can count */
 #define ROUNDS        2000 /* of coordinate descent, without GLPK */
 
-/* Which shapes a formula is fitted to. */
+/* The shapes that a formula is fitted to. */
 struct choice {
     const struct sbp_measured_groups *shapes;
     const struct sbp_network *network;
@@ -69,13 +69,15 @@ static int sizes_of(const struct sbp_measured_group *shape)
     return shape->count < SIZES_A_SHAPE ? shape->count : SIZES_A_SHAPE;
 }
 
-/* The middle half: neither latency nor bandwidth decides there, and protocols switch. */
+/* Whether a size is of the middle half, where protocols switch and neither latency nor bandwidth
+ * decides. */
 static bool is_middle(int size, int sizes)
 {
     return sizes >= LEAST_ENDS && 4 * size >= sizes && 4 * (sizes - 1 - size) >= sizes;
 }
 
-/* Of the two tiers that bytes stream through, the network is taken for the slower one. */
+/* Adds the rows of a shape. Bytes stream through both tiers at the same time; the network is taken
+ * for the slower one. */
 static void add_shape(const struct sbp_measured_group *shape, int ports, bool ends,
                       struct system *system)
 {
@@ -117,7 +119,7 @@ static enum sbp_status make(const struct choice *choice, const bool told[SBP_NET
     return SBP_OK;
 }
 
-/* Least squares with x >= 0, one coefficient after the other. */
+/* Solves least squares with x >= 0 by descending along one coefficient after the other. */
 static void descend(const struct system *system, double *x)
 {
     for (int j = 0; j < system->columns; j++)

@@ -1,119 +1,10 @@
 #include "calib/logs/log.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
-#include "calib/logs/log_parts.h"
-
-const struct sbp_log_reason_entry sbp_log_reasons[] = {
-#define SBP_LOG_REASON_ENTRY(name, text, effect) [SBP_LOG_##name] = {text, SBP_LOG_##effect},
-    SBP_LOG_REASON_MAP(SBP_LOG_REASON_ENTRY)
-#undef SBP_LOG_REASON_ENTRY
-};
-
-const char *sbp_log_tool_name(enum sbp_log_tool tool)
-{
-    static const char *const names[] = {[SBP_LOG_NCCL] = "nccl-tests",
-                                        [SBP_LOG_RCCL] = "rccl-tests",
-                                        [SBP_LOG_OSU] = "OSU",
-                                        [SBP_LOG_COLLECTOR] = "aiconfigurator"};
-    return names[tool];
-}
-
-/* --- runs --- */
-
-struct sbp_log_run *sbp_log_begin(struct sbp_log_scan *scan, enum sbp_log_tool tool, int line)
-{
-    struct sbp_log_run *run =
-        SBP_LOG_GROW(&scan->arena, scan->run, scan->run_count, scan->run_capacity);
-    if (run == NULL)
-        return NULL;
-    scan->run = run;
-    run += scan->run_count++;
-    *run = (struct sbp_log_run){
-        .tool = tool, .line = line, .head_line = line, .hint = scan->hint, .before = scan->stray};
-    scan->stray = (struct sbp_log_failure){0};
-    scan->hint = NULL;
-    return run;
-}
-
-struct sbp_log_run *sbp_log_current(struct sbp_log_scan *scan)
-{
-    return scan->run_count == 0 ? NULL : &scan->run[scan->run_count - 1];
-}
-
-bool sbp_log_add_row(struct sbp_log_scan *scan, struct sbp_log_run *run,
-                     const struct sbp_log_row *row)
-{
-    struct sbp_log_row *rows =
-        SBP_LOG_GROW(&scan->arena, run->row, run->row_count, run->row_capacity);
-    if (rows == NULL)
-        return false;
-    run->row = rows;
-    run->row[run->row_count++] = *row;
-    return true;
-}
-
-bool sbp_log_add_device(struct sbp_log_scan *scan, struct sbp_log_run *run,
-                        const struct sbp_log_device *device)
-{
-    struct sbp_log_device *devices =
-        SBP_LOG_GROW(&scan->arena, run->device, run->device_count, run->device_capacity);
-    if (devices == NULL)
-        return false;
-    run->device = devices;
-    run->device[run->device_count++] = *device;
-    run->last_rank = device->rank > run->last_rank ? device->rank : run->last_rank;
-    return true;
-}
-
-/* --- what is said about a file --- */
-
-/* A number that stands alone, but for a remark in brackets: "64 (inferred)", not "1?", "2/4/8". */
-static int said_number(const char *value)
-{
-    const size_t digits = strspn(value, "0123456789");
-    const char *rest = value + digits;
-    rest += strspn(rest, " \t\r");
-    if (digits == 0 || digits > 8 || (*rest != '\0' && *rest != '|' && *rest != '('))
-        return 0;
-    return atoi(value);
-}
-
-static const char *said_value(const char *line, const char *key)
-{
-    const size_t length = strlen(key);
-    for (const char *at = line + 2; at != NULL; at = strchr(at, '|')) {
-        at += strspn(at, "| \t");
-        if (strncmp(at, key, length) == 0 && at[length] == '=')
-            return at + length + 1;
-    }
-    return NULL;
-}
-
-static void read_said(struct sbp_log_scan *scan, const char *line, int number)
-{
-    struct {
-        const char *key;
-        int *value;
-    } numbers[] = {{"ranks", &scan->said.ranks},
-                   {"nodes", &scan->said.nodes},
-                   {"ranks_per_node", &scan->said.ranks_per_node}};
-    scan->said.line = number;
-    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        const char *value = said_value(line, numbers[i].key);
-        if (value != NULL)
-            *numbers[i].value = said_number(value);
-    }
-    const char *name = said_value(line, "collective"), *network = said_value(line, "network");
-    if (name != NULL)
-        scan->said.collective = sbp_log_collective_find(name, (int)strcspn(name, " \t|"));
-    if (network != NULL)
-        scan->said.network = sbp_log_copy(&scan->arena, network, (int)strcspn(network, " \t|"), 31);
-    sbp_log_network_sign(line, true, &scan->network, &scan->network_trust, &scan->arena);
-}
+#include "calib/logs/log_parts_priv.h"
 
 /* --- lines --- */
 
@@ -128,7 +19,7 @@ static enum sbp_status take_line(struct sbp_log_scan *scan, struct readers *read
     bool is_taken = false;
     const char *text = sbp_log_untagged(line);
     if (strncmp(text, "#@", 2) == 0) {
-        read_said(scan, text, number);
+        sbp_log_read_said(scan, text, number);
         return SBP_OK;
     }
     SBP_TRY(sbp_log_osu_line(scan, text, number, &is_taken));
@@ -144,7 +35,7 @@ static void take_said_lines(struct sbp_log_scan *scan, char *text)
         const size_t length = strcspn(line, "\n");
         const char end = line[length];
         line[length] = '\0';
-        read_said(scan, line, number);
+        sbp_log_read_said(scan, line, number);
         line[length] = end;
         line += length + (end != '\0');
     }
@@ -174,28 +65,7 @@ static enum sbp_status scan_text(struct sbp_log_scan *scan, char *text, size_t l
 
 /* --- files --- */
 
-enum sbp_status sbp_log_add_note(struct sbp_logs *logs, int file, int table, int line,
-                                 enum sbp_log_reason reason, const char *format, ...)
-{
-    char text[640];
-    va_list arguments;
-    va_start(arguments, format);
-    (void)vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    struct sbp_log_note *notes =
-        SBP_LOG_GROW(&logs->arena, logs->note, logs->note_count, logs->note_capacity);
-    const char *copy = sbp_arena_strdup(&logs->arena, text);
-    if (notes == NULL || copy == NULL)
-        return SBP_E_MEMORY;
-    logs->note = notes;
-    logs->note[logs->note_count++] = (struct sbp_log_note){
-        .file = file, .table = table, .line = line, .reason = reason, .text = copy};
-    if (table >= 0 && sbp_log_reasons[reason].effect == SBP_LOG_REFUSED)
-        logs->table[table].is_refused = true;
-    return SBP_OK;
-}
-
-/* What a file is packed in by its first bytes, and what to do; NULL: nothing. */
+/* Tells by the first bytes of a file how it is packed, and what to do; NULL: it is text. */
 static const char *packing_of(const char *text)
 {
     static const struct {
@@ -230,35 +100,28 @@ static enum sbp_status read_one(struct sbp_logs *logs, const char *name, char *t
 
 /* --- points --- */
 
-static void put_source(const struct sbp_logs *logs, const struct sbp_log_table *table,
+/* Adds the points of a table with their source, whose texts are copied, since they outlive the
+ * logs; false: memory. */
+static bool put_source(const struct sbp_logs *logs, const struct sbp_log_table *table,
                        struct sbp_measured *measured)
 {
-    const int source = measured->source_count++;
-    measured->source[source] = (struct sbp_measured_source){.name = logs->file[table->file],
-                                                            .library = table->library,
-                                                            .network = table->network,
-                                                            .date = table->date,
-                                                            .table = table->number};
+    const int place = measured->source_count++;
+    struct sbp_measured_source *source = &measured->source[place];
+    *source = (struct sbp_measured_source){.name = logs->file[table->file],
+                                           .library = table->library,
+                                           .network = table->network,
+                                           .date = table->date,
+                                           .table = table->number};
     for (int i = 0; i < table->kept; i++) {
         measured->point[measured->count] = table->point[i];
-        measured->point[measured->count++].source = source;
+        measured->point[measured->count++].source = place;
     }
-}
-
-/* Texts of a source outlive the logs. */
-static bool copy_texts(struct sbp_measured *measured)
-{
-    bool is_whole = true;
-    for (int s = 0; s < measured->source_count; s++) {
-        struct sbp_measured_source *source = &measured->source[s];
-        const char **texts[] = {&source->name, &source->library, &source->network, &source->date};
-        for (int t = 0; t < 4; t++)
-            if (*texts[t] != NULL) {
-                *texts[t] = sbp_arena_strdup(&measured->arena, *texts[t]);
-                is_whole = is_whole && *texts[t] != NULL;
-            }
-    }
-    return is_whole;
+    const char **texts[] = {&source->name, &source->library, &source->network, &source->date};
+    for (int i = 0; i < 4; i++)
+        if (*texts[i] != NULL &&
+            (*texts[i] = sbp_arena_strdup(&measured->arena, *texts[i])) == NULL)
+            return false;
+    return true;
 }
 
 static enum sbp_status gather(const struct sbp_logs *logs, struct sbp_measured *measured)
@@ -271,9 +134,18 @@ static enum sbp_status gather(const struct sbp_logs *logs, struct sbp_measured *
     if (measured->point == NULL || measured->source == NULL)
         return SBP_E_MEMORY;
     for (int t = 0; t < logs->table_count; t++)
-        if (!logs->table[t].is_refused && logs->table[t].kept > 0)
-            put_source(logs, &logs->table[t], measured);
-    return copy_texts(measured) ? SBP_OK : SBP_E_MEMORY;
+        if (!logs->table[t].is_refused && logs->table[t].kept > 0 &&
+            !put_source(logs, &logs->table[t], measured))
+            return SBP_E_MEMORY;
+    return SBP_OK;
+}
+
+static enum sbp_status begin(int files, struct sbp_logs *logs, struct sbp_measured *measured)
+{
+    *logs = (struct sbp_logs){.file = NULL};
+    *measured = (struct sbp_measured){.count = 0};
+    logs->file = SBP_NEW(&logs->arena, const char *, files);
+    return logs->file == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
 static enum sbp_status finish(enum sbp_status status, struct sbp_logs *logs,
@@ -290,10 +162,7 @@ enum sbp_status sbp_logs_read(const char *const *path, int count,
                               const struct sbp_log_options *options, struct sbp_logs *logs,
                               struct sbp_measured *measured, struct sbp_diag *diag)
 {
-    *logs = (struct sbp_logs){.file = NULL};
-    *measured = (struct sbp_measured){.count = 0};
-    logs->file = SBP_NEW(&logs->arena, const char *, count);
-    enum sbp_status status = logs->file == NULL ? SBP_E_MEMORY : SBP_OK;
+    enum sbp_status status = begin(count, logs, measured);
     for (int i = 0; i < count && status == SBP_OK; i++) {
         char *text;
         size_t length;
@@ -310,11 +179,10 @@ enum sbp_status sbp_logs_read_text(const char *text, size_t length, const char *
                                    const struct sbp_log_options *options, struct sbp_logs *logs,
                                    struct sbp_measured *measured, struct sbp_diag *diag)
 {
-    *logs = (struct sbp_logs){.file = NULL};
-    *measured = (struct sbp_measured){.count = 0};
-    logs->file = SBP_NEW(&logs->arena, const char *, 1);
+    enum sbp_status status = begin(1, logs, measured);
     char *copy = malloc(length + 1);
-    enum sbp_status status = copy == NULL || logs->file == NULL ? SBP_E_MEMORY : SBP_OK;
+    if (copy == NULL)
+        status = SBP_E_MEMORY;
     if (status == SBP_OK) {
         memcpy(copy, text, length);
         copy[length] = '\0';
@@ -328,10 +196,4 @@ void sbp_logs_free(struct sbp_logs *logs)
 {
     sbp_arena_free(&logs->arena);
     *logs = (struct sbp_logs){.file = NULL};
-}
-
-void sbp_measured_free(struct sbp_measured *measured)
-{
-    sbp_arena_free(&measured->arena);
-    *measured = (struct sbp_measured){.count = 0};
 }

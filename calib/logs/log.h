@@ -1,49 +1,54 @@
-/* Published logs as measured collectives: what other people's benchmarks printed, read, checked and
- * brought to the sizes of costmodel/cluster/collective.h.
+/* Reads published logs: takes files that other people's benchmarks printed, checks them, and makes
+ * points of calib/samples/points.h and notes on what is wrong with them. Each file is read as
  *
- * Read are the tables of nccl-tests of every age and its JSON (-J), of rccl-tests, of the OSU
- * benchmarks, and the CSV of aiconfigurator's collector (which runs nccl-tests in one process). A
- * file may hold several tables, in any mix, between lines of launchers, of NCCL_DEBUG=INFO and of
- * whoever copied it; lines may bear a launcher's tag ("[1,0]<stdout>:", "0: ").
+ *     log.c (files, lines) -> log_nccl.c, log_bare.c, log_json.c (runs) -> log_check.c (points)
+ *     -> log_twins.c (tables beside each other)
  *
- * Sizes. nccl-tests prints the larger of what a rank sends and receives in all: n itself. OSU
- * prints what a rank gives to an allgather and to each peer of an all-to-all: n is that times the
- * ranks; its other sizes are n.
+ * Formats. Known are the tables of nccl-tests of every age and its JSON (-J), of rccl-tests and of
+ * the OSU benchmarks, and the CSV of aiconfigurator's collector (which runs nccl-tests in one
+ * process). A file may hold several tables in any mix, between lines of launchers, of
+ * NCCL_DEBUG=INFO and of whoever copied it; lines may bear a launcher's tag: "[1,0]<stdout>:" or
+ * "0: ".
  *
- * Times. nccl-tests times many launches back to back and prints two halves a row. A point takes
- * their mean, and it is told where in place took over 1.5 times as long; the in-place half alone
- * where the out-of-place one took over 1.5 times as long (the first use of a protocol:
- * `first_use`); the out-of-place half alone where only that one was checked for wrong values (an
- * all-to-all and a ring shift are not the same operation in place). OSU's time is the average over
- * iterations and ranks. sendrecv_perf is a ring shift, taken for a send-recv; osu_latency half a
- * round trip.
+ * Sizes. nccl-tests prints the larger of what a rank sends and receives in all: n of
+ * costmodel/cluster/collective.h. OSU prints what a rank gives to an allgather and to each peer of
+ * an all-to-all, so n is that times the ranks; its other sizes are n.
  *
- * Ranks are those of the device list; where a log has none, or not all of it, what the columns
- * give: size / (count x element) or bus bandwidth / bandwidth. Nodes are the host names of the
- * list. Where ranks of a host are each shown one device and all call it by the same number, several
- * names or buses that differ tell that the host is one node, or somebody who says how many nodes
- * there were. What a log does not say, the options may, or a line of the file itself, anywhere
- * above the tables,
+ * Times. nccl-tests times many launches back to back, out of place and in place: two halves a row.
+ * A point takes the mean of both halves, and a note tells where in place took over 1.5 times as
+ * long. It takes the in-place half alone where the other one took over 1.5 times as long, as the
+ * first use of a protocol does (`first_use`), and the out-of-place half alone where values were
+ * checked there only: an all-to-all and a ring shift are not the same operation in place. OSU's
+ * time is the average over iterations and ranks. sendrecv_perf, a ring shift, counts as a
+ * send-recv; osu_latency is half a round trip.
+ *
+ * Shape. The list of devices gives the ranks; where it is missing or not whole, the columns do:
+ * size / (count x element), or bus bandwidth / bandwidth. Nodes are the host names of the list.
+ * Ranks of one host that each see one device call it by the same number; that the host is one node
+ * is then told by buses that differ, by several host names, or by somebody who says how many nodes
+ * there were. Options say what a log does not, or a line of the file itself, anywhere above the
+ * tables:
+ *
  *     #@ ranks=64 | nodes=16 | collective=all_reduce | network=Socket
- * (any of the keys; ranks_per_node too; what follows a number in brackets is a remark, and a number
- * that does not stand alone, as in "1?", says nothing). What a log says itself is never replaced:
- * where both speak and differ, the table is refused.
  *
- * What is wrong with a log refuses a table, or leaves out rows, or is told (sbp_log_reasons says
- * which). Refused are failed runs also with the rows they printed first: what broke them may have
- * slowed them down before; runs with wrong values also where other sizes were right. Kept are the
- * whole rows of a table that was cut off or shortened by whoever published it: each stands for
- * itself, its own columns agree (bandwidth = size / time, bus bandwidth = bandwidth x factor of the
- * ranks). A shortened table shows in the printed average bus bandwidth; where that differs although
- * every size is there, numbers were changed, or rows of several runs stand together, and the table
- * is refused. So are rows behind the end of a table, whatever is said of the file: they are another
- * run's. OSU prints no average: there a gap between sizes shows, and sizes that fall are those of
- * several runs, which are refused.
+ * (any of the keys, ranks_per_node too; text in brackets behind a number is a remark, and a number
+ * that does not stand alone, as "1?", counts for nothing). It never replaces what the log itself
+ * says: where both speak and differ, the table is refused.
  *
- * Between the tables of one call: of runs over several nodes, those over TCP sockets are refused
- * beside those over a fabric. Of two runs of one collective and shape, the one that takes over
- * twice as long at each of the largest sizes that both have is refused: it used another network, or
- * part of it; from 1.25 times on it is told. A copy of another table is refused.
+ * Faults. sbp_log_reasons says of each whether it refuses a table, leaves out rows, or is told. A
+ * failed run is refused with the rows that it printed first, since what broke it may have slowed
+ * them down; a run with wrong values also where other sizes were right. Whole rows of a table that
+ * was cut off or shortened stay, since each stands for itself and its columns agree (bandwidth =
+ * size / time, bus bandwidth = bandwidth x factor of the ranks). The printed average bus bandwidth
+ * shows that rows are missing; where it differs although every size is there, numbers were changed
+ * or rows of several runs mixed, and the table is refused. So are rows behind the end of a table:
+ * they are another run's. OSU prints no average: there a gap between sizes shows missing rows, and
+ * sizes that fall those of several runs, which are refused.
+ *
+ * Tables of one call are compared. Runs of several nodes over TCP sockets are refused beside runs
+ * over a fabric. Of two runs of one collective and shape, the one that takes over twice as long at
+ * each of the largest common sizes is refused, since it used another network or part of it;
+ * from 1.25 times on it is told. A copy of another table is refused.
  */
 #ifndef SBP_CALIB_LOGS_LOG_H
 #define SBP_CALIB_LOGS_LOG_H
@@ -53,11 +58,11 @@
 
 #include "base/arena.h"
 #include "base/status.h"
-#include "calib/samples/measured.h"
+#include "calib/samples/points.h"
 
 struct cJSON;
 
-/* symbol, name in JSON, what becomes of it */
+/* symbol, name in JSON, effect */
 #define SBP_LOG_REASON_MAP(X)                                                                      \
     X(NO_TABLE, "no-table", REFUSED)             /* the file holds none that is known */           \
     X(NOT_WHOLE_JSON, "not-whole-json", REFUSED) /* cut off, or not JSON of nccl-tests */          \
@@ -76,7 +81,7 @@ struct cJSON;
     X(GROUPS, "groups", REFUSED)             /* several at a time (NCCL_TESTS_SPLIT) */            \
     X(COLLECTIVE_UNKNOWN, "collective-unknown", REFUSED)                                           \
     X(COLLECTIVE_DIFFERS, "collective-differs", REFUSED)                                           \
-    X(NOT_PRICED, "not-priced", REFUSED) /* a benchmark of what has no price here */               \
+    X(NOT_PRICED, "not-priced", REFUSED) /* a cluster file has no price for it */                  \
     X(CPU_TIME, "cpu-time", REFUSED)                                                               \
     X(AVERAGE_DIFFERS, "average-differs", REFUSED)                                                 \
     X(SIZES_FALL, "sizes-fall", REFUSED)                                                           \
@@ -107,11 +112,10 @@ struct sbp_log_reason_entry {
     const char *name;
     enum sbp_log_effect effect;
 };
-/* by enum sbp_log_reason */
+/* By enum sbp_log_reason. */
 extern const struct sbp_log_reason_entry sbp_log_reasons[];
 
 enum sbp_log_tool { SBP_LOG_NCCL, SBP_LOG_RCCL, SBP_LOG_OSU, SBP_LOG_COLLECTOR };
-const char *sbp_log_tool_name(enum sbp_log_tool tool);
 
 /* Where a table's number of ranks comes from. */
 enum sbp_log_ranks_from {
@@ -144,7 +148,7 @@ struct sbp_log_note {
     int file, table; /* table: place in tables, -1: the file's */
     int line;        /* 0: of no line */
     enum sbp_log_reason reason;
-    const char *text; /* what is wrong, and what to do */
+    const char *text; /* says what is wrong and what to do */
 };
 
 struct sbp_logs {
@@ -156,14 +160,14 @@ struct sbp_logs {
     int table_capacity, note_capacity;
 };
 
-/* For what logs do not say; 0: nothing. */
+/* Said by the user where logs do not; 0: nothing. */
 struct sbp_log_options {
     int nodes, ranks_per_node;
 };
 
-/* Reads the files in this order. On success every table's points that were not refused stand in
- * *measured (possibly none: ask logs->note why); the caller frees both, also after failure.
- * E_IO: a file cannot be read; E_MEMORY. A broken log is no failure. */
+/* Reads files in the order of path (count). *measured gets the points of every table that was not
+ * refused (possibly none: logs->note says why); the caller frees both, also after failure. E_IO: a
+ * file cannot be read; E_MEMORY. A broken log is no failure. */
 enum sbp_status sbp_logs_read(const char *const *path, int count,
                               const struct sbp_log_options *options, struct sbp_logs *logs,
                               struct sbp_measured *measured, struct sbp_diag *diag) SBP_MUST_USE;
@@ -173,16 +177,14 @@ enum sbp_status sbp_logs_read_text(const char *text, size_t length, const char *
                                    struct sbp_measured *measured,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_logs_free(struct sbp_logs *logs);
-void sbp_measured_free(struct sbp_measured *measured);
 
-/* The table of what was read, then what was left out and what is to be known, a line each. E_IO,
- * E_MEMORY. */
+/* Prints the tables that were read, then the notes, a line each. E_IO, E_MEMORY. */
 enum sbp_status sbp_logs_print(const struct sbp_logs *logs, FILE *out) SBP_MUST_USE;
-/* All of it as one JSON object: "tables" with their points, "notes" with their reasons, and "fit",
- * which is taken over, also on failure, and may be NULL. E_IO, E_MEMORY. */
+/* Prints one JSON object: "tables" with their points, "notes" with their reasons, and "fit", which
+ * is taken over, also on failure, and may be NULL. E_IO, E_MEMORY. */
 enum sbp_status sbp_logs_print_json(const struct sbp_logs *logs, struct cJSON *fit, FILE *out,
                                     struct sbp_diag *diag) SBP_MUST_USE;
-/* What was refused: `file: line N: what is wrong, what to do`, a line each. */
+/* Prints a line for each refusal: `file: line N: what is wrong, what to do`. */
 void sbp_logs_print_refusals(const struct sbp_logs *logs, FILE *out);
 
 #endif

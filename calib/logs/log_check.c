@@ -1,8 +1,8 @@
-/* From a run as it stands in a file to points, or to the reason why not. */
+/* Judges a run as it stands in a file: makes points of its rows, or notes why not. */
 #include <math.h>
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define FIRST_USE  1.5  /* out-of-place / in-place, from which it is the first use of a protocol */
 #define MOST_SIZES 4096 /* that a head announces */
@@ -33,7 +33,7 @@ static const char *plural(int count)
 
 /* --- how many rows there should be --- */
 
-/* Sizes from the least to the most that the settings announce; 0: they announce none. */
+/* The number of sizes that the settings announce; 0: they announce none. */
 static int announced_sizes(const struct sbp_log_run *run)
 {
     const bool grows = run->is_factor ? run->step >= 2 : run->step >= 1;
@@ -45,8 +45,8 @@ static int announced_sizes(const struct sbp_log_run *run)
     return count;
 }
 
-/* The row behind a step between sizes that is far wider, both as a difference and as a factor, than
- * the narrowest: rows before it were taken out. NULL: there is none. */
+/* Finds the row behind a step between sizes that is far wider than the narrowest, both as a
+ * difference and as a factor: rows before it were taken out. NULL: there is none. */
 static const struct sbp_log_row *find_gap(const struct sbp_log_run *run)
 {
     double least_ratio = INFINITY, least_step = INFINITY;
@@ -66,8 +66,8 @@ static const struct sbp_log_row *find_gap(const struct sbp_log_run *run)
 
 /* --- the average --- */
 
-/* Of the bus bandwidths of all rows and halves, as the footer has it, and how far it may be off for
- * their digits. */
+/* Averages the bus bandwidths of all rows and halves, as the footer does; slack: how far it may be
+ * off for their digits. */
 static struct sbp_log_number average_of(const struct sbp_log_run *run)
 {
     struct sbp_log_number sum = {0, 0};
@@ -114,7 +114,7 @@ static enum sbp_status check_average(const struct check *is, int announced)
                 run->average.value, own.value);
 }
 
-/* Without an average: OSU's sizes rise, each by the same factor. */
+/* Looks for missing or mixed rows without an average: OSU's sizes rise by one factor. */
 static enum sbp_status check_sizes(const struct check *is)
 {
     const struct sbp_log_run *run = is->run;
@@ -132,7 +132,7 @@ static enum sbp_status check_sizes(const struct check *is)
                 gap[-1].size_bytes, gap->size_bytes);
 }
 
-/* Whether all of the run is there. */
+/* Checks that all of the run is there. */
 static enum sbp_status check_end(const struct check *is)
 {
     const struct sbp_log_run *run = is->run;
@@ -206,7 +206,7 @@ static enum sbp_status check_values(const struct check *is)
 
 /* --- rows --- */
 
-/* How many rows went which way, and the line of the first. */
+/* The number of rows of one fault, and the line of the first. */
 struct tally {
     int count, line;
 };
@@ -220,7 +220,7 @@ static void tally(struct tally *of, int line)
     of->line = of->count++ == 0 ? line : of->line;
 }
 
-/* log.h says which half counts. */
+/* Takes the time of a row; log.h says which half counts. */
 static void choose_time(const struct sbp_log_row *row, struct sbp_measured_point *point,
                         struct tallies *tallies)
 {
@@ -397,7 +397,7 @@ static enum sbp_status add_table(struct check *is, int number)
     return logs->table[is->index].collective == NULL ? SBP_E_MEMORY : SBP_OK;
 }
 
-/* The file itself: nothing in it, or a failure that began no table. */
+/* Notes faults of the file itself: nothing in it, or a failure that began no table. */
 static enum sbp_status check_file(struct sbp_logs *logs, int file, const struct sbp_log_scan *scan)
 {
     if (scan->json_error != NULL)

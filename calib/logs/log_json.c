@@ -1,8 +1,8 @@
-/* The JSON that nccl-tests writes beside its table (-J FILE; src/util.cu, version 3).
+/* Reads the JSON that nccl-tests writes beside its table (-J FILE; src/util.cu, version 3).
  *
  * Traps: truth values are strings, NaN is "nan"; `devices` has an entry per process, not per
  * device; a run that was aborted leaves the file open (since 2.18.5 closed, but without an
- * average). `env` holds the whole environment and is looked at for settings of the network alone.
+ * average). Of `env`, which holds the whole environment, only settings of the network are read.
  */
 #include <string.h>
 
@@ -10,7 +10,7 @@
 
 #include "base/file.h"
 #include "base/json/json.h"
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define PRINTED_SLACK 0.5e-6 /* numbers have six decimals */
 
@@ -28,7 +28,7 @@ static bool number(const struct cJSON *object, const char *key, double *value)
     return true;
 }
 
-/* A whole number from 0 on that fits an int. */
+/* Reads a whole number from 0 on that fits an int. */
 static int whole(const struct cJSON *object, const char *key, int absent)
 {
     double value;

@@ -1,17 +1,18 @@
-/* What nccl-tests and rccl-tests print around their rows: settings, devices, heads, footers.
+/* Reads the lines that nccl-tests and rccl-tests print around their rows: settings, devices, heads,
+ * footers.
  *
  * A run begins with the first line that announces one (version, name, settings) and ends with the
- * first such line behind rows, a footer or a failure; where a publisher copied tables alone, with
- * each head. Rows behind the average of a run were copied from others, or are of a process that ran
- * beside it: no line, and nothing that is said of the file, is about them.
+ * first such line behind rows, a footer or a failure. Where a publisher copied tables alone, each
+ * head begins a run. Rows behind the average of a run were copied from another run, or are of a
+ * process that ran beside it, so that nothing that the file says is about them.
  */
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 /* --- beginnings --- */
 
-/* The run that the line belongs to as part of an announcement. */
+/* The run that a line of an announcement belongs to; begins one where the last is over. */
 static struct sbp_log_run *announce(struct sbp_log_scan *scan, struct sbp_log_nccl *nccl,
                                     enum sbp_log_tool tool, int number)
 {
@@ -28,7 +29,7 @@ static struct sbp_log_run *announce(struct sbp_log_scan *scan, struct sbp_log_nc
     return run;
 }
 
-/* "# Collective test starting: all_reduce_perf": another name is another run. */
+/* Takes the name, "# Collective test starting: all_reduce_perf"; another name is another run. */
 static enum sbp_status announce_name(struct sbp_log_scan *scan, struct sbp_log_nccl *nccl,
                                      const char *rest, int number)
 {
@@ -94,8 +95,8 @@ static enum sbp_status read_version(struct sbp_log_scan *scan, struct sbp_log_nc
 
 /* --- devices --- */
 
-/* "Rank  0 Group  0 Pid  36600 on HOST device  0 [0x07] NAME"; no Group before 2022, no Pid at
- * first. */
+/* Reads "Rank  0 Group  0 Pid  36600 on HOST device  0 [0x07] NAME"; before 2022 without Group, at
+ * first without Pid. */
 static bool read_device(const char *line, struct sbp_log_device *device, struct sbp_log_word *host,
                         struct sbp_log_word *bus)
 {
@@ -188,7 +189,7 @@ static void read_library(struct sbp_log_scan *scan, struct sbp_log_run *run, con
         run->library = sbp_arena_strdup(&scan->arena, text);
 }
 
-/* Lines that belong to no table, but say something of a run. */
+/* Reads a line that belongs to no table, but may say something of a run. */
 static void read_other(struct sbp_log_scan *scan, const char *line, int number)
 {
     struct sbp_log_run *run = sbp_log_current(scan);
@@ -213,7 +214,7 @@ static void read_other(struct sbp_log_scan *scan, const char *line, int number)
 
 /* --- the table --- */
 
-/* Whether a rank is listed twice: processes that ran alone print by turns, all of one table. */
+/* Whether a rank is listed twice: processes that each ran alone print by turns into one table. */
 static bool is_of_copies(const struct sbp_log_run *run)
 {
     return run->device_count > run->last_rank + 1;
@@ -256,7 +257,7 @@ static enum sbp_status take_row(struct sbp_log_scan *scan, struct sbp_log_nccl *
     return sbp_log_add_row(scan, run, &nccl->pending.row) ? SBP_OK : SBP_E_MEMORY;
 }
 
-/* Whether the line is a row or part of one. */
+/* Takes the line where it is a row or part of one. */
 static enum sbp_status try_row(struct sbp_log_scan *scan, struct sbp_log_nccl *nccl,
                                const char *line, int number, bool *is_taken)
 {

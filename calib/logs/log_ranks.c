@@ -1,14 +1,16 @@
-/* What the columns of a row say of each other, as printed: every number stands for the interval
- * that rounds to it.
+/* Compares the columns of a row with each other, each number standing for the interval that rounds
+ * to it:
  *
  *     algbw = size / time          (all-gathers and reduce-scatters before June 2020: busbw)
  *     busbw = algbw x factor(ranks)
  *     size = count x element x (ranks where the count is per rank)
+ *
+ * Rows that disagree are broken; where ranks are not listed, the numbers that fit are inferred.
  */
 #include <limits.h>
 #include <math.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define LOOSE      1e-9 /* of sums of rounded numbers */
 #define MOST_RANKS 1000000
@@ -29,7 +31,7 @@ static bool meet(struct interval a, struct interval b)
     return a.low <= b.high + loose && b.low <= a.high + loose;
 }
 
-/* GB/s of so many bytes in the half's time. */
+/* The GB/s of so many bytes in the half's time. */
 static struct interval bandwidth(double size_bytes, const struct sbp_log_half *half)
 {
     const struct interval time = around(half->time_us);
@@ -52,7 +54,7 @@ static bool half_agrees(double size_bytes, const struct sbp_log_half *half,
     const struct interval by_time = bandwidth(size_bytes, half);
     const struct interval algbw = around(half->algbw), busbw = around(half->busbw);
     const double factor = ranks > 0 ? sbp_log_factor_of(collective->factor, ranks) : 0;
-    /* As nccl-tests had it before "Change all_gather/reduce_scatter algbw". */
+    /* Before "Change all_gather/reduce_scatter algbw", nccl-tests printed busbw for both. */
     const struct interval shared = {by_time.low * factor, by_time.high * factor};
     if (collective->factor == SBP_LOG_FACTOR_SHARED && ranks > 0 && meet(algbw, shared) &&
         half->algbw.value == half->busbw.value)
@@ -86,7 +88,7 @@ bool sbp_log_row_agrees(const struct sbp_log_row *row, const struct sbp_log_coll
 
 /* --- ranks --- */
 
-/* Ranks per row where the count is one rank's: size / (count x element). */
+/* The ranks of a row whose count is one rank's: size / (count x element); 0: none. */
 static int shared_ranks(const struct sbp_log_row *row)
 {
     const double own = row->count * row->element_bytes;
@@ -94,11 +96,11 @@ static int shared_ranks(const struct sbp_log_row *row)
     return ranks >= 1 && ranks <= MOST_RANKS && ranks == rint(ranks) ? (int)ranks : 0;
 }
 
-/* The number of most rows that name one; 0 where fewer than four fifths agree. */
+/* The number that most rows name; 0 where fewer than four fifths agree. */
 static int infer_shared(const struct sbp_log_run *run, int *low, int *high)
 {
     int best = 0, votes = 0, voters = 0; /* no voters: 0 */
-    /* The majority of a vote is what is left when different voters cancel out (Boyer, Moore). */
+    /* A majority is left when different voters cancel out (Boyer, Moore). */
     for (int i = 0; i < run->row_count; i++) {
         const int ranks = shared_ranks(&run->row[i]);
         if (ranks == 0)
@@ -129,7 +131,7 @@ static struct interval open_ranks(double size_bytes, const struct sbp_log_half *
                              most < 2 ? 2 / (2 - most) : INFINITY};
 }
 
-/* The half that leaves fewest numbers open. */
+/* The numbers that the most exact half leaves open. */
 static struct interval tightest(const struct sbp_log_run *run)
 {
     struct interval best = {1, INFINITY};

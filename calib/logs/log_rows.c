@@ -1,21 +1,21 @@
-/* Rows of nccl-tests' tables.
+/* Reads the rows of nccl-tests' tables. In one line,
  *
- *     size count type [redop] [root] | time algbw busbw #wrong [more] | time algbw busbw #wrong
- * [more]
+ *     size count type [redop] [root] | time algbw busbw #wrong [more] |
+ *                                    | time algbw busbw #wrong [more]
  *
- * The head says which columns there are: before 2022 they differ from collective to collective, an
- * all-to-all leaves its redop blank; rccl-tests can have the in-place half alone; per-iteration
- * columns stand behind each half, algorithms and times of day behind both. Words count, not places:
- * numbers outgrow their columns. A row whose cells other output has driven apart is put together.
+ * The head says which columns there are: before 2022 they differ from collective to collective, and
+ * an all-to-all leaves its redop blank; rccl-tests can have the in-place half alone; per-iteration
+ * columns stand behind each half, algorithms and times of day behind both. Words are counted, not
+ * places, since numbers outgrow their columns. A row that other output tore apart is put together.
  */
 #include <ctype.h>
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define CELLS 4 /* time, algbw, busbw, #wrong */
 
-/* In rows that replay a trace the out-of-place half is blank: as wide as that. */
+/* In rows that replay a trace the out-of-place half is blank, and at least so wide. */
 #define BLANK_HALF 30
 
 int sbp_log_element_bytes(const char *name, int length)
@@ -49,7 +49,7 @@ static bool is_wrong(struct sbp_log_word word)
            sbp_log_word_is(word, "res") || sbp_log_word_is(word, "wrong");
 }
 
-/* Cells from the first time on. */
+/* Reads the columns from the first time on. */
 static void read_halves(const struct sbp_log_word *word, int count, struct sbp_log_columns *columns)
 {
     int second = 0;
@@ -57,7 +57,6 @@ static void read_halves(const struct sbp_log_word *word, int count, struct sbp_l
         second = is_time(word[i]) ? i : 0;
     columns->halves = second > 0 ? 2 : 1;
     columns->has_wrong = count > 3 && is_wrong(word[3]);
-    columns->counts_wrong = columns->has_wrong && sbp_log_word_is(word[3], "#wrong");
     columns->width = second > 0 ? second : 3 + columns->has_wrong;
 }
 
@@ -88,8 +87,8 @@ bool sbp_log_head(const char *line, struct sbp_log_columns *columns, bool *is_cp
 
 /* --- cells --- */
 
-/* "N/A", a count of wrong values, or in older tables the largest error, behind which rccl-tests
- * puts an asterisk where it is too large. */
+/* Reads "N/A", a count of wrong values, or in older tables the largest error, behind which
+ * rccl-tests puts an asterisk where it is too large. */
 static bool read_wrong(struct sbp_log_word word, struct sbp_log_half *half)
 {
     struct sbp_log_number number = {0, 0};
@@ -147,11 +146,11 @@ static bool is_root(struct sbp_log_word word)
     return sbp_log_word_is(word, "-1") || sbp_log_word_whole(word, &root);
 }
 
-/* Columns of a row whose head was not copied: two full halves. */
+/* Assumes two full halves for a row whose head was not copied. */
 static struct sbp_log_columns guess_columns(const struct sbp_log_word *word, int count)
 {
     struct sbp_log_columns columns = {
-        .is_known = true, .has_wrong = true, .counts_wrong = true, .halves = 2, .width = CELLS};
+        .is_known = true, .has_wrong = true, .halves = 2, .width = CELLS};
     int cells = 3;
     columns.has_redop = count > cells && is_name(word[cells]);
     cells += columns.has_redop;
@@ -159,7 +158,7 @@ static struct sbp_log_columns guess_columns(const struct sbp_log_word *word, int
     return columns;
 }
 
-/* Size, count, type, redop, root; returns how many words they are, 0: it is no row. */
+/* Reads size, count, type, redop, root; returns how many words they are, 0: it is no row. */
 static int read_front(const struct sbp_log_columns *columns, const struct sbp_log_word *word,
                       int count, struct sbp_log_row *row)
 {
@@ -179,7 +178,7 @@ static int read_front(const struct sbp_log_columns *columns, const struct sbp_lo
     return used;
 }
 
-/* The out-of-place half is blank. */
+/* Whether the out-of-place half is blank. */
 static bool begins_in_place(const struct sbp_log_word *word, int count, int used)
 {
     return used > 0 && used < count &&
@@ -211,11 +210,6 @@ enum sbp_log_row_state sbp_log_row_read(const struct sbp_log_columns *columns, c
         return SBP_LOG_NO_ROW;
     *pending = more;
     return state;
-}
-
-void sbp_log_row_broken(struct sbp_log_run *run, int line)
-{
-    run->broken_line = run->broken_rows++ == 0 ? line : run->broken_line;
 }
 
 void sbp_log_row_drop(struct sbp_log_pending *pending, struct sbp_log_run *run)

@@ -1,14 +1,14 @@
-/* How many ranks a run had, and on how many nodes. */
+/* Finds how many ranks a run had, and on how many nodes. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define OWN_LINE "or in a first line \"#@ ranks=N | nodes=N\" of the file"
 #define SAY      "say it with --nodes N or --ranks-per-node N, " OWN_LINE
 #define SAY_BOTH "say it with --nodes N and --ranks-per-node N, " OWN_LINE
 
-/* What the device list tells. */
+/* Facts that the device list tells. */
 struct listed {
     int ranks;         /* one more than the largest number */
     bool is_whole;     /* every number stands there once */
@@ -44,7 +44,7 @@ static int compare_groups(const void *left, const void *right)
     return (a->group > b->group) - (a->group < b->group);
 }
 
-/* device (count): by rank. */
+/* device (count) is sorted by rank. */
 static void count_ranks(const struct sbp_log_device *device, int count, struct listed *listed)
 {
     int next = 0;
@@ -59,8 +59,8 @@ static void count_ranks(const struct sbp_log_device *device, int count, struct l
     listed->ranks = next;
 }
 
-/* Two of a host that have the same number. Before 2025 the bus was printed without its domain,
- * "[0x01]", so that others of the host may share it; "[0009:01:00]" is one device's. */
+/* Compares two devices of a host that have the same number. Before 2025 the bus was printed without
+ * its domain, "[0x01]", so that others of the host may share it; "[0009:01:00]" is one device's. */
 static void compare_buses(const struct sbp_log_device *device, const struct sbp_log_device *before,
                           struct listed *listed)
 {
@@ -72,7 +72,7 @@ static void compare_buses(const struct sbp_log_device *device, const struct sbp_
         listed->shared_host = device->host;
 }
 
-/* device (count): by host, device and bus. */
+/* device (count) is sorted by host, device and bus. */
 static void count_hosts(const struct sbp_log_device *device, int count, struct listed *listed)
 {
     int here = 0;
@@ -149,7 +149,7 @@ static bool has_whole_list(const struct shape_case *is)
     return is->run->device_count > 0 && is->listed.is_whole && is->run->list_gap_line == 0;
 }
 
-/* Bytes went through the devices, none over a bus. */
+/* Whether bytes went through the devices, but none over a bus: one rank alone. */
 static bool is_silent(const struct sbp_log_run *run)
 {
     bool is_moving = false;
@@ -170,7 +170,7 @@ static enum sbp_status refuse_one_rank(const struct shape_case *is)
                   "and start it under mpirun or srun, or with -g N");
 }
 
-/* A list that is no run's, or of one node where several are claimed. */
+/* Refuses a list that is no run's, or of one node where several are claimed. */
 static enum sbp_status check_list(const struct shape_case *is)
 {
     const struct listed *listed = &is->listed;
@@ -214,14 +214,14 @@ static enum sbp_status refuse_ranks(const struct shape_case *is, int low, int hi
         "there is no whole list of ranks, and the columns do not give their number: " SAY_BOTH);
 }
 
-/* The only number from low to high that fills whole nodes; 0. */
+/* The only number from low to high that fills whole nodes; 0: none, or several. */
 static int only_multiple(int low, int high, int each)
 {
     const int first = each > 1 ? (low + each - 1) / each * each : 0;
     return first > 0 && first <= high && first > high - each ? first : 0;
 }
 
-/* What the columns leave open must hold the number found. */
+/* Checks the number found against the columns and against what is said. */
 static enum sbp_status check_ranks(const struct shape_case *is, int low, int high)
 {
     const struct sbp_log_table *table = is->table;
@@ -245,8 +245,8 @@ static enum sbp_status check_ranks(const struct shape_case *is, int low, int hig
     return table->ranks == 1 ? refuse_one_rank(is) : SBP_OK;
 }
 
-/* The first of: the benchmark's own, a whole list, the columns, the last number of a list that the
- * columns allow, what is said. */
+/* Takes the first of: the number that the benchmark implies, a whole list, the columns, the last
+ * number of a list that the columns allow, what is said. */
 static enum sbp_status find_ranks(const struct shape_case *is,
                                   const struct sbp_log_collective *collective)
 {
@@ -274,8 +274,8 @@ static enum sbp_status find_ranks(const struct shape_case *is,
 
 /* --- nodes --- */
 
-/* Nodes as claimed, or by the ranks a node; 0. Two ranks (of osu_latency) of many nodes lie on two;
- * where two of many ranks a node lie is open. */
+/* The nodes as claimed, or by the ranks a node; 0: open. Two ranks (of osu_latency) of a run over
+ * many nodes lie on two; where the two lie with several ranks a node is open. */
 static int claimed_nodes(const struct shape_case *is)
 {
     const int ranks = is->table->ranks, fixed = is->run->fixed_ranks;
@@ -288,10 +288,11 @@ static int claimed_nodes(const struct shape_case *is)
     return ranks / is->each.value;
 }
 
-/* A number that stands twice on a host: nodes of one name, a device that ranks share, or one node
- * whose processes are each shown a part of its devices (--gpus-per-task) and count from 0. Of those
- * that see one alone, buses that differ or several names tell that it is the last; else somebody
- * has to say how many nodes there were. */
+/* Judges a host that lists a device's number twice. It may be several nodes of one name, ranks that
+ * share a device, or one node whose processes are each shown a part of its devices
+ * (--gpus-per-task) and count from 0. Where each sees one device, differing buses or several host
+ * names prove the last case; else somebody has to say how many nodes there were.
+ */
 static enum sbp_status check_devices(const struct shape_case *is)
 {
     const struct listed *listed = &is->listed;

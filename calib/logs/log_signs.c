@@ -1,10 +1,10 @@
-/* Lines that are no part of a table, but tell something: which network a run used, that it failed.
+/* Reads signs in lines that are no part of a table: which network a run used, and that it failed.
  */
 #include <ctype.h>
 #include <string.h>
 #include <strings.h>
 
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 /* --- failures --- */
 
@@ -51,7 +51,7 @@ static const struct {
     {"was unable to launch the specified application", "the benchmark is not there"},
 };
 
-/* Debug output repeats what it read, and tells of what is tried in vain. */
+/* Debug output repeats what it read, and reports attempts that fail without harm. */
 static bool is_debug(const char *line)
 {
     static const char *const levels[] = {"NCCL INFO", "NCCL TRACE", "UCX  DIAG",
@@ -79,8 +79,9 @@ bool sbp_log_failure_sign(const char *line, const char **advice)
 /* How far a sign is trusted. */
 enum { BY_REMARK = 1, BY_CHOICE, BY_CONNECTION };
 
-/* Signs in the order of how much they say. name NULL: what follows the sign, up to a blank, a slash
- * or a comma. "NET/Socket : Using" is none: NCCL prints it of its bootstrap beside any network. */
+/* Signs in the order of how much they say. name NULL: the name is the text behind the sign, up to a
+ * blank, a slash or a comma. "NET/Socket : Using" is none, since NCCL prints it of its bootstrap
+ * beside any network. */
 static const struct {
     const char *sign, *name;
     int trust;
@@ -100,7 +101,7 @@ static const struct {
     {"aws-ofi-nccl", "OFI", BY_REMARK, true},
 };
 
-/* "AWS Libfabric/0/GDRDMA" is OFI, "IBext_v8" is IB: names that stand for one network. */
+/* Names that stand for one network: "AWS Libfabric/0/GDRDMA" is OFI, "IBext_v8" is IB. */
 static const char *known_name(const char *at)
 {
     static const struct {

@@ -1,9 +1,10 @@
-/* Tables beside each other: copies, and runs that used another network, or not all of theirs. */
+/* Compares tables with each other: refuses copies, and runs that used another network or a part of
+ * theirs. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/math/stats.h"
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #define LARGE_BYTES  1048576.0 /* from which bandwidth decides */
 #define MIDDLE_BYTES 131072.0  /* of tables that end about there, as OSU's of collectives */
@@ -12,14 +13,14 @@
 #define SLOWER       1.25
 #define MOST_COMMON  256
 
-/* The same collective of the same shape in two tables. */
+/* Whether two tables hold the same collective of the same shape. */
 static bool are_alike(const struct sbp_log_table *a, const struct sbp_log_table *b)
 {
     return a->kept > 0 && b->kept > 0 && a->kind == b->kind && a->nodes == b->nodes &&
            a->ranks_per_node == b->ranks_per_node;
 }
 
-/* The time of a size, 0 without. Searched for from *next on, around: sizes mostly rise in both. */
+/* The time of a size, 0 without. The search begins at *next, since sizes mostly rise in both. */
 static double time_of(const struct sbp_log_table *table, double bytes, int *next)
 {
     for (int i = 0; i < table->kept; i++) {
@@ -42,7 +43,7 @@ static bool are_copies(const struct sbp_log_table *a, const struct sbp_log_table
     return true;
 }
 
-/* Of large sizes that both have: bytes and the time in a over that in b. */
+/* A large size that both have: bytes, and the time in a over that in b. */
 struct common {
     double bytes, ratio;
 };
@@ -53,7 +54,8 @@ static int compare_common(const void *left, const void *right)
     return (a->bytes > b->bytes) - (a->bytes < b->bytes);
 }
 
-/* common (MOST_COMMON): the sizes from `least_bytes` on that both have; returns how many. */
+/* Fills common (MOST_COMMON) with the sizes from `least_bytes` on that both have; returns how many.
+ */
 static int find_common(const struct sbp_log_table *a, const struct sbp_log_table *b,
                        double least_bytes, struct common *common)
 {
@@ -67,8 +69,8 @@ static int find_common(const struct sbp_log_table *a, const struct sbp_log_table
     return count;
 }
 
-/* How much longer a takes than b: *least over the upper half of the large sizes that both have,
- * *middle its median there. False: they have too few. */
+/* Compares a with b over the upper half of the large sizes that both have: *least and *middle are
+ * the least and the median of time / time. False: they have too few. */
 static bool compare_times(const struct sbp_log_table *a, const struct sbp_log_table *b,
                           double *least, double *middle)
 {
@@ -108,7 +110,7 @@ static enum sbp_status check_copies(struct sbp_logs *logs, int index)
 
 /* --- networks --- */
 
-/* A table of a run over several nodes and a fabric; -1. */
+/* Finds a table of a run over several nodes and a fabric; -1: none. */
 static int find_fabric(const struct sbp_logs *logs)
 {
     for (int t = 0; t < logs->table_count; t++) {
@@ -133,7 +135,7 @@ static enum sbp_status check_network(struct sbp_logs *logs, int index, int fabri
 
 /* --- slow runs --- */
 
-/* The table beside which this one is slowest. */
+/* Compares a table with the one beside which it is slowest. */
 static enum sbp_status check_speed(struct sbp_logs *logs, int index)
 {
     const struct sbp_log_table *table = &logs->table[index];
@@ -161,7 +163,7 @@ static enum sbp_status check_speed(struct sbp_logs *logs, int index)
                       : "a slow node or link, or other settings?");
 }
 
-/* Every table is compared with all that stand, so that the order of files decides nothing; what is
+/* Compares every table with all that stand, so that the order of files decides nothing. A table
  * refused for its speed is refused beside a faster one, which stays. */
 static enum sbp_status check_speeds(struct sbp_logs *logs)
 {

@@ -1,4 +1,4 @@
-#include "calib/logs/log_parts.h"
+#include "calib/logs/log_parts_priv.h"
 
 #include <ctype.h>
 #include <limits.h>
@@ -90,8 +90,8 @@ static bool is_printed(const char *at)
     return *at == '#' || isdigit((unsigned char)*at);
 }
 
-/* Behind "[...]<stdout>:" (Open MPI's --tag-output), "[...] " and "[...]:" before what a benchmark
- * prints, else the line itself. */
+/* The line behind "[...]<stdout>:" (Open MPI's --tag-output), or behind "[...] " and "[...]:"
+ * before text of a benchmark; else the line itself. */
 static const char *behind_brackets(const char *line)
 {
     const char *close = memchr(line, ']', strnlen(line, LONGEST_TAG));
@@ -103,8 +103,8 @@ static const char *behind_brackets(const char *line)
     return is_printed(rest) ? rest : line;
 }
 
-/* Behind "3: " (Slurm's --label), "node01: " (pdsh) before what a benchmark prints, or a time as
- * containers' logs have it ("2024-05-01T12:00:00.1Z "); else the line itself. */
+/* The line behind "3: " (Slurm's --label) or "node01: " (pdsh) before text of a benchmark, or
+ * behind a time as in logs of containers ("2024-05-01T12:00:00.1Z "); else the line itself. */
 static const char *behind_word(const char *line)
 {
     const size_t length = strcspn(line, " \t");

@@ -1,30 +1,18 @@
-/* Timing one rank's compute on the processor that it has: matrix products over a grid of shapes, a
+/* Times one rank's compute on the processor that it has: matrix products over a grid of shapes, a
  * large copy, the smallest product.
  *
  * All ranks work at the same time, as in a step, and the slowest counts. Times are those of the
- * processor's own clock: thread CPU time, because wall time says nothing about a kernel while ranks
- * share cores; on a GPU events before and behind the work.
+ * processor's own clock: on a CPU the thread's CPU time, because wall time says nothing about a
+ * kernel while ranks share cores; on a GPU events before and behind the work.
  */
 #ifndef SBP_CALIB_MEASURE_COMPUTE_H
 #define SBP_CALIB_MEASURE_COMPUTE_H
 
-#include "calib/samples/cell.h"
-#include "calib/samples/products.h"
-#include "calib/samples/samples.h"
-
-#define SBP_MAX_GEMMS 64
-struct sbp_compute_times {
-    int gemm_count;
-    struct sbp_gemm_point gemm[SBP_MAX_GEMMS];
-    /* The copy, then (gemm_count); a count of 0: not timed. */
-    struct sbp_samples samples[SBP_MAX_GEMMS + 1];
-    int64_t copy_bytes; /* read once and written once */
-    double launch_s;    /* of the smallest product; 0: not timed */
-};
+#include "calib/samples/sweep.h"
 
 struct sbp_compute; /* one rank's matrices and clocks */
 
-/* What a rank computes on. */
+/* The processor of one rank. */
 struct sbp_processor {
     char name[128];       /* of a device that ranks do not share, "NVIDIA H200"; "": the host's */
     int64_t memory_bytes; /* of that device; 0: the rank's share of the host's */
@@ -32,14 +20,14 @@ struct sbp_processor {
 };
 
 struct sbp_compute_ops {
-    enum sbp_products products; /* what is timed */
-    /* For so many ranks on this host. E_BACKEND. */
+    enum sbp_products products; /* which list of products is timed */
+    /* The processor, where `ranks` ranks share this host. E_BACKEND. */
     enum sbp_status (*find)(int ranks, struct sbp_processor *processor, struct sbp_diag *diag);
     /* E_MEMORY, E_BACKEND; nothing is left allocated then. */
     enum sbp_status (*open)(struct sbp_compute **compute, int64_t copy_bytes,
                             struct sbp_diag *diag);
     void (*close)(struct sbp_compute *compute); /* NULL is legal */
-    /* Does the work of a cell (product, copy or launch) once; the time it took. E_BACKEND. */
+    /* Does the work of a cell (product, copy or launch) once and times it. E_BACKEND. */
     enum sbp_status (*repeat)(struct sbp_compute *compute, const struct sbp_cell *cell,
                               double *time_s, struct sbp_diag *diag);
 };

@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 
 #define LEAST_COPY_BYTES ((int64_t)1 << 20)
-/* The smallest product is about as short as a look at the clock. */
+/* The smallest product takes about as long as reading the clock, so it is timed in batches. */
 #define LAUNCHES 64
 #define DRAWN    ((int64_t)100003) /* no multiple of a row */
 
@@ -18,11 +18,11 @@ struct sbp_compute {
     float *y, *a, *b; /* the largest of each over the shapes; a and b serve the copy as well */
 };
 
-/* All ranks' buffers together take a quarter of memory at most. */
+/* Keeps the buffers of all ranks together below a quarter of the memory. */
 static enum sbp_status cpu_find(int ranks, struct sbp_processor *processor, struct sbp_diag *diag)
 {
     const int64_t pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-    int64_t bytes = sbp_product_list(SBP_PRODUCTS_CPU)->copy_bytes;
+    int64_t bytes = sbp_sweep_products(SBP_PRODUCTS_CPU)->copy_bytes;
     (void)diag;
     while (pages > 0 && bytes > LEAST_COPY_BYTES &&
            bytes > pages / (8 * (int64_t)ranks) * page_bytes)
@@ -33,14 +33,9 @@ static enum sbp_status cpu_find(int ranks, struct sbp_processor *processor, stru
 
 /* --- matrices --- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Floats in [0.5, 1). Read in pairs as doubles they are ordinary numbers too (2^-15 to 2^-7), so
- * that one buffer serves both types and no unit meets denormal numbers. A piece over and over:
- * drawing all of them takes longer than the products. */
+/* Fills with floats in [0.5, 1). Read in pairs as doubles they are ordinary numbers, too (2^-15 to
+ * 2^-7), so that one buffer serves both types and no unit meets denormal numbers. One drawn piece
+ * is repeated, since drawing all numbers takes longer than the products. */
 static void fill(float *at, int64_t bytes, uint64_t seed)
 {
     struct sbp_random random;
@@ -67,14 +62,8 @@ static void cpu_close(struct sbp_compute *compute)
 
 static bool fill_all(struct sbp_compute *compute, int64_t copy_bytes)
 {
-    const struct sbp_product_list *list = sbp_product_list(SBP_PRODUCTS_CPU);
     int64_t y_bytes = 1, a_bytes = copy_bytes, b_bytes = copy_bytes;
-    for (int i = 0; i < list->count; i++) {
-        const struct sbp_gemm_point *gemm = &list->shape[i];
-        y_bytes = larger(y_bytes, gemm->m * gemm->n * sbp_type_bytes(gemm->type));
-        a_bytes = larger(a_bytes, gemm->m * gemm->k * sbp_type_bytes(gemm->type));
-        b_bytes = larger(b_bytes, gemm->k * gemm->n * sbp_type_bytes(gemm->type));
-    }
+    sbp_sweep_product_bytes(sbp_sweep_products(SBP_PRODUCTS_CPU), &y_bytes, &a_bytes, &b_bytes);
     compute->copy_bytes = copy_bytes;
     compute->y = malloc((size_t)y_bytes);
     compute->a = malloc((size_t)a_bytes);
@@ -110,10 +99,10 @@ static void multiply(const struct sbp_compute *compute, const struct sbp_cell *c
 static enum sbp_status cpu_repeat(struct sbp_compute *compute, const struct sbp_cell *cell,
                                   double *time_s, struct sbp_diag *diag)
 {
-    const int launches = cell->work == SBP_WORK_LAUNCH ? LAUNCHES : 1;
+    const int launches = cell->work == SBP_CELL_LAUNCH ? LAUNCHES : 1;
     (void)diag;
     const double start_s = sbp_thread_cpu_s();
-    if (cell->work == SBP_WORK_COPY)
+    if (cell->work == SBP_CELL_COPY)
         memcpy(compute->b, compute->a, (size_t)compute->copy_bytes);
     else
         for (int i = 0; i < launches; i++)

@@ -1,4 +1,4 @@
-/* Compute of a GPU: products by cuBLAS, timed by events on a stream. */
+/* Times the compute of a GPU: products by cuBLAS, timed by events on a stream. */
 #include "calib/measure/compute.h"
 
 #include <cublas_v2.h>
@@ -14,7 +14,8 @@
 #define COPY_SHARE       32                /* of the memory, at most one such part */
 #define DRAWN            ((int64_t)100003) /* elements; no multiple of a row */
 #define NONE             (-1)
-/* A product is repeated back to back, as a step's kernels follow each other, up to so much work. */
+/* Products are repeated back to back, as the kernels of a step follow each other, up to this work.
+ */
 #define BATCH_FLOP 1e12
 #define MOST_BATCH 64
 
@@ -28,7 +29,7 @@ struct sbp_compute {
     cublasHandle_t blas;
 };
 
-/* Half-precision products add up in fp32. A number of [0.5, 1) is `half` and any mantissa. */
+/* Half-precision products add up in fp32. `half` is 0.5; with any mantissa it lies in [0.5, 1). */
 static const struct {
     cudaDataType_t data;
     cublasComputeType_t sum;
@@ -41,7 +42,7 @@ static const struct {
     [SBP_FP16] = {CUDA_R_16F, CUBLAS_COMPUTE_32F, 0x3800, 10},
 };
 
-/* The one place where a code of cuBLAS becomes a status. */
+/* Turns a code of cuBLAS into a status. */
 static enum sbp_status check_cublas(struct sbp_diag *diag, const char *call, cublasStatus_t code)
 {
     if (code == CUBLAS_STATUS_SUCCESS)
@@ -65,7 +66,7 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
     SBP_CUDA_TRY(diag, cudaMemGetInfo, &unused, &total);
     (void)snprintf(processor->name, sizeof processor->name, "%.127s", device.name);
     processor->memory_bytes = (int64_t)total;
-    processor->copy_bytes = sbp_product_list(SBP_PRODUCTS_GPU)->copy_bytes;
+    processor->copy_bytes = sbp_sweep_products(SBP_PRODUCTS_GPU)->copy_bytes;
     while (processor->copy_bytes > LEAST_COPY_BYTES &&
            processor->copy_bytes > processor->memory_bytes / COPY_SHARE)
         processor->copy_bytes /= 2;
@@ -74,12 +75,7 @@ static enum sbp_status cuda_find(int ranks, struct sbp_processor *processor, str
 
 /* --- matrices --- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* What fails here failed before, in a call that was checked. */
+/* Ignores codes, since a failure here follows one of a call that was checked. */
 static void cuda_close(struct sbp_compute *compute)
 {
     if (compute == NULL)
@@ -100,16 +96,10 @@ static void cuda_close(struct sbp_compute *compute)
 
 static enum sbp_status allocate(struct sbp_compute *compute, struct sbp_diag *diag)
 {
-    const struct sbp_product_list *list = sbp_product_list(SBP_PRODUCTS_GPU);
     int64_t y_bytes = 1;
     compute->a_bytes = compute->b_bytes = compute->copy_bytes;
-    for (int i = 0; i < list->count; i++) {
-        const struct sbp_gemm_point *gemm = &list->shape[i];
-        const int64_t bytes = sbp_type_bytes(gemm->type);
-        y_bytes = larger(y_bytes, gemm->m * gemm->n * bytes);
-        compute->a_bytes = larger(compute->a_bytes, gemm->m * gemm->k * bytes);
-        compute->b_bytes = larger(compute->b_bytes, gemm->k * gemm->n * bytes);
-    }
+    sbp_sweep_product_bytes(sbp_sweep_products(SBP_PRODUCTS_GPU), &y_bytes, &compute->a_bytes,
+                            &compute->b_bytes);
     compute->y = sbp_memory_cuda.allocate(y_bytes);
     compute->a = sbp_memory_cuda.allocate(compute->a_bytes);
     compute->b = sbp_memory_cuda.allocate(compute->b_bytes);
@@ -148,8 +138,8 @@ static enum sbp_status cuda_open(struct sbp_compute **compute, int64_t copy_byte
     return status;
 }
 
-/* Numbers, because units that multiply zeros take less power and clock higher: a piece, then what
- * is there over and over. */
+/* Fills a matrix with a piece of numbers, then with copies of what is there. Zeros would not do:
+ * units that multiply them take less power and clock higher. */
 static enum sbp_status spread(struct sbp_compute *compute, unsigned char *at, int64_t bytes,
                               const void *piece, int64_t piece_bytes, struct sbp_diag *diag)
 {
@@ -179,7 +169,7 @@ static void draw(unsigned char *piece, enum sbp_type type, uint64_t seed)
     }
 }
 
-/* So that both factors are numbers of the type. */
+/* Makes both factors numbers of the type. */
 static enum sbp_status fill(struct sbp_compute *compute, enum sbp_type type, struct sbp_diag *diag)
 {
     const int64_t bytes = DRAWN * sbp_type_bytes(type);
@@ -219,7 +209,7 @@ static enum sbp_status multiply(struct sbp_compute *compute, const struct sbp_ce
 static int batch_of(const struct sbp_cell *cell)
 {
     const double flop = 2.0 * (double)cell->m * (double)cell->n * (double)cell->k;
-    if (cell->work == SBP_WORK_COPY || flop >= BATCH_FLOP)
+    if (cell->work == SBP_CELL_COPY || flop >= BATCH_FLOP)
         return 1;
     return flop * MOST_BATCH <= BATCH_FLOP ? MOST_BATCH : (int)(BATCH_FLOP / flop);
 }
@@ -227,7 +217,7 @@ static int batch_of(const struct sbp_cell *cell)
 static enum sbp_status enqueue(struct sbp_compute *compute, const struct sbp_cell *cell, int batch,
                                struct sbp_diag *diag)
 {
-    if (cell->work == SBP_WORK_COPY) {
+    if (cell->work == SBP_CELL_COPY) {
         compute->filled = NONE;
         SBP_CUDA_TRY(diag, cudaMemcpyAsync, compute->b, compute->a, (size_t)compute->copy_bytes,
                      cudaMemcpyDeviceToDevice, compute->stream);
@@ -243,7 +233,7 @@ static enum sbp_status cuda_repeat(struct sbp_compute *compute, const struct sbp
 {
     const int batch = batch_of(cell);
     float elapsed_ms;
-    if (cell->work != SBP_WORK_COPY)
+    if (cell->work != SBP_CELL_COPY)
         SBP_TRY(fill(compute, cell->type, diag));
     SBP_CUDA_TRY(diag, cudaEventRecord, compute->before, compute->stream);
     SBP_TRY(enqueue(compute, cell, batch, diag));

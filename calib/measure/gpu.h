@@ -1,21 +1,21 @@
-/* Calibrating GPUs: ranks over NCCL and compute on CUDA, in a module of its own.
+/* Calibrates GPUs: ranks over NCCL and compute on CUDA, in a module of its own.
  *
- * The module is loaded when it is asked for: to start a program with NCCL and cuBLAS costs 90 ms
- * and 220 MiB a process, on machines without a GPU, too. What it is made of is in
- * executor/gpu/gpu.h.
+ * The program loads the module only when it is asked for, since starting with NCCL and cuBLAS costs
+ * 90 ms and 220 MiB a process, on machines without a GPU, too. executor/gpu/gpu.h holds its parts.
  */
 #ifndef SBP_CALIB_MEASURE_GPU_H
 #define SBP_CALIB_MEASURE_GPU_H
 
 #include "calib/measure/compute.h"
+#include "executor/comm/comm.h"
 
 struct sbp_gpu {
-    const char *version; /* of what it was built with: the program's own */
+    const char *version; /* it was built with; must be the program's own */
     enum sbp_status (*run)(sbp_rank_main main, void *argument, struct sbp_diag *diag); /* nccl */
     const struct sbp_compute_ops *compute;
 };
 
-/* The module's one symbol. */
+/* The only symbol of the module. */
 extern const struct sbp_gpu sbp_gpu;
 extern const struct sbp_compute_ops sbp_compute_cuda;
 

@@ -11,7 +11,7 @@
 
 #define MODULE "sbplan-nccl.so"
 
-/* The first place where a file of its name is. */
+/* Finds the module in the first place that holds a file of its name. */
 static bool find_module(char *path, size_t size)
 {
     static const char *const places[] = {"", SBP_MODULE_FOLDER};

@@ -1,4 +1,4 @@
-/* What the module gives to the program that loads it. */
+/* The table that the module gives to the program that loads it. */
 #include "calib/measure/gpu.h"
 
 #include "executor/gpu/gpu.h"

@@ -1,4 +1,4 @@
-/* A build without CUDA, NCCL or MPI. */
+/* Stands for the module in a build without CUDA, NCCL or MPI. */
 #include "calib/measure/gpu.h"
 
 enum sbp_status sbp_gpu_load(const struct sbp_gpu **gpu, struct sbp_diag *diag)

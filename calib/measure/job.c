@@ -16,13 +16,13 @@
 
 /* --- the estimate --- */
 
-static double port_bytes_per_s(const struct sbp_job *job)
+static double port_bytes_per_s(const struct sbp_measure_job *job)
 {
     const double nominal = job->settings->nominal_bytes_per_s;
     return nominal > 0 ? nominal : SBP_JOB_BYTES_PER_S;
 }
 
-static double collective_s(const struct sbp_job *job, const struct sbp_cell *cell)
+static double collective_s(const struct sbp_measure_job *job, const struct sbp_cell *cell)
 {
     const double members = (double)cell->nodes * cell->ranks_per_node;
     const double sharing = cell->nodes > 1 ? cell->groups : 1;
@@ -31,17 +31,17 @@ static double collective_s(const struct sbp_job *job, const struct sbp_cell *cel
                port_bytes_per_s(job);
 }
 
-static double cell_s(const struct sbp_job *job, const struct sbp_cell *cell)
+static double cell_s(const struct sbp_measure_job *job, const struct sbp_cell *cell)
 {
-    const struct sbp_product_list *products = sbp_product_list(job->layout.products);
+    const struct sbp_product_list *products = sbp_sweep_products(job->layout.products);
     const struct sbp_cell message = {
         .kind = SBP_SEND_RECV, .nodes = 2, .ranks_per_node = 1, .groups = 1, .bytes = cell->bytes};
     switch (cell->work) {
-    case SBP_WORK_COLLECTIVE:
+    case SBP_CELL_COLLECTIVE:
         return AROUND_S + REPEATS * collective_s(job, cell);
-    case SBP_WORK_PAIRS:
+    case SBP_CELL_PAIRS:
         return AROUND_S + PAIR_TIMES * 2 * collective_s(job, &message);
-    case SBP_WORK_COPY:
+    case SBP_CELL_COPY:
         return AROUND_S + REPEATS * 2 * (double)cell->bytes / products->copy_bytes_per_s;
     default:
         return AROUND_S +
@@ -68,13 +68,13 @@ static void add_row(struct sbp_table *table, const char *work, const char *group
     sbp_table_cell(table, "%s", sbp_format_seconds(row->time_s, time));
 }
 
-static struct row sum_work(const struct sbp_job *job, const struct sbp_sweep *sweep,
+static struct row sum_work(const struct sbp_measure_job *job, const struct sbp_sample_sweep *sweep,
                            const struct sbp_cell *like)
 {
     struct row row = {0};
     for (int i = 0; i < sweep->count; i++) {
         const struct sbp_cell *cell = &sweep->cell[i];
-        const bool is_same = like->work == SBP_WORK_COLLECTIVE
+        const bool is_same = like->work == SBP_CELL_COLLECTIVE
                                  ? cell->work == like->work && cell->nodes == like->nodes &&
                                        cell->ranks_per_node == like->ranks_per_node &&
                                        cell->groups == like->groups
@@ -85,10 +85,10 @@ static struct row sum_work(const struct sbp_job *job, const struct sbp_sweep *sw
     return row;
 }
 
-static void add_shapes(struct sbp_table *table, const struct sbp_job *job,
-                       const struct sbp_sweep *sweep)
+static void add_shapes(struct sbp_table *table, const struct sbp_measure_job *job,
+                       const struct sbp_sample_sweep *sweep)
 {
-    struct sbp_cell like = {.work = SBP_WORK_COLLECTIVE};
+    struct sbp_cell like = {.work = SBP_CELL_COLLECTIVE};
     for (like.nodes = 1; like.nodes <= job->layout.nodes; like.nodes++)
         for (like.ranks_per_node = 1; like.ranks_per_node <= job->layout.ranks_per_node;
              like.ranks_per_node++) {
@@ -107,18 +107,18 @@ static void add_shapes(struct sbp_table *table, const struct sbp_job *job,
         }
 }
 
-static enum sbp_status print_rows(const struct sbp_job *job, const struct sbp_sweep *sweep,
-                                  FILE *out)
+static enum sbp_status print_rows(const struct sbp_measure_job *job,
+                                  const struct sbp_sample_sweep *sweep, FILE *out)
 {
     static const char *const titles[] = {"work (nodes x ranks a node)", "groups a node", "cells",
                                          "about"};
     static const struct {
-        enum sbp_work work;
+        enum sbp_cell_work work;
         const char *name;
-    } others[] = {{SBP_WORK_PAIRS, "pairs of ranks"},
-                  {SBP_WORK_GEMM, "matrix products"},
-                  {SBP_WORK_COPY, "copy"},
-                  {SBP_WORK_LAUNCH, "smallest product"}};
+    } others[] = {{SBP_CELL_PAIRS, "pairs of ranks"},
+                  {SBP_CELL_GEMM, "matrix products"},
+                  {SBP_CELL_COPY, "copy"},
+                  {SBP_CELL_LAUNCH, "smallest product"}};
     struct sbp_table table;
     sbp_table_init(&table, 4, titles);
     add_shapes(&table, job, sweep);
@@ -132,7 +132,8 @@ static enum sbp_status print_rows(const struct sbp_job *job, const struct sbp_sw
     return status;
 }
 
-static bool print_sums(const struct sbp_job *job, const struct sbp_sweep *sweep, FILE *out)
+static bool print_sums(const struct sbp_measure_job *job, const struct sbp_sample_sweep *sweep,
+                       FILE *out)
 {
     char each[32], budget[32], rate[32];
     const int runs = (int)job->settings->runs;
@@ -157,9 +158,10 @@ static bool print_sums(const struct sbp_job *job, const struct sbp_sweep *sweep,
                    sweep->required) >= 0;
 }
 
-enum sbp_status sbp_job_print_plan(const struct sbp_job *job, FILE *out, struct sbp_diag *diag)
+enum sbp_status sbp_job_print_plan(const struct sbp_measure_job *job, FILE *out,
+                                   struct sbp_diag *diag)
 {
-    struct sbp_sweep sweep;
+    struct sbp_sample_sweep sweep;
     char most[32];
     SBP_TRY(sbp_sweep_init(&sweep, &job->layout, diag));
     const bool begun =
@@ -176,7 +178,7 @@ enum sbp_status sbp_job_print_plan(const struct sbp_job *job, FILE *out, struct 
 
 /* --- the script --- */
 
-/* A shell takes it as it is. */
+/* Whether a shell takes the name literally. */
 static bool is_plain(const char *name)
 {
     for (; *name != '\0'; name++)
@@ -186,7 +188,8 @@ static bool is_plain(const char *name)
     return true;
 }
 
-static enum sbp_status check_names(const struct sbp_settings *settings, struct sbp_diag *diag)
+static enum sbp_status check_names(const struct sbp_measure_settings *settings,
+                                   struct sbp_diag *diag)
 {
     const struct {
         const char *option, *name;
@@ -212,14 +215,14 @@ static void add_collectives(struct sbp_text *text, unsigned kinds)
         }
 }
 
-/* What was said beside sizes, time and order, and what comes of it is not the default. */
-static void add_options(struct sbp_text *text, const struct sbp_settings *settings)
+/* Adds the options that matter beside sizes, time and order, where they are not the default. */
+static void add_options(struct sbp_text *text, const struct sbp_measure_settings *settings)
 {
     add_collectives(text, settings->kinds);
     if (settings->finish.method == SBP_METHOD_PAPER)
         sbp_text_add(text, " --method paper");
     if (settings->finish.statistic != SBP_OF_MEDIANS)
-        sbp_text_add(text, " --statistic %s", sbp_statistic_names[settings->finish.statistic]);
+        sbp_text_add(text, " --statistic %s", sbp_points_statistics[settings->finish.statistic]);
     if (settings->finish.weights != SBP_FIT_RELATIVE)
         sbp_text_add(text, " --weights %s", sbp_fit_weights_names[settings->finish.weights]);
     if (settings->nominal_bytes_per_s > 0)
@@ -234,9 +237,9 @@ static void add_options(struct sbp_text *text, const struct sbp_settings *settin
         sbp_text_add(text, " --quiet");
 }
 
-static void add_script(struct sbp_text *text, const struct sbp_job *job)
+static void add_script(struct sbp_text *text, const struct sbp_measure_job *job)
 {
-    const struct sbp_settings *settings = job->settings;
+    const struct sbp_measure_settings *settings = job->settings;
     const int minutes = (int)((settings->budget_s * (1 + SPARE_SHARE) + SPARE_S) / MINUTE_S) + 1;
     sbp_text_add(text,
                  "#!/bin/sh\n"
@@ -268,7 +271,8 @@ static void add_script(struct sbp_text *text, const struct sbp_job *job)
     sbp_text_add(text, "\n");
 }
 
-enum sbp_status sbp_job_print_sbatch(const struct sbp_job *job, FILE *out, struct sbp_diag *diag)
+enum sbp_status sbp_job_print_sbatch(const struct sbp_measure_job *job, FILE *out,
+                                     struct sbp_diag *diag)
 {
     struct sbp_text text = {0};
     SBP_TRY(check_names(job->settings, diag));

@@ -15,7 +15,7 @@ static int *group_of(const struct sbp_performer *performer, int nodes, int ranks
     return &performer->group[nodes * stride + ranks_per_node];
 }
 
-/* Half the time of a message there and back; the answering rank times nothing. */
+/* Times half a message there and back; the answering rank times nothing. */
 static enum sbp_status bounce(const struct sbp_performer *performer, int first, int last,
                               int64_t bytes, double *time_s)
 {
@@ -62,7 +62,7 @@ static enum sbp_status call(const struct sbp_performer *performer, int group)
 static enum sbp_status perform_collective(const struct sbp_performer *performer, double *time_s)
 {
     const struct sbp_cell *cell = performer->cell;
-    const struct sbp_placement *placement = performer->placement;
+    const struct sbp_rank_placement *placement = performer->placement;
     const int node = placement->node[performer->rank], local = placement->local[performer->rank];
     const int group = *group_of(performer, cell->nodes, cell->ranks_per_node);
     if (group == NO_GROUP || local / cell->ranks_per_node >= cell->groups)
@@ -84,7 +84,7 @@ static enum sbp_status perform_collective(const struct sbp_performer *performer,
 static enum sbp_status perform_pairs(const struct sbp_performer *performer, double *time_s)
 {
     const struct sbp_cell *cell = performer->cell;
-    const struct sbp_placement *placement = performer->placement;
+    const struct sbp_rank_placement *placement = performer->placement;
     int node, local;
     if (!sbp_sweep_partner(&performer->sweep->options, cell->round,
                            placement->node[performer->rank], placement->local[performer->rank],
@@ -109,9 +109,9 @@ enum sbp_status sbp_perform(void *context, double *time_s, struct sbp_diag *diag
     const struct sbp_performer *performer = context;
     *time_s = 0;
     switch (performer->cell->work) {
-    case SBP_WORK_COLLECTIVE:
+    case SBP_CELL_COLLECTIVE:
         return check(performer, perform_collective(performer, time_s), diag);
-    case SBP_WORK_PAIRS:
+    case SBP_CELL_PAIRS:
         return check(performer, perform_pairs(performer, time_s), diag);
     default:
         return performer->compute->repeat(performer->work, performer->cell, time_s, diag);
@@ -120,11 +120,11 @@ enum sbp_status sbp_perform(void *context, double *time_s, struct sbp_diag *diag
 
 /* --- setting up --- */
 
-/* This rank's group of one shape; ranks (nodes x ranks_per_node) is scratch. */
+/* Makes this rank's group of one shape; ranks (nodes x ranks_per_node) is scratch. */
 static enum sbp_status make_group(struct sbp_performer *performer, int nodes, int ranks_per_node,
                                   int key, int *ranks)
 {
-    const struct sbp_placement *placement = performer->placement;
+    const struct sbp_rank_placement *placement = performer->placement;
     const struct sbp_sweep_options *options = &performer->sweep->options;
     const int node = placement->node[performer->rank], local = placement->local[performer->rank];
     int *group = group_of(performer, nodes, ranks_per_node);
@@ -141,7 +141,7 @@ static enum sbp_status make_group(struct sbp_performer *performer, int nodes, in
                                        key + node_set * blocks + block, group);
 }
 
-/* All shapes that cells ask for, each group under a key of its own. */
+/* Makes the groups of all shapes that cells ask for, each under a key of its own. */
 static enum sbp_status make_groups(struct sbp_performer *performer, int *ranks)
 {
     const struct sbp_sweep_options *options = &performer->sweep->options;
@@ -159,12 +159,12 @@ static enum sbp_status make_groups(struct sbp_performer *performer, int *ranks)
 
 static bool make_buffers(struct sbp_performer *performer)
 {
-    const struct sbp_sweep *sweep = performer->sweep;
+    const struct sbp_sample_sweep *sweep = performer->sweep;
     const size_t shapes =
         ((size_t)sweep->options.nodes + 1) * ((size_t)sweep->options.ranks_per_node + 1);
     int64_t largest = 1;
     for (int i = 0; i < sweep->count; i++)
-        if (sweep->cell[i].work != SBP_WORK_COPY && sweep->cell[i].bytes > largest)
+        if (sweep->cell[i].work != SBP_CELL_COPY && sweep->cell[i].bytes > largest)
             largest = sweep->cell[i].bytes;
     performer->group = calloc(shapes, sizeof *performer->group);
     performer->send = performer->ranks.ops->memory->allocate(largest);
@@ -172,10 +172,10 @@ static bool make_buffers(struct sbp_performer *performer)
     return performer->group != NULL && performer->send != NULL && performer->receive != NULL;
 }
 
-enum sbp_status sbp_performer_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
-                                   const struct sbp_compute_ops *compute,
-                                   const struct sbp_placement *placement,
-                                   const struct sbp_sweep *sweep, struct sbp_diag *diag)
+enum sbp_status sbp_perform_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
+                                 const struct sbp_compute_ops *compute,
+                                 const struct sbp_rank_placement *placement,
+                                 const struct sbp_sample_sweep *sweep, struct sbp_diag *diag)
 {
     *performer = (struct sbp_performer){.ranks = ranks,
                                         .compute = compute,
@@ -194,11 +194,11 @@ enum sbp_status sbp_performer_open(struct sbp_performer *performer, struct sbp_e
     if (status == SBP_OK)
         status = compute->open(&performer->work, sweep->options.copy_bytes, diag);
     if (status != SBP_OK)
-        sbp_performer_close(performer);
+        sbp_perform_close(performer);
     return status;
 }
 
-void sbp_performer_close(struct sbp_performer *performer)
+void sbp_perform_close(struct sbp_performer *performer)
 {
     if (performer == NULL || performer->compute == NULL)
         return;

@@ -1,40 +1,41 @@
-/* Performing the cells of a sweep on the ranks that there are, one repetition at a time.
+/* Performs the cells of a sweep on the ranks that there are, one repetition at a time.
  *
  * Collectives run over the library's own calls on groups of neighbouring nodes and neighbouring
- * ranks of each: of a cell's groups on a node, the first `groups` work and the other ranks wait.
- * Send-recv is half a round trip between the first and the last member of each group.
+ * ranks of each. Of the groups that a node has room for, the cell's first `groups` work and the
+ * ranks of the others wait. Send-recv is half a round trip between a group's first and last member.
  */
 #ifndef SBP_CALIB_MEASURE_PERFORM_H
 #define SBP_CALIB_MEASURE_PERFORM_H
 
 #include "calib/measure/compute.h"
 #include "calib/samples/placement.h"
-#include "calib/samples/sweep.h"
+#include "executor/comm/comm.h"
 
 struct sbp_performer {
     struct sbp_endpoint ranks;             /* whose calls are timed */
-    const struct sbp_compute_ops *compute; /* what its compute runs on; borrowed, as what follows */
-    const struct sbp_placement *placement;
-    const struct sbp_sweep *sweep;
+    const struct sbp_compute_ops *compute; /* borrowed, as the next two */
+    const struct sbp_rank_placement *placement;
+    const struct sbp_sample_sweep *sweep;
     int rank;
-    int *
-        group; /* (nodes + 1, ranks a node + 1): handle of this rank's group of each shape; owned */
-    float *send, *receive; /* (largest message), owned, in the memory of the ranks' endpoint; zeros:
-                              sums of them stay finite */
+    int *group;            /* (nodes + 1, ranks a node + 1): handle of this rank's group of each
+                              shape; owned */
+    float *send, *receive; /* (largest message) in the memory of the ranks' endpoint; owned. Zeros,
+                              so that sums of them stay finite */
     struct sbp_compute *work;    /* owned */
     const struct sbp_cell *cell; /* under way */
 };
 
-/* Collective: makes the groups. E_MEMORY, E_BACKEND, E_PEER; nothing is left allocated then. */
-enum sbp_status sbp_performer_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
-                                   const struct sbp_compute_ops *compute,
-                                   const struct sbp_placement *placement,
-                                   const struct sbp_sweep *sweep,
-                                   struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_performer_close(struct sbp_performer *performer);
+/* Makes the groups and buffers. Collective. E_MEMORY, E_BACKEND, E_PEER; nothing is left allocated
+ * then. */
+enum sbp_status sbp_perform_open(struct sbp_performer *performer, struct sbp_endpoint ranks,
+                                 const struct sbp_compute_ops *compute,
+                                 const struct sbp_rank_placement *placement,
+                                 const struct sbp_sample_sweep *sweep,
+                                 struct sbp_diag *diag) SBP_MUST_USE;
+void sbp_perform_close(struct sbp_performer *performer);
 
-/* A repetition (calib/samples/samples.h) of performer->cell; 0 s on ranks that wait. For pairs the
- * time is that of the lower rank of each. */
+/* A repetition (calib/measure/sampler.h) of performer->cell; 0 s on ranks that wait. Of a pair the
+ * lower rank has its time. */
 enum sbp_status sbp_perform(void *performer, double *time_s, struct sbp_diag *diag) SBP_MUST_USE;
 
 #endif

@@ -7,13 +7,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "base/clock.h"
-#include "calib/samples/sample_file_writer.h"
 #include "calib/measure/measure.h"
+#include "calib/measure/origin_find.h"
+#include "calib/samples/sample_file_writer.h"
 
 /* --- before measuring --- */
 
-/* Finds out before the measurements, not after them, that the result cannot be written. */
+/* Fails before the measurements, not after them, where the result cannot be written. */
 static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
 {
     struct stat file;
@@ -30,21 +32,21 @@ static enum sbp_status check_output(const char *path, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-/* Before the measurements, which may write over it. */
+/* Reads the older samples before the measurements, which may write over them. */
 static enum sbp_status read_older(struct sbp_calibration_session *session)
 {
     char path[SBP_PATH_BYTES];
     if (session->settings->diff == NULL)
         return SBP_OK;
-    SBP_TRY(sbp_record_path(session->settings->diff, path, SBP_PATH_BYTES, &session->diag));
-    SBP_TRY(sbp_record_read(path, &session->older, &session->diag));
+    SBP_TRY(sbp_sample_file_path(session->settings->diff, path, SBP_PATH_BYTES, &session->diag));
+    SBP_TRY(sbp_sample_file_read(path, &session->older, &session->diag));
     session->has_older = true;
     return SBP_OK;
 }
 
 static enum sbp_status check_run(struct sbp_calibration_session *session, int ranks)
 {
-    const struct sbp_settings *settings = session->settings;
+    const struct sbp_measure_settings *settings = session->settings;
     if (ranks < 2)
         return sbp_fail(&session->diag, SBP_E_USAGE,
                         "there is 1 rank, collectives need 2: start it with mpirun -n RANKS, or "
@@ -52,8 +54,8 @@ static enum sbp_status check_run(struct sbp_calibration_session *session, int ra
     if (settings->ranks > 0 && settings->ranks != ranks)
         return sbp_fail(&session->diag, SBP_E_USAGE, "-n %lld, but the launcher started %d ranks",
                         (long long)settings->ranks, ranks);
-    SBP_TRY(sbp_record_path(settings->finish.output, session->record_path, SBP_PATH_BYTES,
-                            &session->diag));
+    SBP_TRY(sbp_sample_file_path(settings->finish.output, session->record_path, SBP_PATH_BYTES,
+                                 &session->diag));
     if (settings->dry_run)
         return SBP_OK;
     SBP_TRY(read_older(session));
@@ -65,30 +67,14 @@ static enum sbp_status agree(const struct sbp_sampler *sampler, bool mine, bool 
                              struct sbp_diag *diag)
 {
     double refused = mine ? 0 : 1;
-    SBP_TRY(sbp_sample_largest(sampler, &refused, 1, diag));
+    SBP_TRY(sbp_sampler_largest(sampler, &refused, 1, diag));
     *all = refused < 1;
-    return SBP_OK;
-}
-
-static enum sbp_status make_everybody(struct sbp_sampler *sampler, struct sbp_diag *diag)
-{
-    const int ranks = sampler->ops->size(sampler->comm);
-    int *everybody = calloc((size_t)ranks, sizeof *everybody);
-    if (everybody == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d ranks", ranks);
-    for (int i = 0; i < ranks; i++)
-        everybody[i] = i;
-    const enum sbp_status status =
-        sampler->ops->group(sampler->comm, everybody, ranks, 0, &sampler->everybody);
-    free(everybody);
-    if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
     return SBP_OK;
 }
 
 /* --- measuring --- */
 
-/* One rank's. */
+/* The state of one rank. */
 struct part {
     struct sbp_calibration_session *session;
     struct sbp_endpoint ranks; /* whose calls are timed */
@@ -96,17 +82,17 @@ struct part {
     struct sbp_processor processor;
     bool is_root;
     double start_s;
-    struct sbp_placement placement;
+    struct sbp_rank_placement placement;
     struct sbp_calibration_origin origin;
-    struct sbp_sweep sweep;
-    struct sbp_keeper keeper; /* of rank 0 */
+    struct sbp_sample_sweep sweep;
+    struct sbp_sample_writer writer; /* of rank 0 */
 };
 
 static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
 {
-    const struct sbp_settings *settings = part->session->settings;
+    const struct sbp_measure_settings *settings = part->session->settings;
     struct sbp_calibration_origin *origin = &part->origin;
-    SBP_TRY(sbp_placement_find(part->sampler, &part->placement, diag));
+    SBP_TRY(sbp_origin_find_placement(part->sampler, &part->placement, diag));
     SBP_TRY(part->session->compute->find(part->placement.most_ranks, &part->processor, diag));
     SBP_TRY(sbp_origin_find(part->sampler, &part->placement, part->ranks, &part->processor, origin,
                             diag));
@@ -126,7 +112,7 @@ static enum sbp_status find_origin(struct part *part, struct sbp_diag *diag)
 static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 {
     double least_copy = -(double)part->processor.copy_bytes;
-    SBP_TRY(sbp_sample_largest(part->sampler, &least_copy, 1, diag));
+    SBP_TRY(sbp_sampler_largest(part->sampler, &least_copy, 1, diag));
     const struct sbp_sweep_options options = {.nodes = part->placement.nodes,
                                               .ranks_per_node = part->placement.least_ranks,
                                               .max_bytes = part->session->settings->max_bytes,
@@ -138,26 +124,26 @@ static enum sbp_status make_sweep(struct part *part, struct sbp_diag *diag)
 
 static void say_resumed(const struct part *part)
 {
-    if (part->keeper.resumes && !part->session->settings->finish.quiet)
-        (void)fprintf(stderr, "%s: %d of %d cells are measured, going on\n", part->keeper.path,
-                      part->keeper.measured, part->sweep.count * part->origin.runs);
+    if (part->writer.resumes && !part->session->settings->finish.quiet)
+        (void)fprintf(stderr, "%s: %d of %d cells are measured, going on\n", part->writer.path,
+                      part->writer.measured, part->sweep.count * part->origin.runs);
 }
 
-static enum sbp_status open_keeper(struct part *part, bool *go, struct sbp_diag *diag)
+static enum sbp_status open_writer(struct part *part, bool *go, struct sbp_diag *diag)
 {
     struct sbp_calibration_session *session = part->session;
-    const struct sbp_settings *settings = session->settings;
+    const struct sbp_measure_settings *settings = session->settings;
     if (part->is_root) {
         char merge[SBP_PATH_BYTES];
         if (settings->merge != NULL)
             session->verdict =
-                sbp_record_path(settings->merge, merge, SBP_PATH_BYTES, &session->diag);
-        const struct sbp_keep_options options = {.path = session->record_path,
-                                                 .merge = settings->merge == NULL ? NULL : merge,
-                                                 .placement = &part->placement,
-                                                 .fresh = settings->fresh};
+                sbp_sample_file_path(settings->merge, merge, SBP_PATH_BYTES, &session->diag);
+        const struct sbp_writer_options options = {.path = session->record_path,
+                                                   .merge = settings->merge == NULL ? NULL : merge,
+                                                   .placement = &part->placement,
+                                                   .fresh = settings->fresh};
         if (session->verdict == SBP_OK)
-            session->verdict = sbp_keeper_open(&part->keeper, &options, &part->origin, &part->sweep,
+            session->verdict = sbp_writer_open(&part->writer, &options, &part->origin, &part->sweep,
                                                &session->diag);
         if (session->verdict == SBP_OK)
             say_resumed(part);
@@ -167,8 +153,8 @@ static enum sbp_status open_keeper(struct part *part, bool *go, struct sbp_diag 
 
 static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
 {
-    const struct sbp_settings *settings = part->session->settings;
-    const double used_s = sbp_clock_s() - part->start_s + part->keeper.spent_s;
+    const struct sbp_measure_settings *settings = part->session->settings;
+    const double used_s = sbp_clock_s() - part->start_s + part->writer.spent_s;
     const struct sbp_measuring measuring = {.ranks = part->ranks,
                                             .sampler = part->sampler,
                                             .compute = part->session->compute,
@@ -177,13 +163,13 @@ static enum sbp_status measure(struct part *part, struct sbp_diag *diag)
                                             .runs = part->origin.runs,
                                             .seed = part->origin.seed,
                                             .budget_s = settings->budget_s - used_s,
-                                            .done = part->keeper.done,
+                                            .done = part->writer.done,
                                             .progress = part->is_root && !settings->finish.quiet,
-                                            .take = sbp_keeper_take,
-                                            .context = &part->keeper};
+                                            .take = sbp_writer_take,
+                                            .context = &part->writer};
     bool finished;
     SBP_TRY(sbp_measure(&measuring, &finished, diag));
-    return part->is_root ? sbp_keeper_end(&part->keeper, finished, diag) : SBP_OK;
+    return part->is_root ? sbp_writer_end(&part->writer, finished, diag) : SBP_OK;
 }
 
 static enum sbp_status run_part(struct part *part, struct sbp_diag *diag)
@@ -200,25 +186,24 @@ static enum sbp_status run_part(struct part *part, struct sbp_diag *diag)
         }
         return SBP_OK;
     }
-    SBP_TRY(open_keeper(part, &go, diag));
+    SBP_TRY(open_writer(part, &go, diag));
     if (!go)
         return SBP_OK; /* rank 0 says why */
     return measure(part, diag);
 }
 
-enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
-                                     void *argument, struct sbp_diag *diag)
+enum sbp_status sbp_session_rank(const struct sbp_comm_ops *ops, struct sbp_comm *comm,
+                                 void *argument, struct sbp_diag *diag)
 {
     struct sbp_calibration_session *session = argument;
-    const struct sbp_endpoint host = ops->host(comm);
-    struct sbp_sampler sampler = {.ops = host.ops, .comm = host.comm};
+    struct sbp_sampler sampler;
     struct part part = {.session = session,
                         .ranks = {ops, comm},
                         .sampler = &sampler,
                         .is_root = ops->rank(comm) == 0,
-                        .keeper = {.file = -1}};
+                        .writer = {.file = -1}};
     bool go;
-    SBP_TRY(make_everybody(&sampler, diag));
+    SBP_TRY(sbp_sampler_open(ops->host(comm), &sampler, diag));
     if (part.is_root) {
         session->is_root = true;
         session->verdict = check_run(session, ops->size(comm));
@@ -227,15 +212,15 @@ enum sbp_status sbp_calibration_rank(const struct sbp_comm_ops *ops, struct sbp_
     if (!go)
         return SBP_OK;
     const enum sbp_status status = run_part(&part, diag);
-    sbp_keeper_close(&part.keeper);
+    sbp_writer_close(&part.writer);
     sbp_sweep_free(&part.sweep);
     sbp_placement_free(&part.placement);
     return status;
 }
 
-void sbp_calibration_session_free(struct sbp_calibration_session *session)
+void sbp_session_free(struct sbp_calibration_session *session)
 {
     if (session->has_older)
-        sbp_record_free(&session->older);
+        sbp_sample_file_free(&session->older);
     session->has_older = false;
 }

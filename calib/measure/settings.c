@@ -8,7 +8,7 @@
 #include "base/options.h"
 #include "calib/measure/measure.h"
 
-#define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct sbp_settings, field)
+#define FIELD(kind, field) SBP_OPTION_FIELD(kind, struct sbp_measure_settings, field)
 
 /* "all-reduce,send-recv" */
 static bool set_collectives(void *field, const char *value)
@@ -34,7 +34,7 @@ static const struct sbp_option option_table[] = {
     {"-o", "FILE",
      "cluster file to write (default cluster.json); every sample goes beside it, into "
      "cluster.samples.jsonl, as it is taken: killed, the same command goes on",
-     FIELD(CHECKED, finish.output), SBP_FINISH_OUTPUT},
+     FIELD(CHECKED, finish.output), SBP_FIT_AND_WRITE_OUTPUT},
     {"-n", "RANKS", "ranks of the threads backend (default 4)", FIELD(WHOLE, ranks), .least = 2,
      .most = 1024},
     {"--backend", "NAME",
@@ -42,7 +42,7 @@ static const struct sbp_option option_table[] = {
      "MPI starts",
      FIELD(CHOICE, backend), .names = sbp_backend_names},
     {"--max-bytes", "BYTES", "largest message (default 16M)", FIELD(SIZE, max_bytes),
-     .least = SBP_LEAST_MAX_BYTES, .most = SBP_LARGEST_MAX_BYTES},
+     .least = SBP_SWEEP_LEAST_MAX_BYTES, .most = SBP_SWEEP_LARGEST_MAX_BYTES},
     {"--collectives", "LIST", "measure these alone, and hardly any compute (default: all)",
      FIELD(CHECKED, kinds), .set = set_collectives,
      .legal = "all-reduce, all-gather, reduce-scatter, all-to-all, send-recv, broadcast; with "
@@ -54,10 +54,10 @@ static const struct sbp_option option_table[] = {
     {"--method", "NAME",
      "curves (default), by group shape, as --from fits logs; or paper: one alpha and beta by least "
      "squares over four collectives",
-     FIELD(CHOICE, finish.method), .names = sbp_method_names},
+     FIELD(CHOICE, finish.method), .names = sbp_fit_methods},
     {"--statistic", "NAME",
      "of the repeats of a collective: median (default) or least, where other programs run beside",
-     FIELD(CHOICE, finish.statistic), .names = sbp_statistic_names},
+     FIELD(CHOICE, finish.statistic), .names = sbp_points_statistics},
     {"--weights", "NAME",
      "of the errors of --method paper: relative to the measured time (default), symmetric (to both "
      "times) or none",
@@ -85,8 +85,9 @@ static const struct sbp_option option_table[] = {
     {.name = NULL},
 };
 
-/* What only several options together make wrong. */
-static enum sbp_status check_settings(const struct sbp_settings *settings, struct sbp_diag *diag)
+/* Refuses options that only together are wrong. */
+static enum sbp_status check_settings(const struct sbp_measure_settings *settings,
+                                      struct sbp_diag *diag)
 {
     if ((settings->nodes > 0 || settings->ranks_per_node > 0) && !settings->dry_run &&
         !settings->print_sbatch)
@@ -102,14 +103,14 @@ static enum sbp_status check_settings(const struct sbp_settings *settings, struc
     return settings->backend == SBP_BACKEND_THREADS ? sbp_launcher_alone(diag) : SBP_OK;
 }
 
-enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_settings *settings,
+enum sbp_status sbp_settings_read(int argc, char **argv, struct sbp_measure_settings *settings,
                                   struct sbp_diag *diag)
 {
-    *settings = (struct sbp_settings){.finish = {.output = "cluster.json"},
-                                      .max_bytes = (int64_t)16 << 20,
-                                      .runs = 3,
-                                      .seed = 1,
-                                      .budget_s = 30};
+    *settings = (struct sbp_measure_settings){.finish = {.output = "cluster.json"},
+                                              .max_bytes = (int64_t)16 << 20,
+                                              .runs = 3,
+                                              .seed = 1,
+                                              .budget_s = 30};
     SBP_TRY(sbp_options_read(option_table, argc, argv, settings, NULL, diag));
     if (settings->help)
         return SBP_OK;

@@ -1,266 +1,167 @@
 #include "calib/output/cluster_file.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <cjson/cJSON.h>
 
 #include "base/file.h"
 #include "base/json/json_write.h"
-#include "calib/output/network_text.h"
 
-#define SETTLED_SPREAD 0.05 /* of a point over its runs */
+/* Latency of an NVLink hop under NCCL's simple protocol (NCCL, src/graph/tuning.cc, 3.4 us). */
+#define LINK_ALPHA_S 3.4e-6
 
-void sbp_calibration_free(struct sbp_calibration *calibration)
+static struct cJSON *done(struct cJSON *root, bool failed)
 {
-    if (calibration == NULL)
-        return;
-    free(calibration->collectives.point);
-    free(calibration->collectives.samples);
-    calibration->collectives = (struct sbp_collective_times){0};
+    if (!failed)
+        return root;
+    cJSON_Delete(root);
+    return NULL;
 }
 
-static enum sbp_status make_room(struct sbp_collective_times *times, int count,
-                                 struct sbp_diag *diag)
+/* --- the network --- */
+
+static void put_formula(struct cJSON *object, const struct sbp_formula *formula, bool *failed)
 {
-    const size_t room = (size_t)count + 1;
-    *times = (struct sbp_collective_times){.count = count,
-                                           .point = calloc(room, sizeof *times->point),
-                                           .samples = calloc(room, sizeof *times->samples)};
-    if (times->point != NULL && times->samples != NULL)
-        return SBP_OK;
-    free(times->point);
-    free(times->samples);
-    *times = (struct sbp_collective_times){0};
-    return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", count);
+    static const char *const KEYS[SBP_NETWORK_TERMS] = {
+        [SBP_LAUNCH] = "launch_s",
+        [SBP_INTRA_STEP] = "intra_step_s",
+        [SBP_INTER_STEP] = "inter_step_s",
+        [SBP_INTRA_BYTE] = "intra_s_per_byte",
+        [SBP_INTER_BYTE] = "inter_s_per_byte",
+    };
+    struct cJSON *at = sbp_json_put_object(object, "formula", failed);
+    for (int i = 0; i < SBP_NETWORK_TERMS; i++)
+        sbp_json_put_measured(at, KEYS[i], formula->coefficient[i], failed);
+    sbp_json_put_measured(at, "error", formula->error, failed);
+    sbp_json_put_measured(at, "beyond_error", formula->beyond_error, failed);
 }
 
-/* Points that AutoDDL's formulas tell: all groups of a node at the same time. */
-static bool is_fitted(const struct sbp_measured_point *point, int ranks_per_node)
+static void put_curve(struct cJSON *array, const struct sbp_shape_curve *curve, int points,
+                      bool *failed)
 {
-    return point->kind < SBP_FIT_KINDS && point->groups == ranks_per_node / point->ranks_per_node;
+    struct cJSON *at = sbp_json_push_object(array, failed);
+    sbp_json_put_number(at, "nodes", (double)curve->nodes, failed);
+    sbp_json_put_number(at, "ranks_per_node", (double)curve->ranks_per_node, failed);
+    sbp_json_put_measured(at, "error", curve->error, failed);
+    sbp_json_put_number(at, "points", points, failed);
+    struct cJSON *segments = sbp_json_put_array(at, "segments", failed);
+    for (int k = 0; k < curve->segment_count && !*failed; k++) {
+        const struct sbp_segment *segment = &curve->segment[k];
+        struct cJSON *item = sbp_json_push_object(segments, failed);
+        sbp_json_put_number(item, "first_bytes", segment->first_bytes, failed);
+        sbp_json_put_number(item, "last_bytes", segment->last_bytes, failed);
+        sbp_json_put_measured(item, "alpha_s", segment->alpha_s, failed);
+        sbp_json_put_measured(item, "beta_s_per_byte", segment->beta_s_per_byte, failed);
+    }
 }
 
-static enum sbp_status take_points(const struct sbp_measured *measured,
-                                   struct sbp_calibration *calibration, struct sbp_diag *diag)
+static struct cJSON *network_json(const struct sbp_network_fit *fit)
 {
-    const int ranks_per_node = calibration->origin.least_ranks_per_host;
-    struct sbp_collective_times *times = &calibration->collectives;
-    SBP_TRY(make_room(times, measured->count, diag));
-    times->count = 0;
-    for (int i = 0; i < measured->count; i++) {
-        const struct sbp_measured_point *point = &measured->point[i];
-        if (!is_fitted(point, ranks_per_node))
+    bool failed = false;
+    struct cJSON *root = cJSON_CreateObject();
+    for (int kind = 0; kind < SBP_COLLECTIVES && !failed; kind++) {
+        if (!fit->network.formula[kind].is_given)
             continue;
-        times->point[times->count] = (struct sbp_collective_point){
-            point->kind, point->nodes * point->ranks_per_node, (int64_t)point->bytes};
-        sbp_samples_add(&times->samples[times->count], &point->time_s, 1);
-        times->samples[times->count++].settled = point->spread <= SETTLED_SPREAD;
+        struct cJSON *at =
+            sbp_json_put_object(root, sbp_collective_name((enum sbp_collective)kind), &failed);
+        put_formula(at, &fit->network.formula[kind], &failed);
+        struct cJSON *curves = sbp_json_put_array(at, "curves", &failed);
+        for (int s = 0; s < fit->network.curve_count && !failed; s++)
+            if ((int)fit->network.curve[s].kind == kind)
+                put_curve(curves, &fit->network.curve[s], fit->shapes.shape[s].points, &failed);
     }
-    return SBP_OK;
+    return done(root, failed);
 }
 
-enum sbp_status sbp_calibration_of(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_calibration *calibration, struct sbp_diag *diag)
+/* --- levels --- */
+
+static void put_level(struct cJSON *levels, const char *name, int size,
+                      const struct sbp_network_level *level, int ports, const char *source,
+                      bool *failed)
 {
-    const struct sbp_session *last = &record->session[record->session_count - 1];
-    struct sbp_findings *findings = &calibration->findings;
-    struct sbp_measured measured;
-    struct sbp_runs runs;
-    *calibration = (struct sbp_calibration){
-        .origin = last->origin, .samples_path = record->path, .statistic = statistic};
-    calibration->origin.wall_s = last->wall_s;
-    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    const enum sbp_status status = take_points(&measured, calibration, diag);
-    sbp_compute_points(record, &runs, &calibration->compute);
-    sbp_findings_of_runs(&runs, findings);
-    sbp_arena_free(&measured.arena);
-    SBP_TRY(status);
-    sbp_findings_of_sessions(record, findings);
-    sbp_findings_of_compute(record, findings);
-    SBP_TRY(sbp_findings_of_pairs(record, sbp_calibration_is_crowded(calibration), findings, diag));
-    sbp_findings_of_network(record, findings);
-    return SBP_OK;
+    struct cJSON *at = sbp_json_push_object(levels, failed);
+    sbp_json_put_text(at, "name", name, failed);
+    sbp_json_put_number(at, "size", size, failed);
+    sbp_json_put_measured(at, "alpha_s", level->alpha_s, failed);
+    sbp_json_put_measured(at, "beta_s_per_byte", level->beta_s_per_byte, failed);
+    if (ports > 0)
+        sbp_json_put_number(at, "ports", ports, failed);
+    sbp_json_put_text(at, "source", source, failed);
 }
 
-bool sbp_calibration_is_crowded(const struct sbp_calibration *calibration)
+/* Lists the level of nodes where groups over several nodes were measured, then that of devices.
+ * link: the preset whose link counts where no group within a node was measured; NULL: the level
+ * between nodes counts. nodes: of the cluster, 0: the most that were measured. device: the
+ * innermost level's name. */
+static struct cJSON *levels_json(const struct sbp_network_fit *fit, const struct sbp_preset *link,
+                                 int nodes, const char *device)
 {
-    return calibration->origin.ranks_per_host > calibration->origin.cores;
-}
-
-bool sbp_calibration_is_gpu(const struct sbp_calibration *calibration)
-{
-    return calibration->origin.device[0] != '\0';
-}
-
-/* --- from samples to parameters --- */
-
-/* Medians of the points that were timed, of the kinds in a bit set. */
-static int list_medians(const struct sbp_collective_times *times, unsigned kinds,
-                        struct sbp_fit_point *points)
-{
-    int count = 0;
-    for (int i = 0; i < times->count; i++) {
-        const struct sbp_collective_point *point = &times->point[i];
-        if (times->samples[i].count == 0 || !(kinds >> point->kind & 1))
-            continue;
-        points[count++] = (struct sbp_fit_point){point->kind, point->members, (double)point->bytes,
-                                                 times->samples[i].median_s};
+    static const char measured[] = "fitted to all measured collectives, for those not measured";
+    bool failed = false;
+    struct cJSON *levels = cJSON_CreateArray();
+    struct sbp_network_level within = fit->within;
+    const char *source = measured;
+    if (!within.is_measured && link != NULL && link->link_bytes_per_s > 0) {
+        within = (struct sbp_network_level){true, LINK_ALPHA_S, 1 / link->link_bytes_per_s};
+        source = link->link;
+    } else if (!within.is_measured) {
+        within = fit->between;
+        source = "not measured: taken for that between nodes";
     }
-    return count;
+    const int size = nodes > 0 ? nodes : fit->nodes;
+    const struct sbp_network_level *between = fit->between.is_measured ? &fit->between : &within;
+    if (size > 1)
+        put_level(levels, "node", size, between, fit->network.ports,
+                  fit->between.is_measured ? measured : "not measured: taken for that within nodes",
+                  &failed);
+    put_level(levels, device, fit->ranks_per_node, &within, 0, source, &failed);
+    return done(levels, failed || levels == NULL);
 }
 
-/* AutoDDL fits its four collectives together; where none was measured, messages stand for them.
- * points(times->count) is scratch. */
-static enum sbp_status fit_together(const struct sbp_collective_times *times,
-                                    struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
-                                    struct sbp_diag *diag)
-{
-    const unsigned messages = 1u << SBP_SEND_RECV;
-    int count = list_medians(times, (1u << SBP_FIT_KINDS) - 1 - messages, points);
-    calibrated->of_messages = count == 0;
-    if (calibrated->of_messages)
-        count = list_medians(times, messages, points);
-    for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
-        SBP_TRY(sbp_fit_points(points, count, (enum sbp_fit_weights)w, &calibrated->fit[w], diag));
-    return SBP_OK;
-}
+/* --- device --- */
 
-static enum sbp_status judge_kinds(const struct sbp_collective_times *times,
-                                   struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
-                                   struct sbp_diag *diag)
+/* Puts the members that measured devices and presets share; name NULL: none. */
+static struct cJSON *put_device(struct cJSON *root, const char *name, int64_t memory_bytes,
+                                const double flops[SBP_TYPES], double memory_bytes_per_s,
+                                bool *failed)
 {
-    const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
-    for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
-        const int count = list_medians(times, 1u << kind, points);
-        SBP_TRY(sbp_fit_judge(fit->alpha_s, fit->beta_s_per_byte, points, count,
-                              &calibrated->kind_error[kind], diag));
-        struct sbp_fit *alone = &calibrated->alone[kind];
-        /* A kind that is not determined by itself has no fit of its own: that is no failure. */
-        if (sbp_fit_points(points, count, calibrated->weights, alone, NULL) != SBP_OK)
-            *alone = (struct sbp_fit){0};
-    }
-    return SBP_OK;
-}
-
-static void count_points(const struct sbp_collective_times *times,
-                         struct sbp_calibrated *calibrated)
-{
-    for (int i = 0; i < times->count; i++) {
-        calibrated->points += times->samples[i].count > 0;
-        calibrated->settled += times->samples[i].settled;
-        calibrated->kind_settled[times->point[i].kind] += times->samples[i].settled;
-    }
-}
-
-static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
-{
-    const struct sbp_samples *copy = &times->samples[0];
-    int products[SBP_TYPES] = {0};
-    if (copy->count > 0)
-        calibrated->copy_bytes_per_s = 2 * (double)times->copy_bytes / copy->median_s;
-    for (int i = 0; i < times->gemm_count; i++) {
-        const struct sbp_gemm_point *gemm = &times->gemm[i];
-        const struct sbp_samples *samples = &times->samples[i + 1];
-        if (samples->count == 0)
-            continue;
-        const double flops = 2 * (double)gemm->m * (double)gemm->n * (double)gemm->k;
-        calibrated->gemm_flops[i] = flops / samples->median_s;
-        calibrated->flops[gemm->type] =
-            fmax(calibrated->flops[gemm->type], calibrated->gemm_flops[i]);
-        if (++products[gemm->type] > products[calibrated->grid_type])
-            calibrated->grid_type = gemm->type;
-    }
-}
-
-/* Without a time, or with times of 0 s alone, which come from a clock too coarse. */
-static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
-{
-    const struct {
-        double rate;
-        const char *work;
-    } needed[] = {{calibrated->flops[SBP_FP32], "fp32 product"},
-                  {calibrated->flops[SBP_FP64], "fp64 product"},
-                  {calibrated->copy_bytes_per_s, "copy"}};
-    for (int i = 0; i < 3; i++)
-        if (!(needed[i].rate > 0) || !isfinite(needed[i].rate))
-            return sbp_fail(diag, SBP_E_INPUT,
-                            "calibrate: no %s has a time above 0 s, of which rates are formed: was "
-                            "it cut short, is the processor's clock working?",
-                            needed[i].work);
-    return SBP_OK;
-}
-
-enum sbp_status sbp_calibrate(const struct sbp_calibration *calibration,
-                              enum sbp_fit_weights weights,
-                              const struct sbp_calibrated_network *network,
-                              struct sbp_calibrated *calibrated, struct sbp_diag *diag)
-{
-    const struct sbp_collective_times *times = &calibration->collectives;
-    *calibrated = (struct sbp_calibrated){.weights = weights, .network = network};
-    struct sbp_fit_point *points = calloc((size_t)times->count + 1, sizeof *points);
-    if (points == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points", times->count);
-    struct sbp_diag why = {0};
-    enum sbp_status status = fit_together(times, points, calibrated, &why);
-    if (status == SBP_OK)
-        status = judge_kinds(times, points, calibrated, &why);
-    free(points);
-    if (status == SBP_E_INPUT && network != NULL)
-        memset(calibrated->fit, 0, sizeof calibrated->fit);
-    else if (status != SBP_OK)
-        return sbp_fail(diag, status, "%s", why.text);
-    count_points(times, calibrated);
-    rate_compute(&calibration->compute, calibrated);
-    return check_rates(calibrated, diag);
-}
-
-/* --- the cluster file --- */
-
-static void add_levels(bool *failed, cJSON *root, const struct sbp_calibration *calibration,
-                       const struct sbp_calibrated *calibrated)
-{
-    cJSON *level = sbp_json_push_object(sbp_json_put_array(root, "levels", failed), failed);
-    sbp_json_put_text(level, "name", "rank", failed);
-    sbp_json_put_number(level, "size", calibration->origin.ranks, failed);
-    const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
-    sbp_json_put_measured(level, "alpha_s", fit->alpha_s, failed);
-    sbp_json_put_measured(level, "beta_s_per_byte", fit->beta_s_per_byte, failed);
-    sbp_json_put_number(level, "ports", 1, failed);
-}
-
-static void add_network(bool *failed, cJSON *root, const struct sbp_network_fit *network)
-{
-    sbp_json_put_text(root, "collectives", "hierarchical", failed);
-    sbp_json_put(root, "levels", sbp_network_levels_json(network, NULL, 0, "rank"), failed);
-    sbp_json_put(root, "network", sbp_network_json(network), failed);
-}
-
-static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *calibration,
-                       const struct sbp_calibrated *calibrated)
-{
-    const double grid_flops = calibrated->flops[calibrated->grid_type];
-    cJSON *device = sbp_json_put_object(root, "device", failed);
-    if (sbp_calibration_is_gpu(calibration))
-        sbp_json_put_text(device, "name", calibration->origin.device, failed);
-    sbp_json_put_number(device, "memory_bytes", (double)calibration->origin.memory_bytes, failed);
-    cJSON *flops = sbp_json_put_object(device, "flops", failed);
+    struct cJSON *device = sbp_json_put_object(root, "device", failed);
+    sbp_json_put_text(device, "name", name, failed);
+    sbp_json_put_number(device, "memory_bytes", (double)memory_bytes, failed);
+    struct cJSON *rates = sbp_json_put_object(device, "flops", failed);
     for (int type = 0; type < SBP_TYPES; type++)
-        if (calibrated->flops[type] > 0)
-            sbp_json_put_measured(flops, sbp_type_name((enum sbp_type)type),
-                                  calibrated->flops[type], failed);
-    sbp_json_put_measured(device, "memory_bytes_per_s", calibrated->copy_bytes_per_s, failed);
+        if (flops[type] > 0)
+            sbp_json_put_measured(rates, sbp_type_name((enum sbp_type)type), flops[type], failed);
+    sbp_json_put_measured(device, "memory_bytes_per_s", memory_bytes_per_s, failed);
+    return device;
+}
+
+static void put_preset(struct cJSON *root, const struct sbp_preset *preset, bool *failed)
+{
+    struct cJSON *device = put_device(root, preset->title, preset->memory_bytes, preset->flops,
+                                      preset->memory_bytes_per_s, failed);
+    sbp_json_put_number(device, "host_link_bytes_per_s", preset->host_link_bytes_per_s, failed);
+    sbp_json_put_text(device, "source", preset->source, failed);
+}
+
+static void put_own_device(struct cJSON *root, const struct sbp_calibration *calibration,
+                           const struct sbp_calibrated *calibrated, bool *failed)
+{
+    const struct sbp_calibration_origin *origin = &calibration->origin;
+    const double grid_flops = calibrated->flops[calibrated->grid_type];
+    struct cJSON *device =
+        put_device(root, sbp_calibrate_is_gpu(calibration) ? origin->device : NULL,
+                   origin->memory_bytes, calibrated->flops, calibrated->copy_bytes_per_s, failed);
     if (calibration->compute.launch_s > 0)
         sbp_json_put_measured(device, "kernel_launch_s", calibration->compute.launch_s, failed);
-    cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
+    struct cJSON *gemms = sbp_json_put_array(device, "gemm", failed);
     for (int i = 0; i < calibration->compute.gemm_count; i++) {
         const struct sbp_gemm_point *gemm = &calibration->compute.gemm[i];
         if (gemm->type != calibrated->grid_type || !(calibrated->gemm_flops[i] > 0))
             continue;
-        cJSON *element = sbp_json_push_object(gemms, failed);
+        struct cJSON *element = sbp_json_push_object(gemms, failed);
         sbp_json_put_number(element, "m", (double)gemm->m, failed);
         sbp_json_put_number(element, "n", (double)gemm->n, failed);
         sbp_json_put_number(element, "k", (double)gemm->k, failed);
@@ -271,10 +172,133 @@ static void add_device(bool *failed, cJSON *root, const struct sbp_calibration *
     }
 }
 
-/* "NAME=value" lines as an object. */
-static void add_settings(bool *failed, cJSON *measured, const char *settings)
+/* --- quality --- */
+
+static void put_errors(struct cJSON *object, const char *key, const struct sbp_errors *errors,
+                       bool *failed)
 {
-    cJSON *object = sbp_json_put_object(measured, "settings", failed);
+    if (errors->count == 0)
+        return;
+    struct cJSON *at = sbp_json_put_object(object, key, failed);
+    sbp_json_put_number(at, "points", errors->count, failed);
+    sbp_json_put_measured(at, "median", errors->median, failed);
+    sbp_json_put_measured(at, "nine_of_ten", errors->most, failed);
+    sbp_json_put_measured(at, "mis_ordered_pairs", errors->mis_ordered, failed);
+}
+
+static void put_group(struct cJSON *array, const struct sbp_measured_group *shape,
+                      const struct sbp_shape_quality *quality, bool *failed)
+{
+    struct cJSON *at = sbp_json_push_object(array, failed);
+    sbp_json_put_text(at, "collective", sbp_collective_name(shape->kind), failed);
+    sbp_json_put_number(at, "nodes", shape->nodes, failed);
+    sbp_json_put_number(at, "ranks_per_node", shape->ranks_per_node, failed);
+    sbp_json_put_number(at, "sizes", shape->count, failed);
+    sbp_json_put_number(at, "tables", shape->tables, failed);
+    if (quality == NULL)
+        return;
+    sbp_json_put_text(at, "method", sbp_curve_method_text(quality->method), failed);
+    sbp_json_put_measured(at, "in_sample", quality->in_sample, failed);
+    sbp_json_put_measured(at, "held_out_sizes", quality->held_out_sizes, failed);
+    if (!isnan(quality->held_out_shape))
+        sbp_json_put_measured(at, "held_out_group", quality->held_out_shape, failed);
+}
+
+static struct cJSON *quality_json(const struct sbp_network_fit *fit)
+{
+    bool failed = false;
+    const struct sbp_quality *quality = &fit->quality;
+    struct cJSON *root = cJSON_CreateObject();
+    put_errors(root, "in_sample", &quality->in_sample, &failed);
+    put_errors(root, "held_out_sizes", &quality->held_out_sizes, &failed);
+    put_errors(root, "held_out_groups_between_others", &quality->between, &failed);
+    put_errors(root, "held_out_groups_beyond_others", &quality->beyond, &failed);
+    if (quality->in_sample.falling > 0)
+        sbp_json_put_measured(root, "falling_pairs", quality->in_sample.falling, &failed);
+    if (quality->noise > 0)
+        sbp_json_put_measured(root, "noise_of_a_point", quality->noise, &failed);
+    struct cJSON *groups = sbp_json_put_array(root, "groups", &failed);
+    for (int s = 0; s < fit->shapes.count && !failed; s++)
+        put_group(groups, &fit->shapes.shape[s], quality->shape == NULL ? NULL : &quality->shape[s],
+                  &failed);
+    struct cJSON *few = sbp_json_put_array(root, "groups_of_too_few_sizes", &failed);
+    for (int s = 0; s < fit->shapes.few_count && !failed; s++)
+        put_group(few, &fit->shapes.few[s], NULL, &failed);
+    if (fit->shapes.over_count > 0)
+        sbp_json_put_number(root, "groups_beyond_what_a_file_holds", fit->shapes.over_count,
+                            &failed);
+    return done(root, failed);
+}
+
+/* --- from logs --- */
+
+/* Lists every table that points came from, once. */
+static void put_sources(struct cJSON *object, const struct sbp_measured *measured, bool *failed)
+{
+    struct cJSON *array = sbp_json_put_array(object, "logs", failed);
+    for (int i = 0; i < measured->source_count && !*failed; i++) {
+        const struct sbp_measured_source *source = &measured->source[i];
+        struct cJSON *at = sbp_json_push_object(array, failed);
+        sbp_json_put_text(at, "file", sbp_file_name(source->name), failed);
+        sbp_json_put_number(at, "table", source->table, failed);
+        sbp_json_put_text(at, "library", source->library, failed);
+        sbp_json_put_text(at, "network", source->network, failed);
+        sbp_json_put_text(at, "date", source->date, failed);
+    }
+}
+
+static void put_left_out(struct cJSON *object, const struct sbp_logs *logs, bool *failed)
+{
+    struct cJSON *array = sbp_json_put_array(object, "left_out", failed);
+    for (int n = 0; n < logs->note_count && !*failed; n++) {
+        const struct sbp_log_note *note = &logs->note[n];
+        if (sbp_log_reasons[note->reason].effect == SBP_LOG_TOLD)
+            continue;
+        struct cJSON *at = sbp_json_push_object(array, failed);
+        sbp_json_put_text(at, "file", sbp_file_name(logs->file[note->file]), failed);
+        sbp_json_put_number(at, "line", note->line, failed);
+        sbp_json_put_text(at, "reason", sbp_log_reasons[note->reason].name, failed);
+    }
+}
+
+struct cJSON *sbp_cluster_file_of_logs(const struct sbp_network_fit *fit,
+                                       const struct sbp_cluster_file_logs *file)
+{
+    bool failed = false;
+    struct cJSON *root = cJSON_CreateObject();
+    const bool has_network = sbp_network_is_given(&fit->network);
+    sbp_json_put_text(root, "name", file->name, &failed);
+    sbp_json_put_text(root, "collectives", has_network ? "hierarchical" : "ring", &failed);
+    sbp_json_put(root, "levels", levels_json(fit, file->preset, file->nodes, "gpu"), &failed);
+    put_preset(root, file->preset, &failed);
+    if (has_network)
+        sbp_json_put(root, "network", network_json(fit), &failed);
+    struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);
+    sbp_json_put_text(measured, "method", has_network ? "curves" : "paper", &failed);
+    sbp_json_put_text(measured, "version", SBP_VERSION, &failed);
+    put_sources(measured, file->measured, &failed);
+    if (file->logs != NULL)
+        put_left_out(measured, file->logs, &failed);
+    sbp_json_put(measured, "quality", quality_json(fit), &failed);
+    return done(root, failed);
+}
+
+struct cJSON *sbp_cluster_file_of_fit(const struct sbp_network_fit *fit)
+{
+    bool failed = false;
+    struct cJSON *root = cJSON_CreateObject();
+    sbp_json_put(root, "quality", quality_json(fit), &failed);
+    sbp_json_put(root, "network", network_json(fit), &failed);
+    sbp_json_put(root, "levels", levels_json(fit, NULL, 0, "gpu"), &failed);
+    return done(root, failed);
+}
+
+/* --- from a calibration --- */
+
+/* Writes "NAME=value" lines as an object. */
+static void put_settings(struct cJSON *measured, const char *settings, bool *failed)
+{
+    struct cJSON *object = sbp_json_put_object(measured, "settings", failed);
     char name[256], value[sizeof((struct sbp_calibration_origin *)0)->settings];
     for (const char *at = settings; *at != '\0';) {
         const int length = (int)strcspn(at, "\n"), key = (int)strcspn(at, "=\n");
@@ -286,33 +310,31 @@ static void add_settings(bool *failed, cJSON *measured, const char *settings)
     }
 }
 
-static void add_findings(bool *failed, cJSON *measured, const struct sbp_findings *findings)
+static void put_findings(struct cJSON *measured, const struct sbp_sample_findings *findings,
+                         bool *failed)
 {
-    cJSON *list = sbp_json_put_array(measured, "findings", failed);
+    struct cJSON *list = sbp_json_put_array(measured, "findings", failed);
     for (int i = 0; i < findings->count; i++)
         sbp_json_push_text(list, findings->line[i], failed);
 }
 
-static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibration *calibration)
+static void put_calibration(struct cJSON *measured, const struct sbp_calibration *calibration,
+                            bool *failed)
 {
     const struct sbp_calibration_origin *origin = &calibration->origin;
-    const bool crowded = sbp_calibration_is_crowded(calibration);
-    sbp_json_put_text(measured, "date", origin->date, failed);
-    sbp_json_put_text(measured, "command", origin->command, failed);
-    sbp_json_put_text(measured, "version", origin->version, failed);
-    sbp_json_put_text(measured, "compiler", origin->compiler, failed);
-    sbp_json_put_text(measured, "host", origin->host, failed);
-    sbp_json_put_text(measured, "system", origin->system, failed);
-    sbp_json_put_text(measured, "cpu", origin->cpu, failed);
-    sbp_json_put_text(measured, "backend", origin->backend, failed);
-    sbp_json_put_text(measured, "library", origin->library, failed);
-    sbp_json_put_text(measured, "driver", origin->driver, failed);
-    sbp_json_put_text(measured, "binding", origin->binding, failed);
+    const bool crowded = sbp_calibrate_is_crowded(calibration);
+    const char *const words[][2] = {
+        {"date", origin->date},         {"command", origin->command}, {"version", origin->version},
+        {"compiler", origin->compiler}, {"host", origin->host},       {"system", origin->system},
+        {"cpu", origin->cpu},           {"backend", origin->backend}, {"library", origin->library},
+        {"driver", origin->driver},     {"binding", origin->binding}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        sbp_json_put_text(measured, words[i][0], words[i][1], failed);
     if (origin->launcher[0] != '\0')
         sbp_json_put_text(measured, "launcher", origin->launcher, failed);
     if (origin->job[0] != '\0')
         sbp_json_put_text(measured, "job", origin->job, failed);
-    add_settings(failed, measured, origin->settings);
+    put_settings(measured, origin->settings, failed);
     sbp_json_put_number(measured, "ranks", origin->ranks, failed);
     sbp_json_put_number(measured, "hosts", origin->hosts, failed);
     sbp_json_put_number(measured, "ranks_per_host", origin->ranks_per_host, failed);
@@ -324,13 +346,13 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
                   "are more ranks than cores"
                 : "wall time, largest over ranks",
         failed);
-    sbp_json_put_text(measured, "communication_times", sbp_statistic_names[calibration->statistic],
-                      failed);
-    if (sbp_calibration_is_gpu(calibration))
+    sbp_json_put_text(measured, "communication_times",
+                      sbp_points_statistics[calibration->statistic], failed);
+    if (sbp_calibrate_is_gpu(calibration))
         sbp_json_put_text(measured, "device", origin->device, failed);
     sbp_json_put_text(
         measured, "compute_clock",
-        sbp_calibration_is_gpu(calibration) ? "events of the GPU, largest over ranks"
+        sbp_calibrate_is_gpu(calibration) ? "events of the GPU, largest over ranks"
         : crowded ? "thread CPU time, largest over ranks: the rate of a rank that has a core "
                     "to itself, which ranks here share"
                   : "thread CPU time, largest over ranks",
@@ -340,76 +362,78 @@ static void add_origin(bool *failed, cJSON *measured, const struct sbp_calibrati
     sbp_json_put_measured(measured, "wall_s", origin->wall_s, failed);
 }
 
-static void add_error(bool *failed, cJSON *object, const struct sbp_fit_error *error)
+static void put_error(struct cJSON *object, const struct sbp_fit_error *error, bool *failed)
 {
     sbp_json_put_measured(object, "median_relative_error", error->median, failed);
     sbp_json_put_measured(object, "max_relative_error", error->max, failed);
     sbp_json_put_measured(object, "predicted_to_measured", error->ratio, failed);
 }
 
-static void add_fit(bool *failed, cJSON *object, const struct sbp_fit *fit)
+static void put_fit(struct cJSON *object, const struct sbp_fit *fit, bool *failed)
 {
     sbp_json_put_measured(object, "alpha_s", fit->alpha_s, failed);
     sbp_json_put_measured(object, "beta_s_per_byte", fit->beta_s_per_byte, failed);
-    add_error(failed, object, &fit->error);
+    put_error(object, &fit->error, failed);
 }
 
-/* Every way of weighting, so that another one can be taken without measuring again. */
-static void add_fits(bool *failed, cJSON *measured, const struct sbp_calibration *calibration,
-                     const struct sbp_calibrated *calibrated)
+/* Writes every way of weighting, so that another one can be taken without measuring again. */
+static void put_fits(struct cJSON *measured, const struct sbp_calibrated *calibrated, bool *failed)
 {
     sbp_json_put_text(measured, "method", calibrated->network == NULL ? "paper" : "curves", failed);
     sbp_json_put_text(measured, "weights", sbp_fit_weights_names[calibrated->weights], failed);
     sbp_json_put_number(measured, "points", calibrated->points, failed);
-    sbp_json_put_number(measured, "points_planned", calibration->collectives.count, failed);
+    sbp_json_put_number(measured, "points_planned", calibrated->points, failed);
     sbp_json_put_number(measured, "points_settled", calibrated->settled, failed);
     if (calibrated->fit[calibrated->weights].error.points == 0)
         return;
-    cJSON *fits = sbp_json_put_object(measured, "fits", failed);
+    struct cJSON *fits = sbp_json_put_object(measured, "fits", failed);
     for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
-        add_fit(failed, sbp_json_put_object(fits, sbp_fit_weights_names[w], failed),
-                &calibrated->fit[w]);
+        put_fit(sbp_json_put_object(fits, sbp_fit_weights_names[w], failed), &calibrated->fit[w],
+                failed);
 }
 
-static void add_kinds(bool *failed, cJSON *measured, const struct sbp_calibrated *calibrated)
+static void put_kinds(struct cJSON *measured, const struct sbp_calibrated *calibrated, bool *failed)
 {
-    cJSON *kinds = sbp_json_put_array(measured, "collectives", failed);
+    struct cJSON *kinds = sbp_json_put_array(measured, "collectives", failed);
     for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
         const struct sbp_fit *alone = &calibrated->alone[kind];
-        cJSON *element = sbp_json_push_object(kinds, failed);
+        struct cJSON *element = sbp_json_push_object(kinds, failed);
         sbp_json_put_text(element, "kind", sbp_collective_name((enum sbp_collective)kind), failed);
         sbp_json_put_bool(element, "fitted", (kind == SBP_SEND_RECV) == calibrated->of_messages,
                           failed);
         sbp_json_put_number(element, "points", calibrated->kind_error[kind].points, failed);
         sbp_json_put_number(element, "points_settled", calibrated->kind_settled[kind], failed);
-        add_error(failed, element, &calibrated->kind_error[kind]);
+        put_error(element, &calibrated->kind_error[kind], failed);
         if (alone->error.points > 0)
-            add_fit(failed, sbp_json_put_object(element, "alone", failed), alone);
+            put_fit(sbp_json_put_object(element, "alone", failed), alone, failed);
     }
 }
 
-struct cJSON *sbp_calibration_json(const struct sbp_calibration *calibration,
-                                   const struct sbp_calibrated *calibrated)
+struct cJSON *sbp_cluster_file_of_calibration(const struct sbp_calibration *calibration,
+                                              const struct sbp_calibrated *calibrated)
 {
     bool failed = false;
-    cJSON *root = cJSON_CreateObject();
+    const struct sbp_calibrated_network *network = calibrated->network;
+    struct cJSON *root = cJSON_CreateObject();
     sbp_json_put_text(root, "name", calibration->origin.name, &failed);
-    if (calibrated->network == NULL)
-        add_levels(&failed, root, calibration, calibrated);
-    else
-        add_network(&failed, root, &calibrated->network->fit);
-    add_device(&failed, root, calibration, calibrated);
-    cJSON *measured = sbp_json_put_object(root, "measured", &failed);
-    add_origin(&failed, measured, calibration);
+    if (network == NULL) {
+        const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
+        const struct sbp_network_level level = {true, fit->alpha_s, fit->beta_s_per_byte};
+        put_level(sbp_json_put_array(root, "levels", &failed), "rank", calibration->origin.ranks,
+                  &level, 1, NULL, &failed);
+    } else {
+        sbp_json_put_text(root, "collectives", "hierarchical", &failed);
+        sbp_json_put(root, "levels", levels_json(&network->fit, NULL, 0, "rank"), &failed);
+        sbp_json_put(root, "network", network_json(&network->fit), &failed);
+    }
+    put_own_device(root, calibration, calibrated, &failed);
+    struct cJSON *measured = sbp_json_put_object(root, "measured", &failed);
+    put_calibration(measured, calibration, &failed);
     sbp_json_put_text(measured, "samples", sbp_file_name(calibration->samples_path), &failed);
-    add_fits(&failed, measured, calibration, calibrated);
-    add_kinds(&failed, measured, calibrated);
-    add_findings(&failed, measured, &calibration->findings);
-    if (calibrated->network != NULL)
-        sbp_json_put(measured, "quality", sbp_network_quality_json(&calibrated->network->fit),
-                     &failed);
-    if (!failed)
-        return root;
-    cJSON_Delete(root);
-    return NULL;
+    put_fits(measured, calibrated, &failed);
+    put_kinds(measured, calibrated, &failed);
+    put_findings(measured, &calibration->findings, &failed);
+    if (network != NULL)
+        sbp_json_put(measured, "quality", quality_json(&network->fit), &failed);
+    return done(root, failed);
 }

@@ -6,15 +6,14 @@
 #include "base/math/stats.h"
 #include "base/table.h"
 #include "base/text.h"
-#include "calib/logs/log.h"
 #include "calib/samples/points.h"
 
-/* One of the two, as its last chain of sessions says. */
+/* One of the two calibrations: the last chain of sessions in its file. */
 struct side {
     const struct sbp_record *record;
     const struct sbp_calibration_origin *origin;
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     struct sbp_compute_times compute;
     int first; /* of the last chain's points */
 };
@@ -25,7 +24,7 @@ static enum sbp_status open_side(const struct sbp_record *record, struct side *s
     *side = (struct side){.record = record,
                           .origin = &record->session[record->session_count - 1].origin};
     SBP_TRY(sbp_points(record, SBP_OF_MEDIANS, &side->measured, &side->runs, diag));
-    sbp_compute_points(record, &side->runs, &side->compute);
+    sbp_points_compute(record, &side->runs, &side->compute);
     const int last = side->measured.source_count - 1;
     while (side->first < side->measured.count && side->measured.point[side->first].source != last)
         side->first++;
@@ -53,7 +52,7 @@ static bool has_line(const char *lines, const char *line, size_t length)
     return false;
 }
 
-/* Lines of one that the other has not. */
+/* Prints the lines of one that the other lacks. */
 static bool print_missing(const char *lines, const char *other, char sign, FILE *out)
 {
     bool done = true;
@@ -90,17 +89,11 @@ static bool print_origins(const struct sbp_calibration_origin *older,
 
 /* --- collectives --- */
 
-static bool is_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
-{
-    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
-           a->groups == b->groups;
-}
-
 static const struct sbp_measured_point *find_point(const struct side *side,
                                                    const struct sbp_measured_point *like)
 {
     for (int i = side->first; i < side->measured.count; i++)
-        if (is_same_series(&side->measured.point[i], like) &&
+        if (sbp_points_same_series(&side->measured.point[i], like) &&
             side->measured.point[i].bytes == like->bytes)
             return &side->measured.point[i];
     return NULL;
@@ -144,7 +137,8 @@ static void add_series(struct sbp_table *table, const struct sbp_measured_point 
                    sbp_format_bytes(series->worst_bytes, bytes));
 }
 
-/* Series stand together and in order; *only_newer: points that the older one has not. */
+/* Adds a row for each series of sizes, which stand together; *only_newer counts points that the
+ * older calibration lacks. */
 static void fill_table(const struct side *older, const struct side *newer, double *ratio,
                        struct sbp_table *table, int *compared, int *only_newer)
 {
@@ -152,8 +146,8 @@ static void fill_table(const struct side *older, const struct side *newer, doubl
     for (int first = newer->first, end; first < measured->count; first = end) {
         const struct sbp_measured_point *of = &measured->point[first];
         struct series series = {.ratio = ratio};
-        for (end = first; end < measured->count && is_same_series(of, &measured->point[end]);
-             end++) {
+        for (end = first;
+             end < measured->count && sbp_points_same_series(of, &measured->point[end]); end++) {
             const struct sbp_measured_point *point = find_point(older, &measured->point[end]);
             if (point == NULL)
                 ++*only_newer;
@@ -190,7 +184,7 @@ static enum sbp_status print_points(const struct side *older, const struct side 
 
 /* --- compute --- */
 
-/* Median over the products that both have of new time / old time; 0: none. */
+/* The median of new time / old time over the products that both have; 0: none. */
 static double product_ratio(const struct sbp_compute_times *older,
                             const struct sbp_compute_times *newer, int *count)
 {
@@ -237,7 +231,7 @@ enum sbp_status sbp_compare_print(const struct sbp_record *older, const struct s
                      : SBP_E_IO;
     if (status == SBP_OK && !print_compute(&was.compute, &is.compute, out))
         status = SBP_E_IO;
-    sbp_measured_free(&is.measured);
-    sbp_measured_free(&was.measured);
+    sbp_points_free(&is.measured);
+    sbp_points_free(&was.measured);
     return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }

@@ -1,4 +1,5 @@
-/* What changed from one calibration to another: software, settings, and times cell by cell. */
+/* Compares two calibrations: software, settings, and times cell by cell. Inputs are two records of
+ * samples, output is text for people. */
 #ifndef SBP_CALIB_OUTPUT_COMPARE_H
 #define SBP_CALIB_OUTPUT_COMPARE_H
 
@@ -6,8 +7,8 @@
 
 #include "calib/samples/sample_file.h"
 
-/* A time has changed when it is off by more than this share of the older one and by more than what
- * both scatter. */
+/* A time counts as changed when it differs by more than this share of the older one and by more
+ * than the scatter of both. */
 #define SBP_CHANGED 0.1
 
 /* Prints the differences of the last calibrations in two files of samples. E_IO, E_MEMORY. */

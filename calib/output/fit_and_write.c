@@ -7,13 +7,12 @@
 #include <cjson/cJSON.h>
 
 #include "base/json/json_write.h"
-#include "calib/logs/log.h"
-#include "calib/output/report.h"
+#include "calib/output/calib_report.h"
 #include "calib/output/cluster_file.h"
 
-const char *const sbp_method_names[] = {"curves", "paper", NULL};
+const char *const sbp_fit_methods[] = {"curves", "paper", NULL};
 
-bool sbp_finish_set_output(void *field, const char *name)
+bool sbp_fit_and_write_set_output(void *field, const char *name)
 {
     static const char lines[] = ".jsonl";
     const size_t length = strlen(name), cut = sizeof lines - 1;
@@ -21,29 +20,15 @@ bool sbp_finish_set_output(void *field, const char *name)
     return length > 0 && (length < cut || strcmp(name + length - cut, lines) != 0);
 }
 
-static enum sbp_status fit_network(const struct sbp_record *record, enum sbp_statistic statistic,
-                                   struct sbp_calibrated_network *network, struct sbp_diag *diag)
-{
-    struct sbp_measured measured;
-    struct sbp_runs runs;
-    SBP_TRY(sbp_points(record, statistic, &measured, &runs, diag));
-    enum sbp_status status = sbp_ports_find(&measured, &network->ports, diag);
-    const struct sbp_network_options options = {.ports = network->ports.ports};
-    if (status == SBP_OK)
-        status = sbp_network_fit(&measured, &options, &network->fit, diag);
-    sbp_measured_free(&measured);
-    return status;
-}
-
-/* network: NULL, or the curves. */
+/* Writes and prints by the options. network: the curves; NULL: alpha and beta alone. */
 static enum sbp_status write_and_print(const struct sbp_calibration *found,
                                        const struct sbp_calibrated_network *network,
-                                       const struct sbp_finish_options *options,
+                                       const struct sbp_fit_and_write_options *options,
                                        struct sbp_diag *diag)
 {
     struct sbp_calibrated calibrated;
-    SBP_TRY(sbp_calibrate(found, options->weights, network, &calibrated, diag));
-    struct cJSON *json = sbp_calibration_json(found, &calibrated);
+    SBP_TRY(sbp_calibrate_fit(found, options->weights, network, &calibrated, diag));
+    struct cJSON *json = sbp_cluster_file_of_calibration(found, &calibrated);
     enum sbp_status status =
         options->output == NULL ? SBP_OK : sbp_json_write(json, options->output, diag);
     if (status == SBP_OK && options->json)
@@ -51,19 +36,20 @@ static enum sbp_status write_and_print(const struct sbp_calibration *found,
     cJSON_Delete(json);
     if (status != SBP_OK || options->json || options->quiet)
         return status;
-    status = sbp_calibration_print(found, &calibrated, stdout);
+    status = sbp_calib_report(found, &calibrated, stdout);
     return status == SBP_OK ? status : sbp_fail(diag, status, "%s", sbp_status_text(status));
 }
 
-static enum sbp_status finish(const struct sbp_record *record, const struct sbp_calibration *found,
-                              const struct sbp_finish_options *options, struct sbp_diag *diag)
+static enum sbp_status finish(const struct sbp_calibration *found,
+                              const struct sbp_fit_and_write_options *options,
+                              struct sbp_diag *diag)
 {
     if (options->method == SBP_METHOD_PAPER)
         return write_and_print(found, NULL, options, diag);
     struct sbp_calibrated_network *network = calloc(1, sizeof *network);
     if (network == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "out of memory");
-    enum sbp_status status = fit_network(record, options->statistic, network, diag);
+    enum sbp_status status = sbp_calibrate_network(found, network, diag);
     if (status == SBP_OK)
         status = write_and_print(found, network, options, diag);
     sbp_network_fit_free(&network->fit);
@@ -71,15 +57,16 @@ static enum sbp_status finish(const struct sbp_record *record, const struct sbp_
     return status;
 }
 
-enum sbp_status sbp_finish(const struct sbp_record *record,
-                           const struct sbp_finish_options *options, struct sbp_diag *diag)
+enum sbp_status sbp_fit_and_write(const struct sbp_record *record,
+                                  const struct sbp_fit_and_write_options *options,
+                                  struct sbp_diag *diag)
 {
     struct sbp_calibration found;
-    enum sbp_status status = sbp_calibration_of(record, options->statistic, &found, diag);
+    enum sbp_status status = sbp_calibrate_collect(record, options->statistic, &found, diag);
     if (options->name != NULL)
         (void)snprintf(found.origin.name, sizeof found.origin.name, "%s", options->name);
     if (status == SBP_OK)
-        status = finish(record, &found, options, diag);
-    sbp_calibration_free(&found);
+        status = finish(&found, options, diag);
+    sbp_calibrate_free(&found);
     return status;
 }

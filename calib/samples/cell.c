@@ -3,9 +3,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/math/stats.h"
+
 #define MOST_RANKS 1000000
 #define MOST_SIZE  ((int64_t)1 << 40)
 #define MOST_EDGE  ((int64_t)1 << 30)
+#define CONFIDENCE 0.95
+#define TOLERANCE  0.05
 
 static const char *const kind_names[] = {
     "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "send-recv", "broadcast", NULL};
@@ -62,23 +66,23 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
     char size[32];
     const char *bytes = sbp_format_bytes((double)cell->bytes, size);
     switch (cell->work) {
-    case SBP_WORK_COLLECTIVE:
+    case SBP_CELL_COLLECTIVE:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s of %d x %d ranks, %d group%s a node, %s",
                        sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
                        cell->groups, cell->groups == 1 ? "" : "s", bytes);
         break;
-    case SBP_WORK_GEMM:
+    case SBP_CELL_GEMM:
         (void)snprintf(buffer, SBP_CELL_NAME, "%s product %lld x %lld x %lld",
                        sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                        (long long)cell->k);
         break;
-    case SBP_WORK_COPY:
+    case SBP_CELL_COPY:
         (void)snprintf(buffer, SBP_CELL_NAME, "copy of %s", bytes);
         break;
-    case SBP_WORK_LAUNCH:
+    case SBP_CELL_LAUNCH:
         (void)snprintf(buffer, SBP_CELL_NAME, "smallest product");
         break;
-    case SBP_WORK_PAIRS:
+    case SBP_CELL_PAIRS:
         (void)snprintf(buffer, SBP_CELL_NAME, "round %d of pairs, %s", cell->round, bytes);
         break;
     }
@@ -88,25 +92,25 @@ const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer)
 void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text)
 {
     switch (cell->work) {
-    case SBP_WORK_COLLECTIVE:
+    case SBP_CELL_COLLECTIVE:
         sbp_text_add(text,
                      "\"collective\":\"%s\",\"nodes\":%d,\"ranks_per_node\":%d,\"groups\":%d,"
                      "\"bytes\":%lld",
                      sbp_collective_name(cell->kind), cell->nodes, cell->ranks_per_node,
                      cell->groups, (long long)cell->bytes);
         break;
-    case SBP_WORK_GEMM:
+    case SBP_CELL_GEMM:
         sbp_text_add(text, "\"gemm\":\"%s\",\"m\":%lld,\"n\":%lld,\"k\":%lld",
                      sbp_type_name(cell->type), (long long)cell->m, (long long)cell->n,
                      (long long)cell->k);
         break;
-    case SBP_WORK_COPY:
+    case SBP_CELL_COPY:
         sbp_text_add(text, "\"copy\":%lld", (long long)cell->bytes);
         break;
-    case SBP_WORK_LAUNCH:
+    case SBP_CELL_LAUNCH:
         sbp_text_add(text, "\"launch\":true");
         break;
-    case SBP_WORK_PAIRS:
+    case SBP_CELL_PAIRS:
         sbp_text_add(text, "\"pairs\":%d,\"bytes\":%lld", cell->round, (long long)cell->bytes);
         break;
     }
@@ -189,20 +193,39 @@ enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *ce
     static const struct {
         const char *key;
         enum sbp_status (*read)(const struct sbp_json *object, struct sbp_cell *cell);
-    } works[SBP_WORKS] = {
-        [SBP_WORK_COLLECTIVE] = {"collective", read_collective},
-        [SBP_WORK_GEMM] = {"gemm", read_gemm},
-        [SBP_WORK_COPY] = {"copy", read_copy},
-        [SBP_WORK_LAUNCH] = {"launch", read_launch},
-        [SBP_WORK_PAIRS] = {"pairs", read_pairs},
+    } works[SBP_CELL_WORKS] = {
+        [SBP_CELL_COLLECTIVE] = {"collective", read_collective},
+        [SBP_CELL_GEMM] = {"gemm", read_gemm},
+        [SBP_CELL_COPY] = {"copy", read_copy},
+        [SBP_CELL_LAUNCH] = {"launch", read_launch},
+        [SBP_CELL_PAIRS] = {"pairs", read_pairs},
     };
-    for (int work = 0; work < SBP_WORKS; work++) {
+    for (int work = 0; work < SBP_CELL_WORKS; work++) {
         if (!sbp_json_has(object, works[work].key))
             continue;
-        *cell = (struct sbp_cell){.work = (enum sbp_work)work};
+        *cell = (struct sbp_cell){.work = (enum sbp_cell_work)work};
         return works[work].read(object, cell);
     }
     return sbp_json_refuse(object,
                            "no \"collective\", \"gemm\", \"copy\", \"launch\" or \"pairs\": "
                            "one of them says what was measured");
+}
+
+/* --- samples --- */
+
+void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int count)
+{
+    for (int i = 0; i < count && samples->count < SBP_MAX_REPEATS; i++)
+        samples->time_s[samples->count++] = time_s[i];
+    if (samples->count == 0)
+        return;
+    double sorted[SBP_MAX_REPEATS];
+    memcpy(sorted, samples->time_s, (size_t)samples->count * sizeof *sorted);
+    samples->median_s = sbp_median(sorted, samples->count);
+    const bool known =
+        sbp_median_interval(sorted, samples->count, CONFIDENCE, &samples->low_s, &samples->high_s);
+    const double margin = TOLERANCE * samples->median_s;
+    const bool narrow = samples->high_s - samples->median_s <= margin &&
+                        samples->median_s - samples->low_s <= margin;
+    samples->settled = (known && narrow) || samples->count == SBP_MAX_REPEATS;
 }

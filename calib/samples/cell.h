@@ -1,9 +1,12 @@
-/* Cells: what a calibration measures, one by one.
+/* Cells, the pieces of work that a calibration measures one by one, and the samples of each.
  *
- * A cell is one piece of work of one size; its samples are repetitions of it behind a warm-up. A
- * collective's cell says which group shape (nodes x ranks_per_node), how many groups of each node
- * work at the same time, and how many bytes. All sets of `nodes` neighbouring nodes work at once,
- * too: they share no port.
+ * A cell is one piece of work of one size. A collective's cell says which shape its groups have
+ * (nodes x ranks_per_node), how many groups of each node work at the same time, and how many bytes
+ * they move. All sets of `nodes` neighbouring nodes work at once, too, since they share no port.
+ *
+ * A sample is the time of one repetition. The median of a cell's samples is settled when its 95 %
+ * order-statistic interval lies within 5 % of it on either side, or after SBP_MAX_REPEATS (Hoefler
+ * and Belli, Scientific Benchmarking, SC'15, rules 5 to 8).
  */
 #ifndef SBP_CALIB_SAMPLES_CELL_H
 #define SBP_CALIB_SAMPLES_CELL_H
@@ -16,37 +19,55 @@
 #include "costmodel/cluster/cluster.h"
 #include "costmodel/cluster/collective_kind.h"
 
-enum sbp_work {
-    SBP_WORK_COLLECTIVE, /* all ranks' wall time, the largest counts */
-    SBP_WORK_GEMM,       /* (m,k) x (k,n); the processor's own time, as of the other compute */
-    SBP_WORK_COPY,       /* bytes read once and written once */
-    SBP_WORK_LAUNCH,     /* the smallest product that is: what a call costs by itself */
-    SBP_WORK_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
+enum sbp_cell_work {
+    SBP_CELL_COLLECTIVE, /* wall time, the largest over all ranks */
+    SBP_CELL_GEMM,       /* (m,k) x (k,n); compute is timed by the processor's own clock */
+    SBP_CELL_COPY,       /* bytes read once and written once */
+    SBP_CELL_LAUNCH,     /* the smallest product there is: the fixed cost of a call */
+    SBP_CELL_PAIRS, /* round trips between disjoint pairs of ranks: finds slow ranks and links */
 };
-#define SBP_WORKS 5
+#define SBP_CELL_WORKS 5
 
 struct sbp_cell {
-    enum sbp_work work;
+    enum sbp_cell_work work;
     enum sbp_collective kind;          /* of a collective; not local */
-    int nodes, ranks_per_node, groups; /* of a collective; groups: of a node at the same time */
-    int64_t bytes; /* of a collective: n of the cost formula; of a copy; of a message of pairs */
+    int nodes, ranks_per_node, groups; /* of a collective; groups of a node at the same time */
+    int64_t bytes;      /* n of the cost formula, of a copy, or of one message between a pair */
     enum sbp_type type; /* of a product */
     int64_t m, n, k;
     int round; /* of pairs */
 };
 
+/* A product (m,k) x (k,n) in one element type. */
+struct sbp_gemm_point {
+    enum sbp_type type;
+    int64_t m, n, k;
+};
+
 bool sbp_cell_same(const struct sbp_cell *a, const struct sbp_cell *b);
-/* Orders cells by kind of work, collective, shape, groups, then size: as tables show them. */
+/* Orders cells by kind of work, collective, shape, groups, then size, as tables show them. */
 int sbp_cell_compare(const struct sbp_cell *a, const struct sbp_cell *b);
-/* Bytes of a collective of about this size: whole floats, and as many for each member. */
+/* Rounds the bytes of a collective down to whole floats, as many for each member; never to 0. */
 int64_t sbp_cell_whole_bytes(enum sbp_collective kind, int members, int64_t bytes);
 
 /* "all-reduce of 2 x 4 ranks, 8 groups a node, 1 MiB"; returns buffer. */
 #define SBP_CELL_NAME 128
 const char *sbp_cell_name(const struct sbp_cell *cell, char *buffer);
-/* Its members of a JSON object, without braces: "all-reduce" in {"collective":...}. */
+/* Writes the members of a JSON object, without its braces. */
 void sbp_cell_write(const struct sbp_cell *cell, struct sbp_text *text);
-/* Reads what write wrote; E_INPUT. */
+/* Reads the members that sbp_cell_write wrote; E_INPUT. */
 enum sbp_status sbp_cell_read(const struct sbp_json *object, struct sbp_cell *cell) SBP_MUST_USE;
+
+#define SBP_MAX_REPEATS 100 /* as many as AutoDDL takes of every point (section 3.2) */
+
+struct sbp_samples {
+    int count;
+    double time_s[SBP_MAX_REPEATS]; /* (count), in the order they were taken */
+    double median_s, low_s, high_s; /* median and its interval; valid when count > 0 */
+    bool settled;
+};
+
+/* Adds repetitions (beyond SBP_MAX_REPEATS they are dropped) and forms the median anew. */
+void sbp_samples_add(struct sbp_samples *samples, const double *time_s, int count);
 
 #endif

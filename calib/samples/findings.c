@@ -11,9 +11,9 @@
 
 #define SHORT_BYTES ((int64_t)64 << 10)
 
-static void find(struct sbp_findings *findings, const char *format, ...) SBP_PRINTF(2, 3);
+static void find(struct sbp_sample_findings *findings, const char *format, ...) SBP_PRINTF(2, 3);
 
-static void find(struct sbp_findings *findings, const char *format, ...)
+static void find(struct sbp_sample_findings *findings, const char *format, ...)
 {
     if (findings->count == SBP_MAX_FINDINGS) {
         (void)snprintf(findings->line[SBP_MAX_FINDINGS - 1], sizeof findings->line[0],
@@ -48,7 +48,7 @@ static bool is_like(const struct sbp_calibration_origin *a, const struct sbp_cal
            strcmp(a->settings, b->settings) == 0;
 }
 
-void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings)
+void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_sample_findings *findings)
 {
     const struct sbp_session *last = last_session(record);
     bool elsewhere = false, otherwise = false;
@@ -71,10 +71,10 @@ void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findin
 
 /* --- runs --- */
 
-void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings)
+void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_findings *findings)
 {
     for (int i = 0; i < runs->count; i++) {
-        const struct sbp_run *run = &runs->run[i];
+        const struct sbp_sample_run *run = &runs->run[i];
         if (run->bad)
             find(findings,
                  "run %d was slow as a whole: %.2f times as long as the others in the middle of %d "
@@ -90,7 +90,7 @@ void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *find
 
 /* --- compute --- */
 
-/* The rank that was slowest, by SBP_SLOW_COMPUTE, at the most products and copies; -1. */
+/* The rank that was slowest, by SBP_SLOW_COMPUTE, at the most products and copies; -1: none. */
 static int find_slow_computer(const struct sbp_record *record, int ranks, int *times, int *cells,
                               double *ratio)
 {
@@ -104,7 +104,7 @@ static int find_slow_computer(const struct sbp_record *record, int ranks, int *t
         for (int i = 0; i < record->result_count; i++) {
             const struct sbp_result *result = &record->result[i];
             if (!is_last(record, result) || result->slowest_rank < 0 ||
-                result->slowest_rank >= ranks || result->cell.work == SBP_WORK_LAUNCH)
+                result->slowest_rank >= ranks || result->cell.work == SBP_CELL_LAUNCH)
                 continue;
             const bool is_slow = result->slowest_ratio >= SBP_SLOW_COMPUTE;
             *cells += pass == 0;
@@ -123,9 +123,9 @@ static int find_slow_computer(const struct sbp_record *record, int ranks, int *t
     return slowest;
 }
 
-void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_findings *findings)
+void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_findings *findings)
 {
-    const struct sbp_placement *placement = &last_session(record)->placement;
+    const struct sbp_rank_placement *placement = &last_session(record)->placement;
     int times, cells;
     double ratio;
     if (placement->ranks < 3)
@@ -143,21 +143,21 @@ void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_finding
 
 /* Pairs of one kind of link (within nodes, or between them) and one size. */
 struct links {
-    const struct sbp_placement *placement;
+    const struct sbp_rank_placement *placement;
     int count;
-    struct sbp_pair *pair; /* (count), a < b in rank; the least time of all runs */
-    double *scratch;       /* (count) */
-    double usual_s;        /* what the faster quarter takes */
-    double limit;          /* times that, which is slow */
-    int least_runs;        /* that must have a link: where ranks share cores, one says nothing */
-    int *runs;             /* (count) that a link has */
-    bool *is_slow;         /* (ranks) */
+    struct sbp_sample_pair *pair; /* (count), a < b in rank; the least time of all runs */
+    double *scratch;              /* (count) */
+    double usual_s;               /* what the faster quarter takes */
+    double limit;                 /* times that, which is slow */
+    int least_runs; /* that must have a link: where ranks share cores, one says nothing */
+    int *runs;      /* (count) that a link has */
+    bool *is_slow;  /* (ranks) */
 };
 
-/* By ranks, the least time first. */
+/* Orders pairs by their ranks, the least time first. */
 static int compare_pairs(const void *left, const void *right)
 {
-    const struct sbp_pair *x = left, *y = right;
+    const struct sbp_sample_pair *x = left, *y = right;
     if (x->a != y->a)
         return x->a - y->a;
     if (x->b != y->b)
@@ -165,13 +165,13 @@ static int compare_pairs(const void *left, const void *right)
     return (x->time_s > y->time_s) - (x->time_s < y->time_s);
 }
 
-/* One of each link that enough runs have, its least time. */
+/* Keeps one pair of each link that enough runs have, with its least time. */
 static void merge_links(struct links *links)
 {
     int kept = 0;
     qsort(links->pair, (size_t)links->count, sizeof *links->pair, compare_pairs);
     for (int first = 0, end; first < links->count; first = end) {
-        const struct sbp_pair *link = &links->pair[first];
+        const struct sbp_sample_pair *link = &links->pair[first];
         for (end = first + 1;
              end < links->count && links->pair[end].a == link->a && links->pair[end].b == link->b;)
             end++;
@@ -193,7 +193,7 @@ static void list_links(const struct sbp_record *record, bool between_nodes, int6
         if (!is_last(record, result) || result->cell.bytes != bytes)
             continue;
         for (int p = 0; p < result->pair_count; p++) {
-            const struct sbp_pair *pair = &result->pair[p];
+            const struct sbp_sample_pair *pair = &result->pair[p];
             const bool is_between = node[pair->a] != node[pair->b];
             if (is_between == between_nodes && pair->time_s > 0)
                 links->pair[links->count++] = *pair;
@@ -208,7 +208,7 @@ static void list_links(const struct sbp_record *record, bool between_nodes, int6
     }
 }
 
-/* The best time of a rank's links; their number. */
+/* Finds the best time of a rank's links; returns how many it has. */
 static int best_of(const struct links *links, int rank, double *best_s)
 {
     int count = 0;
@@ -221,13 +221,15 @@ static int best_of(const struct links *links, int rank, double *best_s)
     return count;
 }
 
-/* The worst time of the other links of a link's ends, slow ranks left out; their number. */
-static int worst_beside(const struct links *links, const struct sbp_pair *link, double *worst_s)
+/* Finds the worst time among the other links of a link's ends, without slow ranks; returns how many
+ * there are. */
+static int worst_beside(const struct links *links, const struct sbp_sample_pair *link,
+                        double *worst_s)
 {
     int count = 0;
     *worst_s = 0;
     for (int i = 0; i < links->count; i++) {
-        const struct sbp_pair *pair = &links->pair[i];
+        const struct sbp_sample_pair *pair = &links->pair[i];
         const bool touches =
             pair->a == link->a || pair->a == link->b || pair->b == link->a || pair->b == link->b;
         if (pair == link || !touches || links->is_slow[pair->a] || links->is_slow[pair->b])
@@ -263,9 +265,9 @@ static bool is_slow_node(const struct links *links, int node)
 }
 
 static void name_slow_ranks(const struct links *links, bool between_nodes, int64_t bytes,
-                            struct sbp_findings *findings)
+                            struct sbp_sample_findings *findings)
 {
-    const struct sbp_placement *placement = links->placement;
+    const struct sbp_rank_placement *placement = links->placement;
     char size[32];
     (void)sbp_format_bytes((double)bytes, size);
     for (int n = 0; n < placement->nodes && between_nodes; n++) {
@@ -293,13 +295,14 @@ static void name_slow_ranks(const struct links *links, bool between_nodes, int64
     }
 }
 
-static void name_slow_links(const struct links *links, int64_t bytes, struct sbp_findings *findings)
+static void name_slow_links(const struct links *links, int64_t bytes,
+                            struct sbp_sample_findings *findings)
 {
-    const struct sbp_placement *placement = links->placement;
+    const struct sbp_rank_placement *placement = links->placement;
     char size[32];
     (void)sbp_format_bytes((double)bytes, size);
     for (int i = 0; i < links->count; i++) {
-        const struct sbp_pair *link = &links->pair[i];
+        const struct sbp_sample_pair *link = &links->pair[i];
         double worst_s;
         const double limit = links->runs[i] == 1 ? SBP_SLOW_NOISY : links->limit;
         if (!(link->time_s >= limit * links->usual_s) || links->is_slow[link->a] ||
@@ -322,20 +325,20 @@ static int count_pairs(const struct sbp_record *record)
     return count;
 }
 
-/* The sizes that pairs were timed at, longest first: the next below `below`. */
+/* The largest size below `below` that pairs were timed at; 0: none. */
 static int64_t next_size(const struct sbp_record *record, int64_t below)
 {
     int64_t next = 0;
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_cell *cell = &record->result[i].cell;
-        if (cell->work == SBP_WORK_PAIRS && cell->bytes < below && cell->bytes > next)
+        if (cell->work == SBP_CELL_PAIRS && cell->bytes < below && cell->bytes > next)
             next = cell->bytes;
     }
     return next;
 }
 
 static void look_at_links(const struct sbp_record *record, bool crowded, struct links *links,
-                          struct sbp_findings *findings)
+                          struct sbp_sample_findings *findings)
 {
     for (int between = 0; between < 2; between++) {
         const int before = findings->count;
@@ -351,33 +354,31 @@ static void look_at_links(const struct sbp_record *record, bool crowded, struct 
 }
 
 enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
-                                      struct sbp_findings *findings, struct sbp_diag *diag)
+                                      struct sbp_sample_findings *findings, struct sbp_diag *diag)
 {
-    const struct sbp_placement *placement = &last_session(record)->placement;
+    const struct sbp_rank_placement *placement = &last_session(record)->placement;
     if (placement->ranks == 0)
         return SBP_OK;
     const size_t most = (size_t)count_pairs(record) + 1;
+    struct sbp_arena arena = {0};
     struct links links = {.placement = placement,
                           .least_runs = crowded ? 2 : 1,
-                          .pair = calloc(most, sizeof *links.pair),
-                          .scratch = calloc(most, sizeof *links.scratch),
-                          .runs = calloc(most, sizeof *links.runs),
-                          .is_slow = calloc((size_t)placement->ranks, sizeof *links.is_slow)};
+                          .pair = SBP_NEW(&arena, struct sbp_sample_pair, most),
+                          .scratch = SBP_NEW(&arena, double, most),
+                          .runs = SBP_NEW(&arena, int, most),
+                          .is_slow = SBP_NEW(&arena, bool, placement->ranks)};
     enum sbp_status status = SBP_OK;
     if (links.pair == NULL || links.scratch == NULL || links.runs == NULL || links.is_slow == NULL)
         status = sbp_fail(diag, SBP_E_MEMORY, "out of memory for %zu pairs", most);
     else
         look_at_links(record, crowded, &links, findings);
-    free(links.is_slow);
-    free(links.runs);
-    free(links.scratch);
-    free(links.pair);
+    sbp_arena_free(&arena);
     return status;
 }
 
 /* --- the network --- */
 
-void sbp_findings_of_network(const struct sbp_record *record, struct sbp_findings *findings)
+void sbp_findings_of_network(const struct sbp_record *record, struct sbp_sample_findings *findings)
 {
     const struct sbp_calibration_origin *origin = &last_session(record)->origin;
     const struct sbp_result *longest = NULL;
@@ -387,7 +388,7 @@ void sbp_findings_of_network(const struct sbp_record *record, struct sbp_finding
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
         const struct sbp_cell *cell = &result->cell;
-        if (is_last(record, result) && cell->work == SBP_WORK_COLLECTIVE &&
+        if (is_last(record, result) && cell->work == SBP_CELL_COLLECTIVE &&
             cell->kind == SBP_SEND_RECV && cell->nodes > 1 && cell->groups == 1 &&
             result->median_s > 0 && (longest == NULL || cell->bytes > longest->cell.bytes))
             longest = result;

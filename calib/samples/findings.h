@@ -1,11 +1,12 @@
-/* What a calibration noticed that its user should know: slow ranks, links and hosts by name, runs
- * that were slow as a whole, and how near to its nominal rate the network came.
+/* Findings: sentences for the user about what is wrong with the machine or the measurement: slow
+ * ranks, links and hosts by name, runs that were slow as a whole, and how near to its nominal rate
+ * the network came. Input is the record of a file of samples.
  *
- * Pairs. A rank is slow when even its best message, of those over one kind of link, takes
- * SBP_SLOW times what the faster quarter of all pairs takes. A host is slow when all of its ranks
- * are, over the network. A link is slow when it takes as many times what every other link of both
- * its ends takes. Times count that every run has at least, of the sessions of the last chain that
- * had every rank on the same host as the last one: what was measured on others names nobody here.
+ * Pairs of ranks find the slow ones. A rank is slow when even its best message, of those over one
+ * kind of link, takes SBP_SLOW times the lower quartile of all pairs. A host is slow when all of
+ * its ranks are, over the network. A link is slow when it takes SBP_SLOW times as long as every
+ * other link of both its ends. The least time over the runs counts, and only sessions of the last
+ * chain that had every rank on the same host as the last one: others say nothing about these hosts.
  */
 #ifndef SBP_CALIB_SAMPLES_FINDINGS_H
 #define SBP_CALIB_SAMPLES_FINDINGS_H
@@ -18,24 +19,25 @@
 #define SBP_SLOW_COMPUTE 1.25
 
 #define SBP_MAX_FINDINGS 16
-struct sbp_findings {
-    int count; /* where there is more to say, the last line says that */
+struct sbp_sample_findings {
+    int count; /* when more would follow, the last line says so */
     char line[SBP_MAX_FINDINGS][240];
 };
 
-/* Each adds lines. Ranks are named where the record says on which hosts they lay. */
-/* What changed between the sessions of the last chain: it was gone on with on other hosts, or under
- * other software and settings; whether its end is missing. */
-void sbp_findings_of_sessions(const struct sbp_record *record, struct sbp_findings *findings);
-void sbp_findings_of_runs(const struct sbp_runs *runs, struct sbp_findings *findings);
-/* Compute that the same rank was slowest at. */
-void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_findings *findings);
-/* The pairs of the last chain; crowded: ranks share cores. E_MEMORY. */
+/* Each of these adds lines. Ranks are named where the record says on which hosts they lay. */
+
+/* How the sessions of the last chain differ (hosts, software, settings), and a missing end. */
+void sbp_findings_of_sessions(const struct sbp_record *record,
+                              struct sbp_sample_findings *findings);
+void sbp_findings_of_runs(const struct sbp_sample_runs *runs, struct sbp_sample_findings *findings);
+/* A rank that was slowest at most products and copies. */
+void sbp_findings_of_compute(const struct sbp_record *record, struct sbp_sample_findings *findings);
+/* Slow ranks, hosts and links by the pairs of the last chain; crowded: ranks share cores.
+ * E_MEMORY. */
 enum sbp_status sbp_findings_of_pairs(const struct sbp_record *record, bool crowded,
-                                      struct sbp_findings *findings,
+                                      struct sbp_sample_findings *findings,
                                       struct sbp_diag *diag) SBP_MUST_USE;
-/* Bandwidth of the longest messages between two nodes over the nominal one, where both are known.
- */
-void sbp_findings_of_network(const struct sbp_record *record, struct sbp_findings *findings);
+/* The rate of the longest message between two nodes, over the nominal one where that is known. */
+void sbp_findings_of_network(const struct sbp_record *record, struct sbp_sample_findings *findings);
 
 #endif

@@ -3,20 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/utsname.h>
 
-void sbp_placement_free(struct sbp_placement *placement)
+void sbp_placement_free(struct sbp_rank_placement *placement)
 {
     if (placement == NULL)
         return;
     free(placement->node);
     free(placement->local);
     free(placement->host);
-    *placement = (struct sbp_placement){0};
+    *placement = (struct sbp_rank_placement){0};
 }
 
-/* Numbers of nodes are given; counts their ranks and gives each its place. */
-static bool fill_places(struct sbp_placement *placement)
+/* Counts the ranks of each node and gives each rank its place, by placement->node. */
+static bool fill_places(struct sbp_rank_placement *placement)
 {
     int *count = calloc((size_t)placement->nodes, sizeof *count);
     if (count == NULL)
@@ -34,8 +33,8 @@ static bool fill_places(struct sbp_placement *placement)
     return true;
 }
 
-/* host (ranks) -> node (ranks), and first (ranks): each node's first rank; the number of nodes.
- * Quadratic in nodes, linear in ranks. */
+/* Numbers the nodes: node (ranks) from host (ranks), and first (ranks), each node's first rank;
+ * returns how many. Quadratic in nodes, linear in ranks. */
 static int number_nodes(char (*host)[SBP_HOST_NAME], int ranks, int *node, int *first)
 {
     int nodes = 0;
@@ -51,12 +50,13 @@ static int number_nodes(char (*host)[SBP_HOST_NAME], int ranks, int *node, int *
 }
 
 enum sbp_status sbp_placement_of(char (*host)[SBP_HOST_NAME], int ranks,
-                                 struct sbp_placement *placement, struct sbp_diag *diag)
+                                 struct sbp_rank_placement *placement, struct sbp_diag *diag)
 {
     int *first = calloc((size_t)ranks, sizeof *first);
-    *placement = (struct sbp_placement){.ranks = ranks,
-                                        .node = calloc((size_t)ranks, sizeof *placement->node),
-                                        .local = calloc((size_t)ranks, sizeof *placement->local)};
+    *placement =
+        (struct sbp_rank_placement){.ranks = ranks,
+                                    .node = calloc((size_t)ranks, sizeof *placement->node),
+                                    .local = calloc((size_t)ranks, sizeof *placement->local)};
     bool done = first != NULL && placement->node != NULL && placement->local != NULL;
     if (done) {
         placement->nodes = number_nodes(host, ranks, placement->node, first);
@@ -72,7 +72,7 @@ enum sbp_status sbp_placement_of(char (*host)[SBP_HOST_NAME], int ranks,
     return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the places of %d ranks", ranks);
 }
 
-bool sbp_placement_same(const struct sbp_placement *a, const struct sbp_placement *b)
+bool sbp_placement_same(const struct sbp_rank_placement *a, const struct sbp_rank_placement *b)
 {
     bool same = a->ranks == b->ranks;
     for (int r = 0; same && r < a->ranks; r++)
@@ -80,48 +80,10 @@ bool sbp_placement_same(const struct sbp_placement *a, const struct sbp_placemen
     return same;
 }
 
-int sbp_placement_rank(const struct sbp_placement *placement, int node, int local)
+int sbp_placement_rank(const struct sbp_rank_placement *placement, int node, int local)
 {
     for (int r = 0; r < placement->ranks; r++)
         if (placement->node[r] == node && placement->local[r] == local)
             return r;
     return -1;
-}
-
-/* --- asking the ranks --- */
-
-/* A name travels as the doubles that its bytes fill: a gather moves bits. */
-enum { NAME_DOUBLES = SBP_HOST_NAME / sizeof(double) };
-
-static void own_name(char *name)
-{
-    struct utsname names;
-    memset(name, 0, SBP_HOST_NAME);
-    const bool is_known = uname(&names) == 0 && names.nodename[0] != '\0';
-    const char *found = is_known ? names.nodename : "host";
-    for (int i = 0; i < SBP_HOST_NAME - 1 && found[i] != '\0'; i++)
-        name[i] = found[i];
-}
-
-enum sbp_status sbp_placement_find(const struct sbp_sampler *sampler,
-                                   struct sbp_placement *placement, struct sbp_diag *diag)
-{
-    const int ranks = sampler->ops->size(sampler->comm);
-    union {
-        char text[SBP_HOST_NAME];
-        double moved[NAME_DOUBLES];
-    } own;
-    own_name(own.text);
-    *placement = (struct sbp_placement){0};
-    char(*names)[SBP_HOST_NAME] = calloc((size_t)ranks, sizeof *names);
-    if (names == NULL)
-        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for the names of %d ranks", ranks);
-    enum sbp_status status = sampler->ops->all_gather(sampler->comm, sampler->everybody, names,
-                                                      own.moved, NAME_DOUBLES, SBP_F64);
-    if (status != SBP_OK)
-        status = sbp_fail(diag, status, "%s", sampler->ops->reason(sampler->comm));
-    else
-        status = sbp_placement_of(names, ranks, placement, diag);
-    free(names);
-    return status;
 }

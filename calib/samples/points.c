@@ -4,10 +4,23 @@
 #include <stdlib.h>
 
 #include "base/math/stats.h"
+#include "calib/samples/sample_file.h"
 
 #define LEAST_RUNS 3 /* of which one can be called bad */
 
-const char *const sbp_statistic_names[] = {"median", "least", NULL};
+const char *const sbp_points_statistics[] = {"median", "least", NULL};
+
+void sbp_points_free(struct sbp_measured *measured)
+{
+    sbp_arena_free(&measured->arena);
+    *measured = (struct sbp_measured){.count = 0};
+}
+
+bool sbp_points_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
+{
+    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
+           a->groups == b->groups;
+}
 
 /* --- results of a cell side by side --- */
 
@@ -22,7 +35,7 @@ static int chain_of(const struct sbp_record *record, const struct sbp_result *re
     return record->session[result->session].chain;
 }
 
-/* Their record stands in the first field of what qsort moves, so that no global is needed. */
+/* qsort moves the record with each result, so that comparing needs no global. */
 struct place {
     const struct sbp_record *record;
     const struct sbp_result *result;
@@ -46,20 +59,17 @@ static bool sort_results(const struct sbp_record *record, struct sbp_arena *aren
                          struct sorted *sorted)
 {
     const size_t count = (size_t)record->result_count;
-    struct place *places = calloc(count + 1, sizeof *places);
+    struct place *places = SBP_NEW(arena, struct place, count);
     sorted->record = record;
     sorted->count = record->result_count;
     sorted->result = SBP_NEW(arena, const struct sbp_result *, count);
-    if (places == NULL || sorted->result == NULL) {
-        free(places);
+    if (places == NULL || sorted->result == NULL)
         return false;
-    }
     for (size_t i = 0; i < count; i++)
         places[i] = (struct place){record, &record->result[i]};
     qsort(places, count, sizeof *places, compare_places);
     for (size_t i = 0; i < count; i++)
         sorted->result[i] = places[i].result;
-    free(places);
     return true;
 }
 
@@ -77,12 +87,12 @@ static int end_of_cell(const struct sorted *sorted, int first)
 
 static bool is_timed(const struct sbp_result *result)
 {
-    return result->cell.work == SBP_WORK_COLLECTIVE && result->median_s > 0;
+    return result->cell.work == SBP_CELL_COLLECTIVE && result->median_s > 0;
 }
 
 /* --- runs --- */
 
-static struct sbp_run *find_run(const struct sbp_runs *runs, int chain, int run)
+static struct sbp_sample_run *find_run(const struct sbp_sample_runs *runs, int chain, int run)
 {
     for (int i = 0; i < runs->count; i++)
         if (runs->run[i].chain == chain && runs->run[i].run == run)
@@ -91,19 +101,20 @@ static struct sbp_run *find_run(const struct sbp_runs *runs, int chain, int run)
 }
 
 static bool list_runs(const struct sbp_record *record, struct sbp_arena *arena,
-                      struct sbp_runs *runs)
+                      struct sbp_sample_runs *runs)
 {
-    runs->run = SBP_NEW(arena, struct sbp_run, record->result_count); /* of one each at most */
+    runs->run =
+        SBP_NEW(arena, struct sbp_sample_run, record->result_count); /* of one each at most */
     if (runs->run == NULL)
         return false;
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
         if (!is_timed(result))
             continue;
-        struct sbp_run *run = find_run(runs, chain_of(record, result), result->run);
+        struct sbp_sample_run *run = find_run(runs, chain_of(record, result), result->run);
         if (run == NULL) {
             run = &runs->run[runs->count++];
-            *run = (struct sbp_run){
+            *run = (struct sbp_sample_run){
                 .chain = chain_of(record, result), .run = result->run, .slowdown = 1};
         }
         run->cells++;
@@ -119,30 +130,33 @@ static double time_of(const struct sbp_result *result, enum sbp_statistic statis
     return least_s;
 }
 
-/* Times of a cell's runs first .. end - 1, of good ones or of all; the number of them. */
-static int list_times(const struct sorted *sorted, const struct sbp_runs *runs, int first, int end,
-                      bool all, enum sbp_statistic statistic, double *time_s)
+/* Lists the times of a cell's results first .. end - 1, of good runs or of all; returns how many.
+ */
+static int list_times(const struct sorted *sorted, const struct sbp_sample_runs *runs, int first,
+                      int end, bool all, enum sbp_statistic statistic, double *time_s)
 {
     int count = 0;
     for (int i = first; i < end; i++) {
         const struct sbp_result *result = sorted->result[i];
-        const struct sbp_run *run = find_run(runs, chain_of(sorted->record, result), result->run);
+        const struct sbp_sample_run *run =
+            find_run(runs, chain_of(sorted->record, result), result->run);
         if (result->median_s > 0 && (all || run == NULL || !run->bad))
             time_s[count++] = time_of(result, statistic);
     }
     return count;
 }
 
-/* What the others say: the middle one of three and more, the faster one of two. */
+/* The time by which a run is judged: the middle one of three and more, the faster one of two. */
 static double reference_of(double *time_s, int count)
 {
     return count >= LEAST_RUNS ? sbp_median(time_s, count) : fmin(time_s[0], time_s[count - 1]);
 }
 
-/* How many times as long as the others say each cell of one run took: its ratios, and whether three
- * runs and more could be compared. */
-static int list_ratios(const struct sorted *sorted, const struct sbp_runs *runs,
-                       const struct sbp_run *run, double *time_s, double *ratio, bool *can_tell)
+/* Lists, for each cell of one run, its time over that of all runs; *can_tell: most of the cells
+ * have three runs or more. */
+static int list_ratios(const struct sorted *sorted, const struct sbp_sample_runs *runs,
+                       const struct sbp_sample_run *run, double *time_s, double *ratio,
+                       bool *can_tell)
 {
     int count = 0, told = 0;
     for (int first = 0, end; first < sorted->count; first = end) {
@@ -164,11 +178,11 @@ static int list_ratios(const struct sorted *sorted, const struct sbp_runs *runs,
     return count;
 }
 
-static void judge_runs(const struct sorted *sorted, struct sbp_runs *runs, double *time_s,
+static void judge_runs(const struct sorted *sorted, struct sbp_sample_runs *runs, double *time_s,
                        double *ratio)
 {
     for (int i = 0; i < runs->count; i++) {
-        struct sbp_run *run = &runs->run[i];
+        struct sbp_sample_run *run = &runs->run[i];
         bool can_tell;
         run->compared = list_ratios(sorted, runs, run, time_s, ratio, &can_tell);
         if (run->compared == 0)
@@ -180,7 +194,8 @@ static void judge_runs(const struct sorted *sorted, struct sbp_runs *runs, doubl
 
 /* --- points --- */
 
-/* The time over those of some runs and half their range, or half the interval of the only one. */
+/* Sums up times of runs into a point: its time, and as spread half their range, or half the
+ * interval of the only one. */
 static void sum_up(const struct sorted *sorted, int first, int end, enum sbp_statistic statistic,
                    double *time_s, int count, struct sbp_measured_point *point)
 {
@@ -194,13 +209,13 @@ static void sum_up(const struct sorted *sorted, int first, int end, enum sbp_sta
     point->spread = range_s / 2 / point->time_s;
 }
 
-static void add_points(const struct sorted *sorted, const struct sbp_runs *runs,
+static void add_points(const struct sorted *sorted, const struct sbp_sample_runs *runs,
                        enum sbp_statistic statistic, double *time_s, struct sbp_measured *measured)
 {
     for (int first = 0, end; first < sorted->count; first = end) {
         end = end_of_cell(sorted, first);
         const struct sbp_cell *cell = &sorted->result[first]->cell;
-        if (cell->work != SBP_WORK_COLLECTIVE)
+        if (cell->work != SBP_CELL_COLLECTIVE)
             continue;
         int count = list_times(sorted, runs, first, end, false, statistic, time_s);
         if (count == 0) /* only bad runs have it: better than nothing */
@@ -235,13 +250,7 @@ static int compare_cells(const void *left, const void *right)
     return 0;
 }
 
-static bool same_cell(const struct sbp_measured_point *a, const struct sbp_measured_point *b)
-{
-    return a->kind == b->kind && a->nodes == b->nodes && a->ranks_per_node == b->ranks_per_node &&
-           a->groups == b->groups && a->bytes == b->bytes;
-}
-
-/* Chains of sessions are runs like others where the least counts. */
+/* With SBP_OF_LEAST all chains of sessions give a cell the same time, the least of them. */
 static bool share_least(struct sbp_measured *measured)
 {
     struct sbp_measured_point **point =
@@ -252,7 +261,8 @@ static bool share_least(struct sbp_measured *measured)
         point[i] = &measured->point[i];
     qsort(point, (size_t)measured->count, sizeof *point, compare_cells);
     for (int i = 1; i < measured->count; i++)
-        if (same_cell(point[i], point[i - 1]))
+        if (sbp_points_same_series(point[i], point[i - 1]) &&
+            point[i]->bytes == point[i - 1]->bytes)
             point[i]->time_s = point[i - 1]->time_s;
     return true;
 }
@@ -289,14 +299,15 @@ static bool list_sources(const struct sbp_record *record, struct sbp_measured *m
 }
 
 enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic statistic,
-                           struct sbp_measured *measured, struct sbp_runs *runs,
+                           struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag)
 {
     *measured = (struct sbp_measured){.count = 0};
-    *runs = (struct sbp_runs){.count = 0};
+    *runs = (struct sbp_sample_runs){.count = 0};
     const size_t count = (size_t)record->result_count;
     struct sorted sorted;
-    double *time_s = calloc(count + 1, sizeof *time_s), *ratio = calloc(count + 1, sizeof *ratio);
+    double *time_s = SBP_NEW(&measured->arena, double, count);
+    double *ratio = SBP_NEW(&measured->arena, double, count);
     measured->point = SBP_NEW(&measured->arena, struct sbp_measured_point, count);
     bool done = time_s != NULL && ratio != NULL && measured->point != NULL &&
                 sort_results(record, &measured->arena, &sorted) &&
@@ -306,13 +317,10 @@ enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic s
         add_points(&sorted, runs, statistic, time_s, measured);
         done = statistic != SBP_OF_LEAST || share_least(measured);
     }
-    free(ratio);
-    free(time_s);
     if (done)
         return SBP_OK;
-    sbp_arena_free(&measured->arena);
-    *measured = (struct sbp_measured){.count = 0};
-    *runs = (struct sbp_runs){.count = 0};
+    sbp_points_free(measured);
+    *runs = (struct sbp_sample_runs){.count = 0};
     return sbp_fail(diag, SBP_E_MEMORY, "%s: out of memory", record->path);
 }
 
@@ -331,7 +339,7 @@ static struct sbp_samples *find_product(const struct sbp_cell *cell,
     return &times->samples[++times->gemm_count];
 }
 
-/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed: the last size
+/* Copies of different sizes, as of sessions with more ranks and fewer, are not mixed; the last size
  * counts. */
 static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_compute_times *times)
 {
@@ -341,22 +349,22 @@ static struct sbp_samples *find_copy(const struct sbp_cell *cell, struct sbp_com
     return &times->samples[0];
 }
 
-void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *runs,
+void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times)
 {
     struct sbp_samples launch = {0};
     *times = (struct sbp_compute_times){0};
     for (int i = 0; i < record->result_count; i++) {
         const struct sbp_result *result = &record->result[i];
-        const struct sbp_run *run = find_run(runs, chain_of(record, result), result->run);
+        const struct sbp_sample_run *run = find_run(runs, chain_of(record, result), result->run);
         struct sbp_samples *samples = NULL;
         if (!(result->median_s > 0) || (run != NULL && run->bad))
             continue;
-        if (result->cell.work == SBP_WORK_COPY) {
+        if (result->cell.work == SBP_CELL_COPY) {
             samples = find_copy(&result->cell, times);
-        } else if (result->cell.work == SBP_WORK_GEMM) {
+        } else if (result->cell.work == SBP_CELL_GEMM) {
             samples = find_product(&result->cell, times);
-        } else if (result->cell.work == SBP_WORK_LAUNCH) {
+        } else if (result->cell.work == SBP_CELL_LAUNCH) {
             samples = &launch;
         }
         if (samples != NULL)

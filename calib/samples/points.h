@@ -1,26 +1,64 @@
-/* From samples to measured points: medians of runs, and which runs to leave out.
+/* Points: the measured times of collectives, wherever they come from, and how samples become
+ * points.
  *
- * A run's time of a cell is the median of its repetitions, a cell's time is the median of those of
- * its good runs: what a program that runs then has to expect. Or both are the least: what the
- * machine takes by itself, where other programs run beside the calibration. A run is bad when it
- * was slow as a whole: the middle one of its cells took SBP_BAD_RUN times as long as the other runs
- * say, or more. It needs three runs to tell; bad ones are left out, two that differ are both kept
- * and flagged.
+ * A point is one collective of one group shape at one size. Published logs give points directly
+ * (calib/logs/log.h); of a calibration's samples, the time of a cell in one run is the median of
+ * its repetitions, and the point's time is the median over its good runs: a program that runs later
+ * has to expect it. With SBP_OF_LEAST both are the least instead: the time that the machine takes
+ * by itself, for hosts where other programs run beside the calibration.
+ *
+ * A run is bad when the median of its cells took SBP_BAD_RUN times as long as the other runs say.
+ * It takes three runs to tell. Bad runs are left out; of two that differ both are kept and flagged.
  */
 #ifndef SBP_CALIB_SAMPLES_POINTS_H
 #define SBP_CALIB_SAMPLES_POINTS_H
 
-#include "calib/measure/compute.h"
-#include "calib/samples/measured.h"
-#include "calib/samples/sample_file.h"
+#include <stdbool.h>
+
+#include "base/arena.h"
+#include "calib/samples/cell.h"
+
+struct sbp_record;
+
+struct sbp_measured_point {
+    enum sbp_collective kind;  /* not local */
+    int nodes, ranks_per_node; /* of a group; members = nodes x ranks_per_node >= 2 */
+    double bytes;  /* n of costmodel/cluster/collective.h: the larger side on a device */
+    double time_s; /* > 0 */
+    double spread; /* over the time; 0: unknown. In a log |in place - out of place|; of samples half
+                      the range of the runs, or half the median's interval of the only run */
+    bool first_use; /* a benchmark's first use of a protocol: time_s is the second one's */
+    int source;     /* into source[] */
+    int groups;     /* of a node that worked at the same time; 0: a log, which has one */
+};
+
+/* A table of a log, or a chain of sessions of samples. */
+struct sbp_measured_source {
+    const char *name;    /* of the file */
+    const char *library; /* "NCCL 2.18.5", "Open MPI 4.1.4"; NULL: not said */
+    const char *network; /* that the run says it used: "OFI", "Socket", "IB"; NULL */
+    const char *date;    /* NULL: not said */
+    int table;           /* of the file, from 0 */
+};
+
+struct sbp_measured {
+    struct sbp_arena arena; /* owns the arrays */
+    int count, source_count;
+    struct sbp_measured_point *point;   /* (count), those of a source together */
+    struct sbp_measured_source *source; /* (source_count) */
+};
+
+void sbp_points_free(struct sbp_measured *measured);
+/* Whether two points differ in size and time alone. */
+bool sbp_points_same_series(const struct sbp_measured_point *a, const struct sbp_measured_point *b);
 
 #define SBP_BAD_RUN 1.25
 
 enum sbp_statistic { SBP_OF_MEDIANS, SBP_OF_LEAST };
-extern const char *const sbp_statistic_names[]; /* NULL-ended */
+extern const char *const sbp_points_statistics[]; /* names, NULL-ended */
 
-/* One pass over the cells, of one chain of sessions. */
-struct sbp_run {
+/* One pass over the cells, in one chain of sessions. */
+struct sbp_sample_run {
     int chain, run;
     int cells;       /* collectives that it measured */
     int compared;    /* of them, those that other runs measured, too */
@@ -28,22 +66,30 @@ struct sbp_run {
     bool bad;        /* left out */
 };
 
-struct sbp_runs {
+struct sbp_sample_runs {
     int count;
-    struct sbp_run *run; /* (count), in order; in the measured points' arena */
+    struct sbp_sample_run *run; /* (count), in order; in the measured points' arena */
 };
 
-/* A source is a chain of sessions. Points of a source stand together, in the order of
- * sbp_cell_compare. spread: half the range of the runs' medians over the time, or with one run half
- * its interval. Whether a run is bad is told by medians. *measured is owned by the caller
- * (sbp_measured_free), runs with it. E_MEMORY. */
+/* Points of a source stand in the order of sbp_cell_compare. The statistic says which time counts;
+ * medians tell in any case whether a run is bad. *measured and *runs are freed together by
+ * sbp_points_free. E_MEMORY: both are empty. */
 enum sbp_status sbp_points(const struct sbp_record *record, enum sbp_statistic statistic,
-                           struct sbp_measured *measured, struct sbp_runs *runs,
+                           struct sbp_measured *measured, struct sbp_sample_runs *runs,
                            struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Compute of all runs: the samples of each shape are the medians of the good runs. Zeros for what
- * was not measured. */
-void sbp_compute_points(const struct sbp_record *record, const struct sbp_runs *runs,
+#define SBP_MAX_GEMMS 64
+struct sbp_compute_times {
+    int gemm_count;
+    struct sbp_gemm_point gemm[SBP_MAX_GEMMS];
+    /* The copy, then (gemm_count) products: a run's median each; a count of 0: not timed. */
+    struct sbp_samples samples[SBP_MAX_GEMMS + 1];
+    int64_t copy_bytes; /* read once and written once */
+    double launch_s;    /* of the smallest product; 0: not timed */
+};
+
+/* Compute of all good runs; zeros where nothing was measured. */
+void sbp_points_compute(const struct sbp_record *record, const struct sbp_sample_runs *runs,
                         struct sbp_compute_times *times);
 
 #endif

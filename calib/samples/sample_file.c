@@ -14,7 +14,7 @@
 
 /* --- writing --- */
 
-/* Text as a JSON string; control characters become blanks, which no setting needs. */
+/* Adds text as a JSON string; control characters become blanks, which no setting needs. */
 static void add_quoted(struct sbp_text *text, const char *value)
 {
     sbp_text_add(text, "\"");
@@ -47,7 +47,7 @@ static void add_settings(struct sbp_text *text, const char *settings)
     sbp_text_add(text, "]");
 }
 
-/* The words of an origin and where each is kept. */
+/* The fields of an origin that are kept as words of the same name. */
 #define WORDS(X)                                                                                   \
     X(date)                                                                                        \
     X(host)                                                                                        \
@@ -57,7 +57,7 @@ static void add_settings(struct sbp_text *text, const char *settings)
     X(compiler)                                                                                    \
     X(backend) X(library) X(driver) X(binding) X(launcher) X(job) X(nominal_from) X(name)
 
-static void add_placement(struct sbp_text *text, const struct sbp_placement *placement)
+static void add_placement(struct sbp_text *text, const struct sbp_rank_placement *placement)
 {
     sbp_text_add(text, ",\"host_of_rank\":[");
     for (int r = 0; r < placement->ranks; r++) {
@@ -67,11 +67,11 @@ static void add_placement(struct sbp_text *text, const struct sbp_placement *pla
     sbp_text_add(text, "]");
 }
 
-void sbp_record_session_line(const struct sbp_calibration_origin *origin,
-                             const struct sbp_placement *placement, bool resumes,
-                             struct sbp_text *text)
+void sbp_sample_file_session_line(const struct sbp_calibration_origin *origin,
+                                  const struct sbp_rank_placement *placement, bool resumes,
+                                  struct sbp_text *text)
 {
-    sbp_text_add(text, SBP_RECORD_BEGIN ",\"resumes\":%s", resumes ? "true" : "false");
+    sbp_text_add(text, SBP_SAMPLE_FILE_BEGIN ",\"resumes\":%s", resumes ? "true" : "false");
     add_word(text, "version", origin->version);
     add_word(text, "command", origin->command);
 #define ADD_WORD(field) add_word(text, #field, origin->field);
@@ -93,12 +93,12 @@ void sbp_record_session_line(const struct sbp_calibration_origin *origin,
     sbp_text_add(text, "}\n");
 }
 
-void sbp_record_result_line(const struct sbp_result *result, struct sbp_text *text)
+void sbp_sample_file_result_line(const struct sbp_result *result, struct sbp_text *text)
 {
     sbp_text_add(text, "{\"run\":%d,", result->run);
     sbp_cell_write(&result->cell, text);
     sbp_text_add(text, ",\"took_s\":%.3g", result->took_s);
-    if (result->cell.work == SBP_WORK_PAIRS) {
+    if (result->cell.work == SBP_CELL_PAIRS) {
         sbp_text_add(text, ",\"between\":[");
         for (int i = 0; i < result->pair_count; i++)
             sbp_text_add(text, "%s[%d,%d,%.4g]", i == 0 ? "" : ",", result->pair[i].a,
@@ -114,7 +114,7 @@ void sbp_record_result_line(const struct sbp_result *result, struct sbp_text *te
     sbp_text_add(text, "]}\n");
 }
 
-void sbp_record_end_line(bool done, double wall_s, struct sbp_text *text)
+void sbp_sample_file_end_line(bool done, double wall_s, struct sbp_text *text)
 {
     sbp_text_add(text, "{\"end\":\"%s\",\"wall_s\":%.6g}\n", done ? "done" : "time", wall_s);
 }
@@ -132,7 +132,7 @@ static enum sbp_status no_memory(const struct reader *reader)
     return sbp_fail(reader->diag, SBP_E_MEMORY, "%s: out of memory", reader->record->path);
 }
 
-/* A copy with room for twice as many: all of a record lives in its arena. NULL: no memory. */
+/* Copies an array to twice the room, in the arena that owns the record. NULL: no memory. */
 static void *grown(struct sbp_arena *arena, const void *old, int count, size_t size, int *room)
 {
     *room = *room == 0 ? 16 : 2 * *room;
@@ -156,7 +156,7 @@ static enum sbp_status get_int(const struct sbp_json *object, const char *key, i
     return SBP_OK;
 }
 
-/* A string of any length; cut to the field. Absent: left empty. */
+/* Reads a string of any length and cuts it to the field; absent, the field stays empty. */
 static enum sbp_status get_word(const struct sbp_json *object, const char *key, char *value,
                                 size_t size)
 {
@@ -240,7 +240,7 @@ static enum sbp_status read_hosts(const struct sbp_json *list, int ranks,
 }
 
 static enum sbp_status read_placement(const struct reader *reader, const struct sbp_json *object,
-                                      int ranks, struct sbp_placement *placement)
+                                      int ranks, struct sbp_rank_placement *placement)
 {
     struct sbp_json list;
     int count;
@@ -318,7 +318,8 @@ static enum sbp_status read_times(struct reader *reader, const struct sbp_json *
     return sbp_json_get_double(object, "slowest_ratio", 0, MOST_S, &result->slowest_ratio);
 }
 
-static enum sbp_status read_pair(const struct sbp_json *list, int ranks, struct sbp_pair *pair)
+static enum sbp_status read_pair(const struct sbp_json *list, int ranks,
+                                 struct sbp_sample_pair *pair)
 {
     struct sbp_json at;
     int64_t a, b;
@@ -338,7 +339,8 @@ static enum sbp_status read_pairs(struct reader *reader, const struct sbp_json *
     struct sbp_json list, at;
     SBP_TRY(sbp_json_member(object, "between", &list));
     SBP_TRY(sbp_json_length(&list, &result->pair_count));
-    struct sbp_pair *pair = SBP_NEW(&reader->record->arena, struct sbp_pair, result->pair_count);
+    struct sbp_sample_pair *pair =
+        SBP_NEW(&reader->record->arena, struct sbp_sample_pair, result->pair_count);
     if (pair == NULL)
         return no_memory(reader);
     const int ranks = reader->record->session[result->session].origin.ranks;
@@ -370,7 +372,7 @@ static enum sbp_status read_result(struct reader *reader, const struct sbp_json 
     if (result->run >= SBP_MAX_RUNS)
         return sbp_json_refuse(object, "run %d, legal are 0 to %d", result->run, SBP_MAX_RUNS - 1);
     SBP_TRY(sbp_json_get_double(object, "took_s", 0, MOST_S, &result->took_s));
-    const bool is_pairs = result->cell.work == SBP_WORK_PAIRS;
+    const bool is_pairs = result->cell.work == SBP_CELL_PAIRS;
     SBP_TRY((is_pairs ? read_pairs : read_times)(reader, object, result));
     record->result_count++;
     session->count++;
@@ -413,8 +415,8 @@ static void mark_last(struct sbp_record *record)
     }
 }
 
-enum sbp_status sbp_record_parse(const char *path, const char *text, size_t length,
-                                 struct sbp_record *record, struct sbp_diag *diag)
+enum sbp_status sbp_sample_file_parse(const char *path, const char *text, size_t length,
+                                      struct sbp_record *record, struct sbp_diag *diag)
 {
     *record = (struct sbp_record){.path = NULL};
     struct reader reader = {.record = record, .diag = diag};
@@ -438,25 +440,26 @@ enum sbp_status sbp_record_parse(const char *path, const char *text, size_t leng
             sbp_fail(diag, SBP_E_INPUT,
                      "%s: no line of a session (\"sbplan_samples\"): no file of samples", path);
     if (status != SBP_OK) {
-        sbp_record_free(record);
+        sbp_sample_file_free(record);
         return status;
     }
     mark_last(record);
     return SBP_OK;
 }
 
-enum sbp_status sbp_record_read(const char *path, struct sbp_record *record, struct sbp_diag *diag)
+enum sbp_status sbp_sample_file_read(const char *path, struct sbp_record *record,
+                                     struct sbp_diag *diag)
 {
     char *text;
     size_t length;
     *record = (struct sbp_record){.path = NULL};
     SBP_TRY(sbp_file_read(path, &text, &length, diag));
-    const enum sbp_status status = sbp_record_parse(path, text, length, record, diag);
+    const enum sbp_status status = sbp_sample_file_parse(path, text, length, record, diag);
     free(text);
     return status;
 }
 
-void sbp_record_free(struct sbp_record *record)
+void sbp_sample_file_free(struct sbp_record *record)
 {
     if (record == NULL)
         return;
@@ -466,9 +469,9 @@ void sbp_record_free(struct sbp_record *record)
     *record = (struct sbp_record){.path = NULL};
 }
 
-bool sbp_record_is(const char *path)
+bool sbp_sample_file_is(const char *path)
 {
-    static const char begin[] = SBP_RECORD_BEGIN;
+    static const char begin[] = SBP_SAMPLE_FILE_BEGIN;
     char found[sizeof begin - 1];
     FILE *file = fopen(path, "r");
     if (file == NULL)
@@ -479,8 +482,8 @@ bool sbp_record_is(const char *path)
     return is_one;
 }
 
-enum sbp_status sbp_record_path(const char *path, char *record_path, int size,
-                                struct sbp_diag *diag)
+enum sbp_status sbp_sample_file_path(const char *path, char *record_path, int size,
+                                     struct sbp_diag *diag)
 {
     static const char lines[] = ".jsonl", json[] = ".json", samples[] = ".samples.jsonl";
     const size_t length = strlen(path);

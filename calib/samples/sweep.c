@@ -15,6 +15,101 @@ static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_
                                             SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
+/* --- products --- */
+
+/* The first two are timed whatever the budget; then come a grid, and products of layers of hidden
+ * size 768 and 1024: whole, split by column, split by row, and with few tokens. */
+static const struct sbp_gemm_point cpu_shapes[] = {
+    {SBP_FP32, 256, 256, 256},    {SBP_FP64, 256, 256, 256},  {SBP_FP32, 64, 64, 64},
+    {SBP_FP32, 64, 64, 256},      {SBP_FP32, 64, 64, 1024},   {SBP_FP32, 64, 256, 64},
+    {SBP_FP32, 64, 256, 256},     {SBP_FP32, 64, 256, 1024},  {SBP_FP32, 64, 1024, 64},
+    {SBP_FP32, 64, 1024, 256},    {SBP_FP32, 64, 1024, 1024}, {SBP_FP32, 256, 64, 64},
+    {SBP_FP32, 256, 64, 256},     {SBP_FP32, 256, 64, 1024},  {SBP_FP32, 256, 256, 64},
+    {SBP_FP32, 256, 256, 1024},   {SBP_FP32, 256, 1024, 64},  {SBP_FP32, 256, 1024, 256},
+    {SBP_FP32, 256, 1024, 1024},  {SBP_FP32, 1024, 64, 64},   {SBP_FP32, 1024, 64, 256},
+    {SBP_FP32, 1024, 64, 1024},   {SBP_FP32, 1024, 256, 64},  {SBP_FP32, 1024, 256, 256},
+    {SBP_FP32, 1024, 256, 1024},  {SBP_FP32, 1024, 1024, 64}, {SBP_FP32, 1024, 1024, 256},
+    {SBP_FP32, 1024, 1024, 1024}, {SBP_FP32, 32, 32, 32},     {SBP_FP32, 128, 128, 128},
+    {SBP_FP32, 512, 512, 512},    {SBP_FP32, 16, 1024, 1024}, {SBP_FP32, 1024, 16, 1024},
+    {SBP_FP32, 1024, 1024, 16},   {SBP_FP32, 256, 768, 192},  {SBP_FP32, 64, 768, 768},
+    {SBP_FP32, 256, 576, 768},    {SBP_FP32, 64, 3072, 768},  {SBP_FP32, 64, 768, 3072},
+    {SBP_FP64, 512, 512, 512},    {SBP_FP32, 256, 768, 768},  {SBP_FP32, 256, 2304, 768},
+    {SBP_FP32, 256, 3072, 768},   {SBP_FP32, 256, 768, 3072}, {SBP_FP32, 768, 3072, 256},
+    {SBP_FP64, 256, 3072, 768},   {SBP_FP32, 128, 8192, 768},
+};
+
+/* The same for a GPU, the first four whatever the budget. Most are in bf16, whose shares of the
+ * peak are those of training: a grid, products of layers of hidden size 1024 and 4096, whole and
+ * split 8 ways, and those of a vocabulary. */
+static const struct sbp_gemm_point gpu_shapes[] = {
+    {SBP_BF16, 8192, 8192, 8192},  {SBP_FP16, 8192, 8192, 8192}, {SBP_FP32, 4096, 4096, 4096},
+    {SBP_FP64, 4096, 4096, 4096},  {SBP_BF16, 512, 512, 512},    {SBP_BF16, 512, 512, 2048},
+    {SBP_BF16, 512, 512, 8192},    {SBP_BF16, 512, 2048, 512},   {SBP_BF16, 512, 2048, 2048},
+    {SBP_BF16, 512, 2048, 8192},   {SBP_BF16, 512, 8192, 512},   {SBP_BF16, 512, 8192, 2048},
+    {SBP_BF16, 512, 8192, 8192},   {SBP_BF16, 2048, 512, 512},   {SBP_BF16, 2048, 512, 2048},
+    {SBP_BF16, 2048, 512, 8192},   {SBP_BF16, 2048, 2048, 512},  {SBP_BF16, 2048, 2048, 2048},
+    {SBP_BF16, 2048, 2048, 8192},  {SBP_BF16, 2048, 8192, 512},  {SBP_BF16, 2048, 8192, 2048},
+    {SBP_BF16, 2048, 8192, 8192},  {SBP_BF16, 8192, 512, 512},   {SBP_BF16, 8192, 512, 2048},
+    {SBP_BF16, 8192, 512, 8192},   {SBP_BF16, 8192, 2048, 512},  {SBP_BF16, 8192, 2048, 2048},
+    {SBP_BF16, 8192, 2048, 8192},  {SBP_BF16, 8192, 8192, 512},  {SBP_BF16, 8192, 8192, 2048},
+    {SBP_BF16, 128, 128, 128},     {SBP_BF16, 256, 256, 256},    {SBP_BF16, 1024, 1024, 1024},
+    {SBP_BF16, 4096, 4096, 4096},  {SBP_BF16, 16, 4096, 4096},   {SBP_BF16, 64, 4096, 4096},
+    {SBP_BF16, 256, 4096, 4096},   {SBP_BF16, 4096, 6144, 4096}, {SBP_BF16, 4096, 14336, 4096},
+    {SBP_BF16, 4096, 4096, 14336}, {SBP_BF16, 4096, 768, 4096},  {SBP_BF16, 4096, 1792, 4096},
+    {SBP_BF16, 4096, 4096, 1792},  {SBP_BF16, 4096, 512, 4096},  {SBP_BF16, 4096, 4096, 512},
+    {SBP_BF16, 2048, 3072, 1024},  {SBP_BF16, 2048, 4096, 1024}, {SBP_BF16, 2048, 1024, 4096},
+    {SBP_BF16, 2048, 32768, 1024}, {SBP_FP16, 2048, 2048, 2048}, {SBP_FP32, 1024, 1024, 1024},
+    {SBP_FP32, 2048, 2048, 2048},  {SBP_FP64, 2048, 2048, 2048},
+};
+
+enum {
+    CPU_SHAPES = sizeof cpu_shapes / sizeof *cpu_shapes,
+    GPU_SHAPES = sizeof gpu_shapes / sizeof *gpu_shapes,
+};
+_Static_assert((int)CPU_SHAPES <= SBP_MAX_EFFICIENCIES, "shapes fit the tables");
+_Static_assert((int)GPU_SHAPES <= SBP_MAX_EFFICIENCIES, "shapes fit the tables");
+
+static const struct sbp_product_list lists[] = {
+    [SBP_PRODUCTS_CPU] = {.count = CPU_SHAPES,
+                          .required = 2,
+                          .shape = cpu_shapes,
+                          .small = 256.0 * 256 * 256,
+                          .copy_bytes = (int64_t)64 << 20,
+                          .flops = 1e10,
+                          .copy_bytes_per_s = 1e10},
+    [SBP_PRODUCTS_GPU] = {.count = GPU_SHAPES,
+                          .required = 4,
+                          .shape = gpu_shapes,
+                          .small = 1024.0 * 1024 * 1024,
+                          .copy_bytes = (int64_t)512 << 20,
+                          .flops = 1e14,
+                          .copy_bytes_per_s = 1e12},
+};
+
+const struct sbp_product_list *sbp_sweep_products(enum sbp_products products)
+{
+    return &lists[products];
+}
+
+static void raise_to(int64_t *most, int64_t value)
+{
+    *most = value > *most ? value : *most;
+}
+
+void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_bytes,
+                             int64_t *a_bytes, int64_t *b_bytes)
+{
+    for (int i = 0; i < list->count; i++) {
+        const struct sbp_gemm_point *gemm = &list->shape[i];
+        const int64_t bytes = sbp_type_bytes(gemm->type);
+        raise_to(y_bytes, gemm->m * gemm->n * bytes);
+        raise_to(a_bytes, gemm->m * gemm->k * bytes);
+        raise_to(b_bytes, gemm->k * gemm->n * bytes);
+    }
+}
+
+/* --- lists of cells --- */
+
 struct list {
     struct sbp_cell *cell; /* NULL: only counted */
     int *stage;
@@ -32,18 +127,19 @@ static void add(struct list *list, int stage, const struct sbp_cell *cell)
 
 /* --- collectives --- */
 
-/* 0: far apart, 3: every power of two. The largest message is as good as any of the first. */
+/* The stage of a size: 0 for sizes far apart, 3 for every power of two. The largest message belongs
+ * to the first stage, since it shows the bandwidth. */
 static int stage_of_size(int64_t bytes, int64_t max_bytes)
 {
     int power = 0;
-    for (int64_t at = SBP_LEAST_BYTES; at < bytes; at *= 2)
+    for (int64_t at = SBP_SWEEP_LEAST_BYTES; at < bytes; at *= 2)
         power++;
     if (power % 8 == 0 || bytes * 2 > max_bytes)
         return 0;
     return power % 4 == 0 ? 1 : power % 2 == 0 ? 2 : 3;
 }
 
-/* The widest shape of either tier and of both. */
+/* Whether a shape is the widest within a node, between nodes, or of both. */
 static bool is_first_shape(const struct sbp_sweep_options *options, int nodes, int ranks_per_node)
 {
     const bool all_nodes = nodes == options->nodes,
@@ -65,15 +161,15 @@ static void list_sizes(struct list *list, const struct sbp_sweep_options *option
 {
     const int shape_stage = stage_of_shape(options, &cell);
     const int members = cell.nodes * cell.ranks_per_node;
-    for (int64_t bytes = SBP_LEAST_BYTES; bytes <= options->max_bytes; bytes *= 2) {
+    for (int64_t bytes = SBP_SWEEP_LEAST_BYTES; bytes <= options->max_bytes; bytes *= 2) {
         const int stage = stage_of_size(bytes, options->max_bytes);
         for (int k = 0; k < KINDS; k++) {
             if (options->kinds != 0 && !(options->kinds >> kinds[k] & 1))
                 continue;
             cell.kind = kinds[k];
             cell.bytes = sbp_cell_whole_bytes(kinds[k], members, bytes);
-            /* Sizes below a float a member are all the same one. */
-            if (bytes == SBP_LEAST_BYTES ||
+            /* Sizes below one float a member all round to the same one. */
+            if (bytes == SBP_SWEEP_LEAST_BYTES ||
                 cell.bytes > sbp_cell_whole_bytes(kinds[k], members, bytes / 2))
                 add(list, shape_stage + stage, &cell);
         }
@@ -88,7 +184,7 @@ static bool is_wanted(int groups, int most, const struct sbp_cell *shape)
 
 static void list_collectives(struct list *list, const struct sbp_sweep_options *options)
 {
-    struct sbp_cell cell = {.work = SBP_WORK_COLLECTIVE};
+    struct sbp_cell cell = {.work = SBP_CELL_COLLECTIVE};
     for (cell.nodes = options->nodes; cell.nodes >= 1; cell.nodes--) {
         if (options->nodes % cell.nodes != 0)
             continue;
@@ -107,7 +203,7 @@ static void list_collectives(struct list *list, const struct sbp_sweep_options *
 
 /* --- compute and pairs --- */
 
-/* Small products first: the large ones take as long as all others together. */
+/* Small products come first, since the large ones take as long as all others together. */
 static int stage_of_product(const struct sbp_product_list *list, const struct sbp_gemm_point *gemm)
 {
     const double multiplications = (double)gemm->m * (double)gemm->n * (double)gemm->k;
@@ -116,13 +212,13 @@ static int stage_of_product(const struct sbp_product_list *list, const struct sb
 
 static void list_compute(struct list *list, const struct sbp_sweep_options *options)
 {
-    const struct sbp_product_list *products = sbp_product_list(options->products);
-    const struct sbp_cell copy = {.work = SBP_WORK_COPY, .bytes = options->copy_bytes};
-    const struct sbp_cell launch = {.work = SBP_WORK_LAUNCH, .m = 1, .n = 1, .k = 1};
+    const struct sbp_product_list *products = sbp_sweep_products(options->products);
+    const struct sbp_cell copy = {.work = SBP_CELL_COPY, .bytes = options->copy_bytes};
+    const struct sbp_cell launch = {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1};
     add(list, 0, &copy);
     for (int i = 0; i < products->count; i++) {
         const struct sbp_gemm_point *shape = &products->shape[i];
-        const struct sbp_cell gemm = {.work = SBP_WORK_GEMM,
+        const struct sbp_cell gemm = {.work = SBP_CELL_GEMM,
                                       .type = shape->type,
                                       .m = shape->m,
                                       .n = shape->n,
@@ -134,7 +230,7 @@ static void list_compute(struct list *list, const struct sbp_sweep_options *opti
     add(list, 1, &launch);
 }
 
-/* Rounds of a tournament in which every two of `players` meet once. */
+/* The rounds of a tournament in which every two of `players` meet once. */
 static int rounds_of(int players)
 {
     return players < 2 ? 0 : players + players % 2 - 1;
@@ -150,7 +246,7 @@ static void list_pairs(struct list *list, const struct sbp_sweep_options *option
 {
     const int inner = rounds_of(options->ranks_per_node);
     const int rounds = inner + node_rounds(options) * options->ranks_per_node;
-    struct sbp_cell cell = {.work = SBP_WORK_PAIRS};
+    struct sbp_cell cell = {.work = SBP_CELL_PAIRS};
     for (cell.round = 0; cell.round < rounds; cell.round++) {
         cell.bytes = LATENCY_BYTES;
         add(list, 0, &cell);
@@ -160,8 +256,8 @@ static void list_pairs(struct list *list, const struct sbp_sweep_options *option
     }
 }
 
-/* The circle method: the last of an even number stays, the others meet where their sum says. -1:
- * nobody. */
+/* Pairs players by the circle method: the last of an even number stays, the others meet where their
+ * numbers add up to the round. -1: nobody. */
 static int opponent(int players, int round, int player)
 {
     const int seats = players + players % 2 - 1; /* on the circle */
@@ -209,12 +305,12 @@ static void list_all(struct list *list, const struct sbp_sweep_options *options)
 
 static bool is_required(const struct sbp_cell *cell)
 {
-    return cell->work != SBP_WORK_PAIRS &&
-           (cell->work != SBP_WORK_COLLECTIVE || cell->bytes <= REQUIRED_BYTES);
+    return cell->work != SBP_CELL_PAIRS &&
+           (cell->work != SBP_CELL_COLLECTIVE || cell->bytes <= REQUIRED_BYTES);
 }
 
-/* By stage; in the first, what is required goes first. */
-static void sort_into(struct sbp_sweep *sweep, const struct list *list)
+/* Sorts the cells by stage; in the first stage, the required ones go first. */
+static void sort_into(struct sbp_sample_sweep *sweep, const struct list *list)
 {
     for (int stage = 0; stage < SBP_SWEEP_STAGES; stage++) {
         sweep->first[stage] = sweep->count;
@@ -229,10 +325,10 @@ static void sort_into(struct sbp_sweep *sweep, const struct list *list)
     sweep->first[SBP_SWEEP_STAGES] = sweep->count;
 }
 
-enum sbp_status sbp_sweep_init(struct sbp_sweep *sweep, const struct sbp_sweep_options *options,
-                               struct sbp_diag *diag)
+enum sbp_status sbp_sweep_init(struct sbp_sample_sweep *sweep,
+                               const struct sbp_sweep_options *options, struct sbp_diag *diag)
 {
-    *sweep = (struct sbp_sweep){.options = *options};
+    *sweep = (struct sbp_sample_sweep){.options = *options};
     struct list list = {0};
     list_all(&list, options);
     if (list.count >= MOST_CELLS)
@@ -257,15 +353,15 @@ enum sbp_status sbp_sweep_init(struct sbp_sweep *sweep, const struct sbp_sweep_o
     return status;
 }
 
-void sbp_sweep_free(struct sbp_sweep *sweep)
+void sbp_sweep_free(struct sbp_sample_sweep *sweep)
 {
     if (sweep == NULL)
         return;
     free(sweep->cell);
-    *sweep = (struct sbp_sweep){0};
+    *sweep = (struct sbp_sample_sweep){0};
 }
 
-void sbp_sweep_order(const struct sbp_sweep *sweep, uint64_t seed, int run, int *order)
+void sbp_sweep_order(const struct sbp_sample_sweep *sweep, uint64_t seed, int run, int *order)
 {
     struct sbp_random random;
     sbp_random_seed(&random, seed + (uint64_t)run * 0x9e3779b97f4a7c15u);

@@ -1,5 +1,5 @@
-/* The plan of measurements: every cell of a layout of ranks, in an order in which what is done by
- * the time it ends, or is ended, is as useful as it can be.
+/* The sweep: the plan of measurements. It lists every cell of a layout of ranks, in an order by
+ * which the cells done so far are as useful as they can be whenever the time ends.
  *
  * - Group shapes: every divisor of the nodes x every divisor of the ranks on each, from 2 ranks.
  * - Groups of a node at the same time: one, and as many as there is room for; where a node has one
@@ -9,31 +9,45 @@
  * - Compute: a copy, products over a grid, the smallest product.
  * - Pairs: rounds of a tournament, all ranks of a node, then all nodes by each of their ranks.
  *
- * Stages put first what a cluster file cannot do without: the widest shapes of either tier, alone
- * and with all groups at once, at few sizes; and the pairs, which tell what is slow.
+ * The first stage holds the cells that a cluster file needs (the widest shapes within a node and
+ * between nodes, alone and with all groups at once, at few sizes) and the pairs, which find slow
+ * ranks and links.
  */
 #ifndef SBP_CALIB_SAMPLES_SWEEP_H
 #define SBP_CALIB_SAMPLES_SWEEP_H
 
 #include "calib/samples/cell.h"
-#include "calib/samples/products.h"
 
-#define SBP_LEAST_BYTES       ((int64_t)8)
-#define SBP_LEAST_MAX_BYTES   ((int64_t)4 << 10)
-#define SBP_LARGEST_MAX_BYTES ((int64_t)1 << 30)
-#define SBP_SWEEP_STAGES      6
+#define SBP_SWEEP_LEAST_BYTES       ((int64_t)8)
+#define SBP_SWEEP_LEAST_MAX_BYTES   ((int64_t)4 << 10)
+#define SBP_SWEEP_LARGEST_MAX_BYTES ((int64_t)1 << 30)
+#define SBP_SWEEP_STAGES            6
 
-/* How ranks lie on nodes, and up to where to measure. */
+/* The compute that is timed of one kind of processor. */
+enum sbp_products { SBP_PRODUCTS_CPU, SBP_PRODUCTS_GPU };
+struct sbp_product_list {
+    int count, required; /* so many at the front are timed whatever the time: one a type */
+    const struct sbp_gemm_point *shape; /* (count) */
+    double small;                       /* multiplications up to which a product counts as small */
+    int64_t copy_bytes;                 /* beyond a rank's caches; less where memory is scarce */
+    double flops, copy_bytes_per_s;     /* that an estimate of the time assumes */
+};
+const struct sbp_product_list *sbp_sweep_products(enum sbp_products products);
+/* The most bytes of y(m,n) = a(m,k) b(k,n) over a list, from the values before on. */
+void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_bytes,
+                             int64_t *a_bytes, int64_t *b_bytes);
+
+/* How ranks lie on nodes, and up to which size to measure. */
 struct sbp_sweep_options {
-    int nodes, ranks_per_node; /* of the least full node; ranks beyond it wait */
-    int64_t max_bytes;         /* SBP_LEAST_MAX_BYTES .. SBP_LARGEST_MAX_BYTES */
+    int nodes, ranks_per_node; /* of the emptiest node; further ranks of others wait */
+    int64_t max_bytes;         /* SBP_SWEEP_LEAST_MAX_BYTES .. SBP_SWEEP_LARGEST_MAX_BYTES */
     int64_t copy_bytes;        /* of the copy: the least over nodes */
     enum sbp_products products;
-    unsigned kinds; /* a bit for each collective that is measured, with hardly any compute; 0: all
-                       of both */
+    unsigned kinds; /* 0: everything; else a bit for each collective to measure, with only the
+                       required compute */
 };
 
-struct sbp_sweep {
+struct sbp_sample_sweep {
     struct sbp_sweep_options options;
     int count;
     int required;                    /* so many at the front are measured whatever the time */
@@ -42,13 +56,14 @@ struct sbp_sweep {
 };
 
 /* nodes x ranks_per_node >= 2. E_MEMORY; E_RANGE: a million cells and more. */
-enum sbp_status sbp_sweep_init(struct sbp_sweep *sweep, const struct sbp_sweep_options *options,
+enum sbp_status sbp_sweep_init(struct sbp_sample_sweep *sweep,
+                               const struct sbp_sweep_options *options,
                                struct sbp_diag *diag) SBP_MUST_USE;
-void sbp_sweep_free(struct sbp_sweep *sweep);
+void sbp_sweep_free(struct sbp_sample_sweep *sweep);
 
-/* The order of the run-th repeat of the whole: stages in order, each shuffled by seed and run; the
- * required ones of run 0 stay in front, as they are. */
-void sbp_sweep_order(const struct sbp_sweep *sweep, uint64_t seed, int run, int *order);
+/* The order of pass `run` over the cells into order (count): stages in order, each shuffled by seed
+ * and run; in run 0 the required cells stay in front, as they are. */
+void sbp_sweep_order(const struct sbp_sample_sweep *sweep, uint64_t seed, int run, int *order);
 
 /* The partner of a rank (node, local rank) in a round of pairs; false: it waits. */
 bool sbp_sweep_partner(const struct sbp_sweep_options *options, int round, int node, int local,

@@ -40,7 +40,7 @@ static bool is_setting(const char *entry)
                                            "CUDA_DEVICE_",
                                            "SLURM_CPU_BIND=",
                                            NULL};
-    /* Words of the white list that a site may put secrets behind. */
+    /* Known settings with these words in their names may hold secrets of a site. */
     static const char *const secret[] = {"TOKEN", "SECRET", "KEY", "PASS", NULL};
     const size_t name = strcspn(entry, "=");
     for (int i = 0; secret[i] != NULL; i++) {
@@ -175,7 +175,7 @@ static void visit_adapter(void *context, const char *path, const char *name)
         take_rate(context, strtod(line, NULL) * 1e9, name);
 }
 
-/* Megabits a second; interfaces that are down say -1 or nothing. */
+/* Reads megabits a second; interfaces that are down say -1 or nothing. */
 static void visit_interface(void *context, const char *path, const char *name)
 {
     char file[1100], line[64];
@@ -217,7 +217,7 @@ static const char *value_of(const char *name)
     return value == NULL ? "" : value;
 }
 
-/* Daemons of an mpirun below Slurm are steps of srun, too, but not of as many tasks as ranks. */
+/* mpirun below Slurm starts its daemons by srun, too, but not as many tasks as there are ranks. */
 void sbp_system_launcher(int ranks, char *text, int size)
 {
     int64_t tasks;

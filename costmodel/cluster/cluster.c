@@ -250,7 +250,7 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
 {
     const int64_t all = sbp_cluster_devices(cluster);
     struct sbp_cluster shrunk = *cluster;
-    int64_t left = devices; /* what the levels further out must hold */
+    int64_t left = devices; /* devices that the outer levels must hold */
     if (devices < 1 || devices > all)
         return sbp_fail(diag, SBP_E_INPUT, "%s: %lld devices asked for, legal are 1 to %lld",
                         cluster->name, (long long)devices, (long long)all);
@@ -265,7 +265,7 @@ enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
             return refuse_devices(cluster, devices, diag);
         }
     }
-    assert(left == 1); /* more would be left only of more devices than there are */
+    assert(left == 1); /* refused above where more are asked for than there are */
     *cluster = shrunk;
     return SBP_OK;
 }

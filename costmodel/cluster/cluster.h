@@ -1,7 +1,7 @@
 /* A cluster: network levels and one kind of device, as read from a cluster file.
  *
- * Levels stand outermost first (nodes, then devices in a node). Inside, everything is SI: seconds,
- * bytes, FLOP/s.
+ * Levels stand outermost first (nodes, then devices in a node). All numbers are SI: seconds, bytes,
+ * FLOP/s. Prices of products and kernels follow here, those of collectives in collective.h.
  */
 #ifndef SBP_COSTMODEL_CLUSTER_CLUSTER_H
 #define SBP_COSTMODEL_CLUSTER_CLUSTER_H
@@ -70,18 +70,18 @@ enum sbp_status sbp_cluster_read(const struct sbp_json *at,
                                  struct sbp_cluster *cluster) SBP_MUST_USE;
 
 int64_t sbp_cluster_devices(const struct sbp_cluster *cluster);
-/* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when it does not divide. */
+/* Keeps the innermost `devices` (outer levels shrink first); E_INPUT when that does not divide. */
 enum sbp_status sbp_cluster_shrink(struct sbp_cluster *cluster, int64_t devices,
                                    struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Seconds of a (m, k) x (k, n) product: max(flops / (peak * efficiency), bytes / bandwidth)
- * (design, section 5). A type that the file gives no peak for takes that of the other
- * half-precision type, else of a wider one, else of any. The efficiency of a shape between
- * measured ones is their average weighted by inverse squared distance in (log m, log n, log k). */
+ * (DESIGN.md, section 5). A type that the file gives no peak for takes that of the other
+ * half-precision type, else of a wider one, else of any. The efficiency of a shape between measured
+ * ones is their average weighted by inverse squared distance in (log m, log n, log k). */
 double sbp_cluster_gemm_s(const struct sbp_cluster *cluster, enum sbp_type type, double m, double n,
                           double k);
-/* The same where not m k + k n + m n elements move between memory and arithmetic, but `elements`: a
- * convolution's windows overlap. */
+/* The same where `elements` move between memory and arithmetic instead of m k + k n + m n: the
+ * windows of a convolution overlap. */
 double sbp_cluster_product_s(const struct sbp_cluster *cluster, enum sbp_type type, double m,
                              double n, double k, double elements);
 /* Seconds of a kernel that does `flops` at the peak rate and moves `bytes`. */

@@ -32,8 +32,8 @@ double sbp_group_size(const struct sbp_group *group)
 
 /* --- one ring on one level --- */
 
-/* By how much the groups that talk at the same time stretch n, when `own` of a member's devices
- * share a group's way through its ports. */
+/* Factor on n for groups that communicate at the same time, when `own` of a member's devices share
+ * a group's way through its ports. */
 static double stretch(const struct sbp_cluster *cluster, int level, double own)
 {
     double devices = 1;
@@ -136,8 +136,8 @@ static double level_model_s(const struct sbp_cluster *cluster, enum sbp_collecti
 
 /* --- measured by group shape --- */
 
-/* Devices of a node want to talk at the same time, whatever group they belong to; a measured group
- * already had its own ones share the ports. */
+/* Factor on n: all devices of a node communicate at the same time, whatever their groups. A
+ * measured group already had its own devices share the ports. */
 static double network_stretch(const struct sbp_cluster *cluster, double ranks_per_node)
 {
     const double devices = (double)cluster->level[cluster->level_count - 1].size;
@@ -145,8 +145,8 @@ static double network_stretch(const struct sbp_cluster *cluster, double ranks_pe
     return ports == 0 ? 1 : fmax(1, devices / ports) / fmax(1, ranks_per_node / ports);
 }
 
-/* What stands for a kind that was not measured: an all-gather and a reduce-scatter are each other's
- * mirror, and together an all-reduce. */
+/* Kinds that stand for one that was not measured: an all-gather and a reduce-scatter mirror each
+ * other, and together are an all-reduce. */
 static const struct {
     enum sbp_collective kind, other;
     double times, more_error;
@@ -201,7 +201,7 @@ double sbp_collective_group_s(const struct sbp_cluster *cluster, enum sbp_collec
     if (!sbp_network_is_given(&cluster->network))
         return level_model_s(cluster, kind, group, bytes);
     const struct sbp_network_price price = sbp_collective_price(cluster, kind, group, bytes);
-    return sbp_bound_s(cluster->network.bound, price.seconds, price.error);
+    return sbp_network_bound_s(cluster->network.bound, price.seconds, price.error);
 }
 
 double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh *mesh,
@@ -218,8 +218,8 @@ double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collec
     return members <= 1 ? 0 : sbp_collective_share(kind, members) * bytes;
 }
 
-/* Of several levels gathers and reductions can shrink: wider groups have more ports. All-to-alls
- * can as rings alone: phases add up, and every one grows with its members. */
+/* Over several levels gathers and reductions can get cheaper, since wider groups have more ports.
+ * All-to-alls can as rings alone: phases add up, and every one grows with its members. */
 bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind)
 {
     if (sbp_network_is_given(&cluster->network)) /* which stands in for kinds that it lacks */

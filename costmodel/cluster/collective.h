@@ -1,13 +1,12 @@
-/* What a collective costs (AutoDDL, table 2; design, section 5).
+/* Prices of collectives in seconds (AutoDDL, table 2; DESIGN.md, section 5).
  *
  * One ring or tree of g members over links of one kind takes steps(g) alpha + share(g) n beta
  * (costmodel/cluster/collective_kind.h), or what the level's measured curves say instead
- * (costmodel/cluster/curve.h). A group may span levels; the cluster file says how it is then
- * priced:
+ * (costmodel/cluster/curve.h). The cluster file chooses how a group that spans levels is priced:
  *
- * `ring` (the paper, and the default): one ring over all members. Each of its links is taken for
- * one of the slowest level that the group spans: the one with the largest beta, sharing included
- * (ties: alpha).
+ * `ring` (the paper, and the default): one ring over all members. Each of its links counts as one
+ * of the slowest level that the group spans: the one with the largest beta, sharing included (ties:
+ * alpha).
  *
  * `hierarchical`: one phase a level. Let the group have m_1 members at the innermost level that it
  * spans, m_2 at the next, ..., m_L at the outermost, and N_i = m_1 ... m_(i-1). With t_i(kind, n)
@@ -23,19 +22,19 @@
  * send-recv is one message over the slowest level in either model.
  *
  * Measured shapes. Kinds that the cluster file's `network` holds follow its curves and formulas in
- * either model (costmodel/cluster/network.h). Groups of r of a node's D devices were measured alone
- * there; in a plan all D talk: n is scaled by max(1, D / ports) / max(1, r / ports) where a group
- * leaves its node. Of kinds that it does not hold, all-gathers and reduce-scatters stand for each
- * other, and for half an all-reduce; others follow alpha and beta.
+ * either model (costmodel/cluster/network.h). They were measured on groups of r of a node's D
+ * devices alone, but in a plan all D communicate: where a group leaves its node, n is scaled by
+ * max(1, D / ports) / max(1, r / ports). Where the network lacks a kind, all-gathers and
+ * reduce-scatters stand for each other and for half an all-reduce; others follow alpha and beta.
  *
  * Sharing. beta is the inverse bandwidth of one port in one direction. A member of level l (one
- * node) holds D devices and has `ports` ports at that level; all groups of a mesh talk at the same
- * time. A ring of k devices in the member crosses it once, so D/k groups share the ports; an
- * all-to-all is no ring, each of its devices sends parts of its own out, so D do; and in a phase of
- * the hierarchical model each device talks to its like of the other members, so D do (broadcast:
- * D/k). beta is scaled by max(1, that/ports); with a curve, n is, which is the same where the curve
- * follows alpha and beta. Without `ports` every device has a port of its own, and so it is at the
- * innermost level, where a member is a device.
+ * node) holds D devices and has `ports` ports at that level, and all groups of a mesh communicate
+ * at the same time. How many share the ports depends on the collective. A ring of k devices in the
+ * member crosses it once: D/k groups. Each device of an all-to-all sends parts of its own out: D.
+ * In a phase of the hierarchical model each device talks to its like of the other members: D
+ * (broadcast: D/k). beta is scaled by max(1, that/ports); with a curve n is scaled instead, which
+ * is the same where the curve follows alpha and beta. Without `ports`, and at the innermost level,
+ * every device has a port of its own.
  */
 #ifndef SBP_COSTMODEL_CLUSTER_COLLECTIVE_H
 #define SBP_COSTMODEL_CLUSTER_COLLECTIVE_H
@@ -70,9 +69,9 @@ double sbp_collective_s(const struct sbp_cluster *cluster, const struct sbp_mesh
 double sbp_collective_traffic_bytes(const struct sbp_mesh *mesh, enum sbp_collective kind,
                                     sbp_axes axes, double bytes);
 
-/* Whether a collective over more axes is known never to cost less. An all-to-all may where a wider
- * ring adds a level of larger beta, whose alpha then counts, but smaller alpha; others over several
- * levels; all where curves say so. */
+/* Whether a collective over more axes never costs less, as far as is known. It can cost less in
+ * three cases: an all-to-all where a wider ring adds a level of larger beta but smaller alpha,
+ * whose alpha then counts; other kinds over several levels; all kinds where curves say so. */
 bool sbp_collective_grows(const struct sbp_cluster *cluster, enum sbp_collective kind);
 
 #endif

@@ -123,7 +123,7 @@ bool sbp_curves_has(const struct sbp_curves *curves, int level, enum sbp_collect
     return false;
 }
 
-/* What alpha and beta say, where nothing was measured. */
+/* The line by alpha and beta, where nothing was measured. */
 struct line {
     double alpha_s, beta_s_per_byte;
 };
@@ -157,7 +157,7 @@ static double measured_s(const struct sbp_curves *curves, const struct sbp_curve
                                 sbp_log(bytes / a->bytes) / sbp_log(b->bytes / a->bytes));
 }
 
-/* Of another group size: as many steps as that takes, with as many bytes as a step there has. */
+/* Seconds of another group size: as many steps as it takes, each with as many bytes. */
 static double scaled_s(const struct sbp_curves *curves, const struct sbp_curve *curve,
                        const struct line *line, double members, double bytes)
 {

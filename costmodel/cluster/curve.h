@@ -6,12 +6,11 @@
  * - below the first point: its time, scaled by what the level's alpha and beta say of both sizes.
  * Points rise in bytes and never fall in seconds, so every curve is monotone in n.
  *
- * A group size that was not measured is worked out step by step: a ring of g members takes
- * steps(g) times as long as one step with share(g) n / steps(g) bytes, and a step of so many bytes
- * takes what it took on the measured curve of g0 members, t(g0, n0) / steps(g0) with n0 bytes of
- * equal steps. Between two measured sizes the two answers are averaged geometrically by log g;
- * beyond the smallest and the largest the nearest one counts. On times that follow alpha and beta
- * exactly, this is exact.
+ * The time of a group size that was not measured follows from that of one step. A ring of g members
+ * takes steps(g) steps of share(g) n / steps(g) bytes. A step of so many bytes takes t(g0, n0) /
+ * steps(g0) on the measured curve of g0 members, where n0 bytes make equal steps. Between two
+ * measured sizes the two answers are averaged geometrically by log g; beyond the smallest and the
+ * largest the nearest one counts. This is exact where times follow alpha and beta.
  */
 #ifndef SBP_COSTMODEL_CLUSTER_CURVE_H
 #define SBP_COSTMODEL_CLUSTER_CURVE_H
@@ -44,7 +43,7 @@ struct sbp_curves {
 };
 
 /* Reads a level's {"all-reduce": [{"members": 8, "points": [[bytes, seconds], ...]}, ...], ...} and
- * appends it. E_INPUT: a kind that is not known (or local), members that do not rise, fewer than
+ * appends it. E_INPUT: an unknown kind (or local), members that do not rise, fewer than
  * two points, points that do not rise in bytes or that fall in seconds, too many. */
 enum sbp_status sbp_curves_read(const struct sbp_json *at, int level,
                                 struct sbp_curves *curves) SBP_MUST_USE;

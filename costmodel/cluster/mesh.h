@@ -1,6 +1,6 @@
-/* The mesh: a cluster's levels refined into axes of prime size.
+/* The mesh: a cluster's levels refined into axes of prime size, which operators are split over.
  *
- * Axes stand outermost first, larger primes first within a level; equal primes of a level form a
+ * Axes stand outermost first, larger primes first within a level. Equal primes of a level form a
  * family, whose axes are interchangeable for every cost. A device's rank is the mixed-radix number
  * of its coordinates, the innermost axis fastest.
  */
@@ -50,8 +50,8 @@ static inline int64_t sbp_mesh_group_size(const struct sbp_mesh *mesh, sbp_axes 
             size *= mesh->axis[i].size;
     return size;
 }
-/* Rank of member `member` of the group over `axes` that `rank` belongs to; members are counted with
- * the innermost axis fastest. And the inverse: this rank's place in its group. */
+/* Rank of member `member` of the group over `axes` to which `rank` belongs, counting members with
+ * the innermost axis fastest; and the inverse, this rank's place in its group. */
 int64_t sbp_mesh_group_rank(const struct sbp_mesh *mesh, sbp_axes axes, int64_t rank,
                             int64_t member);
 int64_t sbp_mesh_group_place(const struct sbp_mesh *mesh, sbp_axes axes, int64_t rank);

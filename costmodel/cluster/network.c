@@ -6,7 +6,7 @@
 
 #include "base/math/portable.h"
 
-const char *sbp_basis_text(enum sbp_basis basis)
+const char *sbp_network_basis_text(enum sbp_basis basis)
 {
     static const char *const texts[] = {
 #define SBP_BASIS_TEXT(name, text) [SBP_BASIS_##name] = text,
@@ -31,7 +31,7 @@ bool sbp_network_has(const struct sbp_network *network, enum sbp_collective kind
 
 bool sbp_network_covers(const struct sbp_network *network, enum sbp_collective kind, double nodes)
 {
-    bool is_free = network->formula[kind].is_given; /* of any curve */
+    bool is_free = network->formula[kind].is_given; /* counts while there is no curve */
     for (int i = 0; i < network->curve_count; i++) {
         if (network->curve[i].kind != kind)
             continue;
@@ -74,8 +74,8 @@ void sbp_network_terms(enum sbp_collective kind, double nodes, double ranks_per_
     }
 }
 
-double sbp_formula_s(const struct sbp_formula *formula, enum sbp_collective kind, double nodes,
-                     double ranks_per_node, int ports, double bytes)
+double sbp_network_formula_s(const struct sbp_formula *formula, enum sbp_collective kind,
+                             double nodes, double ranks_per_node, int ports, double bytes)
 {
     double term[SBP_NETWORK_TERMS], seconds = 0;
     sbp_network_terms(kind, nodes, ranks_per_node, ports, bytes, term);
@@ -93,7 +93,7 @@ static double segment_s(const struct sbp_segment *segment, double bytes)
 }
 
 /* Numbers in files are rounded: a segment may start a little below the end of the one before. */
-double sbp_shape_curve_s(const struct sbp_shape_curve *curve, double bytes)
+double sbp_network_curve_s(const struct sbp_shape_curve *curve, double bytes)
 {
     const struct sbp_segment *at = curve->segment;
     const struct sbp_segment *last = &curve->segment[curve->segment_count - 1];
@@ -121,14 +121,14 @@ bool sbp_network_sets_aside(const struct sbp_network *network, const struct sbp_
 
 /* --- other shapes --- */
 
-/* A group that is asked for. */
+/* The group whose price is asked for. */
 struct asked {
     const struct sbp_network *network;
     enum sbp_collective kind;
     double nodes, ranks_per_node, bytes;
 };
 
-/* What the formula says of a shape, as latency and inverse bandwidth. */
+/* The formula's answer for a shape, as latency and inverse bandwidth. */
 struct line {
     double alpha_s, beta_s_per_byte;
 };
@@ -137,8 +137,10 @@ static struct line line_of(const struct sbp_network *network, enum sbp_collectiv
                            double nodes, double ranks_per_node)
 {
     const struct sbp_formula *formula = &network->formula[kind];
-    const double alpha_s = sbp_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 0);
-    const double one_s = sbp_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 1e15);
+    const double alpha_s =
+        sbp_network_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 0);
+    const double one_s =
+        sbp_network_formula_s(formula, kind, nodes, ranks_per_node, network->ports, 1e15);
     return (struct line){alpha_s, (one_s - alpha_s) / 1e15};
 }
 
@@ -147,11 +149,11 @@ static double times_of(double to, double from)
     return to > 0 && from > 0 ? to / from : 1;
 }
 
-/* A curve brought to the group asked for: its alphas by the ratio of the latencies, its betas by
- * that of the bandwidths. Where protocols switch is decided by what a step sends: in rings a
- * member's share, so that sizes go with the steps; in trees, as of all-reduces, all of it, so that
+/* Converts a curve to the group asked for: scales its alphas by the ratio of the latencies and its
+ * betas by that of the bandwidths. Protocols switch by what a step sends. In rings that is a
+ * member's share, so sizes scale with the steps; in trees, as of all-reduces, it is all of n, so
  * sizes stay. There a segment might begin below the end of the one before where betas grow more
- * than alphas: it is lifted. Curves that follow the formula still do, and none falls. */
+ * than alphas, and is lifted. Curves that follow the formula still do, and none falls. */
 static void scale(const struct asked *asked, struct sbp_shape_curve *curve)
 {
     const struct line to =
@@ -177,7 +179,7 @@ static double scaled_log_s(const struct asked *asked, const struct sbp_shape_cur
 {
     struct sbp_shape_curve scaled = *curve;
     scale(asked, &scaled);
-    return sbp_log(sbp_shape_curve_s(&scaled, asked->bytes));
+    return sbp_log(sbp_network_curve_s(&scaled, asked->bytes));
 }
 
 /* Whether a curve says something of the group. */
@@ -192,7 +194,7 @@ static double between(double from, double to, double at)
     return from == to ? 0 : sbp_log(at / from) / sbp_log(to / from);
 }
 
-/* Along nodes, among curves of so many members a node. */
+/* Interpolates along the number of nodes, among the curves of one number of ranks per node. */
 static double row_log_s(const struct asked *asked, int64_t ranks_per_node)
 {
     const struct sbp_shape_curve *below = NULL, *above = NULL;
@@ -211,10 +213,10 @@ static double row_log_s(const struct asked *asked, int64_t ranks_per_node)
     return (1 - way) * scaled_log_s(asked, below) + way * scaled_log_s(asked, above);
 }
 
-/* By all curves around the group; by the formula alone where there is none. */
+/* Interpolates among all curves around the group; takes the formula where there is none. */
 static double other_shape_s(const struct asked *asked)
 {
-    int64_t below = 0, above = 0; /* members a node of rows */
+    int64_t below = 0, above = 0; /* ranks per node of the rows below and above */
     for (int i = 0; i < asked->network->curve_count; i++) {
         const struct sbp_shape_curve *curve = &asked->network->curve[i];
         const int64_t row = curve->ranks_per_node;
@@ -226,8 +228,9 @@ static double other_shape_s(const struct asked *asked)
             above = row;
     }
     if (below == 0 && above == 0)
-        return sbp_formula_s(&asked->network->formula[asked->kind], asked->kind, asked->nodes,
-                             asked->ranks_per_node, asked->network->ports, asked->bytes);
+        return sbp_network_formula_s(&asked->network->formula[asked->kind], asked->kind,
+                                     asked->nodes, asked->ranks_per_node, asked->network->ports,
+                                     asked->bytes);
     if (below == 0 || above == 0 || below == above)
         return sbp_exp(row_log_s(asked, below != 0 ? below : above));
     const double way = between((double)below, (double)above, asked->ranks_per_node);
@@ -236,7 +239,8 @@ static double other_shape_s(const struct asked *asked)
 
 /* --- prices --- */
 
-/* e beyond what was measured: once more for each doubling, counted from the second. */
+/* The error beyond measured sizes or shapes: it is added once more for each doubling from the
+ * second on. */
 static double widened(double error, double times)
 {
     return times > 2 ? error * sbp_log2(times) : error;
@@ -248,7 +252,7 @@ static struct sbp_network_price price_curve(const struct sbp_shape_curve *curve,
     const double last = curve->segment[curve->segment_count - 1].last_bytes;
     const double times = bytes > last ? bytes / last : bytes > 0 ? first / bytes : first;
     return (struct sbp_network_price){
-        .seconds = sbp_shape_curve_s(curve, bytes),
+        .seconds = sbp_network_curve_s(curve, bytes),
         .error = widened(curve->error, times),
         .basis = times > 2 ? SBP_BASIS_OTHER_SIZE : SBP_BASIS_MEASURED,
     };
@@ -311,7 +315,7 @@ struct sbp_network_price sbp_network_price(const struct sbp_network *network,
     return price_formula(&asked);
 }
 
-double sbp_bound_s(enum sbp_bound bound, double seconds, double error)
+double sbp_network_bound_s(enum sbp_bound bound, double seconds, double error)
 {
     return bound == SBP_EXPECTED  ? seconds
            : bound == SBP_HIGHEST ? seconds * (1 + error)

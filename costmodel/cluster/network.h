@@ -1,30 +1,30 @@
-/* Measured collectives by group shape: what a calibration found, and what it says of other shapes.
+/* Measured collectives by group shape: the results of a calibration, and how others follow from it.
  *
  * A shape is how many nodes a group spans and how many of its members lie on each: at the innermost
  * level of a cluster that has one level, nodes = 1; of more, the innermost holds a node's members
  * and all others together are the nodes.
  *
- * A shape that was measured has a curve of at most three segments alpha + n beta; between the last
- * size of one and the first of the next, where protocols change, a straight line; beyond the last
- * size its line, below the first one too. Curves never fall.
+ * A measured shape has a curve of at most three segments alpha + n beta. Between the last size of
+ * one segment and the first of the next, where protocols change, it is a straight line; beyond the
+ * last size and below the first the segment's line goes on. Curves never fall.
  *
  * Other shapes follow a formula of five terms (NCCL's own model, src/graph/tuning.cc, adds up the
  * same ones):
  *   launch + steps within nodes x intra_step + steps between nodes x inter_step
  *          + max(bytes within nodes x intra beta, bytes between nodes x inter beta)
  * (bytes stream through both tiers at once, the slower one counts).
- * sbp_network_terms gives the factors. Where curves of the kind lie next to the shape, they are
- * brought to it by the formula: alphas by the ratio of the latencies, betas by that of the
- * bandwidths, sizes by the ratio of both, but for all-reduces: trees switch protocols by the whole
- * message, rings by a member's share. Curves still never fall. Between two of them logarithms are
- * interpolated in log nodes and log ranks per node; beyond the outermost that one counts. Curves of
- * groups within a node and of groups over several say nothing of each other. All-reduces of two
- * nodes say nothing of larger groups where those were measured: NCCL's trees then send every byte
- * once through a network port, rings almost twice (nccl-tests, issue 309).
+ * sbp_network_terms gives the factors. Where curves of the kind lie next to the shape, the formula
+ * converts them: alphas by the ratio of the latencies, betas by that of the bandwidths, sizes by
+ * the ratio of both. Sizes of all-reduces stay, since trees switch protocols by the whole message
+ * and rings by a member's share. Curves still never fall. Between two curves logarithms are
+ * interpolated in log nodes and log ranks per node; beyond the outermost curve that one counts.
+ * Curves within a node and over several nodes are kept apart. All-reduces of two nodes are set
+ * aside for larger groups where those were measured: NCCL's trees then send every byte once through
+ * a network port, rings almost twice (nccl-tests, issue 309).
  *
- * Prices carry an error e: the time lies between t / (1 + e) and t (1 + e), by what the calibration
- * saw on sizes and shapes that it held out; beyond the measured sizes or beyond twice the measured
- * nodes it grows by itself once more for each doubling.
+ * Prices carry an error e: the time lies between t / (1 + e) and t (1 + e). The calibration took e
+ * from sizes and shapes that it held out; beyond the measured sizes, or beyond twice the measured
+ * nodes, e is added once more for each doubling.
  */
 #ifndef SBP_COSTMODEL_CLUSTER_NETWORK_H
 #define SBP_COSTMODEL_CLUSTER_NETWORK_H
@@ -72,7 +72,7 @@ struct sbp_network {
     enum sbp_bound bound;
 };
 
-/* What a price rests on, best first. */
+/* The basis of a price, best first. */
 #define SBP_BASIS_MAP(X)                                                                           \
     X(MEASURED, "measured")                                                                        \
     X(OTHER_SIZE, "beyond the measured sizes")                                                     \
@@ -87,7 +87,7 @@ enum sbp_basis {
     SBP_BASIS_MAP(SBP_BASIS_ENUM)
 #undef SBP_BASIS_ENUM
 };
-const char *sbp_basis_text(enum sbp_basis basis);
+const char *sbp_network_basis_text(enum sbp_basis basis);
 
 struct sbp_network_price {
     double seconds, error;
@@ -125,17 +125,17 @@ bool sbp_network_covers(const struct sbp_network *network, enum sbp_collective k
  * one node, 0 within of one member a node. term[SBP_LAUNCH] = 1. */
 void sbp_network_terms(enum sbp_collective kind, double nodes, double ranks_per_node, int ports,
                        double bytes, double term[SBP_NETWORK_TERMS]);
-double sbp_formula_s(const struct sbp_formula *formula, enum sbp_collective kind, double nodes,
-                     double ranks_per_node, int ports, double bytes);
-double sbp_shape_curve_s(const struct sbp_shape_curve *curve, double bytes);
+double sbp_network_formula_s(const struct sbp_formula *formula, enum sbp_collective kind,
+                             double nodes, double ranks_per_node, int ports, double bytes);
+double sbp_network_curve_s(const struct sbp_shape_curve *curve, double bytes);
 /* Whether an all-reduce of two nodes says nothing of larger groups: others of the kind do. */
 bool sbp_network_sets_aside(const struct sbp_network *network, const struct sbp_shape_curve *curve);
 
-/* Of a kind that the network covers; nodes x ranks_per_node >= 2, bytes >= 0. */
+/* Price of a kind that the network covers; nodes x ranks_per_node >= 2, bytes >= 0. */
 struct sbp_network_price sbp_network_price(const struct sbp_network *network,
                                            enum sbp_collective kind, double nodes,
                                            double ranks_per_node, double bytes);
 /* The seconds of a price at a bound. */
-double sbp_bound_s(enum sbp_bound bound, double seconds, double error);
+double sbp_network_bound_s(enum sbp_bound bound, double seconds, double error);
 
 #endif

@@ -1,4 +1,5 @@
-/* Rates and sizes of devices that logs of collectives do not hold, each from its data sheet. */
+/* Rates and sizes of known devices, from their data sheets: logs of collectives do not hold them.
+ */
 #ifndef SBP_COSTMODEL_CLUSTER_PRESET_H
 #define SBP_COSTMODEL_CLUSTER_PRESET_H
 

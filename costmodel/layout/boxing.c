@@ -2,7 +2,7 @@
 
 #include <assert.h>
 
-/* What happens to the axes of a transition, as sets. */
+/* The axes of a transition by what happens to them, as sets. */
 struct change {
     sbp_axes leave_partial;  /* P -> S or B */
     sbp_axes partial_to_all; /* P -> B, a part of the above */

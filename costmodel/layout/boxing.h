@@ -1,12 +1,12 @@
-/* The boxing planner: (source distribution, target distribution) -> list of collectives.
+/* The boxing planner: lists the collectives that bring a tensor from one distribution to another.
  *
- * One function for the cost model, which prices the list, and the executor, which runs it. The list
- * is in normal form (design, section 4): one reduce-scatter over all axes that leave P, one
- * all-to-all over all axes that go S(i) -> S(j), one all-gather over all axes that end in B, in
- * this order, so that the all-to-all moves the smallest shard. An axis P -> B is a member of the
- * first and of the last; when nothing but such axes changes, the two are one all-reduce. Local
- * steps (slices of B, zero padding to P) move nothing and come last. Never more than four steps;
- * lists of other origin (costmodel/layout/boxing_path.h) may have more.
+ * The cost model prices the list and the executor runs it. It is in normal form (DESIGN.md, section
+ * 4): one reduce-scatter over all axes that leave P, one all-to-all over all axes that go S(i) ->
+ * S(j), one all-gather over all axes that end in B, in this order, so that the all-to-all moves the
+ * smallest shard. An axis P -> B takes part in the first and the last; when only such axes change,
+ * the two are one all-reduce. Local steps (slices of B, zero padding to P) move nothing and come
+ * last. A normal form has at most four steps; lists of other origin
+ * (costmodel/layout/boxing_path.h) may have more.
  */
 #ifndef SBP_COSTMODEL_LAYOUT_BOXING_H
 #define SBP_COSTMODEL_LAYOUT_BOXING_H

@@ -66,8 +66,8 @@ static bool has_curves(const struct sbp_cluster *cluster)
     return has;
 }
 
-/* Whether a ring that spans both levels is as slow as the one, however many of the devices within
- * its members share the ports. */
+/* Whether a ring over both levels is always as slow as the one level, however many devices within a
+ * member share the ports. */
 static bool is_slower(const struct sbp_cluster *cluster, int level, int than)
 {
     double devices = 1;
@@ -79,8 +79,9 @@ static bool is_slower(const struct sbp_cluster *cluster, int level, int than)
            slow->beta_s_per_byte >= stretch * fast->beta_s_per_byte;
 }
 
-/* Phases of the hierarchical model add up, and every one grows with its members. Rings count for
- * their slowest level: there have to be no two of which now the one is that, now the other. */
+/* Whether cuts are least on this cluster. Phases of the hierarchical model add up, and every one
+ * grows with its members. A ring counts for its slowest level, so no two levels may each be the
+ * slower one at some sizes. */
 static bool are_levels_ordered(const struct sbp_cluster *cluster)
 {
     if (cluster->collectives != SBP_MODEL_RING)
@@ -163,10 +164,9 @@ static double price_s(const struct sbp_boxing_cut_prices *prices, enum column co
 
 /* --- one kind, cut --- */
 
-/* Cuts a set into groups of one kind. Scatters and gathers work on blocks that all of the set's
- * axes not yet scattered, or already gathered, make larger than `bytes`; the others leave them as
- * they are. Fills the scratch columns for all subsets: of a scatter `first` is the first group, of
- * a gather the last. */
+/* Cuts a set into groups of one kind. A block is `bytes` times the sizes of those axes of the set
+ * that are not yet scattered, or already gathered. Fills the scratch columns for all subsets: the
+ * first group of a scatter, the last of a gather. */
 static void cut(const struct sbp_boxing_cut_prices *prices, enum column column, int set,
                 double bytes)
 {
@@ -197,7 +197,7 @@ static void cut(const struct sbp_boxing_cut_prices *prices, enum column column, 
 
 /* --- all kinds --- */
 
-/* What a list may do with axes that leave it the choice. */
+/* Choices that a list has for axes that may or may not be split. */
 enum option { SCATTER_PARTIAL, SLICE_WHOLE, SUM_REST, OPTIONS };
 
 /* A list in the making. */
@@ -244,7 +244,7 @@ static bool is_better(const struct trial *a, const struct trial *b)
     return a->seconds <= b->seconds * (1 + ROUNDOFF) && a->count < b->count;
 }
 
-/* The next choice of all options, none at first; false after the last. */
+/* Steps to the next combination of options; false after the last. */
 static bool next_options(const struct sbp_boxing_cut_prices *prices, const int most[OPTIONS],
                          int option[OPTIONS])
 {
@@ -258,8 +258,8 @@ static bool next_options(const struct sbp_boxing_cut_prices *prices, const int m
     return false;
 }
 
-/* By formula the halves of an all-reduce cost what it costs; only together with sums that cannot
- * rest, whose phases or ring it then shares, may it cost less. */
+/* The two halves of an all-reduce cost as much as it by the formula. It may cost less only together
+ * with sums that cannot be scattered, whose phases or ring it then shares. */
 static struct trial find_best(const struct sbp_boxing_cut_prices *prices,
                               const struct sbp_boxing_cut_task *task)
 {
@@ -284,7 +284,7 @@ static bool is_local(const struct sbp_boxing_cut_task *task)
 
 /* --- the list --- */
 
-/* Scatters begin with the largest block, gathers end with it. */
+/* Scatters take the largest block first, gathers last. */
 static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column column, int set,
                       double bytes, struct sbp_boxing_cut *out)
 {
@@ -302,7 +302,8 @@ static void add_steps(const struct sbp_boxing_cut_prices *prices, enum column co
 
 /* A scatter and a gather of the same axes with nothing in between are an all-reduce. */
 static void join_halves(const struct sbp_boxing_cut_prices *prices,
-                        const struct sbp_boxing_cut_task *task, double bytes, struct sbp_boxing_cut *out)
+                        const struct sbp_boxing_cut_task *task, double bytes,
+                        struct sbp_boxing_cut *out)
 {
     int at = 0;
     while (at < out->count && out->step[at].kind == SBP_REDUCE_SCATTER)

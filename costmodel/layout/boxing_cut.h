@@ -1,20 +1,23 @@
 /* Collectives cut by axes: the cheapest way to change a tensor's distribution, by counts of axes.
  *
  * With alpha > 0 a ring over 2^k members costs 2^k - 1 alphas, k rings over pairs cost k; on slow
- * outer levels it pays to scatter inside first. What a group costs depends on how many axes of each
+ * outer levels it pays to scatter inside first. A group's price depends on how many axes of each
  * family it has, so a set of axes is a number here: its counts by family as digits.
  *
- * Lists have one form: reduce-scatters, then all-reduces and all-to-alls, then all-gathers, each
- * kind cut into groups in any way, with slices of what is whole in front of them and paddings to P
- * behind. To exchange neighbours so that a list gets this form makes the blocks of neither larger.
- * So where prices follow alpha and beta, the levels of rings have one order
- * (sbp_boxing_cut_prices.least) and every axis can be split, no list of whatever form costs less.
- * An axis that can be split at both ends had better be split all the way: without it all groups and
- * blocks cost no more. A sum over an axis costs as an all-reduce what it costs in halves, so it is
- * scattered. What stays P (or B) may be scattered on the way and padded again (or sliced and
- * gathered), which the search decides. Where an axis cannot be split, an all-reduce that goes over
- * it as well, though it need not, may cost still less, because its phases scatter what lists
- * cannot: that is not searched. The tests hold all that against all sequences of steps.
+ * Lists have one form: slices of what is whole, reduce-scatters, then all-reduces and all-to-alls,
+ * then all-gathers, and paddings to P at the end; each kind is cut into groups in any way.
+ * Exchanging neighbours until a list has this form makes no block larger. So no list of any form
+ * costs less where prices follow alpha and beta, the levels of rings have one order
+ * (sbp_boxing_cut_prices.least) and every axis can be split.
+ *
+ * Three choices follow. An axis that can be split at both ends is split all the way, which makes no
+ * group or block cost more. A sum over an axis is scattered, since two halves cost what an
+ * all-reduce costs. The search decides whether an axis that stays P (or B) is scattered on the way
+ * and padded again (or sliced and gathered).
+ *
+ * One case is not searched: where an axis cannot be split, an all-reduce that also covers it,
+ * though it need not, may cost less, because its phases scatter what lists cannot. The tests hold
+ * all that against all sequences of steps.
  */
 #ifndef SBP_COSTMODEL_LAYOUT_BOXING_CUT_H
 #define SBP_COSTMODEL_LAYOUT_BOXING_CUT_H
@@ -27,7 +30,7 @@
 #define SBP_MOST_CUT_SETS 16384
 #define SBP_CUT_KINDS     4
 
-/* What groups cost on a cluster. Not thread-safe: searches write to the scratch columns. */
+/* Prices of groups on a cluster. Not thread-safe: searches write to the scratch columns. */
 struct sbp_boxing_cut_prices {
     const struct sbp_cluster *cluster; /* borrowed */
     const struct sbp_mesh *mesh;       /* borrowed */
@@ -47,7 +50,7 @@ enum sbp_status sbp_boxing_cut_prices_make(const struct sbp_cluster *cluster,
                                            const struct sbp_mesh *mesh, struct sbp_arena *arena,
                                            struct sbp_boxing_cut_prices *prices) SBP_MUST_USE;
 
-/* What has to change, by sets of axes; together they are no more than the mesh has. */
+/* The change that is asked for, by sets of axes; together they are no more than the mesh has. */
 struct sbp_boxing_cut_task {
     int sum;      /* P -> B with nothing to be split by in between: all-reduced */
     int rest;     /* P -> B that can be split in between */

@@ -3,22 +3,19 @@
 #include <math.h>
 #include <string.h>
 
-#include "costmodel/layout/boxing_steps.h"
-
-/* Differences in roundoff are none: a path has to be better than what was there before. */
+/* A path must be cheaper by more than roundoff to replace another. */
 #define BETTER (1 - 1e-12)
 
 /* Axes by what becomes of them. */
 struct ways {
     sbp_axes sum, rest, leave, move, gather, partial, whole; /* as in struct sbp_boxing_cut_task */
     sbp_axes slice;          /* B at first, split on the way: sliced before anything else */
-    sbp_axes idle;           /* B or P at both ends, and nothing to be split by */
     struct sbp_dist between; /* the split that an axis can have on the way, else its first state */
 };
 
 /* --- what has to change --- */
 
-/* A split that the layout has digits for; false: there is none. */
+/* Finds a split that the layout has digits for; false: there is none. */
 static bool find_split(const struct sbp_layout *layout, const struct sbp_shape *shape, int axis,
                        struct sbp_state *split)
 {
@@ -38,15 +35,13 @@ static void note_partial(sbp_axes bit, struct sbp_state to, bool splits, struct 
         ways->leave |= bit;
     else if (to.kind == SBP_BROADCAST)
         *(splits ? &ways->rest : &ways->sum) |= bit;
-    else
-        *(splits ? &ways->partial : &ways->idle) |= bit;
+    else if (splits)
+        ways->partial |= bit;
 }
 
 static void note_whole(sbp_axes bit, struct sbp_state to, bool splits, struct ways *ways)
 {
-    if (!splits)
-        ways->idle |= bit;
-    else
+    if (splits)
         *(to.kind == SBP_BROADCAST ? &ways->whole : &ways->slice) |= bit;
 }
 
@@ -74,15 +69,6 @@ static struct ways find_ways(const struct sbp_layout *layout, const struct sbp_s
             ways.move |= bit;
     }
     return ways;
-}
-
-/* Whether every axis of the tensor can be split, or nothing happens but sums over those that
- * cannot: then cuts are all there is to it. */
-static bool is_divided(const struct ways *ways)
-{
-    const sbp_axes others =
-        ways->rest | ways->leave | ways->move | ways->gather | ways->partial | ways->whole;
-    return ways->idle == 0 && (ways->sum == 0 || others == 0);
 }
 
 static int set_of(const struct sbp_paths *paths, sbp_axes axes)
@@ -213,16 +199,6 @@ static void write_list(const struct sbp_paths *paths, const struct sbp_layout *l
 
 /* --- one path --- */
 
-static void take_better(const struct sbp_boxing *path, double path_s, struct sbp_boxing *best,
-                        double *best_s)
-{
-    if (path_s >= *best_s * BETTER)
-        return;
-    best->count = path->count;
-    memcpy(best->step, path->step, (size_t)path->count * sizeof *path->step);
-    *best_s = path_s;
-}
-
 static enum sbp_status find(const struct sbp_paths *paths, const struct sbp_layout *layout,
                             const struct sbp_shape *shape, double element_bytes,
                             const struct sbp_dist *from, const struct sbp_dist *to,
@@ -234,9 +210,9 @@ static enum sbp_status find(const struct sbp_paths *paths, const struct sbp_layo
     SBP_TRY(sbp_dist_check(layout, shape, from, diag));
     SBP_TRY(sbp_dist_check(layout, shape, to, diag));
     const enum sbp_status status = sbp_boxing_make(layout, shape, from, to, best, &refusal);
-    double best_s = status == SBP_OK
-                        ? sbp_boxing_s(paths->cluster, layout->mesh, best, element_bytes)
-                        : INFINITY;
+    const double best_s = status == SBP_OK
+                              ? sbp_boxing_s(paths->cluster, layout->mesh, best, element_bytes)
+                              : INFINITY;
     if (!paths->has_prices)
         return status == SBP_OK ? SBP_OK : sbp_fail(diag, status, "%s", refusal.text);
     if (best_s == 0)
@@ -245,14 +221,10 @@ static enum sbp_status find(const struct sbp_paths *paths, const struct sbp_layo
     const struct sbp_boxing_cut_task task = task_of(paths, shape, &ways, element_bytes);
     sbp_boxing_cut_make(&paths->prices, &task, &cut);
     write_list(paths, layout, shape, &cut, &ways, from, to, &path);
-    take_better(&path, sbp_boxing_s(paths->cluster, layout->mesh, &path, element_bytes), best,
-                &best_s);
-    if (paths->prices.least && is_divided(&ways))
-        return SBP_OK;
-    bool found = false;
-    if (sbp_boxing_steps(paths->cluster, layout, shape, element_bytes, from, to, best_s * BETTER,
-                         best, &found) != SBP_OK)
-        return sbp_fail(diag, SBP_E_MEMORY, "boxing: out of memory for a path");
+    if (sbp_boxing_s(paths->cluster, layout->mesh, &path, element_bytes) < best_s * BETTER) {
+        best->count = path.count;
+        memcpy(best->step, path.step, (size_t)path.count * sizeof *path.step);
+    }
     return SBP_OK;
 }
 
@@ -271,7 +243,7 @@ enum sbp_status sbp_boxing_path(const struct sbp_cluster *cluster, const struct 
 
 /* --- paths that are known --- */
 
-/* All that a path depends on, on one cluster and mesh; no padding, the rest is zero. */
+/* Key of a path on one cluster and mesh; it has no padding, and unused parts are zero. */
 struct question {
     double element_bytes;
     int64_t size[SBP_MAX_DIMS];

@@ -1,21 +1,20 @@
 /* The cheapest list of collectives between two distributions (`boxing=path`).
  *
- * A path may cut a collective by axes (with alpha > 0 a ring over 2^k members costs 2^k - 1 alphas,
- * k rings over pairs cost k), slice early, and use axes that look the same before and after: a
- * gradient that all devices of a node hold whole is all-reduced between nodes a slice a device.
- * Axes split dimensions that the plan's layout has digits for, no others.
+ * A path may do better than the normal form in three ways. It cuts a collective by axes (with alpha
+ * > 0 a ring over 2^k members costs 2^k - 1 alphas, k rings over pairs cost k). It slices early. It
+ * uses axes that look the same before and after: a gradient that all devices of a node hold whole
+ * is all-reduced between nodes a slice a device. Axes split only dimensions that the plan's layout
+ * has digits for.
  *
- * What is returned never costs more than the normal form at these bytes, and exists wherever the
- * distributions do. It is the cheapest of all lists where prices follow alpha and beta
- * (costmodel/layout/boxing_cut.h), and on small meshes whatever prices follow
- * (costmodel/layout/boxing_steps.h); elsewhere it is the cheapest of the form that boxing_cut.h
- * describes. Among paths of equal cost the normal form counts before any other, and a short list
- * before a long one.
+ * A path never costs more than the normal form at these bytes, and exists wherever the
+ * distributions do. It is the cheapest list of the form that costmodel/layout/boxing_cut.h
+ * describes, and the cheapest of all lists where prices follow alpha and beta, slower levels stand
+ * outside of faster ones and every axis can be split. Among paths of equal cost the normal form
+ * wins, then a short list.
  *
- * A gradient goes the way back, between the dual states, by a shortest path of its own. Where a
- * gather costs what a scatter costs, the dual of the way there is one; measured curves may differ,
- * and then each direction takes what is cheaper for it. Either way it delivers the dual states,
- * which is all that duality asks for.
+ * A gradient goes the way back, between the dual states, by a cheapest path of its own. Where a
+ * gather costs what a scatter costs, that is the dual of the way there; measured curves may differ.
+ * Either path delivers the dual states, which is all that duality asks for.
  */
 #ifndef SBP_COSTMODEL_LAYOUT_BOXING_PATH_H
 #define SBP_COSTMODEL_LAYOUT_BOXING_PATH_H
@@ -30,7 +29,7 @@ enum sbp_status sbp_boxing_path(const struct sbp_cluster *cluster, const struct 
                                 const struct sbp_dist *from, const struct sbp_dist *to,
                                 struct sbp_boxing *boxing, struct sbp_diag *diag) SBP_MUST_USE;
 
-/* Paths that were asked for on one cluster and mesh: a question that comes again is looked up. Not
+/* Paths that were asked for on one cluster and mesh: a repeated question is looked up. Not
  * thread-safe. */
 struct sbp_paths {
     struct sbp_arena arena;

@@ -1,9 +1,9 @@
 /* The model graph: operators, tensors and dimension classes, read from a model file.
  *
- * A model file is an architecture ("gpt", "llama", "resnet", ...) or a list of layers; both become
- * the same graph. Operators stand in topological order, every activation has one producer (or is
- * the model's input). Layers that repeat (the blocks of a transformer) share a strategy: `site` is
- * the operator of the first repeat that stands for them all.
+ * A model file names an architecture ("gpt", "llama", "resnet", ...) or lists layers; both become
+ * the same graph. Operators stand in topological order, and every activation has one producer or is
+ * the model's input. Layers that repeat (the blocks of a transformer) share a strategy: `site`
+ * names the operator of the first repeat that stands for them all.
  */
 #ifndef SBP_COSTMODEL_MODEL_GRAPH_H
 #define SBP_COSTMODEL_MODEL_GRAPH_H
@@ -32,8 +32,8 @@ struct sbp_tensor {
     double init_mean, init_spread; /* weights: constant (spread 0) or normal */
 };
 
-/* What a user's own operator costs, for the whole model batch; a role that splits anything divides
- * all of it (design, section 4; AutoDDL, section 4.2.1). Index: enum sbp_pass. */
+/* Costs of a user's own operator for the whole model batch; a role that splits any operand divides
+ * all of them (DESIGN.md, section 4; AutoDDL, section 4.2.1). Index: enum sbp_pass. */
 #define SBP_MAX_CUSTOM_COLLECTIVES 8
 struct sbp_custom {
     struct sbp_op_entry entry;
@@ -187,26 +187,14 @@ struct sbp_graph {
  * failure nothing is left allocated. */
 enum sbp_status sbp_graph_read(const struct sbp_json *at, struct sbp_graph *graph) SBP_MUST_USE;
 void sbp_graph_free(struct sbp_graph *graph);
-/* Shapes of a part of the batch: the batch class and the activations get this size. E_INPUT unless
- * it divides the global batch. */
+/* Sets the shapes of a micro-batch: the batch class and all activations get this size. E_INPUT
+ * unless it divides the global batch. */
 enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t sequences,
                                           struct sbp_diag *diag) SBP_MUST_USE;
 
 /* Operators that read a tensor, weights included: how many, and the first `capacity` of them in
  * `ops` (may be NULL when capacity is 0). */
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);
-
-/* Floating-point operations of one forward pass of an operator over the micro-batch (a
- * multiplication and an addition count 2), and of backward (input and weight gradient together; a
- * linear that reads a free input has no input gradient). They are what a device does: padding
- * counts, and causal attention forms S(S+1)/2 of the S^2 scores. */
-double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
-double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
-/* The model's own flops a step, forward and backward, for the share of peak (MFU): products only,
- * without padding, all S^2 scores, backward twice forward but for the gradient of a free input,
- * which nobody forms, so that the share compares with published ones (Chowdhery et al., PaLM,
- * appendix B; Narayanan et al., 2021, section 5). */
-double sbp_graph_model_flops(const struct sbp_graph *graph);
 
 /* Elements of a weight that are parameters: without padding. */
 int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor);

@@ -1,4 +1,4 @@
-#include "costmodel/model/graph_blocks.h"
+#include "costmodel/model/graph_blocks_priv.h"
 
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
 #include "base/math/numeric.h"
-#include "costmodel/model/graph_parts.h"
+#include "costmodel/model/graph_build_priv.h"
 
 #include <assert.h>
 #include <math.h>
@@ -19,7 +19,7 @@ static int class_root(struct sbp_builder *builder, int dim_class)
     return dim_class;
 }
 
-int sbp_part_class(struct sbp_builder *builder, int64_t size, const char *format, ...)
+int sbp_build_class(struct sbp_builder *builder, int64_t size, const char *format, ...)
 {
     struct sbp_graph *graph = builder->graph;
     assert(graph->class_count < builder->class_capacity);
@@ -33,7 +33,7 @@ int sbp_part_class(struct sbp_builder *builder, int64_t size, const char *format
     return graph->class_count++;
 }
 
-void sbp_part_rename_class(struct sbp_builder *builder, int dim_class, const char *format, ...)
+void sbp_build_rename_class(struct sbp_builder *builder, int dim_class, const char *format, ...)
 {
     struct sbp_dim_class *named = &builder->graph->dim_class[class_root(builder, dim_class)];
     va_list arguments;
@@ -42,7 +42,7 @@ void sbp_part_rename_class(struct sbp_builder *builder, int dim_class, const cha
     va_end(arguments);
 }
 
-void sbp_part_merge(struct sbp_builder *builder, int a, int b)
+void sbp_build_merge(struct sbp_builder *builder, int a, int b)
 {
     const int first = class_root(builder, a), second = class_root(builder, b);
     assert(builder->graph->dim_class[first].size == builder->graph->dim_class[second].size);
@@ -68,7 +68,7 @@ int sbp_build_last(const struct sbp_builder *builder)
     return builder->graph->op[builder->graph->op_count - 1].output;
 }
 
-bool sbp_part_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements)
+bool sbp_build_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements)
 {
     *elements = 1;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
@@ -77,26 +77,26 @@ bool sbp_part_count(const int64_t size[SBP_MAX_DIMS], int64_t *elements)
     return true;
 }
 
-struct sbp_shape sbp_part_scalar(void)
+struct sbp_shape sbp_build_scalar(void)
 {
     return (struct sbp_shape){
         .size = {1, 1, 1, 1},
         .dim_class = {SBP_NO_CLASS, SBP_NO_CLASS, SBP_NO_CLASS, SBP_NO_CLASS}};
 }
 
-void sbp_part_set_dim(struct sbp_shape *shape, int dim, int64_t size, int dim_class)
+void sbp_build_set_dim(struct sbp_shape *shape, int dim, int64_t size, int dim_class)
 {
     shape->size[dim] = size;
     shape->dim_class[dim] = dim_class;
 }
 
-struct sbp_shape sbp_part_shape(const struct sbp_builder *builder, int tensor)
+struct sbp_shape sbp_build_shape(const struct sbp_builder *builder, int tensor)
 {
     assert(tensor >= 0 && tensor < builder->graph->tensor_count);
     return builder->graph->tensor[tensor].shape;
 }
 
-int64_t sbp_part_features(const struct sbp_shape *shape)
+int64_t sbp_build_features(const struct sbp_shape *shape)
 {
     return shape->size[SBP_DIM_FEATURE] * shape->size[SBP_DIM_INNER];
 }
@@ -108,7 +108,7 @@ static enum sbp_status add_tensor(struct sbp_builder *builder, const struct sbp_
 {
     struct sbp_graph *graph = builder->graph;
     int64_t elements;
-    if (!sbp_part_count(shape->size, &elements))
+    if (!sbp_build_count(shape->size, &elements))
         return sbp_json_refuse(at, "%s%s of %lld x %lld x %lld x %lld has more than 2^59 elements",
                                name, part, (long long)shape->size[0], (long long)shape->size[1],
                                (long long)shape->size[2], (long long)shape->size[3]);
@@ -121,8 +121,8 @@ static enum sbp_status add_tensor(struct sbp_builder *builder, const struct sbp_
     return SBP_OK;
 }
 
-struct sbp_op_node *sbp_part_op(struct sbp_builder *builder, enum sbp_op_kind kind,
-                                const char *name)
+struct sbp_op_node *sbp_build_op(struct sbp_builder *builder, enum sbp_op_kind kind,
+                                 const char *name)
 {
     struct sbp_graph *graph = builder->graph;
     assert(graph->op_count < builder->op_capacity);
@@ -138,14 +138,14 @@ struct sbp_op_node *sbp_part_op(struct sbp_builder *builder, enum sbp_op_kind ki
     return op;
 }
 
-void sbp_part_reads(struct sbp_op_node *op, int tensor)
+void sbp_build_reads(struct sbp_op_node *op, int tensor)
 {
     assert(op->input_count < SBP_MAX_INPUTS);
     op->input[op->input_count++] = tensor;
 }
 
-enum sbp_status sbp_part_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
-                                  const int *input, int count)
+enum sbp_status sbp_build_distinct(const struct sbp_builder *builder, const struct sbp_json *at,
+                                   const int *input, int count)
 {
     const struct sbp_json where = sbp_build_at(at, "inputs");
     for (int i = 0; i < count; i++)
@@ -156,9 +156,9 @@ enum sbp_status sbp_part_distinct(const struct sbp_builder *builder, const struc
     return SBP_OK;
 }
 
-enum sbp_status sbp_part_weight(struct sbp_builder *builder, const struct sbp_json *at,
-                                struct sbp_op_node *op, const char *part,
-                                const struct sbp_shape *shape, double mean, double spread)
+enum sbp_status sbp_build_weight(struct sbp_builder *builder, const struct sbp_json *at,
+                                 struct sbp_op_node *op, const char *part,
+                                 const struct sbp_shape *shape, double mean, double spread)
 {
     int tensor = -1;
     SBP_TRY(add_tensor(builder, at, op->name, part, SBP_WEIGHT, shape, &tensor));
@@ -169,40 +169,40 @@ enum sbp_status sbp_part_weight(struct sbp_builder *builder, const struct sbp_js
     return SBP_OK;
 }
 
-enum sbp_status sbp_part_bias(struct sbp_builder *builder, const struct sbp_json *at,
-                              struct sbp_op_node *op, const struct sbp_shape *output)
+enum sbp_status sbp_build_bias(struct sbp_builder *builder, const struct sbp_json *at,
+                               struct sbp_op_node *op, const struct sbp_shape *output)
 {
-    const struct sbp_shape shape = sbp_part_vector(output);
-    return sbp_part_weight(builder, at, op, ".bias", &shape, 0, SBP_INIT_SPREAD);
+    const struct sbp_shape shape = sbp_build_vector(output);
+    return sbp_build_weight(builder, at, op, ".bias", &shape, 0, SBP_INIT_SPREAD);
 }
 
-enum sbp_status sbp_part_output(struct sbp_builder *builder, const struct sbp_json *at,
-                                struct sbp_op_node *op, const struct sbp_shape *shape)
+enum sbp_status sbp_build_output(struct sbp_builder *builder, const struct sbp_json *at,
+                                 struct sbp_op_node *op, const struct sbp_shape *shape)
 {
     SBP_TRY(add_tensor(builder, at, op->name, "", SBP_ACTIVATION, shape, &op->output));
     builder->graph->tensor[op->output].producer = (int)(op - builder->graph->op);
     return SBP_OK;
 }
 
-double sbp_part_spread(const struct sbp_builder *builder, double terms)
+double sbp_build_spread(const struct sbp_builder *builder, double terms)
 {
     return builder->linear_spread > 0 ? builder->linear_spread : 1 / sqrt(terms);
 }
 
-struct sbp_shape sbp_part_with_features(const struct sbp_shape *tokens, int64_t features,
-                                        int dim_class, int64_t inner)
+struct sbp_shape sbp_build_with_features(const struct sbp_shape *tokens, int64_t features,
+                                         int dim_class, int64_t inner)
 {
     struct sbp_shape shape = *tokens;
-    sbp_part_set_dim(&shape, SBP_DIM_FEATURE, features, dim_class);
-    sbp_part_set_dim(&shape, SBP_DIM_INNER, inner, SBP_NO_CLASS);
+    sbp_build_set_dim(&shape, SBP_DIM_FEATURE, features, dim_class);
+    sbp_build_set_dim(&shape, SBP_DIM_INNER, inner, SBP_NO_CLASS);
     return shape;
 }
 
-struct sbp_shape sbp_part_vector(const struct sbp_shape *activation)
+struct sbp_shape sbp_build_vector(const struct sbp_shape *activation)
 {
     struct sbp_shape shape = *activation;
-    sbp_part_set_dim(&shape, SBP_DIM_IN, 1, SBP_NO_CLASS);
-    sbp_part_set_dim(&shape, SBP_DIM_IN_INNER, 1, SBP_NO_CLASS);
+    sbp_build_set_dim(&shape, SBP_DIM_IN, 1, SBP_NO_CLASS);
+    sbp_build_set_dim(&shape, SBP_DIM_IN_INNER, 1, SBP_NO_CLASS);
     return shape;
 }
 
@@ -210,9 +210,9 @@ struct sbp_shape sbp_part_vector(const struct sbp_shape *activation)
 
 struct sbp_shape sbp_build_tokens(const struct sbp_builder *builder)
 {
-    struct sbp_shape shape = sbp_part_scalar();
-    sbp_part_set_dim(&shape, SBP_DIM_BATCH, builder->graph->global_batch, builder->batch);
-    sbp_part_set_dim(&shape, SBP_DIM_SEQUENCE, builder->graph->sequence, builder->sequence);
+    struct sbp_shape shape = sbp_build_scalar();
+    sbp_build_set_dim(&shape, SBP_DIM_BATCH, builder->graph->global_batch, builder->batch);
+    sbp_build_set_dim(&shape, SBP_DIM_SEQUENCE, builder->graph->sequence, builder->sequence);
     return shape;
 }
 
@@ -221,11 +221,11 @@ enum sbp_status sbp_build_input(struct sbp_builder *builder, const struct sbp_js
 {
     struct sbp_shape shape = sbp_build_tokens(builder);
     if (input->rows != builder->graph->sequence)
-        sbp_part_set_dim(&shape, SBP_DIM_SEQUENCE, input->rows,
-                         sbp_part_class(builder, input->rows, input->image ? "height" : "rows"));
+        sbp_build_set_dim(&shape, SBP_DIM_SEQUENCE, input->rows,
+                          sbp_build_class(builder, input->rows, input->image ? "height" : "rows"));
     const int features =
-        sbp_part_class(builder, input->features, input->image ? "channels" : "input");
-    shape = sbp_part_with_features(&shape, input->features, features, input->width);
+        sbp_build_class(builder, input->features, input->image ? "channels" : "input");
+    shape = sbp_build_with_features(&shape, input->features, features, input->width);
     return add_tensor(builder, at, "input", "", SBP_ACTIVATION, &shape, &builder->graph->input);
 }
 
@@ -256,8 +256,8 @@ enum sbp_status sbp_build_open(struct sbp_builder *builder, const struct sbp_jso
         return sbp_fail(at->diag, SBP_E_MEMORY, "%s: out of memory", at->file);
     graph->input = -1;
     graph->loss = -1;
-    builder->batch = sbp_part_class(builder, graph->global_batch, "batch");
-    builder->sequence = sbp_part_class(builder, graph->sequence, "sequence");
+    builder->batch = sbp_build_class(builder, graph->global_batch, "batch");
+    builder->sequence = sbp_build_class(builder, graph->sequence, "sequence");
     return read_linears(at, builder);
 }
 

@@ -1,7 +1,7 @@
 /* Builders of attention: one packed projection, grouped queries, latent. */
-#include "costmodel/model/graph_parts.h"
+#include "costmodel/model/graph_build_priv.h"
 
-/* What each kind reads: features (heads) and inner sizes of its inputs, and what they are. */
+/* Features (heads) and inner sizes that each kind of attention reads, and names of its inputs. */
 struct wanted {
     int64_t features, inner;
     const char *what;
@@ -23,7 +23,7 @@ static int wanted_inputs(const struct sbp_build_attention *a, struct wanted want
 static enum sbp_status check_packed(const struct sbp_builder *builder, const struct sbp_json *at,
                                     const struct sbp_build_attention *a)
 {
-    const struct sbp_shape packed = sbp_part_shape(builder, a->input[0]);
+    const struct sbp_shape packed = sbp_build_shape(builder, a->input[0]);
     const struct sbp_json where = sbp_build_at(at, "heads");
     if (packed.size[SBP_DIM_FEATURE] == a->heads && packed.size[SBP_DIM_INNER] % 3 == 0)
         return SBP_OK;
@@ -41,9 +41,9 @@ static enum sbp_status check_inputs(struct sbp_builder *builder, const struct sb
     struct wanted want[SBP_MAX_INPUTS];
     const int count = wanted_inputs(a, want);
     const struct sbp_json where = sbp_build_at(at, "inputs");
-    const struct sbp_shape first = sbp_part_shape(builder, a->input[0]);
+    const struct sbp_shape first = sbp_build_shape(builder, a->input[0]);
     for (int i = 0; i < count; i++) {
-        const struct sbp_shape shape = sbp_part_shape(builder, a->input[i]);
+        const struct sbp_shape shape = sbp_build_shape(builder, a->input[i]);
         if (shape.size[SBP_DIM_FEATURE] != want[i].features ||
             shape.size[SBP_DIM_INNER] != want[i].inner)
             return sbp_json_refuse(
@@ -55,10 +55,10 @@ static enum sbp_status check_inputs(struct sbp_builder *builder, const struct sb
             return sbp_json_refuse(&where, "the %s have %lld tokens a sequence, the queries %lld",
                                    want[i].what, (long long)shape.size[SBP_DIM_SEQUENCE],
                                    (long long)first.size[SBP_DIM_SEQUENCE]);
-        sbp_part_merge(builder, first.dim_class[SBP_DIM_SEQUENCE],
-                       shape.dim_class[SBP_DIM_SEQUENCE]);
+        sbp_build_merge(builder, first.dim_class[SBP_DIM_SEQUENCE],
+                        shape.dim_class[SBP_DIM_SEQUENCE]);
     }
-    return sbp_part_distinct(builder, at, a->input, count);
+    return sbp_build_distinct(builder, at, a->input, count);
 }
 
 static enum sbp_status check(struct sbp_builder *builder, const struct sbp_json *at,
@@ -72,11 +72,11 @@ static enum sbp_status check(struct sbp_builder *builder, const struct sbp_json 
                                (long long)a->kv_heads, (long long)a->heads);
     else
         SBP_TRY(check_inputs(builder, at, a));
-    const struct sbp_shape queries = sbp_part_shape(builder, a->input[0]);
+    const struct sbp_shape queries = sbp_build_shape(builder, a->input[0]);
     const int64_t scores[SBP_MAX_DIMS] = {queries.size[0], queries.size[1], queries.size[1],
                                           a->heads};
     int64_t elements;
-    if (!sbp_part_count(scores, &elements))
+    if (!sbp_build_count(scores, &elements))
         return sbp_json_refuse(at, "its scores are more than 2^59 elements");
     return SBP_OK;
 }
@@ -85,15 +85,15 @@ static enum sbp_status check(struct sbp_builder *builder, const struct sbp_json 
  * it is grouped, and the same one where it is latent. */
 static void name_heads(struct sbp_builder *builder, const struct sbp_build_attention *a)
 {
-    const int heads = sbp_part_shape(builder, a->input[0]).dim_class[SBP_DIM_FEATURE];
-    sbp_part_rename_class(builder, heads, "%s.heads", a->name);
+    const int heads = sbp_build_shape(builder, a->input[0]).dim_class[SBP_DIM_FEATURE];
+    sbp_build_rename_class(builder, heads, "%s.heads", a->name);
     if (a->kind == SBP_OP_ATTENTION)
         return;
-    const int keys = sbp_part_shape(builder, a->input[1]).dim_class[SBP_DIM_FEATURE];
+    const int keys = sbp_build_shape(builder, a->input[1]).dim_class[SBP_DIM_FEATURE];
     if (a->kind == SBP_OP_LATENT_ATTENTION)
-        sbp_part_merge(builder, heads, keys);
+        sbp_build_merge(builder, heads, keys);
     else
-        sbp_part_rename_class(builder, keys, "%s.kv_heads", a->name);
+        sbp_build_rename_class(builder, keys, "%s.kv_heads", a->name);
 }
 
 static void set_sizes(struct sbp_op_node *op, const struct sbp_build_attention *a, int64_t inner)
@@ -111,10 +111,10 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
                                     const struct sbp_build_attention *a)
 {
     SBP_TRY(check(builder, at, a));
-    struct sbp_op_node *op = sbp_part_op(builder, a->kind, a->name);
-    struct sbp_shape shape = sbp_part_shape(builder, a->input[0]);
+    struct sbp_op_node *op = sbp_build_op(builder, a->kind, a->name);
+    struct sbp_shape shape = sbp_build_shape(builder, a->input[0]);
     for (int i = 0; i < sbp_op(a->kind)->inputs; i++)
-        sbp_part_reads(op, a->input[i]);
+        sbp_build_reads(op, a->input[i]);
     op->attention.causal = a->causal;
     op->attention.ring = a->ring;
     op->attention.dropout = a->dropout;
@@ -122,5 +122,5 @@ enum sbp_status sbp_build_attention(struct sbp_builder *builder, const struct sb
     set_sizes(op, a, shape.size[SBP_DIM_INNER]);
     name_heads(builder, a);
     shape.size[SBP_DIM_INNER] = op->attention.value_size;
-    return sbp_part_output(builder, at, op, &shape);
+    return sbp_build_output(builder, at, op, &shape);
 }

@@ -1,7 +1,7 @@
 /* Builders of what multiplies by weights: linear, summa_linear, embedding, moe. */
 #include <stdio.h>
 
-#include "costmodel/model/graph_parts.h"
+#include "costmodel/model/graph_build_priv.h"
 
 static void set_padding(struct sbp_builder *builder, int tensor, int dim, int64_t valid)
 {
@@ -18,9 +18,9 @@ static void set_padding(struct sbp_builder *builder, int tensor, int dim, int64_
 static struct sbp_shape linear_shape(const struct sbp_shape *input, const struct sbp_shape *output)
 {
     struct sbp_shape shape = *output;
-    sbp_part_set_dim(&shape, SBP_DIM_IN, input->size[SBP_DIM_FEATURE],
-                     input->dim_class[SBP_DIM_FEATURE]);
-    sbp_part_set_dim(&shape, SBP_DIM_IN_INNER, input->size[SBP_DIM_INNER], SBP_NO_CLASS);
+    sbp_build_set_dim(&shape, SBP_DIM_IN, input->size[SBP_DIM_FEATURE],
+                      input->dim_class[SBP_DIM_FEATURE]);
+    sbp_build_set_dim(&shape, SBP_DIM_IN_INNER, input->size[SBP_DIM_INNER], SBP_NO_CLASS);
     return shape;
 }
 
@@ -28,16 +28,16 @@ static struct sbp_shape linear_shape(const struct sbp_shape *input, const struct
 static enum sbp_status tie_weight(struct sbp_builder *builder, const struct sbp_json *at,
                                   struct sbp_op_node *op, int table, struct sbp_shape *output)
 {
-    const struct sbp_shape input = sbp_part_shape(builder, op->input[0]);
-    const struct sbp_shape rows = sbp_part_shape(builder, table);
+    const struct sbp_shape input = sbp_build_shape(builder, op->input[0]);
+    const struct sbp_shape rows = sbp_build_shape(builder, table);
     if (input.size[SBP_DIM_FEATURE] != rows.size[2] || input.size[SBP_DIM_INNER] != 1)
         return sbp_json_refuse(at, "its input has %lld x %lld features, the table's rows have %lld",
                                (long long)input.size[SBP_DIM_FEATURE],
                                (long long)input.size[SBP_DIM_INNER], (long long)rows.size[2]);
-    sbp_part_merge(builder, input.dim_class[SBP_DIM_FEATURE], rows.dim_class[2]);
+    sbp_build_merge(builder, input.dim_class[SBP_DIM_FEATURE], rows.dim_class[2]);
     op->transposed_weight = true;
     op->weight[op->weight_count++] = table;
-    *output = sbp_part_with_features(&input, rows.size[0], rows.dim_class[0], 1);
+    *output = sbp_build_with_features(&input, rows.size[0], rows.dim_class[0], 1);
     return SBP_OK;
 }
 
@@ -45,15 +45,15 @@ static enum sbp_status own_weight(struct sbp_builder *builder, const struct sbp_
                                   struct sbp_op_node *op, const struct sbp_build_linear *linear,
                                   struct sbp_shape *output)
 {
-    const struct sbp_shape input = sbp_part_shape(builder, op->input[0]);
+    const struct sbp_shape input = sbp_build_shape(builder, op->input[0]);
     const int64_t heads = linear->heads > 0 ? linear->heads : linear->out;
     const char *class_name = linear->out_class != NULL ? linear->out_class : op->name;
     const char *suffix = linear->out_class != NULL ? "" : ".out";
-    const int dim_class = sbp_part_class(builder, heads, "%s%s", class_name, suffix);
-    *output = sbp_part_with_features(&input, heads, dim_class, linear->out / heads);
+    const int dim_class = sbp_build_class(builder, heads, "%s%s", class_name, suffix);
+    *output = sbp_build_with_features(&input, heads, dim_class, linear->out / heads);
     const struct sbp_shape shape = linear_shape(&input, output);
-    const double spread = sbp_part_spread(builder, (double)sbp_part_features(&input));
-    SBP_TRY(sbp_part_weight(builder, at, op, ".weight", &shape, 0, spread));
+    const double spread = sbp_build_spread(builder, (double)sbp_build_features(&input));
+    SBP_TRY(sbp_build_weight(builder, at, op, ".weight", &shape, 0, spread));
     set_padding(builder, op->weight[0], SBP_DIM_OUT, linear->valid_out);
     return SBP_OK;
 }
@@ -63,9 +63,9 @@ enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_j
 {
     const bool grid = linear->summa || (builder->linears_on_grid && linear->table < 0);
     const enum sbp_op_kind kind = grid ? SBP_OP_SUMMA_LINEAR : SBP_OP_LINEAR;
-    struct sbp_op_node *op = sbp_part_op(builder, kind, linear->name);
+    struct sbp_op_node *op = sbp_build_op(builder, kind, linear->name);
     struct sbp_shape output;
-    sbp_part_reads(op, linear->input);
+    sbp_build_reads(op, linear->input);
     if (linear->table >= 0)
         SBP_TRY(tie_weight(builder, at, op, linear->table, &output));
     else
@@ -73,10 +73,10 @@ enum sbp_status sbp_build_linear(struct sbp_builder *builder, const struct sbp_j
     if (linear->bias) {
         const struct sbp_tensor *weight = &builder->graph->tensor[op->weight[0]];
         const int64_t valid = weight->valid_dim >= 0 ? weight->valid_rows : 0;
-        SBP_TRY(sbp_part_bias(builder, at, op, &output));
+        SBP_TRY(sbp_build_bias(builder, at, op, &output));
         set_padding(builder, op->weight[1], SBP_DIM_OUT, valid);
     }
-    return sbp_part_output(builder, at, op, &output);
+    return sbp_build_output(builder, at, op, &output);
 }
 
 /* --- embedding --- */
@@ -88,8 +88,8 @@ static enum sbp_status add_rows(struct sbp_builder *builder, const struct sbp_js
 {
     if (rows == 0)
         return SBP_OK;
-    sbp_part_set_dim(&table, SBP_DIM_IN, rows, SBP_NO_CLASS);
-    return sbp_part_weight(builder, at, op, part, &table, 0, SBP_INIT_SPREAD);
+    sbp_build_set_dim(&table, SBP_DIM_IN, rows, SBP_NO_CLASS);
+    return sbp_build_weight(builder, at, op, part, &table, 0, SBP_INIT_SPREAD);
 }
 
 /* The first table of a model names its classes "vocab" and "hidden", later ones their own. */
@@ -98,26 +98,26 @@ static int table_class(struct sbp_builder *builder, const struct sbp_op_node *op
 {
     for (const struct sbp_op_node *other = builder->graph->op; other < op; other++)
         if (other->kind == SBP_OP_EMBEDDING)
-            return sbp_part_class(builder, size, "%s.%s", op->name, what);
-    return sbp_part_class(builder, size, "%s", what);
+            return sbp_build_class(builder, size, "%s.%s", op->name, what);
+    return sbp_build_class(builder, size, "%s", what);
 }
 
 enum sbp_status sbp_build_embedding(struct sbp_builder *builder, const struct sbp_json *at,
                                     const struct sbp_build_embedding *embedding)
 {
-    struct sbp_op_node *op = sbp_part_op(builder, SBP_OP_EMBEDDING, embedding->name);
+    struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_EMBEDDING, embedding->name);
     const int vocab = table_class(builder, op, embedding->vocab, "vocab");
     const int hidden = table_class(builder, op, embedding->hidden, "hidden");
-    struct sbp_shape table = sbp_part_scalar();
-    sbp_part_set_dim(&table, SBP_DIM_IN, embedding->vocab, vocab);
-    sbp_part_set_dim(&table, SBP_DIM_OUT, embedding->hidden, hidden);
-    SBP_TRY(sbp_part_weight(builder, at, op, ".table", &table, 0, SBP_INIT_SPREAD));
+    struct sbp_shape table = sbp_build_scalar();
+    sbp_build_set_dim(&table, SBP_DIM_IN, embedding->vocab, vocab);
+    sbp_build_set_dim(&table, SBP_DIM_OUT, embedding->hidden, hidden);
+    SBP_TRY(sbp_build_weight(builder, at, op, ".table", &table, 0, SBP_INIT_SPREAD));
     set_padding(builder, op->weight[0], SBP_DIM_IN, embedding->valid_vocab);
     SBP_TRY(add_rows(builder, at, op, ".positions", embedding->positions, table));
     SBP_TRY(add_rows(builder, at, op, ".types", embedding->types, table));
     const struct sbp_shape tokens = sbp_build_tokens(builder);
-    const struct sbp_shape shape = sbp_part_with_features(&tokens, embedding->hidden, hidden, 1);
-    return sbp_part_output(builder, at, op, &shape);
+    const struct sbp_shape shape = sbp_build_with_features(&tokens, embedding->hidden, hidden, 1);
+    return sbp_build_output(builder, at, op, &shape);
 }
 
 /* --- mixture of experts --- */
@@ -125,7 +125,7 @@ enum sbp_status sbp_build_embedding(struct sbp_builder *builder, const struct sb
 static enum sbp_status check_moe(const struct sbp_builder *builder, const struct sbp_json *at,
                                  const struct sbp_build_moe *moe)
 {
-    const struct sbp_shape input = sbp_part_shape(builder, moe->input);
+    const struct sbp_shape input = sbp_build_shape(builder, moe->input);
     const struct sbp_json top_k = sbp_build_at(at, "top_k"), inputs = sbp_build_at(at, "inputs");
     if (moe->top_k > moe->experts)
         return sbp_json_refuse(&top_k, "%lld of %lld experts for a token, legal are 1 to %lld",
@@ -142,10 +142,10 @@ static enum sbp_status check_moe(const struct sbp_builder *builder, const struct
 static struct sbp_shape expert_shape(int64_t experts, int experts_class, const struct sbp_shape *a,
                                      int64_t ffn, int ffn_class)
 {
-    struct sbp_shape shape = sbp_part_scalar();
-    sbp_part_set_dim(&shape, 0, experts, experts_class);
-    sbp_part_set_dim(&shape, 1, a->size[SBP_DIM_FEATURE], a->dim_class[SBP_DIM_FEATURE]);
-    sbp_part_set_dim(&shape, 2, ffn, ffn_class);
+    struct sbp_shape shape = sbp_build_scalar();
+    sbp_build_set_dim(&shape, 0, experts, experts_class);
+    sbp_build_set_dim(&shape, 1, a->size[SBP_DIM_FEATURE], a->dim_class[SBP_DIM_FEATURE]);
+    sbp_build_set_dim(&shape, 2, ffn, ffn_class);
     return shape;
 }
 
@@ -153,29 +153,29 @@ enum sbp_status sbp_build_moe(struct sbp_builder *builder, const struct sbp_json
                               const struct sbp_build_moe *moe)
 {
     SBP_TRY(check_moe(builder, at, moe));
-    struct sbp_op_node *op = sbp_part_op(builder, SBP_OP_MOE, moe->name);
-    const struct sbp_shape input = sbp_part_shape(builder, moe->input);
-    const int experts = sbp_part_class(builder, moe->experts, "%s.experts", op->name);
-    const int ffn = sbp_part_class(builder, moe->ffn, "%s.ffn", op->name);
+    struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_MOE, moe->name);
+    const struct sbp_shape input = sbp_build_shape(builder, moe->input);
+    const int experts = sbp_build_class(builder, moe->experts, "%s.experts", op->name);
+    const int ffn = sbp_build_class(builder, moe->ffn, "%s.ffn", op->name);
     const int64_t hidden = input.size[SBP_DIM_FEATURE];
-    sbp_part_reads(op, moe->input);
+    sbp_build_reads(op, moe->input);
     op->moe.top_k = moe->top_k;
     op->moe.capacity = moe->capacity;
-    const struct sbp_shape scores = sbp_part_with_features(&input, moe->experts, experts, 1);
+    const struct sbp_shape scores = sbp_build_with_features(&input, moe->experts, experts, 1);
     struct sbp_shape router = linear_shape(&input, &scores);
     struct sbp_shape first = expert_shape(moe->experts, experts, &input, moe->ffn, ffn);
     struct sbp_shape second = first;
-    sbp_part_set_dim(&second, 1, moe->ffn, ffn);
-    sbp_part_set_dim(&second, 2, hidden, input.dim_class[SBP_DIM_FEATURE]);
-    sbp_part_set_dim(&first, 3, moe->gated ? 2 : 1, SBP_NO_CLASS);
-    const double spread = sbp_part_spread(builder, (double)hidden);
-    SBP_TRY(sbp_part_weight(builder, at, op, ".router", &router, 0, spread));
-    SBP_TRY(sbp_part_weight(builder, at, op, ".first", &first, 0, spread));
-    SBP_TRY(sbp_part_weight(builder, at, op, ".second", &second, 0,
-                            sbp_part_spread(builder, (double)moe->ffn)));
+    sbp_build_set_dim(&second, 1, moe->ffn, ffn);
+    sbp_build_set_dim(&second, 2, hidden, input.dim_class[SBP_DIM_FEATURE]);
+    sbp_build_set_dim(&first, 3, moe->gated ? 2 : 1, SBP_NO_CLASS);
+    const double spread = sbp_build_spread(builder, (double)hidden);
+    SBP_TRY(sbp_build_weight(builder, at, op, ".router", &router, 0, spread));
+    SBP_TRY(sbp_build_weight(builder, at, op, ".first", &first, 0, spread));
+    SBP_TRY(sbp_build_weight(builder, at, op, ".second", &second, 0,
+                             sbp_build_spread(builder, (double)moe->ffn)));
     if (moe->router_bias) {
-        router = sbp_part_vector(&scores);
-        SBP_TRY(sbp_part_weight(builder, at, op, ".router_bias", &router, 0, SBP_INIT_SPREAD));
+        router = sbp_build_vector(&scores);
+        SBP_TRY(sbp_build_weight(builder, at, op, ".router_bias", &router, 0, SBP_INIT_SPREAD));
     }
-    return sbp_part_output(builder, at, op, &input);
+    return sbp_build_output(builder, at, op, &input);
 }

@@ -1,42 +1,42 @@
 /* Builders of norms, element-wise operators, sums and the loss. */
 #include <string.h>
 
-#include "costmodel/model/graph_parts.h"
+#include "costmodel/model/graph_build_priv.h"
 
 /* --- norms --- */
 
 enum sbp_status sbp_build_norm(struct sbp_builder *builder, const struct sbp_json *at,
                                enum sbp_op_kind kind, const char *name, int input, double epsilon)
 {
-    struct sbp_op_node *op = sbp_part_op(builder, kind, name);
-    const struct sbp_shape shape = sbp_part_shape(builder, input);
-    struct sbp_shape vector = sbp_part_vector(&shape);
+    struct sbp_op_node *op = sbp_build_op(builder, kind, name);
+    const struct sbp_shape shape = sbp_build_shape(builder, input);
+    struct sbp_shape vector = sbp_build_vector(&shape);
     if (kind == SBP_OP_BATCHNORM) /* of a channel, whatever its width */
-        sbp_part_set_dim(&vector, SBP_DIM_OUT_INNER, 1, SBP_NO_CLASS);
-    sbp_part_reads(op, input);
+        sbp_build_set_dim(&vector, SBP_DIM_OUT_INNER, 1, SBP_NO_CLASS);
+    sbp_build_reads(op, input);
     op->epsilon = epsilon;
-    SBP_TRY(sbp_part_weight(builder, at, op, ".gain", &vector, 1, SBP_INIT_SPREAD));
+    SBP_TRY(sbp_build_weight(builder, at, op, ".gain", &vector, 1, SBP_INIT_SPREAD));
     if (kind != SBP_OP_RMSNORM)
-        SBP_TRY(sbp_part_weight(builder, at, op, ".shift", &vector, 0, SBP_INIT_SPREAD));
-    return sbp_part_output(builder, at, op, &shape);
+        SBP_TRY(sbp_build_weight(builder, at, op, ".shift", &vector, 0, SBP_INIT_SPREAD));
+    return sbp_build_output(builder, at, op, &shape);
 }
 
 enum sbp_status sbp_build_head_norm(struct sbp_builder *builder, const struct sbp_json *at,
                                     const char *name, int input, int64_t size, double epsilon)
 {
-    const struct sbp_shape shape = sbp_part_shape(builder, input);
+    const struct sbp_shape shape = sbp_build_shape(builder, input);
     const struct sbp_json where = sbp_build_at(at, "size");
     if (size > shape.size[SBP_DIM_INNER])
         return sbp_json_refuse(&where, "%lld features of heads that have %lld, legal are 1 to %lld",
                                (long long)size, (long long)shape.size[SBP_DIM_INNER],
                                (long long)shape.size[SBP_DIM_INNER]);
-    struct sbp_op_node *op = sbp_part_op(builder, SBP_OP_HEAD_NORM, name);
-    struct sbp_shape gain = sbp_part_scalar();
-    sbp_part_set_dim(&gain, SBP_DIM_OUT_INNER, size, SBP_NO_CLASS);
-    sbp_part_reads(op, input);
+    struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_HEAD_NORM, name);
+    struct sbp_shape gain = sbp_build_scalar();
+    sbp_build_set_dim(&gain, SBP_DIM_OUT_INNER, size, SBP_NO_CLASS);
+    sbp_build_reads(op, input);
     op->epsilon = epsilon;
-    SBP_TRY(sbp_part_weight(builder, at, op, ".gain", &gain, 1, SBP_INIT_SPREAD));
-    return sbp_part_output(builder, at, op, &shape);
+    SBP_TRY(sbp_build_weight(builder, at, op, ".gain", &gain, 1, SBP_INIT_SPREAD));
+    return sbp_build_output(builder, at, op, &shape);
 }
 
 /* --- element-wise --- */
@@ -64,20 +64,20 @@ enum sbp_status sbp_build_elementwise(struct sbp_builder *builder, const struct 
                                       enum sbp_op_kind kind, const char *name, int input,
                                       double probability)
 {
-    struct sbp_shape shape = sbp_part_shape(builder, input);
+    struct sbp_shape shape = sbp_build_shape(builder, input);
     SBP_TRY(check_inner(at, kind, &shape));
-    struct sbp_op_node *op = sbp_part_op(builder, kind, name);
-    sbp_part_reads(op, input);
+    struct sbp_op_node *op = sbp_build_op(builder, kind, name);
+    sbp_build_reads(op, input);
     op->probability = probability;
     if (kind == SBP_OP_SWIGLU)
         shape.size[SBP_DIM_INNER] = 1;
-    return sbp_part_output(builder, at, op, &shape);
+    return sbp_build_output(builder, at, op, &shape);
 }
 
 enum sbp_status sbp_build_add(struct sbp_builder *builder, const struct sbp_json *at,
                               const char *name, int left, int right)
 {
-    const struct sbp_shape a = sbp_part_shape(builder, left), b = sbp_part_shape(builder, right);
+    const struct sbp_shape a = sbp_build_shape(builder, left), b = sbp_build_shape(builder, right);
     const struct sbp_tensor *tensor = builder->graph->tensor;
     const struct sbp_json where = sbp_build_at(at, "inputs");
     if (left == right)
@@ -92,12 +92,12 @@ enum sbp_status sbp_build_add(struct sbp_builder *builder, const struct sbp_json
                                (long long)a.size[SBP_DIM_INNER], tensor[right].name,
                                (long long)b.size[SBP_DIM_FEATURE],
                                (long long)b.size[SBP_DIM_INNER]);
-    sbp_part_merge(builder, a.dim_class[SBP_DIM_SEQUENCE], b.dim_class[SBP_DIM_SEQUENCE]);
-    sbp_part_merge(builder, a.dim_class[SBP_DIM_FEATURE], b.dim_class[SBP_DIM_FEATURE]);
-    struct sbp_op_node *op = sbp_part_op(builder, SBP_OP_ADD, name);
-    sbp_part_reads(op, left);
-    sbp_part_reads(op, right);
-    return sbp_part_output(builder, at, op, &a);
+    sbp_build_merge(builder, a.dim_class[SBP_DIM_SEQUENCE], b.dim_class[SBP_DIM_SEQUENCE]);
+    sbp_build_merge(builder, a.dim_class[SBP_DIM_FEATURE], b.dim_class[SBP_DIM_FEATURE]);
+    struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_ADD, name);
+    sbp_build_reads(op, left);
+    sbp_build_reads(op, right);
+    return sbp_build_output(builder, at, op, &a);
 }
 
 /* --- loss --- */
@@ -107,31 +107,31 @@ enum sbp_status sbp_build_add(struct sbp_builder *builder, const struct sbp_json
 static int64_t valid_features(const struct sbp_builder *builder, int tensor)
 {
     const struct sbp_graph *graph = builder->graph;
-    const struct sbp_shape shape = sbp_part_shape(builder, tensor);
+    const struct sbp_shape shape = sbp_build_shape(builder, tensor);
     int producer = graph->tensor[tensor].producer;
     while (producer >= 0 && graph->op[producer].entry->follows)
         producer = graph->tensor[graph->op[producer].input[0]].producer;
     if (producer < 0 || graph->op[producer].kind != SBP_OP_LINEAR)
-        return sbp_part_features(&shape);
+        return sbp_build_features(&shape);
     const struct sbp_tensor *weight = &graph->tensor[graph->op[producer].weight[0]];
-    return weight->valid_dim >= 0 ? weight->valid_rows : sbp_part_features(&shape);
+    return weight->valid_dim >= 0 ? weight->valid_rows : sbp_build_features(&shape);
 }
 
 enum sbp_status sbp_build_cross_entropy(struct sbp_builder *builder, const struct sbp_json *at,
                                         const char *name, int logits)
 {
-    const struct sbp_shape shape = sbp_part_shape(builder, logits);
+    const struct sbp_shape shape = sbp_build_shape(builder, logits);
     const struct sbp_json where = sbp_build_at(at, "inputs");
     if (shape.size[SBP_DIM_INNER] != 1)
         return sbp_json_refuse(
             &where, "logits of %lld heads x %lld: a loss needs unpacked features",
             (long long)shape.size[SBP_DIM_FEATURE], (long long)shape.size[SBP_DIM_INNER]);
-    if (sbp_part_features(&shape) > INT32_MAX)
+    if (sbp_build_features(&shape) > INT32_MAX)
         return sbp_json_refuse(&where,
                                "logits of %lld features: labels are 32-bit, legal are 1 to %d",
-                               (long long)sbp_part_features(&shape), INT32_MAX);
-    struct sbp_op_node *op = sbp_part_op(builder, SBP_OP_CROSS_ENTROPY, name);
-    sbp_part_reads(op, logits);
+                               (long long)sbp_build_features(&shape), INT32_MAX);
+    struct sbp_op_node *op = sbp_build_op(builder, SBP_OP_CROSS_ENTROPY, name);
+    sbp_build_reads(op, logits);
     op->valid_vocabulary = valid_features(builder, logits);
     builder->graph->loss = builder->graph->op_count - 1;
     return SBP_OK;

@@ -2,14 +2,15 @@
  * Qwen2 and Qwen3), mixtral (Jiang et al., 2024), deepseek (DeepSeek-AI, 2024) and bert (Devlin et
  * al., 2019).
  */
-#include "costmodel/model/graph_transformer.h"
+#include "costmodel/model/graph_read_priv.h"
+#include "costmodel/model/graph_transformer_priv.h"
 
 #include <stdio.h>
 
 #define OPS_OUTSIDE   8 /* embedding, its norm and dropout, final norm or transform, head, loss */
 #define LINEAR_SPREAD 0.02
 
-/* What all of them say. */
+/* The numbers that all these architectures have. */
 struct language {
     struct sbp_transformer transformer;
     int64_t vocab, padded_vocab, positions, types;
@@ -145,11 +146,11 @@ static enum sbp_status read_gpt(struct sbp_blocks *blocks, struct sbp_graph *gra
     return build_decoder(blocks, &gpt);
 }
 
-const struct sbp_architecture sbp_gpt = {"gpt",
-                                         {"layers", "hidden", "heads", "vocab", "vocab_multiple",
-                                          "positions", "ffn", "dropout", "attention_dropout",
-                                          "context", "tied", "bias", "epsilon"},
-                                         read_gpt};
+const struct sbp_architecture sbp_graph_gpt = {
+    "gpt",
+    {"layers", "hidden", "heads", "vocab", "vocab_multiple", "positions", "ffn", "dropout",
+     "attention_dropout", "context", "tied", "bias", "epsilon"},
+    read_gpt};
 
 /* ---- llama, mixtral ---- */
 
@@ -192,12 +193,12 @@ static enum sbp_status read_llama(struct sbp_blocks *blocks, struct sbp_graph *g
     return build_decoder(blocks, &llama);
 }
 
-const struct sbp_architecture sbp_llama = {"llama",
-                                           {"layers", "hidden", "heads", "kv_heads", "head_dim",
-                                            "ffn", "vocab", "vocab_multiple", "dropout",
-                                            "attention_dropout", "context", "tied", "epsilon",
-                                            "qkv_bias", "projection_bias", "ffn_bias", "qk_norm"},
-                                           read_llama};
+const struct sbp_architecture sbp_graph_llama = {
+    "llama",
+    {"layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "vocab_multiple",
+     "dropout", "attention_dropout", "context", "tied", "epsilon", "qkv_bias", "projection_bias",
+     "ffn_bias", "qk_norm"},
+    read_llama};
 
 /* Experts and how many a token is sent to; `ffn` is the key of an expert's width. */
 static enum sbp_status read_experts(const struct sbp_json *at, const char *ffn,
@@ -222,28 +223,28 @@ static enum sbp_status read_mixtral(struct sbp_blocks *blocks, struct sbp_graph 
     return build_decoder(blocks, &mixtral);
 }
 
-const struct sbp_architecture sbp_mixtral = {"mixtral",
-                                             {"layers",
-                                              "hidden",
-                                              "heads",
-                                              "kv_heads",
-                                              "head_dim",
-                                              "ffn",
-                                              "experts",
-                                              "top_k",
-                                              "capacity",
-                                              "vocab",
-                                              "vocab_multiple",
-                                              "dropout",
-                                              "attention_dropout",
-                                              "context",
-                                              "tied",
-                                              "epsilon",
-                                              "qkv_bias",
-                                              "projection_bias",
-                                              "qk_norm",
-                                              "router_bias"},
-                                             read_mixtral};
+const struct sbp_architecture sbp_graph_mixtral = {"mixtral",
+                                                   {"layers",
+                                                    "hidden",
+                                                    "heads",
+                                                    "kv_heads",
+                                                    "head_dim",
+                                                    "ffn",
+                                                    "experts",
+                                                    "top_k",
+                                                    "capacity",
+                                                    "vocab",
+                                                    "vocab_multiple",
+                                                    "dropout",
+                                                    "attention_dropout",
+                                                    "context",
+                                                    "tied",
+                                                    "epsilon",
+                                                    "qkv_bias",
+                                                    "projection_bias",
+                                                    "qk_norm",
+                                                    "router_bias"},
+                                                   read_mixtral};
 
 /* ---- deepseek ---- */
 
@@ -287,33 +288,33 @@ static enum sbp_status read_deepseek(struct sbp_blocks *blocks, struct sbp_graph
     return build_decoder(blocks, &deepseek);
 }
 
-const struct sbp_architecture sbp_deepseek = {"deepseek",
-                                              {"layers",
-                                               "hidden",
-                                               "heads",
-                                               "q_rank",
-                                               "kv_rank",
-                                               "nope",
-                                               "rope",
-                                               "value",
-                                               "ffn",
-                                               "dense_layers",
-                                               "experts",
-                                               "top_k",
-                                               "expert_ffn",
-                                               "shared_experts",
-                                               "capacity",
-                                               "router_bias",
-                                               "vocab",
-                                               "vocab_multiple",
-                                               "dropout",
-                                               "attention_dropout",
-                                               "context",
-                                               "tied",
-                                               "epsilon",
-                                               "qkv_bias",
-                                               "projection_bias"},
-                                              read_deepseek};
+const struct sbp_architecture sbp_graph_deepseek = {"deepseek",
+                                                    {"layers",
+                                                     "hidden",
+                                                     "heads",
+                                                     "q_rank",
+                                                     "kv_rank",
+                                                     "nope",
+                                                     "rope",
+                                                     "value",
+                                                     "ffn",
+                                                     "dense_layers",
+                                                     "experts",
+                                                     "top_k",
+                                                     "expert_ffn",
+                                                     "shared_experts",
+                                                     "capacity",
+                                                     "router_bias",
+                                                     "vocab",
+                                                     "vocab_multiple",
+                                                     "dropout",
+                                                     "attention_dropout",
+                                                     "context",
+                                                     "tied",
+                                                     "epsilon",
+                                                     "qkv_bias",
+                                                     "projection_bias"},
+                                                    read_deepseek};
 
 /* ---- bert ---- */
 
@@ -386,8 +387,8 @@ static enum sbp_status read_bert(struct sbp_blocks *blocks, struct sbp_graph *gr
     return sbp_build_close(&blocks->builder, &blocks->at);
 }
 
-const struct sbp_architecture sbp_bert = {"bert",
-                                          {"layers", "hidden", "heads", "ffn", "vocab",
-                                           "vocab_multiple", "positions", "types", "dropout",
-                                           "attention_dropout", "context", "epsilon", "head"},
-                                          read_bert};
+const struct sbp_architecture sbp_graph_bert = {"bert",
+                                                {"layers", "hidden", "heads", "ffn", "vocab",
+                                                 "vocab_multiple", "positions", "types", "dropout",
+                                                 "attention_dropout", "context", "epsilon", "head"},
+                                                read_bert};

@@ -1,5 +1,5 @@
 /* The layers of a list, operator by operator: their keys become calls of the builders. */
-#include "costmodel/model/graph_layers.h"
+#include "costmodel/model/graph_layer_ops_priv.h"
 
 #include <string.h>
 
@@ -346,10 +346,18 @@ static const struct {
 
 const char *const *sbp_layer_keys(enum sbp_op_kind kind)
 {
-    return kind == SBP_OP_CUSTOM ? sbp_custom_keys : READ[kind].keys;
+    return kind == SBP_OP_CUSTOM ? sbp_build_custom_keys : READ[kind].keys;
 }
 
 enum sbp_status sbp_layer_read(const struct sbp_layer *layer)
 {
     return READ[layer->kind].read(layer);
+}
+
+int sbp_layer_find(const struct sbp_graph *graph, const char *name)
+{
+    for (int i = 0; i < graph->op_count; i++)
+        if (strcmp(graph->op[i].name, name) == 0)
+            return i;
+    return -1;
 }

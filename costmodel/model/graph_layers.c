@@ -1,5 +1,5 @@
 /* A model as a list of layers. */
-#include "costmodel/model/graph_layers.h"
+#include "costmodel/model/graph_layer_ops_priv.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -8,6 +8,7 @@
 #include <cjson/cJSON.h>
 
 #include "base/text.h"
+#include "costmodel/model/graph_read_priv.h"
 
 #define MOST_LAYERS 10000
 #define MOST_KEYS   20
@@ -39,14 +40,6 @@ static enum sbp_status check_layer_keys(const struct sbp_layer *layer)
 }
 
 /* --- names --- */
-
-int sbp_layer_find(const struct sbp_graph *graph, const char *name)
-{
-    for (int i = 0; i < graph->op_count; i++)
-        if (strcmp(graph->op[i].name, name) == 0)
-            return i;
-    return -1;
-}
 
 static enum sbp_status read_name(const struct reader *reader, struct sbp_layer *layer)
 {

@@ -1,7 +1,7 @@
 /* Architectures on rows of features: mlp, and wide-deep (Cheng et al., 2016; OneFlow, section
  * 6.3.2): a linear model over one large table beside a perceptron over another.
  */
-#include "costmodel/model/graph_blocks.h"
+#include "costmodel/model/graph_read_priv.h"
 
 /* Hidden layers of one width; from the second on they repeat each other. */
 static enum sbp_status hidden_layers(struct sbp_blocks *blocks, int64_t first, int64_t count,
@@ -57,7 +57,7 @@ static enum sbp_status read_mlp(struct sbp_blocks *blocks, struct sbp_graph *gra
     return sbp_build_close(&blocks->builder, &blocks->at);
 }
 
-const struct sbp_architecture sbp_mlp = {
+const struct sbp_architecture sbp_graph_mlp = {
     "mlp", {"layers", "features", "hidden", "classes", "bias", "dropout"}, read_mlp};
 
 /* ---- wide-deep ---- */
@@ -141,7 +141,7 @@ static enum sbp_status read_wide_deep(struct sbp_blocks *blocks, struct sbp_grap
     return sbp_build_close(&blocks->builder, &blocks->at);
 }
 
-const struct sbp_architecture sbp_wide_deep = {
+const struct sbp_architecture sbp_graph_wide_deep = {
     "wide-deep",
     {"layers", "vocab", "wide_vocab", "hidden", "features", "ffn", "dropout"},
     read_wide_deep};

@@ -1,7 +1,28 @@
-/* Precision, optimizer and clipping of a model file. */
+/* Keys that both forms of a model file have: precision, optimizer, clipping and the list of legal
+ * ones. */
+#include "costmodel/model/graph_read_priv.h"
+
+#include <assert.h>
+
 #include <cjson/cJSON.h>
 
-#include "costmodel/model/graph_build.h"
+/* --- keys --- */
+
+enum sbp_status sbp_graph_check_keys(const struct sbp_json *at, const char *const *own)
+{
+    static const char *const COMMON[] = {"name",      "global_batch", "sequence",  "precision",
+                                         "optimizer", "clip_norm",    "attention", "linears",
+                                         "notes",     "architecture"};
+    const char *known[SBP_MODEL_MOST_KEYS + 1] = {0};
+    int count = 0;
+    for (size_t i = 0; i < sizeof COMMON / sizeof COMMON[0]; i++)
+        known[count++] = COMMON[i];
+    for (int i = 0; own[i] != NULL; i++) {
+        assert(count < SBP_MODEL_MOST_KEYS);
+        known[count++] = own[i];
+    }
+    return sbp_json_keys(at, known);
+}
 
 /* --- precision --- */
 
@@ -89,8 +110,8 @@ static enum sbp_status read_precision(const struct sbp_json *at, struct sbp_prec
 
 /* --- optimizer --- */
 
-/* What a model file that gives only a name gets; published defaults of the methods, adamw's decay
- * as in Loshchilov and Hutter's reference implementation. */
+/* Constants of an optimizer that the file gives by name alone: published defaults of the methods,
+ * adamw's decay as in Loshchilov and Hutter's reference implementation. */
 static const struct sbp_update DEFAULTS[] = {
     [SBP_SGD] = {.optimizer = SBP_SGD, .learning_rate = 1e-2},
     [SBP_ADAM] = {.optimizer = SBP_ADAM,
@@ -106,15 +127,6 @@ static const struct sbp_update DEFAULTS[] = {
                    .weight_decay = 1e-2},
 };
 
-static enum sbp_status get_fraction(const struct sbp_json *object, const char *key, double *value)
-{
-    SBP_TRY(sbp_json_get_double(object, key, 0, 1, value));
-    if (*value < 1)
-        return SBP_OK;
-    const struct sbp_json member = sbp_build_at(object, key);
-    return sbp_json_refuse(&member, "must be at least 0 and less than 1");
-}
-
 static enum sbp_status read_constants(const struct sbp_json *at, struct sbp_update *update)
 {
     static const char *const SGD_KEYS[] = {"name", "learning_rate", "momentum", "weight_decay",
@@ -123,9 +135,9 @@ static enum sbp_status read_constants(const struct sbp_json *at, struct sbp_upda
                                             "epsilon", "weight_decay",  NULL};
     SBP_TRY(sbp_json_keys(at, update->optimizer == SBP_SGD ? SGD_KEYS : ADAM_KEYS));
     SBP_TRY(sbp_json_get_double(at, "learning_rate", 0, 1e6, &update->learning_rate));
-    SBP_TRY(get_fraction(at, "momentum", &update->momentum));
-    SBP_TRY(get_fraction(at, "beta1", &update->beta1));
-    SBP_TRY(get_fraction(at, "beta2", &update->beta2));
+    SBP_TRY(sbp_blocks_probability(at, "momentum", &update->momentum));
+    SBP_TRY(sbp_blocks_probability(at, "beta1", &update->beta1));
+    SBP_TRY(sbp_blocks_probability(at, "beta2", &update->beta2));
     SBP_TRY(sbp_json_get_double(at, "weight_decay", 0, 1e6, &update->weight_decay));
     /* An epsilon of 0 divides by 0 where a gradient is 0, as a masked token's is. */
     return sbp_json_get_double(at, "epsilon", 1e-30, 1, &update->epsilon);
@@ -152,13 +164,6 @@ static enum sbp_status read_optimizer(const struct sbp_json *at, struct sbp_upda
     update->gradient_scale = 1;
     update->step = 1;
     return constants ? read_constants(&optimizer, update) : SBP_OK;
-}
-
-int sbp_training_moments(const struct sbp_training *training)
-{
-    if (training->update.optimizer != SBP_SGD)
-        return 2;
-    return training->update.momentum > 0 ? 1 : 0;
 }
 
 enum sbp_status sbp_graph_read_training(const struct sbp_json *at, struct sbp_graph *graph)

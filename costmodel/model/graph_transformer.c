@@ -1,4 +1,4 @@
-#include "costmodel/model/graph_transformer.h"
+#include "costmodel/model/graph_transformer_priv.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,8 @@
  * resnet (He et al., 2016; v1.5: the stride stands at the 3 x 3 convolution), and face, a residual
  * backbone with a classification layer over identities (Deng et al., 2019; OneFlow, section 6.3.1).
  */
-#include "costmodel/model/graph_transformer.h"
+#include "costmodel/model/graph_read_priv.h"
+#include "costmodel/model/graph_transformer_priv.h"
 
 #include <stdio.h>
 
@@ -99,11 +100,11 @@ static enum sbp_status read_vit(struct sbp_blocks *blocks, struct sbp_graph *gra
     return build_vit(blocks, &vision, &t, &patches);
 }
 
-const struct sbp_architecture sbp_vit = {"vit",
-                                         {"layers", "image", "channels", "classes", "patch",
-                                          "hidden", "heads", "ffn", "dropout", "attention_dropout",
-                                          "qkv_bias", "epsilon"},
-                                         read_vit};
+const struct sbp_architecture sbp_graph_vit = {"vit",
+                                               {"layers", "image", "channels", "classes", "patch",
+                                                "hidden", "heads", "ffn", "dropout",
+                                                "attention_dropout", "qkv_bias", "epsilon"},
+                                               read_vit};
 
 /* ---- convolutions ---- */
 
@@ -247,7 +248,7 @@ static enum sbp_status read_vgg(struct sbp_blocks *blocks, struct sbp_graph *gra
     return sbp_build_close(&blocks->builder, at);
 }
 
-const struct sbp_architecture sbp_vgg = {
+const struct sbp_architecture sbp_graph_vgg = {
     "vgg", {"depth", "image", "channels", "classes", "hidden", "batch_norm", "dropout"}, read_vgg};
 
 /* ---- residual stages ---- */
@@ -375,7 +376,7 @@ static enum sbp_status read_resnet(struct sbp_blocks *blocks, struct sbp_graph *
     return sbp_build_close(&blocks->builder, &blocks->at);
 }
 
-const struct sbp_architecture sbp_resnet = {
+const struct sbp_architecture sbp_graph_resnet = {
     "resnet", {"depth", "image", "channels", "classes"}, read_resnet};
 
 /* ---- face ---- */
@@ -426,5 +427,5 @@ static enum sbp_status read_face(struct sbp_blocks *blocks, struct sbp_graph *gr
     return sbp_build_close(&blocks->builder, at);
 }
 
-const struct sbp_architecture sbp_face = {
+const struct sbp_architecture sbp_graph_face = {
     "face", {"depth", "image", "channels", "classes", "embedding", "dropout"}, read_face};

@@ -18,8 +18,8 @@
 enum { BATCH = SBP_DIM_BATCH, SEQ = SBP_DIM_SEQUENCE, FEATURE = SBP_DIM_FEATURE };
 enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
 
-/* Work repeated, operands whole; gradients stay linear in the output's, which is partial by
- * duality, and so are the weights'. */
+/* Every member repeats the work on whole operands. Gradients are linear in the output's, which is
+ * partial by duality, so the weights' gradients are partial, too. */
 #define REPLICATE                                                                                  \
     {                                                                                              \
         .name = "replicate", .input = {B, B, B}, .weight = {B, B, B, B}, .gradient = {P, P, P, P}, \
@@ -40,9 +40,10 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
         .output = S(FEATURE), .paper = true                                                        \
     }
 
-/* A sum that lives on: the operator is linear in its input, weights are whole, and one member alone
- * adds the bias (OneFlow, section 3.3). By duality the output's gradient is whole, and the input's
- * with it; a weight's gradient is a product with the input and a sum like it, a bias's is whole. */
+/* A partial sum passes through an operator that is linear in its input: weights are whole, and one
+ * member alone adds the bias (OneFlow, section 3.3). By duality the gradients of output and input
+ * are whole; a weight's gradient is a product with the input and partial like it, a bias's is
+ * whole. */
 #define PARTIAL                                                                                    \
     {                                                                                              \
         .name = "partial", .input = {P, P}, .weight = {B, B}, .gradient = {P, B}, .output = P,     \
@@ -56,8 +57,9 @@ enum { IN = SBP_DIM_IN, OUT = SBP_DIM_OUT };
              REPLICATE}
 
 static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
-    /* Y = XW: the bias follows the output's features; on a row axis every member holds it, one adds
-     * it, and its gradient comes whole out of dY, which is B there (design, idea 3). */
+    /* Y = XW. The bias follows the output's features. On a row axis every member holds it but one
+     * adds it; its gradient comes whole out of dY, which is B there (DESIGN.md, section 2, idea 3).
+     */
     [SBP_OP_LINEAR] = {.name = "linear",
                        .inputs = 1,
                        .weights = 2,
@@ -170,9 +172,9 @@ static const struct sbp_op_entry catalogue[SBP_OP_KINDS] = {
                   FEATURES("head"),
                   {.name = "context", .input = {S(SEQ)}, .output = S(SEQ), .spare = true},
                   REPLICATE}},
-    /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the head
-     * split passes the kv heads, the low digits of the heads are `query` axes: keys and values are
-     * whole there, their gradients partial (design, section 4). */
+    /* Inputs: queries (heads, head size), keys and values (kv heads, 2 x head size). Where the
+     * heads are split further than the kv heads, the low digits of the heads are `query` axes: keys
+     * and values are whole there, and their gradients partial (DESIGN.md, section 4). */
     [SBP_OP_GROUPED_ATTENTION] =
         {.name = "grouped_attention",
          .inputs = 2,

@@ -1,7 +1,7 @@
-/* The operator catalogue: which roles a mesh axis can play in an operator, and what follows.
+/* The operator catalogue: the roles that a mesh axis can play in an operator, and what follows.
  *
- * A strategy gives every axis one role; a role says the state of every operand on that axis. The
- * states of gradients follow by duality, except the two kinds that an operator declares: a
+ * A strategy gives every axis one role, and a role fixes the state of every operand on that axis.
+ * The states of gradients follow by duality, with two exceptions that an operator declares: a
  * parameter gradient that every member computes whole, and collectives inside an operator (layer
  * norm over a split hidden dimension, cross-entropy over a split vocabulary).
  *
@@ -13,9 +13,9 @@
  * experts of a mixture (experts, hidden, feed-forward, {gate, up}) and (experts, feed-forward,
  * hidden, 1).
  *
- * Rows of an image that a member's windows reach come from whoever holds them, past the neighbours
- * too where a kernel is larger than a member's rows: legal, and priced by the messages that it
- * takes (op_cost.h). What digits a role's axes must have is strategy.h's.
+ * Image rows that a member's windows reach are fetched from their holders, even past the neighbours
+ * where a kernel is larger than a member's rows; op_cost.h counts these messages. strategy.h says
+ * which digits a role's axes must have.
  */
 #ifndef SBP_COSTMODEL_MODEL_OP_H
 #define SBP_COSTMODEL_MODEL_OP_H

@@ -1,8 +1,8 @@
-/* What an operator does on a device: arithmetic, memory traffic, what it keeps, and the collectives
- * inside it.
+/* Costs of one operator on a device: arithmetic, memory traffic, memory, and its inner collectives.
  *
- * Everything follows from the operator and from how many ways each of its roles splits it, so that
- * the search, which knows factors, and the compiled program, which knows axes, count the same.
+ * Input is the operator and how many ways each of its roles splits it; output are counts, which
+ * costmodel/program/price.h turns into seconds. Neither mesh nor strategy is needed, so the search,
+ * which knows factors, and the compiled program, which knows axes, count the same.
  */
 #ifndef SBP_COSTMODEL_MODEL_OP_COST_H
 #define SBP_COSTMODEL_MODEL_OP_COST_H
@@ -45,18 +45,30 @@ struct sbp_work {
     double model_flops; /* forward: what the model itself asks for, without padding, capacity and
                            causal savings (Chowdhery et al., PaLM, appendix B) */
 };
-/* Nothing for a pass that the operator does not have (no weights; a sum's gradient). */
+/* Work of a pass; all 0 for a pass that the operator lacks (no weights; the gradient of a sum). */
 struct sbp_work sbp_op_work(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                             enum sbp_pass pass);
-double sbp_work_flops(const struct sbp_work *work);
-/* Whether backward forms gradients of the inputs: not of a free input alone, unless the weights'
- * come with them (norms) or it is the loss. */
+double sbp_op_work_flops(const struct sbp_work *work);
+/* Floating-point operations of an operator's forward pass over the micro-batch (multiplication and
+ * addition count 2), and of backward (input and weight gradients; a linear has no gradient of a
+ * free input). They count the work of the device: padding is included, and causal attention
+ * computes S(S+1)/2 of the S^2 scores. */
+double sbp_op_forward_flops(const struct sbp_graph *graph, int op);
+double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
+/* The model's own flops of a step, forward and backward, for the share of peak (MFU). Products
+ * alone count, without padding, with all S^2 scores, and backward as twice forward except for the
+ * gradient of a free input. So the share compares with published ones (Chowdhery et al., PaLM,
+ * appendix B; Narayanan et al., 2021, section 5). */
+double sbp_graph_model_flops(const struct sbp_graph *graph);
+/* Whether backward computes gradients of the inputs. It does not where the inputs are free, unless
+ * the weights' gradients come with them (norms) or the operator is the loss. */
 bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op);
-/* Whether backward has two phases, gradients of inputs and of weights: products with weights. */
+/* Whether backward has one phase for gradients of inputs and one for those of weights, as products
+ * with weights do. */
 bool sbp_op_has_weight_phase(const struct sbp_graph *graph, int op);
 
-/* What backward reads, beside weights and the output's gradient. Activations are kept in the form
- * in which the operator read or wrote them. */
+/* Activations that backward reads, beside weights and the output's gradient. They are kept as the
+ * operator read or wrote them. */
 struct sbp_op_kept {
     unsigned inputs; /* bit i: input i */
     bool output;
@@ -65,7 +77,7 @@ struct sbp_op_kept {
 };
 struct sbp_op_kept sbp_op_kept(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor);
-/* Elements of activation type that the operator needs while it works in a pass: gathered keys and
+/* Scratch elements (activation type) that the operator needs during a pass: gathered keys and
  * values, a tile of scores, tokens on their way to experts, SUMMA's panels. */
 double sbp_op_scratch_elements(const struct sbp_graph *graph, int op,
                                const struct sbp_factor *factor, enum sbp_pass pass);
@@ -80,13 +92,13 @@ struct sbp_op_inner {
     bool scalar;     /* of the loss */
 };
 #define SBP_MAX_INNER 8 /* a custom operator's SBP_MAX_CUSTOM_COLLECTIVES */
-/* Returns how many; none whose group has one member, and none for the gradient of a free input.
- * Layer norm and cross-entropy: activations' statistics and the loss; attention on context axes:
- * keys and values, all-gathered (and their gradients reduce-scattered; gathered again in backward)
- * or passed round a ring (Liu et al., 2023); conv2d: halo rows of the member that misses most;
- * mixtures: tokens to experts and back, output gradients to experts and token gradients back;
- * SUMMA: panels of two operands a product, reductions in place of broadcasts where the result is
- * the sum. */
+/* Lists the collectives inside the operator and returns how many; groups of one member and
+ * gradients of a free input have none. Layer norm and cross-entropy: statistics and the loss.
+ * Attention on context axes: keys and values are all-gathered (their gradients reduce-scattered,
+ * and gathered again in backward) or passed round a ring (Liu et al., 2023). conv2d: halo rows of
+ * the member that misses most. Mixtures: tokens to experts and back, output gradients to experts
+ * and token gradients back. SUMMA: panels of two operands a product, as reductions where the result
+ * is the sum. */
 int sbp_op_inner(const struct sbp_graph *graph, int op, const struct sbp_factor *factor,
                  struct sbp_op_inner inner[SBP_MAX_INNER]);
 

@@ -282,7 +282,8 @@ static const char *divisors(int64_t number, int64_t most, char *text, size_t siz
     return text;
 }
 
-/* What stages may be: a divisor of the outermost level, or that times one of the next, ... */
+/* Lists the legal numbers of stages: a divisor of the outermost level, or that level times a
+ * divisor of the next, ... */
 static const char *legal_stages(const struct sbp_cluster *cluster, char *text, size_t size)
 {
     int64_t outer = 1;

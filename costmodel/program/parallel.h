@@ -1,9 +1,9 @@
-/* How a training step is cut in time: pipeline stages, micro-batches, and what is sharded, formed
- * again or kept off the device. The strategy says how each operator is cut in space.
+/* How a training step is cut in time: pipeline stages and micro-batches; and which states are
+ * sharded, recomputed or kept off the device. The strategy says how each operator is cut in space.
  *
  * Stages take whole outer levels of the cluster first, then a divisor of the next one; a stage's
- * own cluster is what is left of every level. A micro-batch is a number of sequences of the whole
- * model batch: what all replicas of a stage work on at a time.
+ * own cluster is the rest of every level. A micro-batch is a number of sequences of the whole
+ * model batch: those that all replicas of a stage work on at a time.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_PARALLEL_H
 #define SBP_COSTMODEL_PROGRAM_PARALLEL_H
@@ -13,12 +13,12 @@
 
 struct cJSON;
 
-/* What of the activations is formed again in the backward pass instead of being kept. */
+/* Which activations backward recomputes instead of keeping them. */
 #define SBP_RECOMPUTE_MAP(X)                                                                       \
     X(NONE, "none")                                                                                \
-    X(ATTENTION, "attention") /* what attention keeps beside its operands */                       \
-    X(SELECTIVE, "selective") /* as full, but for what attention left and half of what products    \
-                                 did (torchtitan keeps that of every second one) */                \
+    X(ATTENTION, "attention") /* of attention: all that it keeps beside its operands */            \
+    X(SELECTIVE, "selective") /* as full, but keeps attention's output and half of the products    \
+                                 (torchtitan keeps every second one's) */                          \
     X(FULL, "full")           /* all but the input of every `recompute_every` blocks */
 
 enum sbp_recompute {
@@ -89,8 +89,8 @@ struct sbp_parallel {
 struct sbp_parallel sbp_parallel_default(const struct sbp_graph *graph);
 /* Whether every field is the same. */
 bool sbp_parallel_equal(const struct sbp_parallel *a, const struct sbp_parallel *b);
-/* One stage, all of the batch at once, all states where the strategy leaves them, gradients of the
- * step's own state: what a step is without this module. */
+/* Whether the step is plain: one stage, all of the batch at once, all states where the strategy
+ * leaves them, gradients of the step's own state. */
 bool sbp_parallel_is_plain(const struct sbp_parallel *parallel, const struct sbp_graph *graph);
 
 /* Keys of the "parallel" object and of --set, NULL-terminated. */

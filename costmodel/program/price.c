@@ -55,7 +55,7 @@ double sbp_price_update_s(const struct sbp_pricing *pricing, double parameters)
 
 /* ---- a program's instructions -------------------------------------------------------------- */
 
-/* Operators in phases are charged whole in the one that passes over the block last. */
+/* Operators in phases are charged as a whole in the last phase that passes over the block. */
 static double compute_s(const struct sbp_pricing *pricing, const struct sbp_program *program,
                         const struct sbp_instr *instr)
 {

@@ -1,9 +1,10 @@
-/* What computing costs: the price of one operator's work (design, section 5).
+/* Prices of computing: seconds of one operator's work on a device (DESIGN.md, section 5).
  *
- * One set of functions for the search and for the compiled program. Products cost max(flops / (peak
- * x efficiency), bytes / bandwidth); everything else max(flops / peak, bytes / bandwidth). Each
- * takes the cluster's kernel_launch_s besides, but for sums of gradients and their norm, which
- * trainers fuse with what comes before.
+ * Input are the counts of op_cost.h, the cluster's rates and the sizes of elements. The search and
+ * the compiled program share these functions. A product costs max(flops / (peak x efficiency),
+ * bytes / bandwidth), any other kernel max(flops / peak, bytes / bandwidth). The cluster's
+ * kernel_launch_s is added, except for sums of gradients and their norm, which trainers fuse with
+ * the kernel before.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_PRICE_H
 #define SBP_COSTMODEL_PROGRAM_PRICE_H

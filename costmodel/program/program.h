@@ -1,12 +1,13 @@
-/* The physical program: what one device does in a training step, in order.
+/* The physical program: the instructions that one device executes in a training step, in order.
  *
- * Compiled from graph, mesh and labelled strategy through the boxing planner. All ranks run the
- * same program on blocks of the same sizes (SPMD). The cost model prices its instructions, the
- * memory model is its buffer layout, the executor interprets it: what is priced is what runs.
+ * It is compiled from graph, mesh and labelled strategy; the boxing planner provides the
+ * collectives between operators. All ranks run the same program on blocks of the same sizes (SPMD).
+ * The cost model prices its instructions, the memory model is its buffer layout, and the executor
+ * interprets it: what is priced is what runs.
  *
- * A stage of a pipeline has a program of its own, for one micro-batch: operators of a scope, the
- * activation that comes in and the one that goes out. What happens once a step, whatever the number
- * of micro-batches, stands in it once and says so (section).
+ * Each stage of a pipeline has a program for one micro-batch: the operators of a scope, the
+ * activation that comes in and the one that goes out. Work that happens once a step, whatever the
+ * number of micro-batches, stands in it once and carries the section `step`.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_PROGRAM_H
 #define SBP_COSTMODEL_PROGRAM_PROGRAM_H
@@ -71,8 +72,8 @@ enum sbp_instr_kind {
 };
 const char *sbp_instr_name(enum sbp_instr_kind kind);
 
-/* When an instruction runs. The sections of a micro-batch mix in the order of the list: a step
- * instruction stands where its data is ready, which is when it runs after the last micro-batch. */
+/* When an instruction runs. The sections of a micro-batch mix in the order of the list. A step
+ * instruction stands where its data is ready, although it runs after the last micro-batch. */
 #define SBP_SECTION_MAP(X)                                                                         \
     X(FORWARD, "forward")                                                                          \
     X(RECOMPUTE, "recompute") /* of forward, once more, in backward */                             \
@@ -132,7 +133,7 @@ struct sbp_element_bytes {
 struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision);
 struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real);
 
-/* What of a step a program is for. */
+/* The part of a step that a program covers. */
 struct sbp_scope {
     int first_op, end_op;  /* operators first_op .. end_op - 1; they meet the others in one
                               activation before and one after them (costmodel/program/stages.h) */
@@ -169,7 +170,7 @@ struct sbp_program {
 };
 
 /* Place of each operand in instr.buffer; -1 where the instruction has none. An early phase also
- * names what a later one uses: these buffers live from the first phase on. */
+ * names the buffers of later phases, so that they live from the first phase on. */
 enum {
     SBP_AT_OUT = 0, /* output (forward), gradient of the first input (backward), target (others) */
     SBP_AT_IN = 1,  /* inputs (forward and backward), source (others) */
@@ -205,11 +206,12 @@ enum {
  */
 
 /* The whole model in one stage, all of the batch at once, nothing sharded beyond the strategy. */
-struct sbp_scope sbp_scope_whole(const struct sbp_graph *graph);
+struct sbp_scope sbp_program_scope_whole(const struct sbp_graph *graph);
 /* Compiles, lays out and prices the scope for one micro-batch (graph->micro_batch). `cluster` and
  * `mesh` are the stage's own; `bytes` decides buffer sizes and traffic. The strategy must be closed
- * (sbp_strategy_close) on that mesh. E_RANGE when a device's buffers pass 2^62 bytes; E_INPUT for a
- * distribution that cannot be boxed; E_MEMORY. On failure nothing is left allocated. */
+ * (sbp_strategy_close) on that mesh. The caller frees the program (sbp_program_free); on failure
+ * nothing is left allocated. E_RANGE when a device's buffers pass 2^62 bytes; E_INPUT for a
+ * distribution that cannot be boxed; E_MEMORY. */
 enum sbp_status
 sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *cluster,
                        const struct sbp_mesh *mesh, const struct sbp_strategy *strategy,
@@ -225,7 +227,7 @@ void sbp_program_free(struct sbp_program *program);
 bool sbp_buffer_persists(const struct sbp_buffer *buffer);
 /* Bytes of a buffer, not rounded; -1 when they overflow. */
 int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer);
-/* What it takes in the arena: its bytes, rounded up to 64. Its size is known to fit. */
+/* Bytes of a buffer in the arena, rounded up to 64. Its size must be known to fit. */
 int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer);
 /* Sets the price of every instruction (price.c), by the stage's own cluster; the compiler has
  * called it. */
@@ -242,16 +244,17 @@ struct sbp_totals {
     int64_t gradient_bytes; /* with their sums over micro-batches */
     int64_t device_bytes;
 };
-/* Of a step of one micro-batch. */
+/* Totals of a step that has one micro-batch. */
 struct sbp_totals sbp_program_totals(const struct sbp_program *program,
                                      const struct sbp_cluster *cluster);
 
-/* Whether an instruction calls the communication backend, and the n of its cost formula: weight
- * gradients in the type that they are summed in, weights in their own, all else as activations. */
+/* Whether an instruction calls the communication backend, and the n of its cost formula in bytes:
+ * weight gradients count in the type that they are summed in, weights in their own, all else as
+ * activations. */
 bool sbp_instr_is_call(const struct sbp_instr *instr);
 double sbp_instr_call_bytes(const struct sbp_program *program, const struct sbp_instr *instr);
-/* What one call of an instruction with communication_s > 0 costs and rests on; cluster: of a
- * stage. */
+/* Price of one call of an instruction with communication_s > 0, and its basis; `cluster` is the
+ * stage's. */
 struct sbp_network_price sbp_instr_network_price(const struct sbp_program *program,
                                                  const struct sbp_cluster *cluster,
                                                  const struct sbp_instr *instr,

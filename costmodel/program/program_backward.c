@@ -1,5 +1,5 @@
 /* The backward pass: an operator's gradients, in the duals of its distributions. */
-#include "costmodel/program/program_compile.h"
+#include "costmodel/program/program_compile_priv.h"
 
 static bool wants_gradient(const struct sbp_compiler *c, int tensor)
 {
@@ -12,8 +12,8 @@ static struct sbp_dist gradient_rest(const struct sbp_compiler *c, int tensor)
     return sbp_dist_dual(c->mesh, &c->strategy->rest[tensor]);
 }
 
-/* Takes in the gradient that a consumer computed for one of its inputs, in the dual of the input's
- * distribution, and adds it to what other consumers gave. */
+/* Adds the gradient that a consumer computed for one of its inputs, in the dual of the input's
+ * distribution, to those of other consumers. */
 static enum sbp_status give_gradient(struct sbp_compiler *c, int op, int input, int buffer)
 {
     const int tensor = c->graph->op[op].input[input];
@@ -21,19 +21,19 @@ static enum sbp_status give_gradient(struct sbp_compiler *c, int op, int input, 
     const struct sbp_dist rest = gradient_rest(c, tensor);
     struct sbp_dist at = sbp_dist_dual(c->mesh, &want), via;
     if (sbp_strategy_waypoint(c->graph, c->mesh, c->strategy, op, input, &via)) {
-        SBP_TRY(sbp_add_boxing(c, op, tensor, &at, &via, SBP_CAUSE_ACTIVATION_GRADIENT, false,
-                               &buffer));
+        SBP_TRY(sbp_emit_boxing(c, op, tensor, &at, &via, SBP_CAUSE_ACTIVATION_GRADIENT, false,
+                                &buffer));
         at = via; /* its own dual: it is split everywhere */
     }
     SBP_TRY(
-        sbp_add_boxing(c, op, tensor, &at, &rest, SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
+        sbp_emit_boxing(c, op, tensor, &at, &rest, SBP_CAUSE_ACTIVATION_GRADIENT, false, &buffer));
     if (c->gradient[tensor] < 0) {
         c->gradient[tensor] = buffer;
         return SBP_OK;
     }
     int sum = -1;
-    SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, tensor, &rest, &sum));
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_ADD_GRADIENT, op, 0);
+    SBP_TRY(sbp_emit_block(c, SBP_USE_ACTIVATION, tensor, &rest, &sum));
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_ADD_GRADIENT, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
@@ -44,8 +44,8 @@ static enum sbp_status give_gradient(struct sbp_compiler *c, int op, int input, 
     return SBP_OK;
 }
 
-/* Buffers for the gradients of all inputs as the operator computes them; of one, when nobody wants
- * it and it is formed all the same. */
+/* Buffers for the gradients of all inputs as the operator computes them; it may compute one that
+ * nobody reads. */
 static enum sbp_status add_input_gradients(struct sbp_compiler *c, int op, int *dx)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
@@ -54,7 +54,7 @@ static enum sbp_status add_input_gradients(struct sbp_compiler *c, int op, int *
         const struct sbp_dist dual = sbp_dist_dual(c->mesh, &want);
         dx[i] = -1;
         if (i == 0 || wants_gradient(c, node->input[i]))
-            SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, node->input[i], &dual, &dx[i]));
+            SBP_TRY(sbp_emit_block(c, SBP_USE_ACTIVATION, node->input[i], &dual, &dx[i]));
     }
     return SBP_OK;
 }
@@ -99,14 +99,14 @@ static void name_gradients(const struct sbp_compiler *c, int op, const struct ba
 static enum sbp_status add_backward(struct sbp_compiler *c, int op, const struct backward *backward)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     const struct sbp_op_kept kept = sbp_op_kept(c->graph, op, &factor);
     const bool gradients_come_later = c->program->parallel.regather && backward->phase == 0 &&
                                       sbp_op_has_weight_phase(c->graph, op);
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_BACKWARD, op, backward->phase);
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_BACKWARD, op, backward->phase);
     if (instr == NULL)
         return SBP_E_MEMORY;
-    sbp_set_operands(c, instr, op);
+    sbp_program_set_operands(c, instr, op);
     for (int i = 0; i < node->input_count; i++)
         if ((kept.inputs >> i & 1) == 0 || gradients_come_later)
             instr->buffer[SBP_AT_IN + i] = -1;
@@ -128,28 +128,28 @@ static enum sbp_status backward_layernorm(struct sbp_compiler *c, int op, int dy
 {
     const int tensor = c->graph->op[op].input[0];
     int dx[SBP_MAX_INPUTS], weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS];
-    SBP_TRY(sbp_gather_weights(c, op, weight));
+    SBP_TRY(sbp_program_gather_weights(c, op, weight));
     SBP_TRY(add_input_gradients(c, op, dx));
-    SBP_TRY(sbp_add_work(c, 2 * (double)sbp_local_tokens(c, tensor, dist), &c->saved[op][1]));
+    SBP_TRY(sbp_emit_work(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][1]));
     struct backward backward = {.dy = dy, .work = -1, .dx = dx, .weight = weight};
     SBP_TRY(add_backward(c, op, &backward));
-    SBP_TRY(sbp_add_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][1],
-                           0, SBP_CAUSE_OPERATOR));
-    SBP_TRY(sbp_open_gradients(c, op, gradient));
+    SBP_TRY(sbp_emit_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][1],
+                            0, SBP_CAUSE_OPERATOR));
+    SBP_TRY(sbp_program_open_gradients(c, op, gradient));
     backward.phase = 1;
     backward.gradient = gradient;
     SBP_TRY(add_backward(c, op, &backward));
     SBP_TRY(give_gradients(c, op, dx));
-    return sbp_close_gradients(c, op);
+    return sbp_program_close_gradients(c, op);
 }
 
-/* The mean over all tokens of the step, whatever the micro-batch; members that repeat the work
- * share out the sum that their gradients are. */
+/* Factor of the loss: the mean over all tokens of the step, whatever the micro-batch. Members that
+ * repeat the work divide it among them, since their gradients are summed. */
 static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
 {
     const struct sbp_graph *graph = c->graph;
     const struct sbp_shape *logits = &graph->tensor[graph->op[op].input[0]].shape;
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     const int replicate = sbp_op_role(graph->op[op].entry, "replicate");
     const double tokens = (double)logits->size[SBP_DIM_BATCH] *
                           (double)logits->size[SBP_DIM_SEQUENCE] *
@@ -159,8 +159,8 @@ static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
         .dy = -1, .work = -1, .factor = 1.0 / (tokens * factor.of[replicate])};
     SBP_TRY(add_input_gradients(c, op, dx));
     if (c->program->bytes.loss > 0) {
-        SBP_TRY(sbp_add_logits(c, op, &backward.work));
-        SBP_TRY(sbp_add_logits(c, op, &wide));
+        SBP_TRY(sbp_emit_logits(c, op, &backward.work));
+        SBP_TRY(sbp_emit_logits(c, op, &wide));
         SBP_TRY(add_backward(c, op, &backward));
         c->program->instr[c->program->instr_count - 1].buffer[SBP_AT_WORK2] = wide;
         backward.phase = 1;
@@ -176,48 +176,48 @@ static enum sbp_status backward_cross_entropy(struct sbp_compiler *c, int op)
 /* Gradients of inputs, with those of weights where there is no phase for them. */
 static enum sbp_status backward_inputs(struct sbp_compiler *c, int op, int dy, bool with_weights)
 {
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     int dx[SBP_MAX_INPUTS] = {-1, -1, -1}, work = -1;
     int weight[SBP_MAX_WEIGHTS], gradient[SBP_MAX_WEIGHTS];
     struct backward backward = {.dy = dy, .dx = dx};
     if (sbp_op_forms_input_gradient(c->graph, op)) {
-        SBP_TRY(sbp_gather_weights(c, op, weight));
+        SBP_TRY(sbp_program_gather_weights(c, op, weight));
         backward.weight = weight;
         SBP_TRY(add_input_gradients(c, op, dx));
     }
-    SBP_TRY(sbp_add_work(c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_INPUT_GRADIENT),
-                         &work));
-    SBP_TRY(sbp_add_inner(c, op, SBP_PASS_INPUT_GRADIENT, work));
+    SBP_TRY(sbp_emit_work(
+        c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_INPUT_GRADIENT), &work));
+    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_INPUT_GRADIENT, work));
     backward.work = work;
     if (with_weights) {
-        SBP_TRY(sbp_open_gradients(c, op, gradient));
-        SBP_TRY(sbp_add_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
+        SBP_TRY(sbp_program_open_gradients(c, op, gradient));
+        SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
         backward.gradient = gradient;
     }
     SBP_TRY(add_backward(c, op, &backward));
     SBP_TRY(give_gradients(c, op, dx));
-    return with_weights ? sbp_close_gradients(c, op) : SBP_OK;
+    return with_weights ? sbp_program_close_gradients(c, op) : SBP_OK;
 }
 
 static enum sbp_status backward_weights(struct sbp_compiler *c, int op, int dy)
 {
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     int gradient[SBP_MAX_WEIGHTS], work = -1;
     c->section = SBP_SECTION_BACKWARD_WEIGHT;
-    SBP_TRY(sbp_box_inputs_again(c, op));
-    SBP_TRY(sbp_open_gradients(c, op, gradient));
-    SBP_TRY(sbp_add_work(
+    SBP_TRY(sbp_program_box_inputs_again(c, op));
+    SBP_TRY(sbp_program_open_gradients(c, op, gradient));
+    SBP_TRY(sbp_emit_work(
         c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_WEIGHT_GRADIENT), &work));
-    SBP_TRY(sbp_add_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
+    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_WEIGHT_GRADIENT, work));
     SBP_TRY(add_backward(
         c, op, &(struct backward){.phase = 1, .dy = dy, .work = work, .gradient = gradient}));
-    SBP_TRY(sbp_close_gradients(c, op));
+    SBP_TRY(sbp_program_close_gradients(c, op));
     c->section = SBP_SECTION_BACKWARD;
     return SBP_OK;
 }
 
-/* Nothing is computed: the gradient of a sum is that of each operand, and what works in place
- * leaves it in its buffer (gradients are only ever added into new buffers). */
+/* Passes the gradient on without computing: that of a sum is that of each operand, and operators in
+ * place leave it in its buffer (gradients are only ever added into new buffers). */
 static enum sbp_status backward_pass_on(struct sbp_compiler *c, int op, int dy)
 {
     for (int i = 0; i < c->graph->op[op].input_count; i++)
@@ -240,7 +240,7 @@ static enum sbp_status backward_operator(struct sbp_compiler *c, int op, int dy)
     return backward_inputs(c, op, dy, node->weight_count > 0);
 }
 
-/* ---- what is formed again ------------------------------------------------------------------ */
+/* ---- recomputation -------------------------------------------------------------------------- */
 
 static bool is_attention(enum sbp_op_kind kind)
 {
@@ -257,11 +257,11 @@ static enum sbp_status form_again(struct sbp_compiler *c, int op)
     if (c->segment[op] >= 0 && last)
         for (int again = c->segment[op]; again <= op; again++)
             SBP_TRY(selective && is_attention(c->graph->op[again].kind)
-                        ? sbp_box_inputs(c, again)
-                        : sbp_compile_forward(c, again));
+                        ? sbp_program_box_inputs(c, again)
+                        : sbp_program_compile_forward(c, again));
     if (c->program->parallel.recompute == SBP_RECOMPUTE_ATTENTION &&
         is_attention(c->graph->op[op].kind))
-        SBP_TRY(sbp_compile_attention_again(c, op));
+        SBP_TRY(sbp_program_compile_attention_again(c, op));
     c->section = SBP_SECTION_BACKWARD;
     return SBP_OK;
 }
@@ -274,18 +274,18 @@ static enum sbp_status output_gradient(struct sbp_compiler *c, int op, int *dy)
     const int tensor = c->graph->op[op].output;
     const struct sbp_dist rest = gradient_rest(c, tensor);
     if (c->gradient[tensor] < 0) {
-        SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, tensor, &rest, &c->gradient[tensor]));
-        struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_OUTPUT_GRADIENT, op, 0);
+        SBP_TRY(sbp_emit_block(c, SBP_USE_ACTIVATION, tensor, &rest, &c->gradient[tensor]));
+        struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_OUTPUT_GRADIENT, op, 0);
         if (instr == NULL)
             return SBP_E_MEMORY;
         instr->tensor = tensor;
         instr->buffer[SBP_AT_OUT] = c->gradient[tensor];
     }
     *dy = c->gradient[tensor];
-    return sbp_add_boxing(c, op, tensor, &rest, &dual, SBP_CAUSE_ACTIVATION_GRADIENT, false, dy);
+    return sbp_emit_boxing(c, op, tensor, &rest, &dual, SBP_CAUSE_ACTIVATION_GRADIENT, false, dy);
 }
 
-enum sbp_status sbp_compile_backward(struct sbp_compiler *c, int op)
+enum sbp_status sbp_program_compile_backward(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     int dy = -1;

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "costmodel/program/program_compile.h"
+#include "costmodel/program/program_compile_priv.h"
 
 static void *grown(struct sbp_arena *arena, const void *old, int count, int capacity, size_t size)
 {
@@ -12,7 +12,8 @@ static void *grown(struct sbp_arena *arena, const void *old, int count, int capa
     return bytes;
 }
 
-struct sbp_instr *sbp_add_instr(struct sbp_compiler *c, enum sbp_instr_kind kind, int op, int phase)
+struct sbp_instr *sbp_emit_instr(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
+                                 int phase)
 {
     struct sbp_program *program = c->program;
     if (program->instr_count == c->instr_capacity) {
@@ -36,9 +37,9 @@ struct sbp_instr *sbp_add_instr(struct sbp_compiler *c, enum sbp_instr_kind kind
     return instr;
 }
 
-enum sbp_status sbp_add_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
-                               enum sbp_buffer_type type, int tensor, const struct sbp_dist *dist,
-                               int64_t elements, int *buffer)
+enum sbp_status sbp_emit_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
+                                enum sbp_buffer_type type, int tensor, const struct sbp_dist *dist,
+                                int64_t elements, int *buffer)
 {
     struct sbp_program *program = c->program;
     if (program->buffer_count == c->buffer_capacity) {
@@ -57,14 +58,14 @@ enum sbp_status sbp_add_buffer(struct sbp_compiler *c, enum sbp_buffer_use use,
     return SBP_OK;
 }
 
-enum sbp_status sbp_add_block(struct sbp_compiler *c, enum sbp_buffer_use use, int tensor,
-                              const struct sbp_dist *dist, int *buffer)
+enum sbp_status sbp_emit_block(struct sbp_compiler *c, enum sbp_buffer_use use, int tensor,
+                               const struct sbp_dist *dist, int *buffer)
 {
     const int64_t elements = sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, dist);
-    return sbp_add_buffer(c, use, SBP_BUFFER_REAL, tensor, dist, elements, buffer);
+    return sbp_emit_buffer(c, use, SBP_BUFFER_REAL, tensor, dist, elements, buffer);
 }
 
-enum sbp_status sbp_add_work(struct sbp_compiler *c, double elements, int *buffer)
+enum sbp_status sbp_emit_work(struct sbp_compiler *c, double elements, int *buffer)
 {
     *buffer = -1;
     if (!(elements > 0))
@@ -72,41 +73,41 @@ enum sbp_status sbp_add_work(struct sbp_compiler *c, double elements, int *buffe
     if (elements > 0x1p62)
         return sbp_fail(c->diag, SBP_E_RANGE,
                         "memory: a device's buffers pass 2^62 bytes, fewer are legal");
-    return sbp_add_buffer(c, SBP_USE_WORK, SBP_BUFFER_REAL, -1, NULL, (int64_t)ceil(elements),
-                          buffer);
+    return sbp_emit_buffer(c, SBP_USE_WORK, SBP_BUFFER_REAL, -1, NULL, (int64_t)ceil(elements),
+                           buffer);
 }
 
-int64_t sbp_local_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
+int64_t sbp_emit_tokens(const struct sbp_compiler *c, int tensor, const struct sbp_dist *dist)
 {
     const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
     return sbp_local_size(c->mesh, shape, dist, SBP_DIM_BATCH) *
            sbp_local_size(c->mesh, shape, dist, SBP_DIM_SEQUENCE);
 }
 
-enum sbp_status sbp_add_index(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist,
-                              int *buffer)
+enum sbp_status sbp_emit_index(struct sbp_compiler *c, int tensor, const struct sbp_dist *dist,
+                               int *buffer)
 {
     struct sbp_dist tokens = *dist;
     for (int i = 0; i < c->mesh->axis_count; i++)
         if (tokens.axis[i].kind != SBP_SPLIT || tokens.axis[i].dim > SBP_DIM_SEQUENCE)
             tokens.axis[i] = SBP_STATE_B;
-    return sbp_add_buffer(c, SBP_USE_INDEX, SBP_BUFFER_INT32, tensor, &tokens,
-                          sbp_local_tokens(c, tensor, &tokens), buffer);
+    return sbp_emit_buffer(c, SBP_USE_INDEX, SBP_BUFFER_INT32, tensor, &tokens,
+                           sbp_emit_tokens(c, tensor, &tokens), buffer);
 }
 
-enum sbp_status sbp_add_logits(struct sbp_compiler *c, int op, int *buffer)
+enum sbp_status sbp_emit_logits(struct sbp_compiler *c, int op, int *buffer)
 {
     const struct sbp_dist dist = sbp_strategy_input(c->graph, c->mesh, c->strategy, op, 0);
     const int tensor = c->graph->op[op].input[0];
     *buffer = -1;
     if (c->program->bytes.loss == 0)
         return SBP_OK;
-    return sbp_add_buffer(c, SBP_USE_WORK, SBP_BUFFER_LOSS, tensor, &dist,
-                          sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, &dist),
-                          buffer);
+    return sbp_emit_buffer(c, SBP_USE_WORK, SBP_BUFFER_LOSS, tensor, &dist,
+                           sbp_local_elements(c->mesh, &c->graph->tensor[tensor].shape, &dist),
+                           buffer);
 }
 
-struct sbp_factor sbp_factor_here(const struct sbp_compiler *c, int op)
+struct sbp_factor sbp_emit_factor(const struct sbp_compiler *c, int op)
 {
     return sbp_strategy_factor(c->graph, c->mesh, c->strategy, op);
 }
@@ -122,13 +123,13 @@ static enum sbp_status add_pack_space(struct sbp_compiler *c, const struct sbp_s
     sbp_boxing_pack(&c->layout, shape, step, &pack);
     sbp_boxing_unpack(&c->layout, shape, step, &unpack);
     if (pack.needed)
-        SBP_TRY(sbp_add_work(c, (double)sbp_local_elements(c->mesh, shape, &step->from), work));
+        SBP_TRY(sbp_emit_work(c, (double)sbp_local_elements(c->mesh, shape, &step->from), work));
     if (unpack.needed)
-        SBP_TRY(sbp_add_work(c, (double)sbp_local_elements(c->mesh, shape, &step->to), work2));
+        SBP_TRY(sbp_emit_work(c, (double)sbp_local_elements(c->mesh, shape, &step->to), work2));
     return SBP_OK;
 }
 
-/* Paths are found by the prices of the model's precision, whatever a run computes in. */
+/* Paths follow the prices of the model's precision, even in a run that computes in another type. */
 static enum sbp_status find_boxing(struct sbp_compiler *c, const struct sbp_shape *shape,
                                    const struct sbp_dist *from, const struct sbp_dist *to,
                                    enum sbp_cause cause, struct sbp_boxing *boxing)
@@ -140,9 +141,9 @@ static enum sbp_status find_boxing(struct sbp_compiler *c, const struct sbp_shap
                                              from, to, boxing, c->diag);
 }
 
-enum sbp_status sbp_add_boxing(struct sbp_compiler *c, int op, int tensor,
-                               const struct sbp_dist *from, const struct sbp_dist *to,
-                               enum sbp_cause cause, bool in_place, int *buffer)
+enum sbp_status sbp_emit_boxing(struct sbp_compiler *c, int op, int tensor,
+                                const struct sbp_dist *from, const struct sbp_dist *to,
+                                enum sbp_cause cause, bool in_place, int *buffer)
 {
     const struct sbp_shape *shape = &c->graph->tensor[tensor].shape;
     const enum sbp_buffer_use use = in_place ? SBP_USE_UNREDUCED : SBP_USE_ACTIVATION;
@@ -153,9 +154,9 @@ enum sbp_status sbp_add_boxing(struct sbp_compiler *c, int op, int tensor,
         const struct sbp_boxing_step *step = &boxing.step[i];
         int result = in_place && i + 1 == boxing.count ? home : *buffer, work, work2;
         if (!in_place || (result == *buffer && step->kind != SBP_ALL_REDUCE))
-            SBP_TRY(sbp_add_block(c, use, tensor, &step->to, &result));
+            SBP_TRY(sbp_emit_block(c, use, tensor, &step->to, &result));
         SBP_TRY(add_pack_space(c, shape, step, &work, &work2));
-        struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_BOX, op, 0);
+        struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_BOX, op, 0);
         if (instr == NULL)
             return SBP_E_MEMORY;
         instr->tensor = tensor;
@@ -170,12 +171,12 @@ enum sbp_status sbp_add_boxing(struct sbp_compiler *c, int op, int tensor,
     return SBP_OK;
 }
 
-enum sbp_status sbp_add_reduce(struct sbp_compiler *c, int op, sbp_axes axes, int buffer,
-                               int reduction, enum sbp_cause cause)
+enum sbp_status sbp_emit_reduce(struct sbp_compiler *c, int op, sbp_axes axes, int buffer,
+                                int reduction, enum sbp_cause cause)
 {
     if (axes == 0)
         return SBP_OK;
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_REDUCE, op, 0);
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_REDUCE, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->box.kind = SBP_ALL_REDUCE;
@@ -199,15 +200,15 @@ static sbp_axes axes_of_roles(const struct sbp_compiler *c, int op, unsigned rol
     return axes;
 }
 
-enum sbp_status sbp_add_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
+enum sbp_status sbp_emit_inner(struct sbp_compiler *c, int op, enum sbp_pass pass, int scratch)
 {
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     struct sbp_op_inner inner[SBP_MAX_INNER];
     const int count = sbp_op_inner(c->graph, op, &factor, inner);
     for (int i = 0; i < count; i++) {
         if (inner[i].pass != pass)
             continue;
-        struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_INNER, op, 0);
+        struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
         if (instr == NULL)
             return SBP_E_MEMORY;
         instr->box.kind = inner[i].kind;

@@ -1,5 +1,5 @@
 /* The forward pass, operator by operator; recomputation emits it once more. */
-#include "costmodel/program/program_compile.h"
+#include "costmodel/program/program_compile_priv.h"
 
 /* ---- operands ------------------------------------------------------------------------------ */
 
@@ -7,8 +7,8 @@
 static enum sbp_status load_input(struct sbp_compiler *c, int op, int tensor,
                                   const struct sbp_dist *want, int *buffer)
 {
-    SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, tensor, want, buffer));
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_INPUT, op, 0);
+    SBP_TRY(sbp_emit_block(c, SBP_USE_ACTIVATION, tensor, want, buffer));
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INPUT, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
@@ -24,13 +24,13 @@ static enum sbp_status box_input(struct sbp_compiler *c, int op, int input,
     struct sbp_dist at = c->strategy->rest[tensor], via;
     *buffer = c->value[tensor];
     if (sbp_strategy_waypoint(c->graph, c->mesh, c->strategy, op, input, &via)) {
-        SBP_TRY(sbp_add_boxing(c, op, tensor, &at, &via, SBP_CAUSE_ACTIVATION, false, buffer));
+        SBP_TRY(sbp_emit_boxing(c, op, tensor, &at, &via, SBP_CAUSE_ACTIVATION, false, buffer));
         at = via;
     }
-    return sbp_add_boxing(c, op, tensor, &at, want, SBP_CAUSE_ACTIVATION, false, buffer);
+    return sbp_emit_boxing(c, op, tensor, &at, want, SBP_CAUSE_ACTIVATION, false, buffer);
 }
 
-enum sbp_status sbp_box_inputs(struct sbp_compiler *c, int op)
+enum sbp_status sbp_program_box_inputs(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     for (int i = 0; i < node->input_count; i++) {
@@ -43,10 +43,10 @@ enum sbp_status sbp_box_inputs(struct sbp_compiler *c, int op)
     return SBP_OK;
 }
 
-enum sbp_status sbp_box_inputs_again(struct sbp_compiler *c, int op)
+enum sbp_status sbp_program_box_inputs_again(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     const unsigned kept = sbp_op_kept(c->graph, op, &factor).inputs;
     const enum sbp_section section = c->section;
     if (!c->program->parallel.regather)
@@ -62,7 +62,7 @@ enum sbp_status sbp_box_inputs_again(struct sbp_compiler *c, int op)
     return SBP_OK;
 }
 
-void sbp_set_operands(const struct sbp_compiler *c, struct sbp_instr *instr, int op)
+void sbp_program_set_operands(const struct sbp_compiler *c, struct sbp_instr *instr, int op)
 {
     for (int i = 0; i < SBP_MAX_INPUTS; i++)
         instr->buffer[SBP_AT_IN + i] = c->input[op][i];
@@ -74,10 +74,10 @@ void sbp_set_operands(const struct sbp_compiler *c, struct sbp_instr *instr, int
 static enum sbp_status add_forward(struct sbp_compiler *c, int op, int phase, const int *weight,
                                    int work)
 {
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_FORWARD, op, phase);
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_FORWARD, op, phase);
     if (instr == NULL)
         return SBP_E_MEMORY;
-    sbp_set_operands(c, instr, op);
+    sbp_program_set_operands(c, instr, op);
     instr->buffer[SBP_AT_OUT] = c->output[op];
     instr->buffer[SBP_AT_WORK] = work;
     for (int w = 0; w < c->graph->op[op].weight_count; w++)
@@ -91,10 +91,10 @@ static enum sbp_status forward_layernorm(struct sbp_compiler *c, int op, const i
                                          const struct sbp_dist *dist)
 {
     const int tensor = c->graph->op[op].input[0];
-    SBP_TRY(sbp_add_work(c, 2 * (double)sbp_local_tokens(c, tensor, dist), &c->saved[op][0]));
+    SBP_TRY(sbp_emit_work(c, 2 * (double)sbp_emit_tokens(c, tensor, dist), &c->saved[op][0]));
     SBP_TRY(add_forward(c, op, 0, weight, -1));
-    SBP_TRY(sbp_add_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][0],
-                           0, SBP_CAUSE_OPERATOR));
+    SBP_TRY(sbp_emit_reduce(c, op, sbp_dist_split(c->mesh, dist, SBP_DIM_FEATURE), c->saved[op][0],
+                            0, SBP_CAUSE_OPERATOR));
     return add_forward(c, op, 1, weight, -1);
 }
 
@@ -102,40 +102,41 @@ static enum sbp_status forward_cross_entropy(struct sbp_compiler *c, int op)
 {
     const int tensor = c->graph->op[op].input[0];
     const struct sbp_dist dist = sbp_strategy_input(c->graph, c->mesh, c->strategy, op, 0);
-    const int64_t tokens = sbp_local_tokens(c, tensor, &dist);
+    const int64_t tokens = sbp_emit_tokens(c, tensor, &dist);
     const sbp_axes vocabulary = sbp_dist_split(c->mesh, &dist, SBP_DIM_FEATURE);
     const sbp_axes token_axes = sbp_dist_split(c->mesh, &dist, SBP_DIM_BATCH) |
                                 sbp_dist_split(c->mesh, &dist, SBP_DIM_SEQUENCE);
     struct sbp_program *program = c->program;
-    SBP_TRY(sbp_add_index(c, tensor, &dist, &program->labels_buffer));
+    SBP_TRY(sbp_emit_index(c, tensor, &dist, &program->labels_buffer));
     c->input[op][1] = program->labels_buffer;
-    SBP_TRY(sbp_add_work(c, (double)tokens, &c->saved[op][0]));
-    SBP_TRY(sbp_add_work(c, 2 * (double)tokens, &c->saved[op][1]));
-    SBP_TRY(sbp_add_work(c, 1, &program->loss_buffer));
+    SBP_TRY(sbp_emit_work(c, (double)tokens, &c->saved[op][0]));
+    SBP_TRY(sbp_emit_work(c, 2 * (double)tokens, &c->saved[op][1]));
+    SBP_TRY(sbp_emit_work(c, 1, &program->loss_buffer));
     c->output[op] = program->loss_buffer;
     int converted = -1, exponentials = -1;
-    SBP_TRY(sbp_add_logits(c, op, &converted));
+    SBP_TRY(sbp_emit_logits(c, op, &converted));
     SBP_TRY(add_forward(c, op, 0, NULL, converted));
     if (converted >= 0)
         c->input[op][0] = converted;
-    SBP_TRY(sbp_add_reduce(c, op, vocabulary, c->saved[op][0], 1, SBP_CAUSE_OPERATOR));
+    SBP_TRY(sbp_emit_reduce(c, op, vocabulary, c->saved[op][0], 1, SBP_CAUSE_OPERATOR));
     SBP_TRY(add_forward(c, op, 1, NULL, -1));
-    SBP_TRY(sbp_add_logits(c, op, &exponentials));
+    SBP_TRY(sbp_emit_logits(c, op, &exponentials));
     program->instr[program->instr_count - 1].buffer[SBP_AT_WORK2] = exponentials;
-    SBP_TRY(sbp_add_reduce(c, op, vocabulary, c->saved[op][1], 0, SBP_CAUSE_OPERATOR));
+    SBP_TRY(sbp_emit_reduce(c, op, vocabulary, c->saved[op][1], 0, SBP_CAUSE_OPERATOR));
     SBP_TRY(add_forward(c, op, 2, NULL, -1));
-    return sbp_add_reduce(c, op, token_axes, program->loss_buffer, 0, SBP_CAUSE_SCALAR);
+    return sbp_emit_reduce(c, op, token_axes, program->loss_buffer, 0, SBP_CAUSE_SCALAR);
 }
 
-/* Token ids and row numbers; the program names those of the first embedding, which runs fill. */
+/* Buffers of token ids and row numbers. The program names those of the first embedding, which the
+ * run fills. */
 static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct sbp_dist *dist)
 {
     struct sbp_program *program = c->program;
     const int tensor = c->graph->op[op].output;
-    if (c->input[op][0] >= 0) /* formed again: they persist */
+    if (c->input[op][0] >= 0) /* recomputed: they persist */
         return SBP_OK;
-    SBP_TRY(sbp_add_index(c, tensor, dist, &c->input[op][0]));
-    SBP_TRY(sbp_add_index(c, tensor, dist, &c->input[op][1]));
+    SBP_TRY(sbp_emit_index(c, tensor, dist, &c->input[op][0]));
+    SBP_TRY(sbp_emit_index(c, tensor, dist, &c->input[op][1]));
     if (program->ids_buffer >= 0)
         return SBP_OK;
     program->ids_buffer = c->input[op][0];
@@ -143,35 +144,36 @@ static enum sbp_status add_tokens(struct sbp_compiler *c, int op, const struct s
     return SBP_OK;
 }
 
-/* What the operator keeps beside its operands: elements first, masks where there is room. */
+/* Buffers that the operator keeps beside its operands: elements first, masks where there is room.
+ */
 static enum sbp_status add_saved(struct sbp_compiler *c, int op)
 {
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     const struct sbp_op_kept kept = sbp_op_kept(c->graph, op, &factor);
     int *const saved = c->saved[op];
     saved[0] = saved[2] = -1;
-    SBP_TRY(sbp_add_work(c, kept.elements, &saved[0]));
+    SBP_TRY(sbp_emit_work(c, kept.elements, &saved[0]));
     int *const mask = saved[0] < 0 ? &saved[0] : &saved[2];
-    SBP_TRY(sbp_add_work(c, kept.bytes, mask));
+    SBP_TRY(sbp_emit_work(c, kept.bytes, mask));
     if (*mask >= 0 && kept.bytes > 0)
         c->program->buffer[*mask].type = SBP_BUFFER_BYTE;
     return SBP_OK;
 }
 
-/* Any operator: scratch, what happens inside, and one instruction. */
+/* Emits any operator: scratch, collectives inside, and one instruction. */
 static enum sbp_status forward_generic(struct sbp_compiler *c, int op, const int *weight)
 {
-    const struct sbp_factor factor = sbp_factor_here(c, op);
+    const struct sbp_factor factor = sbp_emit_factor(c, op);
     int work = -1;
     SBP_TRY(add_saved(c, op));
     SBP_TRY(
-        sbp_add_work(c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_FORWARD), &work));
-    SBP_TRY(sbp_add_inner(c, op, SBP_PASS_FORWARD, work));
+        sbp_emit_work(c, sbp_op_scratch_elements(c->graph, op, &factor, SBP_PASS_FORWARD), &work));
+    SBP_TRY(sbp_emit_inner(c, op, SBP_PASS_FORWARD, work));
     return add_forward(c, op, 0, weight, work);
 }
 
-/* Under selective recompute the first pass over a product leaves half of its output, which the
- * second one need not form. */
+/* Under selective recompute the first pass over a product keeps half of its output, which the
+ * second pass need not recompute. */
 static bool keeps_half(const struct sbp_compiler *c, int op)
 {
     return c->program->parallel.recompute == SBP_RECOMPUTE_SELECTIVE && c->segment[op] >= 0 &&
@@ -181,7 +183,7 @@ static bool keeps_half(const struct sbp_compiler *c, int op)
 static enum sbp_status keep_half(struct sbp_compiler *c, int op)
 {
     const double elements = (double)c->program->buffer[c->output[op]].elements;
-    SBP_TRY(sbp_add_work(c, elements / 2, &c->half[op]));
+    SBP_TRY(sbp_emit_work(c, elements / 2, &c->half[op]));
     c->saved[op][1] = c->half[op];
     return SBP_OK;
 }
@@ -190,8 +192,8 @@ static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const st
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     int weight[SBP_MAX_WEIGHTS];
-    SBP_TRY(sbp_gather_weights(c, op, weight));
-    SBP_TRY(sbp_add_block(c, SBP_USE_ACTIVATION, node->output, dist, &c->output[op]));
+    SBP_TRY(sbp_program_gather_weights(c, op, weight));
+    SBP_TRY(sbp_emit_block(c, SBP_USE_ACTIVATION, node->output, dist, &c->output[op]));
     c->saved[op][1] = -1;
     if (keeps_half(c, op))
         SBP_TRY(keep_half(c, op));
@@ -202,10 +204,10 @@ static enum sbp_status forward_operator(struct sbp_compiler *c, int op, const st
     return forward_generic(c, op, weight);
 }
 
-enum sbp_status sbp_compile_forward(struct sbp_compiler *c, int op)
+enum sbp_status sbp_program_compile_forward(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
-    SBP_TRY(sbp_box_inputs(c, op));
+    SBP_TRY(sbp_program_box_inputs(c, op));
     if (node->kind == SBP_OP_CROSS_ENTROPY)
         return forward_cross_entropy(c, op);
     const struct sbp_dist dist = sbp_strategy_output(c->graph, c->mesh, c->strategy, op);
@@ -214,13 +216,13 @@ enum sbp_status sbp_compile_forward(struct sbp_compiler *c, int op)
     else
         SBP_TRY(forward_operator(c, op, &dist));
     int output = c->output[op];
-    SBP_TRY(sbp_add_boxing(c, op, node->output, &dist, &c->strategy->rest[node->output],
-                           SBP_CAUSE_ACTIVATION, false, &output));
+    SBP_TRY(sbp_emit_boxing(c, op, node->output, &dist, &c->strategy->rest[node->output],
+                            SBP_CAUSE_ACTIVATION, false, &output));
     c->value[node->output] = output;
     return SBP_OK;
 }
 
-enum sbp_status sbp_compile_attention_again(struct sbp_compiler *c, int op)
+enum sbp_status sbp_program_compile_attention_again(struct sbp_compiler *c, int op)
 {
     c->saved[op][1] = -1;
     return forward_generic(c, op, NULL);

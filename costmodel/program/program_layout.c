@@ -1,55 +1,12 @@
-#include "costmodel/program/program_layout.h"
+/* Where a program's buffers lie: persistent ones first; then a sweep over time gives a buffer the
+ * lowest hole when it is born and takes it back after its last use. Offsets are multiples of 64. */
+#include "costmodel/program/program_compile_priv.h"
 
 #include <string.h>
 
 #include "base/math/numeric.h"
 
 #define MOST_BYTES (INT64_C(1) << 62)
-
-bool sbp_buffer_persists(const struct sbp_buffer *buffer)
-{
-    return buffer->use <= SBP_USE_INDEX;
-}
-
-int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
-{
-    const struct sbp_buffer *b = &program->buffer[buffer];
-    int64_t element = program->bytes.activation;
-    if (b->type == SBP_BUFFER_INT32)
-        element = 4;
-    else if (b->type == SBP_BUFFER_BYTE)
-        element = 1;
-    else if (b->type == SBP_BUFFER_LOSS)
-        element = program->bytes.loss;
-    else if ((b->use == SBP_USE_GATHERED || b->use == SBP_USE_UNREDUCED) &&
-             program->bytes.compute > 0)
-        element = program->bytes.compute;
-    else if (b->use == SBP_USE_WEIGHT || b->use == SBP_USE_GATHERED)
-        element = program->bytes.weight;
-    else if (b->use == SBP_USE_GRADIENT || b->use == SBP_USE_UNREDUCED)
-        element = program->bytes.gradient;
-    else if (b->use == SBP_USE_SUM)
-        element = program->bytes.sum;
-    else if (b->use == SBP_USE_MOMENT)
-        element = program->bytes.moment;
-    else if (b->use == SBP_USE_MASTER)
-        element = program->bytes.master;
-    else if (b->use == SBP_USE_BUCKET)
-        element = program->bytes.master + program->bytes.gradient_master +
-                  sbp_training_moments(&program->graph->training) * program->bytes.moment;
-    int64_t bytes = 0;
-    return sbp_mul_i64(b->elements, element, &bytes) ? bytes : -1;
-}
-
-static int64_t slot_of(int64_t bytes)
-{
-    return (bytes + 63) / 64 * 64;
-}
-
-int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer)
-{
-    return slot_of(sbp_program_buffer_bytes(program, buffer));
-}
 
 /* group_end: (groups + 1), zeros. */
 static void find_lifetimes(struct sbp_program *program, int *group_end)
@@ -140,8 +97,8 @@ static void give_back(struct heap *heap, int64_t offset, int64_t bytes)
     merge_with_next(heap, at - 1);
 }
 
-/* What buffers take, and, as linked lists, those that are born and those that die at an
- * instruction. */
+/* Slot sizes, and for each instruction linked lists of the buffers that are born and that die
+ * there. */
 struct calendar {
     int64_t *slot_bytes;        /* (buffer_count) */
     int *born, *died;           /* (instr_count) first buffer of the list, -1: none */
@@ -162,11 +119,11 @@ static enum sbp_status find_sizes(const struct sbp_program *program, int64_t *sl
     int64_t total = 0;
     for (int i = 0; i < program->buffer_count; i++) {
         const int64_t bytes = sbp_program_buffer_bytes(program, i);
-        if (bytes < 0 || bytes > MOST_BYTES || !sbp_add_i64(total, slot_of(bytes), &total) ||
-            total > MOST_BYTES)
+        const bool fits = bytes >= 0 && bytes <= MOST_BYTES;
+        slot_bytes[i] = fits ? sbp_program_slot_bytes(program, i) : 0;
+        if (!fits || !sbp_add_i64(total, slot_bytes[i], &total) || total > MOST_BYTES)
             return sbp_fail(diag, SBP_E_RANGE,
                             "memory: a device's buffers pass 2^62 bytes, fewer are legal");
-        slot_bytes[i] = slot_of(bytes);
     }
     return SBP_OK;
 }
@@ -224,8 +181,8 @@ static void sweep(struct sbp_program *program, const struct calendar *calendar, 
     program->arena_bytes = heap->top;
 }
 
-/* What persists, and what lives between the passes of a micro-batch: beside buffers whose lifetime
- * spans the turn, the token ids and labels that each micro-batch has of its own. */
+/* Adds up persistent bytes, and those that live between the passes of a micro-batch: buffers whose
+ * lifetime spans the turn, and the token ids and labels that each micro-batch has. */
 static void sum_up(struct sbp_program *program, const int64_t *slot_bytes)
 {
     int turn = 0;

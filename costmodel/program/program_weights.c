@@ -8,7 +8,7 @@
  * before an operator's forward pass and once more before its backward pass, for each micro-batch.
  */
 #include "base/math/numeric.h"
-#include "costmodel/program/program_compile.h"
+#include "costmodel/program/program_compile_priv.h"
 
 /* ---- states -------------------------------------------------------------------------------- */
 
@@ -46,31 +46,31 @@ static enum sbp_status add_states(struct sbp_compiler *c, int tensor, const stru
     const struct sbp_weight_plan *plan = &c->weight[tensor];
     const int moments = sbp_training_moments(&c->graph->training);
     int held = -1; /* no instruction of a run reads what follows the gradient: runs have one type */
-    SBP_TRY(sbp_add_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
-                           plan->level < 3 ? plan->local : plan->shard,
-                           &program->weight_buffer[tensor]));
-    SBP_TRY(sbp_add_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
-                           plan->level < 2 ? plan->local : plan->shard,
-                           &program->gradient_buffer[tensor]));
+    SBP_TRY(sbp_emit_buffer(c, SBP_USE_WEIGHT, SBP_BUFFER_REAL, tensor, dist,
+                            plan->level < 3 ? plan->local : plan->shard,
+                            &program->weight_buffer[tensor]));
+    SBP_TRY(sbp_emit_buffer(c, SBP_USE_GRADIENT, SBP_BUFFER_REAL, tensor, dist,
+                            plan->level < 2 ? plan->local : plan->shard,
+                            &program->gradient_buffer[tensor]));
     program->updated[tensor] = plan->shard;
     program->parameters += plan->local;
     if (program->bytes.sum > 0)
-        SBP_TRY(sbp_add_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
-                               plan->level < 2 ? plan->local : plan->shard, &held));
+        SBP_TRY(sbp_emit_buffer(c, SBP_USE_SUM, SBP_BUFFER_REAL, tensor, dist,
+                                plan->level < 2 ? plan->local : plan->shard, &held));
     if (program->parallel.offload)
         return SBP_OK;
     if (program->bytes.master > 0)
         SBP_TRY(
-            sbp_add_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
+            sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
     if (program->bytes.gradient_master > 0) /* for the update (Myelin, V-B) */
         SBP_TRY(
-            sbp_add_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
+            sbp_emit_buffer(c, SBP_USE_MASTER, SBP_BUFFER_REAL, tensor, dist, plan->shard, &held));
     if (moments > 0)
-        SBP_TRY(sbp_add_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
-                               &program->first_moment[tensor]));
+        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
+                                &program->first_moment[tensor]));
     if (moments > 1)
-        SBP_TRY(sbp_add_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
-                               &program->second_moment[tensor]));
+        SBP_TRY(sbp_emit_buffer(c, SBP_USE_MOMENT, SBP_BUFFER_REAL, tensor, dist, plan->shard,
+                                &program->second_moment[tensor]));
     return SBP_OK;
 }
 
@@ -90,11 +90,11 @@ static enum sbp_status add_offload(struct sbp_compiler *c)
     if (updated == 0 || state == 0)
         return SBP_OK;
     const int64_t most = program->parallel.bucket_parameters;
-    return sbp_add_buffer(c, SBP_USE_BUCKET, SBP_BUFFER_REAL, -1, NULL,
-                          updated < most ? updated : most, &bucket);
+    return sbp_emit_buffer(c, SBP_USE_BUCKET, SBP_BUFFER_REAL, -1, NULL,
+                           updated < most ? updated : most, &bucket);
 }
 
-enum sbp_status sbp_compile_weights(struct sbp_compiler *c)
+enum sbp_status sbp_program_compile_weights(struct sbp_compiler *c)
 {
     const struct sbp_scope *scope = &c->program->scope;
     for (int op = scope->first_op; op < scope->end_op; op++)
@@ -112,14 +112,14 @@ enum sbp_status sbp_compile_weights(struct sbp_compiler *c)
 
 /* ---- communication ------------------------------------------------------------------------- */
 
-/* Between shards and the whole, by `sharded`; or from or to the owner, whose sum costs what its
- * broadcast costs, the other way. NULL when memory is out. */
+/* Communication between shards and the whole, by `sharded`, or with the owner, to which a sum costs
+ * what its broadcast costs. NULL when memory is out. */
 static struct sbp_instr *add_exchange(struct sbp_compiler *c, enum sbp_instr_kind kind, int op,
                                       int tensor, enum sbp_collective sharded)
 {
     const struct sbp_weight_plan *plan = &c->weight[tensor];
     const enum sbp_owner owner = c->program->parallel.owner;
-    struct sbp_instr *instr = sbp_add_instr(c, kind, op, 0);
+    struct sbp_instr *instr = sbp_emit_instr(c, kind, op, 0);
     if (instr == NULL)
         return NULL;
     instr->tensor = tensor;
@@ -142,7 +142,7 @@ static enum sbp_status add_gather(struct sbp_compiler *c, int op, int tensor, in
     return SBP_OK;
 }
 
-/* Operators read a copy of it: gathered, or in another type. */
+/* Whether operators read a copy of the weight: gathered, or in another type. */
 static bool is_copied(const struct sbp_compiler *c, int tensor)
 {
     return c->weight[tensor].level == 3 || c->program->bytes.compute > 0;
@@ -152,10 +152,10 @@ static enum sbp_status add_copy(struct sbp_compiler *c, int op, int index, int *
 {
     const int tensor = c->graph->op[op].weight[index];
     const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
-    SBP_TRY(sbp_add_block(c, SBP_USE_GATHERED, tensor, &dist, buffer));
+    SBP_TRY(sbp_emit_block(c, SBP_USE_GATHERED, tensor, &dist, buffer));
     if (c->weight[tensor].level == 3)
         return add_gather(c, op, tensor, *buffer);
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_CONVERT, op, 0);
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_CONVERT, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
@@ -185,7 +185,7 @@ static enum sbp_status open_block(struct sbp_compiler *c, int block)
     return SBP_OK;
 }
 
-enum sbp_status sbp_gather_weights(struct sbp_compiler *c, int op, int *buffer)
+enum sbp_status sbp_program_gather_weights(struct sbp_compiler *c, int op, int *buffer)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     const bool together = c->block[op] >= 0 && node->weight_count > 0;
@@ -202,7 +202,7 @@ enum sbp_status sbp_gather_weights(struct sbp_compiler *c, int op, int *buffer)
     return SBP_OK;
 }
 
-enum sbp_status sbp_open_gradients(struct sbp_compiler *c, int op, int *buffer)
+enum sbp_status sbp_program_open_gradients(struct sbp_compiler *c, int op, int *buffer)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     for (int w = 0; w < node->weight_count; w++) {
@@ -212,7 +212,7 @@ enum sbp_status sbp_open_gradients(struct sbp_compiler *c, int op, int *buffer)
             continue;
         const struct sbp_dist dist = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, w);
         if (plan->unreduced < 0)
-            SBP_TRY(sbp_add_block(c, SBP_USE_UNREDUCED, node->weight[w], &dist, &plan->unreduced));
+            SBP_TRY(sbp_emit_block(c, SBP_USE_UNREDUCED, node->weight[w], &dist, &plan->unreduced));
         if (c->block[op] >= 0 && c->open_block == c->block[op])
             c->program->buffer[plan->unreduced].group = c->program->groups;
         buffer[w] = plan->unreduced;
@@ -242,7 +242,7 @@ static enum sbp_status add_stage_sum(struct sbp_compiler *c, int op, int tensor)
     if (holders < 2)
         return SBP_OK;
     c->section = SBP_SECTION_STEP;
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_INNER, op, 0);
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_INNER, op, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
@@ -268,13 +268,13 @@ static enum sbp_status sum_gradient(struct sbp_compiler *c, int op, int index)
             sbp_strategy_gradient(c->graph, c->mesh, c->strategy, op, index);
         const struct sbp_dist to = sbp_strategy_weight(c->graph, c->mesh, c->strategy, op, index);
         SBP_TRY(
-            sbp_add_boxing(c, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
+            sbp_emit_boxing(c, op, tensor, &from, &to, SBP_CAUSE_WEIGHT_GRADIENT, true, &buffer));
     }
     plan->unreduced = -1;
     return add_stage_sum(c, op, tensor);
 }
 
-enum sbp_status sbp_close_gradients(struct sbp_compiler *c, int op)
+enum sbp_status sbp_program_close_gradients(struct sbp_compiler *c, int op)
 {
     const struct sbp_op_node *node = &c->graph->op[op];
     const enum sbp_section section = c->section;
@@ -296,14 +296,14 @@ static enum sbp_status add_norm(struct sbp_compiler *c, int *norm)
     const struct sbp_program *program = c->program;
     const sbp_axes all = (sbp_axes)(((uint64_t)1 << c->mesh->axis_count) - 1);
     const int stages = (int)program->parallel.pipeline;
-    SBP_TRY(sbp_add_work(c, 1, norm));
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_NORM, -1, 0);
+    SBP_TRY(sbp_emit_work(c, 1, norm));
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_NORM, -1, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->buffer[SBP_AT_OUT] = *norm;
     if (stages == 1)
-        return sbp_add_reduce(c, -1, all, *norm, 0, SBP_CAUSE_SCALAR);
-    instr = sbp_add_instr(c, SBP_INSTR_INNER, -1, 0);
+        return sbp_emit_reduce(c, -1, all, *norm, 0, SBP_CAUSE_SCALAR);
+    instr = sbp_emit_instr(c, SBP_INSTR_INNER, -1, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->stages = stages;
@@ -319,7 +319,7 @@ static enum sbp_status add_update(struct sbp_compiler *c, int tensor, int norm)
 {
     const struct sbp_program *program = c->program;
     const struct sbp_weight_plan *plan = &c->weight[tensor];
-    struct sbp_instr *instr = sbp_add_instr(c, SBP_INSTR_UPDATE, plan->first_user, 0);
+    struct sbp_instr *instr = sbp_emit_instr(c, SBP_INSTR_UPDATE, plan->first_user, 0);
     if (instr == NULL)
         return SBP_E_MEMORY;
     instr->tensor = tensor;
@@ -333,7 +333,7 @@ static enum sbp_status add_update(struct sbp_compiler *c, int tensor, int norm)
                : SBP_OK;
 }
 
-enum sbp_status sbp_compile_updates(struct sbp_compiler *c)
+enum sbp_status sbp_program_compile_updates(struct sbp_compiler *c)
 {
     int norm = -1;
     c->section = SBP_SECTION_STEP;

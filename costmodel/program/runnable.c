@@ -23,8 +23,8 @@ static const char *operators_that_run(char *text, size_t size)
     return text;
 }
 
-/* Work that is repeated and sums that live on need nothing of an operator; what a spare role that
- * splits does needs collectives inside it, which the executor lacks. */
+/* Repeated work and surviving partial sums need nothing of an operator. A spare role that splits
+ * needs collectives inside the operator, which the executor lacks. */
 static bool role_runs(const struct sbp_role *role)
 {
     return !role->spare || role->output.kind != SBP_SPLIT;
@@ -73,7 +73,7 @@ static enum sbp_status check_axis(const struct sbp_graph *graph,
                        roles_that_run(node->entry, list, sizeof list));
         return refuse(diag, node->name, what, legal);
     }
-    /* What nobody reads is what the run is verified by. */
+    /* The run is verified by outputs that nobody reads. */
     if (node->output >= 0 && strategy->rest[node->output].axis[axis].kind == SBP_PARTIAL &&
         sbp_graph_consumers(graph, node->output, NULL, 0) == 0) {
         (void)snprintf(what, sizeof what, "an output of the model that rests partial on axis %d",

@@ -1,4 +1,5 @@
 #include "costmodel/program/stages.h"
+#include "costmodel/model/op_cost.h"
 
 #include <math.h>
 
@@ -88,9 +89,9 @@ int sbp_graph_blocks(const struct sbp_graph *graph, int *block)
     return count;
 }
 
-/* Parts of a model that are formed again as a whole: blocks, or what follows a cut before an
- * operator with weights, which keeps its input anyway. The loss is never among them. unit:
- * (op_count), -1: none. */
+/* Units of recomputation: blocks, or the operators between a cut and the next operator with
+ * weights, which keeps its input anyway. The loss is never among them. unit: (op_count), -1: none.
+ */
 static enum sbp_status find_units(const struct sbp_graph *graph, struct sbp_arena *arena, int *unit)
 {
     if (sbp_graph_blocks(graph, unit) > 0)
@@ -163,10 +164,10 @@ static int list_cuts(const struct sbp_graph *graph, const bool *cut, int *place)
     return count;
 }
 
-/* One piece more: before[i] is the least possible maximum of p - 1 pieces that end at the i-th
- * boundary, load[j] of p pieces. What comes before i only grows with i, the piece after it only
- * shrinks, and both only grow with j: the best i lies where they cross, which moves on with j. Ties
- * keep the earliest boundary. */
+/* Adds one piece. before[i] is the least possible maximum of p - 1 pieces that end at the i-th
+ * boundary, load[j] that of p pieces. As i grows, before[i] only grows and the load of the last
+ * piece only shrinks; both grow with j. So the best i is where they cross, and it moves on with j.
+ * Ties keep the earliest boundary. */
 static void add_piece(const double *before, const double *sum, const int *place, int p, int width,
                       double *load, int *from)
 {

@@ -1,4 +1,5 @@
-/* Where a model can be cut: stages of a pipeline, and segments that are formed again together.
+/* Where a model can be cut: into stages of a pipeline, and into segments that are recomputed
+ * together.
  *
  * A cut is a boundary between operators that exactly one activation crosses, so that neighbours
  * exchange one tensor. Pieces are ranges of operators in the model's order.
@@ -33,8 +34,7 @@ enum sbp_status sbp_graph_segments(const struct sbp_graph *graph, int first_op, 
  * a piece are as few as can be. E_INPUT: the model has too few legal cuts; E_MEMORY. */
 enum sbp_status sbp_stages_cut(const struct sbp_graph *graph, int pieces, enum sbp_stage_cut cut,
                                int *first, struct sbp_diag *diag) SBP_MUST_USE;
-/* Whether boundaries that somebody chose are ones: ascending, first 0, last op_count, each a cut.
- */
+/* Checks boundaries that a user chose: ascending, first 0, last op_count, each a cut. E_INPUT. */
 enum sbp_status sbp_stages_check(const struct sbp_graph *graph, int pieces, const int *first,
                                  struct sbp_diag *diag) SBP_MUST_USE;
 

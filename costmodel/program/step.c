@@ -38,7 +38,7 @@ static bool same_operands(const struct job *job, int a, int b)
                                              &strategy->rest[two->output]);
 }
 
-/* Whether two pieces are the same work: repeats of the same operators, in the same roles, with the
+/* Whether two pieces are the same work: repeats of the same operators in the same roles, with the
  * same neighbours. */
 static bool same_piece(const struct job *job, int a, int b)
 {
@@ -157,9 +157,9 @@ static struct hosted hosted_states(const struct sbp_step *step, int stage)
     return hosted;
 }
 
-/* The sum over replicas of gradients of so many parameters that a device updates: as the largest
- * one of the program is summed at the end of a step. 0 where none is, or each micro-batch does it.
- */
+/* Seconds to sum gradients of so many parameters that a device updates over replicas, priced like
+ * the largest sum of the program's step section. 0 where there is none, or where each micro-batch
+ * sums. */
 static double chunk_sync_s(const struct job *job, const struct sbp_program *program,
                            double parameters)
 {
@@ -179,8 +179,8 @@ static double chunk_sync_s(const struct job *job, const struct sbp_program *prog
                             elements * (double)job->request->bytes->reduce);
 }
 
-/* Buckets of a chunk of the model pass through the device after those of the one before, each with
- * its share of what else comes at the end of a step. */
+/* Schedules a chunk's buckets after those of the chunk before, each with its share of the other
+ * work at the end of a step. */
 static void set_offload(const struct job *job, int stage, double extra_s)
 {
     const struct sbp_step *step = job->step;
@@ -203,15 +203,16 @@ static void set_offload(const struct job *job, int stage, double extra_s)
         chunk_sync_s(job, hosted.most, hosted.bucket * (offload->buckets % offload->chunk_buckets));
 }
 
-/* Whether a device does an instruction for every chunk: the norm's sum over devices is one. */
+/* Whether an instruction counts for this chunk: the sum of the norm over devices runs once for all.
+ */
 static bool counts(const struct sbp_instr *instr, int chunk)
 {
     return chunk == 0 || instr->section != SBP_SECTION_STEP || instr->cause != SBP_CAUSE_SCALAR;
 }
 
-/* What of a program comes once a step: sums of gradients, which may overlap, and the rest. Returns
- * the rest without updates. Chunks of buckets (chunk_factor) are summed among replicas; sums with
- * other stages are not among them. */
+/* Sums up the part of a program that runs once a step: sums of gradients, which may overlap, and
+ * the rest, which it returns without updates. Chunks of buckets (chunk_factor) are summed among
+ * replicas; sums with other stages are not among them. */
 static double add_end(const struct job *job, const struct sbp_program *program, int chunk,
                       struct sbp_stage_end *end)
 {

@@ -1,9 +1,10 @@
-/* A whole training step: programs of all stages, their timeline, what it takes and what it holds.
+/* A whole training step: the programs of all stages, their timeline, its seconds and its bytes.
  *
- * A stage's program is one micro-batch's work on one piece of the model; pieces that are repeats of
- * each other share one. Its instructions, by section, become the costs that the timeline schedules;
- * what the timeline says of overlap, bubbles and micro-batches in flight comes back as times and
- * bytes. One stage with one micro-batch is the program itself.
+ * Input are model, cluster, parallel options and a closed strategy; output are times and memory. A
+ * stage's program is the work of one micro-batch on one piece of the model; pieces that repeat each
+ * other share a program. The program's instructions, by section, become the costs that the timeline
+ * schedules; overlap, bubbles and micro-batches in flight come back as seconds and bytes. With one
+ * stage and one micro-batch the step is the program itself.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STEP_H
 #define SBP_COSTMODEL_PROGRAM_STEP_H
@@ -34,7 +35,7 @@ struct sbp_stage_memory {
     int64_t parameters; /* elements of weights that the device works with: whole blocks */
 };
 
-/* Of a device, the mean over stages: with one stage what that device does. */
+/* Totals of a device, as the mean over stages; with one stage they are that device's. */
 struct sbp_step_totals {
     double step_s;
     double compute_s;       /* forward and backward */

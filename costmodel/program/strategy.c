@@ -164,7 +164,8 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
     const sbp_axes features = sbp_dist_split(mesh, rest, SBP_DIM_FEATURE);
     const bool batch_stays =
         sbp_dist_split(mesh, rest, SBP_DIM_BATCH) == sbp_dist_split(mesh, &want, SBP_DIM_BATCH);
-    /* p1 = p2': features that were split before partial sums joined them are not p1. */
+    /* AutoDDL's condition p1 = p2': axes on which features were split before partial sums joined
+     * them do not count as p1. */
     const bool features_stay = features == sbp_dist_split(mesh, &want, SBP_DIM_FEATURE) &&
                                (features & partial_axes(graph, mesh, strategy, tensor)) == 0;
     if (strategy->boxing != SBP_BOXING_PAPER || batch_stays || features_stay ||
@@ -177,7 +178,7 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
     return true;
 }
 
-/* Whether a tensor arrives in whatever distribution its readers want: it rests nowhere. */
+/* Whether a tensor rests nowhere: it arrives in the distribution that each reader wants. */
 static bool is_free(const struct sbp_graph *graph, int tensor)
 {
     return tensor == graph->input && !graph->input_split;
@@ -203,7 +204,8 @@ static enum sbp_status note_splits(const struct sbp_mesh *mesh, const struct sbp
     return SBP_OK;
 }
 
-/* Splits that the producer made stay or are gathered; only partial sums rest partial. */
+/* Checks the rest state: the producer's splits stay or are gathered; only partial sums rest
+ * partial. */
 static enum sbp_status check_rest(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                   const struct sbp_strategy *strategy, int op,
                                   struct sbp_diag *diag)
@@ -390,7 +392,7 @@ static enum sbp_status close_input(const struct sbp_graph *graph, const struct s
     return note_splits(mesh, &graph->tensor[graph->input], rest, strategy, diag);
 }
 
-/* The way there and, for the gradient, the way back in the dual states. */
+/* Checks the way from rest to reader and, for the gradient, the way back in the dual states. */
 static enum sbp_status check_way(const struct sbp_graph *graph, const struct sbp_layout *layout,
                                  int op, int tensor, const struct sbp_dist *from,
                                  const struct sbp_dist *to, struct sbp_diag *diag)
@@ -408,8 +410,9 @@ static enum sbp_status check_way(const struct sbp_graph *graph, const struct sbp
                : sbp_fail(diag, status, "strategy: %s: %s", graph->op[op].name, why.text);
 }
 
-/* Between splits and what operators leave or want every way exists, and so does every path; next to
- * other changes, the normal form has no sum over an axis that nothing of the tensor is split by. */
+/* Every transition between splits and the states of operators exists, and so does every path. The
+ * normal form alone lacks one: next to other changes, a sum over an axis that can split nothing of
+ * the tensor. */
 static enum sbp_status check_ways(const struct sbp_graph *graph, const struct sbp_mesh *mesh,
                                   const struct sbp_strategy *strategy, struct sbp_diag *diag)
 {

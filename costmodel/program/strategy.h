@@ -1,11 +1,11 @@
 /* A labelled strategy: the role of every axis in every operator, and where outputs rest.
  *
  * "Labelled" means that axes are named; searches work on unlabelled counts (planner/space/space.h).
- * Between two operators every activation rests in a state. On an axis where the operator leaves its
- * output split it rests in that split or, gathered, whole; partial sums rest in any split
- * (reduce-scattered, as AutoDDL has them all, section 4.2), whole (all-reduced, as Megatron without
- * sequence parallelism) or partial (OneFlow, section 3.3); a whole output rests whole or sliced. A
- * consumer boxes what it needs otherwise. The gradient rests in the dual state.
+ * Between two operators every activation rests in a state for each axis. A split output rests in
+ * that split or, gathered, whole. Partial sums rest in any split (reduce-scattered, as AutoDDL has
+ * them all, section 4.2), whole (all-reduced, as Megatron without sequence parallelism) or partial
+ * (OneFlow, section 3.3). A whole output rests whole or sliced. A consumer that needs another state
+ * boxes the activation. The gradient rests in the dual state.
  */
 #ifndef SBP_COSTMODEL_PROGRAM_STRATEGY_H
 #define SBP_COSTMODEL_PROGRAM_STRATEGY_H
@@ -46,7 +46,7 @@ struct sbp_strategy {
 enum sbp_status sbp_strategy_alloc(const struct sbp_graph *graph, struct sbp_arena *arena,
                                    struct sbp_strategy *strategy) SBP_MUST_USE;
 
-/* Copies what `from` says into arrays that sbp_strategy_alloc made for the same graph. */
+/* Copies `from` into arrays that sbp_strategy_alloc made for the same graph. */
 void sbp_strategy_copy(const struct sbp_graph *graph, const struct sbp_strategy *from,
                        struct sbp_strategy *to);
 
@@ -76,12 +76,12 @@ bool sbp_strategy_waypoint(const struct sbp_graph *graph, const struct sbp_mesh 
                            const struct sbp_strategy *strategy, int op, int input,
                            struct sbp_dist *waypoint);
 
-/* How many axes of an operator split what it reads apart, where `split` (class_count) says which
- * axes split each class anywhere in the plan; role: of each axis. Heads of keys must lie with the
- * heads of queries that read them: an axis that splits both must have the same digit in both, so
- * that axes of role `query` come after those of role `head` (design, section 4). Rows of an image
- * must lie one behind the other, for halos to be the neighbours': axes that split its height come
- * before all others that do so elsewhere. */
+/* Counts the axes of an operator that separate operands which must lie together. `split`
+ * (class_count): axes that split each class anywhere in the plan; role: of each axis. Heads of keys
+ * must lie with the heads of queries that read them: an axis that splits both must have the same
+ * digit in both, so that axes of role `query` come after those of role `head` (DESIGN.md, section
+ * 4). Rows of an image must lie one behind the other, for halos to be the neighbours': axes that
+ * split its height come before all others that do so elsewhere. */
 int sbp_strategy_misplaced(const struct sbp_graph *graph, const struct sbp_mesh *mesh, int op,
                            const uint8_t role[SBP_MAX_AXES], const sbp_axes *split);
 

@@ -1,24 +1,24 @@
-/* Cyclic data parallelism: micro-batches start two time steps apart and steps follow each other
+/* Cyclic data parallelism: micro-batches start two time steps apart, and steps follow each other
  * without a flush (Fournier and Oyallon, section 3.2). Works stand in the order of the paper's time
- * steps; when each runs, its messages and parameters decide.
+ * steps; messages and parameters decide when each one runs.
  *
- * A stage's parameters of the next version are there when all gradients of a step are synchronised
- * and its optimizer has run, which takes a device's time. cdp-v1 computes every micro-batch of step
- * t on version t - 1, so the optimizer may wait until step t + 1 begins on the stage; cdp-v2 takes
+ * The next version of a stage's parameters is there when all gradients of a step are synchronised
+ * and the optimizer has run, which takes a device's time. cdp-v1 computes every micro-batch of step
+ * t on version t - 1, so the optimizer may wait until step t + 1 begins on the stage. cdp-v2 takes
  * version t wherever i + j >= N + 1 and runs the optimizer right after the last gradients.
  */
 #include <math.h>
 
-#include "costmodel/timeline/cdp.h"
-#include "costmodel/timeline/timeline_run.h"
+#include "costmodel/timeline/cdp_priv.h"
+#include "costmodel/timeline/timeline_run_priv.h"
 
-/* Simulated steps: the first fills the pipeline, the last drains it; more where the steps between
- * still change. With cdp-v1 synchronisation reaches over two steps. */
+/* Numbers of simulated steps: the first fills the pipeline, the last drains it; more are needed
+ * while steps still change. With cdp-v1 synchronisation reaches over two steps. */
 enum { FIRST_STEPS = 3, FIRST_DEEP_STEPS = 6, MOST_STEPS = 96 };
 #define MAX_WORK   (INT64_C(1) << 26)
 #define SAME_SHARE 1e-9
 
-/* What gates the works of one play; stages count from 0. */
+/* Times that gate the works of one play; stages count from 0. */
 struct sbp_cdp_run {
     enum sbp_cdp_rule rule;
     int *left;           /* (stages, 2 + steps) micro-batches without gradients */
@@ -68,26 +68,27 @@ static enum sbp_status check(const struct sbp_timeline_request *request, struct 
 
 /* The work of a stage at a time step; false: none before it fills and after it drains. A stage has
  * one at every time step between, forward and backward in turn. */
-static bool work_at(const struct sbp_run *run, int stage, int slot, struct sbp_work *work)
+static bool work_at(const struct sbp_timeline_run *run, int stage, int slot,
+                    struct sbp_timeline_work *work)
 {
     const int from_backward = slot - (2 * run->stages - 1 - stage);
     const bool forward = (slot - stage) % 2 == 0;
     const int twice = forward ? slot - stage : from_backward;
     if (twice < 0 || twice / 2 >= run->micro_batches)
         return false;
-    *work = sbp_work_of(forward ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD, stage, twice / 2);
+    *work = sbp_timeline_work_of(forward ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD, stage, twice / 2);
     return true;
 }
 
-static int slot_of(const struct sbp_run *run, struct sbp_work work)
+static int slot_of(const struct sbp_timeline_run *run, struct sbp_timeline_work work)
 {
     return 2 * work.micro_batch +
            (work.kind == SBP_WORK_FORWARD ? work.stage : 2 * run->stages - 1 - work.stage);
 }
 
-/* The micro-batch that first reads what a step's update of a stage makes. The updates of the two
- * steps before the first are played as well, so that all steps have the same work. */
-static int first_reader(const struct sbp_run *run, int stage, int step)
+/* The micro-batch that first reads the update of a stage after a step. The updates of the two steps
+ * before the first are played as well, so that all steps have the same work. */
+static int first_reader(const struct sbp_timeline_run *run, int stage, int step)
 {
     const int per_step = run->request->micro_batches;
     return run->cdp->rule == SBP_CDP_RULE_V2 ? (step + 1) * per_step + run->stages - 1 - stage
@@ -95,26 +96,27 @@ static int first_reader(const struct sbp_run *run, int stage, int step)
 }
 
 /* Its device makes the update, right before it reads. */
-static int updater(const struct sbp_run *run, int stage, int step)
+static int updater(const struct sbp_timeline_run *run, int stage, int step)
 {
     int reader = first_reader(run, stage, step);
     while (reader >= run->micro_batches) /* after the last step: as in those before */
         reader -= run->request->micro_batches;
-    return sbp_run_device(run, stage, reader);
+    return sbp_timeline_run_device(run, stage, reader);
 }
 
 /* The update of a stage at a time step, before its other work; false: none. Time steps of a stage
  * must come in order, from rewind_updates on. */
-static bool update_at(const struct sbp_run *run, int stage, int slot, struct sbp_work *work)
+static bool update_at(const struct sbp_timeline_run *run, int stage, int slot,
+                      struct sbp_timeline_work *work)
 {
     int *const next = &run->cdp->next_update[stage];
     if (*next >= run->steps || slot != 2 * first_reader(run, stage, *next) + stage)
         return false;
-    *work = sbp_work_of(SBP_WORK_UPDATE, stage, (*next)++);
+    *work = sbp_timeline_work_of(SBP_WORK_UPDATE, stage, (*next)++);
     return true;
 }
 
-static void rewind_updates(struct sbp_run *run)
+static void rewind_updates(struct sbp_timeline_run *run)
 {
     for (int stage = 0; stage < run->stages; stage++) {
         int step = -2;
@@ -124,12 +126,13 @@ static void rewind_updates(struct sbp_run *run)
     }
 }
 
-static int slots_of(const struct sbp_run *run)
+static int slots_of(const struct sbp_timeline_run *run)
 {
     return 2 * (run->micro_batches + run->request->micro_batches + run->stages);
 }
 
-static void append(struct sbp_run *run, int64_t *at, int device, struct sbp_work work)
+static void append(struct sbp_timeline_run *run, int64_t *at, int device,
+                   struct sbp_timeline_work work)
 {
     if (run->work != NULL)
         run->work[at[device]] = work;
@@ -137,22 +140,22 @@ static void append(struct sbp_run *run, int64_t *at, int device, struct sbp_work
 }
 
 /* Every work in order of time steps, behind the `at` of its device. */
-static void walk(struct sbp_run *run, int64_t *at)
+static void walk(struct sbp_timeline_run *run, int64_t *at)
 {
-    struct sbp_work work;
+    struct sbp_timeline_work work;
     rewind_updates(run);
     for (int slot = 0; slot < slots_of(run); slot++)
         for (int stage = 0; stage < run->stages; stage++) {
             if (update_at(run, stage, slot, &work))
                 append(run, at, updater(run, stage, work.micro_batch), work);
             if (work_at(run, stage, slot, &work))
-                append(run, at, sbp_run_device(run, stage, work.micro_batch), work);
+                append(run, at, sbp_timeline_run_device(run, stage, work.micro_batch), work);
         }
 }
 
-static enum sbp_status arrange(struct sbp_run *run)
+static enum sbp_status arrange(struct sbp_timeline_run *run)
 {
-    struct sbp_work *const work = run->work;
+    struct sbp_timeline_work *const work = run->work;
     int64_t *const at = SBP_NEW(run->scratch, int64_t, run->devices);
     if (at == NULL)
         return SBP_E_MEMORY;
@@ -170,7 +173,7 @@ static enum sbp_status arrange(struct sbp_run *run)
 /* --- devices --- */
 
 /* Stage j's micro-batches take the device that was freed last, or a new one (section 4.3). */
-static enum sbp_status stack_pyramid(struct sbp_run *run, int *owner)
+static enum sbp_status stack_pyramid(struct sbp_timeline_run *run, int *owner)
 {
     int *const freed = SBP_NEW(run->scratch, int, run->stages);
     if (freed == NULL)
@@ -179,7 +182,7 @@ static enum sbp_status stack_pyramid(struct sbp_run *run, int *owner)
     for (int stage = 0; stage < run->stages; stage++) {
         int *const own = owner + (int64_t)stage * run->micro_batches;
         int freed_count = 0;
-        struct sbp_work work;
+        struct sbp_timeline_work work;
         for (int slot = 0; slot < 2 * (run->micro_batches + run->stages); slot++) {
             if (!work_at(run, stage, slot, &work))
                 continue;
@@ -192,7 +195,7 @@ static enum sbp_status stack_pyramid(struct sbp_run *run, int *owner)
     return SBP_OK;
 }
 
-static enum sbp_status place(struct sbp_run *run)
+static enum sbp_status place(struct sbp_timeline_run *run)
 {
     const enum sbp_placement placement = run->request->placement;
     run->devices = run->stages;
@@ -213,7 +216,7 @@ static enum sbp_status place(struct sbp_run *run)
     return SBP_OK;
 }
 
-static void set_static_bytes(struct sbp_run *run)
+static void set_static_bytes(struct sbp_timeline_run *run)
 {
     const enum sbp_placement placement = run->request->placement;
     int64_t all = 0, largest = 0;
@@ -223,7 +226,8 @@ static void set_static_bytes(struct sbp_run *run)
         largest = bytes > largest ? bytes : largest;
         if (placement == SBP_PLACE_PIPELINE || placement == SBP_PLACE_PYRAMID)
             for (int i = 0; i < run->micro_batches; i++)
-                run->static_bytes[run->owner == NULL ? stage : sbp_run_device(run, stage, i)] =
+                run->static_bytes[run->owner == NULL ? stage
+                                                     : sbp_timeline_run_device(run, stage, i)] =
                     bytes;
     }
     if (placement == SBP_PLACE_PIPELINE || placement == SBP_PLACE_PYRAMID)
@@ -233,12 +237,12 @@ static void set_static_bytes(struct sbp_run *run)
 }
 
 /* The two steps before the first have a turn as well. */
-static int64_t turn_of(const struct sbp_run *run, int stage, int step)
+static int64_t turn_of(const struct sbp_timeline_run *run, int stage, int step)
 {
     return (int64_t)stage * (run->steps + 2) + step + 2;
 }
 
-static enum sbp_status allocate(struct sbp_run *run)
+static enum sbp_status allocate(struct sbp_timeline_run *run)
 {
     struct sbp_cdp_run *cdp = run->cdp;
     const int64_t turns = (int64_t)run->stages * (run->steps + 2);
@@ -260,14 +264,14 @@ static enum sbp_status allocate(struct sbp_run *run)
                : SBP_E_MEMORY;
 }
 
-static enum sbp_status prepare(struct sbp_run *run, int steps)
+static enum sbp_status prepare(struct sbp_timeline_run *run, int steps)
 {
     run->steps = steps;
     run->micro_batches = steps * run->request->micro_batches;
     const bool arranged = run->request->placement != SBP_PLACE_PIPELINE;
     run->works = arranged ? 2 * run->stages * run->micro_batches + run->stages * (steps + 2) : 0;
     SBP_TRY(place(run));
-    SBP_TRY(sbp_run_allocate(run));
+    SBP_TRY(sbp_timeline_run_allocate(run));
     SBP_TRY(allocate(run));
     for (int i = 0; i < run->micro_batches; i++)
         run->cdp->step[i] = i / run->request->micro_batches;
@@ -283,7 +287,7 @@ static double later(double a, double b)
 }
 
 /* Parameters for a forward pass: version `step` is what the update of the step before makes. */
-static double parameters_s(const struct sbp_run *run, struct sbp_work work)
+static double parameters_s(const struct sbp_timeline_run *run, struct sbp_timeline_work work)
 {
     const int step = run->cdp->step[work.micro_batch];
     const int i = work.micro_batch - step * run->request->micro_batches;
@@ -297,11 +301,12 @@ static double parameters_s(const struct sbp_run *run, struct sbp_work work)
 
 /* The states come from the device that worked on the stage one time step (or, while the pipeline
  * fills or drains, two) before. */
-static double states_s(const struct sbp_run *run, int device, struct sbp_work work)
+static double states_s(const struct sbp_timeline_run *run, int device,
+                       struct sbp_timeline_work work)
 {
     const struct sbp_cdp_run *cdp = run->cdp;
     const int slot = slot_of(run, work), had = cdp->slot[work.stage];
-    struct sbp_work before;
+    struct sbp_timeline_work before;
     const int wanted = work_at(run, work.stage, slot - 1, &before)   ? slot - 1
                        : work_at(run, work.stage, slot - 2, &before) ? slot - 2
                                                                      : -1;
@@ -312,9 +317,9 @@ static double states_s(const struct sbp_run *run, int device, struct sbp_work wo
     return cdp->released_s[work.stage] + run->request->stage[work.stage].send_states_s;
 }
 
-/* The uniform delay of two time steps, where no shared device makes it: a micro-batch starts when
- * the one before leaves the second stage. Later steps keep it up by themselves. */
-static double start_s(const struct sbp_run *run, struct sbp_work work)
+/* Keeps the uniform delay of two time steps where no shared device enforces it: a micro-batch
+ * starts when the one before leaves the second stage. Later steps keep the delay by themselves. */
+static double start_s(const struct sbp_timeline_run *run, struct sbp_timeline_work work)
 {
     const bool waits = run->request->placement != SBP_PLACE_PIPELINE && run->stages > 1 &&
                        work.stage == 0 && work.micro_batch > 0 &&
@@ -323,7 +328,8 @@ static double start_s(const struct sbp_run *run, struct sbp_work work)
 }
 
 /* When an update has its gradients. */
-static double synced_s(const struct sbp_run *run, int device, struct sbp_work work)
+static double synced_s(const struct sbp_timeline_run *run, int device,
+                       struct sbp_timeline_work work)
 {
     struct sbp_cdp_run *cdp = run->cdp;
     const int64_t turn = turn_of(run, work.stage, work.micro_batch);
@@ -338,7 +344,8 @@ static double synced_s(const struct sbp_run *run, int device, struct sbp_work wo
     return there_s;
 }
 
-static double gate(const struct sbp_run *run, int device, struct sbp_work work, double ready_s)
+static double gate(const struct sbp_timeline_run *run, int device, struct sbp_timeline_work work,
+                   double ready_s)
 {
     if (work.kind == SBP_WORK_UPDATE)
         return synced_s(run, device, work);
@@ -355,7 +362,7 @@ static double gate(const struct sbp_run *run, int device, struct sbp_work work, 
     return ready_s;
 }
 
-static void record_sync(struct sbp_run *run, int device, int stage, int step, double at_s)
+static void record_sync(struct sbp_timeline_run *run, int device, int stage, int step, double at_s)
 {
     const bool syncs = run->request->end != NULL && !run->free_sync;
     const struct sbp_timeline_interval interval = {
@@ -366,28 +373,29 @@ static void record_sync(struct sbp_run *run, int device, int stage, int step, do
         .step = step,
         .begin_s = at_s,
         .end_s = at_s + (syncs ? run->request->end[stage].sync_s : 0)};
-    sbp_run_record(run, interval);
+    sbp_timeline_run_record(run, interval);
 }
 
 /* Those that forward the next two steps on the stage. */
-static void wake_users(struct sbp_run *run, int stage, int step)
+static void wake_users(struct sbp_timeline_run *run, int stage, int step)
 {
     const int per_step = run->request->micro_batches;
     const int from = step < 0 ? 0 : (step + 1) * per_step;
     for (int i = from; i < (step + 3) * per_step && i < run->micro_batches; i++)
-        sbp_run_wake(run, sbp_run_device(run, stage, i));
+        sbp_timeline_run_wake(run, sbp_timeline_run_device(run, stage, i));
 }
 
-/* Whoever works on the stage next. */
-static void wake_next(struct sbp_run *run, int stage, int slot)
+/* Wakes the device that works on the stage next. */
+static void wake_next(struct sbp_timeline_run *run, int stage, int slot)
 {
-    struct sbp_work next;
+    struct sbp_timeline_work next;
     if (work_at(run, stage, slot + 1, &next) || work_at(run, stage, slot + 2, &next))
-        sbp_run_wake(run, sbp_run_device(run, stage, next.micro_batch));
+        sbp_timeline_run_wake(run, sbp_timeline_run_device(run, stage, next.micro_batch));
 }
 
 /* Whether they were the last ones of the step on the stage. */
-static bool note_gradients(struct sbp_run *run, struct sbp_work work, double end_s)
+static bool note_gradients(struct sbp_timeline_run *run, struct sbp_timeline_work work,
+                           double end_s)
 {
     struct sbp_cdp_run *cdp = run->cdp;
     const int step = cdp->step[work.micro_batch];
@@ -401,7 +409,8 @@ static bool note_gradients(struct sbp_run *run, struct sbp_work work, double end
     return true;
 }
 
-static void done(struct sbp_run *run, int device, struct sbp_work work, double end_s)
+static void done(struct sbp_timeline_run *run, int device, struct sbp_timeline_work work,
+                 double end_s)
 {
     struct sbp_cdp_run *cdp = run->cdp;
     if (work.kind == SBP_WORK_UPDATE) {
@@ -411,10 +420,10 @@ static void done(struct sbp_run *run, int device, struct sbp_work work, double e
     }
     if (work.kind == SBP_WORK_BACKWARD) {
         if (note_gradients(run, work, end_s))
-            sbp_run_wake(run, updater(run, work.stage, cdp->step[work.micro_batch]));
+            sbp_timeline_run_wake(run, updater(run, work.stage, cdp->step[work.micro_batch]));
     } else if (work.stage == 1 && work.micro_batch < run->request->micro_batches) {
         cdp->second_s[work.micro_batch] = end_s;
-        sbp_run_wake(run, sbp_run_device(run, 0, work.micro_batch + 1));
+        sbp_timeline_run_wake(run, sbp_timeline_run_device(run, 0, work.micro_batch + 1));
     }
     if (run->request->placement != SBP_PLACE_ZERO)
         return;
@@ -428,24 +437,24 @@ static void done(struct sbp_run *run, int device, struct sbp_work work, double e
 
 /* One work of a pipeline, where a device is a stage and itself makes the parameters that it reads;
  * false: it comes before what it needs. */
-static bool do_work(struct sbp_run *run, struct sbp_work work)
+static bool do_work(struct sbp_timeline_run *run, struct sbp_timeline_work work)
 {
     const int stage = work.stage;
     const enum sbp_direction from = work.kind == SBP_WORK_FORWARD ? SBP_TO_NEXT : SBP_TO_PREVIOUS;
     const double ready_s = work.kind == SBP_WORK_UPDATE
                                ? synced_s(run, stage, work)
-                               : *sbp_run_arrival(run, from, stage, work.micro_batch);
-    sbp_run_do(run, stage, work, ready_s);
+                               : *sbp_timeline_run_arrival(run, from, stage, work.micro_batch);
+    sbp_timeline_run_do(run, stage, work, ready_s);
     if (work.kind == SBP_WORK_BACKWARD)
         note_gradients(run, work, run->lane[stage].free_s);
     return ready_s >= 0;
 }
 
-/* Everything that a work of a pipeline needs was made in an earlier time step, for there are at
- * least as many micro-batches as stages: no work has to wait for its turn. */
-static enum sbp_status play_pipeline(struct sbp_run *run)
+/* Plays a pipeline in order of time steps. With at least as many micro-batches as stages,
+ * everything that a work needs was made in an earlier time step, so no work has to wait. */
+static enum sbp_status play_pipeline(struct sbp_timeline_run *run)
 {
-    struct sbp_work work;
+    struct sbp_timeline_work work;
     rewind_updates(run);
     for (int slot = 0; slot < slots_of(run); slot++)
         for (int stage = 0; stage < run->stages; stage++)
@@ -455,7 +464,7 @@ static enum sbp_status play_pipeline(struct sbp_run *run)
     return SBP_OK;
 }
 
-static enum sbp_status play(struct sbp_run *run)
+static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct sbp_cdp_run *cdp = run->cdp;
     for (int stage = 0; stage < run->stages; stage++) {
@@ -471,13 +480,14 @@ static enum sbp_status play(struct sbp_run *run)
     cdp->waited = false;
     for (int i = 0; i < run->request->micro_batches; i++)
         cdp->second_s[i] = -1;
-    return run->request->placement == SBP_PLACE_PIPELINE ? play_pipeline(run) : sbp_run_play(run);
+    return run->request->placement == SBP_PLACE_PIPELINE ? play_pipeline(run)
+                                                         : sbp_timeline_run_play(run);
 }
 
 /* --- steady steps --- */
 
-/* By how much a pass and its message are later than so many micro-batches before. */
-static double lag_s(const struct sbp_run *run, enum sbp_work_kind kind, int stage, int i,
+/* Seconds by which a pass's message comes later than that of so many micro-batches before. */
+static double lag_s(const struct sbp_timeline_run *run, enum sbp_work_kind kind, int stage, int i,
                     int before)
 {
     const int next = stage + (kind == SBP_WORK_FORWARD ? 1 : -1);
@@ -486,22 +496,22 @@ static double lag_s(const struct sbp_run *run, enum sbp_work_kind kind, int stag
     if (next < 0)
         return run->cdp->back_s[i] - run->cdp->back_s[i - before];
     const int to = next < run->stages ? next : stage;
-    return *sbp_run_arrival(run, direction, to, i) -
-           *sbp_run_arrival(run, direction, to, i - before);
+    return *sbp_timeline_run_arrival(run, direction, to, i) -
+           *sbp_timeline_run_arrival(run, direction, to, i - before);
 }
 
 /* Whether steps wait for synchronisation that reaches over two of them. */
-static bool waits_deep(const struct sbp_run *run)
+static bool waits_deep(const struct sbp_timeline_run *run)
 {
     return run->cdp->waited && run->cdp->rule == SBP_CDP_RULE_V1;
 }
 
-/* Whether in the last steps that do not drain all passes of the last micro-batches, one a stage,
- * ended equally long after those of so many steps before. Then so do all that follow, since no
- * more micro-batches are under way: one step decides the next; where cdp-v1 waits for
- * synchronisation, two do, and only from the third step on they wait for gradients that were
- * played. The first stage alone would not tell: others may still fall behind it. */
-static bool repeats(const struct sbp_run *run, int period, double *step_s)
+/* Whether in the last steps that do not drain, all passes of the last micro-batches, one a stage,
+ * ended equally long after those of so many steps before. Then all later steps repeat as well,
+ * since no more micro-batches are under way and one step decides the next. Where cdp-v1 waits for
+ * synchronisation two steps decide, and only from the third on they wait for gradients that were
+ * played. All stages must be compared, because others may still fall behind the first. */
+static bool repeats(const struct sbp_timeline_run *run, int period, double *step_s)
 {
     const bool deep = waits_deep(run);
     const int count = run->request->micro_batches, last = run->steps - 2;
@@ -523,10 +533,10 @@ static bool repeats(const struct sbp_run *run, int period, double *step_s)
     return true;
 }
 
-/* The steady step. Devices that take turns may repeat only after a few steps. False: nothing
- * repeats yet; then the step is the mean of the later half, of the micro-batch that it takes
- * longest. */
-static bool steady(const struct sbp_run *run, double *step_s)
+/* Finds the time of a steady step. Devices that take turns may repeat only after a few steps.
+ * Returns false while nothing repeats; the time is then the mean over the later half, of the
+ * micro-batch that takes longest. */
+static bool steady(const struct sbp_timeline_run *run, double *step_s)
 {
     const int count = run->request->micro_batches, last = run->steps - 2;
     const int from = run->steps / 2 - 1;
@@ -544,21 +554,22 @@ static bool steady(const struct sbp_run *run, double *step_s)
 }
 
 /* Most pipelines repeat after a step or two more, others only after many; ends at MOST_STEPS. */
-static int more_steps(const struct sbp_run *run)
+static int more_steps(const struct sbp_timeline_run *run)
 {
     if (run->steps >= FIRST_DEEP_STEPS)
         return 2 * run->steps;
     return waits_deep(run) ? FIRST_DEEP_STEPS : run->steps + 1;
 }
 
-/* Plays until steps repeat, from as many as were played before on; leaves the run prepared for as
- * many as it took. */
-static enum sbp_status settle(struct sbp_run *run, bool free_sends, bool free_sync, double *step_s)
+/* Plays until steps repeat, starting with the number of steps of the last play; the run stays
+ * prepared for the number that it took. */
+static enum sbp_status settle(struct sbp_timeline_run *run, bool free_sends, bool free_sync,
+                              double *step_s)
 {
     run->free_sends = free_sends;
     run->free_sync = free_sync;
     for (;;) {
-        SBP_TRY(sbp_run_restart(run));
+        SBP_TRY(sbp_timeline_run_restart(run));
         if (steady(run, step_s) || run->steps >= MOST_STEPS)
             return SBP_OK;
         SBP_TRY(prepare(run, more_steps(run)));
@@ -567,7 +578,7 @@ static enum sbp_status settle(struct sbp_run *run, bool free_sends, bool free_sy
 
 /* The devices of a pyramid's stage, N - j + 1 in a row, take turns over more than one step: in the
  * long run each does as much as the others. */
-static void even_out(const struct sbp_run *run)
+static void even_out(const struct sbp_timeline_run *run)
 {
     for (int stage = 0, d = 0; stage < run->stages; d += run->stages - stage, stage++) {
         const int count = run->stages - stage;
@@ -583,7 +594,7 @@ static void even_out(const struct sbp_run *run)
     }
 }
 
-static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
+static void report(const struct sbp_timeline_run *run, struct sbp_timeline *timeline)
 {
     if (run->request->placement == SBP_PLACE_PYRAMID)
         even_out(run);
@@ -604,10 +615,10 @@ static void report(const struct sbp_run *run, struct sbp_timeline *timeline)
         sbp_cdp_stale_share(run->cdp->rule, run->stages, run->request->micro_batches);
 }
 
-/* No network makes a step shorter than the work of the busiest device and, unless synchronisation
- * is free as well, what cdp-v2 waits for on it: its last gradients, synchronisation, optimizer and
- * first fresh forward pass follow each other. */
-static double bound_s(const struct sbp_run *run, const struct sbp_timeline *timeline,
+/* A lower bound of a step on any network: the work of the busiest device and, unless
+ * synchronisation is free as well, cdp-v2's chain on a device: last gradients, synchronisation,
+ * optimizer and first fresh forward pass. */
+static double bound_s(const struct sbp_timeline_run *run, const struct sbp_timeline *timeline,
                       bool free_sync)
 {
     const bool waits = !free_sync && run->request->end != NULL &&
@@ -620,8 +631,8 @@ static double bound_s(const struct sbp_run *run, const struct sbp_timeline *time
     return most_s;
 }
 
-/* Plays with free communication what a bound does not settle. */
-static enum sbp_status expose(struct sbp_run *run, struct sbp_timeline *timeline)
+/* Plays with free communication where the bounds leave the exposed time open. */
+static enum sbp_status expose(struct sbp_timeline_run *run, struct sbp_timeline *timeline)
 {
     const double step_s = timeline->makespan_s, reach = 1 + SAME_SHARE;
     double without_sends_s = step_s, free_s = step_s;
@@ -633,7 +644,7 @@ static enum sbp_status expose(struct sbp_run *run, struct sbp_timeline *timeline
     return SBP_OK;
 }
 
-static enum sbp_status simulate(struct sbp_run *run, struct sbp_arena *arena,
+static enum sbp_status simulate(struct sbp_timeline_run *run, struct sbp_arena *arena,
                                 struct sbp_timeline *timeline)
 {
     struct sbp_cdp_run cdp = {.rule = run->request->schedule == SBP_CDP_V1 ? SBP_CDP_RULE_V1
@@ -646,8 +657,8 @@ static enum sbp_status simulate(struct sbp_run *run, struct sbp_arena *arena,
     if (timeline->device == NULL)
         return SBP_E_MEMORY;
     if (run->request->record) {
-        SBP_TRY(sbp_run_start_recording(run, arena, timeline));
-        SBP_TRY(sbp_run_restart(run));
+        SBP_TRY(sbp_timeline_run_start_recording(run, arena, timeline));
+        SBP_TRY(sbp_timeline_run_restart(run));
         run->recording = false;
     }
     report(run, timeline);

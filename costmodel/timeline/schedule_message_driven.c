@@ -1,18 +1,18 @@
-/* Message-driven: a stage takes whichever message is there (Myelin, algorithm 2), of two the
- * backward one, which frees memory; the paper leaves that open. The first stage injects
+/* Message-driven: a stage takes whichever message has arrived (Myelin, algorithm 2). Of two it
+ * takes the backward one, which frees memory; the paper leaves that open. The first stage injects
  * pipeline_limit micro-batches and one more after every backward pass; the last stage follows each
  * forward pass by its backward pass.
  *
- * What a stage does depends on what has arrived, so stages act in order of time: a tree of
- * winners holds when each stage can act. Links and stages keep the order of messages,
- * therefore the next message of a direction is always that of the next micro-batch.
+ * Arrivals decide what a stage does, so stages act in order of time: a tree of winners holds when
+ * each stage can act. Links and stages keep the order of messages, therefore the next message of a
+ * direction is always that of the next micro-batch.
  */
 #include <math.h>
 
-#include "costmodel/timeline/timeline_run.h"
+#include "costmodel/timeline/timeline_run_priv.h"
 
 struct loop {
-    struct sbp_run *run;
+    struct sbp_timeline_run *run;
     int *next[2]; /* (devices) the next micro-batch forward, backward */
     double *at_s; /* (devices) when it can act; INFINITY: nothing to do */
     int *first;   /* (2 devices) leaves from `devices` on; every node the first device of its two */
@@ -27,7 +27,7 @@ static void set_turn(struct loop *loop, int device, double at_s)
     for (int node = loop->run->devices + device; node > 1; node /= 2) {
         const int other = loop->first[node ^ 1];
         const double other_s = loop->at_s[other];
-        /* Of two at a time the left one; without a branch, which nothing could predict. */
+        /* Ties go to the left; there is no branch, because nothing could predict it. */
         const int after = (other_s < at_s) | (node & (other_s == at_s));
         first ^= (first ^ other) & -after;
         at_s = other_s < at_s ? other_s : at_s;
@@ -42,7 +42,7 @@ static double message_s(const struct loop *loop, enum sbp_direction direction, i
     /* The first stage makes its own forward messages. */
     if (micro_batch >= loop->run->micro_batches || (direction == SBP_TO_NEXT && device == 0))
         return INFINITY;
-    const double there_s = *sbp_run_arrival(loop->run, direction, device, micro_batch);
+    const double there_s = *sbp_timeline_run_arrival(loop->run, direction, device, micro_batch);
     return there_s < 0 ? INFINITY : there_s;
 }
 
@@ -59,13 +59,14 @@ static void act(struct loop *loop, enum sbp_direction direction, int device)
 {
     const enum sbp_work_kind kind = direction == SBP_TO_NEXT ? SBP_WORK_FORWARD : SBP_WORK_BACKWARD;
     const int micro_batch = loop->next[direction][device]++;
-    const double ready_s = *sbp_run_arrival(loop->run, direction, device, micro_batch);
-    const int to = sbp_run_do(loop->run, device, sbp_work_of(kind, device, micro_batch), ready_s);
+    const double ready_s = *sbp_timeline_run_arrival(loop->run, direction, device, micro_batch);
+    const int to = sbp_timeline_run_do(loop->run, device,
+                                       sbp_timeline_work_of(kind, device, micro_batch), ready_s);
     if (to != device)
         refresh(loop, to);
 }
 
-/* What algorithm 2 does with one message. */
+/* Algorithm 2's reaction to one message. */
 static void step(struct loop *loop, int device, double at_s)
 {
     const int last = loop->run->devices - 1;
@@ -94,7 +95,7 @@ static void inject(struct loop *loop)
     refresh(loop, 0);
 }
 
-static enum sbp_status play(struct sbp_run *run)
+static enum sbp_status play(struct sbp_timeline_run *run)
 {
     struct loop loop = {.run = run,
                         .next = {SBP_NEW(run->scratch, int, run->devices),

@@ -1,22 +1,23 @@
 /* The timeline of a training step: a discrete-event simulation of a schedule over pipeline stages.
  *
- * Input are costs per stage and per micro-batch, whatever made them; output is how long the step
- * takes, where devices idle, how much communication is exposed, how much memory is held when, and,
- * if asked for, every interval for drawing. Pure functions: nothing is kept between calls.
+ * Input are costs of each stage for one micro-batch, whatever their source. Output is how long the
+ * step takes, where devices idle, how much communication is exposed, how much memory is held when,
+ * and, on request, every interval for drawing. Functions are pure: nothing is kept between calls.
  *
  * Model. A device does one piece of work at a time, in the order of its schedule. A micro-batch
- * goes forward through the virtual stages 0, 1, ..., stages * chunks - 1 and backward the other way
- * round; virtual stage v is chunk v / stages of stage v % stages. Between two devices a message
- * takes its sender's send time on a link that a device has per direction and that carries one
- * message after the other; sends overlap with computing unless they block the sender. Receivers
- * always have room. A backward pass is recomputation, then input gradients, then weight gradients;
- * its message leaves at its end, except under `zero-bubble`, which works on weight gradients later.
+ * goes forward through the virtual stages 0, 1, ..., stages * chunks - 1 and backward in reverse
+ * order; virtual stage v is chunk v / stages of stage v % stages. Between two devices a message
+ * takes its sender's send time on a link; a device has one link a direction, which carries one
+ * message after the other. Sends overlap with computing unless they block the sender. Receivers
+ * always have room. A backward pass is recomputation, then input gradients, then weight gradients,
+ * and its message leaves at its end; `zero-bubble` alone does the weight gradients later.
  *
  * Sources: gpipe: Huang et al. 2019. 1f1b: Narayanan et al. (PipeDream) 2019, with a flush.
  * interleaved: Narayanan et al. 2021, section 2.2, in the order of Megatron-LM. zero-bubble: Qi et
  * al. 2023, section 2 (ZB-H1, ZB-H2). message-driven: Singh and Bhatele (Myelin), algorithm 2.
- * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (cdp.h has its table 1); a step has
- * no end there: the optimizer runs between works of the next steps, sync_s after the last gradient.
+ * cdp-v1, cdp-v2: Fournier and Oyallon, Cyclic Data Parallelism (table 1:
+ * tests/papers/cdp_count.h); their steps have no end: the optimizer runs between passes of the next
+ * steps, sync_s after the last gradient.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_H
@@ -43,11 +44,11 @@ enum sbp_schedule {
         SBP_SCHEDULES
 };
 const char *sbp_schedule_name(enum sbp_schedule schedule);
-/* Whether it has no flush, so that a step updates with gradients of an older state, too: another
- * training than the other schedules'. */
+/* Whether the schedule has no flush, so that a step also updates with gradients of an older state:
+ * a different training from that of the other schedules. */
 bool sbp_schedule_delays_gradients(enum sbp_schedule schedule);
 
-/* Where cyclic data parallelism computes (Fournier and Oyallon, section 4). */
+/* On which devices cyclic data parallelism computes (Fournier and Oyallon, section 4). */
 #define SBP_PLACEMENT_MAP(X)                                                                       \
     X(PIPELINE, "pipeline")      /* a device per stage */                                          \
     X(SINGLE, "single-device")   /* everything on one device */                                    \
@@ -87,7 +88,7 @@ struct sbp_offload {
     double last_chunk_sync_s; /* of the rest, buckets % chunk_buckets; unused when 0 */
 };
 
-/* What follows a stage's last backward pass. */
+/* Work that follows a stage's last backward pass. */
 struct sbp_stage_end {
     double sync_s; /* gradients, among replicas of the stage, in one piece */
     /* Share of sync_s that may hide behind the window from the begin of the last micro-batch's
@@ -101,8 +102,8 @@ struct sbp_stage_end {
 struct sbp_timeline_request {
     enum sbp_schedule schedule;
     int stages; /* >= 1 */
-    /* Of a step, >= 1. interleaved: a multiple of stages; cdp: at least stages, exactly as many
-     * unless it is placed as a pipeline. */
+    /* Micro-batches of a step, >= 1. interleaved: a multiple of stages; cdp: at least stages,
+     * exactly as many unless it is placed as a pipeline. */
     int micro_batches;
     int chunks; /* of a stage; interleaved: >= 2, others: 0 or 1 */
     /* Micro-batches in flight. message-driven: injected by the first stage; zero-bubble: on every
@@ -142,7 +143,8 @@ struct sbp_timeline_interval {
     double begin_s, end_s;
 };
 
-/* Bytes held from at_s until the next sample of the device; samples of a device stand in order. */
+/* Bytes held from at_s until the next sample of the device; samples of a device are in order of
+ * time. */
 struct sbp_memory_sample {
     int device;
     double at_s;
@@ -163,14 +165,15 @@ struct sbp_timeline {
                           time, the mean of the later half where they keep differing (of the
                           micro-batch for which it is longest) */
     int steps;         /* simulated; intervals and memory are those of all of them */
-    /* Without a flush some works of a step read parameters that are one step old, so that their
-     * gradients come one step late; stale_share of the (micro-batch, stage) pairs do. */
+    /* Without a flush some passes read parameters that are one step old, and their gradients come
+     * one step late: stale_share of the (micro-batch, stage) pairs do. */
     bool delays_gradients;
     double stale_share;
     double bubble_s; /* sum over devices */
-    /* Exposed communication: makespan minus makespan with free sends, and that minus makespan with
-     * free sends and free gradient synchronisation; each at least 0 (message-driven scheduling is
-     * greedy, so that a faster network may cost it a little time). */
+    /* Exposed communication: exposed_send_s is the makespan minus that with free sends,
+     * exposed_sync_s the latter minus the makespan with free sends and free gradient
+     * synchronisation, exposed_s their sum. Each is at least 0 (message-driven scheduling is
+     * greedy, so a faster network may cost it a little time). */
     double exposed_s, exposed_send_s, exposed_sync_s;
     int devices; /* = stages in a pipeline; cdp: as its placement has them */
     struct sbp_device_timeline *device;

@@ -46,7 +46,7 @@ static int64_t *slot(const struct tracer *t, int kind, int stage, int micro_batc
     return &t->work[kind][(int64_t)stage * t->request->micro_batches + micro_batch];
 }
 
-/* When a work began: with what it forms again. */
+/* When a work began, recomputation included. */
 static double begin_of(const struct tracer *t, int64_t index)
 {
     const struct sbp_timeline_interval *work = &t->timeline->interval[index];
@@ -55,7 +55,7 @@ static double begin_of(const struct tracer *t, int64_t index)
     return work->begin_s;
 }
 
-/* A send stands right behind the work that it is of. */
+/* A send is recorded right after the work that it belongs to. */
 static int64_t send_of(const struct tracer *t, int64_t work)
 {
     const bool there = work + 1 < t->timeline->interval_count &&
@@ -103,7 +103,7 @@ static void index_intervals(struct tracer *t)
 }
 
 /* The work whose message a work waits for; NONE: it waits for none. The last virtual stage goes
- * back after its own forward work, which its device did before. */
+ * back after its own forward work, on its own device. */
 static int64_t source_of(const struct tracer *t, int64_t index)
 {
     const struct sbp_timeline_interval *work = &t->timeline->interval[index];
@@ -128,8 +128,8 @@ static void count(const struct tracer *t, int64_t index)
     works[kind_of(interval)][stage]++;
 }
 
-/* Counts a message, and those that it stood behind on its link, until one that left at once;
- * returns the work that one is of. */
+/* Counts a message and those that it queued behind on its link, back to one that left at once;
+ * returns the work of that one. */
 static int64_t follow_link(const struct tracer *t, int64_t work)
 {
     const struct sbp_timeline_interval *interval = t->timeline->interval;
@@ -144,7 +144,7 @@ static int64_t follow_link(const struct tracer *t, int64_t work)
     return work;
 }
 
-/* What a work began after; NONE at the step's begin. False: nothing that is known of. */
+/* Finds the work that ended when this one began; NONE at the step's begin. False: none is known. */
 static bool predecessor(const struct tracer *t, int64_t index, int64_t *previous)
 {
     const struct sbp_timeline_interval *interval = t->timeline->interval;

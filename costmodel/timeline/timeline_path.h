@@ -1,8 +1,8 @@
-/* The critical path of a simulated step: the chain of works and messages, each begun the moment the
- * one before it ended, that is as long as the step.
+/* The critical path of a simulated step: a chain of works and messages that is as long as the step.
+ * Each begins the moment the one before it ended.
  *
  * Under a schedule of fixed orders the chain is a path through the step's dependencies whatever its
- * works take, and its length a lower bound of any such step.
+ * works take, so that its length is a lower bound of the step for other times, too.
  */
 #ifndef SBP_COSTMODEL_TIMELINE_TIMELINE_PATH_H
 #define SBP_COSTMODEL_TIMELINE_TIMELINE_PATH_H
@@ -11,9 +11,9 @@
 
 struct sbp_timeline_path {
     int virtual_stages; /* stages x chunks; v is chunk v / stages of stage v % stages */
-    /* (virtual_stages) works on the path; backward: with what is formed again, and with weight
-     * gradients unless the schedule parts them; and messages that leave a virtual stage forward and
-     * backward. */
+    /* (virtual_stages) counts on the path: passes, where backward includes recomputation and,
+     * unless the schedule splits them off, weight gradients; and messages that leave a virtual
+     * stage each way. */
     int64_t *forward, *backward, *weight, *send_forward, *send_backward;
     int end; /* stage that the step ends on */
 };

@@ -125,7 +125,8 @@ static enum sbp_status print_doubt(const struct sbp_doubt *doubt, double step_s,
                    "%.0f %% of the step's time is %s over %g x %g: %s, right within a factor of "
                    "%.3g\n",
                    100 * doubt->seconds / step_s, sbp_collective_name(doubt->kind), doubt->nodes,
-                   doubt->ranks_per_node, sbp_basis_text(doubt->basis), 1 + doubt->error) < 0
+                   doubt->ranks_per_node, sbp_network_basis_text(doubt->basis),
+                   1 + doubt->error) < 0
                ? SBP_E_IO
                : SBP_OK;
 }
@@ -182,7 +183,7 @@ void sbp_price_interval_put(struct cJSON *json, const struct sbp_price_interval 
         sbp_json_put_text(item, "collective", sbp_collective_name(doubt->kind), failed);
         sbp_json_put_number(item, "nodes", doubt->nodes, failed);
         sbp_json_put_number(item, "ranks_per_node", doubt->ranks_per_node, failed);
-        sbp_json_put_text(item, "basis", sbp_basis_text(doubt->basis), failed);
+        sbp_json_put_text(item, "basis", sbp_network_basis_text(doubt->basis), failed);
         sbp_json_put_number(item, "error", doubt->error, failed);
         sbp_json_put_number(item, "seconds", doubt->seconds, failed);
     }

@@ -207,14 +207,15 @@ static enum sbp_status make_chain(int layers, struct sbp_plan *plan, struct sbp_
 static enum sbp_status time_long_chain(int layers, int64_t limit_bytes, struct sbp_table *table,
                                        int64_t *device_bytes, struct sbp_diag *diag)
 {
-    const struct sbp_request request = {
-        .space = SBP_SPACE_FULL, .zero_is_free = true, .memory_limit_bytes = limit_bytes};
+    const struct sbp_solve_request request = {
+        .asked = {.space = SBP_SPACE_FULL, .memory_limit_bytes = limit_bytes},
+        .zero_is_free = true};
     struct sbp_outcome outcome;
     struct sbp_plan plan;
     struct sbp_step step;
     SBP_TRY(make_chain(layers, &plan, diag));
     const double start_s = (double)clock() / CLOCKS_PER_SEC;
-    enum sbp_status status = solve_plan(&plan, &request, &outcome, diag);
+    enum sbp_status status = solve_as(&plan, &request, &outcome, diag);
     const double user_s = (double)clock() / CLOCKS_PER_SEC - start_s;
     if (status == SBP_OK && isinf(outcome.objective_s))
         status = sbp_fail(diag, SBP_E_UNSUPPORTED, "%d layers: no plan was found", layers);

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct sbp_diag diag = {{0}};
         if (sbp_logs_read_text(text, size, "input", &options[i], &logs, &measured, &diag) == SBP_OK)
             check(&logs, &measured);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
     free(text);

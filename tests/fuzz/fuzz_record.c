@@ -11,7 +11,7 @@
 static void check_points(const struct sbp_record *record)
 {
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     struct sbp_diag diag = {{0}};
     if (sbp_points(record, SBP_OF_LEAST, &measured, &runs, &diag) != SBP_OK)
         return;
@@ -23,12 +23,12 @@ static void check_points(const struct sbp_record *record)
         fuzz_check((double)point->nodes * point->ranks_per_node >= 2, "two members");
         fuzz_check(point->source >= 0 && point->source < measured.source_count, "a source");
     }
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
 }
 
 static void check_findings(const struct sbp_record *record)
 {
-    struct sbp_findings findings = {.count = 0};
+    struct sbp_sample_findings findings = {.count = 0};
     sbp_findings_of_sessions(record, &findings);
     sbp_findings_of_compute(record, &findings);
     sbp_findings_of_network(record, &findings);
@@ -42,15 +42,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char *text = fuzz_text(data, size);
     struct sbp_record record, again;
     struct sbp_diag diag = {{0}};
-    if (sbp_record_parse("input", text, size, &record, &diag) == SBP_OK) {
+    if (sbp_sample_file_parse("input", text, size, &record, &diag) == SBP_OK) {
         fuzz_check(record.whole_bytes <= size, "bytes that are there");
         const enum sbp_status status =
-            sbp_record_parse("input", text, record.whole_bytes, &again, &diag);
+            sbp_sample_file_parse("input", text, record.whole_bytes, &again, &diag);
         fuzz_check(status == SBP_OK && again.result_count == record.result_count, "the same again");
         check_points(&record);
         check_findings(&record);
-        sbp_record_free(&again);
-        sbp_record_free(&record);
+        sbp_sample_file_free(&again);
+        sbp_sample_file_free(&record);
     } else {
         fuzz_check(diag.text[0] != '\0', "a reason");
     }

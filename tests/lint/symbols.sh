@@ -14,12 +14,14 @@ for library in "$@"; do
     # An object is called after its folders and its file: inner_cut_solve.c.o. A name may shorten a
     # word of it or lengthen it by an ending.
     found=$(nm -A -g --defined-only "$library" | awk -v library="$library" '
-        library ~ /libsbp_base\.a$/ || $3 !~ /^sbp_/ { next }
+        $1 ~ /libsbp_base\.a/ || $3 !~ /^sbp_/ { next }
         {
             split($1, path, ":")
             object = path[2] ~ /\.o$/ ? path[2] : path[1]
             sub(/.*\//, "", object)
             sub(/\.c\.o$/, "", object)
+            if (library ~ /libsbp_kernels/)
+                object = "kernels_" object
             split($3, name, "_")
             count = split(object, word, "_")
             for (i = 1; i <= count; i++) {

@@ -15,7 +15,7 @@
 
 #define MOST_SERIES 128
 #define MOST_ERRORS 8192
-/* Of a machine: beyond what no curve that rises orders; of all together: in all. */
+/* Most mis-ordered pairs: of a machine beyond the falling ones, of all machines together in all. */
 #define MOST_MIS_ORDERED 0.03
 #define MOST_OFF         0.06 /* of all together */
 
@@ -91,10 +91,10 @@ static void share_cell(struct paper *paper, const struct sbp_errors *errors)
 static double curve_s(const void *curve, const struct sbp_measured_group *shape, double bytes)
 {
     (void)shape;
-    return sbp_shape_curve_s(curve, bytes);
+    return sbp_network_curve_s(curve, bytes);
 }
 
-/* What scatter there is around any curve: straight lines between neighbours, free to fall. */
+/* The scatter around any curve: straight lines between neighbours, free to fall. */
 static double straight_median(const struct sbp_network_fit *fit)
 {
     static struct tally tally;
@@ -251,7 +251,7 @@ static void say_misses(struct paper *paper)
         part.count--;
     }
     const struct sbp_measured_groups parts = {.count = 1, .shape = &part};
-    must(sbp_errors_of(&parts, curve_s, &fit.network.curve[0], &arena, &rest, &diag), &diag);
+    must(sbp_quality_errors(&parts, curve_s, &fit.network.curve[0], &arena, &rest, &diag), &diag);
     paper_say(
         paper,
         "MI300X: all-reduces of 128 to 512 B take 23 us, those of 1 to 128 KiB 14 us, by "
@@ -485,7 +485,7 @@ static void draw_group(const struct sbp_network_fit *fit, int s, struct drawn *d
                    shape->nodes, shape->ranks_per_node);
     for (int i = 0; i < shape->count && i < MOST_DRAWN; i++) {
         const double predicted_s =
-            sbp_shape_curve_s(&fit->network.curve[s], shape->sample[i].bytes);
+            sbp_network_curve_s(&fit->network.curve[s], shape->sample[i].bytes);
         drawn->bytes[i] = shape->sample[i].bytes;
         drawn->time_us[i] = 1e6 * shape->sample[i].time_s;
         drawn->ratio[i] = predicted_s / shape->sample[i].time_s;
@@ -495,7 +495,7 @@ static void draw_group(const struct sbp_network_fit *fit, int s, struct drawn *d
     for (drawn->line = 0; drawn->line < 100; drawn->line++) {
         const double bytes = low * pow(high / low, drawn->line / 99.0);
         drawn->line_bytes[drawn->line] = bytes;
-        drawn->line_us[drawn->line] = 1e6 * sbp_shape_curve_s(&fit->network.curve[s], bytes);
+        drawn->line_us[drawn->line] = 1e6 * sbp_network_curve_s(&fit->network.curve[s], bytes);
     }
 }
 

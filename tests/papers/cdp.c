@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "costmodel/timeline/cdp.h"
+#include "tests/papers/cdp_count.h"
 #include "tests/papers/paper.h"
 #include "tests/papers/plot.h"
 #include "tests/papers/setting.h"

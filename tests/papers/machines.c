@@ -91,7 +91,7 @@ enum sbp_status machine_fit(const char *folder, const char *const *file,
     enum sbp_status status = machine_read(folder, file, &measured, diag);
     if (status == SBP_OK)
         status = sbp_network_fit(&measured, options, fit, diag);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     return status;
 }
 
@@ -121,6 +121,6 @@ double machine_error_on(const char *folder, const struct sbp_network_fit *fit, c
         }
         error = sbp_median(off, measured.count);
     }
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     return error;
 }

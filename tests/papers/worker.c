@@ -3,8 +3,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "costmodel/timeline/cdp.h"
 #include "costmodel/program/price.h"
+#include "tests/papers/cdp_count.h"
 #include "tests/papers/kept.h"
 
 static void add_stair(struct worker *worker, double bytes, double seconds)

@@ -1,7 +1,6 @@
 #!/bin/sh
-# What happens to files of samples: a killed calibration goes on to the same list of cells as one
-# that was left alone, others are refused or dropped, merged and compared; what is planned is what
-# is measured.
+# Files of samples: a killed calibration continues to the same list of cells as one that was left
+# alone, others are refused or dropped, merged and compared; the cells of the plan are measured.
 # usage: calibrate_files.sh CALIBRATE FIT EXPECTED
 set -eu
 calibrate=$(realpath "$1") fit=$(realpath "$2") expected=$3

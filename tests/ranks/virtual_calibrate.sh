@@ -12,7 +12,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# Of a shaped link's bits, what is left for payload: 1448 of 1514 bytes of a full frame.
+# The share of a shaped link's bits that is payload: 1448 of 1514 bytes of a full frame.
 payload=0.9564
 
 # measure NAME HOSTS RANKS RATES OPTION...: NAME.json, NAME.samples.jsonl, NAME.out

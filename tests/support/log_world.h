@@ -41,7 +41,7 @@ struct log_world {
     .age = (AGE), .collective = (COLLECTIVE), .nodes = (NODES), .each = (EACH), .least = (LEAST),  \
     .most = (MOST)
 
-/* Of a row as asked for in bytes: what it prints as its size. */
+/* The size that a row prints for the bytes asked for. */
 double log_world_size(const struct log_world *world, double asked);
 /* half 0: out of place. */
 double log_world_time_us(const struct log_world *world, double size, int half);

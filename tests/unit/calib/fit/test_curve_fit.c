@@ -26,7 +26,7 @@ static void near(double value, double expected, double share)
         fail_msg("%.9g, expected %.9g within %g", value, expected, share);
 }
 
-/* What three protocols would take: latency, then half the bandwidth, then all of it. */
+/* Times of three protocols: latency, then half the bandwidth, then all of it. */
 static const struct sbp_segment TRUTH[] = {
     {256, 32768, 1e-5, 2e-10},
     {65536, 4194304, 1.8e-5, 9e-11},

@@ -11,7 +11,7 @@
 
 #include "base/math/random.h"
 #include "calib/fit/level_fit.h"
-#include "calib/samples/samples.h"
+#include "calib/samples/cell.h"
 
 enum { MOST_POINTS = 1024, SEEDS = 20 };
 

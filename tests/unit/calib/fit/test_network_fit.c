@@ -14,7 +14,6 @@
 #include "base/math/stats.h"
 #include "calib/fit/level_fit.h"
 #include "calib/fit/network_fit.h"
-#include "calib/fit/ports.h"
 
 #define SEED  UINT64_C(9917)
 #define NOISE 0.02
@@ -24,7 +23,7 @@ static const int SHAPES[][2] = {{1, 4}, {1, 8}, {2, 8}, {4, 1}, {4, 8}, {8, 8}};
 
 static double truth_s(enum sbp_collective kind, int nodes, int ranks, double bytes)
 {
-    return sbp_formula_s(&TRUTH, kind, nodes, ranks, 0, bytes);
+    return sbp_network_formula_s(&TRUTH, kind, nodes, ranks, 0, bytes);
 }
 
 static void add(struct sbp_measured *measured, enum sbp_collective kind, int nodes, int ranks,
@@ -139,19 +138,19 @@ static void test_errors(void **state)
     const struct sbp_measured_groups shapes = {.count = 1, .shape = &shape};
     struct sbp_arena arena = {0};
     struct sbp_errors errors;
-    assert_int_equal(sbp_errors_of(&shapes, too_long, time_s, &arena, &errors, NULL), SBP_OK);
+    assert_int_equal(sbp_quality_errors(&shapes, too_long, time_s, &arena, &errors, NULL), SBP_OK);
     assert_int_equal(errors.count, 10);
     /* 0, 1, 2, 3, 108, 47.5, 6, 7, 8, 9 %: sorted, the 5th and 6th, and the 9th. */
     near(errors.median, 0.065, 1e-9, "median");
     near(errors.most, 0.475, 1e-9, "nine of ten");
-    /* Of 45 pairs all but that of 1 s differ; that of 16 and 32 s is wrong, and 8 fall. */
+    /* All of the 45 pairs but that of 1 s differ; that of 16 and 32 s is wrong, and 8 fall. */
     near(errors.mis_ordered, 1.0 / 44, 1e-9, "mis-ordered");
     near(errors.falling, 8.0 / 44, 1e-9, "falling");
     sbp_arena_free(&arena);
 }
 
-/* Of fewer than eight sizes each is predicted from all others, of eight the halves from each other.
- */
+/* Each of fewer than eight sizes is predicted from all others; of eight, the halves predict each
+ * other. */
 static void test_few_sizes(void **state)
 {
     (void)state;
@@ -291,7 +290,8 @@ static void test_pairs(void **state)
     const struct sbp_measured_groups shapes = {.count = 1, .shape = &shape};
     struct sbp_arena arena = {0};
     struct sbp_errors errors;
-    assert_int_equal(sbp_errors_of(&shapes, by_hand, predicted, &arena, &errors, NULL), SBP_OK);
+    assert_int_equal(sbp_quality_errors(&shapes, by_hand, predicted, &arena, &errors, NULL),
+                     SBP_OK);
     near(errors.mis_ordered, 0.2, 1e-12, "mis-ordered");
     assert_true(errors.falling == 0);
     near(errors.median, (1.5 / 4.5 + 0.5) / 2, 1e-12, "median"); /* of 1, 1/2, 0, 1/3 */
@@ -311,13 +311,14 @@ static void test_falling(void **state)
     const struct sbp_measured_groups shapes = {.count = 2, .shape = shape};
     struct sbp_arena arena = {0};
     struct sbp_errors errors;
-    assert_int_equal(sbp_errors_of(&shapes, by_hand, predicted, &arena, &errors, NULL), SBP_OK);
+    assert_int_equal(sbp_quality_errors(&shapes, by_hand, predicted, &arena, &errors, NULL),
+                     SBP_OK);
     near(errors.falling, 2.0 / 5, 1e-12, "falling");
     near(errors.mis_ordered, 4.0 / 5, 1e-12, "mis-ordered");
     sbp_arena_free(&arena);
 }
 
-/* Of one group, any curve that rises mis-orders what falls and nothing else. */
+/* Any curve that rises mis-orders the falling pairs of one group and nothing else. */
 static double rising(const void *model, const struct sbp_measured_group *shape, double bytes)
 {
     (void)model;
@@ -338,7 +339,7 @@ static void test_floor(void **state)
         struct sbp_errors errors;
         for (int i = 0; i < 20; i++)
             sample[i] = (struct sbp_curve_sample){i + 1, 1 + i * sbp_random_unit(&random)};
-        assert_int_equal(sbp_errors_of(&shapes, rising, NULL, &arena, &errors, NULL), SBP_OK);
+        assert_int_equal(sbp_quality_errors(&shapes, rising, NULL, &arena, &errors, NULL), SBP_OK);
         assert_true(errors.falling > 0 && errors.falling == errors.mis_ordered);
         sbp_arena_free(&arena);
     }
@@ -389,7 +390,7 @@ static void test_ports(void **state)
                     add(&measured, KINDS[k], 2, 1, bytes, noise * (2e-5 + 1e-9 * shared * bytes));
                     measured.point[measured.count - 1].groups = groups;
                 }
-        assert_int_equal(sbp_ports_find(&measured, &ports, NULL), SBP_OK);
+        assert_int_equal(sbp_network_fit_ports(&measured, &ports, NULL), SBP_OK);
         assert_int_equal(ports.ports, TRUE_PORTS[p]);
         assert_int_equal(ports.groups, 8);
         sbp_arena_free(&measured.arena);
@@ -406,7 +407,7 @@ static void test_no_ports(void **state)
     struct sbp_ports ports;
     for (int i = 0; i < measured.count; i++)
         measured.point[i].groups = measured.point[i].ranks_per_node > 1 ? 4 : 0;
-    assert_int_equal(sbp_ports_find(&measured, &ports, NULL), SBP_OK);
+    assert_int_equal(sbp_network_fit_ports(&measured, &ports, NULL), SBP_OK);
     assert_int_equal(ports.ports, 1);
     assert_int_equal(ports.groups, 0);
     sbp_arena_free(&measured.arena);
@@ -425,7 +426,7 @@ static void test_shapes(void **state)
         for (int j = 0; j < 3; j++)
             add(&measured, SBP_ALL_GATHER, 2, 4, 1 << (2 - i), (j == 2 ? 100 : j + 1) * 1e-6);
     add(&measured, SBP_ALL_GATHER, 4, 4, 1, 1e-6);
-    assert_int_equal(sbp_shapes_make(&measured, &arena, &shapes, NULL), SBP_OK);
+    assert_int_equal(sbp_shapes_group(&measured, &arena, &shapes, NULL), SBP_OK);
     assert_int_equal(shapes.count, 1);
     assert_int_equal(shapes.few_count, 1);
     assert_int_equal(shapes.few[0].nodes, 4);
@@ -436,7 +437,7 @@ static void test_shapes(void **state)
         near(shapes.shape[0].sample[i].time_s, 2e-6, 1e-12, "time");
     }
     measured.count = 0;
-    assert_int_equal(sbp_shapes_make(&measured, &arena, &shapes, NULL), SBP_E_INPUT);
+    assert_int_equal(sbp_shapes_group(&measured, &arena, &shapes, NULL), SBP_E_INPUT);
     sbp_arena_free(&arena);
     sbp_arena_free(&measured.arena);
 }

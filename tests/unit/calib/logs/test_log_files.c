@@ -294,7 +294,7 @@ static void test_facts(void **state)
                                     fabs(table->point[i].time_s * 1e6 / fact->time_us - 1) < 1e-5);
         if (!is_found)
             fail_msg("%s: no %.0f bytes in %g us", fact->file, fact->bytes, fact->time_us);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
 }
@@ -319,7 +319,7 @@ static void test_no_more_tables(void **state)
         assert_null(log_world_note(&logs, SBP_LOG_SHORTENED));
         assert_null(log_world_note(&logs, SBP_LOG_CUT_OFF));
         assert_null(log_world_note(&logs, SBP_LOG_NAME_GUESSED));
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
 }
@@ -345,7 +345,7 @@ static void test_refusals(void **state)
         }
         assert_int_equal(count, refusals[r].count);
         assert_int_equal(measured.count, 0);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
 }
@@ -372,12 +372,12 @@ static void test_twins(void **state)
         assert_non_null(log_world_note(&logs, SBP_LOG_SOCKET_TWIN));
         assert_int_equal(measured.source_count, 1);
         assert_string_equal(measured.source[0].network, "OFI");
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
         read_files(pair, 1, NULL, &logs, &measured); /* alone it is told */
         assert_non_null(log_world_note(&logs, SBP_LOG_SOCKETS));
         assert_int_equal(measured.source_count, 1);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
     static const char *const fabrics[] = {
@@ -386,7 +386,7 @@ static void test_twins(void **state)
     read_files(fabrics, 2, NULL, &logs, &measured);
     assert_true(logs.table[0].is_refused);
     assert_non_null(log_world_note(&logs, SBP_LOG_SLOW_TWIN));
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     static const char *const pairs[] = {
         "h100_cluster00/cluster00_N2_G8_r16_cnode2-001_cnode2-002.txt",
@@ -396,7 +396,7 @@ static void test_twins(void **state)
     assert_non_null(note);
     assert_int_equal(note->file, 1);
     assert_int_equal(measured.source_count, 4);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
 }
 
@@ -418,7 +418,7 @@ static void test_collector_files(void **state)
         assert_int_equal(measured.count, 504);
         assert_true(measured.point[0].bytes == files[f].bytes);
         assert_true(fabs(measured.point[0].time_s * 1e6 - files[f].time_us) < 1e-6);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
 }

@@ -27,7 +27,7 @@ static struct read read_text(const char *text, const struct sbp_log_options *opt
 
 static void read_free(struct read *read)
 {
-    sbp_measured_free(&read->measured);
+    sbp_points_free(&read->measured);
     sbp_logs_free(&read->logs);
 }
 
@@ -468,7 +468,7 @@ static void test_collector_cut(void **state)
 
 /* --- any bytes --- */
 
-/* What every answer keeps to, whatever was read. */
+/* Rules that every answer keeps, whatever was read. */
 static void check(const struct read *read)
 {
     const struct sbp_measured *measured = &read->measured;
@@ -482,7 +482,7 @@ static void check(const struct read *read)
         assert_true(point->source >= 0 && point->source < measured->source_count);
         assert_int_not_equal(point->kind, SBP_LOCAL);
     }
-    /* What gives nothing says why. */
+    /* A file that gives nothing says why. */
     assert_true(measured->count > 0 || read->logs.note_count > 0);
 }
 

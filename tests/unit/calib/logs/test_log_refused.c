@@ -1,4 +1,4 @@
-/* What must not enter a model: each kind of broken log is refused, or told, for its own reason. */
+/* Broken logs must not enter a model: each kind is refused, or told, for its own reason. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void assert_refused(const char *text, const struct sbp_log_options *optio
         if (&logs.note[n] != note && sbp_log_reasons[logs.note[n].reason].effect == SBP_LOG_REFUSED)
             fail_msg("also refused: %s", logs.note[n].text);
     assert_int_equal(measured.count, points);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
 }
 
@@ -62,7 +62,7 @@ static void assert_told(const char *text, enum sbp_log_reason reason, const char
         fail_msg("\"%s\" does not say \"%s\"", note == NULL ? "" : note->text, part);
     assert_int_equal(sbp_log_reasons[reason].effect, SBP_LOG_TOLD);
     assert_true(measured.count > 0);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
 }
 
@@ -77,7 +77,7 @@ static void assert_shape(const char *text, const struct sbp_log_options *options
     assert_true(measured.count > 0);
     assert_int_equal(measured.point[0].nodes, nodes);
     assert_int_equal(measured.point[0].ranks_per_node, each);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
 }
 
@@ -146,7 +146,7 @@ static void test_failed(void **state)
     }
 }
 
-/* Of small messages no bandwidth shows that a time is not theirs: its other half may. */
+/* No bandwidth shows that the time of a small message is wrong; its other half may. */
 static void test_halves_that_differ(void **state)
 {
     (void)state;
@@ -167,7 +167,7 @@ static void test_halves_that_differ(void **state)
         log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
         assert_true((log_world_note(&logs, SBP_LOG_HALVES_DIFFER) == NULL) == (i == 1));
         assert_int_equal(measured.count, 2);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
         sbp_text_free(&text);
     }
@@ -505,7 +505,7 @@ static void test_average(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(logs.note_count, 0);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     sbp_text_free(&text);
 }
@@ -544,14 +544,14 @@ static void test_rows_behind(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(logs.table_count, 1); /* of words that only begin like a row */
     assert_int_equal(measured.count, log_world_rows(&plain));
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     sbp_text_free(&text);
 }
 
 /* Two processes, each by itself, of which the second lists its devices when the first is under way.
- * What it prints behind the end of the first is of no list, so that no other line tells that it ran
- * on one node; what it prints before stands among rows of the first. */
+ * Its rows behind the end of the first are of no list, so that no other line tells that it ran on
+ * one node; its earlier rows stand among those of the first. */
 static void test_rows_of_late_copy(void **state)
 {
     (void)state;
@@ -570,7 +570,7 @@ static void test_rows_of_late_copy(void **state)
         assert_int_equal(measured.count, said ? 0 : 1);
         assert_non_null(log_world_note(&logs, SBP_LOG_ROWS_BEHIND));
         assert_non_null(log_world_note(&logs, said ? SBP_LOG_ONE_NODE : SBP_LOG_AVERAGE_DIFFERS));
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
     sbp_text_free(&one);
@@ -615,7 +615,7 @@ static void test_cut_anywhere(void **state)
                 (log_world_time_us(&plain, size, 0) + log_world_time_us(&plain, size, 1)) / 2e6;
             assert_true(measured.point[i].time_s > 0.99 * s && measured.point[i].time_s < 1.01 * s);
         }
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
     sbp_text_free(&text);
@@ -685,7 +685,7 @@ static void test_networks(void **state)
             fail_msg("%s: %s", lines[i].line, found == NULL ? "unknown" : found);
         const bool is_socket = found != NULL && strcmp(found, "Socket") == 0;
         assert_true((log_world_note(&logs, SBP_LOG_SOCKETS) != NULL) == is_socket);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
         sbp_text_free(&text);
     }
@@ -778,7 +778,7 @@ static void test_no_twin(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(measured.source_count, 3);
     assert_int_equal(logs.note_count, 0);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     sbp_text_free(&text);
 }

@@ -22,7 +22,7 @@ static const struct {
     {"reduce_scatter", SBP_REDUCE_SCATTER, LOG_2017}, {"broadcast", SBP_BROADCAST_COLL, LOG_2017},
     {"alltoall", SBP_ALL_TO_ALL, LOG_2021},           {"sendrecv", SBP_SEND_RECV, LOG_2021}};
 
-/* What the formula gives, as far as the halves that count are printed. */
+/* The time of the formula, as far as the halves that count are printed. */
 static double expected_s(const struct log_world *world, double size)
 {
     const double out = log_world_time_us(world, size, 0), in = log_world_time_us(world, size, 1);
@@ -82,7 +82,7 @@ static void read_world(const struct log_world *world, enum sbp_collective kind, 
     assert_int_equal(measured.count, log_world_rows(world));
     assert_null(log_world_note(logs, SBP_LOG_BROKEN_ROW));
     assert_null(log_world_note(logs, SBP_LOG_SHORTENED));
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_text_free(&text);
 }
 
@@ -177,7 +177,7 @@ static void test_tables(void **state)
     assert_string_equal(measured.source[0].library, "NCCL 2.28.7");
     assert_null(measured.source[1].library);
     assert_string_equal(measured.source[0].name, "job.out");
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     sbp_text_free(&text);
 }
@@ -224,7 +224,7 @@ static void test_open_ranks(void **state)
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_int_equal(measured.count, 0);
     assert_non_null(log_world_note(&logs, SBP_LOG_RANKS_UNKNOWN));
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     const struct sbp_log_options options = {.nodes = 500, .ranks_per_node = 4};
     read_world(&world, SBP_ALL_REDUCE, "run.log", &options, &logs);
@@ -271,7 +271,7 @@ static void test_own_line(void **state)
             fail_msg("%s: %s", refused[i].said, logs.note_count > 0 ? logs.note[0].text : "");
         assert_int_equal(note->line, refused[i].line);
         assert_int_equal(measured.count, 0);
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
     }
     read_said(
@@ -279,17 +279,17 @@ static void test_own_line(void **state)
         &world, "run.log", &logs, &measured);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(measured.point[0].nodes, 16);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     read_said("#@ nodes=16", &world, "results/all_gather_perf.1.log", &logs, &measured);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_non_null(log_world_note(&logs, SBP_LOG_NAME_GUESSED));
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     read_said("#@ nodes=16\n+ srun -N 16 ./build/alltoall_perf -b 4K", &world, "all_gather.log",
               &logs, &measured);
     assert_int_equal(measured.point[0].kind, SBP_ALL_TO_ALL); /* the command is nearer */
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
 }
 
@@ -329,11 +329,11 @@ static void test_short_list(void **state)
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(measured.point[0].nodes, 8);
     assert_int_equal(logs.table[0].ranks_from, SBP_LOG_INFERRED);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
     assert_non_null(log_world_note(&logs, SBP_LOG_NODES_UNKNOWN));
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     sbp_text_free(&text);
 }
@@ -391,7 +391,7 @@ static void test_broken_rows(void **state)
         log_world_read(text.bytes, "run.log", NULL, &logs, &measured);
         assert_int_equal(measured.count, log_world_rows(&world) - 1);
         assert_non_null(log_world_note(&logs, SBP_LOG_BROKEN_ROW));
-        sbp_measured_free(&measured);
+        sbp_points_free(&measured);
         sbp_logs_free(&logs);
         sbp_text_free(&text);
     }
@@ -412,7 +412,7 @@ static void test_tabs(void **state)
     assert_int_equal(logs.note_count, 0);
     assert_int_equal(measured.count, log_world_rows(&world));
     assert_int_equal(measured.point[0].nodes, 2);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
     sbp_text_free(&text);
 }
@@ -432,7 +432,7 @@ static void test_blank_half(void **state)
     assert_int_equal(measured.point[0].ranks_per_node, 4);
     assert_true(fabs(measured.point[0].time_s - 100e-6) < 1e-12);
     assert_true(measured.point[0].spread == 0);
-    sbp_measured_free(&measured);
+    sbp_points_free(&measured);
     sbp_logs_free(&logs);
 }
 

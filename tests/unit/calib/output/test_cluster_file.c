@@ -72,19 +72,21 @@ static void make_calibration(struct sbp_calibration *calibration)
     repeat(&calibration->compute.samples[1], 2e6 / 10e9);
     repeat(&calibration->compute.samples[2], 2e3 / 5e9);
     repeat(&calibration->compute.samples[3], 1024 / 1e9);
-    struct sbp_collective_times *times = &calibration->collectives;
-    times->count = SBP_FIT_KINDS * 3 * 7;
-    times->point = calloc((size_t)times->count, sizeof *times->point);
-    times->samples = calloc((size_t)times->count, sizeof *times->samples);
-    assert_true(times->point != NULL && times->samples != NULL);
-    for (int i = 0; i < times->count; i++) {
-        const int members = 2 + i / SBP_FIT_KINDS % 3;
-        times->point[i] =
-            (struct sbp_collective_point){(enum sbp_collective)(i % SBP_FIT_KINDS), members,
-                                          (int64_t)1024 << i / SBP_FIT_KINDS / 3};
-        const struct sbp_fit_point point = {times->point[i].kind, members,
-                                            (double)times->point[i].bytes, 0};
-        repeat(&times->samples[i], sbp_fit_predict_s(ALPHA_S, BETA, &point));
+    origin->least_ranks_per_host = 4;
+    struct sbp_measured *measured = &calibration->measured;
+    measured->point = SBP_NEW(&measured->arena, struct sbp_measured_point, SBP_FIT_KINDS * 3 * 7);
+    assert_non_null(measured->point);
+    for (int i = 0; i < SBP_FIT_KINDS * 3 * 7; i++) {
+        const struct sbp_fit_point point = {.kind = (enum sbp_collective)(i % SBP_FIT_KINDS),
+                                            .members = 2 + i / SBP_FIT_KINDS % 3,
+                                            .bytes = (double)(1024 << i / SBP_FIT_KINDS / 3)};
+        measured->point[measured->count++] =
+            (struct sbp_measured_point){.kind = point.kind,
+                                        .nodes = 1,
+                                        .ranks_per_node = point.members,
+                                        .groups = 4 / point.members,
+                                        .bytes = point.bytes,
+                                        .time_s = sbp_fit_predict_s(ALPHA_S, BETA, &point)};
     }
 }
 
@@ -103,7 +105,7 @@ static enum sbp_status write_cluster(const struct sbp_calibration *calibration,
                                      const struct sbp_calibrated *calibrated, const char *path,
                                      struct sbp_diag *diag)
 {
-    struct cJSON *json = sbp_calibration_json(calibration, calibrated);
+    struct cJSON *json = sbp_cluster_file_of_calibration(calibration, calibrated);
     assert_non_null(json);
     const enum sbp_status status = sbp_json_write(json, path, diag);
     cJSON_Delete(json);
@@ -142,14 +144,14 @@ static void test_file_reads_back(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
                      SBP_OK);
     char path[128];
     path_in(*state, "c.json", path);
     assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_OK);
     expect_cluster(path);
     assert_int_equal(unlink(path), 0);
-    sbp_calibration_free(&calibration);
+    sbp_calibrate_free(&calibration);
 }
 
 static void test_failures_name_the_file(void **state)
@@ -157,7 +159,7 @@ static void test_failures_name_the_file(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_SYMMETRIC, NULL, &calibrated, NULL),
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_SYMMETRIC, NULL, &calibrated, NULL),
                      SBP_OK);
     char path[128];
     path_in(*state, "c.json", path);
@@ -168,7 +170,7 @@ static void test_failures_name_the_file(void **state)
     assert_int_equal(rmdir(path), 0);
     path_in(*state, "absent/c.json", path);
     assert_int_equal(write_cluster(&calibration, &calibrated, path, NULL), SBP_E_IO);
-    sbp_calibration_free(&calibration);
+    sbp_calibrate_free(&calibration);
 }
 
 /* Messages stand for collectives where none was measured. */
@@ -178,15 +180,18 @@ static void test_messages_alone(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    for (int i = 0; i < calibration.collectives.count; i++)
-        if (calibration.collectives.point[i].kind != SBP_SEND_RECV)
-            calibration.collectives.samples[i] = (struct sbp_samples){0};
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
+    struct sbp_measured *measured = &calibration.measured;
+    int messages = 0;
+    for (int i = 0; i < measured->count; i++)
+        if (measured->point[i].kind == SBP_SEND_RECV)
+            measured->point[messages++] = measured->point[i];
+    measured->count = messages;
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, NULL),
                      SBP_OK);
     assert_true(calibrated.of_messages);
     expect_near("alpha", calibrated.fit[SBP_FIT_RELATIVE].alpha_s, ALPHA_S);
     expect_near("beta", calibrated.fit[SBP_FIT_RELATIVE].beta_s_per_byte, BETA);
-    sbp_calibration_free(&calibration);
+    sbp_calibrate_free(&calibration);
 }
 
 static void test_too_few_samples_are_refused(void **state)
@@ -195,16 +200,15 @@ static void test_too_few_samples_are_refused(void **state)
     struct sbp_calibration calibration;
     make_calibration(&calibration);
     struct sbp_calibrated calibrated;
-    for (int i = 1; i < calibration.collectives.count; i++)
-        calibration.collectives.samples[i] = (struct sbp_samples){0};
+    calibration.measured.count = 1;
     struct sbp_diag diag = {0};
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
                      SBP_E_INPUT);
     assert_true(diag.text[0] != '\0');
-    sbp_calibration_free(&calibration);
+    sbp_calibrate_free(&calibration);
 }
 
-/* What was measured before the copies says nothing of memory. */
+/* A calibration that ended before its copies says nothing of memory. */
 static void test_missing_compute_is_named(void **state)
 {
     (void)state;
@@ -213,10 +217,10 @@ static void test_missing_compute_is_named(void **state)
     struct sbp_calibrated calibrated;
     struct sbp_diag diag = {0};
     calibration.compute.samples[0] = (struct sbp_samples){0};
-    assert_int_equal(sbp_calibrate(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
+    assert_int_equal(sbp_calibrate_fit(&calibration, SBP_FIT_RELATIVE, NULL, &calibrated, &diag),
                      SBP_E_INPUT);
     assert_non_null(strstr(diag.text, "no copy has a time"));
-    sbp_calibration_free(&calibration);
+    sbp_calibrate_free(&calibration);
 }
 
 int main(void)

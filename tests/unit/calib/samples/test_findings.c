@@ -35,7 +35,7 @@ struct world {
     bool crowded;
 };
 
-/* Of mean 0 and deviation 1, near enough: the sum of 12 uniform numbers. */
+/* A number of mean 0 and deviation 1, near enough: the sum of 12 uniform numbers. */
 static double normal(struct sbp_random *random)
 {
     double sum = -6;
@@ -58,24 +58,24 @@ static double time_of(const struct world *world, int a, int b, struct sbp_random
 }
 
 /* A rank a host, each with each. */
-static struct sbp_findings look(const struct world *world, struct sbp_random *random)
+static struct sbp_sample_findings look(const struct world *world, struct sbp_random *random)
 {
     char host[MOST_RANKS][SBP_HOST_NAME];
-    struct sbp_pair pair[MOST_RUNS][MOST_PAIRS];
+    struct sbp_sample_pair pair[MOST_RUNS][MOST_PAIRS];
     struct sbp_result result[MOST_RUNS];
     struct sbp_session session = {.is_last = true};
-    struct sbp_findings findings = {0};
+    struct sbp_sample_findings findings = {0};
     memset(host, 0, sizeof host);
     for (int r = 0; r < world->ranks; r++)
         (void)snprintf(host[r], SBP_HOST_NAME, "n%d", r);
     assert_int_equal(sbp_placement_of(host, world->ranks, &session.placement, NULL), SBP_OK);
     for (int run = 0; run < world->runs; run++) {
         result[run] = (struct sbp_result){
-            .cell = {.work = SBP_WORK_PAIRS, .bytes = 1 << 20}, .run = run, .pair = pair[run]};
+            .cell = {.work = SBP_CELL_PAIRS, .bytes = 1 << 20}, .run = run, .pair = pair[run]};
         for (int a = 0; a < world->ranks; a++)
             for (int b = a + 1; b < world->ranks; b++)
                 pair[run][result[run].pair_count++] =
-                    (struct sbp_pair){a, b, time_of(world, a, b, random)};
+                    (struct sbp_sample_pair){a, b, time_of(world, a, b, random)};
     }
     const struct sbp_record record = {
         .session_count = 1, .result_count = world->runs, .session = &session, .result = result};
@@ -85,7 +85,7 @@ static struct sbp_findings look(const struct world *world, struct sbp_random *ra
 }
 
 /* Whether the fault is named, and nothing else. */
-static bool is_named(const struct world *world, const struct sbp_findings *findings)
+static bool is_named(const struct world *world, const struct sbp_sample_findings *findings)
 {
     char expected[64];
     const struct fault *fault = &world->fault;
@@ -128,7 +128,7 @@ static void test_noise(void **state)
             const int a = (int)sbp_random_below(&random, (uint64_t)world.ranks - 1);
             const int b = a + 1 + (int)sbp_random_below(&random, (uint64_t)(world.ranks - a - 1));
             world.fault.times = 1;
-            struct sbp_findings findings = look(&world, &random);
+            struct sbp_sample_findings findings = look(&world, &random);
             wrong += findings.count > 0;
             world.fault = (struct fault){a, b, cases[c].times};
             findings = look(&world, &random);

@@ -16,7 +16,7 @@
 #include "calib/samples/sample_file.h"
 #include "calib/samples/sweep.h"
 
-static const struct sbp_cell reduce = {.work = SBP_WORK_COLLECTIVE,
+static const struct sbp_cell reduce = {.work = SBP_CELL_COLLECTIVE,
                                        .kind = SBP_ALL_REDUCE,
                                        .nodes = 2,
                                        .ranks_per_node = 4,
@@ -47,11 +47,11 @@ static void add_session_of(struct sbp_text *text, const struct sbp_calibration_o
                            bool resumes, int first)
 {
     char host[8][SBP_HOST_NAME];
-    struct sbp_placement placement;
+    struct sbp_rank_placement placement;
     for (int r = 0; r < origin->ranks; r++)
         (void)snprintf(host[r], SBP_HOST_NAME, "n%d", first + r / origin->ranks_per_host);
     assert_int_equal(sbp_placement_of(host, origin->ranks, &placement, NULL), SBP_OK);
-    sbp_record_session_line(origin, &placement, resumes, text);
+    sbp_sample_file_session_line(origin, &placement, resumes, text);
     sbp_placement_free(&placement);
 }
 
@@ -70,7 +70,7 @@ static void add_result(struct sbp_text *text, int run, const struct sbp_cell *ce
                                       .time_s = times,
                                       .settled = true,
                                       .slowest_rank = -1};
-    sbp_record_result_line(&result, text);
+    sbp_sample_file_result_line(&result, text);
 }
 
 static struct sbp_record parse(struct sbp_text *text)
@@ -78,7 +78,7 @@ static struct sbp_record parse(struct sbp_text *text)
     struct sbp_record record;
     struct sbp_diag diag = {0};
     assert_false(text->failed);
-    if (sbp_record_parse("s.jsonl", text->bytes, text->length, &record, &diag) != SBP_OK)
+    if (sbp_sample_file_parse("s.jsonl", text->bytes, text->length, &record, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     sbp_text_free(text);
     return record;
@@ -88,10 +88,10 @@ static void test_lines_read_back(void **state)
 {
     (void)state;
     static const struct sbp_cell cells[] = {
-        {.work = SBP_WORK_COPY, .bytes = 64 << 20},
-        {.work = SBP_WORK_GEMM, .type = SBP_FP64, .m = 3, .n = 4, .k = 5},
-        {.work = SBP_WORK_LAUNCH, .m = 1, .n = 1, .k = 1},
-        {.work = SBP_WORK_COLLECTIVE,
+        {.work = SBP_CELL_COPY, .bytes = 64 << 20},
+        {.work = SBP_CELL_GEMM, .type = SBP_FP64, .m = 3, .n = 4, .k = 5},
+        {.work = SBP_CELL_LAUNCH, .m = 1, .n = 1, .k = 1},
+        {.work = SBP_CELL_COLLECTIVE,
          .kind = SBP_BROADCAST_COLL,
          .nodes = 3,
          .ranks_per_node = 2,
@@ -102,12 +102,12 @@ static void test_lines_read_back(void **state)
     add_session(&text, false);
     for (int i = 0; i < 4; i++)
         add_result(&text, i, &cells[i], 1e-5 * (i + 1));
-    const struct sbp_pair pairs[] = {{0, 3, 1.5e-5}, {1, 2, 2.5e-5}};
-    const struct sbp_result round = {.cell = {.work = SBP_WORK_PAIRS, .round = 6, .bytes = 4096},
+    const struct sbp_sample_pair pairs[] = {{0, 3, 1.5e-5}, {1, 2, 2.5e-5}};
+    const struct sbp_result round = {.cell = {.work = SBP_CELL_PAIRS, .round = 6, .bytes = 4096},
                                      .pair_count = 2,
                                      .pair = pairs};
-    sbp_record_result_line(&round, &text);
-    sbp_record_end_line(true, 12.5, &text);
+    sbp_sample_file_result_line(&round, &text);
+    sbp_sample_file_end_line(true, 12.5, &text);
     struct sbp_record record = parse(&text);
     assert_int_equal(record.session_count, 1);
     assert_int_equal(record.result_count, 5);
@@ -129,7 +129,7 @@ static void test_lines_read_back(void **state)
     assert_int_equal(record.result[4].pair_count, 2);
     assert_int_equal(record.result[4].pair[1].b, 2);
     assert_true(record.result[4].pair[1].time_s == 2.5e-5);
-    sbp_record_free(&record);
+    sbp_sample_file_free(&record);
 }
 
 /* Cut anywhere, a file keeps the lines before the cut. */
@@ -144,16 +144,16 @@ static void test_torn_lines_are_dropped(void **state)
     add_result(&text, 1, &reduce, 2e-4);
     for (size_t cut = head; cut <= text.length; cut++) {
         struct sbp_record record;
-        assert_int_equal(sbp_record_parse("s", text.bytes, cut, &record, NULL), SBP_OK);
+        assert_int_equal(sbp_sample_file_parse("s", text.bytes, cut, &record, NULL), SBP_OK);
         assert_int_equal(record.result_count, (cut >= one) + (cut == text.length));
         assert_int_equal(record.whole_bytes, cut == text.length ? text.length
                                              : cut >= one       ? one
                                                                 : head);
         assert_false(record.session[0].ended);
-        sbp_record_free(&record);
+        sbp_sample_file_free(&record);
     }
     struct sbp_record record;
-    assert_int_equal(sbp_record_parse("s", text.bytes, head - 1, &record, NULL), SBP_E_INPUT);
+    assert_int_equal(sbp_sample_file_parse("s", text.bytes, head - 1, &record, NULL), SBP_E_INPUT);
     sbp_text_free(&text);
 }
 
@@ -185,8 +185,9 @@ static void test_wrong_lines_are_refused(void **state)
         struct sbp_record record;
         struct sbp_diag diag = {0};
         sbp_text_add(&text, "%s\n", cases[i].line);
-        assert_int_equal(sbp_record_parse("s.jsonl", text.bytes,
-                                          text.length - (cases[i].line[0] == '\0'), &record, &diag),
+        assert_int_equal(sbp_sample_file_parse("s.jsonl", text.bytes,
+                                               text.length - (cases[i].line[0] == '\0'), &record,
+                                               &diag),
                          SBP_E_INPUT);
         if (strstr(diag.text, cases[i].text) == NULL || strncmp(diag.text, "s.jsonl: ", 9) != 0)
             fail_msg("%s: \"%s\", expected \"%s\"", cases[i].line, diag.text, cases[i].text);
@@ -201,7 +202,7 @@ static void test_holes_are_refused(void **state)
     static const char lines[] = "{\"sbplan_samples\":1}\n{\"end\":\"done\"}\0\0\n";
     struct sbp_record record;
     struct sbp_diag diag = {0};
-    assert_int_equal(sbp_record_parse("s.jsonl", lines, sizeof lines - 1, &record, &diag),
+    assert_int_equal(sbp_sample_file_parse("s.jsonl", lines, sizeof lines - 1, &record, &diag),
                      SBP_E_INPUT);
     assert_string_equal(diag.text, "s.jsonl: line 2: a NUL byte");
 }
@@ -217,10 +218,10 @@ static void test_paths(void **state)
                  {".json", ".samples.jsonl"}};
     char found[64];
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(sbp_record_path(cases[i].path, found, sizeof found, NULL), SBP_OK);
+        assert_int_equal(sbp_sample_file_path(cases[i].path, found, sizeof found, NULL), SBP_OK);
         assert_string_equal(found, cases[i].record);
     }
-    assert_int_equal(sbp_record_path("0123456789.json", found, 20, NULL), SBP_E_RANGE);
+    assert_int_equal(sbp_sample_file_path("0123456789.json", found, 20, NULL), SBP_E_RANGE);
 }
 
 /* --- points --- */
@@ -245,7 +246,7 @@ static void test_points_are_medians_of_good_runs(void **state)
         }
     struct sbp_record record = parse(&text);
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
     assert_int_equal(runs.count, 4);
     for (int run = 0; run < 4; run++) {
@@ -261,12 +262,12 @@ static void test_points_are_medians_of_good_runs(void **state)
         assert_true(fabs(point->spread - 0.02) < 1e-9);
     }
     assert_string_equal(measured.source[0].library, "Open MPI v4");
-    struct sbp_findings findings = {0};
+    struct sbp_sample_findings findings = {0};
     sbp_findings_of_runs(&runs, &findings);
     assert_int_equal(findings.count, 1);
     assert_non_null(strstr(findings.line[0], "run 2 was slow as a whole"));
-    sbp_measured_free(&measured);
-    sbp_record_free(&record);
+    sbp_points_free(&measured);
+    sbp_sample_file_free(&record);
 }
 
 /* The least repeat of all runs, slow ones and those of other chains included. */
@@ -278,7 +279,7 @@ static void test_points_are_least_repeats(void **state)
     add_session(&text, false);
     for (int run = 0; run < 4; run++)
         add_result(&text, run, &reduce, factor[run] * 1e-5);
-    sbp_record_end_line(true, 1, &text);
+    sbp_sample_file_end_line(true, 1, &text);
     add_session(&text, false);
     add_result(&text, 0, &reduce, 2e-5);
     struct sbp_cell larger = reduce, crowded = reduce; /* cells of their own */
@@ -288,7 +289,7 @@ static void test_points_are_least_repeats(void **state)
     add_result(&text, 0, &crowded, 4e-5);
     struct sbp_record record = parse(&text);
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     double least_s = INFINITY;
     for (int i = 0; i < 5; i++)
         for (int k = 0; k < record.result[i].count; k++)
@@ -301,8 +302,8 @@ static void test_points_are_least_repeats(void **state)
     assert_true(fabs(measured.point[2].time_s / (0.99 * 3e-5) - 1) < 1e-9);
     assert_true(measured.point[3].groups == 2);
     assert_true(fabs(measured.point[3].time_s / (0.99 * 4e-5) - 1) < 1e-9);
-    sbp_measured_free(&measured);
-    sbp_record_free(&record);
+    sbp_points_free(&measured);
+    sbp_sample_file_free(&record);
 }
 
 /* Two runs that differ are told, and both kept; the third tells which is bad. */
@@ -319,8 +320,8 @@ static void test_two_runs_cannot_tell(void **state)
     for (int i = 0; i < 3; i++) {
         struct sbp_text text = {0};
         struct sbp_measured measured;
-        struct sbp_runs runs;
-        struct sbp_findings findings = {0};
+        struct sbp_sample_runs runs;
+        struct sbp_sample_findings findings = {0};
         add_session(&text, false);
         for (int run = 0; run < cases[i].runs; run++)
             add_result(&text, run, &reduce, run == 1 ? cases[i].slowdown * 1e-5 : 1e-5);
@@ -331,8 +332,8 @@ static void test_two_runs_cannot_tell(void **state)
         if (cases[i].part != NULL)
             assert_non_null(strstr(findings.line[0], cases[i].part));
         assert_true(fabs(measured.point[0].time_s / cases[i].time_s - 1) < 1e-9);
-        sbp_measured_free(&measured);
-        sbp_record_free(&record);
+        sbp_points_free(&measured);
+        sbp_sample_file_free(&record);
     }
 }
 
@@ -343,7 +344,7 @@ static void test_sessions_of_a_chain_count_together(void **state)
     struct sbp_text text = {0};
     add_session(&text, false);
     add_result(&text, 0, &reduce, 9e-4);
-    sbp_record_end_line(true, 1, &text);
+    sbp_sample_file_end_line(true, 1, &text);
     add_session(&text, false);
     add_result(&text, 0, &reduce, 1e-4);
     add_session(&text, true);
@@ -352,7 +353,7 @@ static void test_sessions_of_a_chain_count_together(void **state)
     assert_int_equal(record.session[1].chain, 1);
     assert_int_equal(record.session[2].chain, 1);
     struct sbp_measured measured;
-    struct sbp_runs runs;
+    struct sbp_sample_runs runs;
     assert_int_equal(sbp_points(&record, SBP_OF_MEDIANS, &measured, &runs, NULL), SBP_OK);
     assert_int_equal(measured.count, 2);
     assert_int_equal(measured.source_count, 2);
@@ -360,8 +361,8 @@ static void test_sessions_of_a_chain_count_together(void **state)
     assert_true(fabs(measured.point[1].time_s - 2e-4) < 1e-12);
     assert_int_equal(measured.point[1].source, 1);
     assert_false(runs.run[1].bad || runs.run[2].bad); /* two cannot tell */
-    sbp_measured_free(&measured);
-    sbp_record_free(&record);
+    sbp_points_free(&measured);
+    sbp_sample_file_free(&record);
 }
 
 /* --- slow ranks, hosts and links --- */
@@ -384,19 +385,19 @@ static double pair_time(const struct world *world, int a, int b)
     return time_s;
 }
 
-static struct sbp_findings look(const struct world *world)
+static struct sbp_sample_findings look(const struct world *world)
 {
     const struct sbp_sweep_options options = {4, 2, 1 << 20, 1, SBP_PRODUCTS_CPU, 0};
     struct sbp_calibration_origin origin = make_origin();
-    struct sbp_findings findings = {0};
+    struct sbp_sample_findings findings = {0};
     struct sbp_text text = {0};
     origin.hosts = 4;
     origin.ranks_per_host = origin.least_ranks_per_host = 2;
     add_session_of(&text, &origin, false, 0);
     for (int round = 0; round < 7; round++) {
-        struct sbp_pair pairs[4];
+        struct sbp_sample_pair pairs[4];
         struct sbp_result result = {
-            .cell = {.work = SBP_WORK_PAIRS, .round = round, .bytes = 1 << 20}, .pair = pairs};
+            .cell = {.work = SBP_CELL_PAIRS, .round = round, .bytes = 1 << 20}, .pair = pairs};
         for (int r = 0; r < 8; r++) {
             int other_node, other_local;
             if (!sbp_sweep_partner(&options, round, r / 2, r % 2, &other_node, &other_local))
@@ -404,19 +405,19 @@ static struct sbp_findings look(const struct world *world)
             const int other = 2 * other_node + other_local;
             if (r < other)
                 pairs[result.pair_count++] =
-                    (struct sbp_pair){r, other, pair_time(world, r, other)};
+                    (struct sbp_sample_pair){r, other, pair_time(world, r, other)};
         }
-        sbp_record_result_line(&result, &text);
+        sbp_sample_file_result_line(&result, &text);
     }
     struct sbp_record record = parse(&text);
     assert_int_equal(sbp_findings_of_pairs(&record, false, &findings, NULL), SBP_OK);
-    sbp_record_free(&record);
+    sbp_sample_file_free(&record);
     return findings;
 }
 
 static void expect_finding(const struct world *world, const char *text)
 {
-    const struct sbp_findings findings = look(world);
+    const struct sbp_sample_findings findings = look(world);
     if (text == NULL && findings.count > 0)
         fail_msg("found, where nothing is: %s", findings.line[0]);
     if (text == NULL)
@@ -466,7 +467,7 @@ static void test_sessions_that_differ_are_told(void **state)
                  {0, "NCCL_ALGO=Ring", 1, "not measured to its end"}};
     for (int i = 0; i < 4; i++) {
         struct sbp_text text = {0};
-        struct sbp_findings findings = {0};
+        struct sbp_sample_findings findings = {0};
         struct sbp_calibration_origin origin = make_origin();
         origin.hosts = 1;
         origin.ranks = 4;
@@ -475,18 +476,18 @@ static void test_sessions_that_differ_are_told(void **state)
         /* Rank 3 is slow in what the first session measured. */
         for (int a = 0; a < 4; a++)
             for (int b = a + 1; b < 4; b++) {
-                const struct sbp_pair pair = {a, b, b == 3 ? 9e-5 : 1e-5};
+                const struct sbp_sample_pair pair = {a, b, b == 3 ? 9e-5 : 1e-5};
                 const struct sbp_result result = {
-                    .cell = {.work = SBP_WORK_PAIRS, .bytes = 1 << 20},
+                    .cell = {.work = SBP_CELL_PAIRS, .bytes = 1 << 20},
                     .pair_count = 1,
                     .pair = &pair};
-                sbp_record_result_line(&result, &text);
+                sbp_sample_file_result_line(&result, &text);
             }
         (void)snprintf(origin.settings, sizeof origin.settings, "%s", cases[i].settings);
         add_session_of(&text, &origin, true, cases[i].host);
         add_result(&text, 0, &reduce, 1e-4);
         if (i < 3)
-            sbp_record_end_line(true, 1, &text);
+            sbp_sample_file_end_line(true, 1, &text);
         struct sbp_record record = parse(&text);
         sbp_findings_of_sessions(&record, &findings);
         assert_int_equal(findings.count, cases[i].findings);
@@ -494,7 +495,7 @@ static void test_sessions_that_differ_are_told(void **state)
         findings.count = 0;
         assert_int_equal(sbp_findings_of_pairs(&record, false, &findings, NULL), SBP_OK);
         assert_int_equal(findings.count, cases[i].host == 0); /* else of nobody here */
-        sbp_record_free(&record);
+        sbp_sample_file_free(&record);
     }
 }
 
@@ -504,7 +505,7 @@ static void test_network_over_nominal(void **state)
     (void)state;
     for (int i = 0; i < 3; i++) {
         struct sbp_text text = {0};
-        struct sbp_findings findings = {0};
+        struct sbp_sample_findings findings = {0};
         struct sbp_calibration_origin origin = make_origin();
         origin.nominal_bytes_per_s = i == 0 ? 0 : 2.0 * (1 << 30);
         (void)snprintf(origin.nominal_from, sizeof origin.nominal_from, "eth0");
@@ -536,7 +537,7 @@ static void test_network_over_nominal(void **state)
             assert_non_null(strstr(findings.line[0], "--nominal may"));
         if (i == 1)
             assert_non_null(strstr(findings.line[0], "50 % of the nominal 2.00 GiB/s of eth0"));
-        sbp_record_free(&record);
+        sbp_sample_file_free(&record);
     }
 }
 
@@ -544,11 +545,11 @@ static void test_network_over_nominal(void **state)
 static void test_more_findings_than_lines(void **state)
 {
     (void)state;
-    struct sbp_run run[SBP_MAX_FINDINGS + 1];
-    struct sbp_findings findings = {0};
+    struct sbp_sample_run run[SBP_MAX_FINDINGS + 1];
+    struct sbp_sample_findings findings = {0};
     for (int i = 0; i <= SBP_MAX_FINDINGS; i++)
-        run[i] = (struct sbp_run){.run = i, .compared = 9, .slowdown = 2, .bad = true};
-    const struct sbp_runs runs = {SBP_MAX_FINDINGS, run}, more = {SBP_MAX_FINDINGS + 1, run};
+        run[i] = (struct sbp_sample_run){.run = i, .compared = 9, .slowdown = 2, .bad = true};
+    const struct sbp_sample_runs runs = {SBP_MAX_FINDINGS, run}, more = {SBP_MAX_FINDINGS + 1, run};
     sbp_findings_of_runs(&runs, &findings);
     assert_non_null(strstr(findings.line[SBP_MAX_FINDINGS - 1], "was slow as a whole"));
     findings.count = 0;
@@ -562,24 +563,24 @@ static void test_slow_compute_is_named(void **state)
     (void)state;
     for (int often = 0; often <= 10; often += 5) { /* of ten products */
         struct sbp_text text = {0};
-        struct sbp_findings findings = {0};
+        struct sbp_sample_findings findings = {0};
         add_session(&text, false);
         for (int i = 0; i < 10; i++) {
             const double times[] = {1e-3};
             const struct sbp_result result = {
-                .cell = {.work = SBP_WORK_GEMM, .m = 8 + i, .n = 8, .k = 8},
+                .cell = {.work = SBP_CELL_GEMM, .m = 8 + i, .n = 8, .k = 8},
                 .count = 1,
                 .time_s = times,
                 .slowest_rank = i < often ? 5 : i % 5,
                 .slowest_ratio = i < often ? 1.5 : 1.1};
-            sbp_record_result_line(&result, &text);
+            sbp_sample_file_result_line(&result, &text);
         }
         struct sbp_record record = parse(&text);
         sbp_findings_of_compute(&record, &findings);
         assert_int_equal(findings.count, often == 10);
         if (often == 10)
             assert_non_null(strstr(findings.line[0], "rank 5 (host n1) computes slowly"));
-        sbp_record_free(&record);
+        sbp_sample_file_free(&record);
     }
 }
 

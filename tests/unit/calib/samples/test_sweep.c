@@ -1,4 +1,4 @@
-/* The plan of measurements: what it holds, in which order, and who meets whom; when to stop. */
+/* The plan of measurements: its cells, their order, and which ranks meet. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -8,27 +8,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/math/stats.h"
-#include "calib/samples/samples.h"
 #include "calib/samples/sweep.h"
 
-static struct sbp_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
+static struct sbp_sample_sweep make(int nodes, int ranks_per_node, int64_t max_bytes)
 {
     const struct sbp_sweep_options options = {nodes,   ranks_per_node,   max_bytes,
                                               1 << 20, SBP_PRODUCTS_CPU, 0};
-    struct sbp_sweep sweep;
+    struct sbp_sample_sweep sweep;
     struct sbp_diag diag = {0};
     if (sbp_sweep_init(&sweep, &options, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     return sweep;
 }
 
-static int count_shape(const struct sbp_sweep *sweep, int nodes, int ranks_per_node, int groups)
+static int count_shape(const struct sbp_sample_sweep *sweep, int nodes, int ranks_per_node,
+                       int groups)
 {
     int count = 0;
     for (int i = 0; i < sweep->count; i++) {
         const struct sbp_cell *cell = &sweep->cell[i];
-        count += cell->work == SBP_WORK_COLLECTIVE && cell->nodes == nodes &&
+        count += cell->work == SBP_CELL_COLLECTIVE && cell->nodes == nodes &&
                  cell->ranks_per_node == ranks_per_node && cell->groups == groups;
     }
     return count;
@@ -37,7 +36,7 @@ static int count_shape(const struct sbp_sweep *sweep, int nodes, int ranks_per_n
 static void test_shapes_are_all_pairs_of_divisors(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(4, 6, 4096);
+    struct sbp_sample_sweep sweep = make(4, 6, 4096);
     for (int n = 1; n <= 5; n++)
         for (int r = 1; r <= 7; r++)
             for (int groups = 1; groups <= 7; groups++) {
@@ -60,12 +59,12 @@ static void test_shapes_are_all_pairs_of_divisors(void **state)
 static void test_cells_are_whole_and_differ(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(3, 4, 1 << 30);
+    struct sbp_sample_sweep sweep = make(3, 4, 1 << 30);
     for (int i = 0; i < sweep.count; i++) {
         const struct sbp_cell *cell = &sweep.cell[i];
         for (int j = 0; j < i; j++)
             assert_false(sbp_cell_same(cell, &sweep.cell[j]));
-        if (cell->work != SBP_WORK_COLLECTIVE)
+        if (cell->work != SBP_CELL_COLLECTIVE)
             continue;
         const bool in_blocks = cell->kind == SBP_ALL_GATHER || cell->kind == SBP_ALL_TO_ALL ||
                                cell->kind == SBP_REDUCE_SCATTER;
@@ -75,11 +74,11 @@ static void test_cells_are_whole_and_differ(void **state)
     sbp_sweep_free(&sweep);
 }
 
-/* What is required: every kind in the widest shape of each tier, at two sizes and more. */
+/* Required cells hold every kind in the widest shape of each tier, at two sizes and more. */
 static void test_what_is_required_can_be_fitted(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(4, 2, 1 << 24);
+    struct sbp_sample_sweep sweep = make(4, 2, 1 << 24);
     static const enum sbp_collective kinds[] = {SBP_ALL_REDUCE, SBP_ALL_GATHER, SBP_REDUCE_SCATTER,
                                                 SBP_ALL_TO_ALL, SBP_SEND_RECV,  SBP_BROADCAST_COLL};
     static const int shapes[][2] = {{4, 2}, {4, 1}, {1, 2}};
@@ -88,7 +87,7 @@ static void test_what_is_required_can_be_fitted(void **state)
             int sizes = 0;
             for (int i = 0; i < sweep.required; i++) {
                 const struct sbp_cell *cell = &sweep.cell[i];
-                sizes += cell->work == SBP_WORK_COLLECTIVE && cell->kind == kinds[k] &&
+                sizes += cell->work == SBP_CELL_COLLECTIVE && cell->kind == kinds[k] &&
                          cell->nodes == shapes[s][0] && cell->ranks_per_node == shapes[s][1] &&
                          cell->groups == 1;
             }
@@ -101,7 +100,7 @@ static void test_what_is_required_can_be_fitted(void **state)
 static void test_orders_are_permutations_by_stage(void **state)
 {
     (void)state;
-    struct sbp_sweep sweep = make(2, 4, 1 << 20);
+    struct sbp_sample_sweep sweep = make(2, 4, 1 << 20);
     int *order = calloc((size_t)sweep.count, sizeof *order);
     int *again = calloc((size_t)sweep.count, sizeof *again);
     assert_true(order != NULL && again != NULL);
@@ -131,14 +130,14 @@ static void test_orders_are_permutations_by_stage(void **state)
  * round's pairs are disjoint. */
 static void expect_tournament(int nodes, int ranks_per_node)
 {
-    struct sbp_sweep sweep = make(nodes, ranks_per_node, 4096);
+    struct sbp_sample_sweep sweep = make(nodes, ranks_per_node, 4096);
     enum { MOST = 12 };
     static int met[MOST][MOST];
     const int ranks = nodes * ranks_per_node;
     assert_true(ranks <= MOST);
     memset(met, 0, sizeof met);
     for (int i = 0; i < sweep.count; i++) {
-        if (sweep.cell[i].work != SBP_WORK_PAIRS)
+        if (sweep.cell[i].work != SBP_CELL_PAIRS)
             continue;
         for (int r = 0; r < ranks; r++) {
             int node, local, back_node, back_local;
@@ -172,94 +171,6 @@ static void test_pairs_meet_once(void **state)
                 expect_tournament(nodes, ranks);
 }
 
-/* --- when to stop --- */
-
-/* One rank's communication: what is reduced over it stays. */
-static enum sbp_status alone_reduce(struct sbp_comm *comm, int group, void *buffer, int64_t count,
-                                    enum sbp_real real, enum sbp_comm_reduction reduction)
-{
-    (void)comm, (void)group, (void)buffer, (void)count, (void)real, (void)reduction;
-    return SBP_OK;
-}
-
-static enum sbp_status alone_barrier(struct sbp_comm *comm)
-{
-    (void)comm;
-    return SBP_OK;
-}
-
-struct series {
-    const double *time_s;
-    int length, at; /* over and over */
-};
-
-static enum sbp_status next_time(void *context, double *time_s, struct sbp_diag *diag)
-{
-    (void)diag;
-    struct series *series = context;
-    *time_s = series->time_s[series->at++ % series->length];
-    return SBP_OK;
-}
-
-static void sample(const double *time_s, int length, double cap_s, struct sbp_samples *samples)
-{
-    static const struct sbp_comm_ops ops = {.all_reduce = alone_reduce, .barrier = alone_barrier};
-    const struct sbp_sampler sampler = {.ops = &ops};
-    struct series series = {time_s, length, 0};
-    double own[SBP_MAX_REPEATS], took_s;
-    assert_int_equal(sbp_sample(&sampler, cap_s, next_time, &series, samples, own, &took_s, NULL),
-                     SBP_OK);
-    assert_memory_equal(own, samples->time_s, (size_t)samples->count * sizeof *own);
-}
-
-static void test_steady_times_settle_at_once(void **state)
-{
-    (void)state;
-    static const double steady[] = {8e-6, 1e-5}; /* farther apart than 5 % of any median */
-    static const double equal[] = {1e-5};
-    struct sbp_samples samples;
-    sample(equal, 1, 1, &samples);
-    assert_int_equal(samples.count, 7);
-    assert_true(samples.settled);
-    sample(steady, 2, 1, &samples);
-    assert_int_equal(samples.count, SBP_MAX_REPEATS);
-}
-
-/* The interval of the median holds it in 95 % of all cases, whatever the distribution: chances by
- * counting every pattern of which side of the median each value falls on. */
-static void test_seven_are_the_first_that_can_settle(void **state)
-{
-    (void)state;
-    for (int n = 3; n <= 12; n++) {
-        double values[12], low, high;
-        for (int i = 0; i < n; i++)
-            values[i] = i;
-        const bool known = sbp_median_interval(values, n, 0.95, &low, &high);
-        int inside = 0;
-        for (int pattern = 0; pattern < 1 << n; pattern++) {
-            int below = 0;
-            for (int i = 0; i < n; i++)
-                below += pattern >> i & 1;
-            inside += below > (int)low && below <= (int)high;
-        }
-        assert_int_equal(known, n >= 6);
-        if (known)
-            assert_true(inside >= 0.95 * (1 << n));
-    }
-}
-
-static void test_time_ends_what_does_not_settle(void **state)
-{
-    (void)state;
-    static const double wild[] = {1, 2, 1, 3, 1, 5};
-    struct sbp_samples samples;
-    sample(wild, 6, 0, &samples); /* each says that it took over a second */
-    assert_int_equal(samples.count, 3);
-    assert_false(samples.settled);
-    sample(wild, 6, 8.5, &samples);
-    assert_in_range(samples.count, 3, SBP_MAX_REPEATS);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,9 +179,6 @@ int main(void)
         cmocka_unit_test(test_what_is_required_can_be_fitted),
         cmocka_unit_test(test_orders_are_permutations_by_stage),
         cmocka_unit_test(test_pairs_meet_once),
-        cmocka_unit_test(test_steady_times_settle_at_once),
-        cmocka_unit_test(test_seven_are_the_first_that_can_settle),
-        cmocka_unit_test(test_time_ends_what_does_not_settle),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

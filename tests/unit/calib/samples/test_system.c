@@ -1,4 +1,4 @@
-/* What a machine says of itself: which settings are kept, and what files below a root tell. */
+/* A machine about itself: which settings are kept, and what files below a root tell. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -44,7 +44,7 @@ static void test_settings(void **state)
     char *const none[] = {NULL};
     expect_settings(environment, 512, all);
     expect_settings(none, 512, "");
-    /* What does not fit is left out, and said to be. */
+    /* Settings that do not fit are left out, and the text says so. */
     expect_settings(environment, 36, "NCCL_ALGO=Ring\nNCCL_DEBUG=TOKEN...");
     expect_settings(environment, 20, "NCCL_ALGO=Ring...");
 }

@@ -298,7 +298,7 @@ static void test_all_reduce_is_both_halves(void **state)
     }
 }
 
-/* What the search takes for granted: all pairs of sets, one within the other. */
+/* The search relies on it: all pairs of sets, one within the other. */
 static void test_growing(void **state)
 {
     (void)state;

@@ -119,8 +119,8 @@ static void test_curve(void **state)
     near(inside.error, 0.1);
     assert_int_equal(outside.basis, SBP_BASIS_OTHER_SIZE);
     near(outside.error, 0.3);
-    near(sbp_bound_s(SBP_HIGHEST, 2, 0.1), 2 * 1.1);
-    near(sbp_bound_s(SBP_LOWEST, 2, 0.1), 2 / 1.1);
+    near(sbp_network_bound_s(SBP_HIGHEST, 2, 0.1), 2 * 1.1);
+    near(sbp_network_bound_s(SBP_LOWEST, 2, 0.1), 2 / 1.1);
 }
 
 /* The factors that the header gives, written down again for 8 nodes of 4, and 2 ports. */
@@ -165,7 +165,7 @@ static void test_bend(void **state)
     const struct sbp_formula *formula = &network.formula[SBP_ALL_GATHER];
     for (int i = 0; i < 2; i++) {
         const int64_t nodes = i == 0 ? 2 : 8;
-        const double alpha = sbp_formula_s(formula, SBP_ALL_GATHER, (double)nodes, 4, 0, 0);
+        const double alpha = sbp_network_formula_s(formula, SBP_ALL_GATHER, (double)nodes, 4, 0, 0);
         const double times = i == 0 ? 3 : 12;
         network.curve[network.curve_count++] = (struct sbp_shape_curve){
             SBP_ALL_GATHER,
@@ -173,7 +173,8 @@ static void test_bend(void **state)
             4,
             1,
             {{1, 1e9, times * alpha,
-              times * (sbp_formula_s(formula, SBP_ALL_GATHER, (double)nodes, 4, 0, 1) - alpha)}},
+              times * (sbp_network_formula_s(formula, SBP_ALL_GATHER, (double)nodes, 4, 0, 1) -
+                       alpha)}},
             0.1};
     }
     static const struct {
@@ -188,8 +189,9 @@ static void test_bend(void **state)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct sbp_network_price price =
             sbp_network_price(&network, SBP_ALL_GATHER, rows[i].nodes, rows[i].ranks, 1e5);
-        const double expected = rows[i].times * sbp_formula_s(formula, SBP_ALL_GATHER,
-                                                              rows[i].nodes, rows[i].ranks, 0, 1e5);
+        const double expected =
+            rows[i].times *
+            sbp_network_formula_s(formula, SBP_ALL_GATHER, rows[i].nodes, rows[i].ranks, 0, 1e5);
         if (!(fabs(price.seconds / expected - 1) < 1e-9))
             fail_msg("%g x %g: %.12g, expected %.12g", rows[i].nodes, rows[i].ranks, price.seconds,
                      expected);

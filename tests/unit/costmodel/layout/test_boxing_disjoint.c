@@ -88,7 +88,7 @@ struct counts {
     int64_t reduce, send, gather; /* elements */
 };
 
-/* What rank r of the producers holds of an element whose value is e + 1: all of it, or, of a sum,
+/* The part that producer rank r holds of an element whose value is e + 1: all of it, or, of a sum,
  * the first has the difference to the others' shares. */
 static int64_t share(const struct set *set, int64_t rank, int64_t element)
 {

@@ -15,6 +15,7 @@
 #include "base/math/random.h"
 #include "base/text.h"
 #include "costmodel/model/graph.h"
+#include "costmodel/model/op_cost.h"
 #include "tests/support/model_reader.h"
 
 #define SEED UINT64_C(77001)
@@ -185,7 +186,7 @@ static void test_initial_values(void **state)
 
 #define MOST_LAYERS 14
 
-/* What the test knows of a layer while it writes it. */
+/* The test's own view of a layer while it writes it. */
 struct written {
     int64_t features, inner; /* of the output */
     bool read;

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "base/math/random.h"
+#include "costmodel/model/op_cost.h"
 #include "base/text.h"
 #include "tests/support/model_reader.h"
 

@@ -1,5 +1,5 @@
-/* What attention does on a device, moves and keeps: against scores counted one by one, formulas of
- * the literature and what autograd keeps.
+/* Attention's arithmetic, traffic and kept bytes on a device: against scores counted one by one,
+ * formulas of the literature and what autograd keeps.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -83,7 +83,7 @@ static void test_attention(void **state)
             must_equal("forward", forward.flops, scores * (qk + value + 6));
             must_equal("backward", backward.flops,
                        scores * (2 * (qk + value) + (a->flash ? qk : 0) + 6));
-            must_equal("no weights", sbp_work_flops(&weights), 0);
+            must_equal("no weights", sbp_op_work_flops(&weights), 0);
             /* PaLM's appendix B counts all scores, causal or not. */
             must_equal("model", forward.model_flops,
                        (qk + value) * (double)(a->batch * a->heads * a->sequence * a->sequence) /

@@ -1,5 +1,6 @@
-/* What operators do on a device and keep, against counting in nested loops on small sizes, what
- * autograd keeps, and the volumes that the literature gives for collectives inside operators.
+/* Arithmetic and kept bytes of operators on a device, against counting in nested loops on small
+ * sizes, what autograd keeps, and the volumes that the literature gives for collectives inside
+ * operators.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -272,7 +273,7 @@ static void test_patch_embedding(void **state)
     must_equal("patches", products_flops(&forward), flops);
     must_equal("patches", products_flops(&weights), flops);
     must_equal("patches", forward.model_flops, flops);
-    must_equal("images have no gradient", sbp_work_flops(&input), 0);
+    must_equal("images have no gradient", sbp_op_work_flops(&input), 0);
     must_equal("images kept", kept_of(&bench, WHOLE).elements, 4 * 224 * 224 * 3);
     const struct share shares[] = {
         {"patches", {{"batch", 2}, {"column", 3}}, 1},

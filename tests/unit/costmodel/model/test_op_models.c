@@ -11,6 +11,7 @@
 
 #include "base/json/json.h"
 #include "costmodel/model/graph.h"
+#include "costmodel/model/op_cost.h"
 #include "tests/support/op_bench.h"
 
 /* --- whole models --- */

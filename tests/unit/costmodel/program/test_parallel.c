@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "costmodel/model/op_cost.h"
 #include "costmodel/program/runnable.h"
 #include "costmodel/program/stages.h"
 #include "tests/support/strategy_oracle.h"

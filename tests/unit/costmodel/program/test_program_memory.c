@@ -1,5 +1,5 @@
-/* What a step may keep or bring together in other ways: types of computing, inputs boxed again,
- * blocks formed again but for what products left, weights gathered by the block. */
+/* Other ways to keep or gather tensors in a step: types of computing, inputs boxed again,
+ * blocks recomputed except for outputs of products, weights gathered by the block. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,7 +48,7 @@ static void compile_to(struct oracle_setting *s, const struct sbp_parallel *para
     struct sbp_diag diag = {{0}};
     const struct sbp_graph *graph = &s->model.graph;
     const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    struct sbp_scope scope = sbp_scope_whole(graph);
+    struct sbp_scope scope = sbp_program_scope_whole(graph);
     scope.parallel = parallel;
     scope.end_op = end_op > 0 ? end_op : scope.end_op;
     sbp_program_free(&s->program);
@@ -155,8 +155,8 @@ static void test_regather(void **state)
     oracle_drop(&s);
 }
 
-/* Of a block of hidden size h: its input under full recompute; besides, under selective, what
- * attention left (h and a log-sum-exp a head) and half of its products' 3 h + h + 4 h + h. */
+/* Bytes kept of a block of hidden size h: its input under full recompute; besides, under selective,
+ * what attention left (h and a log-sum-exp a head) and half of its products' 3 h + h + 4 h + h. */
 static void test_selective(void **state)
 {
     (void)state;

@@ -419,7 +419,7 @@ static void test_recompute_chain(void **state)
     bench_close(&plain);
 }
 
-/* What recompute costs: the forward pass of the blocks once more, without the last sum of each
+/* Recompute costs the forward pass of the blocks once more, without the last sum of each
  * segment, which the next one holds. */
 static void test_recompute_time(void **state)
 {

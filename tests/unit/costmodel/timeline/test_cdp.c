@@ -1,5 +1,5 @@
-/* Cyclic data parallelism: the paper's formulas against played schedules, in time steps (cdp.h) and
- * in seconds (timeline.h). */
+/* Cyclic data parallelism: the paper's formulas against played schedules, in time steps
+ * (cdp_count.h) and in seconds (timeline.h). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "base/math/random.h"
-#include "costmodel/timeline/cdp.h"
+#include "tests/papers/cdp_count.h"
 
 #define SEED UINT64_C(4219)
 
@@ -62,7 +62,7 @@ static void test_fresh(void **state)
                 assert_int_equal(sbp_cdp_fresh(SBP_CDP_RULE_V2, n, i, j), made);
                 assert_false(sbp_cdp_fresh(SBP_CDP_RULE_V1, n, i, j));
                 stale += !made;
-                /* What is stale is one step old: theta_{t-1} is always there. */
+                /* Stale parameters are one step old: theta_{t-1} is always there. */
                 assert_true(sbp_cdp_backward_slot(n, n, j, 3) < sbp_cdp_forward_slot(n, i, j, 5));
             }
         assert_int_equal(2 * stale, n * (n - 1));
@@ -298,7 +298,7 @@ static void test_update(void **state)
         near(v2.makespan_s, 2 * n + 1.5 + 0.25);
         near(v2.exposed_sync_s, 1.5);
         assert_in_range(v2.steps, 3, 4);
-        /* What is later than a step reaches over two of them. */
+        /* Synchronisation that is longer than a step reaches over two of them. */
         for (int j = 0; j < n; j++)
             end[j].sync_s = 6 * n;
         request.schedule = SBP_CDP_V1;
@@ -488,7 +488,7 @@ static void check_step(const struct played *played)
     after(most_s, played->timeline->makespan_s);
 }
 
-/* What is exposed is what free messages, and then free synchronisation, save. */
+/* Exposed time is the time that free messages, and then free synchronisation, save. */
 static void check_exposed(const struct sbp_timeline_request *request,
                           const struct sbp_timeline *timeline)
 {

@@ -562,7 +562,7 @@ static void check_messages(struct played *played)
     }
 }
 
-/* What is exposed is what free communication saves. */
+/* Exposed time is the time that free communication saves. */
 static void check_exposed(const struct setting *setting, const struct sbp_timeline *timeline)
 {
     struct setting other = *setting;

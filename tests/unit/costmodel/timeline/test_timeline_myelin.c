@@ -2,7 +2,7 @@
  * parameters, 48 layers of 4512, 48 V100 in nodes of 6, batch 2048 of 512 tokens, micro-batches
  * of 1.
  *
- * What is derived from one printed number is compared with another. Where the printed numbers hold
+ * Times derived from one printed number are compared with another. Where the printed numbers hold
  * an effect that no published constant explains, the test says how large it is and holds it there.
  */
 #include <setjmp.h>

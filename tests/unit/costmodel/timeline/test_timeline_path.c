@@ -69,7 +69,7 @@ static struct sbp_timeline simulate(const struct step *step, struct sbp_arena *a
     return timeline;
 }
 
-/* What a path takes by a step's times. */
+/* The length of a path by a step's times. */
 static double length_of(const struct sbp_timeline_path *path, const struct step *step)
 {
     const int stages = step->request.stages, chunks = step->request.chunks;

@@ -1,0 +1,189 @@
+#include "calib/fit/calibrate.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SETTLED_SPREAD 0.05 /* of a point over its runs */
+
+/* --- from a record to what was measured --- */
+
+void sbp_calibrate_free(struct sbp_calibration *calibration)
+{
+    if (calibration != NULL)
+        sbp_points_free(&calibration->measured);
+}
+
+enum sbp_status sbp_calibrate_collect(const struct sbp_record *record, enum sbp_statistic statistic,
+                                      struct sbp_calibration *calibration, struct sbp_diag *diag)
+{
+    const struct sbp_session *last = &record->session[record->session_count - 1];
+    struct sbp_sample_findings *findings = &calibration->findings;
+    struct sbp_sample_runs runs;
+    *calibration = (struct sbp_calibration){
+        .origin = last->origin, .samples_path = record->path, .statistic = statistic};
+    calibration->origin.wall_s = last->wall_s;
+    SBP_TRY(sbp_points(record, statistic, &calibration->measured, &runs, diag));
+    sbp_points_compute(record, &runs, &calibration->compute);
+    sbp_findings_of_runs(&runs, findings);
+    sbp_findings_of_sessions(record, findings);
+    sbp_findings_of_compute(record, findings);
+    SBP_TRY(sbp_findings_of_pairs(record, sbp_calibrate_is_crowded(calibration), findings, diag));
+    sbp_findings_of_network(record, findings);
+    return SBP_OK;
+}
+
+bool sbp_calibrate_is_crowded(const struct sbp_calibration *calibration)
+{
+    return calibration->origin.ranks_per_host > calibration->origin.cores;
+}
+
+bool sbp_calibrate_is_gpu(const struct sbp_calibration *calibration)
+{
+    return calibration->origin.device[0] != '\0';
+}
+
+/* --- curves --- */
+
+enum sbp_status sbp_calibrate_network(const struct sbp_calibration *calibration,
+                                      struct sbp_calibrated_network *network, struct sbp_diag *diag)
+{
+    SBP_TRY(sbp_network_fit_ports(&calibration->measured, &network->ports, diag));
+    const struct sbp_network_options options = {.ports = network->ports.ports};
+    return sbp_network_fit(&calibration->measured, &options, &network->fit, diag);
+}
+
+/* --- one alpha and beta --- */
+
+/* AutoDDL's formulas price collectives of neighbouring ranks, of as many groups of a node at the
+ * same time as there is room for. */
+static bool is_fitted(const struct sbp_calibration *calibration,
+                      const struct sbp_measured_point *point)
+{
+    return point->kind < SBP_FIT_KINDS &&
+           point->groups == calibration->origin.least_ranks_per_host / point->ranks_per_node;
+}
+
+/* Takes the points of the kinds in a bit set. */
+static int list_points(const struct sbp_calibration *calibration, unsigned kinds,
+                       struct sbp_fit_point *points)
+{
+    int count = 0;
+    for (int i = 0; i < calibration->measured.count; i++) {
+        const struct sbp_measured_point *point = &calibration->measured.point[i];
+        if (is_fitted(calibration, point) && kinds >> point->kind & 1)
+            points[count++] = (struct sbp_fit_point){
+                point->kind, point->nodes * point->ranks_per_node, point->bytes, point->time_s};
+    }
+    return count;
+}
+
+static void count_points(const struct sbp_calibration *calibration,
+                         struct sbp_calibrated *calibrated)
+{
+    for (int i = 0; i < calibration->measured.count; i++) {
+        const struct sbp_measured_point *point = &calibration->measured.point[i];
+        if (!is_fitted(calibration, point))
+            continue;
+        calibrated->points++;
+        calibrated->settled += point->spread <= SETTLED_SPREAD;
+        calibrated->kind_settled[point->kind] += point->spread <= SETTLED_SPREAD;
+    }
+}
+
+/* AutoDDL fits its four collectives together; where none was measured, messages stand for them.
+ * points (calibration->measured.count) is scratch. */
+static enum sbp_status fit_together(const struct sbp_calibration *calibration,
+                                    struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
+                                    struct sbp_diag *diag)
+{
+    const unsigned messages = 1u << SBP_SEND_RECV;
+    int count = list_points(calibration, (1u << SBP_FIT_KINDS) - 1 - messages, points);
+    calibrated->of_messages = count == 0;
+    if (calibrated->of_messages)
+        count = list_points(calibration, messages, points);
+    for (int w = 0; w < SBP_FIT_WEIGHTS; w++)
+        SBP_TRY(sbp_fit_points(points, count, (enum sbp_fit_weights)w, &calibrated->fit[w], diag));
+    return SBP_OK;
+}
+
+static enum sbp_status judge_kinds(const struct sbp_calibration *calibration,
+                                   struct sbp_fit_point *points, struct sbp_calibrated *calibrated,
+                                   struct sbp_diag *diag)
+{
+    const struct sbp_fit *fit = &calibrated->fit[calibrated->weights];
+    for (int kind = 0; kind < (int)SBP_FIT_KINDS; kind++) {
+        const int count = list_points(calibration, 1u << kind, points);
+        SBP_TRY(sbp_fit_judge(fit->alpha_s, fit->beta_s_per_byte, points, count,
+                              &calibrated->kind_error[kind], diag));
+        struct sbp_fit *alone = &calibrated->alone[kind];
+        /* A kind that is not determined by itself has no fit of its own: that is no failure. */
+        if (sbp_fit_points(points, count, calibrated->weights, alone, NULL) != SBP_OK)
+            *alone = (struct sbp_fit){0};
+    }
+    return SBP_OK;
+}
+
+/* --- compute --- */
+
+static void rate_compute(const struct sbp_compute_times *times, struct sbp_calibrated *calibrated)
+{
+    const struct sbp_samples *copy = &times->samples[0];
+    int products[SBP_TYPES] = {0};
+    if (copy->count > 0)
+        calibrated->copy_bytes_per_s = 2 * (double)times->copy_bytes / copy->median_s;
+    for (int i = 0; i < times->gemm_count; i++) {
+        const struct sbp_gemm_point *gemm = &times->gemm[i];
+        const struct sbp_samples *samples = &times->samples[i + 1];
+        if (samples->count == 0)
+            continue;
+        const double flops = 2 * (double)gemm->m * (double)gemm->n * (double)gemm->k;
+        calibrated->gemm_flops[i] = flops / samples->median_s;
+        calibrated->flops[gemm->type] =
+            fmax(calibrated->flops[gemm->type], calibrated->gemm_flops[i]);
+        if (++products[gemm->type] > products[calibrated->grid_type])
+            calibrated->grid_type = gemm->type;
+    }
+}
+
+/* A rate is missing without a time, or where a clock too coarse gave 0 s alone. */
+static enum sbp_status check_rates(const struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+{
+    const struct {
+        double rate;
+        const char *work;
+    } needed[] = {{calibrated->flops[SBP_FP32], "fp32 product"},
+                  {calibrated->flops[SBP_FP64], "fp64 product"},
+                  {calibrated->copy_bytes_per_s, "copy"}};
+    for (int i = 0; i < 3; i++)
+        if (!(needed[i].rate > 0) || !isfinite(needed[i].rate))
+            return sbp_fail(diag, SBP_E_INPUT,
+                            "calibrate: no %s has a time above 0 s, of which rates are formed: was "
+                            "it cut short, is the processor's clock working?",
+                            needed[i].work);
+    return SBP_OK;
+}
+
+enum sbp_status sbp_calibrate_fit(const struct sbp_calibration *calibration,
+                                  enum sbp_fit_weights weights,
+                                  const struct sbp_calibrated_network *network,
+                                  struct sbp_calibrated *calibrated, struct sbp_diag *diag)
+{
+    *calibrated = (struct sbp_calibrated){.weights = weights, .network = network};
+    struct sbp_fit_point *points = calloc((size_t)calibration->measured.count + 1, sizeof *points);
+    if (points == NULL)
+        return sbp_fail(diag, SBP_E_MEMORY, "out of memory for %d points",
+                        calibration->measured.count);
+    struct sbp_diag why = {0};
+    enum sbp_status status = fit_together(calibration, points, calibrated, &why);
+    if (status == SBP_OK)
+        status = judge_kinds(calibration, points, calibrated, &why);
+    free(points);
+    if (status == SBP_E_INPUT && network != NULL)
+        memset(calibrated->fit, 0, sizeof calibrated->fit);
+    else if (status != SBP_OK)
+        return sbp_fail(diag, status, "%s", why.text);
+    count_points(calibration, calibrated);
+    rate_compute(&calibration->compute, calibrated);
+    return check_rates(calibrated, diag);
+}

@@ -158,7 +158,7 @@ static enum sbp_status spread(struct sbp_compute *compute, unsigned char *at, in
 
 static void draw(unsigned char *piece, enum sbp_type type, uint64_t seed)
 {
-    const int64_t bytes = sbp_type_bytes(type);
+    const int64_t bytes = sbp_cluster_type_bytes(type);
     const uint64_t mantissas = ((uint64_t)1 << types[type].mantissa_bits) - 1;
     struct sbp_random random;
     sbp_random_seed(&random, seed);
@@ -172,7 +172,7 @@ static void draw(unsigned char *piece, enum sbp_type type, uint64_t seed)
 /* Makes both factors numbers of the type. */
 static enum sbp_status fill(struct sbp_compute *compute, enum sbp_type type, struct sbp_diag *diag)
 {
-    const int64_t bytes = DRAWN * sbp_type_bytes(type);
+    const int64_t bytes = DRAWN * sbp_cluster_type_bytes(type);
     if (compute->filled == (int)type)
         return SBP_OK;
     unsigned char *piece = malloc((size_t)bytes);

@@ -133,7 +133,8 @@ static struct cJSON *put_device(struct cJSON *root, const char *name, int64_t me
     struct cJSON *rates = sbp_json_put_object(device, "flops", failed);
     for (int type = 0; type < SBP_TYPES; type++)
         if (flops[type] > 0)
-            sbp_json_put_measured(rates, sbp_type_name((enum sbp_type)type), flops[type], failed);
+            sbp_json_put_measured(rates, sbp_cluster_type_name((enum sbp_type)type), flops[type],
+                                  failed);
     sbp_json_put_measured(device, "memory_bytes_per_s", memory_bytes_per_s, failed);
     return device;
 }
@@ -168,7 +169,7 @@ static void put_own_device(struct cJSON *root, const struct sbp_calibration *cal
         sbp_json_put_measured(element, "efficiency", calibrated->gemm_flops[i] / grid_flops,
                               failed);
         if (gemm->type != SBP_FP32)
-            sbp_json_put_text(element, "type", sbp_type_name(gemm->type), failed);
+            sbp_json_put_text(element, "type", sbp_cluster_type_name(gemm->type), failed);
     }
 }
 

@@ -101,7 +101,7 @@ void sbp_sweep_product_bytes(const struct sbp_product_list *list, int64_t *y_byt
 {
     for (int i = 0; i < list->count; i++) {
         const struct sbp_gemm_point *gemm = &list->shape[i];
-        const int64_t bytes = sbp_type_bytes(gemm->type);
+        const int64_t bytes = sbp_cluster_type_bytes(gemm->type);
         raise_to(y_bytes, gemm->m * gemm->n * bytes);
         raise_to(a_bytes, gemm->m * gemm->k * bytes);
         raise_to(b_bytes, gemm->k * gemm->n * bytes);

@@ -58,7 +58,7 @@ int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int
     return count;
 }
 
-int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor)
+int64_t sbp_graph_tensor_parameters(const struct sbp_tensor *tensor)
 {
     int64_t elements = 1;
     for (int dim = 0; dim < SBP_MAX_DIMS; dim++)
@@ -66,7 +66,7 @@ int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor)
     return elements;
 }
 
-int sbp_training_moments(const struct sbp_training *training)
+int sbp_graph_training_moments(const struct sbp_training *training)
 {
     if (training->update.optimizer != SBP_SGD)
         return 2;

@@ -197,8 +197,8 @@ enum sbp_status sbp_graph_set_micro_batch(struct sbp_graph *graph, int64_t seque
 int sbp_graph_consumers(const struct sbp_graph *graph, int tensor, int *ops, int capacity);
 
 /* Elements of a weight that are parameters: without padding. */
-int64_t sbp_tensor_parameters(const struct sbp_tensor *tensor);
+int64_t sbp_graph_tensor_parameters(const struct sbp_tensor *tensor);
 /* Moments that the optimizer keeps for each parameter: 0, 1 (sgd with momentum) or 2. */
-int sbp_training_moments(const struct sbp_training *training);
+int sbp_graph_training_moments(const struct sbp_training *training);
 
 #endif

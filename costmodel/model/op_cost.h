@@ -16,7 +16,7 @@ enum sbp_pass { SBP_PASS_FORWARD, SBP_PASS_INPUT_GRADIENT, SBP_PASS_WEIGHT_GRADI
 struct sbp_factor {
     double of[SBP_MAX_ROLES];
 };
-struct sbp_factor sbp_factor_one(void);
+struct sbp_factor sbp_op_factor_one(void);
 
 /* Sizes of an operator's blocks on a device; a tied weight's stand as the linear reads it. */
 struct sbp_op_sizes {
@@ -59,7 +59,7 @@ double sbp_op_backward_flops(const struct sbp_graph *graph, int op);
  * alone count, without padding, with all S^2 scores, and backward as twice forward except for the
  * gradient of a free input. So the share compares with published ones (Chowdhery et al., PaLM,
  * appendix B; Narayanan et al., 2021, section 5). */
-double sbp_graph_model_flops(const struct sbp_graph *graph);
+double sbp_op_model_flops(const struct sbp_graph *graph);
 /* Whether backward computes gradients of the inputs. It does not where the inputs are free, unless
  * the weights' gradients come with them (norms) or the operator is the loss. */
 bool sbp_op_forms_input_gradient(const struct sbp_graph *graph, int op);

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-struct sbp_factor sbp_factor_one(void)
+struct sbp_factor sbp_op_factor_one(void)
 {
     struct sbp_factor factor;
     for (int r = 0; r < SBP_MAX_ROLES; r++)

@@ -102,7 +102,7 @@ static void inner_summa(struct inner_list *list, const struct sbp_op_sizes *size
 
 static void inner_custom(struct inner_list *list, const struct sbp_graph *graph)
 {
-    const double element_bytes = (double)sbp_type_bytes(graph->precision.activation);
+    const double element_bytes = (double)sbp_cluster_type_bytes(graph->precision.activation);
     const double batches = (double)graph->global_batch / (double)graph->micro_batch;
     const struct sbp_custom *custom = list->node->custom;
     for (int i = 0; i < custom->collective_count; i++) {

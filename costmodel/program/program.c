@@ -15,17 +15,17 @@ static const char *const section_names[] = {
 #undef SBP_SECTION_TEXT
 };
 
-const char *sbp_instr_name(enum sbp_instr_kind kind)
+const char *sbp_program_instr_name(enum sbp_instr_kind kind)
 {
     return instr_names[kind];
 }
 
-const char *sbp_section_name(enum sbp_section section)
+const char *sbp_program_section_name(enum sbp_section section)
 {
     return section_names[section];
 }
 
-const char *sbp_cause_name(enum sbp_cause cause)
+const char *sbp_program_cause_name(enum sbp_cause cause)
 {
     static const char *const names[] = {
         "none",   "activation", "activation-gradient", "weight-gradient", "operator", "scalar",
@@ -33,22 +33,25 @@ const char *sbp_cause_name(enum sbp_cause cause)
     return names[cause];
 }
 
-struct sbp_element_bytes sbp_element_bytes_of(const struct sbp_precision *precision)
+struct sbp_element_bytes sbp_program_element_bytes(const struct sbp_precision *precision)
 {
     return (struct sbp_element_bytes){
-        .weight = sbp_type_bytes(precision->param),
-        .gradient = sbp_type_bytes(precision->grad),
-        .master = precision->has_master ? sbp_type_bytes(precision->master) : 0,
-        .gradient_master = precision->converts_gradient ? sbp_type_bytes(precision->master) : 0,
-        .compute = precision->compute != precision->param ? sbp_type_bytes(precision->compute) : 0,
-        .sum = precision->has_sum ? sbp_type_bytes(precision->accumulate) : 0,
-        .loss = precision->loss != precision->activation ? sbp_type_bytes(precision->loss) : 0,
-        .moment = sbp_type_bytes(precision->moments),
-        .activation = sbp_type_bytes(precision->activation),
-        .reduce = sbp_type_bytes(precision->reduce)};
+        .weight = sbp_cluster_type_bytes(precision->param),
+        .gradient = sbp_cluster_type_bytes(precision->grad),
+        .master = precision->has_master ? sbp_cluster_type_bytes(precision->master) : 0,
+        .gradient_master =
+            precision->converts_gradient ? sbp_cluster_type_bytes(precision->master) : 0,
+        .compute =
+            precision->compute != precision->param ? sbp_cluster_type_bytes(precision->compute) : 0,
+        .sum = precision->has_sum ? sbp_cluster_type_bytes(precision->accumulate) : 0,
+        .loss =
+            precision->loss != precision->activation ? sbp_cluster_type_bytes(precision->loss) : 0,
+        .moment = sbp_cluster_type_bytes(precision->moments),
+        .activation = sbp_cluster_type_bytes(precision->activation),
+        .reduce = sbp_cluster_type_bytes(precision->reduce)};
 }
 
-struct sbp_element_bytes sbp_element_bytes_run(enum sbp_real real)
+struct sbp_element_bytes sbp_program_run_bytes(enum sbp_real real)
 {
     const int64_t bytes = real == SBP_F32 ? 4 : 8;
     return (struct sbp_element_bytes){
@@ -66,7 +69,7 @@ void sbp_program_free(struct sbp_program *program)
 /* ---- buffers ----------------------------------------------------------------------------------
  */
 
-bool sbp_buffer_persists(const struct sbp_buffer *buffer)
+bool sbp_program_buffer_persists(const struct sbp_buffer *buffer)
 {
     return buffer->use <= SBP_USE_INDEX;
 }
@@ -96,7 +99,7 @@ int64_t sbp_program_buffer_bytes(const struct sbp_program *program, int buffer)
         element = program->bytes.master;
     else if (b->use == SBP_USE_BUCKET)
         element = program->bytes.master + program->bytes.gradient_master +
-                  sbp_training_moments(&program->graph->training) * program->bytes.moment;
+                  sbp_graph_training_moments(&program->graph->training) * program->bytes.moment;
     int64_t bytes = 0;
     return sbp_mul_i64(b->elements, element, &bytes) ? bytes : -1;
 }
@@ -113,7 +116,7 @@ int64_t sbp_program_slot_bytes(const struct sbp_program *program, int buffer)
 
 /* ---- calls --------------------------------------------------------------------------------- */
 
-bool sbp_instr_is_call(const struct sbp_instr *instr)
+bool sbp_program_is_call(const struct sbp_instr *instr)
 {
     switch (instr->kind) {
     case SBP_INSTR_BOX:
@@ -133,14 +136,14 @@ enum sbp_status sbp_program_calls(const struct sbp_program *program, struct sbp_
 {
     int64_t most = 0;
     for (int i = 0; i < program->instr_count; i++)
-        most += sbp_instr_is_call(&program->instr[i]) ? program->instr[i].times : 0;
+        most += sbp_program_is_call(&program->instr[i]) ? program->instr[i].times : 0;
     *calls = SBP_NEW(arena, struct sbp_call, most + 1);
     if (*calls == NULL)
         return SBP_E_MEMORY;
     *count = 0;
     for (int i = 0; i < program->instr_count; i++) {
         const struct sbp_instr *instr = &program->instr[i];
-        if (!sbp_instr_is_call(instr))
+        if (!sbp_program_is_call(instr))
             continue;
         const bool whole = instr->box.kind == SBP_ALL_REDUCE || instr->box.kind == SBP_SEND_RECV ||
                            instr->box.kind == SBP_BROADCAST_COLL;

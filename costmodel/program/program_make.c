@@ -35,7 +35,7 @@ static enum sbp_status crossing_at(const struct sbp_compiler *c, int boundary, i
     *tensor = -1;
     if (boundary <= 0 || boundary >= c->graph->op_count)
         return SBP_OK;
-    *tensor = sbp_graph_crossing(c->graph, boundary);
+    *tensor = sbp_stages_crossing(c->graph, boundary);
     return *tensor >= 0 ? SBP_OK
                         : sbp_fail(c->diag, SBP_E_INPUT,
                                    "stages: %s: a stage begins where several activations cross, "
@@ -153,12 +153,12 @@ static enum sbp_status mark_segments(struct sbp_compiler *c)
     const struct sbp_program *program = c->program;
     const struct sbp_scope *scope = &program->scope;
     if (program->parallel.gather_blocks)
-        (void)sbp_graph_blocks(c->graph, c->block);
+        (void)sbp_stages_blocks(c->graph, c->block);
     if (program->parallel.recompute != SBP_RECOMPUTE_FULL &&
         program->parallel.recompute != SBP_RECOMPUTE_SELECTIVE)
         return SBP_OK;
-    return sbp_graph_segments(c->graph, scope->first_op, scope->end_op,
-                              program->parallel.recompute_every, c->segment);
+    return sbp_stages_segments(c->graph, scope->first_op, scope->end_op,
+                               program->parallel.recompute_every, c->segment);
 }
 
 /* ---- what nobody needs of the work that is done again -------------------------------------- */
@@ -276,7 +276,7 @@ sbp_program_make_scope(const struct sbp_graph *graph, const struct sbp_cluster *
     struct sbp_compiler compiler = {.program = program,
                                     .graph = graph,
                                     .mesh = &program->mesh,
-                                    .policy = sbp_element_bytes_of(&graph->precision),
+                                    .policy = sbp_program_element_bytes(&graph->precision),
                                     .diag = diag};
     enum sbp_status status = assemble(&compiler, cluster, strategy);
     if (status == SBP_OK)

@@ -9,12 +9,12 @@ static const char *const schedule_names[SBP_SCHEDULES] = {
 #undef SBP_SCHEDULE_TEXT
 };
 
-const char *sbp_schedule_name(enum sbp_schedule schedule)
+const char *sbp_timeline_schedule_name(enum sbp_schedule schedule)
 {
     return schedule_names[schedule];
 }
 
-const char *sbp_placement_name(enum sbp_placement placement)
+const char *sbp_timeline_placement_name(enum sbp_placement placement)
 {
     static const char *const names[SBP_PLACEMENTS] = {
 #define SBP_PLACEMENT_TEXT(symbol, name) [SBP_PLACE_##symbol] = (name),

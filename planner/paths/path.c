@@ -78,8 +78,8 @@ enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *ar
 
 double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
-    struct sbp_group group = sbp_group_one();
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
+    struct sbp_group group = sbp_collective_group_one();
     if (tensor < 0 || cut->stage_level < 0)
         return 0;
     group.members[cut->stage_level] = 2;
@@ -94,7 +94,7 @@ double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts)
  */
 static double least_message_s(const struct sbp_cut *cut, int op)
 {
-    return sbp_path_message_s(cut, sbp_graph_crossing(&cut->graph, op), (double)cut->mesh.devices);
+    return sbp_path_message_s(cut, sbp_stages_crossing(&cut->graph, op), (double)cut->mesh.devices);
 }
 
 double sbp_path_messages_s(const struct sbp_cut *cut, const struct sbp_path *path, const int *first)
@@ -127,8 +127,8 @@ static enum sbp_status expect_costs(const struct sbp_cut *cut, const int *first,
 {
     const struct sbp_graph *graph = &cut->graph;
     const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &cut->stage, &bytes);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &cut->stage, &bytes);
     *cost = SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
     if (*cost == NULL)
         return SBP_E_MEMORY;
@@ -209,7 +209,7 @@ static bool knows_paths(const struct sbp_cut *cut)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     return parallel->pipeline > 1 &&
-           (sbp_schedule_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
+           (sbp_timeline_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
 }
 
 /* Plays the schedule with the times that are expected. */
@@ -251,7 +251,7 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
                                  struct sbp_arena *arena, struct sbp_path *path,
                                  struct sbp_path *times, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
     const struct sbp_step_request request = {.graph = &cut->graph,
                                              .cluster = cut->cluster,
                                              .parallel = &cut->parallel,

@@ -54,7 +54,7 @@ void sbp_plan_free(struct sbp_plan *plan)
 enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
                                  struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->cut.graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->cut.graph.precision);
     return sbp_program_make(&plan->cut.graph, &plan->cut.stage, &plan->cut.mesh, &plan->strategy,
                             &bytes, program, diag);
 }

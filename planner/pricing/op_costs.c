@@ -213,8 +213,9 @@ static double stage_sum_s(const struct sheet *sheet, int weight, double elements
     const int holders = sheet->group->holders[weight];
     if (holders < 2)
         return 0;
-    const struct sbp_group group = sbp_price_stage_group(
-        space->cut->cluster, space->cluster, space->parallel->pipeline, holders, sbp_group_one());
+    const struct sbp_group group =
+        sbp_price_stage_group(space->cut->cluster, space->cluster, space->parallel->pipeline,
+                              holders, sbp_collective_group_one());
     return sbp_collective_group_s(space->cut->cluster, SBP_ALL_REDUCE, &group,
                                   elements * (double)space->pricing.bytes.reduce);
 }

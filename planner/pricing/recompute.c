@@ -111,7 +111,7 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
         recompute_attention(space, recomputed);
     for (int piece = 0; sbp_pricing_recomputes(space) && piece < weights->pieces; piece++) {
         const int first = weights->first[piece], end = weights->first[piece + 1];
-        SBP_TRY(sbp_graph_segments(graph, first, end, space->parallel->recompute_every, segment));
+        SBP_TRY(sbp_stages_segments(graph, first, end, space->parallel->recompute_every, segment));
         recompute_segments(space, first, end, segment, asked, recomputed);
     }
     return SBP_OK;

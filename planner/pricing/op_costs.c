@@ -271,9 +271,8 @@ static double kept_bytes(const struct sheet *sheet, const struct played *played)
 static double saved_beyond_share(const struct sheet *sheet, const struct played *played)
 {
     const struct sbp_space *space = sheet->space;
-    const struct sbp_factor whole = sbp_op_factor_one();
     const double bytes = (double)space->pricing.bytes.activation;
-    const struct sbp_op_kept all = sbp_op_kept(space->graph, sheet->group->op, &whole);
+    const struct sbp_op_kept all = sbp_pricing_kept_whole(space->graph, sheet->group->op);
     const struct sbp_op_kept own = sbp_op_kept(space->graph, sheet->group->op, &played->factor);
     return sheet->group->keeps_saved
                ? fmax(0, own.elements * bytes + own.bytes -

@@ -149,6 +149,8 @@ bool sbp_pricing_free_input(const struct sbp_space *space, int op, int input);
  * halves of the products' outputs. */
 bool sbp_pricing_recomputes(const struct sbp_space *space);
 bool sbp_pricing_is_attention(enum sbp_op_kind kind);
+/* The tensors that the backward pass reads of an operator that is not split. */
+struct sbp_op_kept sbp_pricing_kept_whole(const struct sbp_graph *graph, int op);
 /* Whether an operator has a backward pass of its own (costmodel/program/program_backward.c):
  * weights, or gradients of inputs. */
 bool sbp_pricing_works_back(const struct sbp_graph *graph, int op);

@@ -8,14 +8,12 @@
  * pass left. */
 static bool reads_input(const struct sbp_graph *graph, int op, int input)
 {
-    const struct sbp_factor whole = sbp_op_factor_one();
-    return sbp_op_kept(graph, op, &whole).inputs >> input & 1;
+    return sbp_pricing_kept_whole(graph, op).inputs >> input & 1;
 }
 
 static bool reads_results(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_factor whole = sbp_op_factor_one();
-    const struct sbp_op_kept kept = sbp_op_kept(graph, op, &whole);
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(graph, op);
     return kept.output || kept.elements > 0 || kept.bytes > 0;
 }
 

@@ -64,19 +64,13 @@ static unsigned recomputed_inputs(const struct maker *m, int op, const struct sb
     return inputs;
 }
 
-static struct sbp_op_kept kept_of(const struct maker *m, int op)
-{
-    const struct sbp_factor whole = sbp_op_factor_one();
-    return sbp_op_kept(m->space->graph, op, &whole);
-}
-
 /* Notes the operands that are recomputed for an operator and for those after it, whose backward
  * pass comes first; with regather, inputs come when they are read. */
 static void note_recomputed(struct maker *m, int op)
 {
     const struct sbp_space *space = m->space;
     struct sbp_recomputed_operands *const recomputed = &m->recomputed[space->groups->of[op]];
-    const struct sbp_op_kept kept = kept_of(m, op);
+    const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space->graph, op);
     if (m->segment[op] < 0 || space->parallel->regather)
         *recomputed = (struct sbp_recomputed_operands){0};
     recomputed->inputs &= recomputed_inputs(m, op, &kept);
@@ -93,7 +87,7 @@ static double recomputed_before(struct maker *m, int op)
         m->seen[graph->op[op].input[i]] = op + 1;
     for (int before = m->segment[op]; before >= 0 && before < op; before++) {
         const struct sbp_op_node *node = &graph->op[before];
-        const struct sbp_op_kept kept = kept_of(m, before);
+        const struct sbp_op_kept kept = sbp_pricing_kept_whole(m->space->graph, before);
         const unsigned inputs = recomputed_inputs(m, before, &kept);
         if (!node->entry->follows)
             sum += kept.elements * bytes + kept.bytes / (double)space->mesh->devices;
@@ -114,7 +108,8 @@ static void find_spent(struct maker *m)
     double spent = 0;
     for (int op = 0; op < graph->op_count; op++) {
         const unsigned all = (1u << graph->op[op].input_count) - 1;
-        if (m->segment[op] >= 0 && (kept_of(m, op).inputs & all) != all)
+        if (m->segment[op] >= 0 &&
+            (sbp_pricing_kept_whole(m->space->graph, op).inputs & all) != all)
             m->working->entered[op] = m->space->groups->kept_bytes[op];
     }
     for (int op = 0; op < graph->op_count; op++) {

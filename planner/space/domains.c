@@ -42,6 +42,11 @@ static bool is_interrupted(struct sbp_space_maker *maker)
     return ++maker->calls % SBP_SPACE_CLOCK_PERIOD == 0 && sbp_space_interrupted(maker->space);
 }
 
+static int axes_of_family(const struct sbp_mesh *mesh, int family)
+{
+    return family < mesh->family_count ? mesh->family[family].count : 0;
+}
+
 /* Enumerates the ways to give the axes of this and later families to the allowed roles, from
  * `role` on with `left` axes of this family. A branch ends where its axes no longer divide the
  * sizes. */
@@ -69,19 +74,11 @@ static enum sbp_status enumerate(struct sbp_space_maker *maker, int variable, un
             break;
         if (last && !sbp_space_obeys_batch(space, variable, &maker->legality, family))
             break; /* the last role takes what is left */
-        const int next_left =
-            last ? (next_family < space->mesh->family_count ? space->mesh->family[next_family].count
-                                                            : 0)
-                 : left - count;
+        const int next_left = last ? axes_of_family(space->mesh, next_family) : left - count;
         SBP_TRY(enumerate(maker, variable, allowed, next_family, next_role, next_left, capacity));
     }
     v->count[(size_t)v->tuple_count * row + at] = 0;
     return SBP_OK;
-}
-
-static int axes_of_family(const struct sbp_mesh *mesh, int family)
-{
-    return family < mesh->family_count ? mesh->family[family].count : 0;
 }
 
 static enum sbp_status enumerate_all(struct sbp_space_maker *maker, int variable, unsigned allowed,

@@ -6,10 +6,8 @@
  * reduced; a split rest then reduces it once, and the other readers take the split as a partial
  * sum for nothing (S -> P is local), so that a partial rest costs as much or more. On an axis that
  * rests P, readers play a role that takes sums. An operator goes on with sums
- *
  * - with one input (linear, reshapes, ...) where that input may rest P: else its input is reduced
  * before it, and its output would be reduced once more;
- *
  * - with several inputs (add) where two of them may rest P, whose sums are then reduced as one, or
  * where one of them and the output may. With one sum alone and a reduced output, the reduction
  * comes after instead of before, of as many elements.

@@ -138,10 +138,7 @@ enum sbp_status sbp_coordinate_descent_solve(const struct sbp_problem *problem,
         sbp_solver_run_end(&descent.search, false);
     }
     sbp_assignment_free(&descent.state);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "coordinate-descent: out of memory");
+    return sbp_solver_run_result(status, "coordinate-descent", solution, diag);
 }
 
 static int64_t default_draws(const struct sbp_problem *problem)
@@ -173,8 +170,5 @@ enum sbp_status sbp_coordinate_descent_random(const struct sbp_problem *problem,
         sbp_solver_run_end(&draw.search, false);
     }
     sbp_assignment_free(&draw.state);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "random: out of memory");
+    return sbp_solver_run_result(status, "random", solution, diag);
 }

@@ -237,8 +237,7 @@ static enum sbp_status copy_usages(const struct usage_problem *usages, struct sb
         double *table = sbp_problem_edge_table(copy, from->a, from->b, &transposed);
         if (table == NULL)
             return SBP_E_MEMORY;
-        const size_t entries =
-            (size_t)source->variable[from->a].domain * (size_t)source->variable[from->b].domain;
+        const size_t entries = sbp_problem_entries(source, from);
         for (size_t i = 0; i < entries; i++)
             table[i] = from->cost[i] >= SBP_FORBIDDEN ? SBP_FORBIDDEN : 0;
     }
@@ -404,9 +403,7 @@ static enum sbp_status solve(const struct sbp_problem *problem,
         status = solve_prepared(&exact, diag);
     sbp_elimination_free(&exact.tree);
     sbp_arena_free(&exact.arena);
-    if (status != SBP_OK)
-        sbp_solver_solution_free(solution);
-    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "exact: out of memory") : status;
+    return sbp_solver_run_result(status, "exact", solution, diag);
 }
 
 enum sbp_status sbp_exact_solve(const struct sbp_problem *problem,

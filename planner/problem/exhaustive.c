@@ -57,11 +57,6 @@ static void lower_row(double *restrict least, const double *restrict a, const do
     }
 }
 
-static double usable(double cost)
-{
-    return cost >= SBP_FORBIDDEN ? INFINITY : cost;
-}
-
 /* --- tables --- */
 
 static int level_of(const struct exhaustive *exhaustive, int variable)
@@ -103,7 +98,7 @@ static bool init_level(struct exhaustive *exhaustive, int l)
     if (level->own == NULL || level->back == NULL || level->sums == NULL || level->usage == NULL)
         return false;
     for (int k = 0; k < variable->domain; k++)
-        level->own[k] = usable(variable->cost[k]);
+        level->own[k] = sbp_problem_usable(variable->cost[k]);
     return true;
 }
 
@@ -119,7 +114,8 @@ static double *copy_rows(struct exhaustive *exhaustive, const struct sbp_edge *e
         return NULL;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j++)
-            copy[straight ? i * columns + j : j * rows + i] = usable(edge->cost[i * columns + j]);
+            copy[straight ? i * columns + j : j * rows + i] =
+                sbp_problem_usable(edge->cost[i * columns + j]);
     return copy;
 }
 
@@ -128,12 +124,12 @@ static void fold_edge(struct exhaustive *exhaustive, const struct sbp_edge *edge
 {
     const int kept = a >= 0 ? a : b;
     if (kept < 0) {
-        exhaustive->constant += usable(edge->cost[0]);
+        exhaustive->constant += sbp_problem_usable(edge->cost[0]);
         return;
     }
     struct level *level = &exhaustive->level[kept];
     for (int k = 0; k < level->domain; k++)
-        level->own[k] += usable(edge->cost[k]);
+        level->own[k] += sbp_problem_usable(edge->cost[k]);
 }
 
 static bool add_edge(struct exhaustive *exhaustive, const struct sbp_edge *edge)
@@ -206,7 +202,7 @@ static bool build(struct exhaustive *exhaustive)
     for (int v = 0; v < problem->variable_count; v++) {
         if (problem->variable[v].domain > 1)
             continue;
-        exhaustive->constant += usable(problem->variable[v].cost[0]);
+        exhaustive->constant += sbp_problem_usable(problem->variable[v].cost[0]);
         sbp_live_add(&exhaustive->live, v, 0, 1, exhaustive->fixed_usage);
     }
     for (int e = 0; e < problem->edge_count; e++)
@@ -424,8 +420,5 @@ enum sbp_status sbp_exhaustive_solve(const struct sbp_problem *problem,
             solution->shortfall = exhaustive.least_peak - problem->capacity;
     }
     sbp_arena_free(&exhaustive.arena);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "exhaustive: out of memory");
+    return sbp_solver_run_result(status, "exhaustive", solution, diag);
 }

@@ -56,18 +56,13 @@ static double spread_of(const double *cost, size_t count)
     return most - least;
 }
 
-static size_t entries_of(const struct sbp_problem *problem, const struct sbp_edge *edge)
-{
-    return (size_t)problem->variable[edge->a].domain * (size_t)problem->variable[edge->b].domain;
-}
-
 static double count_columns(const struct sbp_problem *problem)
 {
     double columns = 0;
     for (int v = 0; v < problem->variable_count; v++)
         columns += problem->variable[v].domain;
     for (int e = 0; e < problem->edge_count; e++)
-        columns += (double)entries_of(problem, &problem->edge[e]);
+        columns += (double)sbp_problem_entries(problem, &problem->edge[e]);
     return columns;
 }
 
@@ -84,8 +79,8 @@ static bool prepare(struct ilp *ilp)
     }
     for (int e = 0; e < problem->edge_count; e++) {
         const struct sbp_edge *edge = &problem->edge[e];
-        ilp->constant += least_of(edge->cost, entries_of(problem, edge));
-        most = fmax(most, spread_of(edge->cost, entries_of(problem, edge)));
+        ilp->constant += least_of(edge->cost, sbp_problem_entries(problem, edge));
+        most = fmax(most, spread_of(edge->cost, sbp_problem_entries(problem, edge)));
     }
     ilp->scale = most > 0 ? SBP_PROBLEM_ILP_SCALE / most : 1;
     ilp->capacity_share = 1;
@@ -154,7 +149,7 @@ static void add_pairs(struct ilp *ilp, const struct sbp_edge *edge)
 {
     const int rows = ilp->problem->variable[edge->a].domain;
     const int columns = ilp->problem->variable[edge->b].domain;
-    const double least = least_of(edge->cost, entries_of(ilp->problem, edge));
+    const double least = least_of(edge->cost, sbp_problem_entries(ilp->problem, edge));
     const int first = glp_add_cols(ilp->program, rows * columns);
     for (int pair = 0; pair < rows * columns; pair++) {
         const bool is_forbidden = edge->cost[pair] >= SBP_FORBIDDEN;
@@ -415,8 +410,5 @@ enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
         status = solve_prepared(ilp, diag);
     sbp_arena_free(&ilp->arena);
     free(ilp);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "ilp: out of memory") : status;
+    return sbp_solver_run_result(status, "ilp", solution, diag);
 }

@@ -160,8 +160,5 @@ enum sbp_status sbp_metropolis_solve(const struct sbp_problem *problem,
         sbp_solver_run_end(&metropolis.search, false);
     }
     sbp_assignment_free(&metropolis.state);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "metropolis-hastings: out of memory");
+    return sbp_solver_run_result(status, "metropolis-hastings", solution, diag);
 }

@@ -255,11 +255,6 @@ static void minimise_row(const double *own, const double *to_right, size_t domai
     }
 }
 
-static double add_costs(double a, double b)
-{
-    return a >= SBP_FORBIDDEN || b >= SBP_FORBIDDEN ? SBP_FORBIDDEN : a + b;
-}
-
 /* own[k]: the variable's cost plus its edge to the left neighbour at value i. to_left: rows are the
  * left neighbour's values; NULL when there is none. */
 static void own_costs(const struct sbp_variable *variable, const double *to_left, size_t i,
@@ -267,7 +262,8 @@ static void own_costs(const struct sbp_variable *variable, const double *to_left
 {
     const size_t domain = (size_t)variable->domain;
     for (size_t k = 0; k < domain; k++)
-        own[k] = add_costs(variable->cost[k], to_left == NULL ? 0 : to_left[i * domain + k]);
+        own[k] =
+            sbp_problem_add_costs(variable->cost[k], to_left == NULL ? 0 : to_left[i * domain + k]);
 }
 
 /* Finds the variable's edges: at most two, else false. */
@@ -362,7 +358,7 @@ static enum sbp_status minimise_out(struct sbp_problem *problem, struct sbp_elim
         minimise_row(own, to_right, domain, columns, least, step->best + i * columns);
         for (size_t j = 0; j < columns; j++) {
             double *cost = &target.cost[i * target.row_stride + j * target.column_stride];
-            *cost = step->left < 0 ? least[j] : add_costs(*cost, least[j]);
+            *cost = step->left < 0 ? least[j] : sbp_problem_add_costs(*cost, least[j]);
         }
     }
     return SBP_OK;

@@ -394,8 +394,7 @@ static void add_table(double *to, const double *from, int rows, int columns, boo
     for (size_t i = 0; i < (size_t)rows; i++)
         for (size_t j = 0; j < (size_t)columns; j++) {
             double *sum = &to[transposed ? j * (size_t)rows + i : i * (size_t)columns + j];
-            const double cost = from[i * (size_t)columns + j];
-            *sum = *sum >= SBP_FORBIDDEN || cost >= SBP_FORBIDDEN ? SBP_FORBIDDEN : *sum + cost;
+            *sum = sbp_problem_add_costs(*sum, from[i * (size_t)columns + j]);
         }
 }
 
@@ -584,9 +583,7 @@ static void write_edges(struct sbp_text *text, const struct sbp_problem *problem
     first = true;
     for (int e = 0; e < problem->edge_count; e++) {
         const struct sbp_edge *edge = &problem->edge[e];
-        write_row(text, &first, edge->cost,
-                  (size_t)problem->variable[edge->a].domain *
-                      (size_t)problem->variable[edge->b].domain);
+        write_row(text, &first, edge->cost, sbp_problem_entries(problem, edge));
     }
     for (int v = 0; v < problem->variable_count; v++)
         for (int i = 1; i < problem->variable[v].interval_count; i++)

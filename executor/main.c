@@ -96,10 +96,10 @@ static enum sbp_status run_program(const struct options *options, const struct s
 static enum sbp_status load(const struct options *options, struct sbp_plan *plan,
                             struct sbp_program *program, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_run(options->run.real);
+    const struct sbp_element_bytes bytes = sbp_program_run_bytes(options->run.real);
     SBP_TRY(sbp_plan_read(options->plan, plan, diag));
-    enum sbp_status status = sbp_plan_runs(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
-                                           &plan->cut.parallel, diag);
+    enum sbp_status status = sbp_runnable_check(&plan->cut.graph, &plan->cut.mesh, &plan->strategy,
+                                                &plan->cut.parallel, diag);
     if (status == SBP_OK)
         status = sbp_program_make(&plan->cut.graph, &plan->workload.cluster, &plan->cut.mesh,
                                   &plan->strategy, &bytes, program, diag);

@@ -33,7 +33,7 @@ enum sbp_status sbp_cut_make(const struct sbp_graph *model, const struct sbp_clu
 enum sbp_status sbp_cut_step(const struct sbp_cut *cut, const struct sbp_strategy *strategy,
                              bool is_brief, struct sbp_step *step, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
     const struct sbp_step_request request = {.graph = &cut->graph,
                                              .cluster = cut->cluster,
                                              .parallel = &cut->parallel,

@@ -11,7 +11,7 @@ static enum sbp_status cpu_finish(void)
 
 static const struct sbp_device_ops cpu_ops = {
     .name = "cpu",
-    .memory = &sbp_memory_host,
+    .memory = &sbp_device_host_memory,
     .finish = cpu_finish,
     .compute_s = sbp_thread_cpu_s,
     .kernels = sbp_kernels_cpu,

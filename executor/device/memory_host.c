@@ -31,7 +31,7 @@ static enum sbp_status host_copy(void *to, const void *from, int64_t bytes)
     return SBP_OK;
 }
 
-const struct sbp_memory_ops sbp_memory_host = {
+const struct sbp_memory_ops sbp_device_host_memory = {
     .name = "host",
     .allocate = host_allocate,
     .release = host_release,

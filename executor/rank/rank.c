@@ -38,7 +38,7 @@ void sbp_rank_region(const struct sbp_rank *rank, int buffer, struct sbp_region 
 {
     const struct sbp_buffer *at = &rank->program->buffer[buffer];
     const struct sbp_shape *shape = &rank->program->graph->tensor[at->tensor].shape;
-    sbp_region_of(&rank->layout, shape, &at->dist, rank->rank, region);
+    sbp_dist_region(&rank->layout, shape, &at->dist, rank->rank, region);
 }
 
 bool sbp_rank_leads(const struct sbp_rank *rank, sbp_axes axes)

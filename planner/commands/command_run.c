@@ -8,8 +8,8 @@ static enum sbp_status count_ranks(const char *path, int64_t *ranks, struct sbp_
 {
     struct sbp_plan plan;
     SBP_TRY(sbp_plan_read(path, &plan, diag));
-    const enum sbp_status status =
-        sbp_plan_runs(&plan.cut.graph, &plan.cut.mesh, &plan.strategy, &plan.cut.parallel, diag);
+    const enum sbp_status status = sbp_runnable_check(&plan.cut.graph, &plan.cut.mesh,
+                                                      &plan.strategy, &plan.cut.parallel, diag);
     *ranks = plan.cut.mesh.devices;
     sbp_plan_free(&plan);
     return status;

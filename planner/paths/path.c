@@ -67,8 +67,8 @@ enum sbp_status sbp_path_longest(const struct sbp_cut *cut, struct sbp_arena *ar
 
 double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
-    struct sbp_group group = sbp_group_one();
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
+    struct sbp_group group = sbp_collective_group_one();
     if (tensor < 0 || cut->stage_level < 0)
         return 0;
     group.members[cut->stage_level] = 2;
@@ -81,7 +81,7 @@ double sbp_path_message_s(const struct sbp_cut *cut, int tensor, double parts)
 
 double sbp_path_least_message_s(const struct sbp_cut *cut, int op)
 {
-    return sbp_path_message_s(cut, sbp_graph_crossing(&cut->graph, op), (double)cut->mesh.devices);
+    return sbp_path_message_s(cut, sbp_stages_crossing(&cut->graph, op), (double)cut->mesh.devices);
 }
 
 double sbp_path_messages_s(const struct sbp_cut *cut, const struct sbp_path *path, const int *first)

@@ -10,8 +10,8 @@ static enum sbp_status expect_costs(const struct sbp_cut *cut, const int *first,
 {
     const struct sbp_graph *graph = &cut->graph;
     const int stages = (int)cut->parallel.pipeline, chunks = (int)cut->parallel.chunks;
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&graph->precision);
-    const struct sbp_pricing pricing = sbp_pricing_make(graph, &cut->stage, &bytes);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&graph->precision);
+    const struct sbp_pricing pricing = sbp_price_setup(graph, &cut->stage, &bytes);
     *cost = SBP_NEW(arena, struct sbp_stage_cost, (size_t)stages * (size_t)chunks);
     if (*cost == NULL)
         return SBP_E_MEMORY;
@@ -90,7 +90,7 @@ static bool has_known_paths(const struct sbp_cut *cut)
 {
     const struct sbp_parallel *parallel = &cut->parallel;
     return parallel->pipeline > 1 &&
-           (sbp_schedule_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
+           (sbp_timeline_is_fixed(parallel->schedule) || parallel->schedule == SBP_MESSAGE_DRIVEN);
 }
 
 /* Simulates the schedule with the expected costs and traces its critical path. */
@@ -132,7 +132,7 @@ enum sbp_status sbp_path_of_step(const struct sbp_cut *cut, const struct sbp_str
                                  struct sbp_arena *arena, struct sbp_path *path,
                                  struct sbp_path *times, struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
     const struct sbp_step_request request = {.graph = &cut->graph,
                                              .cluster = cut->cluster,
                                              .parallel = &cut->parallel,

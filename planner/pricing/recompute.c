@@ -8,13 +8,13 @@
 /* Whether the backward pass of an operator reads an input; what it left besides. */
 static bool reads_input(const struct sbp_graph *graph, int op, int input)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     return sbp_op_kept(graph, op, &whole).inputs >> input & 1;
 }
 
 static bool reads_results(const struct sbp_graph *graph, int op)
 {
-    const struct sbp_factor whole = sbp_factor_one();
+    const struct sbp_factor whole = sbp_op_factor_one();
     const struct sbp_op_kept kept = sbp_op_kept(graph, op, &whole);
     return kept.output || kept.elements > 0 || kept.bytes > 0;
 }
@@ -110,7 +110,7 @@ enum sbp_status sbp_pricing_find_recomputed(const struct sbp_space *space, struc
         form_attention(space, again);
     for (int piece = 0; sbp_pricing_recomputes(space) && piece < weights->pieces; piece++) {
         const int first = weights->first[piece], end = weights->first[piece + 1];
-        SBP_TRY(sbp_graph_segments(graph, first, end, space->parallel->recompute_every, segment));
+        SBP_TRY(sbp_stages_segments(graph, first, end, space->parallel->recompute_every, segment));
         form_segments(space, first, end, segment, asked, again);
     }
     return SBP_OK;

@@ -183,7 +183,7 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve
                                const struct sbp_megatron_mesh *megatron, struct sbp_space *space,
                                struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&cut->graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&cut->graph.precision);
     const struct sbp_parallel *parallel = &cut->parallel;
     *space = (struct sbp_space){.cut = cut,
                                 .graph = &cut->graph,
@@ -191,7 +191,7 @@ enum sbp_status sbp_space_make(const struct sbp_cut *cut, const struct sbp_solve
                                 .moves_grow = sbp_collective_grows(&cut->stage, SBP_ALL_TO_ALL),
                                 .mesh = &cut->mesh,
                                 .request = request,
-                                .pricing = sbp_pricing_make(&cut->graph, &cut->stage, &bytes),
+                                .pricing = sbp_price_setup(&cut->graph, &cut->stage, &bytes),
                                 .parallel = parallel,
                                 .micro_batches = sbp_parallel_micro_batches(parallel, &cut->graph)};
     if (request->asked.objective == SBP_STEP_TIME && !request->nothing_hides)

@@ -297,16 +297,16 @@ static enum sbp_status check(struct sbp_verification *c)
 
 enum sbp_status sbp_verify_plan(const struct sbp_claim *claim, struct sbp_diag *diag)
 {
-    struct sbp_verification checker = {.plan = claim->plan,
-                                       .graph = &claim->plan->cut.graph,
-                                       .strategy = &claim->plan->strategy,
-                                       .mesh = &claim->plan->cut.mesh,
-                                       .step = claim->step,
-                                       .request = claim->request,
-                                       .outcome = claim->outcome,
-                                       .bytes =
-                                           sbp_element_bytes_of(&claim->plan->cut.graph.precision),
-                                       .diag = diag};
+    struct sbp_verification checker = {
+        .plan = claim->plan,
+        .graph = &claim->plan->cut.graph,
+        .strategy = &claim->plan->strategy,
+        .mesh = &claim->plan->cut.mesh,
+        .step = claim->step,
+        .request = claim->request,
+        .outcome = claim->outcome,
+        .bytes = sbp_program_element_bytes(&claim->plan->cut.graph.precision),
+        .diag = diag};
     const enum sbp_status status = check(&checker);
     sbp_arena_free(&checker.scratch);
     return status == SBP_E_MEMORY ? sbp_fail(diag, status, "out of memory while checking a plan")

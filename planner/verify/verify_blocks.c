@@ -29,14 +29,16 @@ enum sbp_status sbp_verify_flow_read(const struct sbp_flow *f, const struct sbp_
     int64_t elements = 0;
     if (buffer == NULL)
         return sbp_verify_refuse(f->c, "%s: %s has no block of %s", sbp_verify_flow_name(f, instr),
-                                 sbp_instr_name(instr->kind), f->graph->tensor[tensor].name);
-    if (is_block(buffer) && !f->there[instr->buffer[slot]])
-        return sbp_verify_refuse(f->c, "%s: %s reads %s before it is there",
-                                 sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                 sbp_program_instr_name(instr->kind),
                                  f->graph->tensor[tensor].name);
+    if (is_block(buffer) && !f->there[instr->buffer[slot]])
+        return sbp_verify_refuse(
+            f->c, "%s: %s reads %s before it is there", sbp_verify_flow_name(f, instr),
+            sbp_program_instr_name(instr->kind), f->graph->tensor[tensor].name);
     if (!sbp_verify_same(f->c, &buffer->dist, dist))
         return sbp_verify_refuse(f->c, "%s: %s has %s in another state than the roles ask for",
-                                 sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                                 sbp_verify_flow_name(f, instr),
+                                 sbp_program_instr_name(instr->kind),
                                  f->graph->tensor[tensor].name);
     SBP_TRY(sbp_verify_block(f->c, tensor, dist, &elements));
     if (buffer->elements != elements)
@@ -99,9 +101,9 @@ enum sbp_status sbp_verify_flow_owner(const struct sbp_flow *f, const struct sbp
 {
     const struct sbp_buffer *buffer = sbp_verify_flow_buffer(f, instr, slot);
     if (buffer == NULL || buffer->tensor != weight)
-        return sbp_verify_refuse(f->c, "%s: %s has another buffer in place of %s",
-                                 sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
-                                 f->graph->tensor[weight].name);
+        return sbp_verify_refuse(
+            f->c, "%s: %s has another buffer in place of %s", sbp_verify_flow_name(f, instr),
+            sbp_program_instr_name(instr->kind), f->graph->tensor[weight].name);
     return SBP_OK;
 }
 
@@ -228,7 +230,7 @@ static enum sbp_status check_moved(const struct sbp_flow *f, const struct sbp_in
                       sbp_verify_flow_is_part(f, in, instr->tensor))
         return SBP_OK;
     return sbp_verify_refuse(f->c, "%s: %s moves another tensor in place of %s",
-                             sbp_verify_flow_name(f, instr), sbp_instr_name(instr->kind),
+                             sbp_verify_flow_name(f, instr), sbp_program_instr_name(instr->kind),
                              f->graph->tensor[instr->tensor].name);
 }
 
@@ -271,7 +273,8 @@ enum sbp_status sbp_verify_flow_message(struct sbp_flow *f, const struct sbp_ins
     (void)sbp_verify_crossings(f->c, forward == sends ? scope->end_op : scope->first_op, &crossing);
     if (instr->tensor != crossing)
         return sbp_verify_refuse(f->c, "%s: %s of what does not cross between the stages",
-                                 f->graph->tensor[instr->tensor].name, sbp_instr_name(instr->kind));
+                                 f->graph->tensor[instr->tensor].name,
+                                 sbp_program_instr_name(instr->kind));
     SBP_TRY(sbp_verify_block(f->c, instr->tensor, dist, &elements));
     if (instr->box.elements != elements || instr->stages != 2)
         return sbp_verify_refuse(f->c, "%s: %lld elements go to %d stages, %lld to one other",

@@ -263,7 +263,7 @@ static enum sbp_status check_stage(const struct sbp_verification *c, int stage)
     }
     SBP_TRY(check_end(c, stage));
     SBP_TRY(check_buckets(c, stage));
-    if (!sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule))
+    if (!sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule))
         least_s += steady_end_s(&c->step->end[stage]);
     if (c->step->totals.step_s < least_s * (1 - SBP_VERIFY_TOLERANCE))
         return sbp_verify_refuse(c, "stage %d works for %.12g s, the step takes %.12g s", stage,
@@ -279,7 +279,7 @@ static enum sbp_status check_sum(const struct sbp_verification *c)
         totals->compute_s + totals->recompute_s + totals->optimizer_s + totals->communication_s;
     if (c->step->stages == 1 && !(c->step->end[0].sync_overlap > 0) &&
         !c->plan->cut.parallel.offload &&
-        !sbp_schedule_delays_gradients(c->plan->cut.parallel.schedule) &&
+        !sbp_timeline_delays_gradients(c->plan->cut.parallel.schedule) &&
         !sbp_verify_near(sum_s, totals->step_s))
         return sbp_verify_refuse(c, "its parts add up to %.17g s, the step takes %.17g s", sum_s,
                                  totals->step_s);

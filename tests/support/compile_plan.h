@@ -9,7 +9,7 @@
 static inline enum sbp_status compile_plan(const struct sbp_plan *plan, struct sbp_program *program,
                                            struct sbp_diag *diag)
 {
-    const struct sbp_element_bytes bytes = sbp_element_bytes_of(&plan->cut.graph.precision);
+    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->cut.graph.precision);
     return sbp_program_make(&plan->cut.graph, &plan->cut.stage, &plan->cut.mesh, &plan->strategy,
                             &bytes, program, diag);
 }

@@ -12,8 +12,8 @@ enum sbp_status sbp_mixture_begin(const struct sbp_cut *cut, struct sbp_arena *a
 {
     *mixture = (struct sbp_mixture){.cut = cut, .arena = arena, .path_count = 1};
     SBP_TRY(sbp_path_expected(cut, arena, &mixture->known[0], diag));
-    SBP_TRY(sbp_path_longest(cut, arena, &mixture->path)); /* allocates it; the next lines copy */
-    SBP_TRY(sbp_path_longest(cut, arena, &mixture->best));
+    SBP_TRY(sbp_path_init(cut, arena, &mixture->path));
+    SBP_TRY(sbp_path_init(cut, arena, &mixture->best));
     sbp_path_mix(mixture->known, &(const double){1}, 1, &mixture->path);
     sbp_path_mix(mixture->known, &(const double){1}, 1, &mixture->best);
     mixture->best_s = -INFINITY;

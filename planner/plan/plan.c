@@ -50,11 +50,3 @@ void sbp_plan_free(struct sbp_plan *plan)
     cJSON_Delete(plan->search);
     *plan = (struct sbp_plan){0};
 }
-
-enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
-                                 struct sbp_diag *diag)
-{
-    const struct sbp_element_bytes bytes = sbp_program_element_bytes(&plan->cut.graph.precision);
-    return sbp_program_make(&plan->cut.graph, &plan->cut.stage, &plan->cut.mesh, &plan->strategy,
-                            &bytes, program, diag);
-}

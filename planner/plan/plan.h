@@ -46,11 +46,6 @@ enum sbp_status sbp_plan_read(const char *path, struct sbp_plan *plan,
                               struct sbp_diag *diag) SBP_MUST_USE;
 void sbp_plan_free(struct sbp_plan *plan);
 
-/* Compiles and prices the strategy in the model's own precision; the plan must have one stage and
- * one micro-batch. The caller frees the program. Fails as sbp_program_make. */
-enum sbp_status sbp_plan_compile(const struct sbp_plan *plan, struct sbp_program *program,
-                                 struct sbp_diag *diag) SBP_MUST_USE;
-
 #define SBP_PLAN_FORMAT  "sbplan plan"
 #define SBP_PLAN_VERSION 1
 /* The whole plan, with its step as sbp_cut_step made it, as JSON, which the caller deletes: format,

@@ -58,8 +58,7 @@ static void find_units(struct sbp_assignment *state)
     }
     for (int e = 0; e < problem->edge_count; e++) {
         const struct sbp_edge *edge = &problem->edge[e];
-        cost += spread(edge->cost, (size_t)problem->variable[edge->a].domain *
-                                       (size_t)problem->variable[edge->b].domain);
+        cost += spread(edge->cost, sbp_problem_entries(problem, edge));
     }
     const double count = fmax(1, problem->variable_count);
     state->cost_spread = cost > 0 ? cost : 1;

@@ -5,11 +5,6 @@
 
 #include "base/text.h"
 
-static double usable(double cost)
-{
-    return cost >= SBP_FORBIDDEN ? INFINITY : cost;
-}
-
 static bool is_folded(const struct sbp_problem *problem, int variable)
 {
     return problem->variable[variable].domain == 1;
@@ -48,7 +43,7 @@ static bool init_bucket(struct sbp_elimination_tree *tree,
         bucket->size *= (size_t)bucket->scope_domain[i];
     }
     for (int k = 0; k < source->domain; k++)
-        bucket->own[k] = usable(source->cost[k]);
+        bucket->own[k] = sbp_problem_usable(source->cost[k]);
     bucket->message = SBP_NEW(&tree->arena, double, bucket->size);
     if ((size_t)source->domain > tree->largest_domain)
         tree->largest_domain = (size_t)source->domain;
@@ -118,12 +113,12 @@ static void fold_edge(struct sbp_elimination_tree *tree, const struct sbp_edge *
     const struct sbp_problem *problem = tree->problem;
     const int kept = is_folded(problem, edge->a) ? edge->b : edge->a;
     if (is_folded(problem, kept)) {
-        tree->constant += usable(edge->cost[0]);
+        tree->constant += sbp_problem_usable(edge->cost[0]);
         return;
     }
     double *own = tree->bucket[tree->bucket_of[kept]].own;
     for (int k = 0; k < problem->variable[kept].domain; k++)
-        own[k] += usable(edge->cost[k]);
+        own[k] += sbp_problem_usable(edge->cost[k]);
 }
 
 static bool add_edge(struct sbp_elimination_tree *tree, const struct sbp_edge *edge)
@@ -145,7 +140,7 @@ static bool add_edge(struct sbp_elimination_tree *tree, const struct sbp_edge *e
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j++)
             table[rows_are_a ? i * columns + j : j * rows + i] =
-                usable(edge->cost[i * columns + j]);
+                sbp_problem_usable(edge->cost[i * columns + j]);
     factor->place[0] = place_of(bucket, rows_are_a ? edge->a : edge->b);
     factor->stride[0] = (size_t)bucket->domain;
     factor->level = factor->place[0] + 1;
@@ -185,7 +180,7 @@ static bool build_tree(struct sbp_elimination_tree *tree, const struct sbp_elimi
     for (int v = 0; v < problem->variable_count; v++) {
         tree->bucket_of[v] = -1;
         if (is_folded(problem, v))
-            tree->constant += usable(problem->variable[v].cost[0]);
+            tree->constant += sbp_problem_usable(problem->variable[v].cost[0]);
     }
     tree->largest_domain = 1;
     for (int i = 0; i < order->count; i++) {

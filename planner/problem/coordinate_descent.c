@@ -23,7 +23,7 @@ static void shuffle(struct descent *descent)
     }
 }
 
-/* Sets the variable to its best value; whether that gained anything. */
+/* Sets the variable to its best value; returns whether the cost fell. */
 static bool improve(struct descent *descent, int variable)
 {
     struct sbp_assignment *state = &descent->state;
@@ -47,7 +47,8 @@ static void offer_state(struct descent *descent)
         sbp_solver_run_offer(&descent->search, descent->state.choice, descent->state.energy.cost);
 }
 
-/* Sweeps in random order until nothing gains. False: the search is over. */
+/* Sweeps over the variables in random order until none improves. False when the search must stop.
+ */
 static bool descend(struct descent *descent)
 {
     bool gained = true;
@@ -66,8 +67,8 @@ static bool descend(struct descent *descent)
     return true;
 }
 
-/* One restart: a descent, repeated under higher prices while it ends over the capacity. The price
- * that was needed is where the next restart begins, a step lower. */
+/* One restart: a descent, repeated under higher prices of excess while it ends over the capacity.
+ * The next restart begins one step below the price that was needed. */
 static bool restart_once(struct descent *descent)
 {
     for (int rise = 0; rise <= SBP_PROBLEM_EXCESS_RISES; rise++) {
@@ -81,7 +82,7 @@ static bool restart_once(struct descent *descent)
     return true;
 }
 
-/* Every variable at the cheapest of its own costs. */
+/* Sets every variable to the cheapest of its own costs. */
 static void set_cheapest(struct sbp_assignment *state)
 {
     for (int v = 0; v < state->problem->variable_count; v++) {
@@ -137,10 +138,7 @@ enum sbp_status sbp_coordinate_descent_solve(const struct sbp_problem *problem,
         sbp_solver_run_end(&descent.search, false);
     }
     sbp_assignment_free(&descent.state);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "coordinate-descent: out of memory");
+    return sbp_solver_run_result(status, "coordinate-descent", solution, diag);
 }
 
 static int64_t default_draws(const struct sbp_problem *problem)
@@ -172,8 +170,5 @@ enum sbp_status sbp_coordinate_descent_random(const struct sbp_problem *problem,
         sbp_solver_run_end(&draw.search, false);
     }
     sbp_assignment_free(&draw.state);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "random: out of memory");
+    return sbp_solver_run_result(status, "random", solution, diag);
 }

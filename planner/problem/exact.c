@@ -14,13 +14,13 @@ struct exact {
     struct sbp_elimination_tree tree;
     struct sbp_live live;
     struct sbp_arena arena;
-    double *rows;       /* scratch of the passes */
+    double *rows;       /* scratch of passes over the tables */
     int *choice;        /* (variable_count) scratch */
     double *price;      /* (points) prices of the best bound so far */
     double *trial;      /* (points) prices of this round */
     double *usage;      /* (points) usage of this round's choice */
-    double *room;       /* (points) capacity less what variables without a choice use */
-    bool peak_is_asked; /* an infeasible answer comes with its shortfall */
+    double *room;       /* (points) capacity less the usage of variables with one value */
+    bool peak_is_asked; /* an infeasible answer needs its shortfall */
 };
 
 static enum sbp_status prepare(struct exact *exact, struct sbp_diag *diag)
@@ -28,7 +28,7 @@ static enum sbp_status prepare(struct exact *exact, struct sbp_diag *diag)
     const struct sbp_problem *problem = exact->problem;
     SBP_TRY(sbp_live_build(problem, &exact->arena, &exact->live));
     const size_t points = (size_t)exact->live.point_count;
-    /* Under a capacity every message has an outside table of its size beside it. */
+    /* Under a capacity every message has an outside table of the same size. */
     SBP_TRY(sbp_elimination_build(
         problem, points > 0 ? SBP_PROBLEM_EXACT_BYTES / 2 : SBP_PROBLEM_EXACT_BYTES, &exact->tree,
         diag));
@@ -50,13 +50,13 @@ static enum sbp_status prepare(struct exact *exact, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-/* Nothing that costs as much is looked for. */
+/* The search wants only choices that cost less than this. */
 static double cutoff(const struct exact *exact)
 {
     return fmin(exact->search.solution->cost, exact->search.upper_bound);
 }
 
-/* What is left of the search's time for a solver that runs inside it. */
+/* Options for a solver inside the search: the same seed and flag, and the time left. */
 static struct sbp_solver_options inner_options(const struct sbp_solver_run *search)
 {
     struct sbp_solver_options options = {.seed = search->options->seed,
@@ -67,8 +67,8 @@ static struct sbp_solver_options inner_options(const struct sbp_solver_run *sear
     return options;
 }
 
-/* Offers what a short coordinate descent finds: a first upper bound, or, when the search was
- * stopped before anything was found, a choice to return at all. */
+/* Offers the result of a short coordinate descent: a first upper bound or, when the search was
+ * stopped before it had a choice, some choice to return. */
 static enum sbp_status offer_descent(struct exact *exact, struct sbp_diag *diag)
 {
     const bool stopped = exact->search.solution->stopped;
@@ -87,8 +87,9 @@ static enum sbp_status offer_descent(struct exact *exact, struct sbp_diag *diag)
     return SBP_OK;
 }
 
-/* One pass under the trial prices. *bound: least priced cost less the worth of the capacity. The
- * choice that attains it is offered when it fits; its usages are left in exact->usage. */
+/* One pass under the trial prices. *bound: least priced cost less price * capacity. Offers the
+ * choice that attains it when it fits; leaves its usages in exact->usage. False when the search
+ * must stop. */
 static bool price_round(struct exact *exact, double *bound)
 {
     sbp_elimination_price(&exact->tree, &exact->live, exact->trial);
@@ -111,7 +112,8 @@ static bool price_round(struct exact *exact, double *bound)
     return true;
 }
 
-/* Polyak's step along the usages that are over (or, where a price is paid, under) the capacity. */
+/* Polyak's step: raises prices of points over the capacity, lowers those of points under it. False
+ * when no step is left. */
 static bool step_prices(struct exact *exact, double bound, double scale)
 {
     const double best = cutoff(exact);
@@ -132,8 +134,8 @@ static bool step_prices(struct exact *exact, double bound, double scale)
     return true;
 }
 
-/* Raises the lower bound by pricing the capacity (Lagrangean relaxation, subgradient ascent), and
- * offers the feasible choices met on the way. False: the search is over. */
+/* Raises the lower bound by pricing the capacity (Lagrangian relaxation, subgradient ascent) and
+ * offers the feasible choices met on the way. False when the search must stop. */
 static bool raise_bound(struct exact *exact)
 {
     struct sbp_solution *solution = exact->search.solution;
@@ -156,7 +158,7 @@ static bool raise_bound(struct exact *exact)
     return true;
 }
 
-/* Whether variables without a choice leave room for the others, which labels take for granted. */
+/* Whether variables with one value fit by themselves, which labels take for granted. */
 static bool fixed_part_fits(const struct exact *exact)
 {
     const double capacity = exact->problem->capacity;
@@ -166,7 +168,7 @@ static bool fixed_part_fits(const struct exact *exact)
     return true;
 }
 
-/* Labels decide what the bounds left open. *proved is false when the search is over. */
+/* Lets labels decide what bounds left open. *proved is false when the search must stop. */
 static enum sbp_status run_labels(struct exact *exact, bool *proved, struct sbp_diag *diag)
 {
     struct sbp_pareto_result result;
@@ -191,40 +193,40 @@ static enum sbp_status run_labels(struct exact *exact, bool *proved, struct sbp_
     return SBP_OK;
 }
 
-/* The problem with other costs: each table's entry is 0 or forbidden, plus, for a variable, the
- * usage that `weigh` sees in it. Usages and capacity are kept when `with_usages`. */
+/* A copy of the problem whose costs are usages: a value costs what `weigh` gives, a pair nothing;
+ * forbidden ones stay so. The copy has usages and capacity only when `with_usages`. */
 struct usage_problem {
     const struct sbp_problem *source;
     const struct sbp_live *live;
-    int point; /* the usage at this point, or, if -1, over all points */
+    int point; /* count the usage at this point of time; -1: at all points */
     bool with_usages;
 };
 
-static double weigh(const struct usage_problem *plan, int variable, int value)
+static double weigh(const struct usage_problem *usages, int variable, int value)
 {
     double sum = 0;
-    for (int s = plan->live->begin[variable]; s < plan->live->begin[variable + 1]; s++) {
-        const struct sbp_span *span = &plan->live->span[s];
-        if (plan->point < 0)
+    for (int s = usages->live->begin[variable]; s < usages->live->begin[variable + 1]; s++) {
+        const struct sbp_span *span = &usages->live->span[s];
+        if (usages->point < 0)
             sum += span->usage[value] * (span->last - span->first);
-        else if (span->first <= plan->point && plan->point < span->last)
+        else if (span->first <= usages->point && usages->point < span->last)
             sum += span->usage[value];
     }
     return sum;
 }
 
-static enum sbp_status copy_usages(const struct usage_problem *plan, struct sbp_problem *copy)
+static enum sbp_status copy_usages(const struct usage_problem *usages, struct sbp_problem *copy)
 {
-    const struct sbp_problem *source = plan->source;
+    const struct sbp_problem *source = usages->source;
     SBP_TRY(sbp_problem_init(copy, source->variable_count, source->edge_count));
     for (int v = 0; v < source->variable_count; v++) {
         const struct sbp_variable *from = &source->variable[v];
-        const int intervals = plan->with_usages ? from->interval_count : 0;
+        const int intervals = usages->with_usages ? from->interval_count : 0;
         if (sbp_problem_add_variable(copy, from->name, from->domain, intervals, from->interval) < 0)
             return SBP_E_MEMORY;
         for (int k = 0; k < from->domain; k++)
             copy->variable[v].cost[k] =
-                from->cost[k] >= SBP_FORBIDDEN ? SBP_FORBIDDEN : weigh(plan, v, k);
+                from->cost[k] >= SBP_FORBIDDEN ? SBP_FORBIDDEN : weigh(usages, v, k);
         const size_t entries = (size_t)intervals * (size_t)from->domain;
         if (entries > 0)
             memcpy(copy->variable[v].usage, from->usage, entries * sizeof *from->usage);
@@ -235,12 +237,11 @@ static enum sbp_status copy_usages(const struct usage_problem *plan, struct sbp_
         double *table = sbp_problem_edge_table(copy, from->a, from->b, &transposed);
         if (table == NULL)
             return SBP_E_MEMORY;
-        const size_t entries =
-            (size_t)source->variable[from->a].domain * (size_t)source->variable[from->b].domain;
+        const size_t entries = sbp_problem_entries(source, from);
         for (size_t i = 0; i < entries; i++)
             table[i] = from->cost[i] >= SBP_FORBIDDEN ? SBP_FORBIDDEN : 0;
     }
-    copy->capacity = plan->with_usages ? source->capacity : INFINITY;
+    copy->capacity = usages->with_usages ? source->capacity : INFINITY;
     return SBP_OK;
 }
 
@@ -248,16 +249,16 @@ static enum sbp_status solve(const struct sbp_problem *problem,
                              const struct sbp_solver_options *options, bool peak_is_asked,
                              struct sbp_solution *solution, struct sbp_diag *diag);
 
-/* The least usage at one point alone, whatever the other points need. */
+/* The least usage that any choice has at one point of time, whatever the other points need. */
 static enum sbp_status least_at_point(const struct exact *exact, int point, double *least,
                                       bool *solved, struct sbp_diag *diag)
 {
-    const struct usage_problem plan = {
+    const struct usage_problem usages = {
         .source = exact->problem, .live = &exact->live, .point = point};
     const struct sbp_solver_options options = inner_options(&exact->search);
     struct sbp_problem copy;
     struct sbp_solution found = {0};
-    enum sbp_status status = copy_usages(&plan, &copy);
+    enum sbp_status status = copy_usages(&usages, &copy);
     if (status == SBP_OK)
         status = solve(&copy, &options, false, &found, diag);
     *solved = status == SBP_OK && found.status == SBP_PLAN_OPTIMAL;
@@ -267,15 +268,15 @@ static enum sbp_status least_at_point(const struct exact *exact, int point, doub
     return status;
 }
 
-/* Narrows [*low, *high] to the least peak that some choice attains: solves for feasibility under
- * one capacity after the other. What cannot be decided leaves *low as it was proved. */
+/* Narrows [*low, *high] around the least peak of any choice by solving for feasibility under one
+ * capacity after the other. Ends when a solve cannot decide; *low stays proved. */
 static enum sbp_status bisect_peak(const struct exact *exact, double *low, double *high)
 {
-    const struct usage_problem plan = {
+    const struct usage_problem usages = {
         .source = exact->problem, .live = &exact->live, .point = -1, .with_usages = true};
     struct sbp_problem copy;
-    enum sbp_status status = copy_usages(&plan, &copy);
-    copy.capacity = *low; /* often the points do not hinder each other */
+    enum sbp_status status = copy_usages(&usages, &copy);
+    copy.capacity = *low; /* often attained, as points rarely hinder each other */
     while (status == SBP_OK && *high - *low > SBP_PROBLEM_PEAK_PRECISION * *high) {
         const struct sbp_solver_options options = inner_options(&exact->search);
         struct sbp_solution found = {0};
@@ -296,7 +297,7 @@ static enum sbp_status bisect_peak(const struct exact *exact, double *low, doubl
     return status == SBP_E_UNSUPPORTED ? SBP_OK : status;
 }
 
-/* The shortfall, or a lower bound on it. allowed_peak: peak of some choice that is not forbidden.
+/* Sets the shortfall, or a lower bound of it. allowed_peak: peak of a choice that is not forbidden.
  */
 static enum sbp_status find_shortfall(struct exact *exact, double allowed_peak,
                                       struct sbp_diag *diag)
@@ -311,24 +312,25 @@ static enum sbp_status find_shortfall(struct exact *exact, double allowed_peak,
     }
     if (solved && exact->live.point_count == 1)
         high = low;
-    if (solved) /* else out of time: the points seen so far give a lower bound */
+    if (solved) /* else out of time: the points solved so far give a lower bound */
         SBP_TRY(bisect_peak(exact, &low, &high));
     const bool narrow = high - low <= SBP_PROBLEM_PEAK_PRECISION * high;
     exact->search.solution->shortfall = (narrow ? high : low) - capacity;
     return SBP_OK;
 }
 
-/* Whether some point alone needs more than the capacity: a quick proof that nothing fits. */
-static enum sbp_status find_hopeless(const struct exact *exact, bool *hopeless,
-                                     struct sbp_diag *diag)
+/* Whether one of the first points alone needs more than the capacity: a quick proof that nothing
+ * fits. */
+static enum sbp_status find_overfull_point(const struct exact *exact, bool *overfull,
+                                           struct sbp_diag *diag)
 {
     bool solved = true;
-    *hopeless = false;
-    for (int p = 0; p < exact->live.point_count && p < SBP_PROBLEM_POINTS_ALONE && !*hopeless;
+    *overfull = false;
+    for (int p = 0; p < exact->live.point_count && p < SBP_PROBLEM_POINTS_ALONE && !*overfull;
          p++) {
         double least;
         SBP_TRY(least_at_point(exact, p, &least, &solved, diag));
-        *hopeless = solved && !sbp_problem_fits(exact->problem, least);
+        *overfull = solved && !sbp_problem_fits(exact->problem, least);
     }
     return SBP_OK;
 }
@@ -344,10 +346,10 @@ static enum sbp_status solve_capacity(struct exact *exact, bool *proved, struct 
     if (*proved)
         return SBP_OK;
     SBP_TRY(offer_descent(exact, diag));
-    bool hopeless = false;
+    bool overfull = false;
     if (!(solution->cost < INFINITY))
-        SBP_TRY(find_hopeless(exact, &hopeless, diag));
-    if (hopeless) {
+        SBP_TRY(find_overfull_point(exact, &overfull, diag));
+    if (overfull) {
         *proved = true;
         return exact->peak_is_asked ? find_shortfall(exact, allowed_peak, diag) : SBP_OK;
     }
@@ -401,9 +403,7 @@ static enum sbp_status solve(const struct sbp_problem *problem,
         status = solve_prepared(&exact, diag);
     sbp_elimination_free(&exact.tree);
     sbp_arena_free(&exact.arena);
-    if (status != SBP_OK)
-        sbp_solver_solution_free(solution);
-    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "exact: out of memory") : status;
+    return sbp_solver_run_result(status, "exact", solution, diag);
 }
 
 enum sbp_status sbp_exact_solve(const struct sbp_problem *problem,

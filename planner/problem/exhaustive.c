@@ -6,7 +6,7 @@
 #include "planner/problem/live_ranges_priv.h"
 #include "planner/problem/solver_priv.h"
 
-/* log2 of SBP_PROBLEM_LIMITED_SIZE, rounded up: every level has at least two choices. */
+/* log2 of SBP_PROBLEM_LIMITED_SIZE, rounded up, as every level has at least two values. */
 enum { MOST_LEVELS = 60 };
 
 /* An edge from a level to an outer one: table[outer choice][own choice]. */
@@ -21,7 +21,7 @@ struct level {
     int back_count;         /* edges to outer levels; none at the innermost level */
     struct back_edge *back; /* (back_count) tables (outer domain, domain) */
     const double *to_inner; /* (domain, inner domain) edge to the innermost level, or NULL */
-    double *sums;           /* (inner domain) row of the innermost level down to here */
+    double *sums;           /* (inner domain) costs of the innermost level, down to here */
     double *usage;          /* (points) of the choices down to here */
 };
 
@@ -29,24 +29,24 @@ struct exhaustive {
     struct sbp_solver_run search;
     struct sbp_arena arena;
     struct sbp_live live;
-    double limit; /* capacity, round-off allowed */
+    double limit; /* capacity plus round-off */
     int level_count;
     struct level level[MOST_LEVELS];
     size_t row_length; /* domain of the innermost level */
-    double constant;   /* of variables without a choice */
+    double constant;   /* cost of variables with one value */
     double *zeros, *row, *row_peak;
-    double *fixed_usage; /* (points) of variables without a choice */
+    double *fixed_usage; /* (points) of variables with one value */
     int inner_count;     /* points at which the innermost level is live */
     int *inner_point;    /* (inner_count) */
     double *inner_usage; /* (inner_count, inner domain) */
-    double least_peak;   /* of assignments that are not forbidden; while none is feasible */
+    double least_peak;   /* of assignments that are not forbidden, until one is feasible */
     int *choice;         /* (variable_count) */
-    int at[MOST_LEVELS]; /* choices of the levels */
+    int at[MOST_LEVELS]; /* values of the levels */
 };
 
-/* Run 10^6 times a second. least[i] = min(least[i], a[i] + b[i] + outer). Minima are kept side by
- * side, not reduced: a reduction is vectorised only under -ffast-math, where infinities mean
- * nothing. */
+/* least[i] = min(least[i], a[i] + b[i] + outer), the innermost loop of the search. It keeps a
+ * minimum per entry because compilers vectorise a reduction only under -ffast-math, which breaks
+ * infinities. */
 SBP_SIMD
 static void lower_row(double *restrict least, const double *restrict a, const double *restrict b,
                       double outer, size_t count)
@@ -55,11 +55,6 @@ static void lower_row(double *restrict least, const double *restrict a, const do
         const double sum = a[i] + b[i] + outer;
         least[i] = sum < least[i] ? sum : least[i];
     }
-}
-
-static double usable(double cost)
-{
-    return cost >= SBP_FORBIDDEN ? INFINITY : cost;
 }
 
 /* --- tables --- */
@@ -72,7 +67,8 @@ static int level_of(const struct exhaustive *exhaustive, int variable)
     return -1;
 }
 
-/* Levels in the order of variables, but the largest domain innermost: long rows run fastest. */
+/* Takes levels in the order of variables, but the largest domain innermost: long rows run fastest.
+ */
 static void choose_levels(struct exhaustive *exhaustive)
 {
     const struct sbp_problem *problem = exhaustive->search.problem;
@@ -102,11 +98,11 @@ static bool init_level(struct exhaustive *exhaustive, int l)
     if (level->own == NULL || level->back == NULL || level->sums == NULL || level->usage == NULL)
         return false;
     for (int k = 0; k < variable->domain; k++)
-        level->own[k] = usable(variable->cost[k]);
+        level->own[k] = sbp_problem_usable(variable->cost[k]);
     return true;
 }
 
-/* The edge's table with rows of the outer variable. */
+/* A copy of the edge's table whose rows are the outer variable's values. */
 static double *copy_rows(struct exhaustive *exhaustive, const struct sbp_edge *edge, int outer)
 {
     const struct sbp_problem *problem = exhaustive->search.problem;
@@ -118,21 +114,22 @@ static double *copy_rows(struct exhaustive *exhaustive, const struct sbp_edge *e
         return NULL;
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j++)
-            copy[straight ? i * columns + j : j * rows + i] = usable(edge->cost[i * columns + j]);
+            copy[straight ? i * columns + j : j * rows + i] =
+                sbp_problem_usable(edge->cost[i * columns + j]);
     return copy;
 }
 
-/* An edge with an end that has one choice adds to the other end's own costs, or to the constant. */
+/* Adds an edge with an end of one value to the other end's own costs, or to the constant. */
 static void fold_edge(struct exhaustive *exhaustive, const struct sbp_edge *edge, int a, int b)
 {
     const int kept = a >= 0 ? a : b;
     if (kept < 0) {
-        exhaustive->constant += usable(edge->cost[0]);
+        exhaustive->constant += sbp_problem_usable(edge->cost[0]);
         return;
     }
     struct level *level = &exhaustive->level[kept];
     for (int k = 0; k < level->domain; k++)
-        level->own[k] += usable(edge->cost[k]);
+        level->own[k] += sbp_problem_usable(edge->cost[k]);
 }
 
 static bool add_edge(struct exhaustive *exhaustive, const struct sbp_edge *edge)
@@ -155,7 +152,7 @@ static bool add_edge(struct exhaustive *exhaustive, const struct sbp_edge *edge)
     return true;
 }
 
-/* Usages of the innermost level, one row for each point at which it is live. */
+/* Lists the usages of the innermost level, a row for each point of time at which it is live. */
 static bool list_inner_points(struct exhaustive *exhaustive)
 {
     if (exhaustive->level_count == 0)
@@ -205,7 +202,7 @@ static bool build(struct exhaustive *exhaustive)
     for (int v = 0; v < problem->variable_count; v++) {
         if (problem->variable[v].domain > 1)
             continue;
-        exhaustive->constant += usable(problem->variable[v].cost[0]);
+        exhaustive->constant += sbp_problem_usable(problem->variable[v].cost[0]);
         sbp_live_add(&exhaustive->live, v, 0, 1, exhaustive->fixed_usage);
     }
     for (int e = 0; e < problem->edge_count; e++)
@@ -223,8 +220,8 @@ static void take(struct exhaustive *exhaustive, double cost)
     sbp_solver_run_offer(&exhaustive->search, exhaustive->choice, cost);
 }
 
-/* Rules out the entries of exhaustive->row whose usage passes the limit; usage (points) is that of
- * the outer levels. While nothing feasible is known, the least peak is noted. */
+/* Rules out the entries of exhaustive->row whose usage passes the limit, and notes the least peak.
+ * usage: (points) of the outer levels. */
 static void limit_row(struct exhaustive *exhaustive, const double *usage)
 {
     const struct level *inner = &exhaustive->level[exhaustive->level_count - 1];
@@ -249,7 +246,7 @@ static void limit_row(struct exhaustive *exhaustive, const double *usage)
     }
 }
 
-/* One row under a capacity: all choices of the innermost level, a[i] + b[i] + outer. */
+/* Prices a row under a capacity: all values i of the innermost level, a[i] + b[i] + outer. */
 static void price_limited_row(struct exhaustive *exhaustive, double outer, const double *usage,
                               const double *a, const double *b)
 {
@@ -283,8 +280,8 @@ static const double *inner_row(const struct exhaustive *exhaustive, const struct
                                    : level->to_inner + (size_t)value * exhaustive->row_length;
 }
 
-/* The sheet's least entry, when it is the best so far: its row is found by forming the sums anew.
- */
+/* Takes the sheet's least entry when it is the best so far. Sums it anew row by row to find its
+ * row. */
 static void take_sheet(struct exhaustive *exhaustive, double outer, const double *sums, int rows)
 {
     const int l = exhaustive->level_count - 2;
@@ -306,7 +303,7 @@ static void take_sheet(struct exhaustive *exhaustive, double outer, const double
     }
 }
 
-/* All choices of the two innermost levels without a capacity. */
+/* Prices a sheet: all values of the two innermost levels, without a capacity. */
 static bool price_sheet(struct exhaustive *exhaustive, double outer, const double *sums)
 {
     const struct level *level = &exhaustive->level[exhaustive->level_count - 2];
@@ -325,7 +322,8 @@ static bool price_sheet(struct exhaustive *exhaustive, double outer, const doubl
     return !over;
 }
 
-/* All assignments of level l and further in. sums, usage: down to the level outside l. */
+/* Enumerates level l and all further in. sums, usage: of the levels outside l. False when the
+ * search must stop. */
 static bool descend(struct exhaustive *exhaustive, int l, double outer, const double *sums,
                     const double *usage)
 {
@@ -422,8 +420,5 @@ enum sbp_status sbp_exhaustive_solve(const struct sbp_problem *problem,
             solution->shortfall = exhaustive.least_peak - problem->capacity;
     }
     sbp_arena_free(&exhaustive.arena);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "exhaustive: out of memory");
+    return sbp_solver_run_result(status, "exhaustive", solution, diag);
 }

@@ -18,15 +18,15 @@ struct ilp {
     int *choice;       /* (variable_count) */
     int *index;        /* row under construction, from 1 */
     double *value;
-    double constant;       /* of the cost: sums of each table's least entry */
+    double constant;       /* sum of the least entries of all tables */
     double scale;          /* objective = scale * (cost - constant) */
     double capacity_share; /* the usage rows' limit, as a share of the capacity */
-    int peak_column;       /* when the peak is minimised instead of the cost, else 0 */
-    double bound;          /* on the objective, as far as branch and bound has proved it */
-    jmp_buf failed;        /* where GLPK's errors, which abort by default, come out */
+    int peak_column;       /* column of the peak, when that is minimised; else 0 */
+    double bound;          /* proved lower bound of the objective */
+    jmp_buf failed;        /* target of GLPK's errors, which abort by default */
 };
 
-/* What came of it. */
+/* Result of solving a program; NONE: infeasible. */
 enum outcome { SOLVED, NONE, STOPPED, FAILED };
 
 static void leave(void *info)
@@ -45,7 +45,7 @@ static double least_of(const double *cost, size_t count)
     return least;
 }
 
-/* The largest usable entry less the least one. */
+/* The largest entry that is not forbidden, less the least one. */
 static double spread_of(const double *cost, size_t count)
 {
     const double least = least_of(cost, count);
@@ -56,18 +56,13 @@ static double spread_of(const double *cost, size_t count)
     return most - least;
 }
 
-static size_t entries_of(const struct sbp_problem *problem, const struct sbp_edge *edge)
-{
-    return (size_t)problem->variable[edge->a].domain * (size_t)problem->variable[edge->b].domain;
-}
-
 static double count_columns(const struct sbp_problem *problem)
 {
     double columns = 0;
     for (int v = 0; v < problem->variable_count; v++)
         columns += problem->variable[v].domain;
     for (int e = 0; e < problem->edge_count; e++)
-        columns += (double)entries_of(problem, &problem->edge[e]);
+        columns += (double)sbp_problem_entries(problem, &problem->edge[e]);
     return columns;
 }
 
@@ -84,8 +79,8 @@ static bool prepare(struct ilp *ilp)
     }
     for (int e = 0; e < problem->edge_count; e++) {
         const struct sbp_edge *edge = &problem->edge[e];
-        ilp->constant += least_of(edge->cost, entries_of(problem, edge));
-        most = fmax(most, spread_of(edge->cost, entries_of(problem, edge)));
+        ilp->constant += least_of(edge->cost, sbp_problem_entries(problem, edge));
+        most = fmax(most, spread_of(edge->cost, sbp_problem_entries(problem, edge)));
     }
     ilp->scale = most > 0 ? SBP_PROBLEM_ILP_SCALE / most : 1;
     ilp->capacity_share = 1;
@@ -112,7 +107,7 @@ static void set_entry(struct ilp *ilp, int at, int column, double value)
     ilp->value[at] = value;
 }
 
-/* One 0/1 column a choice, of which exactly one is taken; forbidden ones are fixed at 0. */
+/* Adds a 0/1 column per value; exactly one per variable is 1, and forbidden ones are fixed at 0. */
 static void add_choices(struct ilp *ilp)
 {
     for (int v = 0; v < ilp->problem->variable_count; v++) {
@@ -132,7 +127,7 @@ static void add_choices(struct ilp *ilp)
     }
 }
 
-/* The columns of one choice of one end sum up to that choice's column. */
+/* Ties the columns of all pairs with one end's value: they sum to that value's column. */
 static void tie_pairs(struct ilp *ilp, const struct sbp_edge *edge, int first, bool end_is_a,
                       int choice)
 {
@@ -147,13 +142,14 @@ static void tie_pairs(struct ilp *ilp, const struct sbp_edge *edge, int first, b
     add_row(ilp, GLP_FX, 0, length + 1);
 }
 
-/* One column a pair of choices, its product: continuous, since integral ends make it integral. This
- * is the tightest linear form of one edge (Koster, van Hoesel and Kolen, 1998). */
+/* Adds a column per pair of values, for their product. It is continuous, since integral ends make
+ * it integral. This is the tightest linear form of one edge (Koster, van Hoesel and Kolen, 1998).
+ */
 static void add_pairs(struct ilp *ilp, const struct sbp_edge *edge)
 {
     const int rows = ilp->problem->variable[edge->a].domain;
     const int columns = ilp->problem->variable[edge->b].domain;
-    const double least = least_of(edge->cost, entries_of(ilp->problem, edge));
+    const double least = least_of(edge->cost, sbp_problem_entries(ilp->problem, edge));
     const int first = glp_add_cols(ilp->program, rows * columns);
     for (int pair = 0; pair < rows * columns; pair++) {
         const bool is_forbidden = edge->cost[pair] >= SBP_FORBIDDEN;
@@ -167,7 +163,7 @@ static void add_pairs(struct ilp *ilp, const struct sbp_edge *edge)
         tie_pairs(ilp, edge, first, false, j);
 }
 
-/* What the choice uses at the point, over all of its variable's intervals. */
+/* Usage of a value at a point of time, over all intervals of its variable. */
 static double usage_at(const struct ilp *ilp, int variable, int choice, int point)
 {
     double sum = 0;
@@ -177,8 +173,8 @@ static double usage_at(const struct ilp *ilp, int variable, int choice, int poin
     return sum;
 }
 
-/* The usage at a point stays within the capacity or, when the peak is asked, within the peak. Rows
- * are scaled by their largest number. */
+/* Adds a row that keeps the usage at a point of time within the capacity or, when the peak is
+ * minimised, within the peak. Scales it by its largest number. */
 static void add_point(struct ilp *ilp, int point)
 {
     double unit = fabs(ilp->problem->capacity);
@@ -191,7 +187,7 @@ static void add_point(struct ilp *ilp, int point)
             set_entry(ilp, ++length, ilp->first_column[v] + k, usage);
             unit = fmax(unit, usage);
         }
-    if (ilp->peak_column > 0) /* in units of the capacity, alike for all points */
+    if (ilp->peak_column > 0) /* all rows in one unit, the capacity */
         unit = fmax(1, ilp->problem->capacity);
     for (int i = 1; i <= length; i++)
         ilp->value[i] /= unit;
@@ -225,7 +221,7 @@ static double objective_to_cost(const struct ilp *ilp, double objective)
     return ilp->constant + objective / ilp->scale;
 }
 
-/* Takes the incumbent if it is what it should be: one choice a variable, within the capacity. */
+/* Offers the incumbent if it has one value per variable and fits; false when it does not. */
 static bool take_incumbent(struct ilp *ilp)
 {
     const struct sbp_problem *problem = ilp->problem;
@@ -247,7 +243,7 @@ static bool take_incumbent(struct ilp *ilp)
     return true;
 }
 
-/* Called by branch and bound at every node: counts it, keeps the bound, and stops when told to. */
+/* Callback of branch and bound: counts nodes, keeps the bound, offers incumbents, and stops. */
 static void watch(glp_tree *tree, void *info)
 {
     struct ilp *ilp = info;
@@ -258,13 +254,13 @@ static void watch(glp_tree *tree, void *info)
         if (best != 0)
             ilp->bound = glp_ios_node_bound(tree, best);
     } else if (reason == GLP_IBINGO && ilp->peak_column == 0) {
-        (void)take_incumbent(ilp); /* one that is off is not kept */
+        (void)take_incumbent(ilp); /* drops one that is not exact */
     }
     if (sbp_solver_run_check(&ilp->search))
         glp_ios_terminate(tree);
 }
 
-/* The relaxation, in slices of time. */
+/* Solves the relaxation in slices of time, so that flag and clock are seen. */
 static enum outcome relax(struct ilp *ilp)
 {
     glp_smcp parameters;
@@ -304,8 +300,8 @@ static enum outcome branch(struct ilp *ilp)
     return status == GLP_OPT ? SOLVED : FAILED;
 }
 
-/* Builds and solves one program; GLPK's fatal errors come back here as FAILED, after which its
- * environment, and with it everything it allocated, is gone. */
+/* Builds and solves a program. A fatal error of GLPK returns FAILED and frees its environment, with
+ * everything that it allocated. */
 static enum outcome solve_program(struct ilp *ilp, bool peak_is_asked)
 {
     glp_term_out(GLP_OFF);
@@ -330,7 +326,7 @@ static void drop_program(struct ilp *ilp)
     ilp->program = NULL;
 }
 
-/* Why nothing is feasible: the least possible peak less the capacity. */
+/* Finds the shortfall: the least possible peak less the capacity. */
 static enum outcome find_shortfall(struct ilp *ilp)
 {
     drop_program(ilp);
@@ -346,8 +342,8 @@ static enum outcome find_shortfall(struct ilp *ilp)
     return SOLVED;
 }
 
-/* Solves the program, and once more with a drawn-in capacity when its answer passed the capacity
- * within GLPK's tolerance: what is found then is feasible, not proved to be best. */
+/* Solves the program. If the answer passes the capacity within GLPK's tolerance, solves it again
+ * under a slightly lower capacity: that answer fits but is not proved to be best. */
 static enum outcome run(struct ilp *ilp, bool *proved)
 {
     struct sbp_solution *solution = ilp->search.solution;
@@ -381,7 +377,7 @@ static enum sbp_status solve_prepared(struct ilp *ilp, struct sbp_diag *diag)
         sbp_solver_run_offer(&ilp->search, ilp->choice, 0);
         outcome = SOLVED;
     } else if (solution->lower_bound >= SBP_FORBIDDEN / 2) {
-        proved = true; /* a table without a usable entry, which has no spread to scale by */
+        proved = true; /* some table is all forbidden, and has no spread to scale by */
     } else if (!sbp_solver_run_over(&ilp->search)) {
         outcome = run(ilp, &proved);
     }
@@ -402,7 +398,7 @@ enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
                         "ilp: the problem needs %.0f columns (choices and pairs of choices), above "
                         "the limit of %d; use exact or coordinate-descent",
                         columns, SBP_PROBLEM_ILP_COLUMNS);
-    struct ilp *ilp = calloc(1, sizeof *ilp); /* outlives longjmp unharmed */
+    struct ilp *ilp = calloc(1, sizeof *ilp); /* on the heap, because longjmp may spoil locals */
     if (ilp == NULL)
         return sbp_fail(diag, SBP_E_MEMORY, "ilp: out of memory");
     ilp->problem = problem;
@@ -414,8 +410,5 @@ enum sbp_status sbp_ilp_solve(const struct sbp_problem *problem,
         status = solve_prepared(ilp, diag);
     sbp_arena_free(&ilp->arena);
     free(ilp);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "ilp: out of memory") : status;
+    return sbp_solver_run_result(status, "ilp", solution, diag);
 }

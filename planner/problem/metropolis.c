@@ -26,7 +26,7 @@ static double weigh(struct sbp_penalty penalty, struct sbp_energy energy)
            penalty.excess * energy.excess;
 }
 
-/* A random variable and a random other value of it. */
+/* Draws a variable and another value of it. */
 static void draw_move(struct metropolis *metropolis, int *variable, int *value)
 {
     const struct sbp_assignment *state = &metropolis->state;
@@ -59,9 +59,8 @@ static double quantile(double *values, int count, double share)
     return count == 0 ? 0 : values[(int)(share * (count - 1))];
 }
 
-/* Goes downhill by random moves, then looks at what leads up from there: a low quantile of the
- * uphill changes, accepted with probability 1/e, sets beta. Every move looked at counts as an
- * evaluation. */
+/* Walks downhill by random moves, then samples the uphill changes from there. beta accepts a low
+ * quantile of them with probability 1/e. Every sampled move counts as an evaluation. */
 static double find_beta(struct metropolis *metropolis)
 {
     double uphill[SBP_PROBLEM_SCALE_UPHILL];
@@ -85,8 +84,8 @@ static double find_beta(struct metropolis *metropolis)
     return 1 / (scale > 0 ? scale : metropolis->state.cost_unit);
 }
 
-/* Metropolis-Hastings from the present state; the proposal is symmetric, so that the acceptance is
- * min(1, exp(-beta * (new - current))). False: the search is over. */
+/* Metropolis-Hastings from the present state. The proposal is symmetric, so that the acceptance is
+ * min(1, exp(-beta * (new - current))). False when the search must stop. */
 static bool walk(struct metropolis *metropolis, double beta, int64_t moves)
 {
     struct sbp_assignment *state = &metropolis->state;
@@ -161,8 +160,5 @@ enum sbp_status sbp_metropolis_solve(const struct sbp_problem *problem,
         sbp_solver_run_end(&metropolis.search, false);
     }
     sbp_assignment_free(&metropolis.state);
-    if (status == SBP_OK)
-        return status;
-    sbp_solver_solution_free(solution);
-    return sbp_fail(diag, status, "metropolis-hastings: out of memory");
+    return sbp_solver_run_result(status, "metropolis-hastings", solution, diag);
 }

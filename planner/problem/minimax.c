@@ -245,7 +245,8 @@ static enum sbp_status look_up(struct walker *w, struct depth *depth, const doub
 
 /* ---- the walk ------------------------------------------------------------------------------- */
 
-/* What a problem's choices of a bucket's variable cost at least, given what is chosen. */
+/* Bounds, for each value of a bucket's variable, the cost of a problem given the earlier choices.
+ */
 static void add_lengths(struct walker *w, int problem, const struct depth *depth, double least)
 {
     const struct sbp_bucket *bucket = &w->tree[problem].bucket[depth->bucket - w->tree[0].bucket];
@@ -337,7 +338,7 @@ static enum sbp_status walk(struct walker *w, int at)
     return SBP_OK;
 }
 
-/* What bounds: the paths, and mixtures of them. */
+/* Lists the problems that bound: the paths, and mixtures of them. */
 static enum sbp_status list_problems(struct walker *w)
 {
     const struct sbp_minimax *in = w->in;

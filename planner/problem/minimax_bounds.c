@@ -19,8 +19,7 @@ static enum sbp_status mix_edges(const struct sbp_problem *path, int paths, cons
 {
     for (int e = 0; e < path[0].edge_count; e++) {
         const struct sbp_edge *edge = &path[0].edge[e];
-        const size_t cells =
-            (size_t)path[0].variable[edge->a].domain * (size_t)path[0].variable[edge->b].domain;
+        const size_t cells = sbp_problem_entries(path, edge);
         bool transposed;
         double *table = sbp_problem_edge_table(mixed, edge->a, edge->b, &transposed);
         if (table == NULL)

@@ -35,7 +35,7 @@ static void index_edges(struct sbp_problem *problem)
         problem->slot[find_slot(problem, problem->edge[e].a, problem->edge[e].b)] = e + 1;
 }
 
-/* Room for so many edges; slots stay at most half full, so that probing is short. */
+/* Makes room for so many edges; slots stay at most half full, so that probing is short. */
 static bool reserve_edges(struct sbp_problem *problem, int room)
 {
     if (room > INT_MAX / 4)
@@ -220,8 +220,7 @@ bool sbp_problem_fits(const struct sbp_problem *problem, double usage)
     return usage <= problem->capacity + SBP_CAPACITY_ROUND_OFF * fabs(problem->capacity);
 }
 
-/* The edge's table with rows of `from`: entry (i, j) of the copy is the cost of from = i and the
- * other end = j. */
+/* A copy of the edge's table: entry (i, j) is the cost of from = i and the other end = j. */
 static double *rows_of(const struct sbp_problem *problem, const struct sbp_edge *edge, int from,
                        struct sbp_arena *scratch)
 {
@@ -236,7 +235,7 @@ static double *rows_of(const struct sbp_problem *problem, const struct sbp_edge 
     return copy;
 }
 
-/* least[j] = min over k of own[k] + to_right[k][j], and where; forbidden parts rule k out. */
+/* least[j] = min over k of own[k] + to_right[k][j]; best[j]: that k. Skips forbidden terms. */
 static void minimise_row(const double *own, const double *to_right, size_t domain, size_t columns,
                          double *least, int *best)
 {
@@ -256,19 +255,15 @@ static void minimise_row(const double *own, const double *to_right, size_t domai
     }
 }
 
-static double add_costs(double a, double b)
-{
-    return a >= SBP_FORBIDDEN || b >= SBP_FORBIDDEN ? SBP_FORBIDDEN : a + b;
-}
-
-/* The variable's own cost plus its edge to the left neighbour at choice i (to_left: rows are the
- * left neighbour's choices; NULL when there is none). */
+/* own[k]: the variable's cost plus its edge to the left neighbour at value i. to_left: rows are the
+ * left neighbour's values; NULL when there is none. */
 static void own_costs(const struct sbp_variable *variable, const double *to_left, size_t i,
                       double *own)
 {
     const size_t domain = (size_t)variable->domain;
     for (size_t k = 0; k < domain; k++)
-        own[k] = add_costs(variable->cost[k], to_left == NULL ? 0 : to_left[i * domain + k]);
+        own[k] =
+            sbp_problem_add_costs(variable->cost[k], to_left == NULL ? 0 : to_left[i * domain + k]);
 }
 
 /* Finds the variable's edges: at most two, else false. */
@@ -300,7 +295,8 @@ static int other_end(const struct sbp_edge *edge, int variable)
     return edge->a == variable ? edge->b : edge->a;
 }
 
-/* Where the minimised cost goes: the pair's table, the only neighbour's costs, or its own cost. */
+/* Table that takes the minimised cost: the neighbours' edge, the only neighbour's costs, or its
+ * own. */
 struct elimination_target {
     double *cost;
     size_t row_stride, column_stride;
@@ -362,7 +358,7 @@ static enum sbp_status minimise_out(struct sbp_problem *problem, struct sbp_elim
         minimise_row(own, to_right, domain, columns, least, step->best + i * columns);
         for (size_t j = 0; j < columns; j++) {
             double *cost = &target.cost[i * target.row_stride + j * target.column_stride];
-            *cost = step->left < 0 ? least[j] : add_costs(*cost, least[j]);
+            *cost = step->left < 0 ? least[j] : sbp_problem_add_costs(*cost, least[j]);
         }
     }
     return SBP_OK;
@@ -398,7 +394,7 @@ enum sbp_status sbp_problem_eliminate(struct sbp_problem *problem, int variable,
 void sbp_problem_recover(const struct sbp_problem *problem, const struct sbp_elimination *step,
                          int *choice)
 {
-    (void)problem; /* the step knows its neighbours' domains as they were */
+    (void)problem; /* the step holds the domains it needs */
     size_t at = 0;
     if (step->left >= 0)
         at = (size_t)choice[step->left];

@@ -9,6 +9,7 @@
 #ifndef SBP_PLANNER_PROBLEM_PROBLEM_H
 #define SBP_PLANNER_PROBLEM_PROBLEM_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -64,6 +65,22 @@ int sbp_problem_add_variable(struct sbp_problem *problem, const char *name, int 
 /* The table of the edge between a and b, which is added, zeroed, when there is none. *transposed:
  * rows are b's values, because the edge was added as (b, a). NULL when memory is out. */
 double *sbp_problem_edge_table(struct sbp_problem *problem, int a, int b, bool *transposed);
+
+/* The sum of two costs, forbidden if either is. */
+static inline double sbp_problem_add_costs(double a, double b)
+{
+    return a >= SBP_FORBIDDEN || b >= SBP_FORBIDDEN ? SBP_FORBIDDEN : a + b;
+}
+/* The cost, with INFINITY for forbidden, which sums keep. */
+static inline double sbp_problem_usable(double cost)
+{
+    return cost >= SBP_FORBIDDEN ? INFINITY : cost;
+}
+static inline size_t sbp_problem_entries(const struct sbp_problem *problem,
+                                         const struct sbp_edge *edge)
+{
+    return (size_t)problem->variable[edge->a].domain * (size_t)problem->variable[edge->b].domain;
+}
 
 /* Cost of a full choice (variable_count); SBP_FORBIDDEN when any part of it is forbidden. */
 double sbp_problem_cost(const struct sbp_problem *problem, const int *choice);

@@ -11,13 +11,13 @@
 #include "base/file.h"
 #include "base/text.h"
 
-/* Whole numbers up to here are exact in double precision (2^53). */
+/* Whole numbers up to 2^53 are exact in double precision. */
 #define MOST_WHOLE INT64_C(9007199254740992)
 
-/* A table of one variable or edge that needs more entries than this is a mistake. */
+/* A variable with more values is a mistake in the file. */
 enum { MOST_DOMAIN = 1 << 20 };
 
-/* A list of lists of numbers, as it stands in the file. */
+/* A list of lists of numbers in the file. */
 struct rows {
     const char *path;
     size_t count, room;
@@ -27,7 +27,7 @@ struct rows {
 
 struct reader {
     const char *file, *begin, *at;
-    struct sbp_arena *arena; /* of the problem: tables are read straight into it */
+    struct sbp_arena *arena; /* the problem's, into which tables are read directly */
     struct sbp_diag *diag;
     double *scratch; /* the row under way */
     size_t scratch_room;
@@ -58,7 +58,7 @@ static enum sbp_status no_memory(const struct reader *reader)
     return sbp_fail(reader->diag, SBP_E_MEMORY, "%s: out of memory", reader->file);
 }
 
-/* The next character that is no white space; stays in front of it. */
+/* Skips white space and returns the next character without taking it. */
 static char peek(struct reader *reader)
 {
     while (*reader->at == ' ' || *reader->at == '\n' || *reader->at == '\t' || *reader->at == '\r')
@@ -74,7 +74,7 @@ static bool accept(struct reader *reader, char wanted)
     return true;
 }
 
-/* A string without interpretation of its escapes; *text and *length are what stands inside. */
+/* Reads a string; *text, *length: the characters between the quotes, escapes as they stand. */
 static enum sbp_status read_string(struct reader *reader, const char *path, const char **text,
                                    size_t *length)
 {
@@ -91,7 +91,7 @@ static enum sbp_status read_string(struct reader *reader, const char *path, cons
     return SBP_OK;
 }
 
-/* Whole numbers, which most are, without strtod. */
+/* Reads a whole number without strtod, because most numbers are whole and files are large. */
 static bool read_whole(struct reader *reader, double *value)
 {
     const char *at = reader->at;
@@ -382,7 +382,7 @@ static enum sbp_status add_node(struct reader *reader, struct sbp_problem *probl
     if (index < 0)
         return no_memory(reader);
     struct sbp_variable *variable = &problem->variable[index];
-    variable->cost = reader->costs.row[v]; /* the arena owns it already */
+    variable->cost = reader->costs.row[v]; /* already in the problem's arena */
     if (variable->interval_count > 0)
         variable->usage = reader->usages.row[v];
     return SBP_OK;
@@ -394,8 +394,7 @@ static void add_table(double *to, const double *from, int rows, int columns, boo
     for (size_t i = 0; i < (size_t)rows; i++)
         for (size_t j = 0; j < (size_t)columns; j++) {
             double *sum = &to[transposed ? j * (size_t)rows + i : i * (size_t)columns + j];
-            const double cost = from[i * (size_t)columns + j];
-            *sum = *sum >= SBP_FORBIDDEN || cost >= SBP_FORBIDDEN ? SBP_FORBIDDEN : *sum + cost;
+            *sum = sbp_problem_add_costs(*sum, from[i * (size_t)columns + j]);
         }
 }
 
@@ -515,8 +514,8 @@ static void write_row(struct sbp_text *text, bool *first, const double *values, 
     sbp_text_add(text, "]");
 }
 
-/* Calls write for each variable, and for each of its helpers: a variable's second and further
- * intervals are nodes of their own that must choose alike. */
+/* Writes a node: a variable (interval 0), or a helper for a further interval of it. Helpers are
+ * nodes of their own that must choose the variable's value. */
 typedef void write_node_fn(struct sbp_text *text, bool *first, const struct sbp_variable *variable,
                            int interval);
 
@@ -584,9 +583,7 @@ static void write_edges(struct sbp_text *text, const struct sbp_problem *problem
     first = true;
     for (int e = 0; e < problem->edge_count; e++) {
         const struct sbp_edge *edge = &problem->edge[e];
-        write_row(text, &first, edge->cost,
-                  (size_t)problem->variable[edge->a].domain *
-                      (size_t)problem->variable[edge->b].domain);
+        write_row(text, &first, edge->cost, sbp_problem_entries(problem, edge));
     }
     for (int v = 0; v < problem->variable_count; v++)
         for (int i = 1; i < problem->variable[v].interval_count; i++)

@@ -180,6 +180,14 @@ void sbp_solver_run_end(struct sbp_solver_run *search, bool proved)
     solution->wall_s = sbp_clock_s() - search->start_s;
 }
 
+enum sbp_status sbp_solver_run_result(enum sbp_status status, const char *solver,
+                                      struct sbp_solution *solution, struct sbp_diag *diag)
+{
+    if (status != SBP_OK)
+        sbp_solver_solution_free(solution);
+    return status == SBP_E_MEMORY ? sbp_fail(diag, status, "%s: out of memory", solver) : status;
+}
+
 static double least_entry(const double *cost, size_t count)
 {
     double least = INFINITY;
@@ -195,8 +203,7 @@ double sbp_solver_run_trivial_bound(const struct sbp_problem *problem)
         sum += least_entry(problem->variable[v].cost, (size_t)problem->variable[v].domain);
     for (int e = 0; e < problem->edge_count; e++) {
         const struct sbp_edge *edge = &problem->edge[e];
-        sum += least_entry(edge->cost, (size_t)problem->variable[edge->a].domain *
-                                           (size_t)problem->variable[edge->b].domain);
+        sum += least_entry(edge->cost, sbp_problem_entries(problem, edge));
     }
     return sum;
 }

@@ -41,6 +41,11 @@ void sbp_solver_run_offer(struct sbp_solver_run *search, const int *choice, doub
  * none cheaper under an upper bound; else time limit. */
 void sbp_solver_run_end(struct sbp_solver_run *search, bool proved);
 
+/* Passes a status on; on failure frees the solution and says of whom memory is out. */
+enum sbp_status sbp_solver_run_result(enum sbp_status status, const char *solver,
+                                      struct sbp_solution *solution,
+                                      struct sbp_diag *diag) SBP_MUST_USE;
+
 /* Sum of the least entries of all tables: a lower bound. */
 double sbp_solver_run_trivial_bound(const struct sbp_problem *problem);
 

@@ -12,6 +12,7 @@
 #include "planner/plan/plan.h"
 #include "base/json/json.h"
 #include "oracle_plan.h"
+#include "tests/support/compile_plan.h"
 
 struct cJSON *parsed(const char *text)
 {
@@ -46,7 +47,7 @@ struct sbp_totals compiled_totals(const struct sbp_plan *plan)
 {
     struct sbp_program program;
     struct sbp_diag diag = {{0}};
-    if (sbp_plan_compile(plan, &program, &diag) != SBP_OK)
+    if (compile_plan(plan, &program, &diag) != SBP_OK)
         fail_msg("%s", diag.text);
     const struct sbp_totals totals = sbp_program_totals(&program, &plan->workload.cluster);
     sbp_program_free(&program);

@@ -22,6 +22,7 @@
 #include "planner/space/space_table.h"
 #include "small_instance.h"
 #include "tests/support/solve_plan.h"
+#include "tests/support/compile_plan.h"
 
 /* A plan, its request, and where it came from. */
 struct trial {
@@ -558,7 +559,7 @@ static void must_communicate_by_level(const struct trial *trial)
     struct sbp_diag diag = {{0}};
     int count = 0, activations = 0, weights = 0;
     sbp_arena_init(&scratch);
-    if (sbp_plan_compile(&trial->plan, &program, &diag) != SBP_OK)
+    if (compile_plan(&trial->plan, &program, &diag) != SBP_OK)
         COMPLAIN(trial, "%s", diag.text);
     assert_int_equal(sbp_program_calls(&program, &scratch, &calls, &count), SBP_OK);
     for (int i = 0; i < count; i++) {

@@ -9,6 +9,7 @@
 #include "tests/papers/paper.h"
 #include "tests/papers/setting.h"
 #include "tests/papers/trial.h"
+#include "tests/support/compile_plan.h"
 
 #define GI 1073741824.0 /* 2^30 */
 
@@ -54,7 +55,7 @@ static double boxed_gi(const struct sbp_plan *plan)
 {
     struct sbp_diag diag = {{0}};
     struct sbp_program program;
-    setting_must(sbp_plan_compile(plan, &program, &diag), &diag);
+    setting_must(compile_plan(plan, &program, &diag), &diag);
     const struct sbp_totals totals = sbp_program_totals(&program, &plan->workload.cluster);
     sbp_program_free(&program);
     return totals.forward_activation_elements / GI;
@@ -66,7 +67,7 @@ static double gradient_bytes(const struct sbp_plan *plan, const char *prefix)
     struct sbp_diag diag = {{0}};
     struct sbp_program program;
     double bytes = 0;
-    setting_must(sbp_plan_compile(plan, &program, &diag), &diag);
+    setting_must(compile_plan(plan, &program, &diag), &diag);
     for (int i = 0; i < program.instr_count; i++) {
         const struct sbp_instr *instr = &program.instr[i];
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->op >= 0 &&

@@ -11,6 +11,7 @@
 #include "tests/papers/setting.h"
 #include "tests/papers/transformer.h"
 #include "tests/papers/trial.h"
+#include "tests/support/compile_plan.h"
 
 #define CASES      5
 #define DAINT      3 /* the first ones */
@@ -89,7 +90,7 @@ static double common_s(const struct sbp_plan *plan)
     struct sbp_diag diag = {{0}};
     struct sbp_program program;
     double seconds = 0;
-    setting_must(sbp_plan_compile(plan, &program, &diag), &diag);
+    setting_must(compile_plan(plan, &program, &diag), &diag);
     for (int i = 0; i < program.instr_count; i++) {
         const struct sbp_instr *instr = &program.instr[i];
         if (instr->cause == SBP_CAUSE_WEIGHT_GRADIENT && instr->op >= 0 &&
